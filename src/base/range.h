@@ -1,0 +1,42 @@
+// Address ranges and pages.
+// Owns nothing; pure values, callable from anywhere, hooks included.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinion {
+
+using Address = std::uintptr_t;
+
+/// The system's page size in bytes (never a literal: 4 KiB, 16 KiB and 64 KiB systems exist).
+inline std::size_t page_size() {
+  static const std::size_t size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+inline Address page_floor(Address a) { return a & ~(static_cast<Address>(page_size()) - 1); }
+inline Address page_ceil(Address a) { return page_floor(a + page_size() - 1); }
+
+/// Half-open range of addresses [begin, end).
+struct Range {
+  Address begin = 0;
+  Address end = 0;
+
+  static Range of(const void* p, std::size_t bytes) {
+    const auto a = reinterpret_cast<Address>(p);
+    return {a, a + bytes};
+  }
+  std::size_t bytes() const { return end - begin; }
+  std::size_t pages() const { return (page_ceil(end) - page_floor(begin)) / page_size(); }
+  bool empty() const { return end <= begin; }
+  bool contains(const Range& r) const { return begin <= r.begin && r.end <= end; }
+  bool overlaps(const Range& r) const { return begin < r.end && r.begin < end; }
+  /// The smallest range of whole pages that contains this one.
+  Range to_pages() const { return {page_floor(begin), page_ceil(end)}; }
+  bool operator==(const Range& r) const { return begin == r.begin && end == r.end; }
+};
+
+}  // namespace pinion
