@@ -1,0 +1,44 @@
+// What registration costs on a NIC: t = a * translation entries + b (Ou et al. 2009, the model of the paper's section
+// 3.2). Pure values; presets and files are read before threads start.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/range.h"
+#include "device/device.h"
+
+namespace pinion {
+
+struct CostModel {
+  std::string name = "none";
+  double register_ns_per_page = 0;    ///< a, registration
+  double register_ns_base = 0;        ///< b, registration
+  double deregister_ns_per_page = 0;  ///< a, deregistration
+  double deregister_ns_base = 0;      ///< b, deregistration
+  DeviceCaps caps;
+
+  Duration register_cost(std::size_t pages) const {
+    return static_cast<Duration>(register_ns_per_page * static_cast<double>(pages) + register_ns_base);
+  }
+  Duration deregister_cost(std::size_t pages) const {
+    return static_cast<Duration>(deregister_ns_per_page * static_cast<double>(pages) + deregister_ns_base);
+  }
+};
+
+/// A preset by name (`connectx`, `myrinet`, `none`) or a TOML file (a name with a '/' or ending in .toml).
+/// Errors name the presets, or the key of the file that is wrong.
+struct CostModelResult {
+  Error error;
+  CostModel model;
+};
+CostModelResult load_cost_model(const std::string& name_or_path);
+
+/// Names of the presets with a line of text each, for `pinion info`.
+struct CostModelPreset {
+  const char* name;
+  const char* text;
+};
+const CostModelPreset* cost_model_presets(std::size_t* count);
+
+}  // namespace pinion
