@@ -1,0 +1,39 @@
+// What kind of operation a transfer belongs to: part of context signatures and of the log.
+// Pure values. Numbers are part of the log's format: append only.
+#pragma once
+
+#include <cstdint>
+
+namespace pinion {
+
+enum class CallKind : std::uint8_t {
+  none = 0,
+  send = 1,
+  receive = 2,
+  send_nonblocking = 3,
+  receive_nonblocking = 4,
+  send_persistent = 5,
+  receive_persistent = 6,
+  sendrecv = 7,
+  broadcast = 8,
+  gather = 9,
+  scatter = 10,
+  allgather = 11,
+  alltoall = 12,
+  reduce = 13,
+  allreduce = 14,
+  reduce_scatter = 15,
+  scan = 16,
+  api = 17,
+};
+
+inline const char* to_string(CallKind kind) {
+  static const char* const names[] = {"none",           "send",      "receive",  "isend",  "irecv",
+                                      "send_init",      "recv_init", "sendrecv", "bcast",  "gather",
+                                      "scatter",        "allgather", "alltoall", "reduce", "allreduce",
+                                      "reduce_scatter", "scan",      "api"};
+  const auto index = static_cast<unsigned>(kind);
+  return index < sizeof names / sizeof *names ? names[index] : "unknown";
+}
+
+}  // namespace pinion

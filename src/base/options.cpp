@@ -1,0 +1,299 @@
+#include "base/options.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#if __has_include(<toml++/toml.h>)
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+#define PINION_HAVE_TOML 1
+#endif
+
+namespace pinion {
+
+namespace {
+
+struct Row {
+  OptionSpec spec;
+  // Parses the value into the options; false when it has not the form of its type.
+  bool (*set)(Options&, std::string_view);
+  std::string (*get)(const Options&);
+};
+
+bool set_count(std::uint64_t& out, std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return false;
+  out = value;
+  return true;
+}
+
+bool set_size(std::uint64_t& out, std::string_view text) {
+  const auto value = parse_size(text);
+  if (value) out = *value;
+  return value.has_value();
+}
+
+constexpr const char* kRetentionNames[] = {"observe", "on-demand", "leave-pinned", "lru", "helper"};
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> table = {
+      {{"off", "switch", "no", "do nothing at all: the program runs as without Pinion", {"yes", "no"}},
+       [](Options& o, std::string_view v) {
+         o.off = v == "yes";
+         return true;
+       },
+       [](const Options& o) { return std::string(o.off ? "yes" : "no"); }},
+      {{"retention",
+        "choice",
+        "helper",
+        "when registered memory is kept and when it is let go",
+        {std::begin(kRetentionNames), std::end(kRetentionNames)}},
+       [](Options& o, std::string_view v) {
+         for (int i = 0; i < 5; ++i)
+           if (v == kRetentionNames[i]) o.retention = static_cast<RetentionKind>(i);
+         return true;
+       },
+       [](const Options& o) { return std::string(to_string(o.retention)); }},
+      {{"predictor",
+        "choice",
+        "shortest",
+        "how the next use of a region is predicted (retention helper, observe)",
+        {"shortest"}},
+       [](Options& o, std::string_view v) {
+         o.predictor = v;
+         return true;
+       },
+       [](const Options& o) { return o.predictor; }},
+      {{"window", "count", "2", "previous communication points in a context signature, 0 to 8", {}},
+       [](Options& o, std::string_view v) { return set_count(o.window, v) && o.window <= 8; },
+       [](const Options& o) { return std::to_string(o.window); }},
+      {{"threshold", "size", "16K", "smallest transfer in bytes that needs registration", {}},
+       [](Options& o, std::string_view v) { return set_size(o.threshold, v) && o.threshold > 0; },
+       [](const Options& o) { return format_size(o.threshold); }},
+      {{"limit",
+        "size",
+        "0",
+        "most bytes registered at a time in one process; 0: what the system leaves to it",
+        {}},
+       [](Options& o, std::string_view v) { return set_size(o.limit, v); },
+       [](const Options& o) { return format_size(o.limit); }},
+      {{"limit-regions",
+        "count",
+        "0",
+        "most regions registered at a time in one process; 0: the device's own limit",
+        {}},
+       [](Options& o, std::string_view v) { return set_count(o.limit_regions, v); },
+       [](const Options& o) { return std::to_string(o.limit_regions); }},
+      {{"lru-size", "size", "64M", "bytes that retention lru keeps registered", {}},
+       [](Options& o, std::string_view v) { return set_size(o.lru_size, v); },
+       [](const Options& o) { return format_size(o.lru_size); }},
+      {{"device", "choice", "pin", "what registers memory (see `pinion info devices`)", {"pin", "emulated"}},
+       [](Options& o, std::string_view v) {
+         o.device = v;
+         return true;
+       },
+       [](const Options& o) { return o.device; }},
+      {{"nic",
+        "text",
+        "connectx",
+        "cost model of the emulated device: connectx, myrinet, none, or a TOML file",
+        {}},
+       [](Options& o, std::string_view v) {
+         o.nic = v;
+         return !v.empty();
+       },
+       [](const Options& o) { return o.nic; }},
+      {{"poll",
+        "time",
+        "1ms",
+        "longest time that the helper sleeps while communication goes on, 50us to 1s",
+        {}},
+       [](Options& o, std::string_view v) {
+         const auto d = parse_duration(v);
+         if (!d || *d < 50 * kMicrosecond || *d > kSecond) return false;
+         o.poll = *d;
+         return true;
+       },
+       [](const Options& o) { return format_duration(o.poll); }},
+      {{"log", "text", "", "directory for the run's logs, one file a rank; empty: no log", {}},
+       [](Options& o, std::string_view v) {
+         o.log = v;
+         return true;
+       },
+       [](const Options& o) { return o.log; }},
+      {{"log-size", "size", "64M", "most bytes of the event stream in one rank's log, 64K to 64G", {}},
+       [](Options& o, std::string_view v) {
+         return set_size(o.log_size, v) && o.log_size >= (64 << 10) &&
+                o.log_size <= (std::uint64_t{64} << 30);
+       },
+       [](const Options& o) { return format_size(o.log_size); }},
+  };
+  return table;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+const char* valid_form(const OptionSpec& spec) {
+  if (!std::strcmp(spec.type, "size")) return "a size such as 4096, 16K, 1.5M or 2G";
+  if (!std::strcmp(spec.type, "count")) return "a whole number";
+  if (!std::strcmp(spec.type, "time")) return "a time such as 500us, 5ms or 1s";
+  return "not empty";
+}
+
+template <class T>
+std::optional<T> parse_scaled(std::string_view text,
+                              std::initializer_list<std::pair<std::string_view, double>> units, double most) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !(value >= 0)) return std::nullopt;
+  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  for (const auto& [name, scale] : units) {
+    if (unit != name) continue;
+    if (value * scale > most) return std::nullopt;
+    return static_cast<T>(value * scale + 0.5);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& option_specs() {
+  static const std::vector<OptionSpec> specs = [] {
+    std::vector<OptionSpec> list;
+    for (const auto& row : rows()) list.push_back(row.spec);
+    return list;
+  }();
+  return specs;
+}
+
+Error set_option(Options& options, std::string_view name, std::string_view value) {
+  for (const auto& row : rows()) {
+    if (name != row.spec.name) continue;
+    const auto& choices = row.spec.choices;
+    const std::string shown(value.substr(0, 80));
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end())
+      return Error::make(EINVAL, "option %s: '%s' is not one of: %s", row.spec.name, shown.c_str(),
+                         joined(choices).c_str());
+    if (!row.set(options, value))
+      return Error::make(EINVAL, "option %s: '%s' is not valid; expected %s (%s)", row.spec.name,
+                         shown.c_str(), valid_form(row.spec), row.spec.text);
+    return {};
+  }
+  std::vector<std::string> names;
+  for (const auto& row : rows()) names.emplace_back(row.spec.name);
+  return Error::make(EINVAL, "unknown option '%s'; valid options: %s",
+                     std::string(name.substr(0, 60)).c_str(), joined(names).c_str());
+}
+
+Error parse_options(Options& options, std::string_view text) {
+  while (!text.empty()) {
+    const auto comma = text.find(',');
+    const auto item = text.substr(0, comma);
+    text = comma == std::string_view::npos ? std::string_view{} : text.substr(comma + 1);
+    if (item.empty()) continue;
+    const auto equals = item.find('=');
+    Error error;
+    if (item == "off" || item == "on") {
+      error = set_option(options, "off", item == "off" ? "yes" : "no");
+    } else if (equals == std::string_view::npos) {
+      error =
+          Error::make(EINVAL, "'%s' is not of the form name=value", std::string(item.substr(0, 80)).c_str());
+    } else {
+      error = set_option(options, item.substr(0, equals), item.substr(equals + 1));
+    }
+    if (error) return error;
+  }
+  return {};
+}
+
+#ifdef PINION_HAVE_TOML
+Error load_options_file(Options& options, const std::string& path) {
+  const toml::parse_result result = toml::parse_file(path);
+  if (!result) {
+    return Error::make(EINVAL, "%s: %s (line %u)", path.c_str(),
+                       std::string(result.error().description()).c_str(),
+                       static_cast<unsigned>(result.error().source().begin.line));
+  }
+  for (const auto& [key, node] : result.table()) {
+    std::string value;
+    if (const auto text = node.value_exact<std::string>()) {
+      value = *text;
+    } else if (const auto number = node.value_exact<std::int64_t>()) {
+      value = std::to_string(*number);
+    } else if (const auto flag = node.value_exact<bool>()) {
+      value = *flag ? "yes" : "no";
+    } else {
+      return Error::make(EINVAL, "%s: '%s' must be a text, a whole number or true/false", path.c_str(),
+                         std::string(key.str()).c_str());
+    }
+    if (Error error = set_option(options, key.str(), value)) {
+      return Error::make(error.code, "%s: %s", path.c_str(), error.message);
+    }
+  }
+  return {};
+}
+#else
+Error load_options_file(Options&, const std::string& path) {
+  return Error::make(ENOTSUP,
+                     "%s: this build has no TOML reader (toml++ was absent); use PINION=\"name=value,...\"",
+                     path.c_str());
+}
+#endif
+
+Error options_from_environment(Options& options) {
+  if (const char* path = std::getenv("PINION_CONFIG"); path && *path) {
+    if (Error error = load_options_file(options, path)) return error;
+  }
+  const char* text = std::getenv("PINION");
+  return text ? parse_options(options, text) : Error{};
+}
+
+std::string format_options(const Options& options) {
+  static const Options defaults;
+  std::string text;
+  for (const auto& row : rows()) {
+    const std::string value = row.get(options);
+    if (value != row.get(defaults)) text += (text.empty() ? "" : ",") + (row.spec.name + ("=" + value));
+  }
+  return text;
+}
+
+const char* to_string(RetentionKind kind) { return kRetentionNames[static_cast<int>(kind)]; }
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  constexpr double k = 1024;
+  return parse_scaled<std::uint64_t>(
+      text, {{"", 1}, {"B", 1}, {"K", k}, {"M", k * k}, {"G", k * k * k}, {"T", k * k * k * k}},
+      k * k * k * k * k * k);
+}
+
+std::optional<Duration> parse_duration(std::string_view text) {
+  return parse_scaled<Duration>(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 1e18);
+}
+
+std::string format_size(std::uint64_t bytes) {
+  const char* const units[] = {"", "K", "M", "G", "T"};
+  int unit = 0;
+  while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + units[unit];
+}
+
+std::string format_duration(Duration d) {
+  if (d != 0 && d % kSecond == 0) return std::to_string(d / kSecond) + "s";
+  if (d != 0 && d % kMillisecond == 0) return std::to_string(d / kMillisecond) + "ms";
+  if (d != 0 && d % kMicrosecond == 0) return std::to_string(d / kMicrosecond) + "us";
+  return std::to_string(d) + "ns";
+}
+
+}  // namespace pinion

@@ -1,0 +1,69 @@
+// The one option table: every name, type, default, text and check, for command flags, the environment
+// variable PINION, configuration files and `pinion info options` alike. An Options value is filled before
+// threads start and then only read. Nothing here may be called from a hook.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace pinion {
+
+enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
+
+struct Options {
+  bool off = false;
+  RetentionKind retention = RetentionKind::helper;
+  std::string predictor = "shortest";
+  std::uint64_t window = 2;
+  std::uint64_t threshold = 16 << 10;
+  std::uint64_t limit =
+      0;  ///< bytes; 0: the least of RLIMIT_MEMLOCK, cgroup and device caps (see registry/budget.h)
+  std::uint64_t limit_regions = 0;
+  std::uint64_t lru_size = 64 << 20;
+  std::string device = "pin";
+  std::string nic = "connectx";
+  Duration poll = kMillisecond;
+  std::string log;
+  std::uint64_t log_size = 64 << 20;
+};
+
+/// One row of the table.
+struct OptionSpec {
+  const char* name;           ///< as in `--name value`, `PINION="name=value"` and TOML
+  const char* type;           ///< size, count, time, choice, text, switch
+  const char* default_value;  ///< as the user would write it
+  const char* text;           ///< one line
+  std::vector<std::string> choices;
+};
+
+const std::vector<OptionSpec>& option_specs();
+
+/// Sets one option. The error names the valid names, the valid choices, or the valid form.
+Error set_option(Options& options, std::string_view name, std::string_view value);
+/// "limit=2G,retention=helper"; also the single words `off` and `on`.
+Error parse_options(Options& options, std::string_view text);
+/// A TOML file of `name = value` lines.
+Error load_options_file(Options& options, const std::string& path);
+/// PINION_CONFIG first, then PINION, which overrides it.
+Error options_from_environment(Options& options);
+/// The values that differ from the defaults, in the form that parse_options() reads.
+std::string format_options(const Options& options);
+
+const char* to_string(RetentionKind kind);
+
+/// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
+/// form.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+/// "10us", "5ms", "2s", "100ns" -> nanoseconds.
+std::optional<Duration> parse_duration(std::string_view text);
+/// 65536 -> "64K", 1500 -> "1500".
+std::string format_size(std::uint64_t bytes);
+std::string format_duration(Duration d);
+
+}  // namespace pinion

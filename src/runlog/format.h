@@ -1,0 +1,145 @@
+// The run log's file format, version 1: one file per process, written through a mapping, read by untrusting
+// readers.
+//
+//   FileHeader | SeriesBin[kSeriesBins] | SiteEntry[kMaxSites] | Event[events_capacity]
+//
+// The header's `live` part is kept true while the process runs (by the one thread that writes the log), so a
+// file survives kill -9: whatever the counts say is there. Little-endian, natural alignment, no pointers. The
+// event stream is the bounded part: when it is full, events are counted as dropped, and the counters, peaks,
+// means and the time series of the header go on (DESIGN 5.13).
+#pragma once
+
+#include <cstdint>
+
+namespace pinion::runlog {
+
+constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kSeriesBins = 1024;
+constexpr std::uint32_t kMaxSites = 2048;
+constexpr std::uint32_t kMaxFrames = 16;
+
+enum class EventKind : std::uint8_t {
+  none = 0,
+  lease = 1,         ///< a transfer's use of a range: begin = acquire, end = release
+  registration = 2,  ///< begin = call, end = return of the device
+  deregistration = 3,
+  memory_event = 4,  ///< the range was unmapped, remapped or dropped; end = begin
+};
+
+/// How an acquire was answered.
+enum class Outcome : std::uint8_t {
+  hit = 0,       ///< found registered
+  wait = 1,      ///< waited for a registration in progress
+  miss = 2,      ///< registered on the critical path
+  bounced = 3,   ///< not backed by registration; a copy was charged
+  observed = 4,  ///< retention observe: nothing was registered
+};
+
+constexpr std::uint8_t kLate =
+    1;  ///< flag of a lease: wait or miss although a use had been predicted (or seen) before
+constexpr std::uint8_t kByHelper = 2;  ///< flag of a (de)registration: off the critical path
+constexpr std::uint8_t kFailed = 4;    ///< flag of a registration: refused
+
+struct Event {
+  std::int64_t begin_ns;  ///< CLOCK_MONOTONIC
+  std::int64_t end_ns;
+  std::uint64_t address;
+  std::uint64_t bytes;    ///< of the request (lease), of the whole pages ((de)registration, memory event)
+  std::uint64_t site;     ///< hash of the call site's frames; 0: none
+  std::uint64_t wait_ns;  ///< lease: time of the acquire on the critical path beyond a hit
+  std::int32_t peer;      ///< rank of the other side in its communicator; -1: none or many
+  std::uint16_t thread;
+  EventKind kind;
+  std::uint8_t call;  ///< lease: intercept::CallKind
+  Outcome outcome;
+  std::uint8_t flags;
+  std::uint8_t access;
+  std::uint8_t reserved[5];
+};
+static_assert(sizeof(Event) == 64);
+
+struct SiteEntry {
+  std::uint64_t hash;
+  std::uint32_t frame_count;
+  std::uint32_t reserved;
+  std::uint64_t frames[kMaxFrames];  ///< return addresses, innermost first
+  char name[240];                    ///< "function+0x12 (module) < caller ...", filled at the end of the run
+};
+static_assert(sizeof(SiteEntry) == 384);
+
+struct SeriesBin {
+  std::uint64_t peak_bytes;
+  double byte_ns;  ///< integral of registered bytes over the bin
+};
+
+/// Counters of one process over its run; times in ns. Kept by the engine; copied into the header as the run
+/// goes.
+struct Counters {
+  std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
+  std::uint64_t registrations, deregistrations, registration_failures;
+  std::uint64_t acquired_bytes, bounced_bytes;
+  std::uint64_t wait_ns;          ///< acquires that waited for a registration in progress
+  std::uint64_t registration_ns;  ///< registration on the critical path (deregistration on it included)
+  std::uint64_t bounce_ns;        ///< modelled copies
+  std::uint64_t bookkeeping_ns;   ///< signature, time stamps, lookup, lease, record; from sampled acquires
+  std::uint64_t bookkeeping_samples;
+  std::uint64_t helper_cpu_ns, helper_wakeups;
+  std::uint64_t modelled_busy_ns;  ///< CPU burnt by the emulated NIC's waits on application threads
+  std::uint64_t records_dropped, events_dropped, memory_events;
+  std::uint64_t registered_peak_bytes, registered_now_bytes, regions_now, regions_peak;
+  double registered_byte_ns;         ///< integral of registered bytes from start to `last_ns`
+  std::uint64_t leave_pinned_bytes;  ///< union of pages ever leased, shrunk by memory events
+  // Prediction (DESIGN 2): every reuse counts.
+  std::uint64_t reuses, within_0_5, within_5, at_release_within_0_5, at_release_within_5;
+  // The helper's fit of t = a * pages + b on this machine, as used for decisions.
+  double fit_register_a_ns, fit_register_b_ns, fit_deregister_a_ns, fit_deregister_b_ns;
+  // Leave-pinned's own first registrations on the same stream, by that fit.
+  double leave_pinned_registration_ns;
+};
+
+struct FileHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t header_bytes;  ///< sizeof(FileHeader)
+  std::uint32_t event_bytes;   ///< sizeof(Event)
+  std::uint32_t site_bytes;    ///< sizeof(SiteEntry)
+  std::uint64_t events_capacity;
+  char pinion_version[16];
+  char host[64];
+  char command[512];
+  char options[512];  ///< as format_options() writes it
+  char retention[16];
+  char predictor[16];
+  char device[240];                       ///< what registering really did in this run
+  std::int32_t rank, ranks, local_ranks;  ///< -1 where unknown (no MPI)
+  std::int32_t cores;
+  std::uint32_t page_bytes;
+  std::uint32_t process;
+  std::uint64_t limit_bytes;
+  double ns_per_tick;  ///< calibration of the cycle counter against CLOCK_MONOTONIC
+  std::uint64_t base_ticks;
+  std::int64_t base_ns;
+  double memcpy_bytes_per_ns;  ///< measured; what a bounce is charged with
+  std::int64_t start_ns;       ///< MPI_Init returned, or the first acquire
+
+  // live
+  std::int64_t last_ns;    ///< end of the run, or the last time that the header was brought up to date
+  std::uint32_t complete;  ///< 1: the run ended in order (Finalize or exit)
+  std::uint32_t site_count;
+  std::uint64_t event_count;
+  std::int64_t
+      series_bin_ns;  ///< width of a bin; doubles (pairs of bins are folded) when the run outgrows the series
+  std::uint64_t
+      pinned_at_exit_bytes;  ///< VmPin + VmLck of the process at the end of the run, less that at its start
+  Counters counters;
+};
+
+constexpr std::uint64_t series_offset() { return (sizeof(FileHeader) + 4095) / 4096 * 4096; }
+constexpr std::uint64_t sites_offset() { return series_offset() + kSeriesBins * sizeof(SeriesBin); }
+constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
+constexpr std::uint64_t file_bytes(std::uint64_t events_capacity) {
+  return events_offset() + events_capacity * sizeof(Event);
+}
+
+}  // namespace pinion::runlog
