@@ -1,12 +1,13 @@
 // The run log's file format, version 1: one file per process, written through a mapping, read by untrusting
 // readers.
 //
-//   FileHeader | SeriesBin[kSeriesBins] | SiteEntry[kMaxSites] | Event[events_capacity]
+//   FileHeader | LiveState[2] | SiteEntry[kMaxSites] | Event[events_capacity]
 //
-// The header's `live` part is kept true while the process runs (by the one thread that writes the log), so a
-// file survives kill -9: whatever the counts say is there. Little-endian, natural alignment, no pointers. The
-// event stream is the bounded part: when it is full, events are counted as dropped, and the counters, peaks,
-// means and the time series of the header go on (DESIGN 5.13).
+// The file is true at every instant, so it survives kill -9: an event or a site is there before its count
+// says so, and the live state has two copies, of which the header names the one that is whole. Little-endian,
+// natural alignment, no pointers; areas that the run never reached are holes or missing at the end. The event
+// stream is the bounded part: when it is full, events are counted as dropped, and counters, peaks, means and
+// the time series of the live state go on.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +74,8 @@ struct SeriesBin {
   double byte_ns;  ///< integral of registered bytes over the bin
 };
 
-/// Counters of one process over its run; times in ns. Kept by the engine; copied into the header as the run
-/// goes.
+/// Counters of one process over its run; times in ns. Kept by the engine; copied into the live state as the
+/// run goes.
 struct Counters {
   std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
   std::uint64_t registrations, deregistrations, registration_failures;
@@ -102,8 +103,10 @@ struct FileHeader {
   char magic[8];
   std::uint32_t version;
   std::uint32_t header_bytes;  ///< sizeof(FileHeader)
-  std::uint32_t event_bytes;   ///< sizeof(Event)
+  std::uint32_t live_bytes;    ///< sizeof(LiveState)
   std::uint32_t site_bytes;    ///< sizeof(SiteEntry)
+  std::uint32_t event_bytes;   ///< sizeof(Event)
+  std::uint32_t reserved;
   std::uint64_t events_capacity;
   char pinion_version[16];
   char host[64];
@@ -123,20 +126,33 @@ struct FileHeader {
   double memcpy_bytes_per_ns;  ///< measured; what a bounce is charged with
   std::int64_t start_ns;       ///< MPI_Init returned, or the first acquire
 
-  // live
-  std::int64_t last_ns;    ///< end of the run, or the last time that the header was brought up to date
-  std::uint32_t complete;  ///< 1: the run ended in order (Finalize or exit)
-  std::uint32_t site_count;
+  // Stored with release, each after what it speaks of.
   std::uint64_t event_count;
-  std::int64_t
-      series_bin_ns;  ///< width of a bin; doubles (pairs of bins are folded) when the run outgrows the series
-  std::uint64_t
-      pinned_at_exit_bytes;  ///< VmPin + VmLck of the process at the end of the run, less that at its start
-  Counters counters;
+  std::uint32_t site_count;
+  std::uint32_t live;  ///< which LiveState is whole: 0 or 1
 };
 
-constexpr std::uint64_t series_offset() { return (sizeof(FileHeader) + 4095) / 4096 * 4096; }
-constexpr std::uint64_t sites_offset() { return series_offset() + kSeriesBins * sizeof(SeriesBin); }
+/// What is kept online while the process runs, written as a whole.
+struct LiveState {
+  std::int64_t last_ns;        ///< end of the run, or when this state was written
+  std::int64_t series_bin_ns;  ///< width of a bin; the first begins at start_ns
+  std::uint64_t
+      pinned_at_exit_bytes;  ///< VmPin + VmLck of the process at the end of the run, less that at its start
+  std::uint32_t complete;    ///< 1: the run ended in order (Finalize or exit)
+  std::uint32_t reserved;
+  Counters counters;
+  SeriesBin series[kSeriesBins];
+};
+
+constexpr std::uint64_t kAreaAlignment = 4096;  ///< of the file's areas; nothing to do with the page size
+
+constexpr std::uint64_t live_offset() {
+  return (sizeof(FileHeader) + kAreaAlignment - 1) / kAreaAlignment * kAreaAlignment;
+}
+constexpr std::uint64_t sites_offset() {
+  const std::uint64_t end = live_offset() + 2 * sizeof(LiveState);
+  return (end + kAreaAlignment - 1) / kAreaAlignment * kAreaAlignment;
+}
 constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
 constexpr std::uint64_t file_bytes(std::uint64_t events_capacity) {
   return events_offset() + events_capacity * sizeof(Event);
