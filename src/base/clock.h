@@ -1,6 +1,6 @@
-// Time: the cycle counter for the critical path, nanoseconds everywhere else, and clocks that retention may be
-// driven by (the real one, or a virtual one in tests and the simulator).
-// The calibration is written once, before any reader (calibrate() at engine start), and then only read.
+// Time: the cycle counter for the critical path, nanoseconds everywhere else, and clocks that retention may
+// be driven by (the real one, or a virtual one in tests and the simulator). The calibration is written once,
+// before any reader (calibrate() at engine start), and then only read.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ constexpr Duration kMicrosecond = 1000;
 constexpr Duration kMillisecond = 1000 * kMicrosecond;
 constexpr Duration kSecond = 1000 * kMillisecond;
 
-/// Reads the cycle counter (x86-64: TSC, aarch64: the virtual counter). Not serializing: a few ns of slack are fine
-/// for prediction. Callable from anywhere.
+/// Reads the cycle counter (x86-64: TSC, aarch64: the virtual counter). Not serializing: a few ns of slack
+/// are fine for prediction. Callable from anywhere.
 inline Ticks ticks_now() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -40,13 +40,15 @@ struct Calibration {
   double ns_per_tick = 1.0;
 
   Time to_time(Ticks t) const {
-    return base_time + static_cast<Time>(static_cast<double>(static_cast<std::int64_t>(t - base_ticks)) * ns_per_tick);
+    return base_time +
+           static_cast<Time>(static_cast<double>(static_cast<std::int64_t>(t - base_ticks)) * ns_per_tick);
   }
   Duration to_duration(Ticks t) const { return static_cast<Duration>(static_cast<double>(t) * ns_per_tick); }
   Ticks to_ticks(Duration d) const { return static_cast<Ticks>(static_cast<double>(d) / ns_per_tick); }
 };
 
-/// Measures the calibration over about 2 ms, the first time it is called; thread-safe; later calls return the same.
+/// Measures the calibration over about 2 ms, the first time it is called; thread-safe; later calls return the
+/// same.
 const Calibration& calibration();
 
 /// What drives retention: real time or the simulator's.

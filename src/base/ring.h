@@ -1,7 +1,8 @@
-// A bounded queue from one thread to one other (the paper's lock-less deregistration queue, one per application thread).
-// push(): the owning thread only. pop(), size(): the consumer only. No lock, no system call, no allocation.
-// When it is full the newest record is refused and counted: what is lost is learning, never a lease (leases are counted
-// in the regions themselves, and the consumer sweeps the registry when dropped() moves).
+// A bounded queue from one thread to one other (the paper's lock-less deregistration queue, one per
+// application thread). push(): the owning thread only. pop(), size(): the consumer only. No lock, no system
+// call, no allocation. When it is full the newest record is refused and counted: what is lost is learning,
+// never a lease (leases are counted in the regions themselves, and the consumer sweeps the registry when
+// dropped() moves).
 #pragma once
 
 #include <array>
@@ -43,7 +44,8 @@ class Ring {
   }
 
   std::size_t size() const {
-    return static_cast<std::size_t>(head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_acquire));
+    return static_cast<std::size_t>(head_.load(std::memory_order_acquire) -
+                                    tail_.load(std::memory_order_acquire));
   }
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 

@@ -1,5 +1,5 @@
-// What registration costs on a NIC: t = a * translation entries + b (Ou et al. 2009, the model of the paper's section
-// 3.2). Pure values; presets and files are read before threads start.
+// What registration costs on a NIC: t = a * translation entries + b (Ou et al. 2009, the model of the paper's
+// section 3.2). Pure values; presets and files are read before threads start.
 #pragma once
 
 #include <string>

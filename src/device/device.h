@@ -1,8 +1,9 @@
 // What can register memory: the interface that retention and registry know registration by.
-// A device owns its registrations and whatever the system gives for them (rings, locks, keys); it decides nothing.
-// register_range() and deregister() block and may allocate: never from a hook, never with a lock held. They may be
-// called from any thread at the same time. Application threads and the helper name themselves (Actor), because a
-// device keeps separate queues for them: one long registration stalls every other on the same kernel ring.
+// A device owns its registrations and whatever the system gives for them (rings, locks, keys); it decides
+// nothing. register_range() and deregister() block and may allocate: never from a hook, never with a lock
+// held. They may be called from any thread at the same time. Application threads and the helper name
+// themselves (Actor), because a device keeps separate queues for them: one long registration stalls every
+// other on the same kernel ring.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,8 @@ struct DeviceKey {
 };
 
 struct Registration {
-  Error error;  ///< EFAULT: memory not there or not writable; ENOMEM, EPERM, ENOSPC: a limit, named in the message
+  Error error;  ///< EFAULT: memory not there or not writable; ENOMEM, EPERM, ENOSPC: a limit, named in the
+                ///< message
   DeviceKey key;
   Access granted = Access::read;  ///< what the registration allows (at least what was asked)
 };
@@ -44,15 +46,25 @@ class Device {
   virtual ~Device() = default;
 
   virtual const char* name() const = 0;
-  /// One line for reports: what registering really does here ("pins pages by io_uring", "pins and models a NIC: ...").
+  /// One line for reports: what registering really does here ("pins pages by io_uring", "pins and models a
+  /// NIC: ...").
   virtual std::string description() const = 0;
   virtual DeviceCaps caps() const = 0;
 
-  /// Registers the whole pages `pages` (page-aligned) for `access`. On error nothing stays registered.
+  /// Registers the whole pages `pages` (page-aligned, not empty) for `access`. On error nothing stays
+  /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
+  /// Either actor may deregister what the other registered. The memory may be unmapped already. A key that is
+  /// not (or no longer) registered is ignored; debug builds stop there, for it is the caller's mistake.
   virtual void deregister(DeviceKey key, Actor actor) = 0;
 
-  /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt them too).
+  /// In the child of a fork, before any other thread exists: forgets every registration without touching the
+  /// parent's (whose locks may be held by threads that do not exist here) and without blocking. Keys from
+  /// before the fork are ignored from then on; new registrations work.
+  virtual void abandon_after_fork() = 0;
+
+  /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
+  /// them too).
   virtual double modelled_busy_seconds() const { return 0; }
 };
 

@@ -1,0 +1,73 @@
+// Memory events as brackets (DESIGN 5.7): begin(range) before the system call that changes memory, end(range)
+// after it; in between nothing of the range is registered or hit. Owns the set of open brackets. Lock-free,
+// allocation-free, callable from hooks and signal handlers.
+//
+// Against registration it works as Dekker's protocol: a hook publishes its bracket and then looks for
+// regions; a registering thread publishes its region (in the index) and then looks for brackets. Both sides
+// use sequentially consistent operations, so at least one of them sees the other.
+#pragma once
+
+#include <array>
+
+#include "base/atomics.h"
+#include "base/range.h"
+
+namespace pinion {
+
+template <class Atomics = StdAtomics, std::size_t Slots = 64>
+class BasicBrackets {
+ public:
+  void open(Range r) {
+    for (auto& slot : slots_) {
+      Address free = kFree;
+      if (slot.begin.load(std::memory_order_relaxed) != kFree ||
+          !slot.begin.compare_exchange_strong(free, kClaimed, std::memory_order_acq_rel))
+        continue;
+      slot.end.store(r.end, std::memory_order_relaxed);
+      slot.begin.store(encode(r.begin), std::memory_order_seq_cst);
+      return;
+    }
+    // More threads inside brackets than slots: until they are out, every range counts as changing.
+    overflow_.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+  void close(Range r) {
+    for (auto& slot : slots_) {
+      Address begin = encode(r.begin);
+      if (slot.begin.load(std::memory_order_relaxed) != begin ||
+          slot.end.load(std::memory_order_relaxed) != r.end)
+        continue;
+      // Two threads may have opened equal brackets: each must close one of the two.
+      if (slot.begin.compare_exchange_strong(begin, kFree, std::memory_order_acq_rel)) return;
+    }
+    overflow_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+
+  bool changing(Range r) const {
+    if (overflow_.load(std::memory_order_seq_cst) != 0) return true;
+    for (const auto& slot : slots_) {
+      const Address begin = slot.begin.load(std::memory_order_seq_cst);
+      if (begin <= kClaimed) continue;
+      if (r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)})) return true;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr Address kFree = 0;
+  static constexpr Address kClaimed = 1;
+  // Page-aligned or not, an address may be 0 or 1 (mmap at the zero page): shifted so that those are not
+  // taken for marks.
+  static Address encode(Address begin) { return begin + kClaimed + 1; }
+
+  struct Slot {
+    typename Atomics::template Atomic<Address> begin{kFree};
+    typename Atomics::template Atomic<Address> end{0};
+  };
+  std::array<Slot, Slots> slots_;
+  typename Atomics::template Atomic<int> overflow_{0};
+};
+
+using Brackets = BasicBrackets<>;
+
+}  // namespace pinion

@@ -1,0 +1,62 @@
+// Blocking wrappers over a domain's steps, for the fronts. They call the device and may sleep: never from a
+// hook.
+#pragma once
+
+#include "registry/domain.h"
+
+namespace pinion {
+
+/// Deregisters a region claimed by one of the begin_ functions.
+inline void retire_claimed(Domain& domain, Region* region, Actor actor) {
+  domain.device().deregister(region->key, actor);
+  domain.finish_retire(region);
+}
+
+/// Runs a ticket to `leased` or `refused`.
+/// `on_device_call(Range, bool registration, bool failed, Time begin, Time end)` hears every call of the
+/// device.
+template <class OnDeviceCall>
+Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
+                        OnDeviceCall&& on_device_call) {
+  Domain::Step step = domain.begin(ticket);
+  for (;;) {
+    switch (step) {
+      case Domain::Step::leased:
+      case Domain::Step::refused:
+        return step;
+      case Domain::Step::wait:
+        waited = true;
+        if (!ticket.lease) return step;
+        ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire);
+        step = domain.begin(ticket);
+        break;
+      case Domain::Step::deregister:
+        for (Region* victim : ticket.victims) {
+          const Range range = victim->range();
+          const Time begin = domain.clock().now();
+          retire_claimed(domain, victim, actor);
+          on_device_call(range, false, false, begin, domain.clock().now());
+        }
+        step = domain.begin(ticket);
+        break;
+      case Domain::Step::register_: {
+        const Range range = ticket.region->range();
+        const Time begin = domain.clock().now();
+        const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
+        on_device_call(range, true, static_cast<bool>(registration.error), begin, domain.clock().now());
+        step = domain.commit(ticket, registration);
+        break;
+      }
+    }
+  }
+}
+
+/// Deregisters everything that is idle (end of a run).
+inline void retire_all(Domain& domain, Actor actor) {
+  while (Region* region = domain.begin_reap()) retire_claimed(domain, region, actor);
+  for (const RegionRef& ref : domain.idle_regions()) {
+    if (Region* region = domain.begin_retire(ref)) retire_claimed(domain, region, actor);
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,377 @@
+#include "registry/domain.h"
+
+#include <algorithm>
+
+namespace pinion {
+
+namespace {
+constexpr std::size_t kFailedMerges = 64;
+}
+
+Domain::Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
+               RegisteredListener* listener)
+    : device_(device), budget_(budget), brackets_(brackets), clock_(clock), listener_(listener) {}
+
+Domain::~Domain() = default;
+
+// ---- the critical path ----
+
+bool Domain::serves(const Region* region, Range request, Access access) const {
+  return region->domain.load(std::memory_order_relaxed) == this && region->range().contains(request) &&
+         includes(region->access.load(std::memory_order_relaxed), access);
+}
+
+Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
+  if (!candidate || !serves(candidate, request, access) || !candidate->word.try_lease()) return nullptr;
+  // The slot may have been recycled between the look and the lease; under the lease it stays what it is.
+  if (serves(candidate, request, access)) [[likely]]
+    return candidate;
+  candidate->domain.load(std::memory_order_relaxed)->release(candidate);
+  return nullptr;
+}
+
+Region* Domain::try_hit(Range request, Access access, RecentRegions& recent) {
+  if (Region* region = lease_candidate(recent.lookup(request.begin), request, access)) [[likely]]
+    return region;
+  Region* region = lease_candidate(index_.find(request.begin), request, access);
+  if (region) recent.remember(request.begin, region);
+  return region;
+}
+
+RegionWord::Released Domain::release(Region* region) {
+  const auto released = region->word.release();
+  if (released == RegionWord::Released::idle_doomed) give_back(region);
+  return released;
+}
+
+// ---- steps ----
+
+Domain::Step Domain::begin(Ticket& ticket) {
+  if (ticket.want.empty()) ticket.want = ticket.pages;
+  ticket.victims.clear();
+  while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
+  if (!ticket.victims.empty()) return Step::deregister;
+
+  std::lock_guard lock(slow_);
+  Region* candidate = index_.find(ticket.pages.begin);
+  if (candidate && serves(candidate, ticket.pages, ticket.access)) {
+    const auto word = candidate->word.load();
+    if (word.state() == RegionState::registering && !word.doomed()) {
+      ticket.region = candidate;
+      ticket.seen = candidate->transitions.load(std::memory_order_acquire);
+      return Step::wait;
+    }
+    if (word.leasable() && (!ticket.lease || candidate->word.try_lease())) {
+      ticket.region = candidate;
+      return Step::leased;
+    }
+  }
+  // "In between nothing of the range is registered": a transfer of memory that is being unmapped is not worth
+  // waiting.
+  if (brackets_.changing(ticket.pages)) {
+    ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped by another thread");
+    return Step::refused;
+  }
+  if (ticket.want == ticket.pages) ticket.want = merged(ticket.pages);
+  if (!within_device_caps(ticket.want, ticket.error)) {
+    if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
+    ticket.want = ticket.pages;
+  }
+
+  replace_contained(ticket.want, ticket.victims);
+  if (!ticket.victims.empty()) return Step::deregister;
+  if (!slab_.reserve(1) || !index_.reserve()) {
+    ticket.error = Error::make(ENOMEM, "no memory for the registration cache itself");
+    return Step::refused;
+  }
+
+  for (;;) {
+    const std::size_t bytes = coverage_.would_add(ticket.want);
+    if (budget_.reserve(bytes)) break;
+    if (ticket.lease && make_room(bytes, ticket.victims)) return Step::deregister;
+    if (ticket.want == ticket.pages) {
+      ticket.error = limit_error(bytes);
+      return Step::refused;
+    }
+    // The merge does not fit: the request alone may.
+    remember_failed_merge(ticket.want);
+    ticket.want = ticket.pages;
+  }
+
+  Region* region = slab_.take();
+  region->word.begin_registering(ticket.lease ? 1 : 0);
+  region->begin.store(ticket.want.begin, std::memory_order_relaxed);
+  region->end.store(ticket.want.end, std::memory_order_relaxed);
+  region->domain.store(this, std::memory_order_relaxed);
+  // Registrations are asked for with all rights first: a later request with more rights then needs no second
+  // one.
+  region->access.store(ticket.try_access, std::memory_order_relaxed);
+  region->last_use.store(ticks_now(), std::memory_order_relaxed);
+  region->next_use.store(0, std::memory_order_relaxed);
+  region->indexed = true;
+  account(ticket.want, true);
+  index_.insert(region);
+  // A bracket opened before the region was in the index has not seen it.
+  if (brackets_.changing(ticket.want)) region->word.doom();
+  ticket.region = region;
+  return Step::register_;
+}
+
+Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
+  Region* region = ticket.region;
+  ticket.victims.clear();
+  std::unique_lock lock(slow_);
+  const std::uint32_t own_leases = ticket.lease ? 1 : 0;
+
+  if (!registration.error) {
+    region->key = registration.key;
+    region->access.store(registration.granted, std::memory_order_relaxed);
+    ticket.registered_here = true;
+    if (region->word.commit()) {
+      end_transition(region);
+      return Step::leased;
+    }
+    // Doomed while it was registered: it must not serve anybody. Deregister it and start over.
+    region->word.abandon(own_leases);
+    unindex(region);
+    end_transition(region);
+    ticket.victims.push_back(region);
+    ticket.region = nullptr;
+    ticket.try_access = Access::all;
+    return Step::deregister;
+  }
+
+  if (registration.error.code == EFAULT && ticket.try_access != ticket.access) {
+    ticket.try_access = ticket.access;
+    region->access.store(ticket.try_access, std::memory_order_relaxed);
+    return Step::register_;
+  }
+
+  // Refused: nothing is registered. Leave no trace of the region.
+  unindex(region);
+  account(region->range(), false);
+  region->word.abandon(own_leases);
+  region->word.set_free();
+  end_transition(region);
+  slab_.put(region);
+  ticket.region = nullptr;
+  ticket.try_access = Access::all;
+  if (!(ticket.want == ticket.pages)) {
+    remember_failed_merge(ticket.want);
+    ticket.want = ticket.pages;
+    return Step::deregister;  // no victims: begins again with the bare request
+  }
+  const bool pressure = registration.error.code == ENOMEM || registration.error.code == ENOSPC;
+  if (pressure && ticket.lease && !ticket.relieved) {
+    ticket.relieved = true;
+    evict(ticket.want.bytes(), ticket.victims);
+    if (!ticket.victims.empty()) return Step::deregister;
+  }
+  ticket.error = registration.error;
+  return Step::refused;
+}
+
+Region* Domain::begin_retire(RegionRef ref) {
+  std::lock_guard lock(slow_);
+  if (!ref.current() || !ref.region->word.try_retire()) return nullptr;
+  unindex(ref.region);
+  return ref.region;
+}
+
+void Domain::finish_retire(Region* region) {
+  std::lock_guard lock(slow_);
+  account(region->range(), false);
+  region->word.set_free();
+  slab_.put(region);
+}
+
+Region* Domain::begin_reap() {
+  if (!reaping_due()) return nullptr;
+  std::lock_guard lock(slow_);
+  for (;;) {
+    Region* region = being_reaped_.load(std::memory_order_relaxed);
+    if (!region) region = doomed_.exchange(nullptr, std::memory_order_acquire);
+    if (!region) return nullptr;
+    being_reaped_.store(region->next_reaped, std::memory_order_relaxed);
+    region->word.unclaim_reaping();
+    if (region->word.try_retire()) {
+      unindex(region);
+      return region;
+    }
+    // A straggler's count may have come and gone in between, finding the region still queued.
+    if (region->word.load().leases() == 0) give_back(region);
+  }
+}
+
+// ---- memory events ----
+
+void Domain::doom(Range range) {
+  index_.for_each_overlap(range, [&](Region* region) {
+    const auto before = region->word.doom();
+    if (before.state() == RegionState::registered && before.leases() == 0) give_back(region);
+  });
+}
+
+void Domain::give_back(Region* region) {
+  if (!region->word.claim_reaping()) return;
+  Region* head = doomed_.load(std::memory_order_relaxed);
+  do {
+    region->next_reaped = head;
+  } while (
+      !doomed_.compare_exchange_weak(head, region, std::memory_order_release, std::memory_order_relaxed));
+}
+
+// ---- retention's helpers ----
+
+std::vector<RegionRef> Domain::idle_regions(std::size_t most) {
+  std::lock_guard lock(slow_);
+  std::vector<RegionRef> idle;
+  index_.for_each([&](Region* region) {
+    const auto word = region->word.load();
+    if (word.leasable() && word.leases() == 0) idle.push_back({region, word.generation()});
+    return idle.size() < most;
+  });
+  return idle;
+}
+
+bool Domain::covered(Range pages) {
+  std::lock_guard lock(slow_);
+  return coverage_.covers(pages);
+}
+
+std::vector<Region*> Domain::begin_trim() {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  if (coverage_.bytes() > keep_bytes_) evict(coverage_.bytes() - keep_bytes_, victims);
+  return victims;
+}
+
+// ---- under the slow lock ----
+
+Range Domain::merged(Range pages) const {
+  Range all = pages;
+  index_.for_each_overlap(pages, [&](const Region* region) {
+    const Range range = region->range();
+    const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
+    // Neighbours that share the page at their common edge are different buffers.
+    if (common.bytes() <= page_size() && common.bytes() < std::min(range.bytes(), pages.bytes())) return;
+    all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
+  });
+  return merge_failed_before(all) ? pages : all;
+}
+
+bool Domain::merge_failed_before(Range want) const {
+  return std::any_of(failed_merges_.begin(), failed_merges_.end(),
+                     [&](Range failed) { return want.contains(failed); });
+}
+
+void Domain::remember_failed_merge(Range want) {
+  if (failed_merges_.size() < kFailedMerges) {
+    failed_merges_.push_back(want);
+  } else {
+    failed_merges_[next_failed_merge_++ % kFailedMerges] = want;
+  }
+}
+
+bool Domain::within_device_caps(Range want, Error& error) const {
+  const std::size_t most = device_.caps().max_region_bytes;
+  if (most == 0 || want.bytes() <= most) return true;
+  error =
+      Error::make(EFBIG,
+                  "device %s registers at most %zu bytes in one region and %zu are needed: the transfer goes "
+                  "through a bounce buffer; use smaller messages or a device with a larger cap",
+                  device_.name(), most, want.bytes());
+  return false;
+}
+
+void Domain::replace_contained(Range want, std::vector<Region*>& victims) {
+  std::vector<Region*> contained;
+  index_.for_each_overlap(want, [&](Region* region) {
+    if (want.contains(region->range())) contained.push_back(region);
+  });
+  for (Region* region : contained) {
+    if (!region->indexed) continue;  // reported twice
+    if (region->word.try_retire()) {
+      victims.push_back(region);
+    } else {
+      region->word.doom();  // retired when its last lease is returned, or when its registration ends
+      if (region->word.load().leases() == 0) give_back(region);
+    }
+    unindex(region);
+  }
+}
+
+bool Domain::make_room(std::uint64_t bytes, std::vector<Region*>& victims) {
+  const auto& limits = budget_.limits();
+  const std::uint64_t used = budget_.bytes();
+  const std::uint64_t over = used + bytes > limits.bytes ? used + bytes - limits.bytes : 0;
+  std::uint64_t idle_bytes = 0;
+  const auto idle = idle_by_worth();
+  for (const Region* region : idle) idle_bytes += region->range().bytes();
+  if (idle.empty() || over > idle_bytes || limits.regions == 0) return false;
+  evict(std::max<std::uint64_t>(over, 1), victims);
+  return !victims.empty();
+}
+
+void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
+  for (Region* region : idle_by_worth()) {
+    if (bytes == 0) return;
+    if (!region->word.try_retire()) continue;
+    unindex(region);
+    victims.push_back(region);
+    bytes -= std::min<std::uint64_t>(bytes, region->range().bytes());
+  }
+}
+
+std::vector<Region*> Domain::idle_by_worth() const {
+  std::vector<Region*> idle;
+  index_.for_each([&](Region* region) {
+    const auto word = region->word.load();
+    if (word.leasable() && word.leases() == 0) idle.push_back(region);
+    return true;
+  });
+  // Farthest predicted next use first (a region without a prediction is not expected back), then least
+  // recently used.
+  std::sort(idle.begin(), idle.end(), [](const Region* a, const Region* b) {
+    const auto next = [](const Region* region) {
+      const Time time = region->next_use.load(std::memory_order_relaxed);
+      return time == 0 ? kNever : time;
+    };
+    if (next(a) != next(b)) return next(a) > next(b);
+    return a->last_use.load(std::memory_order_relaxed) < b->last_use.load(std::memory_order_relaxed);
+  });
+  return idle;
+}
+
+Error Domain::limit_error(std::size_t needed) const {
+  const auto& limits = budget_.limits();
+  return Error::make(
+      ENOMEM,
+      "registered memory is limited to %llu bytes (%s) and %llu regions; %llu bytes in %llu regions are "
+      "in use and %zu bytes more are needed: the transfer is copied instead; raise the limit to avoid it",
+      static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str(),
+      static_cast<unsigned long long>(limits.regions), static_cast<unsigned long long>(budget_.bytes()),
+      static_cast<unsigned long long>(budget_.regions()), needed);
+}
+
+void Domain::unindex(Region* region) {
+  if (!region->indexed) return;
+  index_.erase(region);
+  region->indexed = false;
+}
+
+void Domain::account(Range pages, bool add) {
+  const std::size_t bytes = add ? coverage_.add(pages) : coverage_.remove(pages);
+  if (!add) budget_.release(bytes);
+  const auto sign = add ? 1 : -1;
+  registered_bytes_.store(coverage_.bytes(), std::memory_order_relaxed);
+  region_count_.fetch_add(static_cast<std::size_t>(sign), std::memory_order_relaxed);
+  if (listener_) listener_->registered_changed(clock_.now(), sign * static_cast<std::int64_t>(bytes), sign);
+}
+
+void Domain::end_transition(Region* region) {
+  region->transitions.fetch_add(1, std::memory_order_release);
+  region->transitions.notify_all();
+}
+
+}  // namespace pinion

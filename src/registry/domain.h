@@ -1,0 +1,160 @@
+// A domain: a device (with its protection domain) and the registration cache over it.
+//
+// Owns its regions, their index and the count of registered pages. What guards what:
+//   - a hit takes no lock: recent regions or the index give a candidate, its state word grants the lease;
+//   - everything else is decided under the slow lock, in steps: begin -> device -> commit. The slow lock is
+//   never held
+//     during a device call, never taken in a hook, and ordinary code may allocate under it;
+//   - doom() is for hooks: no lock, no allocation, no system call.
+// Steps leave waiting and device calls to their caller, so that the same code runs under real threads
+// (registry/blocking.h) and in virtual time.
+//
+// Regions never contain each other in the index; they may overlap. A miss that overlaps a region by more than
+// the page at its edge is merged with it, unless that merge failed before; buffers that merely touch, or
+// share the page at their common edge, stay regions of their own, because retention decides for each buffer
+// by its own reuse.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "base/access.h"
+#include "base/clock.h"
+#include "base/coverage.h"
+#include "base/error.h"
+#include "base/range.h"
+#include "device/device.h"
+#include "monitor/brackets.h"
+#include "registry/budget.h"
+#include "registry/recent_regions.h"
+#include "registry/region.h"
+#include "registry/region_index.h"
+#include "registry/slab.h"
+
+namespace pinion {
+
+/// Hears how much a domain has registered; called under the domain's slow lock.
+class RegisteredListener {
+ public:
+  virtual ~RegisteredListener() = default;
+  virtual void registered_changed(Time now, std::int64_t bytes, int regions) = 0;
+};
+
+class Domain {
+ public:
+  Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
+         RegisteredListener* listener);
+  ~Domain();
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  // ---- the critical path; any thread, no lock ----
+
+  /// A lease on a registered region that contains `request` with at least `access`, or null.
+  Region* try_hit(Range request, Access access, RecentRegions& recent);
+  /// Returns a lease. `idle`: it was the last one (retention may retire the region now). A doomed region is
+  /// put on the list for reaping here.
+  RegionWord::Released release(Region* region);
+
+  // ---- steps ----
+
+  /// What a caller of begin() or commit() has to do next.
+  enum class Step {
+    leased,  ///< `region` is leased (or, for a ticket without lease, registered): done
+    wait,  ///< `region` is being registered by another: wait until its transitions differ from `seen`, begin
+           ///< again
+    deregister,  ///< deregister the `victims`, finish_retire() each, begin again
+    register_,   ///< call the device for region->range() with `try_access`, then commit()
+    refused,     ///< `error` says why; nothing is held
+  };
+  struct Ticket {
+    Range pages;  ///< whole pages
+    Access access = Access::read;
+    bool lease = true;  ///< false: the helper registers ahead; no waiting, nothing is evicted for it
+    // Set by the steps.
+    Region* region = nullptr;
+    std::uint32_t seen = 0;
+    Access try_access = Access::all;
+    std::vector<Region*> victims;
+    Error error;
+    bool registered_here = false;  ///< this ticket's own device call made the region
+    Range want{};                  ///< pages, or their merge with overlapping regions
+    bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
+  };
+
+  Step begin(Ticket& ticket);
+  Step commit(Ticket& ticket, const Registration& registration);
+
+  /// Claims an idle region (registered, without leases, still of that generation) for deregistration; null
+  /// otherwise. The caller deregisters region->key and calls finish_retire().
+  Region* begin_retire(RegionRef ref);
+  void finish_retire(Region* region);
+  /// The next doomed region without leases, claimed as by begin_retire(); null when there is none.
+  Region* begin_reap();
+  bool reaping_due() const {
+    return doomed_.load(std::memory_order_relaxed) || being_reaped_.load(std::memory_order_relaxed);
+  }
+
+  // ---- memory events; hooks ----
+
+  /// Refuses every further hit in `range`. The caller has opened a bracket for it before.
+  void doom(Range range);
+
+  // ---- helpers of retention ----
+
+  /// Registered regions without leases, at most `most`, in order of address.
+  std::vector<RegionRef> idle_regions(std::size_t most = SIZE_MAX);
+  bool covered(Range pages);
+  std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
+  std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
+  Device& device() { return device_; }
+  Clock& clock() { return clock_; }
+
+  /// What retention lru keeps: idle regions beyond this many bytes are let go, least recently used first.
+  void set_keep_bytes(std::uint64_t bytes) { keep_bytes_ = bytes; }
+  /// Idle regions to let go so that at most keep_bytes stay, claimed as by begin_retire().
+  std::vector<Region*> begin_trim();
+
+ private:
+  bool serves(const Region* region, Range request, Access access) const;
+  Region* lease_candidate(Region* candidate, Range request, Access access);
+  Range merged(Range pages) const;
+  bool merge_failed_before(Range want) const;
+  void remember_failed_merge(Range want);
+  bool within_device_caps(Range want, Error& error) const;
+  /// Takes every region that `want` contains out of the index; the idle ones become victims.
+  void replace_contained(Range want, std::vector<Region*>& victims);
+  /// Claims idle regions, least worth keeping first, until a new region of `bytes` fits the budget. False
+  /// (and nothing claimed) when letting every idle region go would not be enough.
+  bool make_room(std::uint64_t bytes, std::vector<Region*>& victims);
+  /// Claims at least `bytes` of idle regions (as far as there are any), least worth keeping first.
+  void evict(std::uint64_t bytes, std::vector<Region*>& victims);
+  std::vector<Region*> idle_by_worth() const;
+  Error limit_error(std::size_t needed) const;
+  void unindex(Region* region);
+  void account(Range pages, bool add);
+  void end_transition(Region* region);
+  void give_back(Region* region);
+
+  Device& device_;
+  Budget& budget_;
+  const Brackets& brackets_;
+  Clock& clock_;
+  RegisteredListener* const listener_;
+
+  BasicRegionIndex<Region> index_;
+  std::atomic<Region*> doomed_{nullptr};
+  std::atomic<Region*> being_reaped_{nullptr};  ///< taken off doomed_; written under the slow lock
+  std::atomic<std::size_t> registered_bytes_{0};
+  std::atomic<std::size_t> region_count_{0};
+
+  std::mutex slow_;  // guards all that follows, and writing to the index
+  Slab<Region> slab_;
+  Coverage coverage_;
+  std::vector<Range> failed_merges_;
+  std::size_t next_failed_merge_ = 0;
+  std::uint64_t keep_bytes_ = UINT64_MAX;
+};
+
+}  // namespace pinion
