@@ -27,7 +27,9 @@ struct CostModel {
 };
 
 /// A preset by name (`connectx`, `myrinet`, `none`) or a TOML file (a name with a '/' or ending in .toml).
-/// Errors name the presets, or the key of the file that is wrong.
+/// Keys of a file: register_ns_per_page, register_ns_base, deregister_ns_per_page, deregister_ns_base
+/// (numbers), and max_regions, max_region_bytes, max_bytes (whole numbers or sizes such as "2G"); what is
+/// left out is 0. Errors name the presets, or the key of the file that is wrong.
 struct CostModelResult {
   Error error;
   CostModel model;

@@ -1,0 +1,133 @@
+#include "device/emulated.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/atomics.h"
+#include "device/cap_use.h"
+#include "device/handle_table.h"
+#include "device/translation.h"
+
+namespace pinion {
+
+namespace {
+
+/// The stricter of two caps, of which 0 is none.
+std::size_t least_cap(std::size_t a, std::size_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
+struct Start {
+  Ticks ticks = ticks_now();
+  Time time = monotonic_now();
+};
+
+void sleep_until(Time time) {
+  timespec until{};
+  until.tv_sec = static_cast<time_t>(time / kSecond);
+  until.tv_nsec = static_cast<long>(time % kSecond);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
+class EmulatedDevice final : public Device {
+ public:
+  EmulatedDevice(std::unique_ptr<Device> pins, CostModel nic)
+      : pins_(std::move(pins)), nic_(std::move(nic)), state_(std::make_unique<State>(nic_, 1)) {
+    calibration();  // measured here, not in the first registration
+  }
+
+  ~EmulatedDevice() override {
+    while (const auto region = state_->table.take_any()) pins_->deregister(region->key, Actor::application);
+  }
+
+  const char* name() const override { return "emulated"; }
+
+  std::string description() const override {
+    return pins_->description() + "; registration lasts as modelled for NIC '" + nic_.name + "'";
+  }
+
+  DeviceCaps caps() const override {
+    const DeviceCaps pins = pins_->caps();
+    return {least_cap(pins.max_regions, nic_.caps.max_regions),
+            least_cap(pins.max_region_bytes, nic_.caps.max_region_bytes),
+            least_cap(pins.max_bytes, nic_.caps.max_bytes)};
+  }
+
+  Registration register_range(Range pages, Access access, Actor actor) override {
+    const Start start;
+    if (Error error = state_->use.take(pages.bytes())) return {error, {}, {}};
+    Registration registration = pins_->register_range(pages, access, actor);
+    if (registration.error) {
+      state_->use.give(pages.bytes());
+      return registration;
+    }
+    const std::size_t entries = translation_entries(pages);
+    registration.key.handle = state_->table.add({registration.key, pages.bytes(), entries});
+    last(start, nic_.register_cost(entries), actor);
+    return registration;
+  }
+
+  void deregister(DeviceKey key, Actor actor) override {
+    const Start start;
+    const auto region = state_->table.take(key.handle);
+    if (!region) return;
+    pins_->deregister(region->key, actor);
+    last(start, nic_.deregister_cost(region->entries), actor);
+    state_->use.give(region->bytes);
+  }
+
+  void abandon_after_fork() override {
+    pins_->abandon_after_fork();
+    // Leaked on purpose: a thread that does not exist here may have been in the middle of it.
+    State* const parents = state_.release();
+    state_ = std::make_unique<State>(nic_, parents->table.next_after_fork());
+  }
+
+  double modelled_busy_seconds() const override {
+    return static_cast<double>(calibration().to_duration(busy_.load(std::memory_order_relaxed))) / kSecond;
+  }
+
+ private:
+  struct Region {
+    DeviceKey key;  ///< the inner device's
+    std::size_t bytes;
+    std::size_t entries;
+  };
+  struct State {
+    State(const CostModel& nic, std::uint64_t first_handle)
+        : use("NIC '" + nic.name + "'", nic.caps), table(first_handle) {}
+    CapUse use;
+    HandleTable<Region> table;
+  };
+
+  /// Makes the call that began at `start` last `cost` in all.
+  void last(const Start& start, Duration cost, Actor actor) {
+    if (actor == Actor::helper) {
+      sleep_until(start.time + cost);
+      return;
+    }
+    const Ticks begin = ticks_now();
+    const Ticks length = calibration().to_ticks(cost);
+    if (begin - start.ticks >= length) return;
+    Ticks now = begin;
+    for (; now - start.ticks < length; now = ticks_now()) StdAtomics::relax();
+    busy_.fetch_add(now - begin, std::memory_order_relaxed);
+  }
+
+  const std::unique_ptr<Device> pins_;
+  const CostModel nic_;
+  std::unique_ptr<State> state_;
+  std::atomic<Ticks> busy_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_emulated_device(std::unique_ptr<Device> pins, CostModel nic) {
+  return std::make_unique<EmulatedDevice>(std::move(pins), std::move(nic));
+}
+
+}  // namespace pinion

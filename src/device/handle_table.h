@@ -1,0 +1,60 @@
+// What a device keeps for each of its live registrations, by handle. Handles count upwards and never come
+// back, so a stale one is recognised. Owns the entries; any thread; one short mutex inside. Allocates: never
+// from a hook.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace pinion {
+
+template <class T>
+class HandleTable {
+ public:
+  /// Handles below `first` belong to an earlier table (the parent's, after a fork) and are ignored silently.
+  explicit HandleTable(std::uint64_t first = 1) : first_(first), next_(first) {}
+
+  std::uint64_t add(T entry) {
+    const std::lock_guard lock(mutex_);
+    entries_.emplace(next_, std::move(entry));
+    return next_++;
+  }
+
+  /// Removes and returns the entry; nothing when there is none, which debug builds take for the caller's
+  /// mistake.
+  std::optional<T> take(std::uint64_t handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(handle);
+    if (found == entries_.end()) {
+      assert(handle < first_ && "deregistration of a key that is not registered");
+      return std::nullopt;
+    }
+    std::optional<T> entry(std::move(found->second));
+    entries_.erase(found);
+    return entry;
+  }
+
+  /// Removes any one entry; nothing when the table is empty.
+  std::optional<T> take_any() {
+    const std::lock_guard lock(mutex_);
+    if (entries_.empty()) return std::nullopt;
+    std::optional<T> entry(std::move(entries_.begin()->second));
+    entries_.erase(entries_.begin());
+    return entry;
+  }
+
+  /// For the successor of this table after a fork, where the mutex may be held for ever: reads without it.
+  std::uint64_t next_after_fork() const { return next_; }
+
+ private:
+  const std::uint64_t first_;
+  std::mutex mutex_;  ///< guards all below
+  std::uint64_t next_;
+  std::unordered_map<std::uint64_t, T> entries_;
+};
+
+}  // namespace pinion

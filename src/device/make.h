@@ -1,0 +1,27 @@
+// Devices by the names that users give them. Called while starting, before threads.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "device/device.h"
+
+namespace pinion {
+
+/// The devices that exist, with a line of text each, for `pinion info`.
+struct DeviceKind {
+  const char* name;
+  const char* text;
+};
+const DeviceKind* device_kinds(std::size_t* count);
+
+/// `device` is one of device_kinds(); `nic` is a cost model (cost_model.h), for emulated devices only. Errors
+/// list the valid names.
+struct DeviceResult {
+  Error error;
+  std::unique_ptr<Device> device;
+};
+DeviceResult make_device(const std::string& device, const std::string& nic);
+
+}  // namespace pinion

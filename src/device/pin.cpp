@@ -1,0 +1,163 @@
+#include "device/pin.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/options.h"
+#include "device/fault_in.h"
+#include "device/fixed_buffers.h"
+#include "device/handle_table.h"
+#include "device/page_locks.h"
+
+namespace pinion {
+
+namespace {
+
+bool writes(Access access) {
+  return includes(access, Access::write) || includes(access, Access::remote_write);
+}
+
+std::string refusal(int error) {
+  switch (error) {
+    case 0:
+      return "";
+    case ENOSYS:
+      return "the kernel has no io_uring";
+    case EPERM:
+      return "io_uring is forbidden here (kernel.io_uring_disabled, or the container's seccomp filter)";
+    case EINVAL:
+      return "the kernel's io_uring is older than 5.19";
+    default:
+      return std::string("io_uring_setup: ") + std::strerror(error);
+  }
+}
+
+/// How one registration is pinned: by slots of a ring, or by locks on its pages.
+struct Pinned {
+  FixedBuffers* ring = nullptr;
+  FixedBuffers::Chain slots;
+  Range locked;
+};
+
+class PinDevice final : public Device {
+ public:
+  PinDevice() : refused_(pin_support().io_uring_refused), state_(std::make_unique<State>(1)) {}
+
+  ~PinDevice() override {
+    while (const auto pinned = state_->table.take_any()) unpin(*pinned);
+  }
+
+  const char* name() const override { return "pin"; }
+
+  std::string description() const override {
+    if (refused_.empty()) return "pins pages by io_uring fixed buffers, no NIC";
+    return "pins pages by mlock, no NIC (" + refused_ + ")";
+  }
+
+  DeviceCaps caps() const override {
+    DeviceCaps caps;
+    if (refused_.empty()) caps.max_regions = FixedBuffers::kSlots;
+    return caps;
+  }
+
+  Registration register_range(Range pages, Access access, Actor actor) override {
+    if (pages.empty() || pages.to_pages() != pages) {
+      return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
+    }
+    if (FixedBuffers* ring = this->ring(actor)) {
+      if (Error error = fault_in(pages, writes(access))) return {error, {}, {}};
+      Pinned pinned{ring, {}, {}};
+      const int refused = ring->pin(pages, pinned.slots);
+      if (refused == 0) return registered(pinned, Access::all);
+      if (refused == ENOMEM || refused == ENOSPC) return {limit_error(refused, pages.bytes()), {}, {}};
+    }
+    return lock_range(pages, access);
+  }
+
+  void deregister(DeviceKey key, Actor) override {
+    if (const auto pinned = state_->table.take(key.handle)) unpin(*pinned);
+  }
+
+  void abandon_after_fork() override {
+    for (Lane& lane : state_->lanes) {
+      if (lane.ring) lane.ring->abandon_after_fork();
+    }
+    // Leaked on purpose: a thread that does not exist here may have been in the middle of it.
+    State* const parents = state_.release();
+    state_ = std::make_unique<State>(parents->table.next_after_fork());
+  }
+
+ private:
+  /// A ring that opens when first needed.
+  struct Lane {
+    std::once_flag once;
+    std::unique_ptr<FixedBuffers> ring;
+  };
+  struct State {
+    explicit State(std::uint64_t first_handle) : table(first_handle) {}
+    Lane lanes[2];
+    PageLocks locks;
+    HandleTable<Pinned> table;
+  };
+
+  /// The actor's ring; null where io_uring is refused.
+  FixedBuffers* ring(Actor actor) {
+    if (!refused_.empty()) return nullptr;
+    Lane& lane = state_->lanes[static_cast<int>(actor)];
+    std::call_once(lane.once, [&] {
+      int error = 0;
+      lane.ring = FixedBuffers::open(FixedBuffers::kSlots, error);
+    });
+    return lane.ring.get();
+  }
+
+  /// The way of mlock: slower, and it has to find out by itself what may be done with the memory.
+  Registration lock_range(Range pages, Access access) {
+    if (Error error = check_access(pages, writes(access))) return {error, {}, {}};
+    if (const int error = state_->locks.lock(pages)) return {limit_error(error, pages.bytes()), {}, {}};
+    return registered({nullptr, {}, pages},
+                      writes(access) ? Access::all : Access::read | Access::remote_read);
+  }
+
+  Registration registered(const Pinned& pinned, Access granted) {
+    const std::uint64_t handle = state_->table.add(pinned);
+    const auto key = static_cast<std::uint32_t>(handle);
+    return {{}, {handle, key, key}, granted};
+  }
+
+  void unpin(const Pinned& pinned) {
+    if (pinned.ring) {
+      pinned.ring->unpin(pinned.slots);
+    } else {
+      state_->locks.unlock(pinned.locked);
+    }
+  }
+
+  static Error limit_error(int code, std::size_t need) {
+    if (code != ENOSPC) return memlock_error(code, need);
+    return Error::make(
+        ENOSPC,
+        "cannot pin %s: all %u fixed buffers of the io_uring (of %s each at most) are in use; let idle "
+        "registrations go (--limit-regions), or register fewer, larger ranges",
+        format_size(need).c_str(), FixedBuffers::kSlots, format_size(FixedBuffers::kSlotBytes).c_str());
+  }
+
+  const std::string refused_;  ///< why io_uring cannot be used; empty where it can
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_pin_device() { return std::make_unique<PinDevice>(); }
+
+PinSupport pin_support() {
+  int error = 0;
+  PinSupport support;
+  support.io_uring = FixedBuffers::open(1, error) != nullptr;
+  support.io_uring_refused = refusal(error);
+  support.memlock = memlock();
+  return support;
+}
+
+}  // namespace pinion

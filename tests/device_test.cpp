@@ -1,0 +1,692 @@
+// The devices against the real kernel: what they pin is read back from /proc/self/status.
+#include "device/device.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/emulated.h"
+#include "device/make.h"
+#include "device/memlock.h"
+#include "device/model.h"
+#include "device/pin.h"
+#include "device/translation.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr Actor kActors[] = {Actor::application, Actor::helper};
+
+/// Anonymous memory on ordinary pages (whole hugepages would be counted otherwise).
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1) : bytes_(bytes) {
+    start_ = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0));
+    if (start_ == MAP_FAILED) throw std::bad_alloc();
+    madvise(start_, bytes, MADV_NOHUGEPAGE);
+  }
+  ~Memory() { munmap(start_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  Memory& touch() {
+    std::memset(start_, 1, bytes_);
+    return *this;
+  }
+  void protect(Range range, int rights) {
+    ASSERT_EQ(mprotect(reinterpret_cast<void*>(range.begin), range.bytes(), rights), 0);
+  }
+  void unmap(Range range) { ASSERT_EQ(munmap(reinterpret_cast<void*>(range.begin), range.bytes()), 0); }
+  Range range() const { return Range::of(start_, bytes_); }
+  Range pages(std::size_t begin, std::size_t end) const {
+    return {range().begin + begin * page_size(), range().begin + end * page_size()};
+  }
+
+ private:
+  std::size_t bytes_;
+  char* start_;
+};
+
+std::size_t held() {
+  const Memlock now = memlock();
+  return now.locked + now.pinned;
+}
+
+/// Kernels before 6.13 unpin a little later than they are told to.
+bool held_becomes(std::size_t bytes) {
+  for (int i = 0; i < 200 && held() != bytes; ++i) usleep(10000);
+  return held() == bytes;
+}
+
+bool mentions(const Error& error, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) {
+    if (std::string(error.message).find(part) == std::string::npos) return false;
+  }
+  return true;
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+/// Runs `f` in a child process; what it expects in vain makes the parent's test fail.
+void in_child(const std::function<void()>& f) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    f();
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child failed, status " << status;
+}
+
+/// From now on this process gets EPERM from io_uring_setup, as in many containers.
+void forbid_io_uring() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(program), program};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+}
+
+/// An ordinary user with `limit` bytes of RLIMIT_MEMLOCK. Only root can become one.
+void become_ordinary_user(std::size_t limit) {
+  const rlimit limits{limit, limit};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &limits), 0);
+  ASSERT_EQ(setgid(65534), 0);
+  ASSERT_EQ(setuid(65534), 0);
+  prctl(PR_SET_DUMPABLE, 1);  // /proc/self stays readable
+}
+
+// ---- pin
+
+TEST(PinDevice, PinsAndUnpinsForBothActors) {
+  const auto device = make_pin_device();
+  Memory memory(kMiB);
+  memory.touch();
+  const std::size_t before = held();
+  for (Actor actor : kActors) {
+    const Registration r = device->register_range(memory.range(), Access::all, actor);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_NE(r.key.handle, 0u);
+    EXPECT_EQ(r.granted, Access::all);
+    EXPECT_EQ(held(), before + kMiB);
+    device->deregister(r.key, actor);
+    EXPECT_TRUE(held_becomes(before));
+  }
+}
+
+TEST(PinDevice, EitherActorDeregisters) {
+  const auto device = make_pin_device();
+  Memory memory(kMiB);
+  const std::size_t before = held();
+  const Registration r = device->register_range(memory.range(), Access::write, Actor::application);
+  ASSERT_FALSE(r.error) << r.error.message;
+  device->deregister(r.key, Actor::helper);
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(PinDevice, LargeUntouchedRangeTakesSeveralSlots) {
+  const auto device = make_pin_device();
+  Memory memory(40 * kMiB);
+  const std::size_t before = held();
+  const Registration r = device->register_range(memory.range(), Access::write, Actor::helper);
+  ASSERT_FALSE(r.error) << r.error.message;
+  EXPECT_EQ(held(), before + 40 * kMiB);
+  device->deregister(r.key, Actor::helper);
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(PinDevice, DestructionUnpinsWhatIsLeft) {
+  Memory writable(kMiB);
+  Memory read_only(kMiB);
+  read_only.touch().protect(read_only.range(), PROT_READ);
+  const std::size_t before = held();
+  {
+    const auto device = make_pin_device();
+    ASSERT_FALSE(device->register_range(writable.range(), Access::write, Actor::application).error);
+    ASSERT_FALSE(device->register_range(read_only.range(), Access::read, Actor::application).error);
+    EXPECT_EQ(held(), before + 2 * kMiB);
+  }
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(PinDevice, ReadOnlyMemoryIsRegisteredForReadingOnly) {
+  const auto device = make_pin_device();
+  for (const bool touched : {true, false}) {
+    Memory memory(kMiB);
+    if (touched) memory.touch();
+    memory.protect(memory.range(), PROT_READ);
+    const std::size_t before = held();
+    const Registration r = device->register_range(memory.range(), Access::remote_read, Actor::application);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_TRUE(includes(r.granted, Access::read | Access::remote_read));
+    EXPECT_FALSE(includes(r.granted, Access::write));
+    EXPECT_FALSE(includes(r.granted, Access::remote_write));
+    EXPECT_EQ(held(), before + kMiB);
+    device->deregister(r.key, Actor::application);
+    EXPECT_TRUE(held_becomes(before));
+
+    for (Access access : {Access::write, Access::remote_write, Access::all}) {
+      const Registration refused = device->register_range(memory.range(), access, Actor::application);
+      EXPECT_EQ(refused.error.code, EFAULT);
+      EXPECT_TRUE(mentions(refused.error, {"not writable"})) << refused.error.message;
+    }
+    EXPECT_EQ(held(), before);
+  }
+}
+
+TEST(PinDevice, SharedFileIsRegisteredForWriting) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  ASSERT_EQ(ftruncate(fileno(file.get()), kMiB), 0);
+  const auto device = make_pin_device();
+  Memory memory(kMiB, MAP_SHARED, fileno(file.get()));
+  const std::size_t before = held();
+  for (Access access : {Access::read, Access::all}) {
+    const Registration r = device->register_range(memory.range(), access, Actor::helper);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_TRUE(includes(r.granted, access));
+    EXPECT_EQ(held(), before + kMiB);
+    device->deregister(r.key, Actor::helper);
+    EXPECT_TRUE(held_becomes(before));
+  }
+}
+
+TEST(PinDevice, LockedPagesAreCounted) {
+  const auto device = make_pin_device();
+  Memory memory(12 * page_size());
+  memory.touch().protect(memory.range(), PROT_READ);
+  const std::size_t before = memlock().locked;
+  const auto locked_pages = [&] { return (memlock().locked - before) / page_size(); };
+  const Registration first = device->register_range(memory.pages(0, 8), Access::read, Actor::application);
+  const Registration second = device->register_range(memory.pages(4, 12), Access::read, Actor::helper);
+  ASSERT_FALSE(first.error || second.error);
+  EXPECT_EQ(locked_pages(), 12u);
+  device->deregister(first.key, Actor::application);
+  EXPECT_EQ(locked_pages(), 8u);
+  device->deregister(second.key, Actor::helper);
+  EXPECT_EQ(locked_pages(), 0u);
+}
+
+TEST(PinDevice, LocksOfPartlyUnmappedMemoryAreUndone) {
+  const auto device = make_pin_device();
+  Memory memory(16 * page_size());
+  memory.touch().protect(memory.range(), PROT_READ);
+  const std::size_t before = memlock().locked;
+  const Registration r = device->register_range(memory.range(), Access::read, Actor::application);
+  ASSERT_FALSE(r.error) << r.error.message;
+  memory.unmap(memory.pages(3, 7));
+  EXPECT_EQ(memlock().locked, before + 12 * page_size());
+  device->deregister(r.key, Actor::application);
+  EXPECT_EQ(memlock().locked, before);
+}
+
+TEST(PinDevice, MemoryThatIsNotThere) {
+  const auto device = make_pin_device();
+  Memory memory(64 * page_size());
+  memory.touch();
+  const std::size_t before = held();
+  memory.unmap(memory.pages(32, 64));
+  for (Access access : {Access::read, Access::all}) {
+    for (const Range range : {memory.pages(32, 64), memory.pages(0, 64), memory.pages(31, 33)}) {
+      const Registration r = device->register_range(range, access, Actor::application);
+      EXPECT_EQ(r.error.code, EFAULT);
+      EXPECT_TRUE(mentions(r.error, {"not mapped"})) << r.error.message;
+    }
+  }
+  memory.protect(memory.pages(0, 8), PROT_NONE);
+  EXPECT_EQ(device->register_range(memory.pages(0, 16), Access::read, Actor::application).error.code, EFAULT);
+  EXPECT_EQ(held(), before);
+}
+
+TEST(PinDevice, FailureInTheMiddleUndoesAll) {
+  const auto device = make_pin_device();
+  Memory memory(40 * kMiB);
+  memory.touch();
+  // All pages are there, so it is the pinning of a later slot that fails.
+  memory.protect({memory.range().end - kMiB, memory.range().end}, PROT_READ);
+  const std::size_t before = held();
+  const Registration r = device->register_range(memory.range(), Access::write, Actor::application);
+  EXPECT_EQ(r.error.code, EFAULT);
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(PinDevice, OnlyWholePages) {
+  const auto device = make_pin_device();
+  Memory memory(4 * page_size());
+  const Range pages = memory.range();
+  for (const Range range : {Range{pages.begin + 1, pages.end}, Range{pages.begin, pages.end - 1},
+                            Range{pages.begin, pages.begin}}) {
+    EXPECT_EQ(device->register_range(range, Access::read, Actor::application).error.code, EINVAL);
+  }
+}
+
+TEST(PinDevice, AKeyIsDeregisteredOnce) {
+  const auto device = make_pin_device();
+  Memory memory(kMiB);
+  const Registration first = device->register_range(memory.range(), Access::write, Actor::application);
+  const Registration second = device->register_range(memory.range(), Access::write, Actor::application);
+  ASSERT_FALSE(first.error || second.error);
+  device->deregister(first.key, Actor::application);
+  const std::size_t before = held();
+  device->deregister(DeviceKey{}, Actor::application);
+  EXPECT_DEBUG_DEATH(device->deregister(first.key, Actor::application), "not registered");
+  EXPECT_EQ(held(), before);
+  device->deregister(second.key, Actor::application);
+}
+
+TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
+  if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
+  const auto device = make_pin_device();
+  Memory memory(page_size());
+  memory.touch();
+  const std::size_t before = held();
+  std::vector<DeviceKey> keys;
+  for (std::size_t i = 0; i < device->caps().max_regions; ++i) {
+    const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
+    ASSERT_FALSE(r.error) << i << ": " << r.error.message;
+    keys.push_back(r.key);
+  }
+  const Registration refused = device->register_range(memory.range(), Access::all, Actor::application);
+  EXPECT_EQ(refused.error.code, ENOSPC);
+  EXPECT_TRUE(mentions(refused.error, {"16384", "--limit-regions"})) << refused.error.message;
+  const Registration others = device->register_range(memory.range(), Access::all, Actor::helper);
+  EXPECT_FALSE(others.error) << others.error.message;
+  device->deregister(others.key, Actor::helper);
+  for (DeviceKey key : keys) device->deregister(key, Actor::application);
+  EXPECT_TRUE(held_becomes(before));
+  const Registration again = device->register_range(memory.range(), Access::all, Actor::application);
+  EXPECT_FALSE(again.error) << again.error.message;
+}
+
+TEST(PinDevice, MemlockLimitIsAnErrorWithNeedAndCure) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user with another limit";
+  for (const bool io_uring : {true, false}) {
+    in_child([&] {
+      become_ordinary_user(64 << 10);
+      if (!io_uring) forbid_io_uring();
+      const auto device = make_pin_device();
+      Memory memory(kMiB);
+      memory.touch();
+      for (Actor actor : kActors) {
+        const Registration r = device->register_range(memory.range(), Access::all, actor);
+        EXPECT_EQ(r.error.code, ENOMEM);
+        EXPECT_TRUE(mentions(r.error, {"1M", "64K", "RLIMIT_MEMLOCK", "ulimit -l", "--limit"}))
+            << r.error.message;
+        EXPECT_TRUE(held_becomes(0));
+      }
+      const Registration small = device->register_range(memory.pages(0, 2), Access::all, Actor::application);
+      EXPECT_FALSE(small.error) << small.error.message;
+    });
+  }
+  in_child([] {
+    become_ordinary_user(0);
+    forbid_io_uring();
+    Memory memory(kMiB);
+    const Registration r = make_pin_device()->register_range(memory.range(), Access::all, Actor::application);
+    EXPECT_EQ(r.error.code, EPERM);
+    EXPECT_TRUE(mentions(r.error, {"ulimit -l"})) << r.error.message;
+  });
+}
+
+TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
+  in_child([] {
+    const auto early = make_pin_device();
+    forbid_io_uring();
+    const auto late = make_pin_device();
+    EXPECT_NE(late->description().find("mlock"), std::string::npos);
+    EXPECT_NE(late->description().find("seccomp"), std::string::npos);
+    EXPECT_FALSE(pin_support().io_uring);
+    EXPECT_EQ(late->caps().max_regions, 0u);
+    Memory memory(6 * kMiB);
+    for (Device* device : {early.get(), late.get()}) {
+      const Memlock before = memlock();
+      const Registration writing = device->register_range(memory.range(), Access::write, Actor::helper);
+      ASSERT_FALSE(writing.error) << writing.error.message;
+      EXPECT_EQ(writing.granted, Access::all);
+      const Registration reading = device->register_range(memory.pages(0, 1), Access::read, Actor::helper);
+      ASSERT_FALSE(reading.error) << reading.error.message;
+      EXPECT_FALSE(includes(reading.granted, Access::write));
+      EXPECT_EQ(memlock().locked, before.locked + 6 * kMiB);
+      EXPECT_EQ(memlock().pinned, before.pinned);
+      device->deregister(writing.key, Actor::helper);
+      EXPECT_EQ(memlock().locked, before.locked + page_size());
+      device->deregister(reading.key, Actor::helper);
+      EXPECT_EQ(memlock().locked, before.locked);
+    }
+  });
+}
+
+TEST(PinDevice, LeaksNoDescriptorAndClosesThemOnExec) {
+  Memory memory(kMiB);
+  const std::size_t before = open_descriptors();
+  {
+    const auto device = make_pin_device();
+    EXPECT_EQ(open_descriptors(), before) << "rings open when first needed";
+    for (Actor actor : kActors) {
+      ASSERT_FALSE(device->register_range(memory.range(), Access::all, actor).error);
+    }
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(entry, gone).string().find("io_uring") == std::string::npos) continue;
+      EXPECT_NE(fcntl(std::stoi(entry.path().filename()), F_GETFD) & FD_CLOEXEC, 0);
+    }
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(PinDevice, ForkedChildStartsAnew) {
+  const std::size_t descriptors = open_descriptors();
+  const auto device = make_pin_device();
+  Memory memory(kMiB);
+  memory.touch();
+  const std::size_t before = held();
+  const Registration parents = device->register_range(memory.range(), Access::all, Actor::application);
+  ASSERT_FALSE(parents.error) << parents.error.message;
+  in_child([&] {
+    device->abandon_after_fork();
+    EXPECT_EQ(open_descriptors(), descriptors);
+    EXPECT_EQ(held(), 0u);
+    device->deregister(parents.key, Actor::application);
+    const Registration own = device->register_range(memory.range(), Access::all, Actor::application);
+    ASSERT_FALSE(own.error) << own.error.message;
+    EXPECT_NE(own.key.handle, parents.key.handle);
+    EXPECT_EQ(held(), kMiB);
+    device->deregister(own.key, Actor::application);
+    EXPECT_TRUE(held_becomes(0));
+  });
+  EXPECT_EQ(held(), before + kMiB);
+  device->deregister(parents.key, Actor::application);
+  EXPECT_TRUE(held_becomes(before));
+}
+
+/// Four threads, both actors, overlapping ranges of memory that io_uring takes and memory that it does not.
+void register_concurrently(Device& device) {
+  Memory memory(128 * page_size());
+  memory.touch().protect(memory.pages(64, 128), PROT_READ);
+  const std::size_t before = held();
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&device, &memory, seed] {
+      std::mt19937 random(seed);
+      const Actor actor = kActors[seed % 2];
+      std::vector<DeviceKey> keys;
+      for (int turn = 0; turn < 500; ++turn) {
+        if (!keys.empty() && random() % 2) {
+          std::swap(keys[random() % keys.size()], keys.back());
+          device.deregister(keys.back(), actor);
+          keys.pop_back();
+        } else {
+          const std::size_t begin = random() % 127;
+          const std::size_t end = begin + 1 + random() % (127 - begin);
+          const Registration r = device.register_range(memory.pages(begin, end), Access::read, actor);
+          ASSERT_FALSE(r.error) << r.error.message;
+          keys.push_back(r.key);
+        }
+      }
+      for (DeviceKey key : keys) device.deregister(key, actor);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(PinDevice, ManyThreads) { register_concurrently(*make_pin_device()); }
+
+// ---- emulated
+
+CostModel slow_nic() {
+  CostModel nic;
+  nic.name = "slow";
+  nic.register_ns_per_page = 1e5;
+  nic.register_ns_base = 1e6;
+  nic.deregister_ns_base = 5e5;
+  return nic;
+}
+
+TEST(EmulatedDevice, LastsAtLeastAsLongAsTheModelSays) {
+  const CostModel nic = slow_nic();
+  const auto device = make_emulated_device(make_pin_device(), nic);
+  Memory memory(8 * page_size());
+  const std::size_t before = held();
+  for (Actor actor : kActors) {
+    const double busy_before = device->modelled_busy_seconds();
+    const Time start = monotonic_now();
+    const Registration r = device->register_range(memory.range(), Access::all, actor);
+    const Time middle = monotonic_now();
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_EQ(held(), before + memory.range().bytes());
+    const Time resumed = monotonic_now();
+    device->deregister(r.key, actor);
+    const Time end = monotonic_now();
+    // The cycle counter is calibrated to better than a thousandth.
+    EXPECT_GE(middle - start, nic.register_cost(8) * 999 / 1000);
+    EXPECT_GE(end - resumed, nic.deregister_cost(8) * 999 / 1000);
+    const double busy = device->modelled_busy_seconds() - busy_before;
+    if (actor == Actor::helper) {
+      EXPECT_EQ(busy, 0);
+    } else {
+      EXPECT_GT(busy, 0);
+      EXPECT_LE(busy, static_cast<double>(end - start) / kSecond);
+    }
+  }
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(EmulatedDevice, KeepsTheCapsOfTheModel) {
+  CostModel nic;
+  nic.name = "small";
+  nic.caps = {3, 8 * page_size(), 16 * page_size()};
+  const auto device = make_emulated_device(make_pin_device(), nic);
+  EXPECT_EQ(device->caps().max_regions, 3u);
+  EXPECT_EQ(device->caps().max_region_bytes, 8 * page_size());
+  Memory memory(16 * page_size());
+  const std::size_t before = held();
+  const auto attempt = [&](std::size_t pages) {
+    return device->register_range(memory.pages(0, pages), Access::all, Actor::application);
+  };
+
+  const Registration too_large = attempt(9);
+  EXPECT_EQ(too_large.error.code, ENOSPC);
+  EXPECT_TRUE(mentions(too_large.error, {"small", "max_region_bytes"})) << too_large.error.message;
+
+  const Registration first = attempt(8);
+  const Registration second = attempt(7);
+  ASSERT_FALSE(first.error || second.error);
+  const Registration too_many_bytes = attempt(2);
+  EXPECT_EQ(too_many_bytes.error.code, ENOSPC);
+  EXPECT_TRUE(mentions(too_many_bytes.error, {"max_bytes"})) << too_many_bytes.error.message;
+
+  const Registration third = attempt(1);
+  ASSERT_FALSE(third.error) << third.error.message;
+  const Registration too_many = attempt(1);
+  EXPECT_EQ(too_many.error.code, ENOSPC);
+  EXPECT_TRUE(mentions(too_many.error, {"max_regions", "3"})) << too_many.error.message;
+
+  device->deregister(first.key, Actor::application);
+  const Registration fourth = attempt(8);
+  EXPECT_FALSE(fourth.error) << fourth.error.message;
+  for (const Registration& r : {second, third, fourth}) device->deregister(r.key, Actor::application);
+  EXPECT_TRUE(held_becomes(before));
+}
+
+TEST(EmulatedDevice, AFailedRegistrationTakesNothingOfTheCaps) {
+  CostModel nic;
+  nic.caps.max_regions = 1;
+  const auto device = make_emulated_device(make_pin_device(), nic);
+  Memory memory(4 * page_size());
+  memory.unmap(memory.pages(2, 4));
+  EXPECT_EQ(device->register_range(memory.range(), Access::all, Actor::application).error.code, EFAULT);
+  const Registration r = device->register_range(memory.pages(0, 2), Access::all, Actor::application);
+  EXPECT_FALSE(r.error) << r.error.message;
+}
+
+TEST(EmulatedDevice, ForkedChildStartsAnew) {
+  CostModel nic;
+  nic.caps.max_regions = 1;
+  const auto device = make_emulated_device(make_pin_device(), nic);
+  Memory memory(4 * page_size());
+  const Registration parents = device->register_range(memory.range(), Access::all, Actor::application);
+  ASSERT_FALSE(parents.error) << parents.error.message;
+  in_child([&] {
+    device->abandon_after_fork();
+    device->deregister(parents.key, Actor::application);
+    EXPECT_FALSE(device->register_range(memory.range(), Access::all, Actor::application).error);
+    EXPECT_EQ(held(), memory.range().bytes());
+  });
+}
+
+TEST(EmulatedDevice, ManyThreads) {
+  CostModel nic;
+  nic.register_ns_base = 2000;
+  register_concurrently(*make_emulated_device(make_pin_device(), nic));
+}
+
+TEST(TranslationEntries, OrdinaryPages) {
+  Memory memory(64 * page_size());
+  EXPECT_EQ(translation_entries(memory.range()), 64u);
+  EXPECT_EQ(translation_entries(memory.pages(3, 4)), 1u);
+}
+
+TEST(TranslationEntries, HugetlbPages) {
+  constexpr std::size_t kHuge = 2 * kMiB;
+  void* const start = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT), -1, 0);
+  if (start == MAP_FAILED) GTEST_SKIP() << "no 2 MiB hugetlb pages are reserved";
+  const Range range = Range::of(start, 2 * kHuge);
+  const std::size_t entries = translation_entries(range);
+  EXPECT_TRUE(entries == 2 || entries == range.pages()) << entries;  // the latter before Linux 6.11
+  if (entries == 2) {
+    EXPECT_EQ(translation_entries({range.begin, range.begin + page_size()}), 1u);
+    EXPECT_EQ(translation_entries({range.begin + page_size(), range.end}), 2u);
+  }
+  munmap(start, 2 * kHuge);
+}
+
+// ---- model
+
+Range model_pages(std::size_t begin, std::size_t end) { return {begin * page_size(), end * page_size()}; }
+
+TEST(ModelDevice, CostsVirtualTime) {
+  VirtualClock clock;
+  const CostModel nic = load_cost_model("connectx").model;
+  ModelDevice device(nic, &clock);
+  const Registration r = device.register_range(model_pages(1, 101), Access::write, Actor::application);
+  ASSERT_FALSE(r.error) << r.error.message;
+  EXPECT_EQ(r.granted, Access::write);
+  EXPECT_EQ(clock.now(), nic.register_cost(100));
+  device.deregister(r.key, Actor::helper);
+  EXPECT_EQ(clock.now(), nic.register_cost(100) + nic.deregister_cost(100));
+  EXPECT_EQ(device.registrations(), 1u);
+  EXPECT_EQ(device.deregistrations(), 1u);
+}
+
+TEST(ModelDevice, KnowsWhatIsLive) {
+  ModelDevice device(CostModel{});
+  const Registration first = device.register_range(model_pages(0, 4), Access::read, Actor::application);
+  const Registration second = device.register_range(model_pages(2, 8), Access::read, Actor::application);
+  EXPECT_EQ(device.live_regions(), 2u);
+  EXPECT_EQ(device.live_bytes(), 10 * page_size());
+  EXPECT_TRUE(device.is_live(first.key));
+  EXPECT_TRUE(device.overlaps_live(model_pages(7, 9)));
+  EXPECT_FALSE(device.overlaps_live(model_pages(8, 9)));
+  device.deregister(second.key, Actor::application);
+  EXPECT_FALSE(device.is_live(second.key));
+  EXPECT_FALSE(device.overlaps_live(model_pages(7, 9)));
+  EXPECT_EQ(device.live_bytes(), 4 * page_size());
+  EXPECT_DEBUG_DEATH(device.deregister(second.key, Actor::application), "not registered");
+  device.deregister(first.key, Actor::application);
+  EXPECT_EQ(device.live_regions(), 0u);
+}
+
+TEST(ModelDevice, FailsEveryKthRegistration) {
+  VirtualClock clock;
+  ModelDevice device(slow_nic(), &clock);
+  device.fail_every(3, EPERM);
+  for (int i = 1; i <= 9; ++i) {
+    const Time before = clock.now();
+    const Registration r = device.register_range(model_pages(0, 1), Access::read, Actor::application);
+    EXPECT_EQ(r.error.code, i % 3 == 0 ? EPERM : 0) << i;
+    EXPECT_EQ(clock.now() == before, i % 3 == 0) << i;
+  }
+  EXPECT_EQ(device.live_regions(), 6u);
+}
+
+TEST(ModelDevice, IsInterruptedInTheMiddleOfARegistration) {
+  ModelDevice device(CostModel{});
+  std::vector<Range> seen;
+  device.during_registration([&](Range range) {
+    seen.push_back(range);
+    EXPECT_FALSE(device.overlaps_live(range));
+  });
+  const Registration r = device.register_range(model_pages(5, 6), Access::read, Actor::application);
+  EXPECT_EQ(seen, std::vector<Range>{model_pages(5, 6)});
+  EXPECT_TRUE(device.is_live(r.key));
+}
+
+TEST(ModelDevice, KeepsTheCapsOfTheModel) {
+  CostModel nic;
+  nic.caps.max_regions = 1;
+  ModelDevice device(nic);
+  const Registration r = device.register_range(model_pages(0, 1), Access::read, Actor::application);
+  ASSERT_FALSE(r.error) << r.error.message;
+  const Registration refused = device.register_range(model_pages(0, 1), Access::read, Actor::application);
+  EXPECT_EQ(refused.error.code, ENOSPC);
+  EXPECT_TRUE(mentions(refused.error, {"max_regions"})) << refused.error.message;
+  device.deregister(r.key, Actor::application);
+  EXPECT_FALSE(device.register_range(model_pages(0, 1), Access::read, Actor::application).error);
+}
+
+// ---- by name
+
+TEST(MakeDevice, MakesEveryKind) {
+  std::size_t count = 0;
+  const DeviceKind* kinds = device_kinds(&count);
+  EXPECT_EQ(count, 2u);
+  for (std::size_t i = 0; i < count; ++i) {
+    const DeviceResult made = make_device(kinds[i].name, "connectx");
+    ASSERT_FALSE(made.error) << made.error.message;
+    EXPECT_STREQ(made.device->name(), kinds[i].name);
+    EXPECT_FALSE(made.device->description().empty());
+  }
+}
+
+TEST(MakeDevice, ErrorsListTheValidNames) {
+  const DeviceResult device = make_device("quadrics", "none");
+  EXPECT_EQ(device.error.code, EINVAL);
+  EXPECT_TRUE(mentions(device.error, {"quadrics", "pin", "emulated"})) << device.error.message;
+  const DeviceResult nic = make_device("emulated", "elan4");
+  EXPECT_EQ(nic.error.code, EINVAL);
+  EXPECT_TRUE(mentions(nic.error, {"elan4", "connectx"})) << nic.error.message;
+  EXPECT_EQ(nic.device, nullptr);
+}
+
+}  // namespace
+}  // namespace pinion
