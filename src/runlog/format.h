@@ -83,8 +83,8 @@ struct Counters {
   std::uint64_t wait_ns;          ///< acquires that waited for a registration in progress
   std::uint64_t registration_ns;  ///< registration on the critical path (deregistration on it included)
   std::uint64_t bounce_ns;        ///< modelled copies
-  std::uint64_t bookkeeping_ns;   ///< signature, time stamps, lookup, lease, record; from sampled acquires
-  std::uint64_t bookkeeping_samples;
+  std::uint64_t bookkeeping_ns;  ///< signature, time stamps, lookup, lease, record: sum over sampled acquires
+  std::uint64_t bookkeeping_samples;  ///< so the run's total is bookkeeping_ns * acquires / samples
   std::uint64_t helper_cpu_ns, helper_wakeups;
   std::uint64_t modelled_busy_ns;  ///< CPU burnt by the emulated NIC's waits on application threads
   std::uint64_t records_dropped, events_dropped, memory_events;

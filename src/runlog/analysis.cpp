@@ -1,0 +1,346 @@
+#include "runlog/analysis.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <unordered_map>
+
+#include "base/call_kind.h"
+#include "base/coverage.h"
+
+namespace pinion::runlog {
+
+namespace {
+
+// The log's own pages: it may come from a machine with another page size.
+Range pages_of(const Event& e, std::uint64_t page_bytes) {
+  const std::uint64_t mask = page_bytes - 1;
+  return {e.address & ~mask, (e.address + e.bytes + mask) & ~mask};
+}
+
+// A range is held, let go, or gone altogether, at an instant.
+struct Move {
+  enum class Kind : std::uint8_t { gone, remove, add };  // what ends at an instant goes before what begins
+  Time time;
+  Kind kind;
+  const Event* event;
+};
+
+template <class F>
+Timeline union_over_time(std::vector<Move> moves, std::uint64_t page_bytes, F&& before_add) {
+  std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
+    return a.time != b.time ? a.time < b.time : a.kind < b.kind;
+  });
+  Coverage coverage;
+  Timeline line;
+  for (const Move& move : moves) {
+    const Range pages = pages_of(*move.event, page_bytes);
+    const std::size_t before = coverage.bytes();
+    if (move.kind == Move::Kind::add) {
+      before_add(*move.event, coverage.would_add(pages));
+      coverage.add(pages);
+    } else if (move.kind == Move::Kind::remove) {
+      coverage.remove(pages);
+    } else {
+      coverage.erase(pages);
+    }
+    line.change(move.time, static_cast<std::int64_t>(coverage.bytes() - before));
+  }
+  return line;
+}
+
+Timeline union_over_time(std::vector<Move> moves, std::uint64_t page_bytes) {
+  return union_over_time(std::move(moves), page_bytes, [](const Event&, std::size_t) {});
+}
+
+// A lease that was shorter than the clock's tick still held its pages.
+Time lease_end(const Event& e) { return std::max(e.end_ns, e.begin_ns + 1); }
+
+// When the events of a log end: with all of them, that is the run's end.
+Time covered_until(const Log& log) {
+  if (log.all_events()) return log.last_ns();
+  Time last = log.header.start_ns;
+  for (const Event& e : log.events) last = std::max(last, e.end_ns);
+  return std::min(last, log.last_ns());
+}
+
+// Registered bytes from what was kept online, for logs that lack events: bins at their peaks, so sums over
+// ranks are at most too high by what does not coincide within a bin.
+Timeline series_timeline(const Log& log) {
+  Timeline line;
+  std::uint64_t level = 0;
+  Time time = log.header.start_ns;
+  for (const SeriesBin& bin : log.live.series) {
+    if (time >= log.last_ns()) break;
+    line.change(time, static_cast<std::int64_t>(bin.peak_bytes - level));
+    level = bin.peak_bytes;
+    time += log.live.series_bin_ns;
+  }
+  return line;
+}
+
+// The three time lines of one process within its run, and what their means are taken over.
+struct Lines {
+  Time start, last, covered;
+  Timeline registered, oracle, leave_pinned;
+  double registered_byte_ns;
+
+  explicit Lines(const Log& log)
+      : start(log.header.start_ns), last(log.last_ns()), covered(covered_until(log)) {
+    registered = (log.all_events() ? registered_timeline(log) : series_timeline(log)).clipped(start, last);
+    registered_byte_ns = log.all_events() ? registered.byte_ns() : log.live.counters.registered_byte_ns;
+    oracle = oracle_timeline(log).clipped(start, covered);
+    leave_pinned = leave_pinned_timeline(log).clipped(start, covered);
+  }
+
+  // Another process of the same node.
+  void add(const Lines& other) {
+    start = std::min(start, other.start);
+    last = std::max(last, other.last);
+    covered = std::max(covered, other.covered);
+    registered.add(other.registered);
+    oracle.add(other.oracle);
+    leave_pinned.add(other.leave_pinned);
+    registered_byte_ns += other.registered_byte_ns;
+  }
+
+  double seconds() const { return static_cast<double>(last - start) * 1e-9; }
+
+  RegisteredBytes figures() const {
+    const auto mean = [](double byte_ns, Duration over) {
+      return over > 0 ? byte_ns / static_cast<double>(over) : 0;
+    };
+    RegisteredBytes r;
+    r.peak = registered.peak();
+    r.mean = mean(registered_byte_ns, last - start);
+    r.oracle_peak = oracle.peak();
+    r.oracle_mean = mean(oracle.byte_ns(), covered - start);
+    r.leave_pinned_peak = leave_pinned.peak();
+    r.leave_pinned_mean = mean(leave_pinned.byte_ns(), covered - start);
+    return r;
+  }
+};
+
+double seconds(double ns) { return ns * 1e-9; }
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole ? static_cast<double>(std::min(part, whole)) / static_cast<double>(whole) : 0;
+}
+
+Cost cost_of(const Log& log) {
+  const Counters& c = log.live.counters;
+  Cost cost;
+  cost.on_demand = seconds(c.registration_ns);
+  cost.waits = seconds(c.wait_ns);
+  cost.bounce = seconds(c.bounce_ns);
+  if (c.bookkeeping_samples)
+    cost.bookkeeping = seconds(c.bookkeeping_ns) * static_cast<double>(c.acquires) /
+                       static_cast<double>(c.bookkeeping_samples);
+  cost.helper_cpu = seconds(c.helper_cpu_ns);
+  // No idle core: what the helper takes, it takes from the application.
+  const FileHeader& h = log.header;
+  if (h.cores > 0 && std::max(h.local_ranks, 1) >= h.cores) cost.helper_charged = cost.helper_cpu;
+  cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
+  return cost;
+}
+
+Prediction prediction_of(const Counters& c) {
+  Prediction p;
+  p.reuses = c.reuses;
+  p.late = c.late;
+  p.within_0_5 = share(c.within_0_5, c.reuses);
+  p.within_5 = share(c.within_5, c.reuses);
+  p.at_release_within_0_5 = share(c.at_release_within_0_5, c.reuses);
+  p.at_release_within_5 = share(c.at_release_within_5, c.reuses);
+  return p;
+}
+
+RankReport rank_report(const Log& log, const Lines& lines) {
+  const Counters& c = log.live.counters;
+  RankReport r;
+  r.host = log.header.host;
+  r.rank = log.header.rank;
+  r.process = log.header.process;
+  r.complete = log.live.complete != 0;
+  r.wall_seconds = lines.seconds();
+  r.registered = lines.figures();
+  if (!log.all_events()) r.registered.peak = c.registered_peak_bytes;
+  r.acquires = {c.acquires, c.hits, c.waits, c.misses, c.late, c.bounced, c.observed};
+  r.registrations = c.registrations;
+  r.deregistrations = c.deregistrations;
+  r.registration_failures = c.registration_failures;
+  r.pinned_at_exit_bytes = log.live.pinned_at_exit_bytes;
+  r.events = log.events.size();
+  r.events_dropped = c.events_dropped + c.records_dropped;
+  r.cost = cost_of(log);
+  r.prediction = prediction_of(c);
+  return r;
+}
+
+Acquires operator+(const Acquires& a, const Acquires& b) {
+  return {a.total + b.total, a.hits + b.hits,       a.waits + b.waits,      a.misses + b.misses,
+          a.late + b.late,   a.bounced + b.bounced, a.observed + b.observed};
+}
+
+Cost operator+(const Cost& a, const Cost& b) {
+  return {a.on_demand + b.on_demand,      a.waits + b.waits,           a.bounce + b.bounce,
+          a.bookkeeping + b.bookkeeping,  a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
+          a.leave_pinned + b.leave_pinned};
+}
+
+Cost operator/(const Cost& a, double n) {
+  return {a.on_demand / n,  a.waits / n,          a.bounce / n,      a.bookkeeping / n,
+          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n};
+}
+
+// Return addresses differ from rank to rank where modules are placed at random, names do not.
+std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& names, std::uint64_t site) {
+  if (const auto found = names.find(site); found != names.end() && found->second->name[0])
+    return found->second->name;
+  char text[32];
+  std::snprintf(text, sizeof text, "site %016llx", static_cast<unsigned long long>(site));
+  return site ? text : "unknown";
+}
+
+std::vector<CallSite> call_sites_of(const std::vector<Log>& logs) {
+  std::map<std::pair<std::string, std::uint8_t>, CallSite> sites;
+  for (const Log& log : logs) {
+    std::unordered_map<std::uint64_t, const SiteEntry*> names;
+    for (const SiteEntry& site : log.sites) names.emplace(site.hash, &site);
+    // Found by number first: building the name for every event would be most of the work.
+    std::map<std::pair<std::uint64_t, std::uint8_t>, CallSite*> known;
+    for (const Event& e : log.events) {
+      if (e.kind != EventKind::lease) continue;
+      CallSite*& site = known[{e.site, e.call}];
+      if (!site) {
+        const std::string name = site_key(names, e.site);
+        site = &sites[{name, e.call}];
+        site->name = name;
+        site->call = to_string(static_cast<CallKind>(e.call));
+      }
+      ++site->acquires;
+      site->bytes += e.bytes;
+      site->hits += e.outcome == Outcome::hit;
+      site->waits += e.outcome == Outcome::wait;
+      site->misses += e.outcome == Outcome::miss;
+      site->bounced += e.outcome == Outcome::bounced;
+      site->late += (e.flags & kLate) != 0;
+      site->wait_seconds += seconds(e.wait_ns);
+    }
+  }
+  std::vector<CallSite> list;
+  for (auto& [key, site] : sites) list.push_back(std::move(site));
+  std::stable_sort(list.begin(), list.end(), [](const CallSite& a, const CallSite& b) {
+    return a.wait_seconds != b.wait_seconds ? a.wait_seconds > b.wait_seconds : a.bytes > b.bytes;
+  });
+  return list;
+}
+
+}  // namespace
+
+Timeline registered_timeline(const Log& log) {
+  std::vector<Move> moves;
+  for (const Event& e : log.events) {
+    if (e.kind == EventKind::registration && !(e.flags & kFailed))
+      moves.push_back({e.begin_ns, Move::Kind::add, &e});
+    if (e.kind == EventKind::deregistration) moves.push_back({e.end_ns, Move::Kind::remove, &e});
+  }
+  return union_over_time(std::move(moves), log.header.page_bytes);
+}
+
+Timeline oracle_timeline(const Log& log) {
+  std::vector<Move> moves;
+  for (const Event& e : log.events) {
+    if (e.kind != EventKind::lease) continue;
+    moves.push_back({e.begin_ns, Move::Kind::add, &e});
+    moves.push_back({lease_end(e), Move::Kind::remove, &e});
+  }
+  // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
+  // long before the lease as that takes.
+  const Counters& c = log.live.counters;
+  std::unordered_map<const Event*, Duration> ahead;
+  union_over_time(moves, log.header.page_bytes, [&](const Event& e, std::size_t new_bytes) {
+    if (new_bytes == 0) return;
+    const double pages = static_cast<double>(new_bytes / log.header.page_bytes);
+    ahead[&e] = static_cast<Duration>(
+        std::min(c.fit_register_a_ns * pages + c.fit_register_b_ns, static_cast<double>(e.begin_ns)));
+  });
+  for (Move& move : moves)
+    if (move.kind == Move::Kind::add)
+      if (const auto found = ahead.find(move.event); found != ahead.end()) move.time -= found->second;
+  return union_over_time(std::move(moves), log.header.page_bytes);
+}
+
+Timeline leave_pinned_timeline(const Log& log) {
+  std::vector<Move> moves;
+  for (const Event& e : log.events) {
+    if (e.kind == EventKind::lease) moves.push_back({e.begin_ns, Move::Kind::add, &e});
+    if (e.kind == EventKind::memory_event) moves.push_back({e.begin_ns, Move::Kind::gone, &e});
+  }
+  return union_over_time(std::move(moves), log.header.page_bytes);
+}
+
+Report analyse(const std::vector<Log>& logs) {
+  Report report;
+  const FileHeader& first = logs.front().header;
+  report.command = first.command;
+  report.options = first.options;
+  report.retention = first.retention;
+  report.predictor = first.predictor;
+  report.device = first.device;
+  report.version = first.pinion_version;
+  report.limit_bytes = first.limit_bytes;
+  report.ranks = static_cast<std::int32_t>(logs.size());
+
+  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes;  // with the number of processes
+  Counters reuses{};
+  Duration covered = kNever;
+  for (const Log& log : logs) {
+    const Lines lines(log);
+    const RankReport rank = rank_report(log, lines);
+    report.acquires = report.acquires + rank.acquires;
+    report.registrations += rank.registrations;
+    report.deregistrations += rank.deregistrations;
+    report.registration_failures += rank.registration_failures;
+    report.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
+    report.events += rank.events;
+    report.events_dropped += rank.events_dropped;
+    report.cost = report.cost + rank.cost;
+    const Counters& c = log.live.counters;
+    reuses.reuses += c.reuses;
+    reuses.late += c.late;
+    reuses.within_0_5 += c.within_0_5;
+    reuses.within_5 += c.within_5;
+    reuses.at_release_within_0_5 += c.at_release_within_0_5;
+    reuses.at_release_within_5 += c.at_release_within_5;
+    covered = std::min(covered, lines.covered - lines.start);
+    report.per_rank.push_back(rank);
+    if (const auto [node, is_new] = nodes.try_emplace(rank.host, lines, 1); !is_new) {
+      node->second.first.add(lines);
+      ++node->second.second;
+    }
+  }
+  report.cost = report.cost / static_cast<double>(logs.size());
+  report.prediction = prediction_of(reuses);
+
+  for (const auto& [host, node] : nodes) {
+    const auto& [lines, ranks] = node;
+    report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});
+    report.wall_seconds = std::max(report.wall_seconds, lines.seconds());
+  }
+  std::stable_sort(report.nodes.begin(), report.nodes.end(), [](const NodeReport& a, const NodeReport& b) {
+    return a.registered.peak > b.registered.peak;
+  });
+  report.events_cover_seconds =
+      report.all_events() ? report.wall_seconds : seconds(static_cast<double>(covered));
+  std::stable_sort(report.per_rank.begin(), report.per_rank.end(),
+                   [](const RankReport& a, const RankReport& b) {
+                     return a.host != b.host ? a.host < b.host : a.rank < b.rank;
+                   });
+  report.call_sites = call_sites_of(logs);
+  return report;
+}
+
+}  // namespace pinion::runlog

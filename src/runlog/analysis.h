@@ -1,0 +1,114 @@
+// What a run did, computed from its logs: the figures of reports and comparisons, by these definitions.
+//
+// Registered bytes of a process are the union of its registered pages, each from the call of its registration
+// to the return of its deregistration; of a node, the sum over its processes on one time line
+// (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical strategies are
+// computed from the same stream: the oracle holds the union of the pages under lease, each lease's new pages
+// registered just in time before it (by the fitted a * pages + b); leave-pinned holds every page ever leased
+// until a memory event takes it.
+//
+// Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
+// Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runlog/reader.h"
+#include "runlog/timeline.h"
+
+namespace pinion::runlog {
+
+struct RegisteredBytes {
+  std::uint64_t peak = 0, oracle_peak = 0, leave_pinned_peak = 0;
+  double mean = 0, oracle_mean = 0, leave_pinned_mean = 0;
+};
+
+struct Acquires {
+  std::uint64_t total = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0, observed = 0;
+};
+
+/// Where the time of communication went, in seconds.
+struct Cost {
+  double on_demand = 0;    ///< registering (and deregistering) on the critical path
+  double waits = 0;        ///< for a registration in progress
+  double bounce = 0;       ///< copies instead of registration
+  double bookkeeping = 0;  ///< signatures, time stamps, lookups, leases, records
+  double helper_cpu = 0;
+  double helper_charged = 0;  ///< the part of helper_cpu that took a core from an application thread
+  double leave_pinned = 0;    ///< what leave-pinned pays for its registrations on the same stream
+
+  double registration() const { return on_demand + waits + bounce; }
+  double added() const { return registration() + bookkeeping + helper_charged - leave_pinned; }
+};
+
+struct Prediction {
+  std::uint64_t reuses = 0, late = 0;
+  double within_0_5 = 0, within_5 = 0;  ///< shares of reuses
+  double at_release_within_0_5 = 0, at_release_within_5 = 0;
+};
+
+struct RankReport {
+  std::string host;
+  std::int32_t rank = -1;
+  std::uint32_t process = 0;
+  bool complete = false;  ///< the run ended in order
+  double wall_seconds = 0;
+  RegisteredBytes registered;
+  Acquires acquires;
+  std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
+  std::uint64_t pinned_at_exit_bytes = 0;
+  std::uint64_t events = 0, events_dropped = 0;
+  Cost cost;
+  Prediction prediction;
+};
+
+struct NodeReport {
+  std::string host;
+  std::uint64_t ranks = 0;
+  double wall_seconds = 0;
+  RegisteredBytes registered;
+};
+
+struct CallSite {
+  std::string name;  ///< as the log names it, or the hash
+  std::string call;
+  std::uint64_t acquires = 0, bytes = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0;
+  double wait_seconds = 0;  ///< critical path beyond hits, summed over ranks
+};
+
+struct Report {
+  std::string command, options, retention, predictor, device, version;
+  std::uint64_t limit_bytes = 0;  ///< of one process
+  std::int32_t ranks = 0;         ///< logs that were read
+  double wall_seconds = 0;        ///< of the node that ran longest
+  std::vector<NodeReport> nodes;  ///< highest peak first: the first one's registered bytes head the report
+  Acquires acquires;
+  std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
+  std::uint64_t pinned_at_exit_bytes = 0;
+  std::uint64_t events = 0, events_dropped = 0;
+  /// Where events were dropped: oracle, leave-pinned and call sites speak of the first so many seconds only.
+  /// Otherwise the run's length.
+  double events_cover_seconds = 0;
+  Cost cost;
+  Prediction prediction;
+  std::vector<RankReport> per_rank;  ///< by host and rank
+  std::vector<CallSite> call_sites;  ///< most time lost first, then most bytes
+
+  bool all_events() const { return events_dropped == 0; }
+  const RegisteredBytes& registered() const { return nodes.front().registered; }
+  /// seconds added, as a share of the run.
+  double share_added() const { return wall_seconds > 0 ? cost.added() / wall_seconds : 0; }
+};
+
+/// `logs` is one run: at least one log, each as read_log() accepted it.
+Report analyse(const std::vector<Log>& logs);
+
+// The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
+
+Timeline registered_timeline(const Log& log);
+Timeline oracle_timeline(const Log& log);
+Timeline leave_pinned_timeline(const Log& log);
+
+}  // namespace pinion::runlog

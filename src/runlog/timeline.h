@@ -1,0 +1,44 @@
+// How many bytes are held over time, as a list of changes: what analysis counts peaks, means and sums over
+// ranks with. Pure values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace pinion::runlog {
+
+class Timeline {
+ public:
+  /// The level changes by `bytes` at `time`. Any order.
+  void change(Time time, std::int64_t bytes) {
+    if (bytes != 0) changes_.push_back({time, bytes});
+  }
+
+  /// This timeline within [begin, end]: what was held before `begin` is held from then on, and at `end` all
+  /// is let go.
+  Timeline clipped(Time begin, Time end) const;
+
+  /// The sum of both.
+  void add(const Timeline& other);
+
+  /// The highest level. Of changes at the same instant, those downwards come first.
+  std::uint64_t peak() const;
+  /// Integral over all time, in byte nanoseconds; finite where all is let go in the end.
+  double byte_ns() const;
+
+ private:
+  struct Change {
+    Time time;
+    std::int64_t bytes;
+    bool operator<(const Change& o) const { return time != o.time ? time < o.time : bytes < o.bytes; }
+  };
+
+  /// The changes in order of time.
+  std::vector<Change> sorted() const;
+
+  std::vector<Change> changes_;
+};
+
+}  // namespace pinion::runlog

@@ -1,0 +1,261 @@
+// Hand-computed figures for hand-made runs.
+#include "runlog/analysis.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/call_kind.h"
+#include "runlog_files.h"
+
+namespace pinion::runlog {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+Log make_log(Time start, Time last, std::vector<Event> events, int rank = 0, const char* host = "node") {
+  Log log{};
+  std::strcpy(log.header.host, host);
+  std::strcpy(log.header.retention, "helper");
+  log.header.rank = rank;
+  log.header.page_bytes = kPage;
+  log.header.cores = 8;
+  log.header.local_ranks = 2;
+  log.header.start_ns = start;
+  log.live.last_ns = last;
+  log.live.complete = 1;
+  log.live.series_bin_ns = 100;
+  log.events = std::move(events);
+  return log;
+}
+
+Event registration(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
+  return event(EventKind::registration, begin, end, page * kPage, pages * kPage);
+}
+Event deregistration(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
+  return event(EventKind::deregistration, begin, end, page * kPage, pages * kPage);
+}
+Event unmapped(Time time, std::uint64_t page, std::uint64_t pages) {
+  return event(EventKind::memory_event, time, time, page * kPage, pages * kPage);
+}
+Event use(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
+  return lease(begin, end, page * kPage, pages * kPage);
+}
+
+TEST(Analysis, RegisteredBytesAreAUnionFromCallToReturn) {
+  const Report r = analyse({make_log(1000, 2000,
+                                     {registration(1100, 1150, 10, 4),    // 4 pages
+                                      registration(1200, 1210, 12, 4),    // 2 pages more
+                                      deregistration(1300, 1400, 10, 4),  // 2 pages less
+                                      deregistration(1500, 1600, 12, 4)})});
+  EXPECT_EQ(r.registered().peak, 6 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().mean, (4.0 * 100 + 6.0 * 200 + 4.0 * 200) / 1000 * kPage);
+  EXPECT_DOUBLE_EQ(r.wall_seconds, 1e-6);
+}
+
+TEST(Analysis, RefusedRegistrationsHoldNothing) {
+  Event refused = registration(1100, 1150, 10, 4);
+  refused.flags = kFailed;
+  EXPECT_EQ(analyse({make_log(1000, 2000, {refused})}).registered().peak, 0u);
+}
+
+TEST(Analysis, ARunIsFromItsStartToItsEnd) {
+  // Registered before the run and let go after it.
+  const Report r =
+      analyse({make_log(1000, 2000, {registration(500, 600, 10, 3), deregistration(2500, 2600, 10, 3)})});
+  EXPECT_EQ(r.registered().peak, 3 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().mean, 3.0 * kPage);
+  // Over before it began.
+  const Report none =
+      analyse({make_log(1000, 2000, {registration(500, 600, 10, 3), deregistration(700, 800, 10, 3)})});
+  EXPECT_EQ(none.registered().peak, 0u);
+}
+
+TEST(Analysis, OracleIsTheUnionOfPagesUnderLease) {
+  const Report r =
+      analyse({make_log(0, 1000, {use(100, 300, 10, 4), use(200, 400, 12, 4), use(600, 700, 10, 1)})});
+  EXPECT_EQ(r.registered().oracle_peak, 6 * kPage);
+  // [100,200) 4, [200,300) 6, [300,400) 4, [600,700) 1
+  EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (400.0 + 600 + 400 + 100) / 1000 * kPage);
+}
+
+TEST(Analysis, OracleRoundsToPagesOfTheRunsMachine) {
+  Log log = make_log(0, 1000, {lease(0, 1000, 65536 - 1, 2)});
+  EXPECT_EQ(analyse({log}).registered().oracle_peak, 2 * kPage);
+  log.header.page_bytes = 65536;
+  EXPECT_EQ(analyse({log}).registered().oracle_peak, 2 * 65536u);
+}
+
+TEST(Analysis, OracleRegistersJustInTime) {
+  Log log = make_log(0, 1000, {use(200, 300, 10, 4), use(250, 400, 12, 4), use(410, 450, 14, 2)});
+  log.live.counters.fit_register_a_ns = 10;
+  log.live.counters.fit_register_b_ns = 20;
+  const Report r = analyse({log});
+  // The first needs 4 new pages, 60 ns ahead: pages 10-13 from 140 to 300. The second 2 new ones, 40 ns
+  // ahead: pages 12-15 from 210 to 400. The third finds its pages gone, 40 ns ahead: from 370, so they never
+  // went. [140,210) 4, [210,300) 6, [300,400) 4, [400,450) 2
+  EXPECT_EQ(r.registered().oracle_peak, 6 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (4.0 * 70 + 6.0 * 90 + 4.0 * 100 + 2.0 * 50) / 1000 * kPage);
+}
+
+TEST(Analysis, LeavePinnedGrowsAndIsShrunkByMemoryEventsOnly) {
+  const Report r = analyse({make_log(0, 1000,
+                                     {use(100, 110, 10, 4), use(200, 210, 12, 4),  // 6 pages from 200
+                                      unmapped(400, 11, 2),                        // pages 11, 12: 4 left
+                                      unmapped(450, 100, 50),                      // nothing there
+                                      use(500, 510, 11, 1)})});                    // 5 pages
+  EXPECT_EQ(r.registered().leave_pinned_peak, 6 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().leave_pinned_mean,
+                   (4.0 * 100 + 6.0 * 200 + 4.0 * 100 + 5.0 * 500) / 1000 * kPage);
+}
+
+TEST(Analysis, TheOrderOfRecordsDoesNotMatter) {
+  const std::vector<Event> ordered = {use(100, 110, 10, 4), unmapped(400, 11, 2), use(500, 510, 11, 1)};
+  const std::vector<Event> mixed = {ordered[2], ordered[0], ordered[1]};
+  EXPECT_DOUBLE_EQ(analyse({make_log(0, 1000, ordered)}).registered().leave_pinned_mean,
+                   analyse({make_log(0, 1000, mixed)}).registered().leave_pinned_mean);
+}
+
+TEST(Analysis, RanksOfANodeAreSummedOnOneTimeLine) {
+  const Report r = analyse({
+      make_log(0, 1000, {registration(100, 100, 1, 3), deregistration(400, 400, 1, 3), use(100, 400, 1, 3)},
+               0),
+      make_log(200, 900, {registration(300, 300, 1, 5), deregistration(600, 600, 1, 5), use(500, 600, 1, 5)},
+               1),
+  });
+  // The same addresses in two processes are two memories. Registered: 3 from 100, 8 from 300, 5 from 400.
+  EXPECT_EQ(r.registered().peak, 8 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().mean, (3.0 * 200 + 8.0 * 100 + 5.0 * 200) / 1000 * kPage);
+  EXPECT_EQ(r.registered().oracle_peak, 5 * kPage);
+  // Leave-pinned: 3 from 100 to 1000, 5 from 500 to the end of rank 1's run at 900.
+  EXPECT_EQ(r.registered().leave_pinned_peak, 8 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().leave_pinned_mean, (3.0 * 900 + 5.0 * 400) / 1000 * kPage);
+  ASSERT_EQ(r.nodes.size(), 1u);
+  EXPECT_EQ(r.nodes[0].ranks, 2u);
+  EXPECT_EQ(r.per_rank.at(1).registered.peak, 5 * kPage);
+  EXPECT_DOUBLE_EQ(r.per_rank.at(1).registered.mean, 5.0 * 300 / 700 * kPage);
+}
+
+TEST(Analysis, NodesAreNotSummed) {
+  const Report r = analyse({
+      make_log(0, 1000, {registration(100, 100, 1, 3)}, 0, "a"),
+      make_log(5000000, 5002000, {registration(5000100, 5000100, 1, 5)}, 1, "b"),
+  });
+  ASSERT_EQ(r.nodes.size(), 2u);
+  EXPECT_EQ(r.nodes[0].host, "b");
+  EXPECT_EQ(r.registered().peak, 5 * kPage);
+  EXPECT_DOUBLE_EQ(r.wall_seconds, 2e-6);
+}
+
+TEST(Analysis, WithoutAllEventsTheOnlineFiguresSpeak) {
+  Log log = make_log(0, 1000, {registration(100, 100, 1, 3), use(100, 200, 1, 3)});
+  log.live.counters.events_dropped = 7;
+  log.live.counters.registered_byte_ns = 4.0 * kPage * 1000;
+  log.live.counters.registered_peak_bytes = 9 * kPage;
+  log.live.series[6].peak_bytes = 9 * kPage;
+  Report r = analyse({log});
+  EXPECT_FALSE(r.all_events());
+  EXPECT_EQ(r.registered().peak, 9 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().mean, 4.0 * kPage);
+  // The events end at 200: oracle and leave-pinned speak of that time.
+  EXPECT_DOUBLE_EQ(r.events_cover_seconds, 200e-9);
+  EXPECT_DOUBLE_EQ(r.registered().oracle_mean, 3.0 * 100 / 200 * kPage);
+  EXPECT_EQ(r.events_dropped, 7u);
+
+  // A second rank whose peak falls into another bin does not add to the node's peak.
+  Log other = log;
+  other.header.rank = 1;
+  other.live.series[6].peak_bytes = 0;
+  other.live.series[3].peak_bytes = 5 * kPage;
+  r = analyse({log, other});
+  EXPECT_EQ(r.registered().peak, 9 * kPage);
+  EXPECT_DOUBLE_EQ(r.registered().mean, 8.0 * kPage);
+}
+
+TEST(Analysis, SecondsAdded) {
+  Log log = make_log(0, kSecond, {});
+  Counters& c = log.live.counters;
+  c.acquires = 1000;
+  c.registration_ns = 30 * kMillisecond;
+  c.wait_ns = 5 * kMillisecond;
+  c.bounce_ns = 2 * kMillisecond;
+  c.bookkeeping_ns = 100 * 50;  // 50 ns each of 100 samples: 50 us in all
+  c.bookkeeping_samples = 100;
+  c.helper_cpu_ns = 7 * kMillisecond;
+  c.leave_pinned_registration_ns = 10 * kMillisecond;
+  Report r = analyse({log});
+  EXPECT_DOUBLE_EQ(r.cost.bookkeeping, 50e-6);
+  EXPECT_DOUBLE_EQ(r.cost.registration(), 0.037);
+  EXPECT_DOUBLE_EQ(r.cost.added(), 0.037 + 50e-6 - 0.010);
+  EXPECT_DOUBLE_EQ(r.share_added(), 0.037 + 50e-6 - 0.010);
+
+  log.header.cores = log.header.local_ranks;  // no idle core for the helper
+  r = analyse({log});
+  EXPECT_DOUBLE_EQ(r.cost.added(), 0.037 + 50e-6 - 0.010 + 0.007);
+
+  // Ranks run side by side: another rank that loses nothing halves the mean.
+  r = analyse({log, make_log(0, kSecond, {}, 1)});
+  EXPECT_DOUBLE_EQ(r.cost.added(), (0.037 + 50e-6 - 0.010 + 0.007) / 2);
+  EXPECT_DOUBLE_EQ(r.per_rank.at(0).cost.added(), 0.037 + 50e-6 - 0.010 + 0.007);
+  EXPECT_EQ(r.acquires.total, 1000u);
+}
+
+TEST(Analysis, PredictionIsJudgedOverAllReuses) {
+  Log a = make_log(0, 1000, {}, 0), b = make_log(0, 1000, {}, 1);
+  a.live.counters.reuses = 90;
+  a.live.counters.within_5 = 45;
+  a.live.counters.within_0_5 = 9;
+  a.live.counters.late = 2;
+  b.live.counters.reuses = 10;
+  b.live.counters.within_5 = 10;
+  b.live.counters.at_release_within_5 = 5;
+  const Report r = analyse({a, b});
+  EXPECT_EQ(r.prediction.reuses, 100u);
+  EXPECT_DOUBLE_EQ(r.prediction.within_5, 0.55);
+  EXPECT_DOUBLE_EQ(r.prediction.within_0_5, 0.09);
+  EXPECT_DOUBLE_EQ(r.prediction.at_release_within_5, 0.05);
+  EXPECT_EQ(r.prediction.late, 2u);
+}
+
+TEST(Analysis, CallSitesAreOneAcrossRanksByName) {
+  const auto log_of = [](int rank, std::uint64_t hash) {
+    Event miss = lease(10, 20, 0, 100, hash, Outcome::miss);
+    miss.call = static_cast<std::uint8_t>(CallKind::send);
+    miss.wait_ns = 3000;
+    miss.flags = kLate;
+    Event hit = lease(30, 40, 0, 50, hash, Outcome::hit);
+    hit.call = miss.call;
+    Event other = lease(50, 60, 0, 70, 999, Outcome::wait);
+    Log log = make_log(0, 1000, {hit, miss, other}, rank);
+    SiteEntry site{};
+    site.hash = hash;
+    std::strcpy(site.name, "exchange (app)");
+    log.sites.push_back(site);
+    return log;
+  };
+  const Report r = analyse({log_of(0, 1), log_of(1, 2)});
+  ASSERT_EQ(r.call_sites.size(), 2u);
+  const CallSite& site = r.call_sites[0];
+  EXPECT_EQ(site.name, "exchange (app)");
+  EXPECT_EQ(site.call, "send");
+  EXPECT_EQ(site.acquires, 4u);
+  EXPECT_EQ(site.bytes, 300u);
+  EXPECT_EQ(site.hits, 2u);
+  EXPECT_EQ(site.misses, 2u);
+  EXPECT_EQ(site.late, 2u);
+  EXPECT_DOUBLE_EQ(site.wait_seconds, 6e-6);
+  EXPECT_EQ(r.call_sites[1].name, "site 00000000000003e7");
+  EXPECT_EQ(r.call_sites[1].waits, 2u);
+}
+
+TEST(Analysis, AKilledRunEndsWithItsLastEvent) {
+  Log log = make_log(0, 100, {use(50, 400, 1, 1)});
+  log.live.complete = 0;
+  const Report r = analyse({log});
+  EXPECT_DOUBLE_EQ(r.wall_seconds, 400e-9);
+  EXPECT_DOUBLE_EQ(r.registered().oracle_mean, 350.0 / 400 * kPage);
+  EXPECT_FALSE(r.per_rank[0].complete);
+}
+
+}  // namespace
+}  // namespace pinion::runlog

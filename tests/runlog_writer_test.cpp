@@ -1,0 +1,296 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/range.h"
+#include "runlog/writer.h"
+#include "runlog_files.h"
+
+namespace pinion::runlog {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunInfo info_of_rank(int rank) {
+  RunInfo info;
+  info.command = "./app --size 3";
+  info.options = "limit=2G";
+  info.retention = "helper";
+  info.predictor = "shortest";
+  info.device = "pins pages";
+  info.rank = rank;
+  info.ranks = 2;
+  info.local_ranks = 2;
+  info.cores = 4;
+  info.limit_bytes = 2u << 30;
+  info.memcpy_bytes_per_ns = 5.5;
+  info.start = 1000;
+  return info;
+}
+
+TEST(LogWriter, WhatIsWrittenIsRead) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  const Error opened = writer.open(dir.path() + "/made/on/the/way", info_of_rank(1), 1 << 20);
+  ASSERT_FALSE(opened) << opened.message;
+  const std::string path = writer.path();
+  EXPECT_EQ(fs::path(path).extension(), ".plog");
+  const std::uint64_t frames[] = {11, 22, 33};
+  for (int twice = 0; twice < 2; ++twice) {
+    writer.add_site(77, frames, 3);
+    writer.add_site(77 + 4096, frames, 2);  // the same slot
+  }
+  for (int i = 0; i < 100; ++i) writer.append(lease(1000 + i, 1010 + i, 0x10000, 4096, 77));
+  writer.for_each_site(
+      [](SiteEntry& site) { std::snprintf(site.name, sizeof site.name, "site%u", site.frame_count); });
+  Series series;
+  series.start(1000);
+  series.step(1100, 4096);
+  series.advance(2000);
+  Counters counters{};
+  counters.acquires = 100;
+  counters.registered_byte_ns = series.byte_ns();
+  writer.finish(counters, series, 2000, 12288);
+  EXPECT_FALSE(writer.is_open());
+  writer.append(lease(1, 2, 3, 4));  // does nothing
+
+  Log log;
+  const Error error = read_log(path, log);
+  ASSERT_FALSE(error) << error.message;
+  EXPECT_STREQ(log.header.command, "./app --size 3");
+  EXPECT_STREQ(log.header.options, "limit=2G");
+  EXPECT_STREQ(log.header.retention, "helper");
+  EXPECT_STREQ(log.header.predictor, "shortest");
+  EXPECT_STREQ(log.header.device, "pins pages");
+  EXPECT_STREQ(log.header.pinion_version, PINION_VERSION);
+  EXPECT_EQ(log.header.rank, 1);
+  EXPECT_EQ(log.header.ranks, 2);
+  EXPECT_EQ(log.header.limit_bytes, 2u << 30);
+  EXPECT_EQ(log.header.page_bytes, page_size());
+  EXPECT_EQ(log.live.complete, 1u);
+  EXPECT_EQ(log.live.pinned_at_exit_bytes, 12288u);
+  EXPECT_EQ(log.live.counters.acquires, 100u);
+  EXPECT_DOUBLE_EQ(log.live.counters.registered_byte_ns, 4096.0 * 900);
+  EXPECT_EQ(log.live.series[0].peak_bytes, 4096u);
+  ASSERT_EQ(log.sites.size(), 2u);
+  EXPECT_EQ(log.sites[0].hash, 77u);
+  EXPECT_EQ(log.sites[0].frames[2], 33u);
+  EXPECT_STREQ(log.sites[1].name, "site2");
+  ASSERT_EQ(log.events.size(), 100u);
+  EXPECT_EQ(log.events[99].begin_ns, 1099);
+  EXPECT_EQ(log.last_ns(), 2000);
+  EXPECT_TRUE(log.all_events());
+  // A short run leaves a small file.
+  EXPECT_EQ(fs::file_size(path), file_bytes(100));
+}
+
+TEST(LogWriter, TheFullEventStreamIsCountedAndTheCountersGoOn) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 10 * sizeof(Event)));
+  const std::string path = writer.path();
+  for (int i = 0; i < 25; ++i) writer.append(lease(1000 + i, 1001 + i, 0, 1));
+  EXPECT_EQ(writer.events_dropped(), 15u);
+  Series series;
+  series.start(1000);
+  Counters counters{};
+  counters.acquires = 25;
+  writer.finish(counters, series, 3000, 0);
+  Log log;
+  ASSERT_FALSE(read_log(path, log));
+  EXPECT_EQ(log.events.size(), 10u);
+  EXPECT_EQ(log.live.counters.events_dropped, 15u);
+  EXPECT_EQ(log.live.counters.acquires, 25u);
+  EXPECT_FALSE(log.all_events());
+}
+
+TEST(LogWriter, TheSiteTableMayBeFull) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16));
+  const std::string path = writer.path();
+  const std::uint64_t frame = 1;
+  for (std::uint64_t i = 1; i <= kMaxSites + 100; ++i) writer.add_site(i * 7919, &frame, 1);
+  writer.finish({}, Series{}, 2000, 0);
+  Log log;
+  ASSERT_FALSE(read_log(path, log));
+  ASSERT_EQ(log.sites.size(), kMaxSites);
+  EXPECT_EQ(log.sites.back().hash, kMaxSites * 7919u);
+}
+
+TEST(LogWriter, SurvivesKillInTheMiddle) {
+  TemporaryDirectory dir;
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    LogWriter writer;
+    if (writer.open(dir.path(), info_of_rank(0), 64 << 20)) ::_exit(1);
+    Series series;
+    series.start(1000);
+    for (Time now = 1000;; ++now) {
+      writer.append(lease(now, now + 1, static_cast<std::uint64_t>(now) << 12, 4096, 5));
+      if (now % 100 == 0) {
+        // Counters and series that belong together, to be found together.
+        series.step(now, static_cast<std::uint64_t>(now));
+        Counters counters{};
+        counters.acquires = counters.hits = static_cast<std::uint64_t>(now);
+        counters.registered_now_bytes = series.level();
+        writer.update(counters, series, now);
+      }
+      if (now == 50000 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
+    }
+  }
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  std::vector<Log> logs;
+  const Error error = read_logs({dir.path()}, logs);
+  ASSERT_FALSE(error) << error.message;
+  const Log& log = logs.at(0);
+  EXPECT_EQ(log.live.complete, 0u);
+  EXPECT_GE(log.events.size(), 49000u);
+  for (std::size_t i = 0; i < log.events.size(); ++i)
+    ASSERT_EQ(log.events[i].begin_ns, 1000 + static_cast<Time>(i));
+  const auto now = static_cast<std::uint64_t>(log.live.last_ns);
+  EXPECT_EQ(log.live.counters.acquires, now);
+  EXPECT_EQ(log.live.counters.hits, now);
+  EXPECT_EQ(log.live.counters.registered_now_bytes, now);
+  EXPECT_EQ(log.last_ns(), log.events.back().end_ns);
+}
+
+TEST(LogWriter, AForkedChildLeavesTheLogAlone) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16));
+  writer.append(lease(1000, 1001, 0, 1));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    writer.~LogWriter();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  writer.append(lease(1001, 1002, 0, 1));
+  const std::string path = writer.path();
+  writer.finish({}, Series{}, 2000, 0);
+  Log log;
+  ASSERT_FALSE(read_log(path, log));
+  EXPECT_EQ(log.events.size(), 2u);
+}
+
+TEST(LogWriter, ANewRunReplacesTheFileWithoutTouchingTheOldOnesWriter) {
+  TemporaryDirectory dir;
+  LogWriter old_run, new_run;
+  ASSERT_FALSE(old_run.open(dir.path(), info_of_rank(0), 1 << 16));
+  ASSERT_FALSE(new_run.open(dir.path(), info_of_rank(0), 1 << 16));
+  ASSERT_EQ(old_run.path(), new_run.path());
+  for (int i = 0; i < 50; ++i) old_run.append(lease(1000, 1001, 0, 1));
+  const std::string path = new_run.path();
+  new_run.finish({}, Series{}, 2000, 0);
+  Log log;
+  ASSERT_FALSE(read_log(path, log));
+  EXPECT_EQ(log.events.size(), 0u);
+}
+
+TEST(LogWriter, AnImpossibleDirectoryIsAnError) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  const Error error = writer.open("/proc/nowhere", info_of_rank(0), 1 << 16);
+  ASSERT_TRUE(error);
+  EXPECT_NE(std::strstr(error.message, "/proc/nowhere"), nullptr);
+  EXPECT_FALSE(writer.is_open());
+  writer.append(lease(1, 2, 3, 4));
+  writer.update({}, Series{}, 5);
+}
+
+// Runs `body` in a child, because limits and signals are the process's.
+template <class F>
+int exit_status_of(F&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(LogWriter, TheFileSizeLimitIsAnErrorAndNoSignal) {
+  TemporaryDirectory dir;
+  EXPECT_EQ(exit_status_of([&] {
+              const rlimit limit{8192, 8192};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              LogWriter writer;
+              const Error error = writer.open(dir.path(), info_of_rank(0), 1 << 20);
+              return error && std::strstr(error.message, "ulimit -f") && fs::is_empty(dir.path()) ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(LogWriter, AFileSizeLimitMetLaterDropsEvents) {
+  TemporaryDirectory dir;
+  EXPECT_EQ(exit_status_of([&] {
+              const rlim_t most = events_offset() + (1 << 20) + 5000;  // one step of events fits
+              const rlimit limit{most, most};
+              ::setrlimit(RLIMIT_FSIZE, &limit);
+              LogWriter writer;
+              if (writer.open(dir.path(), info_of_rank(0), 16 << 20)) return 1;
+              for (int i = 0; i < 20000; ++i) writer.append(lease(1000 + i, 1001 + i, 0, 1));
+              if (writer.events_dropped() != 20000 - (1 << 20) / sizeof(Event)) return 2;
+              const std::string path = writer.path();
+              writer.finish({}, Series{}, 30000, 0);
+              Log log;
+              if (read_log(path, log)) return 3;
+              return log.events.size() == (1 << 20) / sizeof(Event) ? 0 : 4;
+            }),
+            0);
+}
+
+TEST(LogWriter, AFullDiskCostsTheLogOnly) {
+  TemporaryDirectory dir;
+  if (::mount("none", dir.path().c_str(), "tmpfs", 0, "size=1280k") != 0)
+    GTEST_SKIP() << "mounting a small tmpfs needs root: " << std::strerror(errno);
+  {
+    LogWriter writer;
+    EXPECT_FALSE(writer.open(dir.path(), info_of_rank(0), 64 << 20));
+    for (int i = 0; i < 100000; ++i) writer.append(lease(1000 + i, 1001 + i, 0, 1));
+    EXPECT_GT(writer.events_dropped(), 0u);
+    LogWriter second;
+    while (!second.open(dir.path(), info_of_rank(1), 1 << 16)) {
+      for (int i = 0; i < 20000; ++i) second.append(lease(1000 + i, 1001 + i, 0, 1));
+      if (second.events_dropped()) break;
+    }
+    LogWriter third;
+    const auto blocker = dir.path() + "/blocker";
+    std::FILE* file = std::fopen(blocker.c_str(), "w");
+    const std::string block(4096, 'x');
+    while (std::fwrite(block.data(), 1, block.size(), file) == block.size() && std::fflush(file) == 0) {
+    }
+    std::fclose(file);
+    const Error error = third.open(dir.path(), info_of_rank(2), 1 << 16);
+    EXPECT_EQ(error.code, ENOSPC) << error.message;
+    Series series;
+    series.start(1000);
+    Counters counters{};
+    counters.acquires = 100000;
+    const std::string path = writer.path();
+    writer.finish(counters, series, 200000, 0);
+    Log log;
+    EXPECT_FALSE(read_log(path, log));
+    EXPECT_EQ(log.live.counters.acquires, 100000u);
+    EXPECT_GT(log.live.counters.events_dropped, 0u);
+  }
+  ::umount(dir.path().c_str());
+}
+
+}  // namespace
+}  // namespace pinion::runlog
