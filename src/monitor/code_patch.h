@@ -1,0 +1,71 @@
+// Redirecting one function of another library by rewriting its first instruction.
+//
+// Owns the branch written over the function's entry, and the instruction that it displaced. The branch is a
+// single instruction (x86-64: jmp rel32, aarch64: b) to a stub nearby, which jumps to the target anywhere. A
+// single instruction can be written by one atomic store, and glibc's system call wrappers begin with one of
+// the same length, so a thread that waits in the kernel inside the function comes back to code that is still
+// there. The usual patch of 13 bytes covers the return address of the system call: installing it crashes
+// whoever is inside.
+//
+// Called from ordinary code only, never from a hook. The caller serialises the calls for all patches of the
+// process.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "base/error.h"
+
+namespace pinion {
+
+/// Where a jump at `code` leads, for the forms that patching libraries write; null when there is no such
+/// jump.
+void* jump_target(const std::byte* code);
+
+class CodePatch {
+ public:
+  /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that somebody else
+  /// has put there. Changes nothing. May be called again when the patch is no longer in place, and then
+  /// refuses an entry that is neither the function's own code nor a jump of a form that is known.
+  Error aim(void* function);
+
+  /// After aim(): where somebody else's jump at the entry leads, null if there is none.
+  void* displaced_target() const { return displaced_target_; }
+
+  /// Makes the function jump to `target` (always the same one for one patch). On failure nothing has changed.
+  Error apply(const void* target);
+  /// Puts back what apply() displaced. Refuses when somebody has patched over it since.
+  Error restore();
+  /// Whether apply() has succeeded and restore() not yet.
+  bool is_applied() const { return applied_; }
+  /// Whether a call of the function still reaches the target.
+  bool in_place() const;
+
+ private:
+#if defined(__x86_64__)
+  static constexpr std::size_t kBranchBytes = 5;
+  static constexpr std::size_t kAlignment = 16;  ///< of a function whose entry one store can change
+#elif defined(__aarch64__)
+  static constexpr std::size_t kBranchBytes = 4;
+  static constexpr std::size_t kAlignment = 4;
+#else
+#error "no code patch known for this processor"
+#endif
+  static constexpr std::size_t kEntryBytes =
+      16;  ///< remembered of the function, and on x86-64 stored at once
+  using Entry = std::array<std::byte, kEntryBytes>;
+
+  Error write(const Entry& content);
+
+  std::byte* entry_ = nullptr;  ///< the function's first byte
+  std::size_t offset_ = 0;      ///< of the branch in the entry
+  void* displaced_target_ = nullptr;
+  std::byte* stub_ = nullptr;
+  Entry own_code_{};  ///< as first seen without anybody's jump
+  bool own_code_known_ = false;
+  Entry before_{};  ///< when last aimed
+  Entry after_{};   ///< with our branch
+  bool applied_ = false;
+};
+
+}  // namespace pinion

@@ -1,0 +1,83 @@
+// Interception of memory events inside libc.
+//
+// glibc's malloc, free, realloc and thread exit call munmap, mremap, madvise and brk through hidden aliases,
+// which no preloaded function sees; but the aliases name the very code that the exported symbols name. So the
+// entries of those functions are redirected in memory: one mechanism sees the program's calls and libc's own.
+// A replacement classifies the call, says begin(range), makes the system call, and says end(range).
+//
+// Owns the patches of libc's functions and the replacements. install, uninstall, reinstall, self_test and
+// hooks_intact are ordinary code, guarded by one mutex; the replacements run in every thread, in signal
+// handlers and in children of vfork, and take no lock.
+//
+// What the replacements see: munmap; mmap over an existing mapping; mremap (the old range when it may move,
+// the tail when it shrinks, the destination of MREMAP_FIXED); madvise that drops pages; a shrinking brk and
+// sbrk; shmdt; shmat over an existing mapping (SHM_REMAP). Bounds are those of whole pages, and a range may
+// be larger than what the kernel then drops, never smaller. A call that fails is bracketed too, unless its
+// arguments alone make the kernel refuse it. What they do not see: raw system calls (an allocator that makes
+// its own, as the sanitizers' do; the dynamic linker's unmapping in dlclose); remap_file_pages;
+// process_madvise; file truncation and hole punching. Sizes that mremap itself rounds up to a huge page of
+// hugetlbfs are seen as they were passed. A thread that leaves a replacement by a longjmp from a signal
+// handler never says end().
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "base/range.h"
+
+namespace pinion {
+
+/// Where memory events go. Law for both functions: never allocate, never block, take no lock that ordinary
+/// code holds while it allocates, call no libc function that may do so; any thread, any signal handler, a
+/// child of vfork. Every begin() is followed by the end() of the same range on the same thread, in the
+/// reverse order where a call has two ranges (mremap with MREMAP_FIXED).
+struct HookSink {
+  void (*begin)(Range) = nullptr;  ///< before the system call: the old contents are still there
+  void (*end)(Range) = nullptr;    ///< after it
+  bool operator==(const HookSink&) const = default;
+};
+
+enum class HookState : std::uint8_t {
+  good,     ///< in place; in the self-test: the event arrived with the right range
+  chained,  ///< in place, and the next in the chain is another library's patch
+  skipped,  ///< self-test only: there is nothing to see here (another allocator, memory kept by libc)
+  failed,
+};
+
+/// One row for each function patched, or for each way memory goes in the self-test.
+struct HookStatus {
+  const char* name;
+  HookState state;
+  Error error;  ///< why it failed or was skipped
+};
+
+struct HookReport {
+  bool complete = false;  ///< no row failed: every event through libc is seen
+  Error error;            ///< the first failure
+  std::vector<HookStatus> rows;
+};
+
+/// Redirects libc's functions to the sink. Those that cannot be patched are left as they were and reported.
+/// There is one sink a process: a second call reports, and with another sink says EBUSY. Other threads may
+/// run: each entry is changed by one atomic store of one instruction. The one danger is a thread that was
+/// preempted exactly between the first two instructions of mmap or mremap, whose first instruction is shorter
+/// than the branch; so install before there are threads where that is possible.
+HookReport install_libc_hooks(HookSink sink);
+
+/// Whether every patch that was made still is what a call meets first. Compares a few bytes.
+bool hooks_intact();
+
+/// Puts back on top of those patches that others have overwritten since; theirs is called next. What cannot
+/// be recognised is left and reported.
+HookReport reinstall_hooks();
+
+/// Lets memory go in every way that libc has and checks that each event arrives. The sink sees the events
+/// too.
+HookReport self_test();
+
+/// Silences the sink and restores the entries. An entry that somebody has patched since is left; the
+/// replacement then only passes calls on. A thread may still be inside a replacement: do not unmap the code.
+void uninstall_libc_hooks();
+
+}  // namespace pinion
