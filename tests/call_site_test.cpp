@@ -199,32 +199,52 @@ TEST_F(CallSiteTest, VaryingAllocaKeepsTheName) {
   EXPECT_EQ(sites.size(), 1u);
 }
 
-TEST_F(CallSiteTest, SameStackPointerUnderOtherCallers) {
-  // What one alloca takes the other gives: the wrapper's key is the same, the frames further up are
-  // elsewhere. The slots of the first round still hold its return addresses in the second: stale, and not to
-  // be believed.
+// Stale slots: two callers of the same function, who reach it with the same stack pointer but leave their
+// return addresses at different places. Memory that the second does not write still holds the first one's.
+
+WITHOUT_FRAME_POINTER CallSite transfer_below_alloca(std::size_t bytes) {
+  opaque(static_cast<char*>(alloca(bytes + 1)));
+  return opaque(transfer());
+}
+template <int Which>
+[[gnu::noinline]] CallSite shift_alloca(std::size_t outer, std::size_t inner) {
+  opaque(static_cast<char*>(alloca(outer + 1)));
+  const CallSite site = transfer_below_alloca(inner);
+  opaque(Which);  // keeps the instances from being folded into one
+  return site;
+}
+template <int Which>
+[[gnu::noinline]] CallSite shift_realigned(std::size_t outer, std::size_t inner) {
+  opaque(static_cast<char*>(alloca(outer + 1)));
+  const CallSite site = realigned(inner, omitted_1, 1, 2, 3, 4, 5, 6);
+  opaque(Which);
+  return site;
+}
+using Shift = CallSite (*)(std::size_t, std::size_t);
+
+/// Lets two callers take turns, the second always higher on the stack by `difference`; what the outer alloca
+/// leaves of a total goes to the inner one if this is to `compensate`. One call expression serves both: they
+/// differ in themselves only, not in the frames above them.
+[[gnu::noinline]] std::set<CallSite> take_turns(const Shift (&callers)[2], std::size_t difference,
+                                                bool compensate) {
+  constexpr std::size_t kTotal = 1024;
   std::set<CallSite> sites;
-  for (int round = 0; round < 20; ++round) {
-    for (std::size_t outer = 0; outer <= 1024; outer += 64) {
-      sites.insert(through_alloca(outer, 1024 - outer, omitted_1));
-      sites.insert(through_alloca(outer, 1024 - outer, kept_2));
-    }
+  std::size_t outer = kTotal;
+  for (std::size_t turn = 0; outer >= difference; turn = opaque(turn + 1)) {
+    sites.insert(callers[turn % 2](outer, compensate ? kTotal - outer : 0));
+    if (turn % 2 == 0) outer -= difference;
   }
-  EXPECT_EQ(sites.size(), 2u);
+  return sites;
 }
 
-TEST_F(CallSiteTest, RealignedFrames) {
-  std::set<CallSite> sites;
-  for (int round = 0; round < 5; ++round) {
-    for (std::size_t shift = 0; shift < 512; shift += 16) {
-      // The caller's stack moves by less than the alignment: the realigned frame stays where it was, its
-      // caller not.
-      char* dynamic = static_cast<char*>(alloca(shift + 1));
-      opaque(dynamic);
-      sites.insert(realigned(64, omitted_1, 1, 2, 3, 4, 5, 6));
-    }
-  }
-  EXPECT_EQ(sites.size(), 1u);
+TEST_F(CallSiteTest, StaleSlotsInAllocatedStack) {
+  // Without a check of the frame-pointer register the second caller would be taken for the first.
+  EXPECT_EQ(take_turns({shift_alloca<1>, shift_alloca<2>}, 64, true).size(), 2u);
+}
+
+TEST_F(CallSiteTest, StaleSlotsInRealignedFrames) {
+  // The second caller is higher by less than the alignment: the realigned frame is where it was.
+  EXPECT_EQ(take_turns({shift_realigned<1>, shift_realigned<2>}, 16, false).size(), 2u);
 }
 
 [[gnu::noinline]] CallSite realigned_transfer(int, int, int, int, int, int, int stacked, int) {
@@ -232,8 +252,8 @@ TEST_F(CallSiteTest, RealignedFrames) {
   std::memset(record, stacked, sizeof record);
   opaque(+record);
   const EntryFrame entry = EntryFrame::here();
-  EXPECT_GT(unwind_with_runtime(entry).depth,
-            1u);  // the runtime meets this entry frame, so it is the right one
+  // The runtime meets this entry frame on its way, so it is the right one.
+  EXPECT_GT(unwind_with_runtime(entry).depth, 1u);
   return opaque(observer->observe(entry));
 }
 

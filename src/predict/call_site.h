@@ -67,16 +67,14 @@ std::uint64_t unnamed_call_sites();
 class CallSiteCache {
  public:
   /// Names the stack of `entry`, the caller of the function that made it. The owning thread only. Reentrant:
-  /// a signal handler that interrupts a capture unwinds without the cache. (One that leaves by siglongjmp
-  /// from within a capture lets this thread do so from then on: slower, as right.)
+  /// a signal handler that interrupts a capture unwinds without the cache. (If it leaves by
+  /// siglongjmp instead of returning, this thread captures without the cache from then on: slower, as right.)
   CallSite capture(const EntryFrame& entry);
 
   /// How often a capture had to unwind: the misses of the cache.
   std::uint64_t unwinds() const { return unwinds_; }
 
  private:
-  volatile sig_atomic_t busy_;  ///< a capture of this thread is under way
-  std::uint32_t generation_;    ///< of the code addresses known here
   std::uint64_t unwinds_;
 
 #if defined(__x86_64__)
@@ -116,9 +114,11 @@ class CallSiteCache {
   FrameRule rule_at(Address return_address);
   void forget(std::uint32_t generation);
 
+  volatile sig_atomic_t busy_;  ///< a capture of this thread is under way
+  std::uint32_t generation_;    ///< of the code addresses known here
   Set sets_[std::size_t{1} << kSetBits];
-  KnownRule
-      rules_[std::size_t{1} << kRuleBits];  ///< keeps the making of templates cheap where stacks vary a lot
+  /// Keep the making of templates cheap where stacks vary a lot (alloca, fibers).
+  KnownRule rules_[std::size_t{1} << kRuleBits];
 #endif
 };
 
