@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <sys/ipc.h>
@@ -66,25 +67,29 @@ std::size_t default_huge_page = 0;
 
 /// Never by way of libc: its syscall() is safe, but sets errno, and errno belongs to the caller until the
 /// end.
-long raw_system_call(long number, const Arguments& a) {
+long raw_system_call(long number, const Arguments& arguments) {
+  // Copied first: reading the array may be a function call (unoptimised, or instrumented), and would spoil
+  // registers that are bound already.
+  const long v0 = arguments[0], v1 = arguments[1], v2 = arguments[2];
+  const long v3 = arguments[3], v4 = arguments[4], v5 = arguments[5];
 #if defined(__x86_64__)
-  register long a3 asm("r10") = a[3];
-  register long a4 asm("r8") = a[4];
-  register long a5 asm("r9") = a[5];
+  register long a3 asm("r10") = v3;
+  register long a4 asm("r8") = v4;
+  register long a5 asm("r9") = v5;
   long result;
   asm volatile("syscall"
                : "=a"(result)
-               : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(a3), "r"(a4), "r"(a5)
+               : "a"(number), "D"(v0), "S"(v1), "d"(v2), "r"(a3), "r"(a4), "r"(a5)
                : "rcx", "r11", "memory");
   return result;
 #else
   register long x8 asm("x8") = number;
-  register long x0 asm("x0") = a[0];
-  register long x1 asm("x1") = a[1];
-  register long x2 asm("x2") = a[2];
-  register long x3 asm("x3") = a[3];
-  register long x4 asm("x4") = a[4];
-  register long x5 asm("x5") = a[5];
+  register long x0 asm("x0") = v0;
+  register long x1 asm("x1") = v1;
+  register long x2 asm("x2") = v2;
+  register long x3 asm("x3") = v3;
+  register long x4 asm("x4") = v4;
+  register long x5 asm("x5") = v5;
   asm volatile("svc #0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8) : "memory");
   return x0;
 #endif
@@ -198,6 +203,38 @@ long perform(Function function, const Arguments& arguments, Range first, Range s
   }
   return to_libc(result, caller_errno);
 }
+
+// ---- Under ThreadSanitizer
+// ------------------------------------------------------------------------------------------
+
+#if defined(__SANITIZE_THREAD__)
+
+/// libc's code. Written before the patches.
+Range libc_code;
+
+/// When libc drops an ended thread's stack, ThreadSanitizer has already taken leave of the thread, and
+/// instrumented atomics (those of every sink) crash there. Its allocator is not libc's, so little else comes
+/// from inside libc.
+bool is_past_thread_end(const void* caller) { return libc_code.contains(Range::of(caller, 1)); }
+
+void find_libc_code(const void* function) {
+  const auto visit = [](dl_phdr_info* object, std::size_t, void* wanted) {
+    for (const ElfW(Phdr)* segment = object->dlpi_phdr; segment != object->dlpi_phdr + object->dlpi_phnum;
+         ++segment) {
+      const Address begin = object->dlpi_addr + segment->p_vaddr;
+      const Range range{begin, begin + segment->p_memsz};
+      if (segment->p_type == PT_LOAD && range.contains(Range::of(wanted, 1))) libc_code = range;
+    }
+    return 0;
+  };
+  dl_iterate_phdr(visit, const_cast<void*>(function));
+}
+
+#else
+
+constexpr bool is_past_thread_end(const void*) { return false; }
+
+#endif
 
 // ---- Which memory a call concerns
 // -----------------------------------------------------------------------------------
@@ -378,6 +415,9 @@ Range detached_range(const void* address) {
 // -----------------------------------------------------------------------------------------------
 
 int replace_munmap(void* address, std::size_t length) {
+  if (is_past_thread_end(__builtin_return_address(0))) {
+    return static_cast<int>(to_libc(call_kernel(kMunmap, arguments_of(address, length)), errno));
+  }
   return static_cast<int>(perform(kMunmap, arguments_of(address, length), whole_pages(address, length)));
 }
 
@@ -403,6 +443,9 @@ void* replace_mremap(void* address, std::size_t old_size, std::size_t new_size, 
 }
 
 int replace_madvise(void* address, std::size_t length, int advice) {
+  if (is_past_thread_end(__builtin_return_address(0))) {
+    return static_cast<int>(to_libc(call_kernel(kMadvise, arguments_of(address, length, advice)), errno));
+  }
   const Range dropped = drops_pages(advice) ? whole_pages(address, length) : Range{};
   return static_cast<int>(perform(kMadvise, arguments_of(address, length, advice), dropped));
 }
@@ -465,6 +508,17 @@ Error find_libc_break() {
     return Error::make(ENOTSUP, "libc's record of the break (__curbrk) cannot be found");
   }
   return {};
+}
+
+/// What the replacements read, written once and before the first of them can run. Returns why brk cannot be
+/// patched.
+Error prepare() {
+  static_cast<void>(page_size());
+  default_huge_page = read_default_huge_page();
+#if defined(__SANITIZE_THREAD__)
+  if (libc_handle() != nullptr) find_libc_code(dlsym(libc_handle(), "munmap"));
+#endif
+  return find_libc_break();
 }
 
 /// Puts our patch at the function's entry, in front of whatever jump is there.
@@ -741,7 +795,8 @@ Outcome test_realloc_shrink() {
 Outcome test_thread_exit() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, std::size_t{1} << 20);
+  // Ample: libc carves static TLS out of it, and a program may have a megabyte of that.
+  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
   Address deepest = 0;
   pthread_t thread;
   const auto body = [](void* out) -> void* {
@@ -766,10 +821,7 @@ HookReport install_libc_hooks(HookSink sink) {
       report.error = Error::make(EBUSY, "another sink receives the memory events");
     return report;
   }
-  // What the replacements read, before the first of them can run.
-  static_cast<void>(page_size());
-  default_huge_page = read_default_huge_page();
-  const Error no_break = find_libc_break();
+  static const Error no_break = prepare();
   installed_sink = sink;
   sink_end.store(sink.end, std::memory_order_relaxed);
   sink_begin.store(sink.begin, std::memory_order_release);
