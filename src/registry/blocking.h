@@ -51,11 +51,19 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
   }
 }
 
-/// Deregisters everything that is idle (end of a run).
-inline void retire_all(Domain& domain, Actor actor) {
-  while (Region* region = domain.begin_reap()) retire_claimed(domain, region, actor);
+/// Deregisters everything that is idle (end of a run). `on_deregistration(Range, Time begin, Time end)` hears
+/// each call.
+template <class OnDeregistration>
+void retire_all(Domain& domain, Actor actor, OnDeregistration&& on_deregistration) {
+  const auto retire = [&](Region* region) {
+    const Range range = region->range();
+    const Time begin = domain.clock().now();
+    retire_claimed(domain, region, actor);
+    on_deregistration(range, begin, domain.clock().now());
+  };
+  while (Region* region = domain.begin_reap()) retire(region);
   for (const RegionRef& ref : domain.idle_regions()) {
-    if (Region* region = domain.begin_retire(ref)) retire_claimed(domain, region, actor);
+    if (Region* region = domain.begin_retire(ref)) retire(region);
   }
 }
 

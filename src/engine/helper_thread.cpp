@@ -1,0 +1,383 @@
+// The helper thread of the engine: drains the rings, lets retention decide, makes its device calls, keeps the
+// log.
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+#include "engine/engine.h"
+#include "engine/site_names.h"
+#include "monitor/libc_hooks.h"
+#include "registry/blocking.h"
+
+namespace pinion {
+
+namespace {
+
+// While communication goes on, the helper looks for records this many times in the typical gap between them.
+constexpr int kLooksPerGap = 16;
+constexpr int kLongestPolls = 16;     ///< the longest sleep, in units of the option `poll`
+constexpr Duration kQuiet = kSecond;  ///< without records for so long (and four typical gaps): deep sleep
+constexpr Duration kUpdateEvery = 200 * kMillisecond;
+
+std::uint64_t thread_cpu_ns() {
+  timespec ts{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return static_cast<std::uint64_t>(ts.tv_sec) * 1000000000u + static_cast<std::uint64_t>(ts.tv_nsec);
+}
+
+/// VmPin + VmLck of the process in bytes: what the kernel says is pinned.
+std::uint64_t pinned_bytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  std::uint64_t sum = 0;
+  while (std::getline(status, line)) {
+    if (line.rfind("VmPin:", 0) == 0 || line.rfind("VmLck:", 0) == 0)
+      sum += std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return sum;
+}
+
+// The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
+// default), and must run soon after its timer fires although the cores are busy.
+void settle_thread() {
+  ::prctl(PR_SET_NAME, "pinion-helper");
+  ::prctl(PR_SET_TIMERSLACK, 1);
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
+  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps what the cpuset allows
+  // A short slice (Linux 6.12+) makes a waking thread preempt long-running ones early; older kernels ignore
+  // it.
+  struct {
+    std::uint32_t size = 48, policy = SCHED_OTHER;
+    std::uint64_t flags = 0;
+    std::int32_t nice = 0;
+    std::uint32_t priority = 0;
+    std::uint64_t runtime = 100 * kMicrosecond, deadline = 0, period = 0;
+  } attributes;
+  ::syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* until) {
+  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation | FUTEX_PRIVATE_FLAG, value,
+                   until, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+}  // namespace
+
+void Engine::start_helper() {
+  pinned_at_start_ = pinned_bytes();
+  // Signals belong to the application's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  helper_ = std::thread([this] { helper_main(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Engine::stop() {
+  Engine* engine = running();
+  if (!engine) return;
+  engine->stopping_.store(true, std::memory_order_release);
+  engine->wake_helper();
+  engine->helper_.join();
+  running_.store(nullptr, std::memory_order_release);
+  uninstall_libc_hooks();
+}
+
+void Engine::helper_main() {
+  settle_thread();
+  last_record_ = clock_.now();
+  while (!stopping_.load(std::memory_order_acquire)) {
+    drain();
+    act();
+    const Time now = clock_.now();
+    if (now - last_update_ >= kUpdateEvery) {
+      tell();
+      meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
+        log_.update(told_, series, now);
+      });
+      last_update_ = now;
+    }
+    sleep_until(next_wake());
+  }
+  end_of_run();
+}
+
+// ---- records ----
+
+void Engine::drain() {
+  batch_.clear();
+  std::uint64_t dropped = 0;
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    const bool left = thread->state.load(std::memory_order_acquire) == ThreadContext::State::left;
+    Drained drained;
+    drained.thread = thread->index;
+    while (thread->ring.pop(drained.record)) batch_.push_back(drained);
+    dropped += thread->ring.dropped();
+    if (left) thread->state.store(ThreadContext::State::free, std::memory_order_release);
+  }
+  bool events_lost = false;
+  EventBoard::Event event;
+  while (events_.take(event, events_lost)) {
+    Drained drained{};
+    drained.record.kind = runlog::EventKind::memory_event;
+    drained.record.begin = drained.record.end = event.time;
+    drained.record.address = event.range.begin;
+    drained.record.bytes = event.range.bytes();
+    batch_.push_back(drained);
+  }
+  if (events_lost) take_memory_change({0, ~Address{0}}, clock_.now());
+  // Rings are in order of each thread; together they are put in order of time.
+  std::stable_sort(batch_.begin(), batch_.end(),
+                   [](const Drained& a, const Drained& b) { return a.record.end < b.record.end; });
+  for (Drained& drained : batch_) take(drained.record, drained.thread);
+
+  const Time now = clock_.now();
+  if (!batch_.empty()) {
+    const Duration gap = now - last_record_;
+    record_gap_ = record_gap_ ? (3 * record_gap_ + gap) / 4 : gap;
+    last_record_ = now;
+  }
+  if (dropped != dropped_seen_) {
+    dropped_seen_ = dropped;
+    for (int i = 0; i < domain_count(); ++i) {
+      if (auto& retention = domains_[static_cast<std::size_t>(i)]->retention) retention->sweep();
+    }
+  }
+}
+
+void Engine::take(Record& record, std::uint16_t thread) {
+  const Calibration& scale = calibration();
+  const Range range{record.address, record.address + record.bytes};
+  const Time begin = scale.to_time(record.begin);
+  const Time end = scale.to_time(record.end);
+  DomainSlot& slot = *domains_[record.domain];
+  switch (record.kind) {
+    case runlog::EventKind::lease: {
+      const Range pages = range.to_pages();
+      if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
+        leave_pinned_registration_ns_ +=
+            static_cast<double>(slot.costs.registration.expected(fresh / page_size()));
+        leave_pinned_.add(pages);
+        events_.mark(pages);
+      }
+      if (slot.retention) slot.retention->use(record, begin, thread);
+      break;
+    }
+    case runlog::EventKind::registration:
+      if (!(record.flags & runlog::kFailed)) slot.costs.registration.observe(range.pages(), end - begin);
+      break;
+    case runlog::EventKind::deregistration:
+      slot.costs.deregistration.observe(range.pages(), end - begin);
+      break;
+    case runlog::EventKind::memory_event:
+      take_memory_change(range, end);
+      return;
+    case runlog::EventKind::none:
+      return;
+  }
+  if (!log_.is_open()) return;
+  if (record.site && known_sites_.insert(record.site).second) {
+    CallFrames frames;
+    if (call_site_frames(record.site, frames)) {
+      std::uint64_t addresses[kMaxCallFrames];
+      std::copy_n(frames.return_addresses, frames.depth, addresses);
+      log_.add_site(record.site, addresses, frames.depth);
+    }
+  }
+  runlog::Event event{};
+  event.begin_ns = begin;
+  event.end_ns = end;
+  event.address = record.address;
+  event.bytes = record.bytes;
+  event.site = record.site;
+  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
+  event.peer = record.peer;
+  event.thread = thread;
+  event.kind = record.kind;
+  event.call = static_cast<std::uint8_t>(record.call);
+  event.outcome = record.outcome;
+  event.flags = record.flags;
+  event.access = static_cast<std::uint8_t>(record.access);
+  log_.append(event);
+}
+
+void Engine::take_memory_change(Range range, Time time) {
+  const Range pages{page_floor(range.begin),
+                    range.end > ~Address{0} - page_size() ? range.end : page_ceil(range.end)};
+  leave_pinned_.erase(pages);
+  for (int i = 0; i < domain_count(); ++i) {
+    if (auto& retention = domains_[static_cast<std::size_t>(i)]->retention) retention->memory_event(pages);
+  }
+  runlog::Event event{};
+  event.begin_ns = event.end_ns = time;
+  event.address = range.begin;
+  event.bytes = range.bytes();
+  event.kind = runlog::EventKind::memory_event;
+  event.peer = -1;
+  log_.append(event);
+}
+
+void Engine::note_device_call(Range pages, bool registration, bool failed, Time begin, Time end) {
+  ++(failed ? registration_failures_ : registration ? registrations_ : deregistrations_);
+  runlog::Event event{};
+  event.begin_ns = begin;
+  event.end_ns = end;
+  event.address = pages.begin;
+  event.bytes = pages.bytes();
+  event.peer = -1;
+  event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
+  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (failed ? runlog::kFailed : 0));
+  log_.append(event);
+}
+
+// ---- retention ----
+
+void Engine::act() {
+  const int count = domain_count();
+  for (int i = 0; i < count; ++i) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    while (Region* region = slot.domain->begin_reap()) {
+      const Range pages = region->range();
+      const Time begin = clock_.now();
+      retire_claimed(*slot.domain, region, Actor::helper);
+      note_device_call(pages, false, false, begin, clock_.now());
+    }
+    if (!slot.retention) continue;
+    for (;;) {
+      const auto action = slot.retention->next(clock_.now());
+      using Kind = HelperRetention::Action::Kind;
+      if (action.kind == Kind::sleep) break;
+      const Time begin = clock_.now();
+      if (action.kind == Kind::deregister) {
+        retire_claimed(*slot.domain, action.region, Actor::helper);
+        const Time end = clock_.now();
+        note_device_call(action.pages, false, false, begin, end);
+        slot.retention->done(action, {}, true, end - begin, end);
+      } else {
+        Domain::Ticket ticket;
+        ticket.pages = action.pages;
+        ticket.access = action.access;
+        ticket.lease = false;
+        bool waited = false;
+        Duration took = 0;
+        const auto step = run_ticket(*slot.domain, ticket, Actor::helper, waited,
+                                     [&](Range pages, bool registration, bool failed, Time from, Time to) {
+                                       note_device_call(pages, registration, failed, from, to);
+                                       if (registration && !failed) took = to - from;
+                                     });
+        const bool ok = step == Domain::Step::leased;
+        slot.retention->done(action, ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{},
+                             ok, took, clock_.now());
+      }
+      drain();
+    }
+  }
+}
+
+// ---- sleeping ----
+
+Time Engine::next_wake() const {
+  const Time now = clock_.now();
+  Time wake = kNever;
+  for (int i = 0; i < domain_count(); ++i) {
+    const auto& retention = domains_[static_cast<std::size_t>(i)]->retention;
+    if (retention) wake = std::min(wake, retention->next_deadline());
+  }
+  const Duration quiet = std::max<Duration>(kQuiet, 4 * record_gap_);
+  if (now - last_record_ >= quiet) return wake;
+  const Duration poll = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
+  return std::min(wake, now + poll);
+}
+
+void Engine::sleep_until(Time wake) {
+  const bool deep = clock_.now() - last_record_ >= std::max<Duration>(kQuiet, 4 * record_gap_);
+  const std::uint32_t state = deep ? 2 : 1;
+  asleep_.store(state, std::memory_order_seq_cst);
+  // Records pushed before the flag was seen have woken nobody; in deep sleep nothing else would.
+  bool records = stopping_.load(std::memory_order_acquire);
+  for (ThreadContext* thread = all_threads(); thread && !records; thread = thread->next)
+    records = thread->ring.size() > 0;
+  if (!records) {
+    timespec until{};
+    if (wake != kNever) {
+      until.tv_sec = wake / kSecond;
+      until.tv_nsec = wake % kSecond;
+    }
+    futex(&asleep_, FUTEX_WAIT_BITSET, state, wake == kNever ? nullptr : &until);
+    ++wakeups_;
+    const Time now = clock_.now();
+    if (wake != kNever && now >= wake) {
+      for (int i = 0; i < domain_count(); ++i)
+        domains_[static_cast<std::size_t>(i)]->costs.wake.observe(now - wake);
+    }
+  }
+  asleep_.store(0, std::memory_order_relaxed);
+}
+
+void Engine::wake_helper() {
+  asleep_.store(0, std::memory_order_release);
+  futex(&asleep_, FUTEX_WAKE_BITSET, 1, nullptr);
+}
+
+// ---- telling ----
+
+void Engine::tell() {
+  runlog::Counters mine{};
+  mine.registrations = registrations_;
+  mine.deregistrations = deregistrations_;
+  mine.registration_failures = registration_failures_;
+  mine.helper_cpu_ns = thread_cpu_ns();
+  mine.helper_wakeups = wakeups_;
+  mine.events_dropped = log_.events_dropped();
+  mine.leave_pinned_bytes = leave_pinned_.bytes();
+  mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
+  for (int i = 0; i < domain_count(); ++i) {
+    const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    if (i == 0) {
+      mine.fit_register_a_ns = slot.costs.registration.a();
+      mine.fit_register_b_ns = slot.costs.registration.b();
+      mine.fit_deregister_a_ns = slot.costs.deregistration.a();
+      mine.fit_deregister_b_ns = slot.costs.deregistration.b();
+    }
+    if (!slot.retention) continue;
+    const PredictionScore& score = slot.retention->score();
+    mine.reuses += score.reuses;
+    mine.within_0_5 += score.within_0_5;
+    mine.within_5 += score.within_5;
+    mine.at_release_within_0_5 += score.at_release_within_0_5;
+    mine.at_release_within_5 += score.at_release_within_5;
+    mine.late += score.late;
+  }
+  std::lock_guard lock(told_mutex_);
+  told_ = mine;
+}
+
+void Engine::end_of_run() {
+  drain();
+  for (int i = 0; i < domain_count(); ++i) {
+    Domain& domain = *domains_[static_cast<std::size_t>(i)]->domain;
+    // Leases still out (requests that the program never completed) stay: their transfers may go on.
+    retire_all(domain, Actor::helper,
+               [&](Range pages, Time begin, Time end) { note_device_call(pages, false, false, begin, end); });
+  }
+  tell();
+  const runlog::Counters all = counters();
+  const std::uint64_t pinned = pinned_bytes();
+  log_.for_each_site([](runlog::SiteEntry& site) { name_site(site); });
+  const Time now = clock_.now();
+  meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
+    log_.finish(all, series, now, pinned > pinned_at_start_ ? pinned - pinned_at_start_ : 0);
+  });
+}
+
+}  // namespace pinion

@@ -1,0 +1,75 @@
+#include "engine/thread_context.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <new>
+
+namespace pinion {
+
+namespace {
+
+thread_local ThreadContext* t_context = nullptr;
+std::atomic<ThreadContext*> g_newest{nullptr};
+std::atomic<std::uint16_t> g_count{0};
+pthread_key_t g_key;
+pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
+
+void leave(void* context) {
+  t_context = nullptr;
+  static_cast<ThreadContext*>(context)->state.store(ThreadContext::State::left, std::memory_order_release);
+}
+
+void* map_zeroed(std::size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+ThreadContext* reuse() {
+  for (ThreadContext* context = all_threads(); context; context = context->next) {
+    auto expected = ThreadContext::State::free;
+    if (context->state.compare_exchange_strong(expected, ThreadContext::State::live,
+                                               std::memory_order_acq_rel))
+      return context;
+  }
+  return nullptr;
+}
+
+ThreadContext* create() {
+  void* memory = map_zeroed(sizeof(ThreadContext));
+  void* sites = map_zeroed(sizeof(CallSiteCache));
+  if (!memory || !sites) return nullptr;
+  auto* context = new (memory) ThreadContext;
+  context->sites = static_cast<CallSiteCache*>(sites);
+  context->state.store(ThreadContext::State::live, std::memory_order_relaxed);
+  context->index = g_count.fetch_add(1, std::memory_order_relaxed);
+  context->next = g_newest.load(std::memory_order_relaxed);
+  while (!g_newest.compare_exchange_weak(context->next, context, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+  }
+  return context;
+}
+
+}  // namespace
+
+ThreadContext* this_thread() {
+  if (t_context) [[likely]]
+    return t_context;
+  pthread_once(&g_key_once, [] { pthread_key_create(&g_key, leave); });
+  ThreadContext* context = reuse();
+  if (!context) context = create();
+  if (!context) return nullptr;
+  context->depth = 0;
+  pthread_setspecific(g_key, context);
+  t_context = context;
+  return context;
+}
+
+ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }
+
+void forget_this_thread() {
+  if (t_context) pthread_setspecific(g_key, nullptr);
+  t_context = nullptr;
+}
+
+}  // namespace pinion

@@ -1,0 +1,56 @@
+// What each application thread owns: its ring to the helper, its call-site cache, its recent regions, its
+// counters. Written by the owning thread; the helper pops the ring and reads the counters (relaxed atomics
+// with one writer). Contexts live in mapped memory that is never unmapped; one that its thread left behind is
+// drained by the helper and then given to the next new thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/ring.h"
+#include "predict/call_site.h"
+#include "registry/recent_regions.h"
+#include "retention/record.h"
+
+namespace pinion {
+
+/// A counter with one writer: no locked instruction.
+class Counter {
+ public:
+  void add(std::uint64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
+  std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
+struct ThreadCounters {
+  Counter acquires, hits, waits, misses, bounced, observed;
+  Counter acquired_bytes, bounced_bytes;
+  Counter registrations, deregistrations, registration_failures;
+  Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
+  Counter bookkeeping_ticks, bookkeeping_samples;
+};
+
+struct ThreadContext {
+  enum class State : std::uint32_t { free, live, left };
+
+  Ring<Record, 256> ring;
+  RecentRegions recent;
+  ThreadCounters counters;
+  std::atomic<State> state{State::free};
+  std::uint16_t index = 0;
+  int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
+  ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
+  CallSiteCache* sites = nullptr;
+};
+
+/// The calling thread's context, made at the first call (by mmap, not malloc). Null only when the system
+/// gives no memory. Not from hooks.
+ThreadContext* this_thread();
+/// The newest of all contexts; follow `next`.
+ThreadContext* all_threads();
+/// In a forked child: the child's only thread starts without a context.
+void forget_this_thread();
+
+}  // namespace pinion

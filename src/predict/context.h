@@ -1,0 +1,44 @@
+// Context signatures as in section 3.1 of the helper-threads paper: the current call site (stack frames and
+// buffer) and a window of the previous communication points (kind and address) of the same thread. Owned by a
+// predictor; one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "predict/predictor.h"
+
+namespace pinion {
+
+using Signature = std::uint64_t;
+
+inline Signature mix(Signature h, std::uint64_t value) {
+  h ^= value + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2);
+  h *= 0xFF51AFD7ED558CCDull;
+  return h ^ (h >> 32);
+}
+
+class ContextWindow {
+ public:
+  static constexpr unsigned kLongest = 8;
+
+  explicit ContextWindow(unsigned length) : length_(length < kLongest ? length : kLongest) {}
+
+  /// The signature of `use`; afterwards the use is part of the thread's window.
+  Signature enter(const Use& use) {
+    if (use.thread >= threads_.size()) threads_.resize(use.thread + 1u);
+    auto& previous = threads_[use.thread];
+    Signature signature = mix(mix(1, use.site), use.address);
+    for (unsigned i = 0; i < length_; ++i) signature = mix(signature, previous[i]);
+    for (unsigned i = kLongest - 1; i > 0; --i) previous[i] = previous[i - 1];
+    previous[0] = mix(static_cast<std::uint64_t>(use.kind), use.address);
+    return signature;
+  }
+
+ private:
+  const unsigned length_;
+  std::vector<std::array<std::uint64_t, kLongest>> threads_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,100 @@
+// What the helper's operations are expected to cost: the terms of t_p in the paper's inequality (1),
+// section 3.2. Owned by the helper; one thread. Durations in ns.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+/// t = a * pages + b, fitted online by least squares over the recent observations (each weighs 1/32 less than
+/// the next), with an allowance for what the line does not explain.
+class LinearFit {
+ public:
+  LinearFit(double a_ns, double b_ns) {
+    // The prior: two faint observations on its line. Real ones soon outweigh them.
+    observe_weighted(1, a_ns + b_ns, 0.05);
+    observe_weighted(512, 512 * a_ns + b_ns, 0.05);
+    solve();
+    excess_ = 1;
+  }
+
+  void observe(std::size_t pages, Duration took) {
+    const double x = static_cast<double>(pages), y = static_cast<double>(took);
+    const double expected = std::max(1.0, a_ * x + b_);
+    // Falls back towards 1 by a tenth of its height at every observation that the line explains.
+    excess_ = std::clamp(y / expected, 1 + (excess_ - 1) * 0.9, kMostExcess);
+    constexpr double kKeep = 1.0 - 1.0 / 32;
+    n_ *= kKeep, sx_ *= kKeep, sy_ *= kKeep, sxx_ *= kKeep, sxy_ *= kKeep;
+    observe_weighted(x, y, 1);
+    solve();
+  }
+
+  double a() const { return a_; }
+  double b() const { return b_; }
+  Duration expected(std::size_t pages) const {
+    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(pages) + b_));
+  }
+  /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
+  Duration upper(std::size_t pages) const {
+    return static_cast<Duration>(static_cast<double>(expected(pages)) * excess_);
+  }
+
+ private:
+  static constexpr double kMostExcess = 4;
+
+  void observe_weighted(double x, double y, double w) {
+    n_ += w, sx_ += w * x, sy_ += w * y, sxx_ += w * x * x, sxy_ += w * x * y;
+  }
+  void solve() {
+    const double spread = n_ * sxx_ - sx_ * sx_;
+    const double mean_x = sx_ / n_, mean_y = sy_ / n_;
+    // All observations of one size leave the slope open: keep the last one (within what the mean allows).
+    if (spread > 1e-6 * n_ * sxx_) a_ = (n_ * sxy_ - sx_ * sy_) / spread;
+    a_ = std::clamp(a_, 0.0, mean_y / std::max(1.0, mean_x));
+    b_ = mean_y - a_ * mean_x;
+  }
+
+  double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
+  double a_ = 0, b_ = 0;
+  double excess_ = 1;
+};
+
+/// How late the helper wakes: an upper estimate from the last 32 sleeps.
+class WakeMargin {
+ public:
+  explicit WakeMargin(Duration first) { late_.fill(first); }
+  void observe(Duration late) { late_[next_++ % late_.size()] = std::max<Duration>(0, late); }
+  /// The third largest of the last 32: above nine wake-ups in ten, deaf to a single stall.
+  Duration value() const {
+    auto sorted = late_;
+    std::nth_element(sorted.begin(), sorted.begin() + 2, sorted.end(), std::greater<>());
+    return sorted[2];
+  }
+
+ private:
+  std::array<Duration, 32> late_;
+  std::size_t next_ = 0;
+};
+
+/// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.
+struct QueueCosts {
+  Duration compare = 10;  ///< one item of a queue or of the registration cache compared
+  Duration hash = 200;    ///< searching the call-site table and updating its entry
+};
+
+/// Everything the conditions need to know about costs.
+struct CostEstimates {
+  LinearFit registration;
+  LinearFit deregistration;
+  WakeMargin wake;
+  QueueCosts queue;
+
+  /// Priors: UCX's model of an InfiniBand device; deregistration a quarter of it; waking within 60 us.
+  CostEstimates() : registration(246, 16000), deregistration(62, 4000), wake(60 * kMicrosecond) {}
+};
+
+}  // namespace pinion

@@ -1,0 +1,34 @@
+// What an application thread leaves behind for the helper: one record a transfer (an item of the paper's
+// deregistration queue), a device call on the critical path, or a memory event. Plain data in raw ticks; made
+// in a few stores.
+#pragma once
+
+#include <cstdint>
+
+#include "base/access.h"
+#include "base/call_kind.h"
+#include "base/clock.h"
+#include "base/range.h"
+#include "registry/region.h"
+#include "runlog/format.h"
+
+namespace pinion {
+
+struct Record {
+  Ticks begin = 0;  ///< acquire, or begin of the device call
+  Ticks end = 0;    ///< release, or end of the device call
+  Ticks wait = 0;   ///< of the acquire, beyond a hit
+  Address address = 0;
+  std::size_t bytes = 0;
+  std::uint64_t site = 0;
+  RegionRef region;  ///< what served the transfer
+  std::int32_t peer = -1;
+  runlog::EventKind kind = runlog::EventKind::none;
+  CallKind call = CallKind::none;
+  runlog::Outcome outcome = runlog::Outcome::hit;
+  Access access = Access::read;
+  std::uint8_t flags = 0;
+  std::uint8_t domain = 0;  ///< the engine's number of the domain
+};
+
+}  // namespace pinion
