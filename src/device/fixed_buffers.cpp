@@ -3,7 +3,6 @@
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -40,15 +39,9 @@ int FixedBuffers::pin(Range pages, Chain& chain) {
   chain.length = static_cast<std::uint32_t>((pages.bytes() + kSlotBytes - 1) / kSlotBytes);
   if (!take_slots(chain)) return ENOSPC;
   std::uint32_t slot = chain.first;
-  for (std::uint32_t done = 0; done < chain.length; ++done) {
-    const Address begin = pages.begin + done * kSlotBytes;
+  for (Address begin = pages.begin; begin < pages.end; begin += kSlotBytes) {
     if (const int error = update(slot, {begin, std::min(begin + kSlotBytes, pages.end)})) {
-      slot = chain.first;
-      for (; done > 0; --done) {
-        update(slot, {});
-        slot = next_[slot];
-      }
-      give_slots(chain);
+      unpin(chain);  // clearing the slots that are empty still is no harm
       return error;
     }
     slot = next_[slot];
@@ -63,11 +56,6 @@ void FixedBuffers::unpin(Chain chain) {
     slot = next_[slot];
   }
   give_slots(chain);
-}
-
-void FixedBuffers::abandon_after_fork() {
-  close(fd_);
-  fd_ = -1;
 }
 
 int FixedBuffers::update(std::uint32_t slot, Range range) {

@@ -6,6 +6,8 @@
 // on the compute nodes.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -42,8 +44,8 @@ class FixedBuffers {
   int pin(Range pages, Chain& chain);
   void unpin(Chain chain);
 
-  /// In the child of a fork: lets go of the parent's ring.
-  void abandon_after_fork();
+  /// In the child of a fork: lets go of the parent's ring; this object is not to be used any more.
+  void abandon_after_fork() { ::close(fd_); }
 
  private:
   FixedBuffers(int fd, std::uint32_t slots);
