@@ -146,7 +146,7 @@ TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
   const HookReport again = install_libc_hooks({sink_begin, sink_end});
   EXPECT_TRUE(again.complete);
   EXPECT_FALSE(again.error);
-  ASSERT_EQ(again.rows.size(), 7u);
+  ASSERT_EQ(again.rows.size(), 8u);
   for (const HookStatus& row : again.rows) EXPECT_EQ(row.state, HookState::good) << row.name;
   EXPECT_TRUE(hooks_intact());
 
@@ -370,6 +370,12 @@ TEST_F(LibcHooks, BreakThatCannotGrowFailsAsBefore) {
   EXPECT_EQ(brk(reinterpret_cast<void*>(std::uintptr_t{1} << 62)), -1);
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_EQ(sbrk(0), before);
+  for (const std::intptr_t increment : {INTPTR_MAX, INTPTR_MIN}) {
+    errno = 0;
+    EXPECT_EQ(sbrk(increment), reinterpret_cast<void*>(-1));
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_EQ(sbrk(0), before);
+  }
 }
 
 class Segment {
@@ -683,7 +689,7 @@ void hammer(const std::atomic<bool>& stop) {
     ASSERT_NE(q, MAP_FAILED);
     ASSERT_EQ(munmap(q, bytes + page_size()), 0);
     char* const block =
-        static_cast<char*>(std::malloc(i % 7 == 0 ? std::size_t{34} << 20 : 1000 * (i % 300)));
+        static_cast<char*>(std::malloc(i % 7 == 0 ? std::size_t{34} << 20 : 1 + 1000 * (i % 300)));
     if (block != nullptr) *const_cast<volatile char*>(block) = 1;
     std::free(block);
   }

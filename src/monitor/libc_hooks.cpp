@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -40,7 +41,7 @@ namespace {
 // ---- The functions, and the way down to the kernel
 // -----------------------------------------------------------------
 
-enum Function : std::size_t { kMunmap, kMmap, kMremap, kMadvise, kBrk, kShmat, kShmdt, kFunctions };
+enum Function : std::size_t { kMunmap, kMmap, kMremap, kMadvise, kBrk, kSbrk, kShmat, kShmdt, kFunctions };
 
 using Arguments = std::array<long, 6>;
 
@@ -55,9 +56,9 @@ struct Hook {
 
 // Initialised by the compiler: a preload's constructor may install before this file's dynamic initialisation.
 constinit Hook hooks[kFunctions] = {
-    {"munmap", SYS_munmap, false},   {"mmap", SYS_mmap, true}, {"mremap", SYS_mremap, true},
-    {"madvise", SYS_madvise, false}, {"brk", SYS_brk, false},  {"shmat", SYS_shmat, true},
-    {"shmdt", SYS_shmdt, false},
+    {"munmap", SYS_munmap, false},   {"mmap", SYS_mmap, true},    {"mremap", SYS_mremap, true},
+    {"madvise", SYS_madvise, false}, {"brk", SYS_brk, false},     {"sbrk", SYS_brk, true},
+    {"shmat", SYS_shmat, true},      {"shmdt", SYS_shmdt, false},
 };
 
 /// libc's idea of the break, which its sbrk starts from. Written before brk is patched.
@@ -113,12 +114,31 @@ bool is_on_its_way(Function function, const Arguments& arguments) {
   return false;
 }
 
-/// The kernel's answer: a value or -errno. brk keeps libc's own record, as libc's does.
-long call_kernel(Function function, const Arguments& arguments) {
-  const long result = raw_system_call(hooks[function].system_call, arguments);
-  if (function != kBrk) return result;
+/// Moves the break as libc does, which keeps its own record of it.
+long move_break(Address target) {
+  const auto result = static_cast<Address>(raw_system_call(SYS_brk, {static_cast<long>(target)}));
   *libc_break = reinterpret_cast<void*>(result);
-  return static_cast<unsigned long>(result) < static_cast<unsigned long>(arguments[0]) ? -ENOMEM : 0;
+  return result < target ? -ENOMEM : 0;
+}
+
+/// Where sbrk(increment) wants the break; nothing where that is no address.
+std::optional<Address> incremented_break(std::intptr_t increment) {
+  Address target;
+  if (__builtin_add_overflow(reinterpret_cast<Address>(*libc_break), increment, &target)) return std::nullopt;
+  return target;
+}
+
+/// The kernel's answer: a value or -errno.
+long call_kernel(Function function, const Arguments& arguments) {
+  if (function == kBrk) return move_break(static_cast<Address>(arguments[0]));
+  if (function == kSbrk) {
+    const long old_break = reinterpret_cast<long>(*libc_break);
+    const auto target = incremented_break(arguments[0]);
+    if (!target) return -ENOMEM;
+    const long error = arguments[0] == 0 ? 0 : move_break(*target);
+    return is_error(error) ? error : old_break;
+  }
+  return raw_system_call(hooks[function].system_call, arguments);
 }
 
 /// The other library's answer, turned into the kernel's form.
@@ -450,11 +470,22 @@ int replace_madvise(void* address, std::size_t length, int advice) {
   return static_cast<int>(perform(kMadvise, arguments_of(address, length, advice), dropped));
 }
 
+/// The whole pages that a new break gives up; those that stay in part are not among them.
+Range pages_above(Address new_break) {
+  return {page_ceil(new_break), page_ceil(reinterpret_cast<Address>(*libc_break))};
+}
+
 int replace_brk(void* address) {
-  // brk(nullptr) asks where the break is. Pages that stay are not part of the event.
-  const Range lost{page_ceil(reinterpret_cast<Address>(address)),
-                   page_ceil(reinterpret_cast<Address>(*libc_break))};
-  return static_cast<int>(perform(kBrk, arguments_of(address), address != nullptr ? lost : Range{}));
+  // brk(nullptr) asks where the break is.
+  const Range lost = address == nullptr ? Range{} : pages_above(reinterpret_cast<Address>(address));
+  return static_cast<int>(perform(kBrk, arguments_of(address), lost));
+}
+
+/// libc's sbrk calls its brk, which would be enough; but another library's sbrk makes the system call itself.
+void* replace_sbrk(std::intptr_t increment) {
+  const auto target = incremented_break(increment);
+  return reinterpret_cast<void*>(
+      perform(kSbrk, arguments_of(increment), target ? pages_above(*target) : Range{}));
 }
 
 void* replace_shmat(int id, const void* address, int flags) {
@@ -469,8 +500,8 @@ int replace_shmdt(const void* address) {
 const void* replacement_of(Function function) {
   const auto code_of = [](auto* replacement) { return reinterpret_cast<const void*>(replacement); };
   const void* const replacements[kFunctions] = {
-      code_of(replace_munmap), code_of(replace_mmap),  code_of(replace_mremap), code_of(replace_madvise),
-      code_of(replace_brk),    code_of(replace_shmat), code_of(replace_shmdt),
+      code_of(replace_munmap), code_of(replace_mmap), code_of(replace_mremap), code_of(replace_madvise),
+      code_of(replace_brk),    code_of(replace_sbrk), code_of(replace_shmat),  code_of(replace_shmdt),
   };
   return replacements[function];
 }
@@ -826,7 +857,8 @@ HookReport install_libc_hooks(HookSink sink) {
   sink_end.store(sink.end, std::memory_order_relaxed);
   sink_begin.store(sink.begin, std::memory_order_release);
   for (Hook& hook : hooks) {
-    hook.refused = &hook == &hooks[kBrk] && no_break ? no_break : put_in_place(hook);
+    const bool moves_break = hook.system_call == SYS_brk;
+    hook.refused = moves_break && no_break ? no_break : put_in_place(hook);
   }
   return report_hooks();
 }

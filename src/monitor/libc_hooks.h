@@ -61,8 +61,8 @@ struct HookReport {
 /// Redirects libc's functions to the sink. Those that cannot be patched are left as they were and reported.
 /// There is one sink a process: a second call reports, and with another sink says EBUSY. Other threads may
 /// run: each entry is changed by one atomic store of one instruction. The one danger is a thread that was
-/// preempted exactly between the first two instructions of mmap or mremap, whose first instruction is shorter
-/// than the branch; so install before there are threads where that is possible.
+/// preempted exactly between the first two instructions of mmap, mremap or sbrk, whose first instruction is
+/// shorter than the branch; so install before there are threads where that is possible.
 HookReport install_libc_hooks(HookSink sink);
 
 /// Whether every patch that was made still is what a call meets first. Compares a few bytes.
@@ -72,8 +72,9 @@ bool hooks_intact();
 /// be recognised is left and reported.
 HookReport reinstall_hooks();
 
-/// Lets memory go in every way that libc has and checks that each event arrives. The sink sees the events
-/// too.
+/// Lets memory go in every way that libc has (after install, and again whenever in doubt: valgrind, for one,
+/// takes the patches and goes on with its translation of the old code) and checks that each event arrives.
+/// The sink sees the events too.
 HookReport self_test();
 
 /// Silences the sink and restores the entries. An entry that somebody has patched since is left; the
