@@ -20,10 +20,12 @@ class Ring {
  public:
   static constexpr std::size_t capacity() { return Capacity; }
 
-  /// Returns how full the ring is after the push, 0 when the record was refused.
+  /// Returns how full the ring is after the push, 0 when the record was refused. Exact from half full on;
+  /// below that the consumer's line is not read for it, and the answer may be too great (but is less than
+  /// half).
   std::size_t push(const T& value) {
     const std::uint64_t head = head_.load(std::memory_order_relaxed);
-    if (head - cached_tail_ >= Capacity) {
+    if (head + 1 - cached_tail_ >= Capacity / 2) {
       cached_tail_ = tail_.load(std::memory_order_acquire);
       if (head - cached_tail_ >= Capacity) {
         dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
