@@ -1,11 +1,13 @@
 // Memory events as brackets (DESIGN 5.7): begin(range) before the system call that changes memory, end(range)
 // after it; in between nothing of the range is registered or hit. Owns the set of open brackets. Lock-free,
-// allocation-free, callable from hooks and signal handlers.
+// allocation-free, callable from hooks and signal handlers. A bracket is closed by the thread that opened it.
 //
 // Against registration it works as Dekker's protocol: a hook publishes its bracket and then looks for
 // regions; a registering thread publishes its region (in the index) and then looks for brackets. Both sides
 // use sequentially consistent operations, so at least one of them sees the other.
 #pragma once
+
+#include <pthread.h>
 
 #include <array>
 
@@ -23,6 +25,7 @@ class BasicBrackets {
       if (slot.begin.load(std::memory_order_relaxed) != kFree ||
           !slot.begin.compare_exchange_strong(free, kClaimed, std::memory_order_acq_rel))
         continue;
+      slot.owner.store(::pthread_self(), std::memory_order_relaxed);
       slot.end.store(r.end, std::memory_order_relaxed);
       slot.begin.store(encode(r.begin), std::memory_order_seq_cst);
       return;
@@ -32,13 +35,15 @@ class BasicBrackets {
   }
 
   void close(Range r) {
+    // Threads may hold equal brackets. Each closes its own, which nobody else touches, so that the look and
+    // the store need not be one step.
     for (auto& slot : slots_) {
-      Address begin = encode(r.begin);
-      if (slot.begin.load(std::memory_order_relaxed) != begin ||
+      if (slot.begin.load(std::memory_order_acquire) != encode(r.begin) ||
+          slot.owner.load(std::memory_order_relaxed) != ::pthread_self() ||
           slot.end.load(std::memory_order_relaxed) != r.end)
         continue;
-      // Two threads may have opened equal brackets: each must close one of the two.
-      if (slot.begin.compare_exchange_strong(begin, kFree, std::memory_order_acq_rel)) return;
+      slot.begin.store(kFree, std::memory_order_release);
+      return;
     }
     overflow_.fetch_sub(1, std::memory_order_seq_cst);
   }
@@ -63,6 +68,7 @@ class BasicBrackets {
   struct Slot {
     typename Atomics::template Atomic<Address> begin{kFree};
     typename Atomics::template Atomic<Address> end{0};
+    typename Atomics::template Atomic<pthread_t> owner{};
   };
   std::array<Slot, Slots> slots_;
   typename Atomics::template Atomic<int> overflow_{0};
