@@ -1,0 +1,17 @@
+// dlclose: the dynamic linker unmaps with system calls of its own, which no libc hook sees.
+#include "engine/engine.h"
+#include "intercept/exports.h"
+#include "predict/call_site.h"
+
+extern "C" PINION_EXPORT int dlclose(void* handle) {
+  static const auto next = pinion::next_symbol<int (*)(void*)>("dlclose");
+  // What will be unmapped is not known beforehand: while it happens, all memory counts as changing. Code that
+  // went makes learnt stacks worthless as well.
+  constexpr pinion::Range kEverything{0, ~pinion::Address{0}};
+  pinion::Engine* engine = pinion::Engine::running();
+  if (engine) engine->on_memory_change_begin(kEverything);
+  const int result = next(handle);
+  if (engine) engine->on_memory_change_end(kEverything);
+  pinion::invalidate_call_sites();
+  return result;
+}
