@@ -28,7 +28,8 @@ void hook_end(Range range) {
 
 }  // namespace
 
-Engine::Engine(const Options& options, const JobPlace& place) : options_(options), place_(place) {}
+Engine::Engine(const Options& options, const JobPlace& place)
+    : options_(options), place_(place), retire_at_release_(options.retention == RetentionKind::on_demand) {}
 
 // ---- start ----
 
@@ -51,7 +52,8 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   std::call_once(fork_handler, [] {
     // The child has neither the helper nor the parent's registrations: it runs as without Pinion.
     pthread_atfork(nullptr, nullptr, [] {
-      running_.store(nullptr, std::memory_order_release);
+      Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
+      for (int i = 0; parent && i < parent->domain_count(); ++i) parent->domain(i).device().abandon_after_fork();
       forget_this_thread();
     });
   });
@@ -67,7 +69,6 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
 
   running_.store(engine, std::memory_order_release);
   engine->watch_memory();
-  engine->retire_at_release_ = options.retention == RetentionKind::on_demand || !engine->keep_;
   const Time now = engine->clock_.now();
   engine->meter_.start(now);
   if (!options.log.empty()) {
@@ -117,12 +118,26 @@ int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
 void Engine::watch_memory() {
   install_libc_hooks({hook_begin, hook_end});
   const HookReport report = self_test();
-  keep_ = report.complete;
-  if (keep_) return;
+  if (!report.complete) keep_nothing(report.error);
+}
+
+void Engine::keep_nothing(const Error& why) {
+  retire_at_release_.store(true, std::memory_order_release);
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
                "`pinion doctor` says more\n",
-               report.error.message);
+               why.message);
+}
+
+void Engine::check_hooks() {
+  if (hooks_intact()) [[likely]] return;
+  // A library loaded since (UCX, for one) put its own hooks over ours. What went by meanwhile was not seen: nothing that
+  // was registered before can be believed.
+  const HookReport report = reinstall_hooks();
+  constexpr Range kEverything{0, ~Address{0}};
+  on_memory_change_begin(kEverything);
+  on_memory_change_end(kEverything);
+  if (!report.complete) keep_nothing(report.error);
 }
 
 // ---- the critical path ----
@@ -166,6 +181,7 @@ void Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, R
 
 void Engine::acquire_slow(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer,
                           Error* error) {
+  check_hooks();
   Record& record = transfer.record;
   const Ticks begin = ticks_now();
   Ticks in_device = 0;
@@ -237,7 +253,7 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   if (region) {
     region->last_use.store(record.end, std::memory_order_relaxed);
     const auto released = domain(record.domain).release(region);
-    if (retire_at_release_ && released == RegionWord::Released::idle)
+    if (retire_at_release_.load(std::memory_order_relaxed) && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
   }
   push(thread, record);

@@ -67,7 +67,6 @@ class Engine {
   const Limits& limits() const { return budget_->limits(); }
   Domain& domain(int number) { return *domains_[static_cast<std::size_t>(number)]->domain; }
   int domain_count() const { return domain_count_.load(std::memory_order_acquire); }
-  bool keeps_registrations() const { return keep_; }
 
   /// Leases `request` for a transfer. Never fails: what cannot be registered is charged as a bounce. Returns
   /// the reason in `error`, when given.
@@ -96,6 +95,9 @@ class Engine {
   ~Engine() = delete;
 
   void watch_memory();
+  void keep_nothing(const Error& why);
+  /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the helper.
+  void check_hooks();
   void acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
                     Error* error);
   void bounce(ThreadContext& thread, Transfer& transfer, const Error& why, Error* error);
@@ -130,8 +132,7 @@ class Engine {
   std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
   std::atomic<int> domain_count_{0};
   std::mutex domains_mutex_;
-  bool keep_ = true;  ///< false: memory events cannot be seen, nothing is kept beyond its lease
-  bool retire_at_release_ = false;
+  std::atomic<bool> retire_at_release_;  ///< retention on-demand, or memory events that cannot be seen
   std::atomic<double> memcpy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
   std::atomic<std::uint64_t> memory_events_{0};

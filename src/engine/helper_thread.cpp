@@ -101,6 +101,7 @@ void Engine::helper_main() {
     act();
     const Time now = clock_.now();
     if (now - last_update_ >= kUpdateEvery) {
+      check_hooks();
       tell();
       meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
         log_.update(told_, series, now);
