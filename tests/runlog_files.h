@@ -1,33 +1,11 @@
-// Run logs made by hand, for tests.
+// Events and files of run logs, made by hand.
 #pragma once
-
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <string>
 
 #include "runlog/reader.h"
 #include "runlog/writer.h"
+#include "temporary_directory.h"
 
 namespace pinion::runlog {
-
-/// A directory that goes away with its owner.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "pinion-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline Event lease(Time begin, Time end, std::uint64_t address, std::uint64_t bytes, std::uint64_t site = 0,
                    Outcome outcome = Outcome::hit) {

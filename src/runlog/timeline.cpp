@@ -31,6 +31,20 @@ void Timeline::add(const Timeline& other) {
   changes_.insert(changes_.end(), other.changes_.begin(), other.changes_.end());
 }
 
+std::vector<Timeline::Level> Timeline::levels() const {
+  std::vector<Level> list;
+  std::uint64_t level = 0;
+  for (const Change& c : sorted()) {
+    level += static_cast<std::uint64_t>(c.bytes);
+    if (!list.empty() && list.back().time == c.time) {
+      list.back().bytes = level;
+    } else {
+      list.push_back({c.time, level});
+    }
+  }
+  return list;
+}
+
 std::uint64_t Timeline::peak() const {
   std::uint64_t level = 0;
   std::int64_t peak = 0;

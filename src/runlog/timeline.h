@@ -23,6 +23,13 @@ class Timeline {
   /// The sum of both.
   void add(const Timeline& other);
 
+  struct Level {
+    Time time;
+    std::uint64_t bytes;  ///< from `time` on
+  };
+  /// The level after each instant at which it changes, in order of time.
+  std::vector<Level> levels() const;
+
   /// The highest level. Of changes at the same instant, those downwards come first.
   std::uint64_t peak() const;
   /// Integral over all time, in byte nanoseconds; finite where all is let go in the end.

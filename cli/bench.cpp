@@ -1,0 +1,147 @@
+// `pinion bench`: runs a bench by name and prints its rows.
+#include "bench.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/range.h"
+#include "command.h"
+#include "report_json.h"
+#include "system_files.h"
+#include "text.h"
+
+namespace pinion::cli {
+
+namespace {
+
+struct Registered {
+  const char* name;
+  const char* text;
+  void (*run)(Bench&);
+};
+
+// Filled by static objects of other files, so it must not be one itself.
+std::vector<Registered>& registered_benches() {
+  static std::vector<Registered> list;
+  return list;
+}
+
+Json machine() {
+  utsname system{};
+  ::uname(&system);
+  const std::string processor = field_of("/proc/cpuinfo", "model name");
+  return {{"processor", processor.empty() ? system.machine : processor},
+          {"cores", std::thread::hardware_concurrency()},
+          {"memory_bytes", static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size()},
+          {"page_bytes", page_size()},
+          {"transparent_hugepages", chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"))},
+          {"kernel", system.release},
+          {"ticks_per_second", 1e9 / calibration().ns_per_tick}};
+}
+
+std::string machine_text(const Json& m) {
+  return fmt::format("{}, {} cores, kernel {}, pages of {} bytes, transparent hugepages {}",
+                     m["processor"].get<std::string>(), m["cores"].get<unsigned>(),
+                     m["kernel"].get<std::string>(), m["page_bytes"].get<std::size_t>(),
+                     m["transparent_hugepages"].get<std::string>());
+}
+
+std::string figure_text(double value) {
+  return fmt::format("{:.{}f}", value, value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3);
+}
+
+void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
+  fmt::print("{}\n{}\n\n", bench_text, machine_text(m));
+  Table table({"case", "subject", "metric", "median", "min", "max", "unit"});
+  for (const BenchRow& row : bench.rows())
+    table.add({row.name, row.subject, row.metric, figure_text(row.value), figure_text(row.least),
+               figure_text(row.most), row.unit});
+  fmt::print("{}", table.text());
+  for (const std::string& note : bench.notes()) fmt::print("{}\n", note);
+}
+
+void print_json(const std::string& name, const Bench& bench, const Json& m) {
+  Json rows = Json::array();
+  for (const BenchRow& row : bench.rows())
+    rows.push_back({{"case", row.name},
+                    {"subject", row.subject},
+                    {"metric", row.metric},
+                    {"unit", row.unit},
+                    {"value", row.value},
+                    {"min", row.least},
+                    {"max", row.most},
+                    {"samples", row.samples}});
+  fmt::print("{}", dump({{"schema", "pinion-bench-1"},
+                         {"bench", name},
+                         {"machine", m},
+                         {"rows", std::move(rows)},
+                         {"notes", bench.notes()}}));
+}
+
+}  // namespace
+
+BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&)) {
+  registered_benches().push_back({name, text, run});
+}
+
+void Bench::compare(const std::string& name, const std::string& metric, const std::string& unit,
+                    const std::vector<BenchSubject>& subjects) {
+  std::vector<std::vector<double>> samples(subjects.size());
+  for (const BenchSubject& subject : subjects) subject.measure();
+  for (unsigned round = 0; round < rounds_; ++round)
+    for (std::size_t i = 0; i < subjects.size(); ++i) samples[i].push_back(subjects[i].measure());
+  for (std::size_t i = 0; i < subjects.size(); ++i)
+    add(name, subjects[i].name, metric, unit, std::move(samples[i]));
+}
+
+void Bench::add(const std::string& name, const std::string& subject, const std::string& metric,
+                const std::string& unit, std::vector<double> samples) {
+  if (samples.empty()) return;
+  std::sort(samples.begin(), samples.end());
+  const std::size_t n = samples.size();
+  rows_.push_back({name, subject, metric, unit, (samples[(n - 1) / 2] + samples[n / 2]) / 2, samples.front(),
+                   samples.back(), n});
+}
+
+void add_bench(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("bench", "Measure a part of Pinion beside its peers");
+  struct Arguments {
+    std::string name;
+    unsigned rounds = 9;
+    bool json = false;
+  };
+  auto arguments = std::make_shared<Arguments>();
+  auto& benches = registered_benches();
+  std::sort(benches.begin(), benches.end(),
+            [](const Registered& a, const Registered& b) { return std::string(a.name) < b.name; });
+  std::string names;
+  for (const Registered& bench : benches) names += fmt::format("{}{}", names.empty() ? "" : ", ", bench.name);
+  sub->add_option("name", arguments->name, "one of: " + names)->required()->type_name("NAME");
+  sub->add_option("--rounds", arguments->rounds, "interleaved rounds, of which the median is taken [9]")
+      ->check(CLI::Range(1, 10000))
+      ->type_name("N");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of a table");
+  sub->callback([arguments, names] {
+    for (const Registered& bench : registered_benches()) {
+      if (arguments->name != bench.name) continue;
+      Bench result(arguments->rounds);
+      bench.run(result);
+      const Json m = machine();
+      if (arguments->json) {
+        print_json(bench.name, result, m);
+      } else {
+        print_table(fmt::format("{}: {}", bench.name, bench.text), result, m);
+      }
+      return;
+    }
+    throw UsageError(fmt::format("unknown bench '{}'; valid: {}", arguments->name, names));
+  });
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,63 @@
+// The common part of `pinion bench`: benches register themselves, measure their subjects in interleaved
+// rounds, and hand in rows; the command prints them as a table or as JSON. Registration happens before
+// main(); the rest is single-threaded.
+//
+//   // bench_hit.cpp
+//   void run(Bench& bench) {
+//     bench.compare("one-hot-range", "ns", "ns", {{"pinion", [&] { return hit_ns(); }}, {"ucx", ...}});
+//   }
+//   const BenchRegistration registration{"hit", "hit and release of a registered range", run};
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pinion::cli {
+
+struct BenchRow {
+  std::string name;     ///< of the case
+  std::string subject;  ///< `pinion`, a peer or a floor
+  std::string metric;
+  std::string unit;
+  double value = 0;  ///< median
+  double least = 0, most = 0;
+  std::size_t samples = 0;
+};
+
+/// One way to do what a case measures. `measure` does it once, for as long as one sample takes, and returns
+/// the figure.
+struct BenchSubject {
+  std::string name;
+  std::function<double()> measure;
+};
+
+class Bench {
+ public:
+  explicit Bench(unsigned rounds) : rounds_(rounds) {}
+
+  unsigned rounds() const { return rounds_; }
+
+  /// Measures every subject once a round, after one round that is thrown away, and adds a row each.
+  void compare(const std::string& name, const std::string& metric, const std::string& unit,
+               const std::vector<BenchSubject>& subjects);
+  /// Adds a row of samples that were taken in another way.
+  void add(const std::string& name, const std::string& subject, const std::string& metric,
+           const std::string& unit, std::vector<double> samples);
+  /// A line below the table: what it was compared with, which peer was absent and why.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+
+  const std::vector<BenchRow>& rows() const { return rows_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  unsigned rounds_;
+  std::vector<BenchRow> rows_;
+  std::vector<std::string> notes_;
+};
+
+struct BenchRegistration {
+  BenchRegistration(const char* name, const char* text, void (*run)(Bench&));
+};
+
+}  // namespace pinion::cli

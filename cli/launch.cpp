@@ -1,0 +1,113 @@
+#include "launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+namespace pinion::cli {
+
+namespace {
+
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
+sigset_t forwarded_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH})
+    sigaddset(&set, number);
+  return set;
+}
+
+int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
+// only what was sent to this process alone is passed on.
+int wait_forwarding(pid_t child, const sigset_t& signals) {
+  for (;;) {
+    siginfo_t info{};
+    if (sigwaitinfo(&signals, &info) < 0) continue;  // EINTR
+    if (info.si_signo != SIGCHLD) {
+      if (info.si_code <= 0) ::kill(child, info.si_signo);
+      continue;
+    }
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child) return shell_status(status);
+  }
+}
+
+}  // namespace
+
+std::string preload_library() {
+  namespace fs = std::filesystem;
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const fs::path library = self.parent_path().parent_path() / "lib" / "libpinion-preload.so";
+  if (::access(library.c_str(), R_OK) != 0)
+    throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
+  // The dynamic loader splits LD_PRELOAD at spaces and colons, and knows no quoting.
+  if (library.string().find_first_of(" :") != std::string::npos)
+    throw UsageError(
+        fmt::format("the preload library's path must have no space or colon: {}", library.string()));
+  return library.string();
+}
+
+bool inside_launcher() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    if (std::getenv(name)) return true;
+  return false;
+}
+
+Environment with_pinion(const std::string& options) {
+  const char* inherited = std::getenv("LD_PRELOAD");
+  const std::string others = inherited && *inherited ? ":" + std::string(inherited) : "";
+  return {{"PINION", options}, {"LD_PRELOAD", preload_library() + others}};
+}
+
+int execute(const CommandLine& command, const Environment& environment) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int code = errno;
+  fmt::print(stderr, "pinion: {}: {}\n", command.front(), code == ENOENT ? "not found" : std::strerror(code));
+  return code == ENOENT ? kNotFound : kNotExecutable;
+}
+
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output) {
+  // Blocked before the child exists, so that no signal falls between the two; the child gets the old mask
+  // back.
+  sigset_t signals = forwarded_signals(), before;
+  sigaddset(&signals, SIGCHLD);
+  ::signal(SIGCHLD, SIG_DFL);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t child = ::fork();
+  if (child < 0) throw Failure(fmt::format("fork: {}", std::strerror(errno)));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (!output.empty()) {
+      const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      if (file < 0) {
+        fmt::print(stderr, "pinion: {}: {}\n", output, std::strerror(errno));
+        ::_exit(kNotExecutable);
+      }
+      ::dup2(file, STDOUT_FILENO);
+      ::dup2(file, STDERR_FILENO);
+      ::close(file);
+    }
+    ::_exit(execute(command, environment));
+  }
+  const int status = wait_forwarding(child, signals);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+}  // namespace pinion::cli

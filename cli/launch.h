@@ -1,0 +1,31 @@
+// Starting programs under Pinion: the preload library, the environment, signals and exit statuses.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "command.h"
+
+namespace pinion::cli {
+
+/// The preload library beside this command. Throws UsageError where it is not there.
+std::string preload_library();
+
+/// Whether a launcher (mpirun, srun) started this process as one rank of many.
+bool inside_launcher();
+
+/// What a program gets beside the environment of this process.
+using Environment = std::map<std::string, std::string>;
+
+/// PINION and LD_PRELOAD for a program that runs under Pinion.
+Environment with_pinion(const std::string& options);
+
+/// Becomes the program. Returns only where that failed, with the status that shells give (127: not found,
+/// 126: not executable), after one line on stderr.
+int execute(const CommandLine& command, const Environment& environment);
+
+/// Runs the program as a child, passes signals on, waits for it, and returns its status as shells give it
+/// (128 + signal). Where `output` is given, the program's standard output and error go to that file.
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output = {});
+
+}  // namespace pinion::cli

@@ -1,0 +1,24 @@
+// Where runs leave their logs: a directory of the user's, or one that goes away with its owner.
+#pragma once
+
+#include <string>
+
+namespace pinion::cli {
+
+/// Makes the directory where needed and takes an older run's logs (*.plog) out of it, because a directory
+/// holds one run. Returns its absolute path, since a program may change its own. Throws Failure.
+std::string prepare_log_directory(const std::string& path);
+
+class TemporaryLogDirectory {
+ public:
+  TemporaryLogDirectory();
+  ~TemporaryLogDirectory();
+  TemporaryLogDirectory(const TemporaryLogDirectory&) = delete;
+  TemporaryLogDirectory& operator=(const TemporaryLogDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace pinion::cli

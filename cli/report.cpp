@@ -1,0 +1,52 @@
+// `pinion report`: what logs say, as text, JSON or a trace.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "command.h"
+#include "report_json.h"
+#include "report_text.h"
+#include "runlog/analysis.h"
+#include "trace.h"
+
+namespace pinion::cli {
+
+namespace {
+
+struct Arguments {
+  std::vector<std::string> logs;
+  bool json = false;
+  std::string trace;
+};
+
+void report(const Arguments& arguments) {
+  std::vector<runlog::Log> logs;
+  if (const Error error = runlog::read_logs(arguments.logs, logs)) throw Failure(error.message);
+  if (!arguments.trace.empty()) {
+    std::FILE* file = std::fopen(arguments.trace.c_str(), "w");
+    if (!file) throw Failure(fmt::format("{}: {}", arguments.trace, std::strerror(errno)));
+    write_trace(file, logs);
+    const bool failed = std::ferror(file);
+    if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
+  }
+  const runlog::Report result = runlog::analyse(logs);
+  fmt::print("{}", arguments.json ? dump(to_json(result)) : report_text(result));
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("report", "Say what happened in a run, from its logs");
+  auto arguments = std::make_shared<Arguments>();
+  sub->add_option("logs", arguments->logs, "log directories or files of one run")
+      ->required()
+      ->type_name("DIR");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of text");
+  sub->add_option("--trace", arguments->trace, "also write a trace for Perfetto or chrome://tracing")
+      ->type_name("FILE");
+  sub->callback([arguments] { report(*arguments); });
+}
+
+}  // namespace pinion::cli

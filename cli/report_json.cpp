@@ -1,0 +1,120 @@
+#include "report_json.h"
+
+#include <cmath>
+
+namespace pinion::cli {
+
+namespace {
+
+std::uint64_t whole(double bytes) { return static_cast<std::uint64_t>(std::llround(bytes)); }
+
+Json critical_path(const runlog::Cost& c) {
+  return {{"registration", c.registration()},
+          {"bookkeeping", c.bookkeeping},
+          {"on_demand", c.on_demand},
+          {"waits", c.waits},
+          {"bounce", c.bounce},
+          {"helper_charged", c.helper_charged},
+          {"leave_pinned", c.leave_pinned}};
+}
+
+Json to_json(const runlog::RankReport& r) {
+  return {{"rank", r.rank},
+          {"host", r.host},
+          {"process", r.process},
+          {"complete", r.complete},
+          {"wall_seconds", r.wall_seconds},
+          {"seconds_added", r.cost.added()},
+          {"registered_bytes", cli::to_json(r.registered)},
+          {"acquires", cli::to_json(r.acquires)},
+          {"registrations", r.registrations},
+          {"deregistrations", r.deregistrations},
+          {"registration_failures", r.registration_failures},
+          {"critical_path_seconds", critical_path(r.cost)},
+          {"prediction", cli::to_json(r.prediction)},
+          {"helper_cpu_seconds", r.cost.helper_cpu},
+          {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
+          {"events", r.events},
+          {"events_dropped", r.events_dropped}};
+}
+
+Json to_json(const runlog::CallSite& s) {
+  return {{"name", s.name},         {"call", s.call},
+          {"acquires", s.acquires}, {"bytes", s.bytes},
+          {"hits", s.hits},         {"waits", s.waits},
+          {"misses", s.misses},     {"late", s.late},
+          {"bounced", s.bounced},   {"wait_seconds", s.wait_seconds}};
+}
+
+Json to_json(const runlog::NodeReport& n) {
+  return {{"host", n.host},
+          {"ranks", n.ranks},
+          {"wall_seconds", n.wall_seconds},
+          {"registered_bytes", cli::to_json(n.registered)}};
+}
+
+template <class T>
+Json list(const std::vector<T>& items) {
+  Json out = Json::array();
+  for (const T& item : items) out.push_back(to_json(item));
+  return out;
+}
+
+}  // namespace
+
+Json to_json(const runlog::RegisteredBytes& b) {
+  return {{"peak", b.peak},
+          {"mean", whole(b.mean)},
+          {"oracle_peak", b.oracle_peak},
+          {"oracle_mean", whole(b.oracle_mean)},
+          {"leave_pinned_peak", b.leave_pinned_peak},
+          {"leave_pinned_mean", whole(b.leave_pinned_mean)}};
+}
+
+Json to_json(const runlog::Acquires& a) {
+  return {{"total", a.total}, {"hits", a.hits},       {"waits", a.waits},      {"misses", a.misses},
+          {"late", a.late},   {"bounced", a.bounced}, {"observed", a.observed}};
+}
+
+Json to_json(const runlog::Prediction& p) {
+  return {{"reuses", p.reuses},
+          {"within_0_5_percent", p.within_0_5},
+          {"within_5_percent", p.within_5},
+          {"late", p.late},
+          {"at_release",
+           {{"within_0_5_percent", p.at_release_within_0_5}, {"within_5_percent", p.at_release_within_5}}}};
+}
+
+Json to_json(const runlog::Report& r) {
+  return {
+      {"schema", "pinion-report-1"},
+      {"command", r.command},
+      {"host", r.nodes.front().host},
+      {"version", r.version},
+      {"ranks", r.ranks},
+      {"retention", r.retention},
+      {"predictor", r.predictor},
+      {"options", r.options},
+      {"device", r.device},
+      {"limit_bytes", r.limit_bytes},
+      {"wall_seconds", r.wall_seconds},
+      {"seconds_added", r.cost.added()},
+      {"registered_bytes", to_json(r.registered())},
+      {"acquires", to_json(r.acquires)},
+      {"registrations", r.registrations},
+      {"deregistrations", r.deregistrations},
+      {"registration_failures", r.registration_failures},
+      {"critical_path_seconds", critical_path(r.cost)},
+      {"prediction", to_json(r.prediction)},
+      {"helper_cpu_seconds", r.cost.helper_cpu},
+      {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
+      {"events",
+       {{"recorded", r.events}, {"dropped", r.events_dropped}, {"cover_seconds", r.events_cover_seconds}}},
+      {"nodes", list(r.nodes)},
+      {"per_rank", list(r.per_rank)},
+      {"call_sites", list(r.call_sites)}};
+}
+
+std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace pinion::cli

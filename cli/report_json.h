@@ -1,0 +1,20 @@
+// Reports as JSON, by the keys of docs/commands.md: bytes are integers, times are seconds.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "runlog/analysis.h"
+
+namespace pinion::cli {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const runlog::RegisteredBytes& bytes);
+Json to_json(const runlog::Acquires& acquires);
+Json to_json(const runlog::Prediction& prediction);
+Json to_json(const runlog::Report& report);
+
+/// Text for standard output: indented, bytes that are no UTF-8 replaced.
+std::string dump(const Json& json);
+
+}  // namespace pinion::cli

@@ -1,0 +1,189 @@
+#include "report_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text.h"
+
+namespace pinion::cli {
+
+namespace {
+
+using runlog::Report;
+
+constexpr std::size_t kSitesShown = 10;
+
+std::string plural(std::uint64_t n, const char* one, const char* many) {
+  return fmt::format("{} {}", count_text(n), n == 1 ? one : many);
+}
+
+std::string retention_text(const Report& r) {
+  const bool predicts = r.retention == "helper" || r.retention == "observe";
+  return predicts ? fmt::format("{} (predictor {})", r.retention, r.predictor) : r.retention;
+}
+
+std::string against(double value, double reference) {
+  return reference > 0 ? fmt::format("{:+.1f} %", (value / reference - 1) * 100) : "-";
+}
+
+std::string section(const std::string& title) { return fmt::format("\n{}\n", title); }
+
+std::string line(const char* name, const std::string& value) {
+  return fmt::format("  {:<20}{}\n", name, value);
+}
+
+std::size_t unfinished(const Report& r) {
+  return static_cast<std::size_t>(
+      std::count_if(r.per_rank.begin(), r.per_rank.end(), [](const auto& rank) { return !rank.complete; }));
+}
+
+std::string summary_section(const Report& r) {
+  std::string out = fmt::format("Pinion report: {}\n", r.command);
+  out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
+                                    plural(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds)));
+  out += line("retention", retention_text(r));
+  out +=
+      line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
+  if (!r.options.empty()) out += line("options", r.options);
+  out += line("device", r.device);
+  out += line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
+  if (const std::size_t n = unfinished(r))
+    out +=
+        line("note", plural(n, "rank", "ranks") + " did not end in order; figures go as far as the log does");
+  if (!r.all_events())
+    out += line("note",
+                fmt::format("{} events did not fit (--log-size): oracle, leave-pinned and call sites are of "
+                            "the first {}",
+                            count_text(r.events_dropped), seconds_text(r.events_cover_seconds)));
+  return out;
+}
+
+std::string registered_section(const Report& r) {
+  const runlog::RegisteredBytes& b = r.registered();
+  Table table({"", "peak", "mean", "peak to leave-pinned", "mean to leave-pinned"});
+  const auto row = [&](const char* name, std::uint64_t peak, double mean) {
+    table.add({name, bytes_text(static_cast<double>(peak)), bytes_text(mean),
+               against(static_cast<double>(peak), static_cast<double>(b.leave_pinned_peak)),
+               against(mean, b.leave_pinned_mean)});
+  };
+  row("this run", b.peak, b.mean);
+  row("oracle", b.oracle_peak, b.oracle_mean);
+  row("leave-pinned", b.leave_pinned_peak, b.leave_pinned_mean);
+  return section(fmt::format("Registered memory of node {}, sum over its {}", r.nodes.front().host,
+                             plural(r.nodes.front().ranks, "rank", "ranks"))) +
+         table.text(2) + "  Oracle and leave-pinned are computed from this run's transfers.\n";
+}
+
+std::string acquires_section(const Report& r) {
+  const runlog::Acquires& a = r.acquires;
+  const auto with_share = [&](std::uint64_t n) {
+    return a.total ? fmt::format("{} ({})", count_text(n),
+                                 percent_text(static_cast<double>(n) / static_cast<double>(a.total)))
+                   : count_text(n);
+  };
+  std::string out = section("Acquires") + line("total", count_text(a.total)) +
+                    line("hits", with_share(a.hits)) + line("waits", with_share(a.waits)) +
+                    line("misses", with_share(a.misses)) +
+                    line("late", with_share(a.late) + ": waits and misses of regions used before");
+  if (a.bounced) out += line("bounced", with_share(a.bounced) + "; a copy is charged");
+  if (a.observed) out += line("observed only", with_share(a.observed));
+  out += line("registrations", count_text(r.registrations));
+  out += line("deregistrations", count_text(r.deregistrations));
+  if (r.registration_failures)
+    out += line("refused", plural(r.registration_failures, "registration", "registrations"));
+  return out;
+}
+
+std::string prediction_section(const Report& r) {
+  const runlog::Prediction& p = r.prediction;
+  if (p.reuses == 0) return section("Prediction") + "  no region was used twice\n";
+  Table table({"error, of the reuse interval", "within 0.5 %", "within 5 %"});
+  table.add({"at the last moment", percent_text(p.within_0_5), percent_text(p.within_5)});
+  table.add({"at release", percent_text(p.at_release_within_0_5), percent_text(p.at_release_within_5)});
+  return section("Prediction") + line("reuses", count_text(p.reuses)) + line("late", count_text(p.late)) +
+         table.text(2);
+}
+
+std::string critical_path_section(const Report& r) {
+  const runlog::Cost& c = r.cost;
+  const auto row = [&](const char* name, double seconds, const std::string& note = {}) {
+    return fmt::format("  {:<34}{:>10}{}\n", name, seconds_text(seconds), note.empty() ? "" : "  " + note);
+  };
+  const std::string per_acquire =
+      r.acquires.total
+          ? fmt::format("{:.0f} ns an acquire", c.bookkeeping * static_cast<double>(r.per_rank.size()) /
+                                                    static_cast<double>(r.acquires.total) * 1e9)
+          : "";
+  std::string out = section("Critical path, mean over ranks");
+  out += row("registration on demand", c.on_demand);
+  out += row("waits for registration", c.waits);
+  if (c.bounce > 0) out += row("copies instead of registration", c.bounce, "modelled");
+  out += row("bookkeeping", c.bookkeeping, per_acquire);
+  out += row("helper's CPU", c.helper_cpu,
+             c.helper_charged > 0 ? "counted: no core is idle"
+             : c.helper_cpu > 0   ? "not counted: a core is idle"
+                                  : "");
+  out += row("less leave-pinned's registration", -c.leave_pinned);
+  out += row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
+  return out;
+}
+
+std::string call_sites_section(const Report& r) {
+  if (r.call_sites.empty()) return {};
+  Table table({"call site", "call", "acquires", "bytes", "hits", "waits", "misses", "late", "time lost"});
+  for (std::size_t i = 0; i < std::min(kSitesShown, r.call_sites.size()); ++i) {
+    const runlog::CallSite& s = r.call_sites[i];
+    constexpr std::size_t widest = 60;
+    const std::string name = s.name.size() > widest ? s.name.substr(0, widest - 3) + "..." : s.name;
+    table.add({name, s.call, count_text(s.acquires), bytes_text(static_cast<double>(s.bytes)),
+               count_text(s.hits), count_text(s.waits), count_text(s.misses), count_text(s.late),
+               seconds_text(s.wait_seconds)});
+  }
+  const std::string title =
+      r.call_sites.size() > kSitesShown
+          ? fmt::format("Call sites, the {} of {} that lost most time", kSitesShown, r.call_sites.size())
+          : "Call sites";
+  return section(title) + table.text(2);
+}
+
+std::string ranks_section(const Report& r) {
+  Table table({"rank", "host", "peak", "mean", "acquires", "misses", "late", "bounced", "seconds added"});
+  for (const runlog::RankReport& rank : r.per_rank)
+    table.add({rank.rank >= 0 ? std::to_string(rank.rank) : fmt::format("pid {}", rank.process), rank.host,
+               bytes_text(static_cast<double>(rank.registered.peak)), bytes_text(rank.registered.mean),
+               count_text(rank.acquires.total), count_text(rank.acquires.misses),
+               count_text(rank.acquires.late), count_text(rank.acquires.bounced),
+               seconds_text(rank.cost.added())});
+  return section("Ranks") + table.text(2);
+}
+
+}  // namespace
+
+std::string summary_text(const Report& r) {
+  const runlog::RegisteredBytes& b = r.registered();
+  const runlog::Acquires& a = r.acquires;
+  const auto pair = [](std::uint64_t peak, double mean) {
+    return fmt::format("peak {}, mean {}", bytes_text(static_cast<double>(peak)), bytes_text(mean));
+  };
+  std::string out =
+      fmt::format("pinion: {}, {}, retention {}; {}\n", plural(r.per_rank.size(), "rank", "ranks"),
+                  seconds_text(r.wall_seconds), retention_text(r), r.device);
+  out += fmt::format("pinion: registered {} (oracle {}; leave-pinned {})\n", pair(b.peak, b.mean),
+                     pair(b.oracle_peak, b.oracle_mean), pair(b.leave_pinned_peak, b.leave_pinned_mean));
+  out += fmt::format(
+      "pinion: {} acquires: {} hits, {} waits, {} misses, {} late, {} bounced; added {} ({})\n",
+      count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
+      count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
+  if (const std::size_t n = unfinished(r))
+    out += fmt::format("pinion: {} did not end in order\n", plural(n, "rank", "ranks"));
+  return out;
+}
+
+std::string report_text(const Report& r) {
+  return summary_section(r) + registered_section(r) + acquires_section(r) + prediction_section(r) +
+         critical_path_section(r) + call_sites_section(r) + ranks_section(r);
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,62 @@
+// `pinion run`: one program, or one rank of it, with the preload set.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "command.h"
+#include "launch.h"
+#include "log_directory.h"
+#include "option_flags.h"
+#include "report_text.h"
+#include "runlog/analysis.h"
+
+namespace pinion::cli {
+
+namespace {
+
+// What the logs of all ranks say, in a few lines on stderr: standard output is the program's.
+void print_summary(const std::string& directory) {
+  std::vector<runlog::Log> logs;
+  if (const Error error = runlog::read_logs({directory}, logs)) {
+    fmt::print(stderr, "pinion: {}\n",
+               error.code == ENOENT ? "no rank left a log: did the program use MPI?" : error.message);
+    return;
+  }
+  fmt::print(stderr, "{}", summary_text(runlog::analyse(logs)));
+}
+
+int run(OptionFlags flags, const CommandLine& command) {
+  const Options options = flags.options();
+  if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
+  if (inside_launcher()) {
+    // Other ranks share the directory: nothing is taken out of it here.
+    if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
+    return execute(command, with_pinion(flags.environment()));
+  }
+  std::optional<TemporaryLogDirectory> temporary;
+  const std::string directory =
+      options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
+  flags.set("log", directory);
+  const int status = run_and_wait(command, with_pinion(flags.environment()));
+  print_summary(directory);
+  return status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const CommandLine& command, int& status) {
+  CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] -- CMD...");
+  auto flags = std::make_shared<OptionFlags>();
+  auto plain = std::make_shared<CommandLine>();
+  flags->add_to(*sub);
+  sub->add_option("command", *plain, "the program and its arguments, best behind `--`")->type_name("CMD");
+  sub->callback([flags, plain, &command, &status] {
+    CommandLine whole = *plain;
+    whole.insert(whole.end(), command.begin(), command.end());
+    if (whole.empty()) throw UsageError("no command given: pinion run [options] -- CMD...");
+    status = run(*flags, whole);
+  });
+}
+
+}  // namespace pinion::cli

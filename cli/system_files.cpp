@@ -1,0 +1,44 @@
+#include "system_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace pinion::cli {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string field_of(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    if (line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1) != key) continue;
+    const auto value = line.find_first_not_of(" \t", colon + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return {};
+}
+
+std::string chosen_word(const std::string& text) {
+  const auto open = text.find('['), close = text.find(']');
+  return open == std::string::npos || close < open ? "" : text.substr(open + 1, close - open - 1);
+}
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator entry(directory, failed), end; !failed && entry != end;
+       entry.increment(failed))
+    names.push_back(entry->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace pinion::cli

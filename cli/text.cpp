@@ -1,0 +1,70 @@
+#include "text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace pinion::cli {
+
+namespace {
+
+// Three significant digits where there are fewer before the point.
+std::string figure(double value) {
+  const double size = std::fabs(value);
+  const int decimals = size >= 99.95 || size == 0 ? 0 : size >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+}  // namespace
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (std::fabs(bytes) >= 1023.5 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{} {}", unit == 0 ? fmt::format("{:.0f}", bytes) : figure(bytes), units[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  const double size = std::fabs(seconds);
+  if (size == 0) return "0 s";
+  if (size < 0.9995e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
+  if (size < 0.9995e-3) return figure(seconds * 1e6) + " us";
+  if (size < 0.9995) return figure(seconds * 1e3) + " ms";
+  return figure(seconds) + " s";
+}
+
+std::string percent_text(double share) { return figure(share * 100) + " %"; }
+
+std::string count_text(std::uint64_t n) {
+  std::string text = std::to_string(n);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+std::string Table::text(std::size_t indent) const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string out;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    std::string line(indent, ' ');
+    for (std::size_t i = 0; i < rows_[r].size(); ++i)
+      line += i == 0 ? fmt::format("{:<{}}", rows_[r][i], widths[i])
+                     : fmt::format("  {:>{}}", rows_[r][i], widths[i]);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    if (r == 0) {
+      std::size_t width = 0;
+      for (const std::size_t w : widths) width += w + 2;
+      out += std::string(indent, ' ') + std::string(width - 2, '-') + "\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace pinion::cli

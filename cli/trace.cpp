@@ -1,0 +1,117 @@
+#include "trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/call_kind.h"
+#include "report_json.h"
+#include "runlog/analysis.h"
+
+namespace pinion::cli {
+
+namespace {
+
+using runlog::Event;
+using runlog::EventKind;
+using runlog::Log;
+
+// Threads of a rank in the trace: its own, numbered from 1 as the log does, and one for the helper.
+constexpr int kHelperThread = 1000000;
+
+const char* outcome_text(runlog::Outcome outcome) {
+  static const char* const names[] = {"hit", "wait", "miss", "bounced", "observed"};
+  return names[static_cast<int>(outcome)];
+}
+
+class Writer {
+ public:
+  Writer(std::FILE* out, Time origin) : out_(out), origin_(origin) {
+    fmt::print(out_, "{{\"traceEvents\":[");
+  }
+  ~Writer() { fmt::print(out_, "\n]}}\n"); }
+
+  void add(const Json& event) {
+    fmt::print(out_, "{}\n{}", first_ ? "" : ",", event.dump(-1, ' ', false, Json::error_handler_t::replace));
+    first_ = false;
+  }
+  double microseconds(Time time) const { return static_cast<double>(time - origin_) * 1e-3; }
+
+ private:
+  std::FILE* out_;
+  Time origin_;
+  bool first_ = true;
+};
+
+void write_rank(Writer& writer, const Log& log, int process) {
+  const std::string name = log.header.rank >= 0 ? fmt::format("rank {}", log.header.rank)
+                                                : fmt::format("process {}", log.header.process);
+  writer.add({{"ph", "M"},
+              {"name", "process_name"},
+              {"pid", process},
+              {"args", {{"name", fmt::format("{} on {}", name, log.header.host)}}}});
+  writer.add({{"ph", "M"},
+              {"name", "thread_name"},
+              {"pid", process},
+              {"tid", kHelperThread},
+              {"args", {{"name", "helper"}}}});
+  std::unordered_map<std::uint64_t, const char*> sites;
+  for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site.name;
+
+  std::uint64_t id = 0;
+  for (const Event& e : log.events) {
+    Json event = {{"pid", process},
+                  {"tid", e.flags & runlog::kByHelper ? kHelperThread : e.thread + 1},
+                  {"ts", writer.microseconds(e.begin_ns)}};
+    Json args = {{"address", fmt::format("{:#x}", e.address)}, {"bytes", e.bytes}};
+    if (e.kind == EventKind::lease) {
+      // Leases of nonblocking operations overlap on one thread: spans of their own, not nested ones.
+      const auto site = sites.find(e.site);
+      args["outcome"] = outcome_text(e.outcome);
+      args["wait_us"] = static_cast<double>(e.wait_ns) * 1e-3;
+      if (e.peer >= 0) args["peer"] = e.peer;
+      if (site != sites.end()) args["site"] = site->second;
+      event["cat"] = "lease";
+      event["id"] = ++id;
+      event["name"] = to_string(static_cast<CallKind>(e.call));
+      Json end = event;
+      event["ph"] = "b";
+      event["args"] = std::move(args);
+      end["ph"] = "e";
+      end["ts"] = writer.microseconds(e.end_ns);
+      writer.add(event);
+      writer.add(end);
+      continue;
+    }
+    event["name"] = e.kind == EventKind::registration     ? "register"
+                    : e.kind == EventKind::deregistration ? "deregister"
+                                                          : "memory event";
+    event["cat"] = "registration";
+    event["ph"] = e.kind == EventKind::memory_event ? "i" : "X";
+    if (e.kind == EventKind::memory_event) {
+      event["s"] = "t";
+    } else {
+      event["dur"] = static_cast<double>(e.end_ns - e.begin_ns) * 1e-3;
+    }
+    event["args"] = std::move(args);
+    writer.add(event);
+  }
+  for (const auto& [time, bytes] : runlog::registered_timeline(log).levels())
+    writer.add({{"ph", "C"},
+                {"name", "registered bytes"},
+                {"pid", process},
+                {"ts", writer.microseconds(time)},
+                {"args", {{"bytes", bytes}}}});
+}
+
+}  // namespace
+
+void write_trace(std::FILE* out, const std::vector<Log>& logs) {
+  Time origin = logs.front().header.start_ns;
+  for (const Log& log : logs) origin = std::min(origin, log.header.start_ns);
+  Writer writer(out, origin);
+  for (std::size_t i = 0; i < logs.size(); ++i) write_rank(writer, logs[i], static_cast<int>(i));
+}
+
+}  // namespace pinion::cli

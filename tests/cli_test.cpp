@@ -1,0 +1,431 @@
+// The `pinion` command from outside. Needs build/bin/pinion beside build/tests/; sanitizer builds have none.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/range.h"
+#include "runlog_files.h"
+
+namespace pinion {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+  long lines_of_error() const { return std::count(err.begin(), err.end(), '\n'); }
+};
+
+class Cli : public ::testing::Test {
+ protected:
+  // A copy of the command in a tree of its own, so that the preload library can be there or not.
+  void SetUp() override {
+    const fs::path built = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/pinion";
+    if (!fs::exists(built)) GTEST_SKIP() << built << " is not built";
+    fs::create_directories(root() / "bin");
+    fs::create_directories(root() / "lib");
+    fs::copy_file(built, root() / "bin/pinion");
+    for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                             "PMIX_RANK", "SLURM_PROCID"})
+      ::unsetenv(name);
+  }
+  void TearDown() override {
+    ::unsetenv("PINION");
+    ::unsetenv("OMPI_COMM_WORLD_RANK");
+    ::unsetenv("LD_PRELOAD");
+  }
+
+  fs::path root() const { return directory_.path(); }
+  std::string preload() const { return (root() / "lib/libpinion-preload.so").string(); }
+
+  // A library that changes nothing, in the preload's place.
+  void install_harmless_preload() {
+    Dl_info info{};
+    ASSERT_NE(::dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(&std::tgamma)), &info), 0);
+    fs::copy_file(fs::canonical(info.dli_fname), preload());
+  }
+
+  pid_t start(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), (root() / "bin/pinion").string());
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::chdir(root().c_str()) != 0 || !std::freopen("out", "w", stdout) ||
+          !std::freopen("err", "w", stderr))
+        ::_exit(99);
+      ::execv(pointers[0], pointers.data());
+      ::_exit(98);
+    }
+    return child;
+  }
+
+  Outcome finish(pid_t child) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status), content_of(root() / "out"),
+            content_of(root() / "err")};
+  }
+
+  Outcome pinion(std::vector<std::string> arguments) { return finish(start(std::move(arguments))); }
+
+  // Exit status 2, nothing on standard output, one line that contains `reason`.
+  void expect_usage_error(std::vector<std::string> arguments, const char* reason) {
+    const Outcome o = pinion(arguments);
+    EXPECT_EQ(o.status, 2) << o.err;
+    EXPECT_EQ(o.out, "");
+    EXPECT_EQ(o.lines_of_error(), 1) << o.err;
+    EXPECT_NE(o.err.find(reason), std::string::npos) << o.err;
+  }
+
+  // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit.
+  void write_log(const fs::path& directory, int rank) {
+    using namespace runlog;
+    const std::uint64_t page = page_size();
+    RunInfo info;
+    info.command = "./app";
+    info.retention = "helper";
+    info.predictor = "shortest";
+    info.device = "pins pages";
+    info.rank = rank;
+    info.ranks = info.local_ranks = 2;
+    info.cores = 8;
+    info.limit_bytes = 1 << 30;
+    info.start = 10 * kSecond;
+    LogWriter writer;
+    const Error error = writer.open(directory.string(), info, 1 << 16);
+    ASSERT_FALSE(error) << error.message;
+    const std::uint64_t frame = 1;
+    writer.add_site(5, &frame, 1);
+    writer.for_each_site([](SiteEntry& site) { std::strcpy(site.name, "exchange+0x10 (app)"); });
+    writer.append(event(EventKind::registration, 10 * kSecond, 10 * kSecond, 16 * page, page));
+    writer.append(lease(10 * kSecond, 10 * kSecond + 100, 16 * page, page, 5, runlog::Outcome::miss));
+    writer.append(lease(11 * kSecond - 100, 11 * kSecond, 16 * page, page, 5));
+    writer.append(event(EventKind::deregistration, 11 * kSecond, 11 * kSecond, 16 * page, page));
+    Series series;
+    series.start(10 * kSecond);
+    series.step(10 * kSecond, page);
+    series.step(11 * kSecond, 0);
+    series.advance(12 * kSecond);
+    Counters c{};
+    c.acquires = 2;
+    c.hits = c.misses = c.registrations = c.deregistrations = c.reuses = c.within_5 = 1;
+    c.registration_ns = 20 * kMillisecond;
+    c.registered_peak_bytes = page;
+    c.registered_byte_ns = series.byte_ns();
+    writer.finish(c, series, 12 * kSecond, 4096);
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
+  expect_usage_error({}, "no command given; valid commands: run, compare, report, info, doctor, bench");
+  expect_usage_error({"runn"}, "unknown command 'runn'; valid commands: run");
+  expect_usage_error({"--limit", "2G"}, "unknown option '--limit'");
+  expect_usage_error({"run"}, "no command given: pinion run [options] -- CMD...");
+  expect_usage_error({"run", "--"}, "no command given");
+  expect_usage_error({"run", "--limits", "2G", "--", "true"},
+                     "unknown option '--limits'; valid options: --help, --off");
+  expect_usage_error({"run", "true", "--size=3"}, "unknown option '--size'");
+  expect_usage_error({"run", "--limit", "2X", "--", "true"}, "expected a size such as 4096, 16K, 1.5M or 2G");
+  expect_usage_error({"run", "--retention", "helpful", "--", "true"},
+                     "not one of: observe, on-demand, leave-pinned");
+  expect_usage_error({"run", "--poll", "5", "--", "true"}, "expected a time");
+  expect_usage_error({"run", "--device", "emulated", "--nic", "none-such", "--", "true"}, "connectx");
+  expect_usage_error({"run", "--log", "a,b", "--", "true"}, "comma");
+  expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
+  expect_usage_error({"compare", "--retention", "helper,best", "--", "true"}, "'best' is not one of");
+  expect_usage_error({"compare", "--repeat", "0", "--", "true"}, "--repeat");
+  expect_usage_error({"report"}, "logs is required");
+  expect_usage_error({"report", "--jsn", "x"},
+                     "unknown option '--jsn'; valid options: --help, --json, --trace");
+  expect_usage_error({"info", "colours"}, "colours");
+  expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
+}
+
+TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
+  ::setenv("PINION", "limit=lots", 1);
+  expect_usage_error({"run", "--", "true"}, "option limit: 'lots'");
+}
+
+TEST_F(Cli, WithoutThePreloadLibraryNothingRuns) {
+  expect_usage_error({"run", "--", "touch", "ran"}, "preload library is missing");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, Version) {
+  const Outcome o = pinion({"--version"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, "pinion " PINION_VERSION "\n");
+}
+
+TEST_F(Cli, RunPassesOptionsAndStatusOn) {
+  install_harmless_preload();
+  ::setenv("PINION", "window=3", 1);
+  ::setenv("LD_PRELOAD", "/other.so", 1);
+  const Outcome o = pinion(
+      {"run", "--limit", "2G", "--log", "logs", "--", "sh", "-c", "echo $PINION; echo $LD_PRELOAD; exit 7"});
+  EXPECT_EQ(o.status, 7);
+  EXPECT_EQ(o.out.substr(0, o.out.find('\n')), "window=3,limit=2G,log=" + (root() / "logs").string());
+  EXPECT_NE(o.out.find(preload() + ":/other.so\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("no rank left a log"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, RunGivesTheStatusesOfShells) {
+  install_harmless_preload();
+  std::ofstream(root() / "data") << "no program";
+  EXPECT_EQ(pinion({"run", "--", "./absent"}).status, 127);
+  EXPECT_EQ(pinion({"run", "--", "./data"}).status, 126);
+  EXPECT_EQ(pinion({"run", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
+  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // -c is nothing that run knows
+}
+
+TEST_F(Cli, RunOffLeavesTheProgramAlone) {
+  const auto script = {"run", "--off", "yes", "--", "sh", "-c", "echo [$LD_PRELOAD]; exit 3"};
+  Outcome o = pinion({script.begin(), script.end()});
+  EXPECT_EQ(o.status, 3);
+  EXPECT_EQ(o.out, "[]\n");
+  EXPECT_EQ(o.err, "");
+  ::setenv("PINION", "off", 1);
+  o = pinion({"run", "--", "sh", "-c", "echo [$LD_PRELOAD]"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, "[]\n");
+}
+
+TEST_F(Cli, RunForwardsSignals) {
+  install_harmless_preload();
+  const pid_t child =
+      start({"run", "--", "sh", "-c", "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done"});
+  while (!fs::exists(root() / "ready")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::kill(child, SIGTERM);
+  EXPECT_EQ(finish(child).status, 5);
+}
+
+TEST_F(Cli, InsideALauncherRunBecomesTheProgram) {
+  install_harmless_preload();
+  ::setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  const pid_t child = start({"run", "--", "sh", "-c", "echo $$"});
+  const Outcome o = finish(child);
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, std::to_string(child) + "\n");
+  EXPECT_EQ(o.err, "");
+  expect_usage_error({"compare", "--", "true"}, "pinion compare -- mpirun");
+}
+
+TEST_F(Cli, RunSumsUpTheLogsOfAllRanks) {
+  install_harmless_preload();
+  fs::create_directories(root() / "made");
+  write_log(root() / "made", 0);
+  write_log(root() / "made", 1);
+  fs::create_directories(root() / "logs");
+  std::ofstream(root() / "logs/older.plog") << "of another run";
+  const Outcome o = pinion({"run", "--log", "logs", "--", "sh", "-c", "cp made/*.plog logs/"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.err.find("pinion: 2 ranks, 2.00 s, retention helper"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("4 acquires: 2 hits, 0 waits, 2 misses"), std::string::npos) << o.err;
+  EXPECT_EQ(o.out, "");
+}
+
+TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
+  write_log(root() / "logs", 0);
+  write_log(root() / "logs", 1);
+  const Outcome o = pinion({"report", "logs", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json j = json::parse(o.out);
+  for (const char* key : {"schema",
+                          "command",
+                          "host",
+                          "version",
+                          "ranks",
+                          "retention",
+                          "predictor",
+                          "device",
+                          "limit_bytes",
+                          "wall_seconds",
+                          "seconds_added",
+                          "registered_bytes",
+                          "acquires",
+                          "registrations",
+                          "deregistrations",
+                          "critical_path_seconds",
+                          "prediction",
+                          "helper_cpu_seconds",
+                          "pinned_at_exit_bytes",
+                          "per_rank",
+                          "call_sites"})
+    EXPECT_TRUE(j.contains(key)) << key;
+  const std::uint64_t page = page_size();
+  const json& bytes = j["registered_bytes"];
+  for (const char* key :
+       {"peak", "mean", "oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})
+    EXPECT_TRUE(bytes.at(key).is_number_integer()) << key;
+  EXPECT_EQ(bytes["peak"], 2 * page);
+  EXPECT_EQ(bytes["mean"], page);
+  EXPECT_EQ(bytes["leave_pinned_mean"], 2 * page);
+  for (const char* key : {"total", "hits", "waits", "misses", "late", "bounced"})
+    EXPECT_TRUE(j["acquires"].at(key).is_number_integer()) << key;
+  EXPECT_EQ(j["acquires"]["total"], 4);
+  EXPECT_EQ(j["ranks"], 2);
+  EXPECT_EQ(j["limit_bytes"], 1 << 30);
+  EXPECT_DOUBLE_EQ(j["wall_seconds"], 2.0);
+  EXPECT_DOUBLE_EQ(j["seconds_added"], 0.02);
+  EXPECT_DOUBLE_EQ(j["critical_path_seconds"]["registration"], 0.02);
+  EXPECT_DOUBLE_EQ(j["critical_path_seconds"]["bookkeeping"], 0);
+  EXPECT_DOUBLE_EQ(j["prediction"]["within_5_percent"], 1);
+  EXPECT_DOUBLE_EQ(j["prediction"]["within_0_5_percent"], 0);
+  EXPECT_TRUE(j["prediction"]["at_release"].contains("within_0_5_percent"));
+  EXPECT_TRUE(j["prediction"]["at_release"].contains("within_5_percent"));
+  EXPECT_EQ(j["prediction"]["reuses"], 2);
+  EXPECT_EQ(j["pinned_at_exit_bytes"], 8192);
+  EXPECT_EQ(j["per_rank"].size(), 2u);
+  EXPECT_EQ(j["per_rank"][1]["rank"], 1);
+  ASSERT_EQ(j["call_sites"].size(), 1u);
+  EXPECT_EQ(j["call_sites"][0]["name"], "exchange+0x10 (app)");
+  EXPECT_EQ(j["call_sites"][0]["acquires"], 4);
+}
+
+TEST_F(Cli, ReportAsTextHasItsSections) {
+  write_log(root() / "logs", 0);
+  const Outcome o = pinion({"report", "logs"});
+  EXPECT_EQ(o.status, 0);
+  for (const char* title : {"Pinion report: ./app", "Registered memory of node", "Acquires", "Prediction",
+                            "Critical path", "Call sites", "Ranks", "exchange+0x10 (app)", "pins pages"})
+    EXPECT_NE(o.out.find(title), std::string::npos) << title << "\n" << o.out;
+}
+
+TEST_F(Cli, TraceIsTraceEventJson) {
+  write_log(root() / "logs", 0);
+  const Outcome o = pinion({"report", "logs", "--trace", "trace.json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json trace = json::parse(content_of(root() / "trace.json"));
+  std::map<std::string, int> phases;
+  for (const json& event : trace.at("traceEvents")) {
+    ++phases[event.at("ph")];
+    EXPECT_TRUE(event.contains("pid"));
+  }
+  EXPECT_EQ(phases["b"], 2);
+  EXPECT_EQ(phases["e"], 2);
+  EXPECT_EQ(phases["X"], 2);
+  EXPECT_EQ(phases["C"], 2);
+  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 1);
+}
+
+TEST_F(Cli, ReportSaysWhyALogIsNoGood) {
+  Outcome o = pinion({"report", "absent"});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.err, "pinion report: absent: No such file or directory\n");
+  fs::create_directories(root() / "empty");
+  o = pinion({"report", "empty"});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.err, "pinion report: empty: no run logs (*.plog) in this directory\n");
+  write_log(root() / "logs", 0);
+  const fs::path log = fs::directory_iterator(root() / "logs")->path();
+  fs::resize_file(log, fs::file_size(log) - 1);
+  o = pinion({"report", "logs", "--json"});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.out, "");
+  EXPECT_EQ(o.lines_of_error(), 1);
+  EXPECT_NE(o.err.find("truncated"), std::string::npos) << o.err;
+}
+
+// A program that leaves the logs of two ranks where its environment says.
+constexpr const char* kLeavesLogs =
+    "echo hello; d=$(echo $PINION | tr , '\\n' | sed -n s/^log=//p | tail -1); test -z \"$d\" || cp "
+    "made/*.plog $d/";
+
+TEST_F(Cli, CompareMakesOneTable) {
+  install_harmless_preload();
+  write_log(root() / "made", 0);
+  write_log(root() / "made", 1);
+  const Outcome o = pinion({"compare", "--retention", "off,on-demand,helper", "--repeat", "2", "--log", "cmp",
+                            "--", "sh", "-c", kLeavesLogs});
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.err.find("run 6 of 6: helper"), std::string::npos) << o.err;
+  for (const char* text :
+       {"strategy", "wall time", "seconds added", "registered peak / mean", "oracle peak / mean", "misses",
+        "\noff ", "\non-demand", "\nhelper", "Device: pins pages", "2 (0 late)"})
+    EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
+  EXPECT_EQ(o.out.find("hello"), std::string::npos);
+  EXPECT_EQ(content_of(root() / "cmp/helper.2/output.txt"), "hello\n");
+  EXPECT_EQ(pinion({"report", "cmp/helper.1"}).status, 0);
+}
+
+TEST_F(Cli, CompareAsJson) {
+  install_harmless_preload();
+  write_log(root() / "made", 0);
+  const Outcome o =
+      pinion({"compare", "--retention=helper", "--repeat=1", "--json", "--", "sh", "-c", kLeavesLogs});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json j = json::parse(o.out);
+  EXPECT_EQ(j["device"], "pins pages");
+  const json& row = j.at("rows").at(0);
+  EXPECT_EQ(row["retention"], "helper");
+  EXPECT_DOUBLE_EQ(row["wall_seconds"]["median"], 2);
+  EXPECT_DOUBLE_EQ(row["seconds_added"]["median"], 0.02);
+  EXPECT_EQ(row["registered_bytes"]["peak"], page_size());
+  EXPECT_EQ(row["acquires"]["misses"], 1);
+  EXPECT_TRUE(fs::exists(row["logs"][0].get<std::string>()));
+}
+
+TEST_F(Cli, CompareSaysWhichRunFailed) {
+  install_harmless_preload();
+  const Outcome o =
+      pinion({"compare", "--retention", "helper", "--log", "cmp", "--", "sh", "-c", "echo why; exit 9"});
+  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.err.find("failed under helper with exit status 9; its output is in " +
+                       (root() / "cmp/helper.1/output.txt").string()),
+            std::string::npos)
+      << o.err;
+  EXPECT_EQ(content_of(root() / "cmp/helper.1/output.txt"), "why\n");
+}
+
+TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
+  const Outcome o = pinion({"info"});
+  EXPECT_EQ(o.status, 0);
+  for (const char* text : {"limit-regions", "log-size", "emulated", "connectx", "leave-pinned", "Predictors"})
+    EXPECT_NE(o.out.find(text), std::string::npos) << text;
+  EXPECT_EQ(pinion({"info", "options"}).out.find("Strategies"), std::string::npos);
+}
+
+TEST_F(Cli, DoctorChecksAndCures) {
+  ::setenv("UCX_MEM_EVENTS", "y", 1);
+  const Outcome o = pinion({"doctor", "--json"});
+  ::unsetenv("UCX_MEM_EVENTS");
+  ASSERT_EQ(o.status, 0) << o.err;
+  bool competing = false;
+  const json checked = json::parse(o.out);
+  for (const json& check : checked.at("checks")) {
+    const bool warns = check.at("status") == "warn";
+    EXPECT_TRUE(warns || check.at("status") == "ok");
+    EXPECT_EQ(warns, check.at("cure") != "");
+    EXPECT_NE(check.at("text"), "");
+    competing |= check.at("name") == "competing cache" && warns;
+  }
+  EXPECT_TRUE(competing);
+}
+
+}  // namespace
+}  // namespace pinion

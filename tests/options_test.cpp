@@ -1,0 +1,192 @@
+#include "base/options.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "temporary_directory.h"
+
+namespace pinion {
+namespace {
+
+void expect_refused(std::string_view text, const char* reason) {
+  Options options;
+  const Error error = parse_options(options, text);
+  ASSERT_TRUE(error) << text;
+  EXPECT_EQ(error.code, EINVAL);
+  EXPECT_NE(std::strstr(error.message, reason), nullptr) << error.message;
+  EXPECT_EQ(std::strchr(error.message, '\n'), nullptr);
+}
+
+TEST(Options, Sizes) {
+  EXPECT_EQ(parse_size("4096"), 4096u);
+  EXPECT_EQ(parse_size("4K"), 4096u);
+  EXPECT_EQ(parse_size("16M"), 16u << 20);
+  EXPECT_EQ(parse_size("1.5M"), 3u << 19);
+  EXPECT_EQ(parse_size("2G"), std::uint64_t{2} << 30);
+  EXPECT_EQ(parse_size("1T"), std::uint64_t{1} << 40);
+  EXPECT_EQ(parse_size("7B"), 7u);
+  EXPECT_EQ(parse_size("0"), 0u);
+  EXPECT_EQ(parse_size("1048576T"), std::uint64_t{1} << 60);
+  for (const char* bad :
+       {"", "K", "-1", "4k", "4KB", "4 K", " 4", "4K ", "1e30", "inf", "nan", "0x10", "1048577T"})
+    EXPECT_FALSE(parse_size(bad)) << bad;
+}
+
+TEST(Options, Durations) {
+  EXPECT_EQ(parse_duration("100ns"), 100);
+  EXPECT_EQ(parse_duration("10us"), 10 * kMicrosecond);
+  EXPECT_EQ(parse_duration("0.5ms"), 500 * kMicrosecond);
+  EXPECT_EQ(parse_duration("2s"), 2 * kSecond);
+  for (const char* bad : {"", "5", "ms", "-5ms", "5 ms", "5m", "1e20s", "nanns"})
+    EXPECT_FALSE(parse_duration(bad)) << bad;
+}
+
+TEST(Options, WrittenAsRead) {
+  for (const std::uint64_t size :
+       {std::uint64_t{0}, std::uint64_t{1500}, std::uint64_t{65536}, std::uint64_t{3} << 30})
+    EXPECT_EQ(parse_size(format_size(size)), size);
+  EXPECT_EQ(format_size(65536), "64K");
+  for (const Duration d : {Duration{0}, 1500 * kMicrosecond, 7 * kSecond, Duration{13}})
+    EXPECT_EQ(parse_duration(format_duration(d)), d);
+}
+
+TEST(Options, EveryTypeIsSetByName) {
+  Options o;
+  const Error error = parse_options(
+      o,
+      "off=yes,retention=lru,window=4,threshold=1,limit=2G,limit-regions=77,lru-size=1M,device=emulated,"
+      "nic=myrinet,poll=2ms,log=/some/where,log-size=128K");
+  ASSERT_FALSE(error) << error.message;
+  EXPECT_TRUE(o.off);
+  EXPECT_EQ(o.retention, RetentionKind::lru);
+  EXPECT_EQ(o.window, 4u);
+  EXPECT_EQ(o.threshold, 1u);
+  EXPECT_EQ(o.limit, std::uint64_t{2} << 30);
+  EXPECT_EQ(o.limit_regions, 77u);
+  EXPECT_EQ(o.lru_size, 1u << 20);
+  EXPECT_EQ(o.device, "emulated");
+  EXPECT_EQ(o.nic, "myrinet");
+  EXPECT_EQ(o.poll, 2 * kMillisecond);
+  EXPECT_EQ(o.log, "/some/where");
+  EXPECT_EQ(o.log_size, 128u << 10);
+}
+
+TEST(Options, EveryRetentionHasItsName) {
+  for (const RetentionKind kind : {RetentionKind::observe, RetentionKind::on_demand,
+                                   RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::helper}) {
+    Options o;
+    ASSERT_FALSE(set_option(o, "retention", to_string(kind)));
+    EXPECT_EQ(o.retention, kind);
+  }
+}
+
+TEST(Options, DefaultsOfTheTableAreTheDefaults) {
+  Options o;
+  for (const OptionSpec& spec : option_specs()) {
+    if (spec.default_value[0] == 0) continue;
+    const Error error = set_option(o, spec.name, spec.default_value);
+    EXPECT_FALSE(error) << error.message;
+  }
+  EXPECT_EQ(format_options(o), "");
+}
+
+TEST(Options, TheTableIsComplete) {
+  const std::set<std::string> types = {"size", "count", "time", "choice", "text", "switch"};
+  std::set<std::string> names;
+  for (const OptionSpec& spec : option_specs()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_TRUE(types.count(spec.type)) << spec.type;
+    EXPECT_NE(spec.text[0], 0);
+    EXPECT_EQ(!spec.choices.empty(), !std::strcmp(spec.type, "choice") || !std::strcmp(spec.type, "switch"));
+  }
+}
+
+TEST(Options, FormatIsWhatParseReads) {
+  Options o, again;
+  ASSERT_FALSE(parse_options(o, "retention=on-demand,limit=1536K,poll=250us,window=0,log=x/y"));
+  const std::string text = format_options(o);
+  EXPECT_EQ(text, "retention=on-demand,window=0,limit=1536K,poll=250us,log=x/y");
+  ASSERT_FALSE(parse_options(again, text));
+  EXPECT_EQ(format_options(again), text);
+}
+
+TEST(Options, OffAndOnAreWords) {
+  Options o;
+  ASSERT_FALSE(parse_options(o, "off"));
+  EXPECT_TRUE(o.off);
+  ASSERT_FALSE(parse_options(o, ",on,"));
+  EXPECT_FALSE(o.off);
+}
+
+TEST(Options, ErrorsListWhatIsValid) {
+  expect_refused("limits=2G", "unknown option 'limits'; valid options: off, retention,");
+  expect_refused("=2G", "unknown option ''");
+  expect_refused("retention=helpful",
+                 "'helpful' is not one of: observe, on-demand, leave-pinned, lru, helper");
+  expect_refused("off=maybe", "not one of: yes, no");
+  expect_refused("limit=2X", "'2X' is not valid; expected a size such as 4096, 16K, 1.5M or 2G");
+  expect_refused("window=9", "0 to 8");
+  expect_refused("window=two", "a whole number");
+  expect_refused("limit-regions=-3", "a whole number");
+  expect_refused("threshold=0", "a size");
+  expect_refused("poll=5", "a time such as 500us, 5ms or 1s");
+  expect_refused("poll=10us", "50us to 1s");
+  expect_refused("log-size=1K", "64K to 64G");
+  expect_refused("nic=", "not empty");
+  expect_refused("helper", "'helper' is not of the form name=value");
+  expect_refused("limit=" + std::string(1000, '9') + "x", "a size");
+}
+
+class OptionsFile : public ::testing::Test {
+ protected:
+  std::string write(const char* text) {
+    const std::string path = directory_.path() + "/pinion.toml";
+    std::ofstream(path) << text;
+    return path;
+  }
+  void TearDown() override {
+    ::unsetenv("PINION");
+    ::unsetenv("PINION_CONFIG");
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(OptionsFile, TextsNumbersAndFlags) {
+  Options o;
+  const Error error =
+      load_options_file(o, write("limit = \"2G\"\nwindow = 3\noff = true\nlog-size = 65536\n"));
+  ASSERT_FALSE(error) << error.message;
+  EXPECT_EQ(o.limit, std::uint64_t{2} << 30);
+  EXPECT_EQ(o.window, 3u);
+  EXPECT_TRUE(o.off);
+  EXPECT_EQ(o.log_size, 65536u);
+}
+
+TEST_F(OptionsFile, ErrorsNameTheFile) {
+  Options o;
+  const auto message = [&](const char* text) {
+    return std::string(load_options_file(o, write(text)).message);
+  };
+  EXPECT_NE(message("limit = \n").find("pinion.toml"), std::string::npos);
+  EXPECT_NE(message("limit = \n").find("line 1"), std::string::npos) << message("limit = \n");
+  EXPECT_NE(message("limit = [1]\n").find("'limit' must be"), std::string::npos);
+  EXPECT_NE(message("wrong = 1\n").find("unknown option 'wrong'"), std::string::npos);
+  EXPECT_TRUE(load_options_file(o, directory_.path() + "/absent.toml"));
+}
+
+TEST_F(OptionsFile, TheEnvironmentOverridesTheFile) {
+  ::setenv("PINION_CONFIG", write("limit = \"2G\"\nwindow = 3\n").c_str(), 1);
+  ::setenv("PINION", "window=5", 1);
+  Options o;
+  const Error error = options_from_environment(o);
+  ASSERT_FALSE(error) << error.message;
+  EXPECT_EQ(o.limit, std::uint64_t{2} << 30);
+  EXPECT_EQ(o.window, 5u);
+}
+
+}  // namespace
+}  // namespace pinion
