@@ -22,11 +22,12 @@ bool Domain::serves(const Region* region, Range request, Access access) const {
 }
 
 Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
-  if (!candidate || !serves(candidate, request, access) || !candidate->word.try_lease()) return nullptr;
-  // The slot may have been recycled between the look and the lease; under the lease it stays what it is.
-  if (serves(candidate, request, access)) [[likely]]
+  if (!candidate) return nullptr;
+  const auto seen = candidate->word.load();
+  if (!seen.leasable() || !serves(candidate, request, access)) return nullptr;
+  if (candidate->word.count_in(seen)) [[likely]]
     return candidate;
-  candidate->domain.load(std::memory_order_relaxed)->release(candidate);
+  release(candidate);
   return nullptr;
 }
 
@@ -53,18 +54,14 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (!ticket.victims.empty()) return Step::deregister;
 
   std::lock_guard lock(slow_);
-  Region* candidate = index_.find(ticket.pages.begin);
-  if (candidate && serves(candidate, ticket.pages, ticket.access)) {
-    const auto word = candidate->word.load();
-    if (word.state() == RegionState::registering && !word.doomed()) {
-      ticket.region = candidate;
-      ticket.seen = candidate->transitions.load(std::memory_order_acquire);
+  if (Region* region = candidate_for(ticket)) {
+    ticket.region = region;
+    if (region->word.load().state() == RegionState::registering) {
+      ticket.seen = region->transitions.load(std::memory_order_acquire);
       return Step::wait;
     }
-    if (word.leasable() && (!ticket.lease || candidate->word.try_lease())) {
-      ticket.region = candidate;
-      return Step::leased;
-    }
+    if (!ticket.lease || lease_candidate(region, ticket.pages, ticket.access)) return Step::leased;
+    ticket.region = nullptr;  // doomed since
   }
   // "In between nothing of the range is registered": a transfer of memory that is being unmapped is not worth
   // waiting.
@@ -78,17 +75,19 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.want = ticket.pages;
   }
 
-  replace_contained(ticket.want, ticket.victims);
-  if (!ticket.victims.empty()) return Step::deregister;
-  if (!slab_.reserve(1) || !index_.reserve()) {
-    ticket.error = Error::make(ENOMEM, "no memory for the registration cache itself");
-    return Step::refused;
-  }
+  // The part of a merge that is not asked for may be changing: that must not hold up the rest.
+  if (brackets_.changing(ticket.want)) ticket.want = ticket.pages;
 
   for (;;) {
+    replace_nested(ticket.want, ticket.victims);
+    if (!ticket.victims.empty()) return Step::deregister;
+    if (!slab_.reserve(1) || !index_.reserve()) {
+      ticket.error = Error::make(ENOMEM, "no memory for the registration cache itself");
+      return Step::refused;
+    }
     const std::size_t bytes = coverage_.would_add(ticket.want);
     if (budget_.reserve(bytes)) break;
-    if (ticket.lease && make_room(bytes, ticket.victims)) return Step::deregister;
+    if (ticket.lease && make_room(ticket.want, bytes, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.error = limit_error(bytes);
       return Step::refused;
@@ -126,8 +125,8 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   if (!registration.error) {
     region->key = registration.key;
     region->access.store(registration.granted, std::memory_order_relaxed);
-    ticket.registered_here = true;
     if (region->word.commit()) {
+      ticket.registered_here = true;
       end_transition(region);
       return Step::leased;
     }
@@ -251,6 +250,7 @@ std::vector<Region*> Domain::begin_trim() {
 Range Domain::merged(Range pages) const {
   Range all = pages;
   index_.for_each_overlap(pages, [&](const Region* region) {
+    if (region->word.load().doomed()) return;  // its memory has changed
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
@@ -284,13 +284,27 @@ bool Domain::within_device_caps(Range want, Error& error) const {
   return false;
 }
 
-void Domain::replace_contained(Range want, std::vector<Region*>& victims) {
-  std::vector<Region*> contained;
-  index_.for_each_overlap(want, [&](Region* region) {
-    if (want.contains(region->range())) contained.push_back(region);
+Region* Domain::candidate_for(const Ticket& ticket) {
+  Region* ready = nullptr;
+  Region* coming = nullptr;
+  index_.for_each_overlap(ticket.pages, [&](Region* region) {
+    if (!region->range().contains(ticket.pages)) return;
+    const auto word = region->word.load();
+    if (word.doomed()) return;
+    // What the one that is coming will allow is known when it is there.
+    if (word.state() == RegionState::registering) coming = region;
+    if (word.leasable() && serves(region, ticket.pages, ticket.access)) ready = region;
   });
-  for (Region* region : contained) {
-    if (!region->indexed) continue;  // reported twice
+  return ready ? ready : coming;
+}
+
+void Domain::replace_nested(Range want, std::vector<Region*>& victims) {
+  std::vector<Region*> nested;
+  index_.for_each_overlap(want, [&](Region* region) {
+    const Range range = region->range();
+    if (want.contains(range) || range.contains(want)) nested.push_back(region);
+  });
+  for (Region* region : nested) {
     if (region->word.try_retire()) {
       victims.push_back(region);
     } else {
@@ -301,16 +315,34 @@ void Domain::replace_contained(Range want, std::vector<Region*>& victims) {
   }
 }
 
-bool Domain::make_room(std::uint64_t bytes, std::vector<Region*>& victims) {
+bool Domain::make_room(Range want, std::uint64_t bytes, std::vector<Region*>& victims) {
   const auto& limits = budget_.limits();
   const std::uint64_t used = budget_.bytes();
   const std::uint64_t over = used + bytes > limits.bytes ? used + bytes - limits.bytes : 0;
-  std::uint64_t idle_bytes = 0;
-  const auto idle = idle_by_worth();
-  for (const Region* region : idle) idle_bytes += region->range().bytes();
-  if (idle.empty() || over > idle_bytes || limits.regions == 0) return false;
+  // Idle regions inside `want` free nothing: their bytes would be needed again at once.
+  if (want.bytes() > limits.bytes || limits.regions == 0 || over > idle_bytes(want)) return false;
   evict(std::max<std::uint64_t>(over, 1), victims);
   return !victims.empty();
+}
+
+std::uint64_t Domain::idle_bytes(Range except) const {
+  std::uint64_t bytes = 0;
+  Address counted = 0;  // everything below is
+  const auto count = [&](Address begin, Address end) {
+    begin = std::max(begin, counted);
+    if (begin >= end) return;
+    bytes += end - begin;
+    counted = end;
+  };
+  index_.for_each([&](Region* region) {
+    const auto word = region->word.load();
+    if (!word.leasable() || word.leases() != 0) return true;
+    const Range range = region->range();
+    count(range.begin, std::min(range.end, except.begin));
+    count(std::max(range.begin, except.end), range.end);
+    return true;
+  });
+  return bytes;
 }
 
 void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {

@@ -118,18 +118,25 @@ class Domain {
 
  private:
   bool serves(const Region* region, Range request, Access access) const;
+  /// A lease on `candidate` if it serves, or null. No lock.
   Region* lease_candidate(Region* candidate, Range request, Access access);
+  /// The registered region that serves the ticket, or else the one being registered that will contain its
+  /// pages.
+  Region* candidate_for(const Ticket& ticket);
   Range merged(Range pages) const;
   bool merge_failed_before(Range want) const;
   void remember_failed_merge(Range want);
   bool within_device_caps(Range want, Error& error) const;
-  /// Takes every region that `want` contains out of the index; the idle ones become victims.
-  void replace_contained(Range want, std::vector<Region*>& victims);
+  /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the index;
+  /// the idle ones become victims.
+  void replace_nested(Range want, std::vector<Region*>& victims);
   /// Claims idle regions, least worth keeping first, until a new region of `bytes` fits the budget. False
   /// (and nothing claimed) when letting every idle region go would not be enough.
-  bool make_room(std::uint64_t bytes, std::vector<Region*>& victims);
+  bool make_room(Range want, std::uint64_t bytes, std::vector<Region*>& victims);
   /// Claims at least `bytes` of idle regions (as far as there are any), least worth keeping first.
   void evict(std::uint64_t bytes, std::vector<Region*>& victims);
+  /// Bytes of the union of the idle regions, without those in `except`.
+  std::uint64_t idle_bytes(Range except) const;
   std::vector<Region*> idle_by_worth() const;
   Error limit_error(std::size_t needed) const;
   void unindex(Region* region);

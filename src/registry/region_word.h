@@ -9,8 +9,8 @@
 // *doomed* means: the memory under the region changes, or a larger region replaced it. A doomed region
 // refuses every new lease at once; it is retired when its last lease is returned. *queued* says that somebody
 // already put it on the list of regions to be reaped. The generation grows with every use of the slab slot.
-// Any thread may call try_lease() and release() at any time, also on a word whose region has been recycled: a
-// lease taken by mistake is a count that comes and goes, and every transition preserves the count.
+// Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
+// count taken in vain comes and goes, and every transition preserves it.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +39,13 @@ class BasicRegionWord {
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
 
-  /// Counts a lease if the region is registered and not doomed. A hit is this one locked instruction.
-  bool try_lease() {
+  /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region
+  /// that the word showed when it was `seen` leasable, so what was read of the region since then holds.
+  /// False: no lease, but the count stands and is returned by release() all the same, for it may be the last
+  /// one of a doomed region, which must be noticed.
+  bool count_in(Value seen) {
     const Value before{word_.fetch_add(1, std::memory_order_acquire)};
-    if (before.leasable()) [[likely]]
-      return true;
-    release();
-    return false;
+    return ((before.bits ^ seen.bits) >> 32) == 0;
   }
 
   Released release() {

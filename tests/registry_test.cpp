@@ -1,0 +1,567 @@
+// The registration cache through its steps, on one thread: matching, merging, limits, failures, memory
+// events.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "support/registry_fixture.h"
+
+namespace pinion {
+namespace {
+
+using test::pages;
+using test::pages_bytes;
+using test::RegistryTest;
+using Step = Domain::Step;
+using Released = RegionWord::Released;
+
+constexpr Access kReadWrite = Access::read | Access::write;
+
+// ---- matching ----
+
+TEST_F(RegistryTest, MissRegistersAndThenHits) {
+  EXPECT_FALSE(hits(pages(0, 4)));
+  Region* region = acquire(pages(0, 4));
+  ASSERT_NE(region, nullptr);
+  EXPECT_EQ(device.calls(), 1u);
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(4));
+  EXPECT_EQ(hit(pages(0, 4)), region);
+  EXPECT_EQ(domain->release(region), Released::in_use);
+  EXPECT_EQ(domain->release(region), Released::idle);
+  EXPECT_TRUE(hits(pages(0, 4)));
+  EXPECT_EQ(device.calls(), 1u);
+}
+
+TEST_F(RegistryTest, SubRangesHitAndLargerOnesDoNot) {
+  idle(pages(10, 20));
+  EXPECT_TRUE(hits(pages(10, 11)));
+  EXPECT_TRUE(hits(pages(19, 20)));
+  const Range page = pages(15, 16);
+  EXPECT_TRUE(hits({page.begin + 100, page.begin + 200}));
+  EXPECT_FALSE(hits(pages(9, 11)));
+  EXPECT_FALSE(hits(pages(19, 21)));
+  EXPECT_FALSE(hits(pages(9, 21)));
+  EXPECT_FALSE(hits(pages(20, 21)));
+  EXPECT_EQ(device.calls(), 1u);
+}
+
+TEST_F(RegistryTest, RequestsAreRoundedToPages) {
+  const Range page = pages(3, 4);
+  idle({page.begin + 1, page.begin + 2});
+  EXPECT_TRUE(hits(page));
+  idle({page.end - 1 + page_size(), page.end + 1 + page_size()});
+  EXPECT_TRUE(hits(pages(4, 6)));
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(3));
+}
+
+TEST_F(RegistryTest, AllRightsAreAskedForFirst) {
+  Region* region = idle(pages(0, 4));
+  EXPECT_EQ(region->access.load(), Access::all);
+  EXPECT_TRUE(hits(pages(0, 4), Access::all));
+}
+
+TEST_F(RegistryTest, RightsAreASuperset) {
+  int calls = 0;
+  device.refuse = [&](Range, Access access) { return ++calls, access == Access::all ? EFAULT : 0; };
+  idle(pages(0, 4), 0, kReadWrite);
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(hits(pages(0, 4), Access::read));
+  EXPECT_TRUE(hits(pages(0, 4), Access::write));
+  EXPECT_FALSE(hits(pages(0, 4), Access::remote_read));
+  EXPECT_FALSE(hits(pages(0, 4), Access::write | Access::remote_write));
+}
+
+TEST_F(RegistryTest, ReadOnlyMemoryFallsBackToWhatWasAsked) {
+  device.refuse = [](Range, Access access) { return includes(access, Access::write) ? EFAULT : 0; };
+  Region* region = idle(pages(0, 4));
+  EXPECT_EQ(region->access.load(), Access::read);
+  auto write = ticket(pages(0, 4), Access::write);
+  EXPECT_EQ(run(write), Step::refused);
+  EXPECT_EQ(write.error.code, EFAULT);
+  EXPECT_EQ(idle(pages(0, 4))->access.load(), Access::read);
+}
+
+TEST_F(RegistryTest, MoreRightsReplaceTheRegion) {
+  bool read_only = true;
+  device.refuse = [&](Range, Access access) {
+    return read_only && includes(access, Access::write) ? EFAULT : 0;
+  };
+  Region* reading = acquire(pages(0, 4));
+  read_only = false;
+  Region* writing = acquire(pages(0, 4), Access::write);
+  ASSERT_NE(writing, nullptr);
+  EXPECT_NE(writing, reading);
+  EXPECT_TRUE(device.serves(reading->key, pages(0, 4), Access::read));  // its lease still holds
+  EXPECT_EQ(domain->release(reading), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_EQ(domain->release(writing), Released::idle);
+  EXPECT_EQ(device.live(), 1u);
+}
+
+// A part of a region needs rights that the whole cannot have: the index must not hold one inside the other,
+// or its order would hide the larger one from memory events.
+TEST_F(RegistryTest, PartWithMoreRightsThanTheWholeStaysVisible) {
+  device.refuse = [](Range range, Access access) {
+    return includes(access, Access::write) && range.overlaps(pages(12, 20)) ? EFAULT : 0;
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    Region* whole = acquire(pages(0, 20));
+    Region* part = acquire(pages(4, 8), Access::write);
+    ASSERT_TRUE(whole && part);
+    EXPECT_TRUE(device.serves(whole->key, pages(0, 20), Access::read));
+    domain->release(whole);
+    domain->release(part);
+    change(pages(10, 11));
+    EXPECT_FALSE(hits(pages(8, 12)));
+    EXPECT_FALSE(hits(pages(0, 20)));
+    EXPECT_TRUE(hits(pages(4, 8), Access::write));
+    reap();
+  }
+}
+
+TEST_F(RegistryTest, OneBufferMayServeWhereItsNeighbourCannot) {
+  Region* first = idle(pages(0, 10));
+  device.refuse = [](Range, Access access) { return includes(access, Access::write) ? EFAULT : 0; };
+  idle(pages(9, 20));  // read-only; the page between them belongs to both
+  const auto calls = device.calls();
+  EXPECT_EQ(acquire(pages(9, 10), Access::write), first);
+  EXPECT_EQ(device.calls(), calls);
+  domain->release(first);
+}
+
+// ---- neighbours and merging ----
+
+TEST_F(RegistryTest, NeighboursStayApart) {
+  Region* left = idle(pages(0, 4));
+  Region* touching = idle(pages(4, 8));
+  Region* sharing = idle(pages(7, 12));
+  EXPECT_EQ(left->range(), pages(0, 4));
+  EXPECT_EQ(touching->range(), pages(4, 8));
+  EXPECT_EQ(sharing->range(), pages(7, 12));
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(12));  // the shared page counts once
+  for (Range range : {pages(0, 4), pages(4, 8), pages(7, 12), pages(7, 8)}) EXPECT_TRUE(hits(range));
+  EXPECT_EQ(device.calls(), 3u);
+}
+
+TEST_F(RegistryTest, OverlapsAreMerged) {
+  idle(pages(0, 6));
+  idle(pages(20, 26));
+  Region* merged = idle(pages(4, 22));
+  EXPECT_EQ(merged->range(), pages(0, 26));
+  EXPECT_EQ(device.live(), 1u);
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(26));
+  EXPECT_TRUE(hits(pages(0, 26)));
+}
+
+TEST_F(RegistryTest, ContainedRegionsAreReplacedAlsoWhenLeased) {
+  idle(pages(2, 4));
+  Region* leased = acquire(pages(6, 8));
+  Region* large = idle(pages(0, 10));
+  EXPECT_EQ(device.live(), 2u);
+  EXPECT_TRUE(device.serves(leased->key, pages(6, 8), Access::all));
+  EXPECT_EQ(hit(pages(6, 8)), large);
+  domain->release(large);
+  EXPECT_EQ(domain->release(leased), Released::idle_doomed);
+  EXPECT_TRUE(domain->reaping_due());
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_FALSE(domain->reaping_due());
+  EXPECT_EQ(device.live(), 1u);
+  EXPECT_TRUE(hits(pages(0, 10)));
+}
+
+TEST_F(RegistryTest, FailedMergeIsRememberedAndTheRequestAloneIsServed) {
+  const auto refuses_unions = [](Range range, Access) {
+    return range.bytes() > pages_bytes(10) ? ENOMEM : 0;
+  };
+  device.refuse = refuses_unions;
+  idle(pages(0, 8));
+  Region* second = idle(pages(6, 16));
+  EXPECT_EQ(second->range(), pages(6, 16));
+  // The first was replaced for the merge; register it again beside the second: no further attempt to merge.
+  auto calls = device.calls();
+  Region* first = idle(pages(0, 8));
+  EXPECT_EQ(first->range(), pages(0, 8));
+  EXPECT_EQ(device.calls(), calls + 1);
+  EXPECT_TRUE(hits(pages(0, 8)));
+  EXPECT_TRUE(hits(pages(6, 16)));
+  change(pages(7, 8));
+  EXPECT_FALSE(hits(pages(0, 8)));
+  EXPECT_FALSE(hits(pages(6, 16)));
+  EXPECT_EQ(reap(), 2u);
+}
+
+TEST_F(RegistryTest, DeviceCapOnARegionLimitsMerges) {
+  device.limits.max_region_bytes = pages_bytes(10);
+  idle(pages(0, 8));
+  EXPECT_EQ(idle(pages(6, 14))->range(), pages(6, 14));
+  auto large = ticket(pages(100, 111));
+  EXPECT_EQ(run(large), Step::refused);
+  EXPECT_EQ(large.error.code, EFBIG);
+  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10))), std::string::npos);
+  EXPECT_EQ(device.live(), 2u);
+}
+
+// ---- limits ----
+
+TEST_F(RegistryTest, VictimIsTheOneUsedFarthestInTheFuture) {
+  limit(pages_bytes(12));
+  idle(pages(0, 4), 1)->next_use.store(1000);
+  idle(pages(10, 14), 2)->next_use.store(3000);
+  idle(pages(20, 24), 3)->next_use.store(2000);
+  idle(pages(30, 34), 4);
+  EXPECT_TRUE(hits(pages(0, 4)));
+  EXPECT_FALSE(hits(pages(10, 14)));
+  EXPECT_TRUE(hits(pages(20, 24)));
+}
+
+TEST_F(RegistryTest, UnpredictedRegionsGoFirstAndInOrderOfUse) {
+  limit(pages_bytes(12));
+  idle(pages(0, 4), 30);
+  idle(pages(10, 14), 20);
+  idle(pages(20, 24), 10)->next_use.store(1'000'000);
+  idle(pages(30, 34), 40);
+  EXPECT_FALSE(hits(pages(10, 14)));
+  EXPECT_TRUE(hits(pages(0, 4)));
+  idle(pages(40, 48), 50);
+  EXPECT_FALSE(hits(pages(0, 4)));
+  EXPECT_FALSE(hits(pages(30, 34)));
+  EXPECT_TRUE(hits(pages(20, 24)));
+  EXPECT_LE(device.peak(), pages_bytes(12));
+}
+
+TEST_F(RegistryTest, RequestAboveTheLimitIsRefusedAndEvictsNothing) {
+  limit(pages_bytes(10));
+  idle(pages(0, 4));
+  auto large = ticket(pages(100, 111));
+  EXPECT_EQ(run(large), Step::refused);
+  EXPECT_EQ(large.error.code, ENOMEM);
+  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10))), std::string::npos);
+  EXPECT_NE(std::string(large.error.message).find("--limit"), std::string::npos);
+  EXPECT_TRUE(hits(pages(0, 4)));
+}
+
+// The bytes of overlapping regions are not freed twice.
+TEST_F(RegistryTest, HopelessRequestEvictsNothingBesideOverlappingRegions) {
+  limit(pages_bytes(20));
+  device.refuse = [](Range range, Access) { return range.bytes() > pages_bytes(8) ? ENOMEM : 0; };
+  idle(pages(0, 8));
+  idle(pages(2, 10));
+  idle(pages(0, 8));
+  EXPECT_EQ(device.live(), 2u);
+  Region* leased = acquire(pages(50, 55));
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(15));
+  auto large = ticket(pages(100, 118));
+  EXPECT_EQ(run(large), Step::refused);
+  EXPECT_TRUE(hits(pages(0, 8)));
+  EXPECT_TRUE(hits(pages(2, 10)));
+  domain->release(leased);
+}
+
+TEST_F(RegistryTest, LeasedRegionsAreNeverVictims) {
+  limit(pages_bytes(8));
+  Region* leased = acquire(pages(0, 6));
+  auto more = ticket(pages(10, 14));
+  EXPECT_EQ(run(more), Step::refused);
+  EXPECT_TRUE(device.serves(leased->key, pages(0, 6), Access::all));
+  domain->release(leased);
+  EXPECT_NE(idle(pages(10, 14)), nullptr);
+  EXPECT_FALSE(hits(pages(0, 6)));
+}
+
+TEST_F(RegistryTest, MergeThatDoesNotFitYieldsToTheRequestAlone) {
+  limit(pages_bytes(10));
+  Region* leased = acquire(pages(0, 8));
+  Region* alone = idle(pages(6, 10));
+  ASSERT_NE(alone, nullptr);
+  domain->release(leased);
+  auto other = acquire(pages(5, 11));
+  ASSERT_NE(other, nullptr);
+  EXPECT_LE(device.peak(), pages_bytes(10));
+  domain->release(other);
+}
+
+TEST_F(RegistryTest, RegionCountIsLimitedToo) {
+  limit(UINT64_MAX, 2);
+  idle(pages(0, 1), 1);
+  idle(pages(10, 11), 2);
+  idle(pages(20, 21), 3);
+  EXPECT_EQ(device.live(), 2u);
+  EXPECT_FALSE(hits(pages(0, 1)));
+  Region* a = acquire(pages(10, 11));
+  Region* b = acquire(pages(20, 21));
+  auto third = ticket(pages(30, 31));
+  EXPECT_EQ(run(third), Step::refused);
+  domain->release(a);
+  domain->release(b);
+}
+
+TEST_F(RegistryTest, HelperEvictsNothing) {
+  limit(pages_bytes(4));
+  idle(pages(0, 4));
+  auto ahead = ticket(pages(10, 14));
+  ahead.lease = false;
+  EXPECT_EQ(run(ahead), Step::refused);
+  EXPECT_TRUE(hits(pages(0, 4)));
+}
+
+TEST_F(RegistryTest, HelperRegistersAheadWithoutALease) {
+  auto ahead = ticket(pages(0, 4));
+  ahead.lease = false;
+  EXPECT_EQ(run(ahead), Step::leased);
+  EXPECT_TRUE(ahead.registered_here);
+  EXPECT_EQ(ahead.region->word.load().leases(), 0u);
+  EXPECT_TRUE(hits(pages(0, 4)));
+  auto again = ticket(pages(1, 2));
+  again.lease = false;
+  EXPECT_EQ(run(again), Step::leased);
+  EXPECT_FALSE(again.registered_here);
+  EXPECT_EQ(device.calls(), 1u);
+}
+
+TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
+  for (std::size_t i = 0; i < 8; ++i) idle(pages(10 * i, 10 * i + 2), 100 - i);
+  domain->set_keep_bytes(pages_bytes(6));
+  const auto victims = domain->begin_trim();
+  EXPECT_EQ(victims.size(), 5u);
+  for (Region* region : victims) retire_claimed(*domain, region, Actor::helper);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(hits(pages(10 * i, 10 * i + 2)), i < 3);
+  EXPECT_TRUE(domain->begin_trim().empty());
+}
+
+// ---- failures of the device ----
+
+TEST_F(RegistryTest, PressureOfTheDeviceIsRelievedOnce) {
+  device.refuse = [this](Range range, Access) {
+    return device.bytes() + range.bytes() > pages_bytes(10) ? ENOMEM : 0;
+  };
+  idle(pages(0, 4), 1);
+  idle(pages(10, 14), 2);
+  idle(pages(20, 24), 3);
+  EXPECT_FALSE(hits(pages(0, 4)));
+  EXPECT_TRUE(hits(pages(10, 14)));
+  auto large = ticket(pages(100, 111));
+  EXPECT_EQ(run(large), Step::refused);
+  EXPECT_EQ(large.error.code, ENOMEM);
+}
+
+TEST_F(RegistryTest, NothingLeaksWhereverTheDeviceFails) {
+  for (const int code : {ENOMEM, EFAULT, ENOSPC, EPERM}) {
+    for (int k = 1; k <= 4; ++k) {
+      limit(pages_bytes(40));
+      int calls = 0;
+      device.refuse = [&](Range, Access) { return ++calls % k == 0 ? code : 0; };
+      std::vector<Region*> leases;
+      for (std::size_t i = 0; i < 60; ++i) {
+        const std::size_t begin = i * 7 % 50;
+        if (Region* region = acquire(pages(begin, begin + 1 + i % 9))) leases.push_back(region);
+        EXPECT_EQ(device.bytes(), domain->registered_bytes());
+        if (i % 5 == 4) {
+          for (Region* region : leases) domain->release(region);
+          leases.clear();
+        }
+      }
+      for (Region* region : leases) domain->release(region);
+      EXPECT_EQ(device.live(), domain->region_count());
+      EXPECT_EQ(domain->registered_bytes(), static_cast<std::size_t>(witness->bytes()));
+      TearDown();
+    }
+  }
+}
+
+// ---- memory events ----
+
+TEST_F(RegistryTest, DoomedIdleRegionIsRetired) {
+  idle(pages(0, 4));
+  change(pages(3, 10));
+  EXPECT_FALSE(hits(pages(0, 1)));
+  EXPECT_EQ(device.live(), 1u);  // hooks make no device call
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_EQ(device.live(), 0u);
+  EXPECT_TRUE(hits(idle(pages(0, 4))->range()));
+}
+
+TEST_F(RegistryTest, DoomedLeasedRegionIsRetiredAtItsLastRelease) {
+  Region* region = acquire(pages(0, 4));
+  ASSERT_EQ(hit(pages(0, 4)), region);
+  change(pages(0, 1));
+  EXPECT_FALSE(hits(pages(0, 4)));
+  EXPECT_EQ(reap(), 0u);
+  EXPECT_EQ(domain->release(region), Released::in_use);
+  EXPECT_EQ(reap(), 0u);
+  EXPECT_EQ(domain->release(region), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+}
+
+TEST_F(RegistryTest, NeighboursOfChangedMemoryStay) {
+  idle(pages(0, 4));
+  idle(pages(4, 8));
+  idle(pages(8, 12));
+  change(pages(4, 8));
+  EXPECT_TRUE(hits(pages(0, 4)));
+  EXPECT_FALSE(hits(pages(4, 8)));
+  EXPECT_TRUE(hits(pages(8, 12)));
+}
+
+TEST_F(RegistryTest, NewMemoryBesideADoomedLeaseIsServed) {
+  Region* old = acquire(pages(0, 20));
+  change(pages(10, 20));
+  // The rest of the old buffer is still mapped; the changed part is not.
+  device.refuse = [](Range range, Access) { return range.overlaps(pages(10, 20)) ? EFAULT : 0; };
+  Region* rest = acquire(pages(2, 6));
+  ASSERT_NE(rest, nullptr);
+  EXPECT_EQ(rest->range(), pages(2, 6));
+  const auto calls = device.calls();
+  EXPECT_TRUE(hits(pages(2, 6)));
+  EXPECT_EQ(acquire(pages(3, 5)), rest);
+  EXPECT_EQ(device.calls(), calls);
+  change(pages(5, 6));
+  EXPECT_FALSE(hits(pages(2, 6)));
+  domain->release(rest);
+  domain->release(rest);
+  EXPECT_EQ(domain->release(old), Released::idle_doomed);
+  EXPECT_EQ(reap(), 2u);
+}
+
+TEST_F(RegistryTest, NothingIsRegisteredInsideABracket) {
+  brackets.open(pages(2, 3));
+  auto inside = ticket(pages(0, 4));
+  EXPECT_EQ(run(inside), Step::refused);
+  EXPECT_EQ(inside.error.code, EAGAIN);
+  EXPECT_EQ(device.calls(), 0u);
+  EXPECT_NE(idle(pages(3, 4)), nullptr);
+  brackets.close(pages(2, 3));
+  EXPECT_NE(idle(pages(0, 4)), nullptr);
+}
+
+// A merge reaches beyond the request; a bracket there must not hold the request up.
+TEST_F(RegistryTest, BracketBesideTheRequestDoesNotHoldItUp) {
+  idle(pages(0, 8));
+  brackets.open(pages(0, 2));  // the hook has not come to doom yet
+  const auto calls = device.calls();
+  Region* region = acquire(pages(6, 12));
+  ASSERT_NE(region, nullptr);
+  EXPECT_EQ(region->range(), pages(6, 12));
+  EXPECT_EQ(device.calls(), calls + 1);
+  domain->doom(pages(0, 2));
+  brackets.close(pages(0, 2));
+  EXPECT_TRUE(hits(pages(6, 12)));
+  domain->release(region);
+}
+
+TEST_F(RegistryTest, RegionDoomedDuringItsRegistrationNeverServes) {
+  int registrations = 0;
+  device.refuse = [&](Range, Access) {
+    if (++registrations <= 2) {
+      change(pages(3, 4));
+      EXPECT_FALSE(hits(pages(0, 4)));
+    }
+    return 0;
+  };
+  auto miss = ticket(pages(0, 4));
+  EXPECT_EQ(run(miss), Step::leased);
+  EXPECT_EQ(registrations, 3);
+  EXPECT_TRUE(miss.registered_here);
+  EXPECT_EQ(device.live(), 1u);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistryTest, DoomedRegistrationThatEndsInAHitIsNotItsOwn) {
+  Domain::Ticket first = ticket(pages(0, 4));
+  ASSERT_EQ(domain->begin(first), Step::register_);
+  change(pages(0, 1));
+  auto second = ticket(pages(0, 4));
+  EXPECT_EQ(run(second), Step::leased);
+  const auto registration =
+      device.register_range(first.region->range(), first.try_access, Actor::application);
+  ASSERT_EQ(domain->commit(first, registration), Step::deregister);
+  for (Region* victim : first.victims) retire_claimed(*domain, victim, Actor::application);
+  EXPECT_EQ(run(first), Step::leased);
+  EXPECT_EQ(first.region, second.region);
+  EXPECT_FALSE(first.registered_here);
+  domain->release(first.region);
+  domain->release(second.region);
+}
+
+TEST_F(RegistryTest, ReapListStandsStorms) {
+  for (int storm = 0; storm < 50; ++storm) {
+    std::vector<Region*> leased;
+    for (std::size_t i = 0; i < 40; ++i) {
+      Region* region = acquire(pages(4 * i, 4 * i + 2));
+      ASSERT_NE(region, nullptr);
+      if (i % 3 == 0)
+        leased.push_back(region);
+      else
+        domain->release(region);
+    }
+    for (int again = 0; again < 3; ++again) change(pages(0, 1000));
+    EXPECT_TRUE(domain->reaping_due());
+    EXPECT_TRUE(domain->idle_regions().empty());
+    const std::size_t reaped = storm % 2 == 0 ? reap() : 0;
+    if (storm % 2 == 0) {
+      EXPECT_EQ(reaped, 40 - leased.size());
+    }
+    for (Region* region : leased) EXPECT_EQ(domain->release(region), Released::idle_doomed);
+    EXPECT_EQ(reap(), 40 - reaped);
+    EXPECT_EQ(device.live(), 0u);
+  }
+}
+
+// ---- retention's helpers ----
+
+TEST_F(RegistryTest, IdleRegionsAreListedInOrder) {
+  idle(pages(20, 22));
+  idle(pages(0, 2));
+  Region* leased = acquire(pages(10, 12));
+  const auto refs = domain->idle_regions();
+  ASSERT_EQ(refs.size(), 2u);
+  EXPECT_EQ(refs[0].region->range(), pages(0, 2));
+  EXPECT_EQ(refs[1].region->range(), pages(20, 22));
+  EXPECT_EQ(domain->idle_regions(1).size(), 1u);
+  EXPECT_TRUE(domain->covered(pages(10, 12)));
+  EXPECT_FALSE(domain->covered(pages(10, 13)));
+  domain->release(leased);
+}
+
+TEST_F(RegistryTest, ReferencesDoNotSurviveRecycling) {
+  Region* region = idle(pages(0, 4));
+  const RegionRef ref{region, region->generation()};
+  Region* claimed = domain->begin_retire(ref);
+  ASSERT_EQ(claimed, region);
+  EXPECT_FALSE(hits(pages(0, 4)));
+  EXPECT_EQ(domain->begin_retire(ref), nullptr);
+  retire_claimed(*domain, claimed, Actor::helper);
+  EXPECT_EQ(idle(pages(50, 54)), region);  // the same slot
+  EXPECT_FALSE(ref.current());
+  EXPECT_EQ(domain->begin_retire(ref), nullptr);
+  EXPECT_TRUE(hits(pages(50, 54)));
+  EXPECT_FALSE(hits(pages(0, 4)));  // although the thread remembers the slot for it
+}
+
+TEST_F(RegistryTest, LeasedRegionsAreNotRetired) {
+  Region* region = acquire(pages(0, 4));
+  EXPECT_EQ(domain->begin_retire({region, region->generation()}), nullptr);
+  retire_all(*domain, Actor::helper, [](auto&&...) {});
+  EXPECT_EQ(device.live(), 1u);
+  domain->release(region);
+}
+
+TEST_F(RegistryTest, DomainsShareTheBudget) {
+  limit(pages_bytes(8));
+  test::FakeDevice other_device;
+  Domain other(other_device, *budget, brackets, clock, nullptr);
+  Region* mine = acquire(pages(0, 6));
+  auto theirs = ticket(pages(0, 6));
+  bool waited = false;
+  EXPECT_EQ(run_ticket(other, theirs, Actor::application, waited, [](auto&&...) {}), Step::refused);
+  domain->release(mine);
+  auto small = ticket(pages(0, 2));
+  EXPECT_EQ(run_ticket(other, small, Actor::application, waited, [](auto&&...) {}), Step::leased);
+  EXPECT_EQ(budget->bytes(), pages_bytes(8));
+  other.release(small.region);
+  retire_all(other, Actor::helper, [](auto&&...) {});
+  EXPECT_EQ(budget->bytes(), pages_bytes(6));
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,88 @@
+// A device for tests of the registry: registers nothing, knows exactly what is registered with which rights,
+// and refuses or stops where the test says so. Any thread; one mutex, never held while a hook of the test
+// runs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/coverage.h"
+#include "device/device.h"
+
+namespace pinion::test {
+
+class FakeDevice final : public Device {
+ public:
+  DeviceCaps limits;
+  /// Decides each registration before it is made: an errno value, or 0. May block.
+  std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
+
+  const char* name() const override { return "fake"; }
+  std::string description() const override { return "registers nothing"; }
+  DeviceCaps caps() const override { return limits; }
+
+  Registration register_range(Range pages, Access access, Actor) override {
+    EXPECT_EQ(pages, pages.to_pages());
+    EXPECT_FALSE(pages.empty());
+    const int code = refuse(pages, access);
+    std::lock_guard lock(mutex_);
+    ++calls_;
+    if (code != 0) return {Error::make(code, "refused by the test"), {}, {}};
+    union_.add(pages);
+    peak_ = std::max(peak_, union_.bytes());
+    live_.emplace(++last_, Live{pages, access});
+    return {{}, {last_, 0, 0}, access};
+  }
+  void deregister(DeviceKey key, Actor) override {
+    std::lock_guard lock(mutex_);
+    const auto found = live_.find(key.handle);
+    ASSERT_NE(found, live_.end()) << "deregistered twice, or never registered";
+    union_.remove(found->second.pages);
+    live_.erase(found);
+  }
+  void abandon_after_fork() override {}
+
+  /// Whether `key` is registered now and allows `access` on `range`.
+  bool serves(DeviceKey key, Range range, Access access) const {
+    std::lock_guard lock(mutex_);
+    const auto found = live_.find(key.handle);
+    return found != live_.end() && found->second.pages.contains(range) &&
+           includes(found->second.access, access);
+  }
+  std::size_t calls() const {
+    std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  std::size_t live() const {
+    std::lock_guard lock(mutex_);
+    return live_.size();
+  }
+  /// Bytes of the union of what is registered, now and at most.
+  std::size_t bytes() const {
+    std::lock_guard lock(mutex_);
+    return union_.bytes();
+  }
+  std::size_t peak() const {
+    std::lock_guard lock(mutex_);
+    return peak_;
+  }
+
+ private:
+  struct Live {
+    Range pages;
+    Access access;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Live> live_;
+  Coverage union_;
+  std::size_t peak_ = 0;
+  std::size_t calls_ = 0;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace pinion::test
