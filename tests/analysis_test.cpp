@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/call_kind.h"
-#include "runlog_files.h"
+#include "support/runlog_files.h"
 
 namespace pinion::runlog {
 namespace {

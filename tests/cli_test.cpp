@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/range.h"
-#include "runlog_files.h"
+#include "support/runlog_files.h"
 
 namespace pinion {
 namespace {

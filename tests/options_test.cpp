@@ -7,7 +7,7 @@
 #include <fstream>
 #include <set>
 
-#include "temporary_directory.h"
+#include "support/temporary_directory.h"
 
 namespace pinion {
 namespace {

@@ -1,16 +1,19 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
-#include "runlog_files.h"
+#include "support/runlog_files.h"
 
 namespace pinion::runlog {
 namespace {
@@ -161,20 +164,30 @@ TEST_F(Reader, DirectoriesAndLists) {
 // Whatever is done to a file: an error, or a log that analysis takes. Run under ASan and UBSan to mean it.
 TEST_F(Reader, DamagedAtRandom) {
   std::mt19937_64 random(20240607);
+  const int file = ::open(path_.c_str(), O_RDWR);
+  ASSERT_GE(file, 0);
   int accepted = 0, refused = 0;
   for (int i = 0; i < 4000; ++i) {
-    std::string content = valid_;
-    if (i % 4 == 0) content.resize(random() % content.size());
-    const int flips = i % 4 == 0 ? 0 : 1 + static_cast<int>(random() % 8);
-    for (int f = 0; f < flips; ++f) {
+    std::map<std::size_t, char> damage;
+    if (i % 4 == 0) {
+      const std::size_t end = i % 8 == 0 ? sites_offset() : valid_.size();
+      ASSERT_EQ(::ftruncate(file, static_cast<off_t>(random() % end)), 0);
+    } else {
       // Half of the flips in the events, a quarter each in header and state: most of the file is empty table.
-      const std::size_t area = random() % 4;
-      const std::size_t at = area == 0   ? random() % sizeof(FileHeader)
-                             : area == 1 ? kLive + random() % sizeof(LiveState)
-                                         : events_offset() + random() % (80 * sizeof(Event));
-      content[at] = static_cast<char>(content[at] ^ (1 << random() % 8));
+      for (std::uint64_t flips = 1 + random() % 8; flips > 0; --flips) {
+        const std::size_t area = random() % 4;
+        const std::size_t at = area == 0   ? random() % sizeof(FileHeader)
+                               : area == 1 ? kLive + random() % sizeof(LiveState)
+                                           : events_offset() + random() % (80 * sizeof(Event));
+        damage.try_emplace(at, valid_[at]).first->second ^= static_cast<char>(1 << random() % 8);
+      }
     }
-    if (const Error error = read(content)) {
+    for (const auto& [at, byte] : damage) ASSERT_EQ(::pwrite(file, &byte, 1, static_cast<off_t>(at)), 1);
+    const Error error = read_log(path_, log_);
+    if (i % 4 == 0) std::ofstream(path_, std::ios::binary) << valid_;
+    for (const auto& [at, byte] : damage)
+      ASSERT_EQ(::pwrite(file, &valid_[at], 1, static_cast<off_t>(at)), 1);
+    if (error) {
       ++refused;
       ASSERT_NE(std::strstr(error.message, path_.c_str()), nullptr);
       continue;
@@ -186,6 +199,7 @@ TEST_F(Reader, DamagedAtRandom) {
     ASSERT_TRUE(std::isfinite(report.cost.added()));
     ASSERT_LE(report.prediction.within_5, 1);
   }
+  ::close(file);
   EXPECT_GT(accepted, 100);
   EXPECT_GT(refused, 1000);
 }

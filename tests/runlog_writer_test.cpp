@@ -11,7 +11,7 @@
 
 #include "base/range.h"
 #include "runlog/writer.h"
-#include "runlog_files.h"
+#include "support/runlog_files.h"
 
 namespace pinion::runlog {
 namespace {
