@@ -1,0 +1,88 @@
+// What the benches of the registration cache share: a device whose calls are empty, and ranges as programs
+// have them.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <random>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/device.h"
+#include "registry/blocking.h"
+
+namespace pinion::cli {
+
+/// Registers nothing at once: what remains is the cost of the cache itself.
+class EmptyDevice final : public Device {
+ public:
+  const char* name() const override { return "empty"; }
+  std::string description() const override { return "registers nothing"; }
+  DeviceCaps caps() const override { return {}; }
+  Registration register_range(Range, Access, Actor) override { return {{}, {}, Access::all}; }
+  void deregister(DeviceKey, Actor) override {}
+  void abandon_after_fork() override {}
+};
+
+/// A domain with everything it stands on.
+struct BenchDomain {
+  EmptyDevice device;
+  RealClock clock;
+  Brackets brackets;
+  Budget budget{Limits{}};
+  Domain domain{device, budget, brackets, clock, nullptr};
+
+  void register_all(const std::vector<Range>& ranges) {
+    for (const Range& range : ranges) {
+      Domain::Ticket ticket;
+      ticket.pages = range;
+      bool waited = false;
+      run_ticket(domain, ticket, Actor::application, waited, [](Range, bool, bool, Time, Time) {});
+      domain.release(ticket.region);
+    }
+  }
+};
+
+/// Page-aligned ranges of 64 KB with a page between them, in reserved memory that is never touched.
+class BenchRanges {
+ public:
+  explicit BenchRanges(std::size_t count) {
+    const std::size_t stride = kBytes + page_size();
+    bytes_ = count * stride;
+    memory_ =
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Address begin = reinterpret_cast<Address>(memory_) + i * stride;
+      ranges.push_back({begin, begin + kBytes});
+    }
+  }
+  ~BenchRanges() { ::munmap(memory_, bytes_); }
+  BenchRanges(const BenchRanges&) = delete;
+  BenchRanges& operator=(const BenchRanges&) = delete;
+
+  /// Which range is asked for in which step: the same for every subject.
+  static std::vector<std::uint32_t> order(std::size_t count, std::size_t steps, unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<std::uint32_t> list(steps);
+    for (auto& index : list) index = static_cast<std::uint32_t>(random() % count);
+    return list;
+  }
+
+  static constexpr std::size_t kBytes = 64 << 10;
+  std::vector<Range> ranges;
+
+ private:
+  void* memory_;
+  std::size_t bytes_;
+};
+
+/// Runs `step(i)` for i in [0, steps) and returns ns a step.
+template <class Step>
+double ns_a_step(std::size_t steps, Step&& step) {
+  const Ticks begin = ticks_now();
+  for (std::size_t i = 0; i < steps; ++i) step(i);
+  return static_cast<double>(ticks_now() - begin) * calibration().ns_per_tick / static_cast<double>(steps);
+}
+
+}  // namespace pinion::cli
