@@ -16,20 +16,13 @@
 namespace pinion {
 
 std::atomic<Engine*> Engine::running_{nullptr};
-
-namespace {
-
-void hook_begin(Range range) {
-  if (Engine* engine = Engine::running()) engine->on_memory_change_begin(range);
-}
-void hook_end(Range range) {
-  if (Engine* engine = Engine::running()) engine->on_memory_change_end(range);
-}
-
-}  // namespace
+constinit Brackets Engine::brackets_;
 
 Engine::Engine(const Options& options, const JobPlace& place)
-    : options_(options), place_(place), retire_at_release_(options.retention == RetentionKind::on_demand) {}
+    : options_(options),
+      place_(place),
+      process_(::getpid()),
+      retire_at_release_(options.retention == RetentionKind::on_demand) {}
 
 // ---- start ----
 
@@ -45,7 +38,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
       find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks));
   Error error;
   const std::string device_text = made.device->description();
-  engine->add_domain(std::move(made.device), error);
+  engine->add_domain(std::move(made.device), options.device, options.nic, error);
   if (error) return error;
 
   static std::once_flag fork_handler;
@@ -53,14 +46,16 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
     // The child has neither the helper nor the parent's registrations: it runs as without Pinion.
     pthread_atfork(nullptr, nullptr, [] {
       Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
-      for (int i = 0; parent && i < parent->domain_count(); ++i) parent->domain(i).device().abandon_after_fork();
+      for (int i = 0; parent && i < parent->domain_count(); ++i)
+        parent->domain(i).device().abandon_after_fork();
+      brackets_.forget_other_threads();
       forget_this_thread();
     });
   });
 
   // Counters and records of an earlier run in this process are not this run's.
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    new (&thread->counters) ThreadCounters;
+    for (ThreadCounters& counters : thread->counters) new (&counters) ThreadCounters;
     for (Record old; thread->ring.pop(old);) {
     }
     engine->dropped_before_ += thread->ring.dropped();
@@ -89,20 +84,27 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
     if (Error failed = engine->log_.open(options.log, info, options.log_size))
       std::fprintf(stderr, "pinion: no log: %s\n", failed.message);
   }
-  engine->start_helper();
-  return {};
+  error = engine->start_helper();
+  if (error) {
+    running_.store(nullptr, std::memory_order_release);
+    uninstall_libc_hooks();
+  }
+  return error;
 }
 
-int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
-  std::lock_guard lock(domains_mutex_);
+int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device_name, const std::string& nic,
+                       Error& error) {
   const int number = domain_count_.load(std::memory_order_relaxed);
   if (number == kMostDomains) {
-    error = Error::make(ENOSPC, "at most %d domains can be open in one process", kMostDomains);
+    error = Error::make(ENOSPC, "one process can have %d domains, counting one of each kind that was closed",
+                        kMostDomains);
     return -1;
   }
-  auto slot = std::make_unique<DomainSlot>();
+  auto slot = std::make_unique<DomainSlot>(meter_);
+  slot->device_name = device_name;
+  slot->nic = nic;
   slot->device = std::move(device);
-  slot->domain = std::make_unique<Domain>(*slot->device, *budget_, brackets_, clock_, &meter_);
+  slot->domain = std::make_unique<Domain>(*slot->device, *budget_, brackets_, clock_, &slot->meter);
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
     slot->predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
@@ -115,8 +117,36 @@ int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
   return number;
 }
 
+int Engine::open_domain(const std::string& device, const std::string& nic, Error& error) {
+  std::lock_guard lock(domains_mutex_);
+  for (int number = 0; number < domain_count(); ++number) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+    if (slot.open || slot.device_name != device || slot.nic != nic) continue;
+    slot.open = true;
+    slot.meter.restart();
+    return number;
+  }
+  DeviceResult made = make_device(device, nic);
+  error = made.error;
+  return error ? -1 : add_domain(std::move(made.device), device, nic, error);
+}
+
+Error Engine::close_domain(int number) {
+  std::lock_guard lock(domains_mutex_);
+  // By the helper, which then is in no device call of its own for the domain.
+  closing_.store(number, std::memory_order_seq_cst);
+  wake_helper();
+  closing_.wait(number, std::memory_order_acquire);
+  DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+  if (const std::size_t leased = slot.domain->region_count())
+    return Error::make(
+        EBUSY, "%zu regions of the domain are under lease: release all leases before closing it", leased);
+  slot.open = false;
+  return {};
+}
+
 void Engine::watch_memory() {
-  install_libc_hooks({hook_begin, hook_end});
+  install_libc_hooks({on_memory_change_begin, on_memory_change_end});
   const HookReport report = self_test();
   if (!report.complete) keep_nothing(report.error);
 }
@@ -130,9 +160,10 @@ void Engine::keep_nothing(const Error& why) {
 }
 
 void Engine::check_hooks() {
-  if (hooks_intact()) [[likely]] return;
-  // A library loaded since (UCX, for one) put its own hooks over ours. What went by meanwhile was not seen: nothing that
-  // was registered before can be believed.
+  if (hooks_intact()) [[likely]]
+    return;
+  // A library loaded since (UCX, for one) put its own hooks over ours. What went by meanwhile was not seen:
+  // nothing that was registered before can be believed.
   const HookReport report = reinstall_hooks();
   constexpr Range kEverything{0, ~Address{0}};
   on_memory_change_begin(kEverything);
@@ -142,8 +173,8 @@ void Engine::check_hooks() {
 
 // ---- the critical path ----
 
-void Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request, Access access,
-                     Transfer& transfer, Error* error) {
+void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                            Access access, Transfer& transfer) {
   transfer.active = true;
   transfer.bookkeeping = 0;
   Record& record = transfer.record;
@@ -159,29 +190,49 @@ void Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, R
   record.access = access;
   record.flags = 0;
   record.domain = static_cast<std::uint8_t>(number);
-  thread.counters.acquires.add(1);
-  thread.counters.acquired_bytes.add(request.bytes());
-
-  if (options_.retention == RetentionKind::observe) {
-    record.outcome = runlog::Outcome::observed;
-    thread.counters.observed.add(1);
-    return;
-  }
-  if (Region* region = domain(number).try_hit(request, access, thread.recent)) [[likely]] {
-    record.outcome = runlog::Outcome::hit;
-    record.region = {region, region->generation()};
-    thread.counters.hits.add(1);
-    // Every 32nd acquire of a thread is measured: reading the counter each time would cost as much as what it
-    // measures.
-    if (thread.counters.acquires.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
-    return;
-  }
-  acquire_slow(thread, number, request, access, transfer, error);
+  ThreadCounters& counters = thread.counters[number];
+  counters.acquires.add(1);
+  counters.acquired_bytes.add(request.bytes());
 }
 
-void Engine::acquire_slow(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer,
-                          Error* error) {
+void Engine::hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer) {
+  transfer.record.outcome = runlog::Outcome::hit;
+  transfer.record.region = {region, region->generation()};
+  ThreadCounters& counters = thread.counters[transfer.record.domain];
+  counters.hits.add(1);
+  // Every 32nd acquire of a thread is measured: reading the counter each time would cost as much as what it
+  // measures.
+  if (counters.acquires.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
+}
+
+bool Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request, Access access,
+                     Transfer& transfer, Refusal refusal, Error* error) {
+  begin_transfer(thread, number, call, request, access, transfer);
+  if (options_.retention == RetentionKind::observe) {
+    transfer.record.outcome = runlog::Outcome::observed;
+    thread.counters[number].observed.add(1);
+    return true;
+  }
+  if (Region* region = domain(number).try_hit(request, access, thread.recent)) [[likely]] {
+    hit(thread, region, call, transfer);
+    return true;
+  }
+  return acquire_slow(thread, number, request, access, transfer, refusal, error);
+}
+
+bool Engine::try_acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                         Access access, Transfer& transfer) {
+  Region* region = domain(number).try_hit(request, access, thread.recent);
+  if (!region) return false;
+  begin_transfer(thread, number, call, request, access, transfer);
+  hit(thread, region, call, transfer);
+  return true;
+}
+
+bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer,
+                          Refusal refusal, Error* error) {
   check_hooks();
+  ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
   const Ticks begin = ticks_now();
   Ticks in_device = 0;
@@ -202,36 +253,42 @@ void Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
                                  call.flags = failed ? runlog::kFailed : 0;
                                  push(thread, call);
                                  in_device += call.end - call.begin;
-                                 (failed         ? thread.counters.registration_failures
-                                  : registration ? thread.counters.registrations
-                                                 : thread.counters.deregistrations)
+                                 (failed         ? counters.registration_failures
+                                  : registration ? counters.registrations
+                                                 : counters.deregistrations)
                                      .add(1);
                                });
   const Ticks all = ticks_now() - begin;
   record.wait = all;
-  thread.counters.registration_ticks.add(in_device);
-  if (all > in_device) thread.counters.wait_ticks.add(all - in_device);
+  counters.registration_ticks.add(in_device);
+  if (all > in_device) counters.wait_ticks.add(all - in_device);
 
   if (step == Domain::Step::refused) {
-    bounce(thread, transfer, ticket.error, error);
-    return;
+    if (error) *error = ticket.error;
+    record.outcome = runlog::Outcome::bounced;
+    counters.bounced.add(1);
+    counters.bounced_bytes.add(record.bytes);
+    if (refusal == Refusal::charge) {
+      charge_bounce(thread, transfer, ticket.error);
+      return true;
+    }
+    // The use is over as far as Pinion sees it, but retention learns from it.
+    release(thread, transfer);
+    return false;
   }
   record.region = {ticket.region, ticket.region->generation()};
   record.outcome = ticket.registered_here ? runlog::Outcome::miss
                    : waited               ? runlog::Outcome::wait
                                           : runlog::Outcome::hit;
-  (ticket.registered_here ? thread.counters.misses
-   : waited               ? thread.counters.waits
-                          : thread.counters.hits)
-      .add(1);
+  (ticket.registered_here ? counters.misses : waited ? counters.waits : counters.hits).add(1);
   thread.recent.remember(request.begin, ticket.region);
   if (options_.retention == RetentionKind::lru && ticket.registered_here) {
     for (Region* victim : domain(number).begin_trim()) retire_claimed_here(thread, number, victim);
   }
+  return true;
 }
 
-void Engine::bounce(ThreadContext& thread, Transfer& transfer, const Error& why, Error* error) {
-  if (error) *error = why;
+void Engine::charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why) {
   if (!bounce_reported_.exchange(true)) std::fprintf(stderr, "pinion: %s (said once)\n", why.message);
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
   // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
@@ -239,10 +296,7 @@ void Engine::bounce(ThreadContext& thread, Transfer& transfer, const Error& why,
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
   while (ticks_now() - begin < cost) StdAtomics::relax();
-  transfer.record.outcome = runlog::Outcome::bounced;
-  thread.counters.bounced.add(1);
-  thread.counters.bounced_bytes.add(transfer.record.bytes);
-  thread.counters.bounce_ticks.add(cost);
+  thread.counters[transfer.record.domain].bounce_ticks.add(cost);
 }
 
 void Engine::release(ThreadContext& thread, Transfer& transfer) {
@@ -258,9 +312,33 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   }
   push(thread, record);
   if (transfer.bookkeeping) {
-    thread.counters.bookkeeping_ticks.add(transfer.bookkeeping + (ticks_now() - record.end));
-    thread.counters.bookkeeping_samples.add(1);
+    ThreadCounters& counters = thread.counters[record.domain];
+    counters.bookkeeping_ticks.add(transfer.bookkeeping + (ticks_now() - record.end));
+    counters.bookkeeping_samples.add(1);
   }
+}
+
+void Engine::release_after_stop(Transfer& transfer) {
+  transfer.active = false;
+  const RegionRef ref = transfer.record.region;
+  if (!ref.region || ::getpid() != process_) return;
+  std::lock_guard lock(domains_mutex_);
+  DomainSlot& slot = *domains_[transfer.record.domain];
+  slot.domain->release(ref.region);
+  while (Region* doomed = slot.domain->begin_reap()) retire_claimed(*slot.domain, doomed, Actor::application);
+  if (Region* idle = slot.domain->begin_retire(ref)) retire_claimed(*slot.domain, idle, Actor::application);
+  drop_device(slot);
+}
+
+void Engine::drop_devices() {
+  std::lock_guard lock(domains_mutex_);
+  for (int i = 0; i < domain_count(); ++i) drop_device(*domains_[static_cast<std::size_t>(i)]);
+}
+
+void Engine::drop_device(DomainSlot& slot) {
+  if (!slot.device || slot.domain->region_count() > 0) return;
+  slot.modelled_busy_seconds = slot.device->modelled_busy_seconds();
+  slot.device.reset();
 }
 
 void Engine::retire_now(ThreadContext& thread, int number, RegionRef ref) {
@@ -278,8 +356,8 @@ void Engine::retire_claimed_here(ThreadContext& thread, int number, Region* regi
   call.kind = runlog::EventKind::deregistration;
   call.domain = static_cast<std::uint8_t>(number);
   push(thread, call);
-  thread.counters.deregistrations.add(1);
-  thread.counters.registration_ticks.add(call.end - call.begin);
+  thread.counters[number].deregistrations.add(1);
+  thread.counters[number].registration_ticks.add(call.end - call.begin);
 }
 
 void Engine::push(ThreadContext& thread, const Record& record) {
@@ -312,15 +390,56 @@ double Engine::memcpy_bandwidth() {
 
 void Engine::on_memory_change_begin(Range range) {
   brackets_.open(range);
-  const int count = domain_count();
-  for (int i = 0; i < count; ++i) domain(i).doom(range);
-  events_.post(range);
-  memory_events_.fetch_add(1, std::memory_order_relaxed);
+  Engine* engine = running();
+  if (!engine) return;
+  const int count = engine->domain_count();
+  for (int i = 0; i < count; ++i) engine->domain(i).doom(range);
+  engine->events_.post(range);
+  engine->memory_events_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Engine::on_memory_change_end(Range range) { brackets_.close(range); }
 
 // ---- counters ----
+
+namespace {
+
+void add(runlog::Counters& sum, const ThreadCounters& c) {
+  const Calibration& scale = calibration();
+  const auto ns = [&](const Counter& ticks) {
+    return static_cast<std::uint64_t>(scale.to_duration(ticks.get()));
+  };
+  sum.acquires += c.acquires.get();
+  sum.hits += c.hits.get();
+  sum.waits += c.waits.get();
+  sum.misses += c.misses.get();
+  sum.bounced += c.bounced.get();
+  sum.observed += c.observed.get();
+  sum.acquired_bytes += c.acquired_bytes.get();
+  sum.bounced_bytes += c.bounced_bytes.get();
+  sum.registrations += c.registrations.get();
+  sum.deregistrations += c.deregistrations.get();
+  sum.registration_failures += c.registration_failures.get();
+  sum.wait_ns += ns(c.wait_ticks);
+  sum.registration_ns += ns(c.registration_ticks);
+  sum.bounce_ns += ns(c.bounce_ticks);
+  sum.bookkeeping_ns += ns(c.bookkeeping_ticks);
+  sum.bookkeeping_samples += c.bookkeeping_samples.get();
+}
+
+}  // namespace
+
+runlog::Counters Engine::counters(int number) {
+  runlog::Counters sum{};
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    add(sum, thread->counters[number]);
+  const DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+  add(sum, slot.by_helper);
+  sum.registered_now_bytes = slot.domain->registered_bytes();
+  sum.registered_peak_bytes = slot.meter.peak();
+  sum.regions_now = slot.domain->region_count();
+  return sum;
+}
 
 runlog::Counters Engine::counters() {
   runlog::Counters sum;
@@ -328,34 +447,18 @@ runlog::Counters Engine::counters() {
     std::lock_guard lock(told_mutex_);
     sum = told_;
   }
-  const Calibration& scale = calibration();
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    const ThreadCounters& c = thread->counters;
-    const auto ns = [&](const Counter& ticks) {
-      return static_cast<std::uint64_t>(scale.to_duration(ticks.get()));
-    };
-    sum.acquires += c.acquires.get();
-    sum.hits += c.hits.get();
-    sum.waits += c.waits.get();
-    sum.misses += c.misses.get();
-    sum.bounced += c.bounced.get();
-    sum.observed += c.observed.get();
-    sum.acquired_bytes += c.acquired_bytes.get();
-    sum.bounced_bytes += c.bounced_bytes.get();
-    sum.registrations += c.registrations.get();
-    sum.deregistrations += c.deregistrations.get();
-    sum.registration_failures += c.registration_failures.get();
-    sum.wait_ns += ns(c.wait_ticks);
-    sum.registration_ns += ns(c.registration_ticks);
-    sum.bounce_ns += ns(c.bounce_ticks);
-    sum.bookkeeping_ns += ns(c.bookkeeping_ticks);
-    sum.bookkeeping_samples += c.bookkeeping_samples.get();
+    for (const ThreadCounters& counters : thread->counters) add(sum, counters);
     sum.records_dropped += thread->ring.dropped();
   }
   sum.records_dropped -= dropped_before_;
   sum.memory_events = memory_events_.load(std::memory_order_relaxed);
   double busy = 0;
-  for (int i = 0; i < domain_count(); ++i) busy += domain(i).device().modelled_busy_seconds();
+  for (int i = 0; i < domain_count(); ++i) {
+    const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    add(sum, slot.by_helper);
+    busy += slot.device ? slot.device->modelled_busy_seconds() : slot.modelled_busy_seconds;
+  }
   sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);
   meter_.read(clock_.now(),
               [&](const runlog::Series& series, std::int64_t regions, std::int64_t peak_regions) {

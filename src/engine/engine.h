@@ -1,9 +1,10 @@
 // The process's one engine: options, domains, budget, memory events, the helper thread and the log, and the
 // two calls that every front makes for a transfer: acquire() and release().
 //
-// start() and stop() are for one thread at a time (a front's init and finalize, or the C API under its own
-// lock). acquire() and release() may be called by any thread between them, not from hooks. on_memory_* are
-// for hooks. The engine object is never freed: threads may be inside it when the run ends.
+// start() and stop() are for one thread at a time; join() and leave() let several users share the engine and
+// may be called by any thread. acquire() and release() may be called by any thread in between, not from
+// hooks. on_memory_* are for hooks. The engine object is never freed: threads may be inside it when the run
+// ends.
 #pragma once
 
 #include <array>
@@ -50,6 +51,12 @@ struct Transfer {
   Ticks bookkeeping = 0;  ///< of the acquire, when this one is sampled
 };
 
+/// What becomes of a transfer whose memory cannot be registered.
+enum class Refusal {
+  charge,  ///< it goes on without: the copy that a bounce buffer would take is charged as time
+  report,  ///< acquire() says no and nothing is held: the caller has a bounce buffer of its own
+};
+
 class Engine {
  public:
   /// The running engine, or null. One relaxed load: what hooks and fronts ask first.
@@ -60,31 +67,64 @@ class Engine {
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
 
-  /// Another domain with a device of its own; its number, or -1 and an error.
-  int add_domain(std::unique_ptr<Device> device, Error& error);
+  /// The same for several users in one process: the first to join starts the engine, the last to leave stops
+  /// it. Who joins later with `insist` must want the options that run, else EBUSY. An engine that somebody
+  /// start()ed is shared, and left running. leave() gives EINVAL where nobody has joined.
+  static Error join(const Options& options, bool insist);
+  static Error leave();
+
+  /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error.
+  int open_domain(const std::string& device, const std::string& nic, Error& error);
+  /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
+  /// are out; the domain then stays open.
+  Error close_domain(int number);
 
   const Options& options() const { return options_; }
   const Limits& limits() const { return budget_->limits(); }
   Domain& domain(int number) { return *domains_[static_cast<std::size_t>(number)]->domain; }
   int domain_count() const { return domain_count_.load(std::memory_order_acquire); }
 
-  /// Leases `request` for a transfer. Never fails: what cannot be registered is charged as a bounce. Returns
-  /// the reason in `error`, when given.
-  void acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
-               Transfer& transfer, Error* error = nullptr);
+  /// Leases `request` for a transfer. False only with Refusal::report, and then there is nothing to release.
+  /// Returns the reason of a refusal in `error`, when given.
+  bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+               Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr);
+  /// The same where the memory is registered already; else false, and nothing has happened.
+  bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+                   Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer);
+  /// For a lease that outlived the run, or came into a forked child (where this does nothing).
+  void release_after_stop(Transfer& transfer);
 
+  /// The process that this engine was started in.
+  pid_t process() const { return process_; }
   /// The counters of the process up to now.
   runlog::Counters counters();
+  /// One domain's share: acquires, registrations and their times, registered bytes; nothing else is set.
+  runlog::Counters counters(int number);
+  /// How many registrations the helper made ahead, in one domain.
+  std::uint64_t registrations_ahead(int number) const {
+    return domains_[static_cast<std::size_t>(number)]->by_helper.registrations.get();
+  }
+  std::uint64_t registered_peak_bytes(int number) const {
+    return domains_[static_cast<std::size_t>(number)]->meter.peak();
+  }
+  const Budget& budget() const { return *budget_; }
 
-  // Hooks.
-  void on_memory_change_begin(Range range);
-  void on_memory_change_end(Range range);
+  // Hooks. Brackets are the process's, not the run's: a run may begin or end inside one.
+  static void on_memory_change_begin(Range range);
+  static void on_memory_change_end(Range range);
 
  private:
-  static constexpr int kMostDomains = 16;
+  /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
+  /// freed.
   struct DomainSlot {
-    std::unique_ptr<Device> device;
+    explicit DomainSlot(Meter& process) : meter(process) {}
+    std::string device_name, nic;
+    bool open = true;  ///< guarded by domains_mutex_
+    DomainMeter meter;
+    ThreadCounters by_helper;
+    double modelled_busy_seconds = 0;  ///< of the device, when it is gone
+    std::unique_ptr<Device> device;    ///< null only after the run
     std::unique_ptr<Domain> domain;
     std::unique_ptr<Predictor> predictor;
     CostEstimates costs;
@@ -94,20 +134,27 @@ class Engine {
   Engine(const Options& options, const JobPlace& place);
   ~Engine() = delete;
 
+  /// Under domains_mutex_, or before anybody else knows the engine.
+  int add_domain(std::unique_ptr<Device> device, const std::string& device_name, const std::string& nic,
+                 Error& error);
   void watch_memory();
   void keep_nothing(const Error& why);
-  /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the helper.
+  /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the
+  /// helper.
   void check_hooks();
-  void acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
-                    Error* error);
-  void bounce(ThreadContext& thread, Transfer& transfer, const Error& why, Error* error);
+  bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
+                    Refusal refusal, Error* error);
+  void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+                      Transfer& transfer);
+  void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
+  void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
   void push(ThreadContext& thread, const Record& record);
   double memcpy_bandwidth();
 
   // The helper (engine/helper_thread.cpp).
-  void start_helper();
+  Error start_helper();
   void helper_main();
   void drain();
   void take(Record& record, std::uint16_t thread);
@@ -116,22 +163,30 @@ class Engine {
   Time next_wake() const;
   void sleep_until(Time wake);
   void wake_helper();
-  void note_device_call(Range pages, bool registration, bool failed, Time begin, Time end);
+  void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
+  void retire_idle(DomainSlot& slot);
+  void serve_closing();
   void tell();
   void end_of_run();
 
+  /// After stop(), when no thread is inside: gives back what devices hold of the system (rings, locks), as
+  /// far as no lease is out.
+  void drop_devices();
+  void drop_device(DomainSlot& slot);
+
   static std::atomic<Engine*> running_;
+  static Brackets brackets_;
 
   const Options options_;
   const JobPlace place_;
+  const pid_t process_;
   mutable RealClock clock_;
-  Brackets brackets_;
   EventBoard events_;
   Meter meter_;
   std::unique_ptr<Budget> budget_;
   std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
   std::atomic<int> domain_count_{0};
-  std::mutex domains_mutex_;
+  std::mutex domains_mutex_;             ///< opening and closing
   std::atomic<bool> retire_at_release_;  ///< retention on-demand, or memory events that cannot be seen
   std::atomic<double> memcpy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
@@ -140,6 +195,7 @@ class Engine {
   // The helper thread's own.
   std::thread helper_;
   std::atomic<bool> stopping_{false};
+  std::atomic<int> closing_{-1};          ///< domain that the helper is asked to empty; -1: none
   std::atomic<std::uint32_t> asleep_{0};  ///< 1: asleep, 2: in deep sleep (a record wakes it)
   struct Drained {
     Record record;
@@ -151,7 +207,7 @@ class Engine {
   double leave_pinned_registration_ns_ = 0;
   std::unordered_set<CallSite> known_sites_;
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
-  std::uint64_t wakeups_ = 0, registrations_ = 0, deregistrations_ = 0, registration_failures_ = 0;
+  std::uint64_t wakeups_ = 0;
   Time last_record_ = 0, last_update_ = 0;
   Duration record_gap_ = 0;  ///< typical time between batches of records
   std::uint64_t pinned_at_start_ = 0;

@@ -73,14 +73,23 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
 
 }  // namespace
 
-void Engine::start_helper() {
+Error Engine::start_helper() {
   pinned_at_start_ = pinned_bytes();
   // Signals belong to the application's threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  helper_ = std::thread([this] { helper_main(); });
+  Error error;
+  try {
+    helper_ = std::thread([this] { helper_main(); });
+  } catch (const std::system_error& failed) {
+    error = Error::make(EAGAIN,
+                        "the helper thread cannot be started (%s): allow one thread more (`ulimit -u`, the "
+                        "cgroup's pids.max, memory for its stack)",
+                        failed.what());
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
 }
 
 void Engine::stop() {
@@ -98,6 +107,7 @@ void Engine::helper_main() {
   last_record_ = clock_.now();
   while (!stopping_.load(std::memory_order_acquire)) {
     drain();
+    serve_closing();
     act();
     const Time now = clock_.now();
     if (now - last_update_ >= kUpdateEvery) {
@@ -228,8 +238,12 @@ void Engine::take_memory_change(Range range, Time time) {
   log_.append(event);
 }
 
-void Engine::note_device_call(Range pages, bool registration, bool failed, Time begin, Time end) {
-  ++(failed ? registration_failures_ : registration ? registrations_ : deregistrations_);
+void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin,
+                              Time end) {
+  (failed         ? slot.by_helper.registration_failures
+   : registration ? slot.by_helper.registrations
+                  : slot.by_helper.deregistrations)
+      .add(1);
   runlog::Event event{};
   event.begin_ns = begin;
   event.end_ns = end;
@@ -251,7 +265,7 @@ void Engine::act() {
       const Range pages = region->range();
       const Time begin = clock_.now();
       retire_claimed(*slot.domain, region, Actor::helper);
-      note_device_call(pages, false, false, begin, clock_.now());
+      note_device_call(slot, pages, false, false, begin, clock_.now());
     }
     if (!slot.retention) continue;
     for (;;) {
@@ -262,7 +276,7 @@ void Engine::act() {
       if (action.kind == Kind::deregister) {
         retire_claimed(*slot.domain, action.region, Actor::helper);
         const Time end = clock_.now();
-        note_device_call(action.pages, false, false, begin, end);
+        note_device_call(slot, action.pages, false, false, begin, end);
         slot.retention->done(action, {}, true, end - begin, end);
       } else {
         Domain::Ticket ticket;
@@ -273,7 +287,7 @@ void Engine::act() {
         Duration took = 0;
         const auto step = run_ticket(*slot.domain, ticket, Actor::helper, waited,
                                      [&](Range pages, bool registration, bool failed, Time from, Time to) {
-                                       note_device_call(pages, registration, failed, from, to);
+                                       note_device_call(slot, pages, registration, failed, from, to);
                                        if (registration && !failed) took = to - from;
                                      });
         const bool ok = step == Domain::Step::leased;
@@ -305,7 +319,7 @@ void Engine::sleep_until(Time wake) {
   const std::uint32_t state = deep ? 2 : 1;
   asleep_.store(state, std::memory_order_seq_cst);
   // Records pushed before the flag was seen have woken nobody; in deep sleep nothing else would.
-  bool records = stopping_.load(std::memory_order_acquire);
+  bool records = stopping_.load(std::memory_order_acquire) || closing_.load(std::memory_order_seq_cst) >= 0;
   for (ThreadContext* thread = all_threads(); thread && !records; thread = thread->next)
     records = thread->ring.size() > 0;
   if (!records) {
@@ -334,9 +348,6 @@ void Engine::wake_helper() {
 
 void Engine::tell() {
   runlog::Counters mine{};
-  mine.registrations = registrations_;
-  mine.deregistrations = deregistrations_;
-  mine.registration_failures = registration_failures_;
   mine.helper_cpu_ns = thread_cpu_ns();
   mine.helper_wakeups = wakeups_;
   mine.events_dropped = log_.events_dropped();
@@ -363,14 +374,26 @@ void Engine::tell() {
   told_ = mine;
 }
 
+void Engine::retire_idle(DomainSlot& slot) {
+  retire_all(*slot.domain, Actor::helper, [&](Range pages, Time begin, Time end) {
+    note_device_call(slot, pages, false, false, begin, end);
+  });
+}
+
+void Engine::serve_closing() {
+  const int number = closing_.load(std::memory_order_acquire);
+  if (number < 0) return;
+  DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+  if (slot.retention) slot.retention->memory_event({0, ~Address{0}});
+  retire_idle(slot);
+  closing_.store(-1, std::memory_order_release);
+  closing_.notify_all();
+}
+
 void Engine::end_of_run() {
   drain();
-  for (int i = 0; i < domain_count(); ++i) {
-    Domain& domain = *domains_[static_cast<std::size_t>(i)]->domain;
-    // Leases still out (requests that the program never completed) stay: their transfers may go on.
-    retire_all(domain, Actor::helper,
-               [&](Range pages, Time begin, Time end) { note_device_call(pages, false, false, begin, end); });
-  }
+  // Leases still out (requests that the program never completed) stay: their transfers may go on.
+  for (int i = 0; i < domain_count(); ++i) retire_idle(*domains_[static_cast<std::size_t>(i)]);
   tell();
   const runlog::Counters all = counters();
   const std::uint64_t pinned = pinned_bytes();

@@ -1,8 +1,10 @@
-// Registered bytes of the process over time (the sum over its domains): level, peak, integral, series.
-// Guarded by its own mutex; registered_changed() comes under a domain's slow lock, never from a hook.
+// Registered bytes over time. Meter: of the process (the sum over its domains): level, peak, integral,
+// series; guarded by its own mutex. DomainMeter: level and peak of one domain; written under that domain's
+// slow lock, read by anybody. registered_changed() never comes from a hook.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "registry/domain.h"
@@ -37,6 +39,26 @@ class Meter final : public RegisteredListener {
   runlog::Series series_;
   std::int64_t bytes_ = 0;
   std::int64_t regions_ = 0, peak_regions_ = 0;
+};
+
+class DomainMeter final : public RegisteredListener {
+ public:
+  explicit DomainMeter(Meter& process) : process_(process) {}
+
+  void registered_changed(Time now, std::int64_t bytes, int regions) override {
+    const std::int64_t level = level_.load(std::memory_order_relaxed) + bytes;
+    level_.store(level, std::memory_order_relaxed);
+    if (level > peak_.load(std::memory_order_relaxed)) peak_.store(level, std::memory_order_relaxed);
+    process_.registered_changed(now, bytes, regions);
+  }
+  /// While nothing happens in the domain.
+  void restart() { peak_.store(level_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
+
+  std::uint64_t peak() const { return static_cast<std::uint64_t>(peak_.load(std::memory_order_relaxed)); }
+
+ private:
+  Meter& process_;
+  std::atomic<std::int64_t> level_{0}, peak_{0};
 };
 
 }  // namespace pinion

@@ -24,6 +24,10 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
+/// Most domains of one process.
+constexpr int kMostDomains = 16;
+
+/// Of one thread in one domain.
 struct ThreadCounters {
   Counter acquires, hits, waits, misses, bounced, observed;
   Counter acquired_bytes, bounced_bytes;
@@ -37,7 +41,7 @@ struct ThreadContext {
 
   Ring<Record, 256> ring;
   RecentRegions recent;
-  ThreadCounters counters;
+  ThreadCounters counters[kMostDomains];
   std::atomic<State> state{State::free};
   std::uint16_t index = 0;
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at

@@ -45,7 +45,22 @@ class BasicBrackets {
       slot.begin.store(kFree, std::memory_order_release);
       return;
     }
-    overflow_.fetch_sub(1, std::memory_order_seq_cst);
+    // An end without its begin is ignored: counted, it would make every range count as changing for ever.
+    int over = overflow_.load(std::memory_order_relaxed);
+    while (over > 0 && !overflow_.compare_exchange_weak(over, over - 1, std::memory_order_seq_cst,
+                                                        std::memory_order_relaxed)) {
+    }
+  }
+
+  /// In a forked child: the brackets of threads that do not exist here will not be closed.
+  void forget_other_threads() {
+    for (auto& slot : slots_) {
+      if (slot.begin.load(std::memory_order_relaxed) > kClaimed &&
+          slot.owner.load(std::memory_order_relaxed) == ::pthread_self())
+        continue;
+      slot.begin.store(kFree, std::memory_order_relaxed);
+    }
+    overflow_.store(0, std::memory_order_relaxed);
   }
 
   bool changing(Range r) const {

@@ -1,0 +1,62 @@
+// Several users of the one engine in a process: two libraries over the C API, or a library and the preload.
+#include <pthread.h>
+
+#include <mutex>
+#include <new>
+
+#include "engine/engine.h"
+#include "engine/process.h"
+
+namespace pinion {
+
+namespace {
+
+struct Users {
+  std::mutex mutex;  ///< guards all below, and keeps starting and stopping apart
+  int count = 0;
+  bool started_here = false;  ///< the first of them started the engine, so the last one stops it
+};
+Users g_users;
+
+// A thread that does not exist in a forked child may have held the mutex; and what ran was the parent's.
+void forget_users_after_fork() { new (&g_users) Users; }
+
+}  // namespace
+
+Error Engine::join(const Options& options, bool insist) {
+  static const int handler = pthread_atfork(nullptr, nullptr, forget_users_after_fork);
+  if (handler != 0) return Error::make(handler, "no memory for a fork handler");
+  std::lock_guard lock(g_users.mutex);
+  if (Engine* engine = running()) {
+    const std::string runs = format_options(engine->options());
+    const std::string wanted = format_options(options);
+    if (insist && runs != wanted)
+      return Error::make(EBUSY,
+                         "Pinion runs in this process with the options '%s' and cannot change to '%s': start "
+                         "with the same options, or with NULL to share what runs",
+                         runs.c_str(), wanted.c_str());
+    ++g_users.count;
+    return {};
+  }
+  const Error error = start(options, job_place(), command_line());
+  if (error) return error;
+  // Users of an engine that was stopped behind their back are users no more.
+  g_users.count = 1;
+  g_users.started_here = true;
+  return {};
+}
+
+Error Engine::leave() {
+  std::lock_guard lock(g_users.mutex);
+  if (g_users.count == 0)
+    return Error::make(EINVAL, "Pinion was not started in this process, or stopped already");
+  if (--g_users.count > 0 || !g_users.started_here) return {};
+  g_users.started_here = false;
+  Engine* engine = running();
+  if (!engine) return {};
+  stop();
+  engine->drop_devices();
+  return {};
+}
+
+}  // namespace pinion
