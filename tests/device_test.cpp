@@ -43,7 +43,13 @@ class Memory {
     if (start_ == MAP_FAILED) throw std::bad_alloc();
     madvise(start_, bytes, MADV_NOHUGEPAGE);
   }
-  ~Memory() { munmap(start_, bytes_); }
+  ~Memory() {
+    // What lies in the hole by now is somebody else's.
+    const Range all = range();
+    if (hole_.empty()) hole_ = {all.end, all.end};
+    if (hole_.begin > all.begin) munmap(start_, hole_.begin - all.begin);
+    if (hole_.end < all.end) munmap(reinterpret_cast<void*>(hole_.end), all.end - hole_.end);
+  }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -54,7 +60,11 @@ class Memory {
   void protect(Range range, int rights) {
     ASSERT_EQ(mprotect(reinterpret_cast<void*>(range.begin), range.bytes(), rights), 0);
   }
-  void unmap(Range range) { ASSERT_EQ(munmap(reinterpret_cast<void*>(range.begin), range.bytes()), 0); }
+  /// Makes a hole, at most one.
+  void unmap(Range range) {
+    ASSERT_EQ(munmap(reinterpret_cast<void*>(range.begin), range.bytes()), 0);
+    hole_ = range;
+  }
   Range range() const { return Range::of(start_, bytes_); }
   Range pages(std::size_t begin, std::size_t end) const {
     return {range().begin + begin * page_size(), range().begin + end * page_size()};
@@ -63,6 +73,7 @@ class Memory {
  private:
   std::size_t bytes_;
   char* start_;
+  Range hole_{};
 };
 
 std::size_t held() {
