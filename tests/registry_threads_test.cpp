@@ -1,0 +1,234 @@
+// The registration cache with real threads: single flight, and random work against what must always hold.
+// Meant to run under ThreadSanitizer and AddressSanitizer as well. PINION_TEST_SCALE multiplies the steps.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "support/deterministic_scheduler.h"
+#include "support/registry_fixture.h"
+
+namespace pinion {
+namespace {
+
+using test::pages;
+using test::pages_bytes;
+using test::RegistryTest;
+using Step = Domain::Step;
+
+class RegistryThreads : public RegistryTest {
+ protected:
+  Step run(Domain::Ticket& ticket, bool& waited) {
+    return run_ticket(*domain, ticket, Actor::application, waited, [](auto&&...) {});
+  }
+};
+
+TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
+  constexpr int kThreads = 4;
+  for (int round = 0; round < 20; ++round) {
+    const Range range = pages(10 * static_cast<std::size_t>(round), 10 * static_cast<std::size_t>(round) + 5);
+    std::atomic<int> waiting{0};
+    std::atomic<int> calls{0};
+    std::latch begun(kThreads);
+    // The device call lasts until every thread has had the chance to see the region being registered.
+    device.refuse = [&](Range, Access) {
+      ++calls;
+      begun.wait();
+      return 0;
+    };
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        auto miss = ticket(range);
+        const Step first = domain->begin(miss);
+        begun.count_down();
+        Step step = first;
+        if (first == Step::register_) {
+          step = domain->commit(
+              miss, device.register_range(miss.region->range(), miss.try_access, Actor::application));
+        } else {
+          EXPECT_EQ(first, Step::wait);
+          ++waiting;
+          miss.region->transitions.wait(miss.seen, std::memory_order_acquire);
+          step = domain->begin(miss);
+        }
+        EXPECT_EQ(step, Step::leased);
+        EXPECT_TRUE(device.serves(miss.region->key, range, Access::all));
+        domain->release(miss.region);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(calls.load(), 1);
+    EXPECT_EQ(waiting.load(), kThreads - 1);
+  }
+}
+
+// Ranges of a small memory, of which pages go and come back. A lease on a page that changed meanwhile may be
+// stale, as it may be in a real program; everything else must hold.
+TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
+  constexpr std::size_t kPages = 96;
+  constexpr std::size_t kLimit = 48;
+  constexpr int kThreads = 4;
+  limit(pages_bytes(kLimit), 24);
+  device.limits.max_region_bytes = pages_bytes(32);
+  // Part of the memory is read-only, some unions are refused, and now and then something fails.
+  std::atomic<unsigned> calls{0};
+  device.refuse = [&](Range range, Access access) {
+    if (range.overlaps(pages(70, 80)) && includes(access, Access::write)) return EFAULT;
+    if (range.begin < pages(40, 41).begin && range.end > pages(40, 41).end) return EFAULT;
+    if (calls.fetch_add(1) % 61 == 60) return ENOMEM;
+    return 0;
+  };
+  const int steps = static_cast<int>(100'000 * test::test_scale());
+
+  std::atomic<std::uint64_t> hit_count{0}, miss_count{0}, refused_count{0};
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    RecentRegions mine;
+    struct Lease {
+      Region* region;
+      DeviceKey key;
+      Range range;
+      Access access;
+    };
+    std::vector<Lease> leases;
+    const auto below = [&](std::size_t n) { return random() % n; };
+    const auto some_range = [&] {
+      const std::size_t begin = below(kPages);
+      Range range = pages(begin, std::min(kPages, begin + 1 + below(8)));
+      if (below(4) == 0) range.begin += 64;
+      if (below(4) == 0) range.end -= 64;
+      return range;
+    };
+    const auto check = [&](const Lease& lease) {
+      EXPECT_TRUE(device.serves(lease.key, lease.range, lease.access));
+    };
+    const auto let_go = [&](std::size_t i) {
+      check(leases[i]);
+      leases[i].region->last_use.store(ticks_now(), std::memory_order_relaxed);
+      domain->release(leases[i].region);
+      leases[i] = leases.back();
+      leases.pop_back();
+    };
+    for (int step = 0; step < steps && !HasFailure(); ++step) {
+      const std::size_t dice = below(100);
+      if (dice < 55) {
+        const Range range = some_range();
+        const Access access = below(3) == 0 ? Access::write : Access::read;
+        Region* region = domain->try_hit(range, access, mine);
+        if (region) {
+          hit_count.fetch_add(1, std::memory_order_relaxed);
+        } else {
+          auto miss = ticket(range, access);
+          bool waited = false;
+          if (run(miss, waited) != Step::leased) {
+            refused_count.fetch_add(1, std::memory_order_relaxed);
+            EXPECT_NE(miss.error.code, 0);
+            continue;
+          }
+          miss_count.fetch_add(1, std::memory_order_relaxed);
+          region = miss.region;
+        }
+        leases.push_back({region, region->key, range, access});
+        check(leases.back());
+      } else if (dice < 85) {
+        if (!leases.empty()) let_go(below(leases.size()));
+      } else if (dice < 91) {
+        const Range range = some_range().to_pages();
+        brackets.open(range);
+        domain->doom(range);
+        if (below(4) == 0) std::this_thread::yield();
+        brackets.close(range);
+      } else if (dice < 95) {
+        const auto refs = domain->idle_regions(4);
+        for (const RegionRef& ref : refs)
+          if (Region* claimed = domain->begin_retire(ref)) retire_claimed(*domain, claimed, Actor::helper);
+      } else if (dice < 98) {
+        auto ahead = ticket(some_range());
+        ahead.lease = false;
+        bool waited = false;
+        run(ahead, waited);
+      } else {
+        reap();
+      }
+      while (leases.size() > 6) let_go(below(leases.size()));
+    }
+    while (!leases.empty()) let_go(0);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i + 1);
+  for (auto& thread : threads) thread.join();
+
+  EXPECT_LE(device.peak(), pages_bytes(kLimit));
+  EXPECT_EQ(device.bytes(), domain->registered_bytes());
+  EXPECT_EQ(device.live(), domain->region_count());
+  EXPECT_EQ(budget->bytes(), domain->registered_bytes());
+  EXPECT_GT(hit_count.load(), 0u);
+  EXPECT_GT(miss_count.load(), 0u);
+  EXPECT_GT(refused_count.load(), 0u);
+  // Nothing is left that neither idles nor waits to be reaped: TearDown() retires all of it.
+}
+
+// Threads that hit while others change the very memory: after a change nobody is served the old registration.
+TEST_F(RegistryThreads, NoHitOnChangedMemory) {
+  constexpr std::size_t kBuffers = 8;
+  // The version of each buffer's memory, as the device sees it when it registers.
+  std::atomic<std::uint64_t> version[kBuffers] = {};
+  std::mutex mutex;
+  std::map<Address, std::uint64_t> registered_version;  // of the last registration of each buffer
+  const auto buffer = [](std::size_t i) { return pages(10 * i, 10 * i + 4); };
+  device.refuse = [&](Range range, Access) {
+    const std::size_t i = (range.begin - pages(0, 1).begin) / pages_bytes(10);
+    std::lock_guard lock(mutex);
+    registered_version[range.begin] = version[i].load();
+    return 0;
+  };
+  std::atomic<bool> done{false};
+  std::atomic<std::uint64_t> served{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      RecentRegions mine;
+      while (!done.load()) {
+        const std::size_t i = random() % kBuffers;
+        // A lease granted after this version was reached is on a registration at least as new.
+        const std::uint64_t before = version[i].load();
+        Region* region = domain->try_hit(buffer(i), Access::read, mine);
+        if (!region) {
+          auto miss = ticket(buffer(i));
+          bool waited = false;
+          if (run(miss, waited) != Step::leased) continue;
+          region = miss.region;
+        }
+        {
+          std::lock_guard lock(mutex);
+          ASSERT_GE(registered_version[buffer(i).begin], before);
+        }
+        domain->release(region);
+        served.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  std::mt19937 random(99);
+  const auto enough = static_cast<std::uint64_t>(2'000'000 * test::test_scale());
+  for (int event = 0; served.load() < enough && !HasFailure(); ++event) {
+    const std::size_t i = random() % kBuffers;
+    brackets.open(buffer(i));
+    domain->doom(buffer(i));
+    version[i].fetch_add(1);
+    brackets.close(buffer(i));
+    if (event % 16 == 0) reap();
+    std::this_thread::yield();
+  }
+  done.store(true);
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace pinion
