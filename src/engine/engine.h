@@ -105,9 +105,6 @@ class Engine {
   std::uint64_t registrations_ahead(int number) const {
     return domains_[static_cast<std::size_t>(number)]->by_helper.registrations.get();
   }
-  std::uint64_t registered_peak_bytes(int number) const {
-    return domains_[static_cast<std::size_t>(number)]->meter.peak();
-  }
   const Budget& budget() const { return *budget_; }
 
   // Hooks. Brackets are the process's, not the run's: a run may begin or end inside one.

@@ -1,0 +1,177 @@
+/*
+ * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
+ * predicts.
+ *
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1), structures say their size in
+ * their first field, everything else is opaque. The reference, a section a call, is docs/api.md.
+ *
+ *   - Calls that return int return 0 or an errno value; pinion_last_error() then says, in one line, what
+ * failed, with the limit, the need and the cure.
+ *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). None may be
+ * made from a signal handler, or from within malloc, except pinion_memory_begin() and pinion_memory_end().
+ *   - Addresses and sizes are in bytes and need no alignment.
+ */
+#ifndef PINION_PINION_H
+#define PINION_PINION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PINION_VERSION_MAJOR 0
+#define PINION_VERSION_MINOR 1
+#define PINION_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define PINION_CHECKED __attribute__((warn_unused_result))
+#else
+#define PINION_CHECKED
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The library
+ * ---------------------------------------------------------------------------------------------- */
+
+/* The version of the library that runs, "major.minor.patch". */
+const char* pinion_version(void);
+
+/* The text of this thread's last failed call; empty when none has failed. Valid until its next one fails. */
+const char* pinion_last_error(void);
+
+/*
+ * Starts Pinion in this process, or shares what runs already. `options` is "name=value,..." as in the
+ * environment variable PINION, which overrides it; NULL: the environment alone.
+ */
+int pinion_start(const char* options) PINION_CHECKED;
+
+/* Undoes one pinion_start(). The last one lets all idle registrations go and ends the helper thread. */
+int pinion_stop(void);
+
+/* ---- Domains
+ * -------------------------------------------------------------------------------------------------- */
+
+/* A device and its protection domain, with a registration cache of its own. */
+typedef struct pinion_domain pinion_domain;
+
+/* Opens a domain. `device` and `nic` are names as for the options of these names; NULL: the options' own. */
+int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) PINION_CHECKED;
+
+/* Lets all idle registrations of the domain go and closes it; EBUSY, and it stays open, while leases are out.
+ */
+int pinion_domain_close(pinion_domain* domain);
+
+/* ---- Leases
+ * --------------------------------------------------------------------------------------------------- */
+
+/* What the device, and peers by way of it, may do to the memory; combined by |. */
+enum pinion_access {
+  PINION_ACCESS_READ = 0,  /* the device reads: the source of a send. Always included. */
+  PINION_ACCESS_WRITE = 1, /* the device writes: the target of a receive */
+  PINION_ACCESS_REMOTE_READ = 2,
+  PINION_ACCESS_REMOTE_WRITE = 4
+};
+
+/*
+ * The right to use a registration, from an acquire to its release: the memory stays registered that long.
+ * Kept by the caller, on the stack or in a request; it may be moved as plain memory, and is released once.
+ */
+typedef struct pinion_lease {
+  uint64_t opaque[20];
+} pinion_lease;
+
+/* A lease that is none: what release leaves behind. */
+#define PINION_LEASE_INIT \
+  {                       \
+    { 0 }                 \
+  }
+
+/*
+ * Leases registered memory, registering it first where it is not; waits while another thread registers it.
+ * When it cannot be registered there is no lease and an errno says why: transfer without registration (bounce
+ * buffer).
+ */
+int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                   pinion_lease* lease) PINION_CHECKED;
+
+/* A lease if the memory is registered already, else EAGAIN. Never registers, never waits. */
+int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                       pinion_lease* lease) PINION_CHECKED;
+
+/* Returns a lease, from any thread. Whether the memory stays registered is for retention to say. */
+int pinion_release(pinion_lease* lease);
+
+/* What the device needs to transfer. */
+struct pinion_keys {
+  size_t size;     /* in: sizeof(struct pinion_keys) */
+  uint64_t handle; /* the registration as its device knows it */
+  uint32_t lkey;
+  uint32_t rkey;
+  uint64_t address; /* of the registered range, which contains the leased one */
+  uint64_t bytes;
+  unsigned access; /* granted: what was asked for, or more */
+  unsigned reserved;
+};
+
+/* The keys of a lease, valid until its release. ENODATA under retention `observe`, which registers nothing.
+ */
+int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINION_CHECKED;
+
+/* ---- Memory events
+ * -------------------------------------------------------------------------------------------- */
+
+/*
+ * Brackets around a change of memory that libc does not see: a driver's own unmapping, a raw system call. In
+ * between, nothing of the range is registered or hit; what was registered of it is not used again. Both calls
+ * are made by the same thread with the same range. They neither allocate nor block, and may be made from
+ * hooks and signal handlers, also while Pinion does not run.
+ */
+int pinion_memory_begin(const void* address, size_t bytes);
+int pinion_memory_end(const void* address, size_t bytes);
+
+/* ---- What is in force, and what happened
+ * ---------------------------------------------------------------------- */
+
+/* Limits of the process, for all its domains together. UINT64_MAX: no limit. */
+struct pinion_limits {
+  size_t size; /* in: sizeof(struct pinion_limits) */
+  uint64_t bytes;
+  uint64_t regions;
+  uint64_t bytes_in_use;
+  uint64_t regions_in_use;
+  const char* bytes_from; /* what sets the limit of bytes; never freed */
+};
+
+int pinion_limits(struct pinion_limits* limits);
+
+/* Counters since the domain was opened, or of the whole process since Pinion started in it. Times in ns. */
+struct pinion_statistics {
+  size_t size;       /* in: sizeof(struct pinion_statistics) */
+  uint64_t acquires; /* hits + waits + misses + bounced + observed */
+  uint64_t hits;     /* found registered (a successful try_acquire is one) */
+  uint64_t waits;    /* waited for another's registration */
+  uint64_t misses;   /* registered by the acquiring thread */
+  uint64_t bounced;  /* refused: not registered */
+  uint64_t observed; /* retention `observe`: nothing was registered */
+  uint64_t acquired_bytes;
+  uint64_t bounced_bytes;
+  uint64_t registrations;       /* by acquiring threads and by the helper */
+  uint64_t registrations_ahead; /* of these, by the helper, off the critical path */
+  uint64_t deregistrations;
+  uint64_t registration_failures;
+  uint64_t registered_bytes; /* now; pages are counted once, also where registrations overlap */
+  uint64_t registered_peak_bytes;
+  uint64_t regions;         /* now */
+  uint64_t registration_ns; /* acquiring threads spent in the device */
+  uint64_t wait_ns;         /* acquiring threads spent waiting, beyond that */
+};
+
+/* `domain` NULL: the process. While other threads transfer, the counters are not of one single instant. */
+int pinion_statistics(const pinion_domain* domain, struct pinion_statistics* statistics);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,361 @@
+// The public C API (include/pinion/pinion.h) over the engine: checks arguments, turns errors into errno
+// values and this thread's text, and keeps exceptions inside. Owns nothing but the handles of domains. Checks
+// on the critical path are predicates; an Error is made only where one is returned.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "base/options.h"
+#include "engine/engine.h"
+#include "pinion/pinion.h"
+
+using namespace pinion;
+
+struct pinion_domain {
+  Engine* engine;
+  int number;
+  // As it was when opened: the engine may have used the place before.
+  runlog::Counters before;
+  std::uint64_t ahead_before;
+};
+
+namespace {
+
+constinit thread_local Error t_last_error;
+
+int fail(const Error& error) {
+  t_last_error = error;
+  return error.code;
+}
+
+/// Runs `body`, which returns an errno value.
+template <class Body>
+int guarded(const char* call, Body&& body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(Error::make(ENOMEM, "%s: out of memory", call));
+  }
+}
+
+// ---- leases ----
+
+/// What a lease holds, in the caller's memory.
+struct LeaseBody {
+  static constexpr std::uint64_t kOut = 0x6573'6165'4c6e'6950;  // "PinLease"
+  std::uint64_t mark;                                           ///< kOut until the release
+  Engine* engine;
+  Transfer transfer;
+};
+static_assert(sizeof(LeaseBody) <= sizeof(pinion_lease) && alignof(LeaseBody) <= alignof(pinion_lease));
+static_assert(std::is_trivially_copyable_v<LeaseBody> && std::is_trivially_destructible_v<LeaseBody>);
+
+LeaseBody* body_of(pinion_lease* lease) { return std::launder(reinterpret_cast<LeaseBody*>(lease->opaque)); }
+const LeaseBody* body_of(const pinion_lease* lease) {
+  return std::launder(reinterpret_cast<const LeaseBody*>(lease->opaque));
+}
+
+bool is_out(const pinion_lease* lease) { return lease && body_of(lease)->mark == LeaseBody::kOut; }
+
+[[gnu::cold]] int bad_lease(const char* call, const pinion_lease* lease) {
+  return fail(lease ? Error::make(EINVAL, "%s: this is no lease, or it was released already", call)
+                    : Error::make(EINVAL, "%s: the lease is NULL", call));
+}
+
+// ---- requests ----
+
+bool is_range(const void* address, std::size_t bytes) {
+  // Its last page has an end as well.
+  return address && bytes && bytes <= ~Address{0} - page_size() - reinterpret_cast<Address>(address);
+}
+
+[[gnu::cold]] int bad_range(const char* call, const void* address, std::size_t bytes) {
+  if (!address || bytes == 0)
+    return fail(Error::make(EINVAL, "%s: the range is empty (address %p, %zu bytes)", call, address, bytes));
+  return fail(Error::make(EINVAL, "%s: %zu bytes from %p reach beyond the end of the address space", call,
+                          bytes, address));
+}
+
+[[gnu::cold]] int not_running(const char* call, const pinion_domain* domain) {
+  if (domain && domain->engine->process() != ::getpid())
+    return fail(
+        Error::make(ESHUTDOWN,
+                    "%s: this process was forked from the one that opened the domain, whose registrations "
+                    "do not hold here: call pinion_start and open domains of its own",
+                    call));
+  return fail(Error::make(ESHUTDOWN, "%s: Pinion does not run (any more): call pinion_start%s", call,
+                          domain ? " and open the domain again" : " first"));
+}
+
+bool is_request(const pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
+                const pinion_lease* lease) {
+  return domain && lease && is_range(address, bytes) && access <= static_cast<unsigned>(Access::all) &&
+         domain->engine == Engine::running();
+}
+
+[[gnu::cold]] int bad_request(const char* call, const pinion_domain* domain, const void* address,
+                              std::size_t bytes, unsigned access, const pinion_lease* lease) {
+  if (!domain) return fail(Error::make(EINVAL, "%s: the domain is NULL", call));
+  if (!lease) return fail(Error::make(EINVAL, "%s: there is no place for the lease (NULL)", call));
+  if (!is_range(address, bytes)) return bad_range(call, address, bytes);
+  if (access > static_cast<unsigned>(Access::all))
+    return fail(
+        Error::make(EINVAL,
+                    "%s: access %#x has unknown flags; valid: PINION_ACCESS_READ, PINION_ACCESS_WRITE, "
+                    "PINION_ACCESS_REMOTE_READ, PINION_ACCESS_REMOTE_WRITE",
+                    call, access));
+  return not_running(call, domain);
+}
+
+[[gnu::cold]] int no_context(const char* call) {
+  return fail(Error::make(ENOMEM, "%s: no memory for what Pinion keeps for a thread", call));
+}
+
+// ---- structures that may grow ----
+
+/// Fills as much of the structure as the caller knows, and says in its first field how much that is.
+template <class Struct>
+int fill(Struct* out, Struct values) {
+  values.size = std::min(out->size, sizeof values);
+  std::memcpy(static_cast<void*>(out), &values, values.size);
+  return 0;
+}
+
+template <class Struct>
+bool is_sized(const Struct* out) {
+  return out && out->size >= sizeof out->size;
+}
+
+template <class Struct>
+[[gnu::cold]] int bad_struct(const char* call, const Struct* out) {
+  if (!out) return fail(Error::make(EINVAL, "%s: there is no place for the answer (NULL)", call));
+  return fail(Error::make(EINVAL, "%s: set the field `size` to the size of the structure, %zu (it is %zu)",
+                          call, sizeof *out, out->size));
+}
+
+}  // namespace
+
+// ---- the library ----
+
+const char* pinion_version() { return PINION_VERSION; }
+
+const char* pinion_last_error() { return t_last_error.message; }
+
+int pinion_start(const char* text) {
+  return guarded("pinion_start", [&] {
+    Options options;
+    if (text) {
+      if (Error error = parse_options(options, text)) return fail(error);
+    }
+    // Who runs the program has the last word.
+    if (Error error = options_from_environment(options)) return fail(error);
+    if (options.off)
+      return fail(
+          Error::make(ECANCELED, "Pinion is switched off (PINION=off): transfer without registration cache"));
+    if (Error error = Engine::join(options, text != nullptr)) return fail(error);
+    return 0;
+  });
+}
+
+int pinion_stop() {
+  return guarded("pinion_stop", [] {
+    const Error error = Engine::leave();
+    return error ? fail(error) : 0;
+  });
+}
+
+// ---- domains ----
+
+int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) {
+  if (!domain)
+    return fail(Error::make(EINVAL, "pinion_domain_open: there is no place for the domain (NULL)"));
+  *domain = nullptr;
+  Engine* engine = Engine::running();
+  if (!engine) return not_running("pinion_domain_open", nullptr);
+  return guarded("pinion_domain_open", [&] {
+    auto opened = std::make_unique<pinion_domain>();
+    Error error;
+    opened->engine = engine;
+    opened->number = engine->open_domain(device ? device : engine->options().device,
+                                         nic ? nic : engine->options().nic, error);
+    if (error) return fail(error);
+    opened->before = engine->counters(opened->number);
+    opened->ahead_before = engine->registrations_ahead(opened->number);
+    *domain = opened.release();
+    return 0;
+  });
+}
+
+int pinion_domain_close(pinion_domain* domain) {
+  if (!domain) return fail(Error::make(EINVAL, "pinion_domain_close: the domain is NULL"));
+  // After the end of the run, and in a forked child, nothing is left but the handle.
+  if (domain->engine == Engine::running()) {
+    if (Error error = domain->engine->close_domain(domain->number)) return fail(error);
+  }
+  delete domain;
+  return 0;
+}
+
+// ---- leases ----
+
+int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                   pinion_lease* lease) {
+  const Ticks now = ticks_now();
+  const EntryFrame entry = EntryFrame::here();
+  if (lease) body_of(lease)->mark = 0;
+  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
+    return bad_request("pinion_acquire", domain, address, bytes, access, lease);
+  ThreadContext* thread = this_thread();
+  if (!thread) [[unlikely]]
+    return no_context("pinion_acquire");
+  const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
+  LeaseBody& body = *body_of(lease);
+  return guarded("pinion_acquire", [&] {
+    Engine& engine = *domain->engine;
+    if (!engine.acquire(*thread, domain->number, call, Range::of(address, bytes), static_cast<Access>(access),
+                        body.transfer, Refusal::report, &t_last_error)) [[unlikely]]
+      return t_last_error.code;
+    body.engine = &engine;
+    body.mark = LeaseBody::kOut;
+    return 0;
+  });
+}
+
+int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                       pinion_lease* lease) {
+  const Ticks now = ticks_now();
+  const EntryFrame entry = EntryFrame::here();
+  if (lease) body_of(lease)->mark = 0;
+  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
+    return bad_request("pinion_try_acquire", domain, address, bytes, access, lease);
+  ThreadContext* thread = this_thread();
+  if (!thread) [[unlikely]]
+    return no_context("pinion_try_acquire");
+  const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
+  LeaseBody& body = *body_of(lease);
+  Engine& engine = *domain->engine;
+  if (!engine.try_acquire(*thread, domain->number, call, Range::of(address, bytes),
+                          static_cast<Access>(access), body.transfer)) {
+    // Nothing is wrong, so no text is formatted.
+    static constexpr char kText[] =
+        "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
+    t_last_error.code = EAGAIN;
+    std::memcpy(t_last_error.message, kText, sizeof kText);
+    return EAGAIN;
+  }
+  body.engine = &engine;
+  body.mark = LeaseBody::kOut;
+  return 0;
+}
+
+int pinion_release(pinion_lease* lease) {
+  if (!is_out(lease)) [[unlikely]]
+    return bad_lease("pinion_release", lease);
+  LeaseBody& body = *body_of(lease);
+  return guarded("pinion_release", [&] {
+    if (body.engine != Engine::running()) [[unlikely]] {
+      body.mark = 0;
+      body.engine->release_after_stop(body.transfer);
+      return 0;
+    }
+    ThreadContext* thread = this_thread();
+    if (!thread) [[unlikely]]
+      return no_context("pinion_release");
+    body.mark = 0;
+    body.engine->release(*thread, body.transfer);
+    return 0;
+  });
+}
+
+int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
+  if (!is_out(lease)) return bad_lease("pinion_lease_keys", lease);
+  if (!is_sized(keys)) return bad_struct("pinion_lease_keys", keys);
+  const LeaseBody& body = *body_of(lease);
+  if (body.engine != Engine::running() && body.engine->process() != ::getpid())
+    return fail(Error::make(ESHUTDOWN,
+                            "pinion_lease_keys: the lease is of the process that this one was forked "
+                            "from, whose registrations do not hold here"));
+  // Under a lease a region does not change.
+  const Region* region = body.transfer.record.region.region;
+  if (!region)
+    return fail(Error::make(ENODATA,
+                            "pinion_lease_keys: retention `observe` registers nothing: transfer without "
+                            "registration, and release the lease when that is done"));
+  const Range range = region->range();
+  return fill(keys,
+              pinion_keys{.size = 0,
+                          .handle = region->key.handle,
+                          .lkey = region->key.lkey,
+                          .rkey = region->key.rkey,
+                          .address = range.begin,
+                          .bytes = range.bytes(),
+                          .access = static_cast<unsigned>(region->access.load(std::memory_order_relaxed)),
+                          .reserved = 0});
+}
+
+// ---- memory events ----
+
+int pinion_memory_begin(const void* address, size_t bytes) {
+  if (!is_range(address, bytes)) return bad_range("pinion_memory_begin", address, bytes);
+  Engine::on_memory_change_begin(Range::of(address, bytes));
+  return 0;
+}
+
+int pinion_memory_end(const void* address, size_t bytes) {
+  if (!is_range(address, bytes)) return bad_range("pinion_memory_end", address, bytes);
+  Engine::on_memory_change_end(Range::of(address, bytes));
+  return 0;
+}
+
+// ---- what is in force, and what happened ----
+
+int pinion_limits(struct pinion_limits* limits) {
+  if (!is_sized(limits)) return bad_struct("pinion_limits", limits);
+  Engine* engine = Engine::running();
+  if (!engine) return not_running("pinion_limits", nullptr);
+  const Budget& budget = engine->budget();
+  return fill(limits, {.size = 0,
+                       .bytes = budget.limits().bytes,
+                       .regions = budget.limits().regions,
+                       .bytes_in_use = budget.bytes(),
+                       .regions_in_use = budget.regions(),
+                       .bytes_from = budget.limits().bytes_from.c_str()});
+}
+
+int pinion_statistics(const pinion_domain* domain, struct pinion_statistics* statistics) {
+  if (!is_sized(statistics)) return bad_struct("pinion_statistics", statistics);
+  Engine* engine = Engine::running();
+  if (!engine || (domain && domain->engine != engine)) return not_running("pinion_statistics", domain);
+  runlog::Counters now, before{};
+  std::uint64_t ahead = 0;
+  if (domain) {
+    now = engine->counters(domain->number);
+    before = domain->before;
+    ahead = engine->registrations_ahead(domain->number) - domain->ahead_before;
+  } else {
+    now = engine->counters();
+    for (int i = 0; i < engine->domain_count(); ++i) ahead += engine->registrations_ahead(i);
+  }
+  return fill(statistics, {.size = 0,
+                           .acquires = now.acquires - before.acquires,
+                           .hits = now.hits - before.hits,
+                           .waits = now.waits - before.waits,
+                           .misses = now.misses - before.misses,
+                           .bounced = now.bounced - before.bounced,
+                           .observed = now.observed - before.observed,
+                           .acquired_bytes = now.acquired_bytes - before.acquired_bytes,
+                           .bounced_bytes = now.bounced_bytes - before.bounced_bytes,
+                           .registrations = now.registrations - before.registrations,
+                           .registrations_ahead = ahead,
+                           .deregistrations = now.deregistrations - before.deregistrations,
+                           .registration_failures = now.registration_failures - before.registration_failures,
+                           .registered_bytes = now.registered_now_bytes,
+                           .registered_peak_bytes = now.registered_peak_bytes,
+                           .regions = now.regions_now,
+                           .registration_ns = now.registration_ns - before.registration_ns,
+                           .wait_ns = now.wait_ns - before.wait_ns});
+}
