@@ -144,6 +144,14 @@ TEST_F(Reader, EventsAndSitesOutOfRange) {
   expect_error(read(content), "name has no end");
 }
 
+TEST_F(Reader, AMemoryEventMayBeOfAllMemory) {
+  std::string content = valid_;
+  Event all = event(EventKind::memory_event, 1500, 1500, 0, ~std::uint64_t{0});
+  std::memcpy(content.data() + events_offset() + 79 * sizeof(Event), &all, sizeof all);
+  ASSERT_FALSE(read(content));
+  EXPECT_EQ(leave_pinned_timeline(log_).levels().back().bytes, 0u);
+}
+
 TEST_F(Reader, WhatIsNoFile) {
   expect_error(read_log(path_ = dir_.path() + "/absent.plog", log_), "No such file");
   expect_error(read_log(path_ = dir_.path(), log_), "not a file");

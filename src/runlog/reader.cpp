@@ -174,8 +174,12 @@ Error read_log(const std::string& path, Log& log) {
   log.live.counters.events_dropped += header.event_count - log.events.size();
   if (!file.read(events_offset(), log.events.data(), log.events.size() * sizeof(Event)))
     return truncated(path);
-  for (const Event& event : log.events)
+  for (Event& event : log.events) {
+    // A memory event may be of the whole address space: what happened was not seen, so nothing may be kept.
+    if (event.kind == EventKind::memory_event && event.address <= kAddressEnd)
+      event.bytes = std::min(event.bytes, kAddressEnd - event.address);
     if (const char* fault = fault_of(event, header)) return corrupt(path, fault);
+  }
   return {};
 }
 
