@@ -31,8 +31,7 @@
 extern "C" {
 #endif
 
-/* ---- The library
- * ---------------------------------------------------------------------------------------------- */
+/* ---- The library ---- */
 
 /* The version of the library that runs, "major.minor.patch". */
 const char* pinion_version(void);
@@ -49,8 +48,7 @@ int pinion_start(const char* options) PINION_CHECKED;
 /* Undoes one pinion_start(). The last one lets all idle registrations go and ends the helper thread. */
 int pinion_stop(void);
 
-/* ---- Domains
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Domains ---- */
 
 /* A device and its protection domain, with a registration cache of its own. */
 typedef struct pinion_domain pinion_domain;
@@ -58,12 +56,10 @@ typedef struct pinion_domain pinion_domain;
 /* Opens a domain. `device` and `nic` are names as for the options of these names; NULL: the options' own. */
 int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) PINION_CHECKED;
 
-/* Lets all idle registrations of the domain go and closes it; EBUSY, and it stays open, while leases are out.
- */
+/* Lets all idle registrations of the domain go and closes it; EBUSY (it stays open) while leases are out. */
 int pinion_domain_close(pinion_domain* domain);
 
-/* ---- Leases
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Leases ---- */
 
 /* What the device, and peers by way of it, may do to the memory; combined by |. */
 enum pinion_access {
@@ -82,10 +78,9 @@ typedef struct pinion_lease {
 } pinion_lease;
 
 /* A lease that is none: what release leaves behind. */
-#define PINION_LEASE_INIT \
-  {                       \
-    { 0 }                 \
-  }
+/* clang-format off */
+#define PINION_LEASE_INIT {{0}}
+/* clang-format on */
 
 /*
  * Leases registered memory, registering it first where it is not; waits while another thread registers it.
@@ -114,12 +109,10 @@ struct pinion_keys {
   unsigned reserved;
 };
 
-/* The keys of a lease, valid until its release. ENODATA under retention `observe`, which registers nothing.
- */
+/* The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing. */
 int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINION_CHECKED;
 
-/* ---- Memory events
- * -------------------------------------------------------------------------------------------- */
+/* ---- Memory events ---- */
 
 /*
  * Brackets around a change of memory that libc does not see: a driver's own unmapping, a raw system call. In
@@ -130,8 +123,7 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINIO
 int pinion_memory_begin(const void* address, size_t bytes);
 int pinion_memory_end(const void* address, size_t bytes);
 
-/* ---- What is in force, and what happened
- * ---------------------------------------------------------------------- */
+/* ---- What is in force, and what happened ---- */
 
 /* Limits of the process, for all its domains together. UINT64_MAX: no limit. */
 struct pinion_limits {
