@@ -122,7 +122,7 @@ void add_bench(CLI::App& app) {
             [](const Registered& a, const Registered& b) { return std::string(a.name) < b.name; });
   std::string names;
   for (const Registered& bench : benches) names += fmt::format("{}{}", names.empty() ? "" : ", ", bench.name);
-  sub->add_option("name", arguments->name, "one of: " + names)->required()->type_name("NAME");
+  sub->add_option("name", arguments->name, "one of: " + names)->type_name("NAME");
   sub->add_option("--rounds", arguments->rounds, "interleaved rounds, of which the median is taken [9]")
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
@@ -140,7 +140,9 @@ void add_bench(CLI::App& app) {
       }
       return;
     }
-    throw UsageError(fmt::format("unknown bench '{}'; valid: {}", arguments->name, names));
+    throw UsageError(arguments->name.empty()
+                         ? fmt::format("no bench given; valid: {}", names)
+                         : fmt::format("unknown bench '{}'; valid: {}", arguments->name, names));
   });
 }
 

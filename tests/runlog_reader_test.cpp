@@ -152,6 +152,13 @@ TEST_F(Reader, AMemoryEventMayBeOfAllMemory) {
   EXPECT_EQ(leave_pinned_timeline(log_).levels().back().bytes, 0u);
 }
 
+TEST_F(Reader, TextsDoNotSpeakToTerminals) {
+  std::string content = valid_;
+  std::strcpy(content.data() + offsetof(FileHeader, command), "a\x1b[2Jb\n");
+  ASSERT_FALSE(read(content));
+  EXPECT_STREQ(log_.header.command, "a?[2Jb?");
+}
+
 TEST_F(Reader, WhatIsNoFile) {
   expect_error(read_log(path_ = dir_.path() + "/absent.plog", log_), "No such file");
   expect_error(read_log(path_ = dir_.path(), log_), "not a file");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -52,6 +53,13 @@ class File {
 template <std::size_t size>
 bool terminated(const char (&text)[size]) {
   return std::memchr(text, 0, size) != nullptr;
+}
+
+// Reports go to terminals: a log must not speak to one.
+template <std::size_t size>
+void make_printable(char (&text)[size]) {
+  for (char& c : text)
+    if (c != 0 && std::iscntrl(static_cast<unsigned char>(c))) c = '?';
 }
 
 bool amount(double value) { return std::isfinite(value) && value >= 0; }
@@ -156,6 +164,13 @@ Error read_log(const std::string& path, Log& log) {
   if (header.version == 0) return corrupt(path, "format version 0");
   if (size < sites_offset() || !file.read(0, &header, sizeof header)) return truncated(path);
   if (const char* fault = fault_of(header)) return corrupt(path, fault);
+  make_printable(header.pinion_version);
+  make_printable(header.host);
+  make_printable(header.command);
+  make_printable(header.options);
+  make_printable(header.retention);
+  make_printable(header.predictor);
+  make_printable(header.device);
 
   if (!file.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
     return truncated(path);
@@ -165,8 +180,10 @@ Error read_log(const std::string& path, Log& log) {
   log.sites.resize(header.site_count);
   if (!file.read(sites_offset(), log.sites.data(), log.sites.size() * sizeof(SiteEntry)))
     return truncated(path);
-  for (const SiteEntry& site : log.sites)
+  for (SiteEntry& site : log.sites) {
     if (const char* fault = fault_of(site)) return corrupt(path, fault);
+    make_printable(site.name);
+  }
 
   const std::uint64_t room = size < events_offset() ? 0 : (size - events_offset()) / sizeof(Event);
   if (header.event_count > room) return truncated(path);
