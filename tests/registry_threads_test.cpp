@@ -216,7 +216,7 @@ TEST_F(RegistryThreads, NoHitOnChangedMemory) {
     });
   }
   std::mt19937 random(99);
-  const auto enough = static_cast<std::uint64_t>(2'000'000 * test::test_scale());
+  const auto enough = static_cast<std::uint64_t>(1'000'000 * test::test_scale());
   for (int event = 0; served.load() < enough && !HasFailure(); ++event) {
     const std::size_t i = random() % kBuffers;
     brackets.open(buffer(i));

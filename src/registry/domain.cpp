@@ -14,37 +14,6 @@ Domain::Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& 
 
 Domain::~Domain() = default;
 
-// ---- the critical path ----
-
-bool Domain::serves(const Region* region, Range request, Access access) const {
-  return region->domain.load(std::memory_order_relaxed) == this && region->range().contains(request) &&
-         includes(region->access.load(std::memory_order_relaxed), access);
-}
-
-Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
-  if (!candidate) return nullptr;
-  const auto seen = candidate->word.load();
-  if (!seen.leasable() || !serves(candidate, request, access)) return nullptr;
-  if (candidate->word.count_in(seen)) [[likely]]
-    return candidate;
-  release(candidate);
-  return nullptr;
-}
-
-Region* Domain::try_hit(Range request, Access access, RecentRegions& recent) {
-  if (Region* region = lease_candidate(recent.lookup(request.begin), request, access)) [[likely]]
-    return region;
-  Region* region = lease_candidate(index_.find(request.begin), request, access);
-  if (region) recent.remember(request.begin, region);
-  return region;
-}
-
-RegionWord::Released Domain::release(Region* region) {
-  const auto released = region->word.release();
-  if (released == RegionWord::Released::idle_doomed) give_back(region);
-  return released;
-}
-
 // ---- steps ----
 
 Domain::Step Domain::begin(Ticket& ticket) {
@@ -100,7 +69,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   Region* region = slab_.take();
   region->word.begin_registering(ticket.lease ? 1 : 0);
   region->begin.store(ticket.want.begin, std::memory_order_relaxed);
-  region->end.store(ticket.want.end, std::memory_order_relaxed);
+  region->end.store(ticket.want.end, std::memory_order_release);  // read by the index's validated walk
   region->domain.store(this, std::memory_order_relaxed);
   // Registrations are asked for with all rights first: a later request with more rights then needs no second
   // one.

@@ -164,4 +164,35 @@ class Domain {
   std::uint64_t keep_bytes_ = UINT64_MAX;
 };
 
+// ---- the critical path, inline ----
+
+inline bool Domain::serves(const Region* region, Range request, Access access) const {
+  return region->domain.load(std::memory_order_relaxed) == this && region->range().contains(request) &&
+         includes(region->access.load(std::memory_order_relaxed), access);
+}
+
+inline Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
+  if (!candidate) return nullptr;
+  const auto seen = candidate->word.load();
+  if (!seen.leasable() || !serves(candidate, request, access)) return nullptr;
+  if (candidate->word.count_in(seen)) [[likely]]
+    return candidate;
+  release(candidate);
+  return nullptr;
+}
+
+inline Region* Domain::try_hit(Range request, Access access, RecentRegions& recent) {
+  if (Region* region = lease_candidate(recent.lookup(request.begin), request, access)) return region;
+  Region* region = lease_candidate(index_.find(request.begin), request, access);
+  if (region) recent.remember(request.begin, region);
+  return region;
+}
+
+inline RegionWord::Released Domain::release(Region* region) {
+  const auto released = region->word.release();
+  if (released == RegionWord::Released::idle_doomed) [[unlikely]]
+    give_back(region);
+  return released;
+}
+
 }  // namespace pinion

@@ -13,15 +13,23 @@ struct Region;
 
 class RecentRegions {
  public:
-  Region* lookup(Address begin) const { return slots_[slot(begin)]; }
-  void remember(Address begin, Region* region) { slots_[slot(begin)] = region; }
+  Region* lookup(Address begin) const {
+    const Slot& slot = slots_[index(begin)];
+    return slot.begin == begin ? slot.region : nullptr;
+  }
+  void remember(Address begin, Region* region) { slots_[index(begin)] = {begin, region}; }
 
  private:
-  static constexpr unsigned kBits = 8;
-  static std::size_t slot(Address begin) {
+  // The begin is kept beside the region, so that a wrong guess costs no look at a region that is not wanted.
+  struct Slot {
+    Address begin = 0;
+    Region* region = nullptr;
+  };
+  static constexpr unsigned kBits = 10;
+  static std::size_t index(Address begin) {
     return static_cast<std::size_t>((begin * 0x9E3779B97F4A7C15ull) >> (64 - kBits));
   }
-  std::array<Region*, std::size_t{1} << kBits> slots_{};
+  std::array<Slot, std::size_t{1} << kBits> slots_{};
 };
 
 }  // namespace pinion

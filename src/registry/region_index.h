@@ -1,4 +1,6 @@
 // The regions of a domain in order of their addresses: blocks of up to 32 regions under one sorted directory.
+// Both keep their keys together, so that a lookup touches few cache lines, and are searched without branches,
+// whose outcome would be as good as random.
 //
 // No region of the index contains another (the domain replaces contained ones), so the order by begin is also
 // the order by end, and "which region contains r" is answered by one <=-search: the region with the greatest
@@ -7,15 +9,16 @@
 // Readers take no lock and never wait for more than a writer's few stores. find() may answer wrongly while a
 // writer moves entries: its caller believes a region only after leasing it, and a miss only under the
 // domain's slow lock. for_each_overlap() is for hooks, which must not miss a region: it validates with the
-// version (a sequence lock) and starts over when a writer interfered; it may report a region twice. Writers:
-// insert() and erase() under the domain's slow lock; they hold the sequence odd for a few stores only and
-// allocate nothing then (reserve() before).
+// version (a sequence lock) and starts over when a writer interfered; it may report a region twice. Instead
+// of fences, which ThreadSanitizer does not know, every store of a writer releases and every load of
+// for_each_overlap() acquires: who saw one store of a writer sees its odd version too. Writers: insert() and
+// erase() under the domain's slow lock; they hold the sequence odd for a few stores only and allocate nothing
+// then (reserve() before).
 // Memory of blocks and directories is never unmapped.
 #pragma once
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <new>
@@ -26,14 +29,15 @@
 
 namespace pinion {
 
-/// R has atomic members begin and end (addresses).
-template <class R, class Atomics = StdAtomics>
+/// R has atomic members begin and end (addresses); its end is stored with release order, and no sooner than
+/// the region was erased.
+template <class R, class Atomics = StdAtomics, std::uint32_t BlockEntries = 32>
 class BasicRegionIndex {
   template <class T>
   using Atomic = typename Atomics::template Atomic<T>;
 
  public:
-  static constexpr std::uint32_t kBlockEntries = 32;
+  static constexpr std::uint32_t kBlockEntries = BlockEntries;
 
   BasicRegionIndex() = default;
   BasicRegionIndex(const BasicRegionIndex&) = delete;
@@ -45,11 +49,11 @@ class BasicRegionIndex {
   R* find(Address a) const {
     const Directory* directory = directory_.load(std::memory_order_acquire);
     if (!directory) return nullptr;
-    const std::uint32_t at = directory->last_not_above(a);
+    const std::uint32_t at = directory->last_not_above(a, std::memory_order_relaxed);
     if (at == kNone) return nullptr;
-    const Block* block = directory->entries[at].block.load(std::memory_order_acquire);
+    const Block* block = directory->blocks()[at].load(std::memory_order_acquire);
     const std::uint32_t i = block->last_not_above(a);
-    return i == kNone ? nullptr : block->entries[i].region.load(std::memory_order_acquire);
+    return i == kNone ? nullptr : block->regions[i].load(std::memory_order_acquire);
   }
 
   /// Calls f(R*) for every region that overlaps r; none is missed that was inserted before the call.
@@ -81,47 +85,45 @@ class BasicRegionIndex {
   void insert(R* region) {
     Directory* directory = directory_.load(std::memory_order_relaxed);
     const Address key = region->begin.load(std::memory_order_relaxed);
+    const std::uint32_t blocks = directory->count.load(std::memory_order_relaxed);
     Writing writing(*this);
-    std::uint32_t at = directory->last_not_above(key);
+    std::uint32_t at = directory->last_not_above(key, std::memory_order_relaxed);
     if (at == kNone) {
-      if (directory->count.load(std::memory_order_relaxed) == 0) {
-        Block* block = blocks_.take();
-        block->count.store(0, std::memory_order_relaxed);
-        directory->insert(0, key, block);
-      }
+      if (blocks == 0) directory->insert(0, key, blocks_.take());
       at = 0;
     }
-    Block* block = directory->entries[at].block.load(std::memory_order_relaxed);
-    if (block->count.load(std::memory_order_relaxed) == kBlockEntries) {
+    Block* block = directory->block(at);
+    if (block->full()) {
       Block* upper = blocks_.take();
-      block->split_into(upper);
-      directory->insert(at + 1, upper->entries[0].key.load(std::memory_order_relaxed), upper);
-      if (key >= upper->entries[0].key.load(std::memory_order_relaxed)) {
+      // Memory is mostly handed out upwards: behind the last region the full block stays full.
+      const bool append = at + 1 == blocks && key > block->key(kBlockEntries - 1);
+      if (!append) block->split_into(upper);
+      directory->insert(at + 1, append ? key : upper->key(0), upper);
+      if (append || key >= upper->key(0)) {
         block = upper;
         ++at;
       }
     }
     block->insert(key, region);
-    directory->entries[at].first.store(block->entries[0].key.load(std::memory_order_relaxed),
-                                       std::memory_order_release);
+    directory->firsts()[at].store(block->key(0), std::memory_order_release);
     size_.store(size() + 1, std::memory_order_relaxed);
   }
 
   void erase(R* region) {
     Directory* directory = directory_.load(std::memory_order_relaxed);
-    const std::uint32_t at = directory->last_not_above(region->begin.load(std::memory_order_relaxed));
+    const Address key = region->begin.load(std::memory_order_relaxed);
+    const std::uint32_t at = directory->last_not_above(key, std::memory_order_relaxed);
     if (at == kNone) return;
-    Block* block = directory->entries[at].block.load(std::memory_order_relaxed);
-    const std::uint32_t i = block->last_not_above(region->begin.load(std::memory_order_relaxed));
-    if (i == kNone || block->entries[i].region.load(std::memory_order_relaxed) != region) return;
+    Block* block = directory->block(at);
+    const std::uint32_t i = block->last_not_above(key);
+    if (i == kNone || block->regions[i].load(std::memory_order_relaxed) != region) return;
     Writing writing(*this);
     block->erase(i);
     if (block->count.load(std::memory_order_relaxed) == 0) {
       directory->erase(at);
       blocks_.put(block);
     } else {
-      directory->entries[at].first.store(block->entries[0].key.load(std::memory_order_relaxed),
-                                         std::memory_order_release);
+      directory->firsts()[at].store(block->key(0), std::memory_order_release);
     }
     size_.store(size() - 1, std::memory_order_relaxed);
   }
@@ -132,93 +134,112 @@ class BasicRegionIndex {
     const Directory* directory = directory_.load(std::memory_order_relaxed);
     if (!directory) return;
     for (std::uint32_t at = 0; at < directory->count.load(std::memory_order_relaxed); ++at) {
-      const Block* block = directory->entries[at].block.load(std::memory_order_relaxed);
+      const Block* block = directory->block(at);
       for (std::uint32_t i = 0; i < block->count.load(std::memory_order_relaxed); ++i)
-        if (!f(block->entries[i].region.load(std::memory_order_relaxed))) return;
+        if (!f(block->regions[i].load(std::memory_order_relaxed))) return;
     }
   }
 
  private:
   static constexpr std::uint32_t kNone = ~0u;
 
-  struct Block {
-    struct Entry {
-      Atomic<Address> key{0};
-      Atomic<R*> region{nullptr};
-    };
+  struct alignas(64) Block {
+    static constexpr Address kUnused = ~Address{0};  // above every address: a search never ends there
+
+    Atomic<Address> keys[kBlockEntries];
+    Atomic<R*> regions[kBlockEntries]{};
     Atomic<std::uint32_t> count{0};
     Block* next_free = nullptr;
-    Entry entries[kBlockEntries];
+
+    Block() {
+      for (auto& key : keys) key.store(kUnused, std::memory_order_relaxed);
+    }
+    bool full() const { return count.load(std::memory_order_relaxed) == kBlockEntries; }
+    Address key(std::uint32_t i) const { return keys[i].load(std::memory_order_relaxed); }
 
     std::uint32_t last_not_above(Address a) const {
-      const std::uint32_t n = count.load(std::memory_order_acquire);
-      std::uint32_t found = kNone;
-      for (std::uint32_t i = 0; i < n && entries[i].key.load(std::memory_order_relaxed) <= a; ++i) found = i;
-      return found;
+      // Counting reads all keys at once, where a binary search would wait for one after the other.
+      std::uint32_t not_above = 0;
+      for (const auto& key : keys) not_above += key.load(std::memory_order_relaxed) <= a;
+      return not_above - 1;
     }
     void set(std::uint32_t i, Address key, R* region) {
-      entries[i].key.store(key, std::memory_order_relaxed);
-      entries[i].region.store(region, std::memory_order_release);
+      keys[i].store(key, std::memory_order_release);
+      regions[i].store(region, std::memory_order_release);
     }
-    void copy(std::uint32_t to, const Entry& from) {
-      set(to, from.key.load(std::memory_order_relaxed), from.region.load(std::memory_order_relaxed));
+    void move(std::uint32_t from, Block* to, std::uint32_t i) const {
+      to->set(i, key(from), regions[from].load(std::memory_order_relaxed));
     }
-    void insert(Address key, R* region) {
-      std::uint32_t i = count.load(std::memory_order_relaxed);
-      for (; i > 0 && entries[i - 1].key.load(std::memory_order_relaxed) > key; --i) copy(i, entries[i - 1]);
-      set(i, key, region);
-      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    void insert(Address key_of_region, R* region) {
+      const std::uint32_t n = count.load(std::memory_order_relaxed);
+      std::uint32_t i = n;
+      for (; i > 0 && key(i - 1) > key_of_region; --i) move(i - 1, this, i);
+      set(i, key_of_region, region);
+      count.store(n + 1, std::memory_order_release);
     }
     void erase(std::uint32_t i) {
       const std::uint32_t n = count.load(std::memory_order_relaxed) - 1;
-      for (; i < n; ++i) copy(i, entries[i + 1]);
+      for (; i < n; ++i) move(i + 1, this, i);
+      keys[n].store(kUnused, std::memory_order_release);
       count.store(n, std::memory_order_release);
     }
     void split_into(Block* upper) {
       constexpr std::uint32_t kHalf = kBlockEntries / 2;
-      for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) upper->copy(i - kHalf, entries[i]);
+      for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) move(i, upper, i - kHalf);
       upper->count.store(kBlockEntries - kHalf, std::memory_order_release);
+      for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) keys[i].store(kUnused, std::memory_order_release);
       count.store(kHalf, std::memory_order_release);
     }
   };
 
+  /// The first key of every block, then the blocks: two arrays of `capacity` behind the header.
   struct Directory {
-    struct Entry {
-      Atomic<Address> first{0};
-      Atomic<Block*> block{nullptr};
-    };
-    std::uint32_t capacity = 0;
+    const std::uint32_t capacity;
     Atomic<std::uint32_t> count{0};
-    Entry entries[1];  // capacity of them
 
-    std::uint32_t last_not_above(Address a) const {
-      // Branch-free binary search: the comparison's outcome is as good as random, so a branch would
-      // mispredict.
+    static std::size_t bytes(std::uint32_t capacity) {
+      return sizeof(Directory) + capacity * (sizeof(Atomic<Address>) + sizeof(Atomic<Block*>));
+    }
+    explicit Directory(std::uint32_t entries) : capacity(entries) {
+      for (std::uint32_t i = 0; i < capacity; ++i) {
+        new (firsts() + i) Atomic<Address>(0);
+        new (blocks() + i) Atomic<Block*>(nullptr);
+      }
+    }
+    Atomic<Address>* firsts() { return reinterpret_cast<Atomic<Address>*>(this + 1); }
+    Atomic<Block*>* blocks() { return reinterpret_cast<Atomic<Block*>*>(firsts() + capacity); }
+    const Atomic<Address>* firsts() const { return const_cast<Directory*>(this)->firsts(); }
+    const Atomic<Block*>* blocks() const { return const_cast<Directory*>(this)->blocks(); }
+    Block* block(std::uint32_t at) const { return blocks()[at].load(std::memory_order_relaxed); }
+
+    std::uint32_t last_not_above(Address a, std::memory_order order) const {
+      const Atomic<Address>* low = firsts();
       std::uint32_t n = count.load(std::memory_order_acquire);
-      if (n == 0 || entries[0].first.load(std::memory_order_relaxed) > a) return kNone;
-      std::uint32_t low = 0;
+      if (n == 0 || low->load(order) > a) return kNone;
       while (n > 1) {
         const std::uint32_t half = n / 2;
-        low = entries[low + half].first.load(std::memory_order_relaxed) <= a ? low + half : low;
+        low = low[half].load(order) <= a ? low + half : low;
         n -= half;
       }
-      return low;
+      return static_cast<std::uint32_t>(low - firsts());
     }
-    void copy(std::uint32_t to, const Entry& from) {
-      entries[to].first.store(from.first.load(std::memory_order_relaxed), std::memory_order_relaxed);
-      entries[to].block.store(from.block.load(std::memory_order_relaxed), std::memory_order_release);
+    void set(std::uint32_t at, Address first, Block* block) {
+      firsts()[at].store(first, std::memory_order_release);
+      blocks()[at].store(block, std::memory_order_release);
     }
     void insert(std::uint32_t at, Address first, Block* block) {
       const std::uint32_t n = count.load(std::memory_order_relaxed);
-      for (std::uint32_t i = n; i > at; --i) copy(i, entries[i - 1]);
-      entries[at].first.store(first, std::memory_order_relaxed);
-      entries[at].block.store(block, std::memory_order_release);
+      for (std::uint32_t i = n; i > at; --i) copy(*this, i - 1, i);
+      set(at, first, block);
       count.store(n + 1, std::memory_order_release);
     }
     void erase(std::uint32_t at) {
       const std::uint32_t n = count.load(std::memory_order_relaxed) - 1;
-      for (std::uint32_t i = at; i < n; ++i) copy(i, entries[i + 1]);
+      for (std::uint32_t i = at; i < n; ++i) copy(*this, i + 1, i);
       count.store(n, std::memory_order_release);
+    }
+    void copy(const Directory& from, std::uint32_t i, std::uint32_t to) {
+      set(to, from.firsts()[i].load(std::memory_order_relaxed), from.block(i));
     }
   };
 
@@ -236,14 +257,12 @@ class BasicRegionIndex {
 
   bool grow_directory(Directory* old) {
     const std::uint32_t capacity = old ? old->capacity * 2 : 256;
-    const std::size_t bytes = sizeof(Directory) + capacity * sizeof(typename Directory::Entry);
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = ::mmap(nullptr, Directory::bytes(capacity), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
-    auto* directory = new (memory) Directory;
-    directory->capacity = capacity;
-    for (std::uint32_t i = 1; i < capacity; ++i) new (&directory->entries[i]) typename Directory::Entry;
+    auto* directory = new (memory) Directory(capacity);
     const std::uint32_t n = old ? old->count.load(std::memory_order_relaxed) : 0;
-    for (std::uint32_t i = 0; i < n; ++i) directory->copy(i, old->entries[i]);
+    for (std::uint32_t i = 0; i < n; ++i) directory->copy(*old, i, i);
     directory->count.store(n, std::memory_order_release);
     Writing writing(*this);
     directory_.store(directory, std::memory_order_release);
@@ -257,29 +276,27 @@ class BasicRegionIndex {
     const std::uint32_t blocks = directory->count.load(std::memory_order_acquire);
     if (blocks == 0) return;
     // Start at the region that r.begin falls behind, go back while regions still reach into r, then forward.
-    std::uint32_t at = directory->last_not_above(r.begin);
+    std::uint32_t at = directory->last_not_above(r.begin, std::memory_order_acquire);
     if (at == kNone) at = 0;
     for (std::uint32_t back = at; back != kNone; --back) {
       bool reaches = false;
-      const Block* block = directory->entries[back].block.load(std::memory_order_acquire);
-      for (std::uint32_t i = std::min(block->count.load(std::memory_order_acquire), kBlockEntries);
-           i-- > 0;) {
-        R* region = block->entries[i].region.load(std::memory_order_acquire);
-        const Address begin = block->entries[i].key.load(std::memory_order_relaxed);
-        if (!region || begin >= r.end) continue;
-        reaches = region->end.load(std::memory_order_relaxed) > r.begin;
+      const Block* block = directory->blocks()[back].load(std::memory_order_acquire);
+      for (std::uint32_t i = block->count.load(std::memory_order_acquire); i-- > 0;) {
+        if (block->keys[i].load(std::memory_order_acquire) >= r.end) continue;
+        R* region = block->regions[i].load(std::memory_order_acquire);
+        reaches = region->end.load(std::memory_order_acquire) > r.begin;
         if (!reaches) break;
         f(region);
       }
       if (!reaches) break;
     }
     for (++at; at < blocks; ++at) {
-      const Block* block = directory->entries[at].block.load(std::memory_order_acquire);
-      const std::uint32_t n = std::min(block->count.load(std::memory_order_acquire), kBlockEntries);
+      const Block* block = directory->blocks()[at].load(std::memory_order_acquire);
+      const std::uint32_t n = block->count.load(std::memory_order_acquire);
       for (std::uint32_t i = 0; i < n; ++i) {
-        if (block->entries[i].key.load(std::memory_order_relaxed) >= r.end) return;
-        R* region = block->entries[i].region.load(std::memory_order_acquire);
-        if (region && region->end.load(std::memory_order_relaxed) > r.begin) f(region);
+        if (block->keys[i].load(std::memory_order_acquire) >= r.end) return;
+        R* region = block->regions[i].load(std::memory_order_acquire);
+        if (region->end.load(std::memory_order_acquire) > r.begin) f(region);
       }
     }
   }

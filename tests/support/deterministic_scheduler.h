@@ -54,8 +54,7 @@ class Scheduler {
 
   /// Explores until the first schedule in which an expectation fails; that schedule is printed.
   static Explored explore(Limits limits, const std::function<Scenario()>& make) {
-    Scheduler scheduler(make().threads.size());
-    return scheduler.run_all(limits, make);
+    return Scheduler().run_all(limits, make);
   }
 
   /// Before an access: another thread may go on first. Outside of scheduled bodies it does nothing.
@@ -81,20 +80,22 @@ class Scheduler {
   };
   static constexpr std::uint64_t kMostPoints = 200'000;
 
-  explicit Scheduler(std::size_t threads) {
-    for (unsigned i = 0; i < threads; ++i) {
-      workers_.push_back(std::make_unique<Worker>());
-      workers_[i]->scheduler = this;
-      workers_[i]->index = i;
-    }
-    for (auto& worker : workers_) worker->thread = std::thread([this, w = worker.get()] { work(*w); });
-  }
+  Scheduler() = default;
   ~Scheduler() {
     quit_ = true;
     for (auto& worker : workers_) {
       worker->turn.release();
       worker->thread.join();
     }
+  }
+
+  void start(std::size_t threads) {
+    for (unsigned i = 0; i < threads; ++i) {
+      workers_.push_back(std::make_unique<Worker>());
+      workers_[i]->scheduler = this;
+      workers_[i]->index = i;
+    }
+    for (auto& worker : workers_) worker->thread = std::thread([this, w = worker.get()] { work(*w); });
   }
 
   void work(Worker& worker) {
@@ -161,6 +162,7 @@ class Scheduler {
   }
 
   void run(Scenario scenario) {
+    if (workers_.empty()) start(scenario.threads.size());
     scenario_ = &scenario;
     depth_ = 0;
     points_ = 0;
