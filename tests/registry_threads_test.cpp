@@ -230,5 +230,29 @@ TEST_F(RegistryThreads, NoHitOnChangedMemory) {
   for (auto& thread : threads) thread.join();
 }
 
+// The hints by which victims are chosen change under the hands of the one who chooses.
+TEST_F(RegistryThreads, VictimsAreChosenWhileTheirHintsChange) {
+  constexpr std::size_t kRegions = 500;
+  limit(pages_bytes(kRegions));
+  std::vector<Region*> regions;
+  for (std::size_t i = 0; i < kRegions; ++i) regions.push_back(idle(pages(2 * i, 2 * i + 1)));
+  std::atomic<bool> done{false};
+  std::thread hints([&] {
+    std::mt19937_64 random(1);
+    while (!done.load(std::memory_order_relaxed))
+      regions[random() % kRegions]->last_use.store(random(), std::memory_order_relaxed);
+  });
+  const std::size_t misses = static_cast<std::size_t>(300 * test::test_scale());
+  for (std::size_t i = 0; i < misses; ++i) {
+    Region* region = acquire(pages(2 * (kRegions + i), 2 * (kRegions + i) + 1));
+    ASSERT_NE(region, nullptr);
+    domain->release(region);
+  }
+  done.store(true);
+  hints.join();
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(kRegions));
+  EXPECT_LE(device.peak(), pages_bytes(kRegions));
+}
+
 }  // namespace
 }  // namespace pinion

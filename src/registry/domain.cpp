@@ -315,33 +315,36 @@ std::uint64_t Domain::idle_bytes(Range except) const {
 }
 
 void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
-  for (Region* region : idle_by_worth()) {
-    if (bytes == 0) return;
+  if (bytes == 0) return;
+  // Leaseholders and the helper write the hints meanwhile: sorted by is what they were at one moment.
+  struct Candidate {
+    Time next_use;
+    Ticks last_use;
+    Region* region;
+    /// Farthest predicted next use first (a region without a prediction is not expected back), then least
+    /// recently used.
+    bool operator<(const Candidate& other) const {
+      return next_use != other.next_use ? next_use < other.next_use : last_use > other.last_use;
+    }
+  };
+  std::vector<Candidate> idle;
+  index_.for_each([&](Region* region) {
+    const auto word = region->word.load();
+    if (!word.leasable() || word.leases() != 0) return true;
+    const Time next_use = region->next_use.load(std::memory_order_relaxed);
+    idle.push_back(
+        {next_use == 0 ? kNever : next_use, region->last_use.load(std::memory_order_relaxed), region});
+    return true;
+  });
+  std::make_heap(idle.begin(), idle.end());  // mostly a few of very many go
+  for (auto end = idle.end(); bytes > 0 && end != idle.begin(); --end) {
+    std::pop_heap(idle.begin(), end);
+    Region* region = std::prev(end)->region;
     if (!region->word.try_retire()) continue;
     unindex(region);
     victims.push_back(region);
     bytes -= std::min<std::uint64_t>(bytes, region->range().bytes());
   }
-}
-
-std::vector<Region*> Domain::idle_by_worth() const {
-  std::vector<Region*> idle;
-  index_.for_each([&](Region* region) {
-    const auto word = region->word.load();
-    if (word.leasable() && word.leases() == 0) idle.push_back(region);
-    return true;
-  });
-  // Farthest predicted next use first (a region without a prediction is not expected back), then least
-  // recently used.
-  std::sort(idle.begin(), idle.end(), [](const Region* a, const Region* b) {
-    const auto next = [](const Region* region) {
-      const Time time = region->next_use.load(std::memory_order_relaxed);
-      return time == 0 ? kNever : time;
-    };
-    if (next(a) != next(b)) return next(a) > next(b);
-    return a->last_use.load(std::memory_order_relaxed) < b->last_use.load(std::memory_order_relaxed);
-  });
-  return idle;
 }
 
 Error Domain::limit_error(std::size_t needed) const {

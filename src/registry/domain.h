@@ -137,7 +137,6 @@ class Domain {
   void evict(std::uint64_t bytes, std::vector<Region*>& victims);
   /// Bytes of the union of the idle regions, without those in `except`.
   std::uint64_t idle_bytes(Range except) const;
-  std::vector<Region*> idle_by_worth() const;
   Error limit_error(std::size_t needed) const;
   void unindex(Region* region);
   void account(Range pages, bool add);
