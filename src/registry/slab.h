@@ -1,12 +1,15 @@
 // Fixed-size objects in memory that is mapped once and never given back, so that lock-free readers may look
 // at an object that has been recycled. Memory comes from mmap, not from malloc: growing a slab never runs
-// allocator hooks. take() and put() are guarded by the owner's lock; growing may be done ahead by reserve(),
-// outside any spin lock.
+// allocator hooks. It grows in chunks that double up to a huge page: few objects cost little, and lookups
+// among very many do not wait for the page table. take() and put() are guarded by the owner's lock; growing
+// may be done ahead by reserve(), outside any spin lock.
 #pragma once
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <new>
 
 namespace pinion {
@@ -17,35 +20,66 @@ class Slab {
  public:
   /// Makes sure that the next `count` take() calls need no memory. False: the system gives none.
   bool reserve(std::size_t count) {
-    while (available_ < count) {
-      constexpr std::size_t kBytes = std::size_t{1} << 18;
-      constexpr std::size_t kObjects = kBytes / sizeof(T);
-      static_assert(kObjects > 0);
-      void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED) return false;
-      // Backwards, so that objects are handed out in ascending order.
-      for (std::size_t i = kObjects; i-- > 0;) put(new (static_cast<std::byte*>(memory) + i * sizeof(T)) T);
+    while (recycled_ + unused_ < count) {
+      if (unused_ == 0) {
+        if (!map_chunk()) return false;
+      } else {
+        put(carve());  // so few that the next chunk may not join them
+      }
     }
     return true;
   }
 
   /// After reserve(): an object in the state that its last user left it in.
   T* take() {
-    if (!free_) return nullptr;
+    if (!free_) return unused_ == 0 ? nullptr : carve();
     T* object = free_;
     free_ = object->next_free;
-    --available_;
+    --recycled_;
     return object;
   }
   void put(T* object) {
     object->next_free = free_;
     free_ = object;
-    ++available_;
+    ++recycled_;
   }
 
  private:
+  static constexpr std::size_t kFirstChunk = std::size_t{1} << 16;
+  static constexpr std::size_t kHugePage = std::size_t{1} << 21;
+  static_assert(sizeof(T) <= kFirstChunk);
+
+  bool map_chunk() {
+    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only what is used
+    // gets memory.
+    const bool huge = chunk_ == kHugePage;
+    const std::size_t bytes = huge ? 2 * chunk_ : chunk_;
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    auto begin = reinterpret_cast<std::uintptr_t>(memory);
+    if (huge) {
+      begin = (begin + kHugePage - 1) & ~(std::uintptr_t{kHugePage} - 1);
+#ifdef MADV_HUGEPAGE
+      ::madvise(reinterpret_cast<void*>(begin), kHugePage, MADV_HUGEPAGE);
+#endif
+    }
+    next_ = reinterpret_cast<std::byte*>(begin);
+    unused_ = chunk_ / sizeof(T);
+    chunk_ = std::min(2 * chunk_, kHugePage);
+    return true;
+  }
+  T* carve() {
+    T* object = new (next_) T;
+    next_ += sizeof(T);
+    --unused_;
+    return object;
+  }
+
   T* free_ = nullptr;
-  std::size_t available_ = 0;
+  std::size_t recycled_ = 0;
+  std::byte* next_ = nullptr;  // of the newest chunk: memory that was never an object
+  std::size_t unused_ = 0;
+  std::size_t chunk_ = kFirstChunk;
 };
 
 }  // namespace pinion
