@@ -1,8 +1,10 @@
 // The registration queue (RQ) of section 3.2: buffers to be registered ahead, ordered by deadline, and spaced
-// so that the helper can serve each one, and an item of the deregistration queue, before the next is due.
+// so that the helper, which serves one after the other, completes each by its deadline, and an item of the
+// deregistration queue in between.
 // Owned by the helper; one thread.
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
@@ -14,57 +16,75 @@ namespace pinion {
 class RegistrationQueue {
  public:
   struct Item {
-    Time deadline;
+    mutable Time deadline;  ///< made earlier in place, which never changes the order
     BufferId buffer;
     Duration service;  ///< cost of serving this item plus one item of the deregistration queue
-    bool operator<(const Item& o) const {
-      return deadline != o.deadline ? deadline < o.deadline : buffer < o.buffer;
-    }
   };
 
-  /// Inserts (or moves) a buffer. Deadlines are only ever made earlier: this one if the item after it is too
-  /// near, and those before it where it, or they, come too near to their successor.
+  /// Inserts (or moves) a buffer. Deadlines are only ever made earlier: this one where it would come too near
+  /// to the item after it, and those before it where they would.
   void insert(BufferId buffer, Time deadline, Duration service) {
     remove(buffer);
-    for (auto after = items_.lower_bound(Item{deadline, 0, 0});
-         after != items_.end() && after->deadline < deadline + service;
-         after = items_.lower_bound(Item{deadline, 0, 0})) {
-      deadline = after->deadline - service;
-    }
-    put(Item{deadline, buffer, service});
-    auto current = items_.find(Item{deadline, buffer, service});
+    auto current = items_.insert({spaced(deadline), buffer, service});
+    at_[buffer] = current;
     while (current != items_.begin()) {
-      Item before = *std::prev(current);
-      if (before.deadline + before.service <= current->deadline) break;
-      before.deadline = current->deadline - before.service;
-      items_.erase(std::prev(current));
-      current = put(before);
+      const auto before = std::prev(current);
+      const Time latest = current->deadline - current->service;
+      if (before->deadline <= latest) break;
+      before->deadline = latest;
+      current = before;
     }
   }
 
   void remove(BufferId buffer) {
-    const auto at = deadlines_.find(buffer);
-    if (at == deadlines_.end()) return;
-    items_.erase(Item{at->second, buffer, 0});
-    deadlines_.erase(at);
+    const auto found = at_.find(buffer);
+    if (found == at_.end()) return;
+    items_.erase(found->second);
+    at_.erase(found);
+  }
+
+  /// What insert() would leave of `deadline`: less the service of those that would have to be served right
+  /// before.
+  Time room(Time deadline, Duration service) const {
+    deadline = spaced(deadline);
+    Time start = deadline - service;
+    for (auto before = items_.upper_bound(deadline); before != items_.begin();) {
+      --before;
+      if (before->deadline <= start) break;
+      start -= before->service;
+    }
+    return start + service;
   }
 
   bool empty() const { return items_.empty(); }
   std::size_t size() const { return items_.size(); }
   const Item& first() const { return *items_.begin(); }
-  bool contains(BufferId buffer) const { return deadlines_.count(buffer) != 0; }
+  bool contains(BufferId buffer) const { return at_.count(buffer) != 0; }
 
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 
  private:
-  std::set<Item>::iterator put(const Item& item) {
-    deadlines_[item.buffer] = item.deadline;
-    return items_.insert(item).first;
+  struct ByDeadline {
+    using is_transparent = void;
+    bool operator()(const Item& a, const Item& b) const { return a.deadline < b.deadline; }
+    bool operator()(const Item& a, Time b) const { return a.deadline < b; }
+    bool operator()(Time a, const Item& b) const { return a < b.deadline; }
+  };
+  using Items = std::multiset<Item, ByDeadline>;
+
+  /// `deadline`, or earlier so that the item after it keeps its time.
+  Time spaced(Time deadline) const {
+    for (auto after = items_.lower_bound(deadline);
+         after != items_.end() && deadline > after->deadline - after->service;
+         after = items_.lower_bound(deadline)) {
+      deadline = after->deadline - after->service;
+    }
+    return deadline;
   }
 
-  std::set<Item> items_;
-  std::unordered_map<BufferId, Time> deadlines_;
+  Items items_;
+  std::unordered_map<BufferId, Items::iterator> at_;
 };
 
 }  // namespace pinion
