@@ -25,11 +25,12 @@ class ContextWindow {
 
   explicit ContextWindow(unsigned length) : length_(length < kLongest ? length : kLongest) {}
 
-  /// The signature of `use`; afterwards the use is part of the thread's window.
+  /// The signature of `use`; afterwards the use is part of the thread's window. It tells buffers apart that
+  /// begin at one address and differ in size: a site that sends them in turn uses each at its own period.
   Signature enter(const Use& use) {
     if (use.thread >= threads_.size()) threads_.resize(use.thread + 1u);
     auto& previous = threads_[use.thread];
-    Signature signature = mix(mix(1, use.site), use.address);
+    Signature signature = mix(mix(mix(1, use.site), use.address), use.buffer);
     for (unsigned i = 0; i < length_; ++i) signature = mix(signature, previous[i]);
     for (unsigned i = kLongest - 1; i > 0; --i) previous[i] = previous[i - 1];
     previous[0] = mix(static_cast<std::uint64_t>(use.kind), use.address);

@@ -9,11 +9,8 @@ void ShortestPredictor::observe(const Use& use) {
   if (use.buffer >= contexts_of_.size()) contexts_of_.resize(use.buffer + std::size_t{1});
   auto& contexts = contexts_of_[use.buffer];
 
-  const auto [at, is_new] = entries_.try_emplace(signature);
-  Entry& entry = at->second;
-  if (is_new || entry.buffer != use.buffer) {
-    if (!is_new) std::erase(contexts_of_[entry.buffer], signature);
-    entry = Entry{use.time, 0, use.buffer};
+  const auto [at, is_new] = entries_.try_emplace(signature, Entry{use.time, 0});
+  if (is_new) {
     if (contexts.size() == kContextsPerBuffer) {
       const auto oldest = std::min_element(contexts.begin(), contexts.end(), [&](Signature a, Signature b) {
         return entries_.at(a).last < entries_.at(b).last;
@@ -24,8 +21,10 @@ void ShortestPredictor::observe(const Use& use) {
     contexts.push_back(signature);
     return;
   }
+  Entry& entry = at->second;
   const Duration interval = use.time - entry.last;
-  if (interval > 0 && (entry.period == 0 || interval < entry.period)) entry.period = interval;
+  if (interval <= 0) return;
+  if (entry.period == 0 || interval < entry.period) entry.period = interval;
   entry.last = use.time;
 }
 

@@ -26,7 +26,6 @@ class ShortestPredictor final : public Predictor {
   struct Entry {
     Time last = 0;
     Duration period = 0;  ///< shortest interval; 0: used once only
-    BufferId buffer = 0;
   };
   // A buffer that was used in more contexts than this forgets the one used longest ago.
   static constexpr std::size_t kContextsPerBuffer = 32;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
+#include <functional>
 
 #include "base/clock.h"
 
@@ -36,11 +38,11 @@ class LinearFit {
   double a() const { return a_; }
   double b() const { return b_; }
   Duration expected(std::size_t pages) const {
-    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(pages) + b_));
+    return std::llround(std::max(0.0, a_ * static_cast<double>(pages) + b_));
   }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t pages) const {
-    return static_cast<Duration>(static_cast<double>(expected(pages)) * excess_);
+    return std::llround(static_cast<double>(expected(pages)) * excess_);
   }
 
  private:
@@ -63,21 +65,34 @@ class LinearFit {
   double excess_ = 1;
 };
 
-/// How late the helper wakes: an upper estimate from the last 32 sleeps.
-class WakeMargin {
+/// The n-th largest of the last 32 observations.
+template <class T, std::size_t n>
+class RecentLargest {
  public:
-  explicit WakeMargin(Duration first) { late_.fill(first); }
-  void observe(Duration late) { late_[next_++ % late_.size()] = std::max<Duration>(0, late); }
-  /// The third largest of the last 32: above nine wake-ups in ten, deaf to a single stall.
-  Duration value() const {
-    auto sorted = late_;
-    std::nth_element(sorted.begin(), sorted.begin() + 2, sorted.end(), std::greater<>());
-    return sorted[2];
+  explicit RecentLargest(T first) : value_(first) { recent_.fill(first); }
+  void observe(T value) {
+    recent_[next_++ % recent_.size()] = value;
+    auto sorted = recent_;
+    std::nth_element(sorted.begin(), sorted.begin() + (n - 1), sorted.end(), std::greater<>());
+    value_ = sorted[n - 1];
   }
+  T value() const { return value_; }
 
  private:
-  std::array<Duration, 32> late_;
+  std::array<T, 32> recent_;
   std::size_t next_ = 0;
+  T value_;
+};
+
+/// How late the helper wakes: above nine wake-ups in ten, deaf to a single stall.
+class WakeMargin {
+ public:
+  explicit WakeMargin(Duration first) : late_(first) {}
+  void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
+  Duration value() const { return late_.value(); }
+
+ private:
+  RecentLargest<Duration, 3> late_;
 };
 
 /// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.

@@ -5,18 +5,26 @@
 
 namespace pinion {
 
+namespace {
+constexpr Duration kLeastPatience = 10 * kMillisecond;
+
+bool registered(const RegionRef& ref) { return ref.current() && ref.region->word.load().leasable(); }
+}  // namespace
+
 HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs,
                                  Settings settings)
     : domain_(domain), predictor_(predictor), settings_(settings), costs_(costs) {}
 
 // ---- learning ----
 
-void HelperRetention::use(Record& record, Time time, std::uint16_t thread) {
-  Range pages = Range{record.address, record.address + record.bytes}.to_pages();
+void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Duration delayed) {
+  if (thread >= delays_.size()) delays_.resize(thread + std::size_t{1});
+  delays_[thread] = delayed;
+  const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
   const BufferId id = buffer_of(pages);
   Buffer& buffer = buffers_[id];
-  const bool reused = buffer.last_use != 0;
-  if (reused) {
+  buffer.thread = thread;
+  if (buffer.last_use != kNotYet) {
     keep_score(buffer, id, time);
     buffer.longest_interval = std::max(buffer.longest_interval, time - buffer.last_use);
     if (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait) {
@@ -24,16 +32,17 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread) {
       ++score_.late;
     }
   }
-  buffer.last_use = time;
+  buffer.last_use = std::max(buffer.last_use, time);
   buffer.access = buffer.access | record.access;
   buffer.region = record.region;
-  buffer.give_up = kNever;
+  look_again(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
+  item_pages_.observe(pages.pages());
 
-  predictor_.observe({id, record.site, record.address, record.call, thread, time});
-  buffer.predicted_at_release = predictor_.next_use(id, time);
+  predictor_.observe({id, record.site, record.address, record.call, thread, time - delayed});
+  buffer.predicted_at_release = next_use(id, time);
   queue_.remove(id);
-  if (record.region.current()) {
+  if (registered(record.region)) {
     const Time next = earliest_use(record.region.region->range(), time);
     record.region.region->next_use.store(next == kNever ? 0 : next, std::memory_order_relaxed);
   }
@@ -48,7 +57,7 @@ void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   };
   score_.at_release_within_0_5 += within(buffer.predicted_at_release, 0.005);
   score_.at_release_within_5 += within(buffer.predicted_at_release, 0.05);
-  const Time last = predictor_.next_use(id, buffer.last_use);
+  const Time last = next_use(id, buffer.last_use);
   score_.within_0_5 += within(last, 0.005);
   score_.within_5 += within(last, 0.05);
 }
@@ -76,20 +85,31 @@ void HelperRetention::sweep() {
 
 // ---- deciding ----
 
+template <class F>
+void HelperRetention::for_each_buffer_in(Range range, F&& f) const {
+  for (auto at = by_begin_.lower_bound({range.begin, 0});
+       at != by_begin_.end() && at->first.first < range.end; ++at) {
+    if (at->first.second <= range.end) f(at->second);
+  }
+}
+
+Time HelperRetention::next_use(BufferId id, Time after) const {
+  const std::uint16_t thread = buffers_[id].thread;
+  const Duration delayed = thread < delays_.size() ? delays_[thread] : 0;
+  const Time next = predictor_.next_use(id, after - delayed);
+  return next == kNever ? kNever : next + delayed;
+}
+
 Time HelperRetention::earliest_use(Range region, Time after) const {
   Time earliest = kNever;
-  for (auto at = by_begin_.lower_bound({region.begin, 0});
-       at != by_begin_.end() && at->first.first < region.end; ++at) {
-    if (at->first.second <= region.end) earliest = std::min(earliest, predictor_.next_use(at->second, after));
-  }
+  for_each_buffer_in(region, [&](BufferId id) { earliest = std::min(earliest, next_use(id, after)); });
   return earliest;
 }
 
 Duration HelperRetention::service_time(std::size_t pages) const {
   const auto compares = static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare;
-  // One item of the RQ (registration, update) and one of the DQ (hash, cache, deregistration, insert).
-  return costs_.registration.upper(pages) + costs_.deregistration.upper(largest_pages_) + costs_.queue.hash +
-         3 * compares;
+  return costs_.queue.hash + compares /* cache */ + costs_.deregistration.upper(item_pages_.value()) +
+         compares /* insert */ + costs_.registration.upper(pages) + compares /* update */;
 }
 
 bool HelperRetention::may_deregister(std::size_t pages, Time deadline, Time now) const {
@@ -97,7 +117,32 @@ bool HelperRetention::may_deregister(std::size_t pages, Time deadline, Time now)
   const auto compares = static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare;
   const Duration t_p = costs_.deregistration.upper(pages) + compares /* insert */ +
                        costs_.registration.upper(pages) + compares /* update */ + costs_.wake.value();
-  return now + t_p <= deadline;
+  return now + t_p <= queue_.room(deadline, service_time(pages));
+}
+
+bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) {
+  const Buffer& buffer = buffers_[id];
+  if (!buffer.live || !registered(buffer.region)) return false;
+  const Range range = buffer.region.region->range();
+  const Time deadline = earliest_use(range, after);
+  if (!may_deregister(range.pages(), deadline, now)) {
+    look_again(id, std::max(deadline, now) + std::max(buffer.longest_interval, kLeastPatience));
+    return false;
+  }
+  action.region = domain_.begin_retire(buffer.region);
+  if (!action.region) return false;  // in use: its release brings it back here
+  action.kind = Action::Kind::deregister;
+  action.buffer = id;
+  action.pages = action.region->range();
+  action.after = after;
+  return true;
+}
+
+void HelperRetention::look_again(BufferId id, Time at) {
+  Buffer& buffer = buffers_[id];
+  if (buffer.look_at != kNever) looks_.erase({buffer.look_at, id});
+  buffer.look_at = at;
+  if (at != kNever) looks_.emplace(at, id);
 }
 
 Time HelperRetention::due(const RegistrationQueue::Item& item) const {
@@ -117,7 +162,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     const BufferId id = queue_.first().buffer;
     queue_.remove(id);
     const Buffer& buffer = buffers_[id];
-    if (buffer.region.current() && buffer.region.region->word.load().leasable()) continue;
+    if (registered(buffer.region)) continue;
     action.kind = Action::Kind::register_ahead;
     action.buffer = id;
     action.pages = buffer.pages;
@@ -125,43 +170,18 @@ HelperRetention::Action HelperRetention::next(Time now) {
     return action;
   }
 
+  // A deadline that has passed since the use is a use that should come at any moment: it counts.
   while (!undecided_.empty()) {
-    const BufferId id = undecided_.back();
-    undecided_.pop_back();
-    const Buffer& buffer = buffers_[id];
-    if (!buffer.live || !buffer.region.current()) continue;
-    Region* region = buffer.region.region;
-    const Range range = region->range();
-    const Time deadline = earliest_use(range, now);
-    if (!may_deregister(range.pages(), deadline, now)) {
-      // Kept for a use that is near; should it not come, the region is looked at again.
-      if (buffer.longest_interval) {
-        buffers_[id].give_up = deadline + buffer.longest_interval;
-        give_ups_.emplace(buffers_[id].give_up, id);
-      }
-      continue;
-    }
-    action.region = domain_.begin_retire(buffer.region);
-    if (!action.region) continue;
-    action.kind = Action::Kind::deregister;
-    action.buffer = id;
-    action.pages = range;
-    return action;
+    const BufferId id = undecided_.front();
+    undecided_.pop_front();
+    if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
-  while (!give_ups_.empty() && give_ups_.begin()->first <= now) {
-    const auto [time, id] = *give_ups_.begin();
-    give_ups_.erase(give_ups_.begin());
-    Buffer& buffer = buffers_[id];
-    if (!buffer.live || buffer.give_up != time) continue;
-    buffer.give_up = kNever;
-    if (!buffer.region.current()) continue;
-    action.region = domain_.begin_retire(buffer.region);
-    if (!action.region) continue;
-    action.kind = Action::Kind::deregister;
-    action.buffer = id;
-    action.pages = action.region->range();
-    return action;
+  // Here it does not: the use was waited for long enough.
+  while (!looks_.empty() && looks_.begin()->first <= now) {
+    const BufferId id = looks_.begin()->second;
+    look_again(id, kNever);
+    if (let_go(id, now, now, action)) return action;
   }
 
   action.wake_at = next_deadline();
@@ -171,30 +191,27 @@ HelperRetention::Action HelperRetention::next(Time now) {
 Time HelperRetention::next_deadline() const {
   Time wake = kNever;
   if (!queue_.empty()) wake = due(queue_.first());
-  if (!give_ups_.empty()) wake = std::min(wake, give_ups_.begin()->first);
+  if (!looks_.empty()) wake = std::min(wake, looks_.begin()->first);
   return wake;
 }
 
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.pages.pages(), took);
-    for (auto at = by_begin_.lower_bound({action.pages.begin, 0});
-         at != by_begin_.end() && at->first.first < action.pages.end; ++at) {
-      const BufferId id = at->second;
-      const Time deadline = predictor_.next_use(id, now);
+    for_each_buffer_in(action.pages, [&](BufferId id) {
+      const Time deadline = next_use(id, action.after);
       if (deadline != kNever) queue_.insert(id, deadline, service_time(buffers_[id].pages.pages()));
-    }
+    });
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
   if (took > 0) costs_.registration.observe(action.pages.pages(), took);
   Buffer& buffer = buffers_[action.buffer];
   buffer.region = region;
-  if (!region.current()) return;
+  if (!registered(region)) return;
   const Time next = earliest_use(region.region->range(), now);
   region.region->next_use.store(next == kNever ? 0 : next, std::memory_order_relaxed);
-  buffer.give_up = now + std::max<Duration>(buffer.longest_interval, 10 * kMillisecond);
-  give_ups_.emplace(buffer.give_up, action.buffer);
+  look_again(action.buffer, now + std::max(buffer.longest_interval, kLeastPatience));
 }
 
 // ---- buffers ----
@@ -214,29 +231,29 @@ BufferId HelperRetention::buffer_of(Range pages) {
   buffers_[id] = Buffer{};
   buffers_[id].live = true;
   buffers_[id].pages = pages;
-  if (by_begin_.size() > kMostBuffers) forget_oldest();
+  if (by_begin_.size() > forget_beyond_) forget_oldest(id);
   return id;
 }
 
 void HelperRetention::drop(BufferId id) {
   queue_.remove(id);
+  look_again(id, kNever);
   predictor_.forget(id);
   by_begin_.erase({buffers_[id].pages.begin, buffers_[id].pages.end});
   buffers_[id] = Buffer{};
   free_ids_.push_back(id);
 }
 
-void HelperRetention::forget_oldest() {
-  // Half of the buffers at once, so that a stream of buffers used only once costs O(1) amortized.
+void HelperRetention::forget_oldest(BufferId except) {
+  // Half of those without a region at once, so that a stream of buffers used only once costs O(1) amortized.
   std::vector<std::pair<Time, BufferId>> by_use;
   for (const auto& [key, id] : by_begin_) {
-    const RegionRef& ref = buffers_[id].region;
-    const bool registered = ref.current() && ref.region->word.load().leasable();
-    if (!registered && buffers_[id].last_use != 0) by_use.emplace_back(buffers_[id].last_use, id);
+    if (id != except && !registered(buffers_[id].region)) by_use.emplace_back(buffers_[id].last_use, id);
   }
   const auto middle = by_use.begin() + static_cast<std::ptrdiff_t>(by_use.size() / 2);
   std::nth_element(by_use.begin(), middle, by_use.end());
   for (auto at = by_use.begin(); at != middle; ++at) drop(at->second);
+  forget_beyond_ = std::max(kMostBuffers, 2 * by_begin_.size());
 }
 
 }  // namespace pinion

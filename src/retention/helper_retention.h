@@ -6,16 +6,18 @@
 // hears how it went.
 //
 // Where it goes beyond the paper:
-//   - a region registered ahead whose use does not come within the longest interval seen between its uses is
-//   let go
-//     (the paper would keep it to the end of the run);
+//   - a region that is kept for a use, or registered ahead of it, is let go when the use does not come within
+//     the longest interval seen between uses of its buffer (the paper would keep it to the end of the run);
+//   - a region is let go only while the RQ has room for it, not by its own deadline alone;
+//   - predictions are made on the program's own time, without its waits for registration: an interval that a
+//     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
 //   - the sleeping helper's wake-up lateness is a term of t_p;
 //   - nothing is queued for memory that changed.
 #pragma once
 
-#include <functional>
+#include <deque>
 #include <map>
-#include <unordered_map>
+#include <set>
 #include <vector>
 
 #include "predict/predictor.h"
@@ -53,6 +55,7 @@ class HelperRetention {
     BufferId buffer = 0;
     Range pages{};
     Access access = Access::read;
+    Time after = 0;  ///< of a deregistration: uses expected later than this are queued
   };
 
   /// `costs` is fed by done() and by whoever else sees device calls of the same thread.
@@ -60,8 +63,8 @@ class HelperRetention {
 
   /// Takes one item of the deregistration queue: learns from it, keeps score and sets the lease's `late` flag
   /// in `record.flags`. What is to be done about it, next() says. `time`: when the transfer needed its
-  /// registration.
-  void use(Record& record, Time time, std::uint16_t thread);
+  /// registration. `delayed`: how long the thread has waited for registrations before, in all.
+  void use(Record& record, Time time, std::uint16_t thread, Duration delayed = 0);
   /// Pages of `range` changed: forgets the buffers there and drops what is queued for them.
   void memory_event(Range range);
   /// Records were lost: looks at every idle region that no decision is due for.
@@ -79,27 +82,37 @@ class HelperRetention {
   std::size_t buffers() const { return by_begin_.size(); }
 
  private:
+  static constexpr Time kNotYet = INT64_MIN / 2;
   struct Buffer {
     bool live = false;
     Range pages{};
     Access access = Access::read;
-    Time last_use = 0;
+    std::uint16_t thread = 0;  ///< that used it last
+    Time last_use = kNotYet;
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
-    Time give_up = kNever;  ///< a region registered ahead is let go when its use has not come by then
+    Time look_at = kNever;  ///< when to look again whether its region is still worth keeping
   };
   static constexpr std::size_t kMostBuffers = 16384;
 
   BufferId buffer_of(Range pages);
   void drop(BufferId id);
-  void forget_oldest();
+  void forget_oldest(BufferId except);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
+  template <class F>
+  void for_each_buffer_in(Range range, F&& f) const;
+  /// The buffer's earliest predicted use later than `after`.
+  Time next_use(BufferId id, Time after) const;
   Time earliest_use(Range region, Time after) const;
-  /// The paper's deregistration condition for a region whose earliest deadline is `deadline`.
+  /// The deregistration condition for a region of so many pages whose earliest deadline is `deadline`.
   bool may_deregister(std::size_t pages, Time deadline, Time now) const;
-  /// The earliest `now` at which the registration condition no longer lets the first item wait.
+  /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
+  bool let_go(BufferId id, Time after, Time now, Action& action);
+  void look_again(BufferId id, Time at);
+  /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
+  /// The terms of the registration condition: one item of the RQ and one of the DQ.
   Duration service_time(std::size_t pages) const;
 
   Domain& domain_;
@@ -108,12 +121,15 @@ class HelperRetention {
   CostEstimates& costs_;
 
   std::vector<Buffer> buffers_;
+  std::vector<Duration> delays_;  ///< of each thread, up to its last record
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   RegistrationQueue queue_;
-  std::multimap<Time, BufferId> give_ups_;
-  std::vector<BufferId> undecided_;  ///< used since the last decision about them
-  std::size_t largest_pages_ = 1;
+  std::set<std::pair<Time, BufferId>> looks_;    ///< by Buffer::look_at
+  std::deque<BufferId> undecided_;               ///< used since the last decision about them
+  std::size_t largest_pages_ = 1;                ///< of any buffer so far
+  RecentLargest<std::size_t, 1> item_pages_{1};  ///< what an item of the DQ may ask to deregister
+  std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;
 };
 
