@@ -20,20 +20,33 @@ bool has_ipc_lock() {
   return data[CAP_IPC_LOCK / 32].effective & (1u << (CAP_IPC_LOCK % 32));
 }
 
-// cgroup v2: the limit of the process's own group; its ancestors' limits may be lower and are looked at as
-// well.
+/// The least number in `file` of `group` and its ancestors under `root`. In a container the own group may be
+/// the root that it sees ("/"), and have a limit all the same.
+std::uint64_t least_in_hierarchy(const std::string& root, std::string group, const char* file) {
+  std::uint64_t least = UINT64_MAX;
+  while (!group.empty()) {
+    std::ifstream max(root + group + "/" + file);
+    std::uint64_t bytes = 0;
+    if (max >> bytes) least = std::min(least, bytes);
+    group.erase(group == "/" ? 0 : std::max<std::size_t>(1, group.find_last_of('/')));
+  }
+  return least;
+}
+
+/// Of version 2 ("0::/group") and, where it still has the memory controller, version 1 ("4:memory:/group"),
+/// which says "none" by a number near 2^63.
 std::uint64_t cgroup_memory_limit() {
   std::ifstream self("/proc/self/cgroup");
   std::string line;
   std::uint64_t least = UINT64_MAX;
   while (std::getline(self, line)) {
-    if (line.rfind("0::", 0) != 0) continue;
-    for (std::string path = line.substr(3); !path.empty() && path != "/";
-         path.erase(path.find_last_of('/'))) {
-      std::ifstream max("/sys/fs/cgroup" + path + "/memory.max");
-      std::uint64_t bytes = 0;
-      if (max >> bytes) least = std::min(least, bytes);
-    }
+    const auto path = line.find(":/");
+    if (path == std::string::npos) continue;
+    const std::string group = line.substr(path + 1);
+    if (line.compare(0, path, "0:") == 0)
+      least = std::min(least, least_in_hierarchy("/sys/fs/cgroup", group, "memory.max"));
+    else if (line.find(":memory:") != std::string::npos)
+      least = std::min(least, least_in_hierarchy("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
   }
   return least;
 }
