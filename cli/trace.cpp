@@ -30,7 +30,7 @@ class Writer {
   Writer(std::FILE* out, Time origin) : out_(out), origin_(origin) {
     fmt::print(out_, "{{\"traceEvents\":[");
   }
-  ~Writer() { fmt::print(out_, "\n]}}\n"); }
+  void end() { fmt::print(out_, "\n]}}\n"); }
 
   void add(const Json& event) {
     fmt::print(out_, "{}\n{}", first_ ? "" : ",", event.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -112,6 +112,7 @@ void write_trace(std::FILE* out, const std::vector<Log>& logs) {
   for (const Log& log : logs) origin = std::min(origin, log.header.start_ns);
   Writer writer(out, origin);
   for (std::size_t i = 0; i < logs.size(); ++i) write_rank(writer, logs[i], static_cast<int>(i));
+  writer.end();
 }
 
 }  // namespace pinion::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -158,7 +159,7 @@ std::optional<T> parse_scaled(std::string_view text,
   for (const auto& [name, scale] : units) {
     if (unit != name) continue;
     if (value * scale > most) return std::nullopt;
-    return static_cast<T>(value * scale + 0.5);
+    return static_cast<T>(std::llround(value * scale));
   }
   return std::nullopt;
 }

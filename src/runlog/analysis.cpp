@@ -263,9 +263,10 @@ Timeline oracle_timeline(const Log& log) {
   std::unordered_map<const Event*, Duration> ahead;
   union_over_time(moves, log.header.page_bytes, [&](const Event& e, std::size_t new_bytes) {
     if (new_bytes == 0) return;
-    const double pages = static_cast<double>(new_bytes / log.header.page_bytes);
-    ahead[&e] = static_cast<Duration>(
-        std::min(c.fit_register_a_ns * pages + c.fit_register_b_ns, static_cast<double>(e.begin_ns)));
+    const std::uint64_t pages = new_bytes / log.header.page_bytes;
+    ahead[&e] =
+        static_cast<Duration>(std::min(c.fit_register_a_ns * static_cast<double>(pages) + c.fit_register_b_ns,
+                                       static_cast<double>(e.begin_ns)));
   });
   for (Move& move : moves)
     if (move.kind == Move::Kind::add)

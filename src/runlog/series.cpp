@@ -34,8 +34,8 @@ void Series::step(Time now, std::uint64_t bytes) {
 }
 
 void Series::fold() {
-  constexpr std::uint32_t half = kSeriesBins / 2;
-  for (std::uint32_t i = 0; i < half; ++i) {
+  constexpr std::size_t half = kSeriesBins / 2;
+  for (std::size_t i = 0; i < half; ++i) {
     const SeriesBin &a = bins_[2 * i], &b = bins_[2 * i + 1];
     bins_[i] = {std::max(a.peak_bytes, b.peak_bytes), a.byte_ns + b.byte_ns};
   }

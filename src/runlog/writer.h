@@ -88,7 +88,8 @@ class LogWriter {
   std::uint32_t site_count_ = 0;
   std::uint32_t sites_reserved_ = 0;
   std::uint32_t sites_capacity_ = 0;
-  std::array<std::uint16_t, 2 * kMaxSites> site_slots_{};  ///< open addressing by hash: index + 1; 0: free
+  std::array<std::uint16_t, std::size_t{2} * kMaxSites>
+      site_slots_{};  ///< open addressing by hash: index + 1; 0: free
 };
 
 }  // namespace pinion::runlog
