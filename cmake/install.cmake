@@ -1,0 +1,32 @@
+# What `cmake --install` puts where: the library with its header, CMake package and pkg-config file; the command and
+# the preload, which finds libpinion beside itself.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS pinion EXPORT pinionTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(target pinion-preload pinion_command)
+  if(TARGET ${target})
+    install(TARGETS ${target}
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+            RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
+install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/packaging/pinionConfig.cmake.in
+                              ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake INSTALL_DESTINATION ${package_dir})
+# Before 1.0 a minor version may change what compiled programs rely on.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+# ${prefix} is left to pkg-config, so that an installed tree can be moved.
+cmake_path(APPEND PINION_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+cmake_path(APPEND PINION_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+configure_file(${PROJECT_SOURCE_DIR}/packaging/pinion.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
