@@ -43,7 +43,7 @@ static void send_by_copy(const char* from, char* to, size_t bytes) {
 
 static void send_message(pinion_domain* domain, const char* from, char* to, size_t bytes) {
   pinion_lease source, target;
-  struct pinion_keys source_keys = {sizeof source_keys}, target_keys = {sizeof target_keys};
+  struct pinion_keys source_keys = {.size = sizeof source_keys}, target_keys = {.size = sizeof target_keys};
 
   if (!domain || bytes < SMALL_BYTES ||
       pinion_acquire(domain, from, bytes, PINION_ACCESS_READ, &source) != 0) {
@@ -69,7 +69,7 @@ static void send_message(pinion_domain* domain, const char* from, char* to, size
 int main(int argc, char** argv) {
   const long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 100;
   pinion_domain* domain = NULL;
-  struct pinion_statistics statistics = {sizeof statistics};
+  struct pinion_statistics statistics = {.size = sizeof statistics};
   char *from = NULL, *to = NULL;
   int error, wrong = 0;
 

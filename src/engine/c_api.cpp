@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "engine/engine.h"
+#include "engine/process.h"
 #include "pinion/pinion.h"
 
 using namespace pinion;
@@ -156,7 +157,7 @@ int pinion_start(const char* text) {
     if (options.off)
       return fail(
           Error::make(ECANCELED, "Pinion is switched off (PINION=off): transfer without registration cache"));
-    if (Error error = Engine::join(options, text != nullptr)) return fail(error);
+    if (Error error = Engine::join(options, job_place(), text != nullptr)) return fail(error);
     return 0;
   });
 }

@@ -17,6 +17,7 @@ namespace pinion {
 
 std::atomic<Engine*> Engine::running_{nullptr};
 constinit Brackets Engine::brackets_;
+Engine* Engine::newest_ = nullptr;
 
 Engine::Engine(const Options& options, const JobPlace& place)
     : options_(options),
@@ -34,6 +35,8 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
 
   // Never freed: a thread may be inside it when the run ends.
   auto* engine = new Engine(options, place);
+  engine->earlier_ = newest_;
+  newest_ = engine;
   engine->budget_ = std::make_unique<Budget>(
       find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks));
   Error error;

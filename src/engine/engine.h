@@ -70,7 +70,7 @@ class Engine {
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops
   /// it. Who joins later with `insist` must want the options that run, else EBUSY. An engine that somebody
   /// start()ed is shared, and left running. leave() gives EINVAL where nobody has joined.
-  static Error join(const Options& options, bool insist);
+  static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
   /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error.
@@ -173,7 +173,9 @@ class Engine {
 
   static std::atomic<Engine*> running_;
   static Brackets brackets_;
+  static Engine* newest_;  ///< of all that were ever started: what is never freed stays reachable
 
+  Engine* earlier_ = nullptr;
   const Options options_;
   const JobPlace place_;
   const pid_t process_;

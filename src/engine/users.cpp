@@ -23,7 +23,7 @@ void forget_users_after_fork() { new (&g_users) Users; }
 
 }  // namespace
 
-Error Engine::join(const Options& options, bool insist) {
+Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
   static const int handler = pthread_atfork(nullptr, nullptr, forget_users_after_fork);
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
   std::lock_guard lock(g_users.mutex);
@@ -38,7 +38,7 @@ Error Engine::join(const Options& options, bool insist) {
     ++g_users.count;
     return {};
   }
-  const Error error = start(options, job_place(), command_line());
+  const Error error = start(options, place, command_line());
   if (error) return error;
   // Users of an engine that was stopped behind their back are users no more.
   g_users.count = 1;
