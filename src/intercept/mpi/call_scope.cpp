@@ -82,6 +82,12 @@ int group_size(MPI_Comm comm) {
   return size;
 }
 
+int local_size(MPI_Comm comm) {
+  int size = 0;
+  Library::get().comm_size(comm, &size);
+  return size;
+}
+
 int own_rank(MPI_Comm comm) {
   int rank = -1;
   Library::get().comm_rank(comm, &rank);

@@ -88,7 +88,9 @@ class Buffers {
 
   /// Moves the (one) lease of a nonblocking operation to its request.
   void hand_over_to(MPI_Request request) {
-    if (count_ == 1 && Requests::instance().hold(request, transfers_[0])) count_ = 0;
+    if (count_ == 0) return;
+    Requests::instance().hold(request, transfers_[0]);
+    count_ = 0;
   }
 
  private:
@@ -112,6 +114,8 @@ class Buffers {
 
 /// Processes that take part on the other side of a collective: the remote group of an intercommunicator.
 int group_size(MPI_Comm comm);
+/// Processes on this side.
+int local_size(MPI_Comm comm);
 int own_rank(MPI_Comm comm);
 inline MPI_Aint sum_of(const int* counts, int n) {
   MPI_Aint sum = 0;

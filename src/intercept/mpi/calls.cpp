@@ -3,6 +3,7 @@
 
 using pinion::mpi::group_size;
 using pinion::mpi::is_root;
+using pinion::mpi::local_size;
 using pinion::mpi::own_rank;
 using pinion::mpi::sum_of;
 
@@ -139,14 +140,14 @@ PINION_MPI_BLOCKING(Reduce_scatter,
                     (const void* sendbuf, void* recvbuf, const int* recvcounts, MPI_Datatype type, MPI_Op op,
                      MPI_Comm comm),
                     (sendbuf, recvbuf, recvcounts, type, op, comm), reduce_scatter, -1,
-                    const MPI_Aint total = sum_of(recvcounts, group_size(comm));
+                    const MPI_Aint total = sum_of(recvcounts, local_size(comm));
                     use.reads(sendbuf, total, type);
                     use.writes(recvbuf, sendbuf == MPI_IN_PLACE ? total : recvcounts[own_rank(comm)], type))
 PINION_MPI_BLOCKING(Reduce_scatter_block,
                     (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype type, MPI_Op op,
                      MPI_Comm comm),
                     (sendbuf, recvbuf, recvcount, type, op, comm), reduce_scatter, -1,
-                    const MPI_Aint total = MPI_Aint{recvcount} * group_size(comm);
+                    const MPI_Aint total = MPI_Aint{recvcount} * local_size(comm);
                     use.reads(sendbuf, total, type);
                     use.writes(recvbuf, sendbuf == MPI_IN_PLACE ? total : recvcount, type))
 PINION_MPI_BLOCKING(Scan,

@@ -20,27 +20,28 @@ class Completions {
     std::copy_n(requests, count, before_);
   }
 
-  /// Request number i is complete. A persistent one still has its handle.
+  /// Request number i is complete.
   void finished(int i) {
-    if (i < 0 || i >= count_) return;
-    const bool gone = requests_[i] == Library::get().request_null;
-    Requests::instance().complete(scope_.thread(), scope_.engine(), before_[i], gone);
+    if (i >= 0 && i < count_) Requests::instance().complete(scope_.thread(), scope_.engine(), before_[i]);
   }
-  /// Those that a call says it completed (MPI_UNDEFINED: none).
+  /// Those that a call says it completed (MPI_UNDEFINED, which is negative: none).
   void some(int done_count, const int* indices) {
-    for (int i = 0; done_count != MPI_UNDEFINED && i < done_count; ++i) finished(indices[i]);
+    for (int i = 0; i < done_count; ++i) finished(indices[i]);
   }
-  /// After a call that completes all, or that failed for some: those that are gone, and persistent ones on
-  /// success.
-  void all(bool success) {
+  void all() {
+    for (int i = 0; i < count_; ++i) finished(i);
+  }
+  /// After a call that failed: those whose handle went. What else it would say cannot be relied on.
+  void gone() {
+    const MPI_Request null = Library::get().request_null;
     for (int i = 0; i < count_; ++i) {
-      if (success || requests_[i] == Library::get().request_null) finished(i);
+      if (requests_[i] == null && before_[i] != null) finished(i);
     }
   }
 
  private:
   CallScope& scope_;
-  MPI_Request* requests_;
+  const MPI_Request* requests_;
   int count_ = 0;
   MPI_Request* before_ = nullptr;
   std::array<MPI_Request, 16> few_;

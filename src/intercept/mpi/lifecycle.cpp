@@ -52,38 +52,34 @@ PINION_MPI_CALL(Startall, (int count, MPI_Request* requests), (count, requests),
 
 // ---- completion ----
 
-PINION_MPI_CALL(Wait, (MPI_Request * request, MPI_Status* status), (request, status),
-                Completions done(scope, request, 1);
-                const int result = next(request, status); done.all(result == MPI_SUCCESS); return result;)
-PINION_MPI_CALL(Test, (MPI_Request * request, int* flag, MPI_Status* status), (request, flag, status),
-                Completions done(scope, request, 1);
-                const int result = next(request, flag, status); done.all(result == MPI_SUCCESS && *flag);
-                return result;)
-PINION_MPI_CALL(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses),
-                (count, requests, statuses), Completions done(scope, requests, count);
-                const int result = next(count, requests, statuses); done.all(result == MPI_SUCCESS);
-                return result;)
-PINION_MPI_CALL(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses),
-                (count, requests, flag, statuses), Completions done(scope, requests, count);
-                const int result = next(count, requests, flag, statuses);
-                done.all(result == MPI_SUCCESS && *flag); return result;)
-PINION_MPI_CALL(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status),
-                (count, requests, index, status), Completions done(scope, requests, count);
-                const int result = next(count, requests, index, status);
-                if (*index != MPI_UNDEFINED) done.finished(*index); return result;)
-PINION_MPI_CALL(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status),
-                (count, requests, index, flag, status), Completions done(scope, requests, count);
-                const int result = next(count, requests, index, flag, status);
-                if (*flag && *index != MPI_UNDEFINED) done.finished(*index); return result;)
-PINION_MPI_CALL(Waitsome,
-                (int count, MPI_Request* requests, int* done_count, int* indices, MPI_Status* statuses),
-                (count, requests, done_count, indices, statuses), Completions done(scope, requests, count);
-                const int result = next(count, requests, done_count, indices, statuses);
-                done.some(*done_count, indices); return result;)
-PINION_MPI_CALL(Testsome,
-                (int count, MPI_Request* requests, int* done_count, int* indices, MPI_Status* statuses),
-                (count, requests, done_count, indices, statuses), Completions done(scope, requests, count);
-                const int result = next(count, requests, done_count, indices, statuses);
-                done.some(*done_count, indices); return result;)
+// What is done after the call: `completed` where it succeeded, else only those requests that went are
+// complete.
+#define PINION_MPI_COMPLETION(name, parameters, arguments, requests, count, completed) \
+  PINION_MPI_CALL(                                                                     \
+      name, parameters, arguments, Completions done(scope, requests, count);           \
+      const int result = next arguments;                                               \
+      if (result == MPI_SUCCESS) { completed; } else { done.gone(); } return result;)
+
+PINION_MPI_COMPLETION(Wait, (MPI_Request * request, MPI_Status* status), (request, status), request, 1,
+                      done.all())
+PINION_MPI_COMPLETION(Test, (MPI_Request * request, int* flag, MPI_Status* status), (request, flag, status),
+                      request, 1, if (*flag) done.all())
+PINION_MPI_COMPLETION(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses),
+                      (count, requests, statuses), requests, count, done.all())
+PINION_MPI_COMPLETION(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses),
+                      (count, requests, flag, statuses), requests, count, if (*flag) done.all())
+PINION_MPI_COMPLETION(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status),
+                      (count, requests, index, status), requests, count, done.finished(*index))
+PINION_MPI_COMPLETION(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status),
+                      (count, requests, index, flag, status), requests, count,
+                      if (*flag) done.finished(*index))
+PINION_MPI_COMPLETION(Waitsome,
+                      (int count, MPI_Request* requests, int* done_count, int* indices, MPI_Status* statuses),
+                      (count, requests, done_count, indices, statuses), requests, count,
+                      done.some(*done_count, indices))
+PINION_MPI_COMPLETION(Testsome,
+                      (int count, MPI_Request* requests, int* done_count, int* indices, MPI_Status* statuses),
+                      (count, requests, done_count, indices, statuses), requests, count,
+                      done.some(*done_count, indices))
 PINION_MPI_CALL(Request_free, (MPI_Request * request), (request), Requests::instance().freed(*request);
                 return next(request);)

@@ -8,14 +8,16 @@ Requests& Requests::instance() {
   return *requests;
 }
 
-bool Requests::hold(MPI_Request request, const Transfer& transfer) {
+void Requests::hold(MPI_Request request, const Transfer& transfer) {
   Shard& s = shard(request);
   std::lock_guard lock(s.mutex);
   const auto [at, is_new] = s.entries.try_emplace(request);
-  if (at->second.transfer.active) return false;
-  at->second.transfer = transfer;
+  if (at->second.oldest.active) {
+    at->second.later.push_back(transfer);
+  } else {
+    at->second.oldest = transfer;
+  }
   if (is_new) held_.fetch_add(1, std::memory_order_release);
-  return true;
 }
 
 void Requests::remember(MPI_Request request, const Persistent& persistent) {
@@ -36,19 +38,27 @@ bool Requests::find(MPI_Request request, Persistent& persistent) {
   return true;
 }
 
-void Requests::complete(ThreadContext& thread, Engine& engine, MPI_Request request, bool gone) {
+void Requests::forget_if_unused(Shard& shard, MPI_Request request, const Entry& entry) {
+  if (entry.oldest.active || entry.is_persistent) return;
+  shard.entries.erase(request);
+  held_.fetch_sub(1, std::memory_order_release);
+}
+
+void Requests::complete(ThreadContext& thread, Engine& engine, MPI_Request request) {
   Transfer finished;
   {
     Shard& s = shard(request);
     std::lock_guard lock(s.mutex);
     const auto at = s.entries.find(request);
     if (at == s.entries.end()) return;
-    finished = at->second.transfer;
-    at->second.transfer.active = false;
-    if (gone) {
-      s.entries.erase(at);
-      held_.fetch_sub(1, std::memory_order_release);
+    Entry& entry = at->second;
+    finished = entry.oldest;
+    entry.oldest.active = false;
+    if (!entry.later.empty()) {
+      entry.oldest = entry.later.front();
+      entry.later.erase(entry.later.begin());
     }
+    forget_if_unused(s, request, entry);
   }
   if (finished.active) engine.release(thread, finished);
 }
@@ -58,12 +68,19 @@ void Requests::freed(MPI_Request request) {
   std::lock_guard lock(s.mutex);
   const auto at = s.entries.find(request);
   if (at == s.entries.end()) return;
-  if (at->second.transfer.active) {
+  Entry& entry = at->second;
+  if (entry.oldest.active) {
     std::lock_guard orphans(orphans_mutex_);
-    orphans_.push_back(at->second.transfer);
+    if (entry.later.empty()) {
+      orphans_.push_back(entry.oldest);
+      entry.oldest.active = false;
+    } else {
+      orphans_.push_back(entry.later.back());
+      entry.later.pop_back();
+    }
   }
-  s.entries.erase(at);
-  held_.fetch_sub(1, std::memory_order_release);
+  entry.is_persistent = false;
+  forget_if_unused(s, request, entry);
 }
 
 void Requests::release_all() {
@@ -73,8 +90,8 @@ void Requests::release_all() {
   for (Shard& s : shards_) {
     std::lock_guard lock(s.mutex);
     for (auto& [request, entry] : s.entries) {
-      if (entry.transfer.active) engine->release(*thread, entry.transfer);
-      entry.transfer.active = false;
+      if (entry.oldest.active) engine->release(*thread, entry.oldest);
+      for (Transfer& transfer : entry.later) engine->release(*thread, transfer);
     }
     held_.fetch_sub(s.entries.size(), std::memory_order_release);
     s.entries.clear();

@@ -1,48 +1,15 @@
 #include "intercept/mpi/session.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <initializer_list>
-#include <string>
 
 #include "engine/engine.h"
+#include "engine/process.h"
 #include "intercept/mpi/requests.h"
 
 namespace pinion::mpi {
 
 namespace {
-
-int first_number(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (const char* text = std::getenv(name); text && *text) return std::atoi(text);
-  }
-  return -1;
-}
-
-// Launchers say who a process is without a collective call, which could hang where some ranks run without
-// Pinion.
-JobPlace job_place() {
-  JobPlace place;
-  place.rank = first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
-  place.ranks = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
-  place.local_ranks =
-      first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"});
-  if (place.rank < 0) place = {0, 1, 1};  // started without a launcher: a job of one
-  return place;
-}
-
-std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& c : text) {
-    if (c == '\0') c = ' ';
-  }
-  return text;
-}
 
 void print_summary(const runlog::Counters& c, double seconds) {
   const double mean = seconds > 0 ? c.registered_byte_ns / 1e9 / seconds : 0;
@@ -57,22 +24,28 @@ void print_summary(const runlog::Counters& c, double seconds) {
                static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
 }
 
+// Of the thread that initializes and finalizes MPI.
+bool g_joined = false;
 Time g_started = 0;
 bool g_summary = false;
 
 }  // namespace
 
 void begin_session() {
+  if (g_joined) return;
   Options options;
   Error error = options_from_environment(options);
   if (!error && options.off) return;
-  const JobPlace place = job_place();
-  if (!error) error = Engine::start(options, place, command_line());
+  JobPlace place = job_place();
+  if (place.rank < 0) place = {0, 1, 1};  // started without a launcher: a job of one
+  // The program may have started Pinion itself: then its options hold.
+  if (!error) error = Engine::join(options, place, false);
   if (error) {
-    if (place.rank <= 0) std::fprintf(stderr, "pinion: %s\n", error.message);
+    if (place.rank == 0) std::fprintf(stderr, "pinion: %s\n", error.message);
     std::_Exit(2);
   }
   const char* summary = std::getenv("PINION_SUMMARY");
+  g_joined = true;
   g_summary = place.rank == 0 && summary && *summary == '1';
   g_started = monotonic_now();
   // A program that exits without MPI_Finalize still gets its log completed.
@@ -81,10 +54,11 @@ void begin_session() {
 
 void end_session() {
   Engine* engine = Engine::running();
-  if (!engine) return;
+  if (!engine || !g_joined) return;
+  g_joined = false;
   Requests::instance().release_all();
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
-  Engine::stop();
+  if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
   if (g_summary) print_summary(engine->counters(), seconds);
 }
 

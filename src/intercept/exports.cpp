@@ -1,0 +1,57 @@
+#include "intercept/exports.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace pinion {
+
+namespace {
+
+std::vector<std::string> loaded_libraries() {
+  std::vector<std::string> names;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* list) {
+        if (*info->dlpi_name) static_cast<std::vector<std::string>*>(list)->emplace_back(info->dlpi_name);
+        return 0;
+      },
+      &names);
+  return names;
+}
+
+const void* library_of(const void* address) {
+  Dl_info info{};
+  return ::dladdr(address, &info) ? info.dli_fbase : nullptr;
+}
+
+void* definition_in_any_library(const char* name) {
+  static const auto close = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "dlclose"));
+  const void* const here = library_of(reinterpret_cast<const void*>(&next_definition));
+  for (const std::string& library : loaded_libraries()) {
+    void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle) continue;
+    void* found = ::dlsym(handle, name);
+    // Where it is found, the library is held: it is called from now on.
+    if (found && library_of(found) != here) return found;
+    close(handle);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void* next_definition(const char* name) {
+  void* found = ::dlsym(RTLD_NEXT, name);
+  if (!found) found = definition_in_any_library(name);
+  if (!found) {
+    std::fprintf(stderr, "pinion: %s was called, but no library behind the preload defines it\n", name);
+    std::abort();
+  }
+  return found;
+}
+
+}  // namespace pinion
