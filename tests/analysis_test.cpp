@@ -98,6 +98,17 @@ TEST(Analysis, OracleRegistersJustInTime) {
   EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (4.0 * 70 + 6.0 * 90 + 4.0 * 100 + 2.0 * 50) / 1000 * kPage);
 }
 
+TEST(Analysis, OracleDoesNotWaitAsTheRunDid) {
+  Event missed = use(200, 300, 10, 4);  // registered on demand from 200 to 260
+  missed.wait_ns = 60;
+  Event absurd = use(500, 600, 10, 1);
+  absurd.wait_ns = ~std::uint64_t{0};
+  Log log = make_log(0, 1000, {missed, absurd});
+  log.live.counters.fit_register_b_ns = 60;
+  const Report r = analyse({log});
+  EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (4.0 * 100 + 1.0 * 61) / 1000 * kPage);
+}
+
 TEST(Analysis, LeavePinnedGrowsAndIsShrunkByMemoryEventsOnly) {
   const Report r = analyse({make_log(0, 1000,
                                      {use(100, 110, 10, 4), use(200, 210, 12, 4),  // 6 pages from 200

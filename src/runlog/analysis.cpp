@@ -54,8 +54,13 @@ Timeline union_over_time(std::vector<Move> moves, std::uint64_t page_bytes) {
   return union_over_time(std::move(moves), page_bytes, [](const Event&, std::size_t) {});
 }
 
-// A lease that was shorter than the clock's tick still held its pages.
-Time lease_end(const Event& e) { return std::max(e.end_ns, e.begin_ns + 1); }
+// The transfer itself: a lease begins with its acquire, which may have registered or waited.
+Time transfer_begin(const Event& e) {
+  const auto lasted = static_cast<std::uint64_t>(e.end_ns - e.begin_ns);
+  return e.begin_ns + static_cast<Duration>(std::min(e.wait_ns, lasted));
+}
+// One that was shorter than the clock's tick still held its pages.
+Time transfer_end(const Event& e) { return std::max(e.end_ns, transfer_begin(e) + 1); }
 
 // When the events of a log end: with all of them, that is the run's end.
 Time covered_until(const Log& log) {
@@ -254,8 +259,8 @@ Timeline oracle_timeline(const Log& log) {
   std::vector<Move> moves;
   for (const Event& e : log.events) {
     if (e.kind != EventKind::lease) continue;
-    moves.push_back({e.begin_ns, Move::Kind::add, &e});
-    moves.push_back({lease_end(e), Move::Kind::remove, &e});
+    moves.push_back({transfer_begin(e), Move::Kind::add, &e});
+    moves.push_back({transfer_end(e), Move::Kind::remove, &e});
   }
   // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
   // long before the lease as that takes.

@@ -3,9 +3,9 @@
 // Registered bytes of a process are the union of its registered pages, each from the call of its registration
 // to the return of its deregistration; of a node, the sum over its processes on one time line
 // (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical strategies are
-// computed from the same stream: the oracle holds the union of the pages under lease, each lease's new pages
-// registered just in time before it (by the fitted a * pages + b); leave-pinned holds every page ever leased
-// until a memory event takes it.
+// computed from the same stream: the oracle holds the union of the pages under lease, each lease from when
+// its acquire was done, and its new pages registered just in time before that (by the fitted a * pages + b);
+// leave-pinned holds every page ever leased until a memory event takes it.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
 // Pure functions, any thread.
