@@ -25,8 +25,8 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
         DESTINATION ${package_dir})
 
-# ${prefix} is left to pkg-config, so that an installed tree can be moved.
-cmake_path(APPEND PINION_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
-cmake_path(APPEND PINION_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+# Relative to the file itself, so that an installed tree can be moved.
+set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH PINION_PC_PREFIX ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/packaging/pinion.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc DESTINATION ${pkgconfig_dir})

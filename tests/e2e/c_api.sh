@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# The C API as a library's author meets it: the header in strict C99 and in C++, what libpinion.so exports, the
+# example, and programs built against the installed package by pkg-config and by CMake.
+set -uo pipefail
+build=$1
+source=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+unset PINION PINION_CONFIG
+
+# The header alone, twice, in the strictest C there is.
+printf '#include <pinion/pinion.h>\n#include <pinion/pinion.h>\npinion_lease lease = PINION_LEASE_INIT;\n' >"$work/header.c"
+cp "$work/header.c" "$work/header.cpp"
+gcc -std=c99 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/header.c" -o "$work/header.o" || fail "C99"
+g++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/header.cpp" -o "$work/header.o" || fail "C++11"
+
+# Public symbols: those of the header, versioned; the rest is private to the fronts of the same build.
+grep -oE '^(int|const char\*) pinion_[a-z_]+\(' "$source/include/pinion/pinion.h" | grep -oE 'pinion_[a-z_]+' | sort -u >"$work/declared"
+nm -D --defined-only "$build/lib/libpinion.so" >"$work/symbols"
+sed -nE 's/.* T (.*)@@PINION_0\.1$/\1/p' "$work/symbols" | sort >"$work/exported"
+diff "$work/declared" "$work/exported" || fail "the exported calls are not the declared ones"
+[ "$(wc -l <"$work/declared")" -ge 14 ] || fail "the header was not understood"
+grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.1$| A PINION_' "$work/symbols" && fail "symbols without a version"
+ldd "$build/lib/libpinion.so" | grep -E 'stdc\+\+|libgcc|liburing|libmpi' && fail "libpinion.so needs more than the C library"
+
+# The example, under what its user may say.
+example="$build/bin/examples/registration_cache"
+expect() {
+  local want=$1 output
+  shift
+  output=$(env "$@" "$example" 30 2>&1) || fail "$*: status $?"
+  grep -q '^registration_cache: verified$' <<<"$output" || fail "$*: $output"
+  grep -qE "$want" <<<"$output" || fail "$*: $output"
+}
+expect '60 acquires, 5[0-9] hits' PINION=
+expect '60 acquires, 0 hits, 60 misses' PINION=retention=on-demand
+expect '60 acquires' PINION=retention=helper
+expect '30 bounced' PINION=limit=64K
+expect '60 acquires, 0 hits, 0 misses, 0 bounced' PINION=retention=observe
+expect 'verified' PINION=off
+output=$(PINION=limit=much "$example" 2>&1) && fail "a bad option was accepted"
+grep -q "^registration_cache: start: .*'much'" <<<"$output" || fail "$output"
+
+# From an installed tree, which may be anywhere.
+cmake --install "$build" --prefix "$work/installed" >/dev/null || fail "install"
+mv "$work/installed" "$work/moved"
+export PKG_CONFIG_PATH
+PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name pinion.pc)")
+# shellcheck disable=SC2046
+gcc -std=c99 "$source/examples/registration_cache.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs pinion) || fail "pkg-config"
+library=$(pkg-config --variable=libdir pinion)
+LD_LIBRARY_PATH=$library "$work/by_pkg_config" 2>&1 | grep -q 'verified$' || fail "the program built by pkg-config"
+
+mkdir "$work/project"
+cat >"$work/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(user LANGUAGES C)
+find_package(pinion 0.1 REQUIRED)
+add_executable(by_cmake $source/examples/registration_cache.c)
+target_link_libraries(by_cmake PRIVATE pinion::pinion)
+END
+{ cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$work/project/build"; } \
+  >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package(pinion)"; }
+"$work/project/build/by_cmake" | grep -q 'verified$' || fail "the program built by CMake"
+"$work/moved/bin/pinion" --version | grep -q "$(pkg-config --modversion pinion)" || fail "the installed command"
+
+exit $((failures > 0))
