@@ -73,7 +73,7 @@ void write_rank(Writer& writer, const Log& log, int process) {
       if (e.peer >= 0) args["peer"] = e.peer;
       if (site != sites.end()) args["site"] = site->second;
       event["cat"] = "lease";
-      event["id"] = ++id;
+      event["id"] = fmt::format("{}.{}", process, ++id);  // ids are of the whole trace
       event["name"] = to_string(static_cast<CallKind>(e.call));
       Json end = event;
       event["ph"] = "b";
