@@ -253,7 +253,8 @@ void HelperRetention::forget_oldest(BufferId except) {
   const auto middle = by_use.begin() + static_cast<std::ptrdiff_t>(by_use.size() / 2);
   std::nth_element(by_use.begin(), middle, by_use.end());
   for (auto at = by_use.begin(); at != middle; ++at) drop(at->second);
-  forget_beyond_ = std::max(kMostBuffers, 2 * by_begin_.size());
+  // Where most have one, not again at every new buffer.
+  forget_beyond_ = std::max(kMostBuffers, by_begin_.size() + kMostBuffers / 4);
 }
 
 }  // namespace pinion

@@ -1,0 +1,777 @@
+// The helper's decisions against schedules worked out by hand: conditions to the nanosecond, the registration
+// queue, prediction and its score, what is dropped and forgotten.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "predict/shortest.h"
+#include "retention/helper_retention.h"
+#include "support/virtual_helper.h"
+
+namespace pinion {
+namespace {
+
+using test::virtual_pages;
+using test::VirtualHelper;
+using Kind = HelperRetention::Action::Kind;
+
+constexpr Time kStart = kSecond;
+constexpr Duration kPeriod = 10 * kMillisecond;
+
+/// Says what the test tells it to.
+class ToldPredictor final : public Predictor {
+ public:
+  const char* name() const override { return "told"; }
+  void observe(const Use&) override {}
+  Time next_use(BufferId, Time) const override { return next; }
+  void forget(BufferId) override {}
+  Time next = kNever;
+};
+
+/// The retention alone over a domain whose device costs nothing: the test is application, helper and clock.
+class RetentionTest : public ::testing::Test {
+ protected:
+  VirtualClock clock;
+  ModelDevice device{CostModel{}};
+  Budget budget{Limits{}};
+  Brackets brackets;
+  Domain domain{device, budget, brackets, clock, nullptr};
+  CostEstimates costs;
+  ShortestPredictor shortest{0};
+  ToldPredictor told;
+  HelperRetention retention{domain, shortest, costs, {}};
+  RecentRegions recent;
+
+  // Device calls are said to take what is expected of them, so that nothing new is learnt from them.
+
+  /// A transfer that takes no time and its record, handed to `who`.
+  Record use(HelperRetention& who, Range range, Time time, std::uint64_t site = 1) {
+    clock.set(time);
+    Record record;
+    record.kind = runlog::EventKind::lease;
+    record.address = range.begin;
+    record.bytes = range.bytes();
+    record.site = site;
+    Region* region = domain.try_hit(range, Access::read, recent);
+    if (!region) {
+      Domain::Ticket ticket;
+      ticket.pages = range.to_pages();
+      bool waited = false;
+      EXPECT_EQ(run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {}),
+                Domain::Step::leased);
+      region = ticket.region;
+      record.outcome = runlog::Outcome::miss;
+    }
+    record.region = {region, region->generation()};
+    domain.release(region);
+    who.use(record, time, 0);
+    return record;
+  }
+  Record use(Range range, Time time, std::uint64_t site = 1) { return use(retention, range, time, site); }
+
+  Kind what(Time now) { return retention.next(now).kind; }
+  void deregister(const HelperRetention::Action& action, Time now) {
+    ASSERT_EQ(action.kind, Kind::deregister);
+    retire_claimed(domain, action.region, Actor::helper);
+    retention.done(action, {}, true, costs.deregistration.expected(action.pages.pages()), now);
+  }
+  void register_ahead(const HelperRetention::Action& action, Time now) {
+    ASSERT_EQ(action.kind, Kind::register_ahead);
+    Domain::Ticket ticket;
+    ticket.pages = action.pages;
+    ticket.access = action.access;
+    ticket.lease = false;
+    bool waited = false;
+    ASSERT_EQ(run_ticket(domain, ticket, Actor::helper, waited, [](auto&&...) {}), Domain::Step::leased);
+    retention.done(action, {ticket.region, ticket.region->generation()}, true, 0, now);
+  }
+  /// Lets go what there is to let go at `now`.
+  void settle(Time now) {
+    for (auto action = retention.next(now); action.kind != Kind::sleep; action = retention.next(now))
+      deregister(action, now);
+  }
+  /// Uses of `range` at kStart and kStart + kPeriod, let go after each: due again at kStart + 2 kPeriod.
+  void learn(Range range) {
+    use(range, kStart);
+    settle(kStart);
+    use(range, kStart + kPeriod);
+  }
+};
+
+// ---- the two conditions ----
+
+/// Prices with all terms 0 but those under test. 100 pages.
+struct Prices {
+  const char* name;
+  LinearFit registration, deregistration;
+  Duration wake, compare, hash;
+  Duration t_deregistration;  ///< t_p of the deregistration condition
+  Duration t_registration;    ///< t_p of the registration condition
+};
+
+std::ostream& operator<<(std::ostream& out, const Prices& prices) { return out << prices.name; }
+
+const LinearFit kFree{0, 0};
+const Prices kPrices[] = {
+    // 246 * 100 + 16000 = 40600, a term of both.
+    {"t_register", {246, 16000}, kFree, 0, 0, 0, 40600, 40600},
+    // 62 * 100 + 4000 = 10200, a term of both.
+    {"t_deregister", kFree, {62, 4000}, 0, 0, 0, 10200, 10200},
+    // Deregistration: t_insert + t_update over an empty queue, one comparison each: 2 * 7.
+    // Registration: t_cache + t_insert + t_update over a queue that holds the item: 3 * 2 * 7.
+    {"t_insert, t_update, t_cache", kFree, kFree, 0, 7, 0, 14, 42},
+    // Searching the hash table belongs to the next item of the DQ.
+    {"t_hash", kFree, kFree, 0, 0, 200, 0, 200},
+    {"wake-up margin", kFree, kFree, 60000, 0, 0, 60000, 60000},
+    // 40600 + 10200 + 60000 + 2 * 10 = 110820; 40600 + 10200 + 60000 + 3 * 2 * 10 + 200 = 111060.
+    {"all", {246, 16000}, {62, 4000}, 60000, 10, 200, 110820, 111060},
+};
+
+class ConditionTest : public RetentionTest, public ::testing::WithParamInterface<Prices> {
+ protected:
+  const Prices& prices = GetParam();
+  const Range buffer = virtual_pages(0, 100);
+  const Time deadline = kStart + 2 * kPeriod;
+
+  void SetUp() override {
+    costs.registration = prices.registration;
+    costs.deregistration = prices.deregistration;
+    costs.wake = WakeMargin(prices.wake);
+    costs.queue = {prices.compare, prices.hash};
+  }
+  Kind decision_at(Time now) {
+    learn(buffer);
+    return what(now);
+  }
+};
+
+TEST_P(ConditionTest, DeregistersOneNanosecondBefore) {
+  EXPECT_EQ(decision_at(deadline - prices.t_deregistration - 1), Kind::deregister);
+}
+TEST_P(ConditionTest, DeregistersAtEquality) {
+  EXPECT_EQ(decision_at(deadline - prices.t_deregistration), Kind::deregister);
+}
+TEST_P(ConditionTest, KeepsOneNanosecondAfter) {
+  EXPECT_EQ(decision_at(deadline - prices.t_deregistration + 1), Kind::sleep);
+}
+
+TEST_P(ConditionTest, RegistersNoSoonerThanItMust) {
+  learn(buffer);
+  settle(kStart + kPeriod);
+  const Time due = deadline - prices.t_registration;
+  const auto before = retention.next(due - 1);
+  EXPECT_EQ(before.kind, Kind::sleep);
+  EXPECT_EQ(before.wake_at, due);
+  EXPECT_EQ(retention.next_deadline(), due);
+  const auto at = retention.next(due);
+  EXPECT_EQ(at.kind, Kind::register_ahead);
+  EXPECT_EQ(at.pages, buffer);
+}
+TEST_P(ConditionTest, RegistersLateRatherThanNever) {
+  learn(buffer);
+  settle(kStart + kPeriod);
+  EXPECT_EQ(what(deadline - prices.t_registration + 1), Kind::register_ahead);
+}
+TEST_P(ConditionTest, RegistersAfterTheDeadlineToo) {
+  learn(buffer);
+  settle(kStart + kPeriod);
+  EXPECT_EQ(what(deadline + kPeriod), Kind::register_ahead);
+}
+
+INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+});
+
+// The DQ item that may come in between is as large as recent ones were; a giant of long ago does not count.
+TEST_F(RetentionTest, TermOfTheOtherItemIsTheLargestRecentOne) {
+  costs.registration = kFree;
+  costs.deregistration = LinearFit(1000, 0);
+  costs.wake = WakeMargin(0);
+  costs.queue = {0, 0};
+  use(virtual_pages(100000, 5000), kStart - kMillisecond);
+  learn(virtual_pages(0, 100));
+  settle(kStart + kPeriod);
+  EXPECT_EQ(retention.next_deadline(), kStart + 2 * kPeriod - 5000 * 1000);
+  for (std::size_t i = 0; i < 32; ++i) use(virtual_pages(1000 + 10 * i, 5), kStart + kPeriod + kMillisecond);
+  EXPECT_EQ(retention.next_deadline(), kStart + 2 * kPeriod - 5 * 1000);
+}
+
+// ---- decisions ----
+
+TEST_F(RetentionTest, FirstUseIsLetGoAtOnceAndNotQueued) {
+  use(virtual_pages(0, 4), kStart);
+  settle(kStart);
+  EXPECT_EQ(device.live_regions(), 0u);
+  EXPECT_TRUE(retention.queue().empty());
+  EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+TEST_F(RetentionTest, EarliestDeadlineOfSeveralSites) {
+  const Range buffer = virtual_pages(0, 4);
+  // Site 1 at 0 and 1000 ms: due at 2000. Site 2 at 300 and 1300 ms: due at 2300.
+  for (const auto& [ms, site] : {std::pair{0, 1}, {300, 2}, {1000, 1}, {1300, 2}}) {
+    use(buffer, kStart + ms * kMillisecond, static_cast<std::uint64_t>(site));
+    settle(kStart + ms * kMillisecond);
+  }
+  ASSERT_EQ(retention.queue().size(), 1u);
+  EXPECT_EQ(retention.queue().first().deadline, kStart + 2000 * kMillisecond);
+}
+
+TEST_F(RetentionTest, EarliestDeadlineOfBuffersInOneRegion) {
+  // A region of 8 pages, and a buffer of its first 4 that is used in between.
+  const Range whole = virtual_pages(0, 8), part = virtual_pages(0, 4);
+  use(whole, kStart);
+  use(part, kStart + kMillisecond);
+  use(part, kStart + 3 * kMillisecond);   // due at 5 ms
+  use(whole, kStart + 4 * kMillisecond);  // due at 8 ms
+  settle(kStart + 4 * kMillisecond);
+  EXPECT_EQ(device.live_regions(), 0u);
+  ASSERT_EQ(retention.queue().size(), 2u);
+  EXPECT_EQ(retention.queue().first().deadline, kStart + 5 * kMillisecond);
+}
+
+// The helper looks after the use should have come: it is due at any moment, and the paper's inequality does
+// not hold.
+TEST_F(RetentionTest, OverdueUseIsKept) {
+  const Range buffer = virtual_pages(0, 4);
+  use(buffer, kStart);
+  use(buffer, kStart + 50 * kMicrosecond);
+  EXPECT_EQ(what(kStart + kMillisecond), Kind::sleep);
+  EXPECT_EQ(device.live_regions(), 1u);
+}
+
+TEST_F(RetentionTest, KeptRegionIsLetGoWhenItsUseDoesNotCome) {
+  const Range buffer = virtual_pages(0, 4);
+  use(buffer, kStart);
+  use(buffer, kStart + 20 * kMillisecond);
+  use(buffer, kStart + 20 * kMillisecond + 50 * kMicrosecond);
+  // Due 50 us later: kept. The longest interval was 20 ms.
+  const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 20 * kMillisecond;
+  auto action = retention.next(kStart + 20 * kMillisecond + 50 * kMicrosecond);
+  EXPECT_EQ(action.kind, Kind::sleep);
+  EXPECT_EQ(action.wake_at, look);
+  EXPECT_EQ(what(look - 1), Kind::sleep);
+  deregister(retention.next(look), look);
+  EXPECT_TRUE(retention.queue().empty());
+  EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
+  const Range buffer = virtual_pages(0, 4);
+  const Duration period = 20 * kMillisecond;
+  use(buffer, kStart);
+  settle(kStart);
+  use(buffer, kStart + period);
+  settle(kStart + period);
+  const Time due = retention.next_deadline();
+  register_ahead(retention.next(due), due);
+  EXPECT_EQ(device.live_regions(), 1u);
+  EXPECT_EQ(retention.next_deadline(), due + period);
+  EXPECT_EQ(what(due + period - 1), Kind::sleep);
+  settle(due + period);
+  EXPECT_EQ(device.live_regions(), 0u);
+  EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+// A buffer in steady use asks for one later look, not one for each use.
+TEST_F(RetentionTest, UseTakesBackTheLaterLook) {
+  const Range buffer = virtual_pages(0, 4);
+  Time time = kStart;
+  for (int i = 0; i < 1000; ++i, time += 50 * kMicrosecond) {
+    use(buffer, time);
+    if (i == 0) continue;
+    EXPECT_EQ(what(time), Kind::sleep);
+    // The deadline is 50 us away, the least patience 10 ms.
+    ASSERT_EQ(retention.next_deadline(), time + 50 * kMicrosecond + 10 * kMillisecond);
+  }
+}
+
+// The deadline passes while the region is being deregistered: the use can come at any moment, and the region
+// is registered again at once.
+TEST_F(RetentionTest, DeadlineThatPassesDuringTheDeregistration) {
+  const Range buffer = virtual_pages(0, 100);
+  learn(buffer);
+  const auto action = retention.next(kStart + kPeriod);
+  deregister(action, kStart + 2 * kPeriod + kMillisecond);
+  EXPECT_EQ(what(kStart + 2 * kPeriod + kMillisecond), Kind::register_ahead);
+}
+
+TEST_F(RetentionTest, UseInTimeTakesTheItemOutOfTheQueue) {
+  const Range buffer = virtual_pages(0, 100);
+  learn(buffer);
+  settle(kStart + kPeriod);
+  ASSERT_EQ(retention.queue().size(), 1u);
+  const Record early = use(buffer, kStart + kPeriod + kPeriod / 2);
+  EXPECT_TRUE(early.flags & runlog::kLate);
+  EXPECT_TRUE(retention.queue().empty());
+  EXPECT_EQ(retention.score().late, 2u);  // and the second one of learn()
+}
+
+// Each region alone could go, but not all could come back in time: some stay.
+TEST_F(RetentionTest, LetsGoOnlyWhatTheQueueHasRoomFor) {
+  costs.registration = LinearFit(0, 950000);
+  costs.deregistration = kFree;
+  costs.wake = WakeMargin(0);
+  costs.queue = {0, 0};
+  const auto buffer = [](std::size_t i) { return virtual_pages(10 * i, 4); };
+  for (std::size_t i = 0; i < 20; ++i) use(buffer(i), kStart);
+  settle(kStart);
+  for (std::size_t i = 0; i < 20; ++i) use(buffer(i), kStart + kPeriod);
+  settle(kStart + kPeriod);
+  // 10 ms until all are due, 0.95 ms each.
+  EXPECT_EQ(retention.queue().size(), 10u);
+  EXPECT_EQ(device.live_regions(), 10u);
+  EXPECT_EQ(retention.queue().first().deadline, kStart + 2 * kPeriod - 9 * 950 * kMicrosecond);
+}
+
+TEST_F(RetentionTest, MemoryEventDropsQueuedWorkAndBuffers) {
+  const Range gone = virtual_pages(0, 100), stays = virtual_pages(200, 100);
+  for (const Range& buffer : {gone, stays}) use(buffer, kStart);
+  settle(kStart);
+  for (const Range& buffer : {gone, stays}) use(buffer, kStart + kPeriod);
+  settle(kStart + kPeriod);
+  ASSERT_EQ(retention.queue().size(), 2u);
+  // One page in the middle of it.
+  retention.memory_event(virtual_pages(50, 1));
+  EXPECT_EQ(retention.buffers(), 1u);
+  ASSERT_EQ(retention.queue().size(), 1u);
+  const auto action = retention.next(kStart + 2 * kPeriod);
+  EXPECT_EQ(action.kind, Kind::register_ahead);
+  EXPECT_EQ(action.pages, stays);
+  // What was learnt is gone as well: the next use is a first one.
+  EXPECT_FALSE(use(gone, kStart + 2 * kPeriod).flags & runlog::kLate);
+  EXPECT_EQ(retention.score().reuses, 2u);
+}
+
+TEST_F(RetentionTest, MemoryEventDropsALaterLook) {
+  const Range buffer = virtual_pages(0, 4);
+  use(buffer, kStart);
+  use(buffer, kStart + 50 * kMicrosecond);
+  EXPECT_EQ(what(kStart + 50 * kMicrosecond), Kind::sleep);
+  EXPECT_NE(retention.next_deadline(), kNever);
+  retention.memory_event(buffer);
+  EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+TEST_F(RetentionTest, SweepFindsWhatNoRecordSpeaksOf) {
+  HelperRetention nobody(domain, told, costs, {});
+  use(nobody, virtual_pages(0, 4), kStart);
+  use(nobody, virtual_pages(10, 4), kStart);
+  EXPECT_EQ(what(kStart), Kind::sleep);
+  retention.sweep();
+  settle(kStart);
+  EXPECT_EQ(device.live_regions(), 0u);
+}
+
+TEST_F(RetentionTest, ObserveNeverActs) {
+  HelperRetention observer(domain, shortest, costs, {.act = false});
+  for (int i = 0; i < 10; ++i) {
+    use(observer, virtual_pages(0, 100), kStart + i * kPeriod);
+    for (const Duration later : {Duration{0}, kPeriod - 1}) {
+      const auto action = observer.next(kStart + i * kPeriod + later);
+      EXPECT_EQ(action.kind, Kind::sleep);
+      EXPECT_EQ(action.wake_at, kNever);
+    }
+  }
+  observer.sweep();
+  EXPECT_EQ(observer.next(kStart + kSecond).kind, Kind::sleep);
+  EXPECT_EQ(device.registrations(), 1u);
+  EXPECT_EQ(device.deregistrations(), 0u);
+  EXPECT_EQ(observer.score().reuses, 9u);
+  EXPECT_EQ(observer.score().within_0_5, 8u);
+}
+
+// Its own on-demand registration must not teach the predictor a longer period than the program's.
+TEST_F(RetentionTest, WaitsForRegistrationAreNotTheProgramsTime) {
+  const Range buffer = virtual_pages(0, 100);
+  const Duration waited = 3 * kMillisecond;
+  use(buffer, kStart);
+  settle(kStart);
+  clock.set(kStart + kPeriod + waited);
+  Record record;
+  record.kind = runlog::EventKind::lease;
+  record.address = buffer.begin;
+  record.bytes = buffer.bytes();
+  record.site = 1;
+  record.outcome = runlog::Outcome::bounced;
+  retention.use(record, kStart + kPeriod + waited, 0, waited);
+  retention.memory_event(virtual_pages(1000, 1));  // of no interest
+  // The first wait is over: the next use comes one period of the program later.
+  record.outcome = runlog::Outcome::hit;
+  retention.use(record, kStart + 2 * kPeriod + waited, 0, waited);
+  EXPECT_EQ(retention.score().within_0_5, 1u);
+}
+
+// ---- bounds ----
+
+TEST_F(RetentionTest, MillionBuffersUsedOnceTakeBoundedMemory) {
+  Record record;
+  record.kind = runlog::EventKind::lease;
+  record.bytes = page_size();
+  record.site = 1;
+  std::size_t most = 0, most_entries = 0;
+  for (std::size_t i = 0; i < 1000000; ++i) {
+    record.address = virtual_pages(i, 1).begin;
+    retention.use(record, kStart + static_cast<Time>(i) * 1000, 0);
+    retention.next(kStart + static_cast<Time>(i) * 1000);
+    most = std::max(most, retention.buffers());
+    most_entries = std::max(most_entries, shortest.entries());
+  }
+  EXPECT_LE(most, 16384u + 1);
+  EXPECT_LE(most_entries, 16384u + 1);
+}
+
+TEST_F(RetentionTest, SweptBuffersTakeBoundedMemory) {
+  HelperRetention nobody(domain, told, costs, {});
+  for (std::size_t i = 0; i < 40000; ++i) {
+    use(nobody, virtual_pages(2 * i, 1), kStart);
+    retention.sweep();
+    settle(kStart);
+    ASSERT_LE(retention.buffers(), 16384u + 1);
+  }
+}
+
+TEST_F(RetentionTest, OneBufferInEverNewContextsTakesBoundedMemory) {
+  ShortestPredictor predictor(2);
+  for (std::uint64_t i = 0; i < 100000; ++i)
+    predictor.observe({0, i, virtual_pages(0, 1).begin, CallKind::send, 0, static_cast<Time>(i)});
+  EXPECT_LE(predictor.entries(), 32u);
+}
+
+// ---- the registration queue ----
+
+std::vector<Time> deadlines(const RegistrationQueue& queue) {
+  std::vector<Time> all;
+  for (const auto& item : queue) all.push_back(item.deadline);
+  return all;
+}
+
+TEST(RegistrationQueue, FarItemsKeepTheirDeadlines) {
+  RegistrationQueue queue;
+  queue.insert(1, 1000, 10);
+  queue.insert(2, 1010, 10);
+  queue.insert(3, 990, 10);
+  EXPECT_EQ(deadlines(queue), (std::vector<Time>{990, 1000, 1010}));
+}
+
+TEST(RegistrationQueue, LaterItemStandsAndEarlierOnesMakeRoom) {
+  RegistrationQueue queue;
+  queue.insert(1, 1000, 10);
+  queue.insert(2, 1000, 10);  // served before: by 990
+  queue.insert(3, 995, 10);   // between both there is no room: by 980
+  EXPECT_EQ(deadlines(queue), (std::vector<Time>{980, 990, 1000}));
+  queue.insert(4, 1005, 20);  // its service begins at 985: all before move, 3 by 5 less 20
+  EXPECT_EQ(deadlines(queue), (std::vector<Time>{965, 975, 985, 1005}));
+}
+
+// A short registration right before a long one: what must fit in between is the long one.
+TEST(RegistrationQueue, GapIsWhatTheLaterItemTakes) {
+  RegistrationQueue queue;
+  queue.insert(1, 100, 1);
+  queue.insert(2, 101, 50);
+  EXPECT_EQ(deadlines(queue), (std::vector<Time>{51, 101}));
+  RegistrationQueue other;
+  other.insert(2, 101, 50);
+  other.insert(1, 100, 1);
+  EXPECT_EQ(deadlines(other), (std::vector<Time>{51, 101}));
+}
+
+TEST(RegistrationQueue, Room) {
+  RegistrationQueue queue;
+  EXPECT_EQ(queue.room(1000, 10), 1000);
+  queue.insert(1, 1000, 10);
+  EXPECT_EQ(queue.room(1020, 10), 1020);
+  EXPECT_EQ(queue.room(1010, 10), 1010);
+  EXPECT_EQ(queue.room(1009, 10), 999);  // the first must be served right before
+  EXPECT_EQ(queue.room(1000, 10), 990);  // before it
+  EXPECT_EQ(queue.room(500, 10), 500);
+}
+
+TEST(RegistrationQueue, InsertAgainMoves) {
+  RegistrationQueue queue;
+  queue.insert(1, 1000, 10);
+  queue.insert(1, 2000, 10);
+  EXPECT_EQ(deadlines(queue), (std::vector<Time>{2000}));
+  queue.remove(1);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.contains(1));
+  queue.remove(1);
+}
+
+TEST(RegistrationQueue, RandomInsertsAndRemovesKeepOrderAndSpacing) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 20; ++round) {
+    RegistrationQueue queue;
+    std::map<BufferId, Time> asked;
+    for (int i = 0; i < 1000; ++i) {
+      const auto buffer = static_cast<BufferId>(random() % 50);
+      if (random() % 3 == 0) {
+        queue.remove(buffer);
+        asked.erase(buffer);
+      } else {
+        const Time deadline = 100000 + static_cast<Time>(random() % 3000);
+        const Duration service = 1 + static_cast<Duration>(random() % 100);
+        queue.remove(buffer);
+        const Time room = queue.room(deadline, service);
+        queue.insert(buffer, deadline, service);
+        asked[buffer] = deadline;
+        for (const auto& item : queue) {
+          if (item.buffer == buffer) {
+            EXPECT_LE(room, item.deadline);
+          }
+        }
+      }
+      ASSERT_EQ(queue.size(), asked.size());
+      Time before = 0;
+      for (const auto& item : queue) {
+        ASSERT_GE(item.deadline - item.service, before);
+        ASSERT_LE(item.deadline, asked.at(item.buffer));
+        before = item.deadline;
+      }
+    }
+  }
+}
+
+// ---- the predictor ----
+
+constexpr Time ms(std::int64_t n) { return n * kMillisecond; }
+
+void observe(Predictor& predictor, BufferId buffer, Time time, std::uint64_t site = 1, Address address = 0) {
+  predictor.observe({buffer, site, address, CallKind::send, 0, time});
+}
+
+TEST(ShortestPredictor, LastUsePlusShortestInterval) {
+  ShortestPredictor predictor(0);
+  observe(predictor, 0, ms(0));
+  EXPECT_EQ(predictor.next_use(0, ms(0)), kNever);
+  observe(predictor, 0, ms(100));
+  EXPECT_EQ(predictor.next_use(0, ms(100)), ms(200));
+  observe(predictor, 0, ms(190));
+  EXPECT_EQ(predictor.next_use(0, ms(190)), ms(280));
+  observe(predictor, 0, ms(300));
+  EXPECT_EQ(predictor.next_use(0, ms(300)), ms(390));
+  EXPECT_EQ(predictor.next_use(0, ms(389)), ms(390));
+  EXPECT_EQ(predictor.next_use(0, ms(390)), kNever);
+  predictor.forget(0);
+  EXPECT_EQ(predictor.next_use(0, 0), kNever);
+  EXPECT_EQ(predictor.entries(), 0u);
+}
+
+// "We use the shortest observed time": one short interval stays for good.
+TEST(ShortestPredictor, OneShortIntervalPoisonsItForGood) {
+  ShortestPredictor predictor(0);
+  Time time = 0;
+  for (int i = 0; i < 10; ++i) observe(predictor, 0, time += ms(100));
+  observe(predictor, 0, time += ms(1));
+  for (int i = 0; i < 1000; ++i) observe(predictor, 0, time += ms(100));
+  EXPECT_EQ(predictor.next_use(0, time), time + ms(1));
+}
+
+// Messages of two sizes from one address and one site, in turn.
+TEST(ShortestPredictor, SizesInTurnAreLearntEach) {
+  ShortestPredictor predictor(0);
+  for (int i = 0; i < 6; ++i) observe(predictor, i % 2 ? 1 : 0, ms(10 * i), 1, 4096);
+  EXPECT_EQ(predictor.next_use(0, ms(50)), ms(60));
+  EXPECT_EQ(predictor.next_use(1, ms(50)), ms(70));
+}
+
+TEST(ShortestPredictor, UsesOutOfOrderTeachNothing) {
+  ShortestPredictor predictor(0);
+  observe(predictor, 0, ms(0));
+  observe(predictor, 0, ms(100));
+  observe(predictor, 0, ms(99));
+  EXPECT_EQ(predictor.next_use(0, ms(100)), ms(200));
+}
+
+// The paper's Figure 4, three turns of inner loop 1 and two of inner loop 2, every 100 ms:
+//   buf1 at 0, 10, 20, buf2 at 30, 37; buf1 at 100, 110, 120, buf2 at 130, 137; ...
+class NestedLoops : public ::testing::TestWithParam<unsigned> {
+ protected:
+  ShortestPredictor predictor{GetParam()};
+  static constexpr BufferId kBuf1 = 0, kBuf2 = 1;
+
+  /// All uses before `end`, from `begin` on.
+  void run(Time begin, Time end) {
+    for (Time outer = 0; outer < end; outer += ms(100)) {
+      for (const auto& [at, buffer] :
+           {std::pair{0, kBuf1}, {10, kBuf1}, {20, kBuf1}, {30, kBuf2}, {37, kBuf2}}) {
+        const Time time = outer + ms(at);
+        if (time >= begin && time < end) observe(predictor, buffer, time, 1 + buffer, 4096 * (1 + buffer));
+      }
+    }
+  }
+  Time after(std::int64_t at) {
+    run(seen_, ms(at) + 1);
+    seen_ = ms(at) + 1;
+    return predictor.next_use(kBuf1, ms(at));
+  }
+  Time seen_ = 0;
+};
+using Window0 = NestedLoops;
+using Window1 = NestedLoops;
+using Window2 = NestedLoops;
+
+// One period for all: that of the loop. The first turn of the next outer iteration is announced 70 ms early.
+TEST_P(Window0, HasOnePeriodForAllTurns) {
+  EXPECT_EQ(after(500), ms(510));
+  EXPECT_EQ(after(510), ms(520));
+  EXPECT_EQ(after(520), ms(530));
+  EXPECT_EQ(predictor.entries(), 2u);
+}
+INSTANTIATE_TEST_SUITE_P(Length, Window0, ::testing::Values(0u));
+
+// First turns (after buf2) every 100 ms, others (after buf1) every 10. On the first turn, what the others
+// said last (420 + 10) is past: the second turn is not announced. On the last one, they promise one more.
+// Entries: buf1 after nothing, buf2, buf1; buf2 after buf1, buf2.
+TEST_P(Window1, TellsFirstTurnsFromOthers) {
+  EXPECT_EQ(after(500), ms(600));
+  EXPECT_EQ(after(510), ms(520));
+  EXPECT_EQ(after(520), ms(530));
+  EXPECT_EQ(predictor.entries(), 5u);
+}
+INSTANTIATE_TEST_SUITE_P(Length, Window1, ::testing::Values(1u));
+
+// Each of the three turns has a context of its own, with a period of 100 ms: all predictions are right.
+// Entries: buf1 after {}, {buf1}, {buf1, buf1}, {buf2, buf2}, {buf1, buf2}; buf2 after {buf1, buf1}, {buf2,
+// buf1}.
+TEST_P(Window2, TellsThreeTurnsApart) {
+  EXPECT_EQ(after(500), ms(510));
+  EXPECT_EQ(after(510), ms(520));
+  EXPECT_EQ(after(520), ms(600));
+  EXPECT_EQ(predictor.entries(), 7u);
+}
+INSTANTIATE_TEST_SUITE_P(Length, Window2, ::testing::Values(2u));
+
+TEST(ContextWindow, ThreadsHaveContextsOfTheirOwn) {
+  ContextWindow one(2), two(2);
+  const Use a{0, 1, 4096, CallKind::send, 0, 0}, b{1, 2, 8192, CallKind::receive, 0, 0};
+  Use other = b;
+  other.thread = 7;
+  one.enter(a);
+  one.enter(other);  // does not come between
+  two.enter(a);
+  EXPECT_EQ(one.enter(b), two.enter(b));
+}
+
+// ---- the score ----
+
+TEST_F(RetentionTest, ScoreByHand) {
+  // At 1000 ms: no prediction, wrong. At 2000: exact. At 2990: said 3000, 10 of 990 ms off, 1.01 %. At 4000:
+  // said 2990 + 990 = 3980, 20 of 1010 ms off, 1.98 %. At 6000: said 4990, half of 2000 ms off.
+  for (const int at : {0, 1000, 2000, 2990, 4000, 6000}) {
+    use(virtual_pages(0, 4), kStart + ms(at));
+    settle(kStart + ms(at));
+  }
+  const PredictionScore& score = retention.score();
+  EXPECT_EQ(score.reuses, 5u);
+  EXPECT_EQ(score.within_0_5, 1u);
+  EXPECT_EQ(score.within_5, 3u);
+  EXPECT_EQ(score.at_release_within_0_5, 1u);
+  EXPECT_EQ(score.at_release_within_5, 3u);
+  EXPECT_EQ(score.late, 5u);  // nobody registered ahead
+}
+
+TEST_F(RetentionTest, ScoreHasTwoHorizons) {
+  HelperRetention judged(domain, told, costs, {});
+  // At release it says 4 % too early, later it knows; then the other way round.
+  told.next = kStart + ms(96);
+  use(judged, virtual_pages(0, 4), kStart);
+  told.next = kStart + ms(100);
+  use(judged, virtual_pages(0, 4), kStart + ms(100));
+  EXPECT_EQ(judged.score().at_release_within_0_5, 0u);
+  EXPECT_EQ(judged.score().at_release_within_5, 1u);
+  EXPECT_EQ(judged.score().within_0_5, 1u);
+  EXPECT_EQ(judged.score().within_5, 1u);
+  told.next = kStart + ms(400);
+  use(judged, virtual_pages(0, 4), kStart + ms(200));
+  told.next = kNever;
+  use(judged, virtual_pages(0, 4), kStart + ms(400));
+  EXPECT_EQ(judged.score().reuses, 3u);
+  EXPECT_EQ(judged.score().at_release_within_0_5, 1u);
+  EXPECT_EQ(judged.score().within_0_5, 1u);
+}
+
+// ---- cost estimates ----
+
+TEST(LinearFit, PriorIsItsLine) {
+  const LinearFit fit(246, 16000);
+  EXPECT_EQ(fit.expected(1), 16246);
+  EXPECT_EQ(fit.expected(1024), 246 * 1024 + 16000);
+  EXPECT_EQ(fit.upper(1024), fit.expected(1024));
+}
+
+TEST(LinearFit, RecoversAAndB) {
+  LinearFit fit(246, 16000);
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t pages = 1 + random() % 20000;
+    fit.observe(pages, 57 * static_cast<Duration>(pages) + 1500);
+  }
+  EXPECT_NEAR(fit.a(), 57, 0.01);
+  EXPECT_NEAR(fit.b(), 1500, 20);
+}
+
+TEST(LinearFit, FollowsADeviceThatChanges) {
+  LinearFit fit(246, 16000);
+  for (const double a : {100.0, 1000.0, 50.0}) {
+    for (std::size_t i = 0; i < 1000; ++i)
+      fit.observe(1 + 97 * i % 4096,
+                  static_cast<Duration>(a * static_cast<double>(1 + 97 * i % 4096)) + 2000);
+    EXPECT_NEAR(fit.a(), a, 0.01 * a);
+  }
+}
+
+TEST(LinearFit, OneSizeOnlyGivesItsMean) {
+  LinearFit fit(246, 16000);
+  for (int i = 0; i < 10000; ++i) fit.observe(16384, 4000000);
+  EXPECT_NEAR(static_cast<double>(fit.expected(16384)), 4e6, 10);
+  EXPECT_GE(fit.a(), 0);
+  EXPECT_GE(fit.b(), -1);
+}
+
+TEST(LinearFit, NeverNegative) {
+  LinearFit fit(246, 16000);
+  // The larger the faster: no line of that slope is believed.
+  for (int i = 0; i < 100; ++i) {
+    fit.observe(10, 1000000);
+    fit.observe(10000, 1000);
+  }
+  EXPECT_GE(fit.a(), 0);
+  for (const std::size_t pages : {1, 100, 100000}) EXPECT_GE(fit.expected(pages), 0);
+}
+
+TEST(LinearFit, UpperEstimateCoversTheWorstOfLateAndForgetsSlowly) {
+  LinearFit fit(0, 10000);
+  for (int i = 0; i < 100; ++i) fit.observe(1, 10000);
+  EXPECT_EQ(fit.upper(1), fit.expected(1));
+  fit.observe(1, 20000);  // twice what the line says
+  EXPECT_NEAR(static_cast<double>(fit.upper(1)), 2.0 * static_cast<double>(fit.expected(1)), 300);
+  fit.observe(1, 10000);
+  EXPECT_GT(fit.upper(1), fit.expected(1) * 18 / 10);
+  for (int i = 0; i < 200; ++i) fit.observe(1, 10000);
+  EXPECT_NEAR(static_cast<double>(fit.upper(1)), static_cast<double>(fit.expected(1)), 100);
+  fit.observe(1, kSecond);  // a stall is not believed beyond four times
+  EXPECT_LE(fit.upper(1), 4 * fit.expected(1));
+}
+
+TEST(WakeMargin, ThirdLargestOfTheLast32) {
+  WakeMargin margin(60);
+  EXPECT_EQ(margin.value(), 60);
+  margin.observe(1000000);
+  margin.observe(1000000);
+  EXPECT_EQ(margin.value(), 60);  // deaf to two stalls
+  margin.observe(500);
+  EXPECT_EQ(margin.value(), 500);
+  for (int i = 0; i < 32; ++i) margin.observe(i);  // 0 ... 31
+  EXPECT_EQ(margin.value(), 29);
+  for (int i = 0; i < 32; ++i) margin.observe(-5);  // woken before time
+  EXPECT_EQ(margin.value(), 0);
+}
+
+}  // namespace
+}  // namespace pinion
