@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -362,6 +363,40 @@ TEST_F(ApiTest, DomainsOpenAndCloseForEver) {
     EXPECT_EQ(s.registered_peak_bytes, memory.bytes());
     close(domain);
   }
+}
+
+TEST_F(ApiTest, DomainsComeAndGoWhileOthersTransfer) {
+  start("retention=helper,poll=100us");
+  std::atomic<bool> done{false};
+  std::vector<std::thread> others;
+  for (unsigned t = 0; t < 2; ++t) {
+    others.emplace_back([&, t] {
+      Memory memory(32);
+      std::minstd_rand random(t + 1);
+      while (!done) {
+        const std::size_t first = random() % 32, count = 1 + random() % (32 - first);
+        pinion_lease lease;
+        ASSERT_EQ(pinion_acquire(domain_, memory.page(first), count * kPage, kBoth, &lease), 0)
+            << last_error();
+        ASSERT_EQ(pinion_release(&lease), 0);
+        if (random() % 16 == 0) ::madvise(memory.page(first), kPage, MADV_DONTNEED);
+      }
+    });
+  }
+  Memory memory(8);
+  for (int i = 0; i < 200; ++i) {
+    pinion_domain* domain = open(nullptr, i % 2 ? "none" : "connectx");
+    pinion_lease lease;
+    ASSERT_EQ(pinion_acquire(domain, memory.begin(), memory.bytes(), kBoth, &lease), 0) << last_error();
+    EXPECT_EQ(pinion_domain_close(domain), EBUSY);
+    ASSERT_EQ(pinion_release(&lease), 0);
+    close(domain);
+  }
+  done = true;
+  for (auto& thread : others) thread.join();
+  EXPECT_GT(statistics().acquires, 0u);
+  close(domain_);
+  EXPECT_EQ(statistics(nullptr).registered_bytes, 0u);
 }
 
 TEST_F(ApiTest, MoreDomainsThanAProcessCanHave) {

@@ -47,6 +47,48 @@ expect 'verified' PINION=off
 output=$(PINION=limit=much "$example" 2>&1) && fail "a bad option was accepted"
 grep -q "^registration_cache: start: .*'much'" <<<"$output" || fail "$output"
 
+# Loaded late, and "unloaded" while a thread that has used it lives on.
+cat >"$work/late.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pinion/pinion.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char memory[1 << 20];
+static void* user(void* path) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return "dlopen";
+  int (*start)(const char*) = (int (*)(const char*))dlsym(library, "pinion_start");
+  int (*open)(const char*, const char*, pinion_domain**) = dlsym(library, "pinion_domain_open");
+  int (*acquire)(pinion_domain*, const void*, size_t, unsigned, pinion_lease*) = dlsym(library, "pinion_acquire");
+  int (*release)(pinion_lease*) = dlsym(library, "pinion_release");
+  int (*close)(pinion_domain*) = dlsym(library, "pinion_domain_close");
+  int (*stop)(void) = dlsym(library, "pinion_stop");
+  pinion_domain* domain;
+  pinion_lease lease;
+  if (start(0) || open(0, 0, &domain) || acquire(domain, memory, sizeof memory, PINION_ACCESS_WRITE, &lease) ||
+      release(&lease) || close(domain) || stop())
+    return "a call";
+  dlclose(library);
+  return 0;
+}
+int main(int argc, char** argv) {
+  (void)argc;
+  for (int i = 0; i < 3; ++i) {
+    pthread_t thread;
+    void* failed = 0;
+    if (pthread_create(&thread, 0, user, argv[1]) || pthread_join(thread, &failed) || failed) return 1;
+    const pid_t child = fork();
+    int status = 1;
+    if (child == 0) _exit(0);
+    if (waitpid(child, &status, 0) != child || status) return 2;
+  }
+  return 0;
+}
+END
+gcc -std=gnu11 -I"$source/include" "$work/late.c" -o "$work/late" && "$work/late" "$build/lib/libpinion.so" || fail "dlopen: status $?"
+
 # From an installed tree, which may be anywhere.
 cmake --install "$build" --prefix "$work/installed" >/dev/null || fail "install"
 mv "$work/installed" "$work/moved"
