@@ -388,22 +388,18 @@ TEST_F(RetentionTest, ObserveNeverActs) {
 
 // Its own on-demand registration must not teach the predictor a longer period than the program's.
 TEST_F(RetentionTest, WaitsForRegistrationAreNotTheProgramsTime) {
+  // Three uses of a program with a period of 10 ms, which waits 3 ms on the first one.
   const Range buffer = virtual_pages(0, 100);
   const Duration waited = 3 * kMillisecond;
-  use(buffer, kStart);
-  settle(kStart);
-  clock.set(kStart + kPeriod + waited);
   Record record;
   record.kind = runlog::EventKind::lease;
   record.address = buffer.begin;
   record.bytes = buffer.bytes();
   record.site = 1;
-  record.outcome = runlog::Outcome::bounced;
-  retention.use(record, kStart + kPeriod + waited, 0, waited);
-  retention.memory_event(virtual_pages(1000, 1));  // of no interest
-  // The first wait is over: the next use comes one period of the program later.
-  record.outcome = runlog::Outcome::hit;
-  retention.use(record, kStart + 2 * kPeriod + waited, 0, waited);
+  retention.use(record, kStart, 0, 0);
+  retention.use(record, kStart + waited + kPeriod, 0, waited);
+  retention.use(record, kStart + waited + 2 * kPeriod, 0, waited);
+  EXPECT_EQ(retention.score().reuses, 2u);
   EXPECT_EQ(retention.score().within_0_5, 1u);
 }
 
