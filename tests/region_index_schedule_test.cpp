@@ -113,15 +113,15 @@ class IndexSchedule : public ::testing::Test {
   SmallIndex index;
   std::deque<Scheduled> items;
 
-  Scheduled* insert(std::size_t at) {
+  void insert(std::size_t at) {
     Scheduled* item = &items.emplace_back();
+    EXPECT_TRUE(index.reserve());
     put(item, at);
-    return item;
   }
+  /// Memory for it is there already: only the first schedule would have to ask for it.
   void put(Scheduled* item, std::size_t at) {
     item->begin.store(kStep * at);
     item->end.store(kStep * at + kStep);
-    EXPECT_TRUE(index.reserve());
     index.insert(item);
   }
   void clear() {
@@ -135,6 +135,7 @@ class IndexSchedule : public ::testing::Test {
   void fill(std::size_t n) {
     items.clear();
     for (std::size_t i = 0; i < n; ++i) insert(2 * i);
+    EXPECT_TRUE(index.reserve());
   }
   /// A hook that must see the regions at `present` (even positions).
   auto expects_overlap(Range range, std::vector<std::size_t> present) {

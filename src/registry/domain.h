@@ -171,10 +171,9 @@ inline bool Domain::serves(const Region* region, Range request, Access access) c
 }
 
 inline Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
-  if (!candidate) return nullptr;
-  const auto seen = candidate->word.load();
-  if (!seen.leasable() || !serves(candidate, request, access)) return nullptr;
-  if (candidate->word.count_in(seen)) [[likely]]
+  if (!candidate || !serves(candidate, request, access)) return nullptr;
+  // The slot may have been recycled between the look and the lease; under the lease it stays what it is.
+  if (candidate->word.count_in() && serves(candidate, request, access)) [[likely]]
     return candidate;
   release(candidate);
   return nullptr;

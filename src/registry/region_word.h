@@ -39,13 +39,12 @@ class BasicRegionWord {
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
 
-  /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region
-  /// that the word showed when it was `seen` leasable, so what was read of the region since then holds.
-  /// False: no lease, but the count stands and is returned by release() all the same, for it may be the last
-  /// one of a doomed region, which must be noticed.
-  bool count_in(Value seen) {
+  /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease. False: no lease,
+  /// but the count stands and is returned by release() all the same, for it may be the last one of a doomed
+  /// region, which must be noticed.
+  bool count_in() {
     const Value before{word_.fetch_add(1, std::memory_order_acquire)};
-    return ((before.bits ^ seen.bits) >> 32) == 0;
+    return before.leasable();
   }
 
   Released release() {

@@ -20,28 +20,27 @@ class Slab {
  public:
   /// Makes sure that the next `count` take() calls need no memory. False: the system gives none.
   bool reserve(std::size_t count) {
-    while (recycled_ + unused_ < count) {
-      if (unused_ == 0) {
-        if (!map_chunk()) return false;
-      } else {
-        put(carve());  // so few that the next chunk may not join them
-      }
+    while (available_ < count) {
+      if (unused_ == 0 && !map_chunk()) return false;
+      put(new (next_) T);
+      next_ += sizeof(T);
+      --unused_;
     }
     return true;
   }
 
   /// After reserve(): an object in the state that its last user left it in.
   T* take() {
-    if (!free_) return unused_ == 0 ? nullptr : carve();
+    if (!free_) return nullptr;
     T* object = free_;
     free_ = object->next_free;
-    --recycled_;
+    --available_;
     return object;
   }
   void put(T* object) {
     object->next_free = free_;
     free_ = object;
-    ++recycled_;
+    ++available_;
   }
 
  private:
@@ -68,15 +67,9 @@ class Slab {
     chunk_ = std::min(2 * chunk_, kHugePage);
     return true;
   }
-  T* carve() {
-    T* object = new (next_) T;
-    next_ += sizeof(T);
-    --unused_;
-    return object;
-  }
 
   T* free_ = nullptr;
-  std::size_t recycled_ = 0;
+  std::size_t available_ = 0;
   std::byte* next_ = nullptr;  // of the newest chunk: memory that was never an object
   std::size_t unused_ = 0;
   std::size_t chunk_ = kFirstChunk;
