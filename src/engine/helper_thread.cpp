@@ -25,6 +25,7 @@ namespace {
 constexpr int kLooksPerGap = 16;
 constexpr int kLongestPolls = 16;     ///< the longest sleep, in units of the option `poll`
 constexpr Duration kQuiet = kSecond;  ///< without records for so long (and four typical gaps): deep sleep
+constexpr Duration kDeepSleep = 250 * kMillisecond;
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
 
 std::uint64_t thread_cpu_ns() {
@@ -113,8 +114,9 @@ void Engine::helper_main() {
     if (now - last_update_ >= kUpdateEvery) {
       check_hooks();
       tell();
+      const runlog::Counters all = counters();
       meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
-        log_.update(told_, series, now);
+        log_.update(all, series, now);
       });
       last_update_ = now;
     }
@@ -309,7 +311,8 @@ Time Engine::next_wake() const {
     if (retention) wake = std::min(wake, retention->next_deadline());
   }
   const Duration quiet = std::max<Duration>(kQuiet, 4 * record_gap_);
-  if (now - last_record_ >= quiet) return wake;
+  // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest by then.
+  if (now - last_record_ >= quiet) return std::min(wake, now + kDeepSleep);
   const Duration poll = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
   return std::min(wake, now + poll);
 }
