@@ -5,9 +5,9 @@
 
 #include <memory>
 
+#include "fake_device.h"
 #include "registry/blocking.h"
 #include "registry/domain.h"
-#include "support/fake_device.h"
 
 namespace pinion::test {
 
