@@ -45,7 +45,8 @@ void Buffers::uses(Range range, Access access) {
     point_.kind = kind_;
     point_.peer = peer_;
   }
-  scope_.engine().acquire(scope_.thread(), 0, point_, range, access, transfers_[count_++]);
+  Transfer& transfer = *new (&slots_[count_++].transfer) Transfer;
+  scope_.engine().acquire(scope_.thread(), 0, point_, range, access, transfer);
 }
 
 void Buffers::add_blocks(const void* buffer, const int* counts, const int* displacements, int blocks,

@@ -61,7 +61,7 @@ class Buffers {
   Buffers(CallScope& scope, const EntryFrame& entry, CallKind kind, int peer)
       : scope_(scope), entry_(entry), kind_(kind), peer_(peer) {}
   ~Buffers() {
-    for (std::size_t i = 0; i < count_; ++i) scope_.engine().release(scope_.thread(), transfers_[i]);
+    for (std::size_t i = 0; i < count_; ++i) scope_.engine().release(scope_.thread(), slots_[i].transfer);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -89,12 +89,17 @@ class Buffers {
   /// Moves the (one) lease of a nonblocking operation to its request.
   void hand_over_to(MPI_Request request) {
     if (count_ == 0) return;
-    Requests::instance().hold(request, transfers_[0]);
+    Requests::instance().hold(request, slots_[0].transfer);
     count_ = 0;
   }
 
  private:
-  static constexpr std::size_t kMost = 4;
+  static constexpr std::size_t kMost = 2;  ///< what a call sends and what it receives
+  /// Made when a buffer reaches the threshold: small messages do not pay for it.
+  union Slot {
+    Slot() {}
+    Transfer transfer;
+  };
 
   void add(const void* buffer, MPI_Aint count, MPI_Datatype type, Access access) {
     const Range range = span(scope_.engine(), buffer, count, type);
@@ -109,7 +114,7 @@ class Buffers {
   const int peer_;
   CallPoint point_;
   std::size_t count_ = 0;
-  std::array<Transfer, kMost> transfers_;
+  std::array<Slot, kMost> slots_;
 };
 
 /// Processes that take part on the other side of a collective: the remote group of an intercommunicator.
