@@ -34,7 +34,7 @@ class ToldPredictor final : public Predictor {
 class RetentionTest : public ::testing::Test {
  protected:
   VirtualClock clock;
-  ModelDevice device{CostModel{}};
+  ModelDevice device{nic()};
   Budget budget{Limits{}};
   Brackets brackets;
   Domain domain{device, budget, brackets, clock, nullptr};
@@ -45,6 +45,13 @@ class RetentionTest : public ::testing::Test {
   RecentRegions recent;
 
   // Device calls are said to take what is expected of them, so that nothing new is learnt from them.
+
+  /// Takes no time; 5000 pages in one region.
+  static CostModel nic() {
+    CostModel nic;
+    nic.caps.max_region_bytes = 5000 * page_size();
+    return nic;
+  }
 
   /// A transfer that takes no time and its record, handed to `who`.
   Record use(HelperRetention& who, Range range, Time time, std::uint64_t site = 1) {
@@ -276,6 +283,22 @@ TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
   settle(due + period);
   EXPECT_EQ(device.live_regions(), 0u);
   EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+// Regions overlap where the device could not merge them. The buffer that one was registered for is served by
+// the other now: nobody but the retention knows of the first.
+TEST_F(RetentionTest, RegionThatServesItsBufferNoLongerIsLetGo) {
+  const Range part = virtual_pages(0, 2000), buffer = virtual_pages(1000, 4000);
+  use(part, kStart);
+  use(buffer, kStart + 10);  // merged: [0, 5000)
+  ASSERT_EQ(device.live_regions(), 1u);
+  use(virtual_pages(1000, 4500), kStart + 20);  // cannot be merged: [1000, 5500)
+  ASSERT_EQ(device.live_regions(), 2u);
+  recent = {};
+  use(buffer, kStart + 30);  // found in the second
+  settle(kStart + kSecond);
+  settle(kStart + 10 * kSecond);
+  EXPECT_EQ(device.live_regions(), 0u);
 }
 
 // A buffer in steady use asks for one later look, not one for each use.

@@ -34,6 +34,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   }
   buffer.last_use = std::max(buffer.last_use, time);
   buffer.access = buffer.access | record.access;
+  // Regions may overlap: another one than before may have served.
+  if (registered(buffer.region) && buffer.region.region != record.region.region)
+    replaced_.push_back(buffer.region);
   buffer.region = record.region;
   look_again(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
@@ -129,10 +132,13 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     look_again(id, std::max(deadline, now) + std::max(buffer.longest_interval, kLeastPatience));
     return false;
   }
-  action.region = domain_.begin_retire(buffer.region);
-  if (!action.region) return false;  // in use: its release brings it back here
+  return claim(buffer.region, after, action);
+}
+
+bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
+  action.region = domain_.begin_retire(ref);
+  if (!action.region) return false;  // in use: its release brings it back
   action.kind = Action::Kind::deregister;
-  action.buffer = id;
   action.pages = action.region->range();
   action.after = after;
   return true;
@@ -154,6 +160,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   Action action;
   if (!settings_.act) {
     undecided_.clear();
+    replaced_.clear();
     return action;
   }
 
@@ -168,6 +175,12 @@ HelperRetention::Action HelperRetention::next(Time now) {
     action.pages = buffer.pages;
     action.access = buffer.access;
     return action;
+  }
+
+  while (!replaced_.empty()) {
+    const RegionRef ref = replaced_.back();
+    replaced_.pop_back();
+    if (claim(ref, now, action)) return action;
   }
 
   // A deadline that has passed since the use is a use that should come at any moment: it counts.

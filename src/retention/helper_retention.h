@@ -52,7 +52,7 @@ class HelperRetention {
     Kind kind = Kind::sleep;
     Time wake_at = kNever;
     Region* region = nullptr;
-    BufferId buffer = 0;
+    BufferId buffer = 0;  ///< of a registration
     Range pages{};
     Access access = Access::read;
     Time after = 0;  ///< of a deregistration: uses expected later than this are queued
@@ -109,6 +109,8 @@ class HelperRetention {
   bool may_deregister(std::size_t pages, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
+  /// Claims the region for deregistration, if it is idle.
+  bool claim(RegionRef ref, Time after, Action& action);
   void look_again(BufferId id, Time at);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
@@ -127,6 +129,7 @@ class HelperRetention {
   RegistrationQueue queue_;
   std::set<std::pair<Time, BufferId>> looks_;    ///< by Buffer::look_at
   std::deque<BufferId> undecided_;               ///< used since the last decision about them
+  std::vector<RegionRef> replaced_;              ///< by another region that serves the same buffer
   std::size_t largest_pages_ = 1;                ///< of any buffer so far
   RecentLargest<std::size_t, 1> item_pages_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
