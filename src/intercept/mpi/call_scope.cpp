@@ -1,5 +1,7 @@
 #include "intercept/mpi/call_scope.h"
 
+#include <new>
+
 namespace pinion::mpi {
 
 const Library& Library::get() {
@@ -20,59 +22,80 @@ const Library& Library::get() {
   return library;
 }
 
+namespace {
+
+/// Where the data of a type lie.
+struct Layout {
+  MPI_Aint extent = 0, true_lb = 0, true_extent = 0;
+
+  explicit Layout(MPI_Datatype type) {
+    MPI_Aint lb = 0;
+    Library::get().type_extent(type, &lb, &extent);
+    Library::get().type_true_extent(type, &true_lb, &true_extent);
+  }
+  /// From the first byte of `count` elements to the last. A negative extent walks downwards.
+  Range hull(Address buffer, MPI_Aint count) const {
+    const MPI_Aint last = (count - 1) * extent;
+    const Address base = buffer + static_cast<Address>(true_lb);
+    return {base + static_cast<Address>(std::min<MPI_Aint>(0, last)),
+            base + static_cast<Address>(std::max<MPI_Aint>(0, last) + true_extent)};
+  }
+};
+
+std::uint64_t size_of(MPI_Datatype type) {
+  int size = 0;
+  return Library::get().type_size(type, &size) == MPI_SUCCESS && size > 0 ? static_cast<unsigned>(size) : 0;
+}
+
+// Scattered data is packed by every MPI (copied into one piece) instead of registered, and what lies between
+// may be another allocation's, or no memory at all.
+bool scattered(Range hull, std::uint64_t data) {
+  constexpr std::uint64_t kMostBytesPerByte = 2;
+  return hull.bytes() / kMostBytesPerByte > data;
+}
+
+}  // namespace
+
 Range Buffers::span(const Engine& engine, const void* buffer, MPI_Aint count, MPI_Datatype type) {
   if (count <= 0 || buffer == MPI_IN_PLACE) return {};
-  const Library& mpi = Library::get();
-  int size = 0;
-  if (mpi.type_size(type, &size) != MPI_SUCCESS || size <= 0) return {};
-  if (static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(count) < engine.options().threshold)
-    return {};
-  MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
-  mpi.type_extent(type, &lb, &extent);
-  mpi.type_true_extent(type, &true_lb, &true_extent);
-  // The first and the last element; a negative extent walks downwards.
-  const MPI_Aint last = (count - 1) * extent;
-  const auto base = reinterpret_cast<Address>(buffer) + static_cast<Address>(true_lb);
-  return {base + static_cast<Address>(std::min<MPI_Aint>(0, last)),
-          base + static_cast<Address>(std::max<MPI_Aint>(0, last) + true_extent)};
+  const std::uint64_t data = size_of(type) * static_cast<std::uint64_t>(count);
+  if (data < engine.options().threshold) return {};
+  const Range hull = Layout(type).hull(reinterpret_cast<Address>(buffer), count);
+  return scattered(hull, data) ? Range{} : hull;
 }
 
 void Buffers::uses(Range range, Access access) {
-  if (count_ == kMost || peer_ == MPI_PROC_NULL) return;
+  if (peer_ == MPI_PROC_NULL) return;
   if (point_.time == 0) {
     point_.time = ticks_now();
     point_.site = scope_.thread().sites->capture(entry_);
     point_.kind = kind_;
     point_.peer = peer_;
   }
-  Transfer& transfer = *new (&slots_[count_++].transfer) Transfer;
+  Transfer& transfer =
+      count_ < slots_.size() ? *new (&slots_[count_++].transfer) Transfer : more_.emplace_back();
   scope_.engine().acquire(scope_.thread(), 0, point_, range, access, transfer);
 }
 
 void Buffers::add_blocks(const void* buffer, const int* counts, const int* displacements, int blocks,
                          MPI_Datatype type, Access access) {
   if (buffer == MPI_IN_PLACE) return;
-  const Library& mpi = Library::get();
-  int size = 0;
-  MPI_Aint lb = 0, extent = 0, true_lb = 0, true_extent = 0;
-  if (mpi.type_size(type, &size) != MPI_SUCCESS || size <= 0) return;
-  mpi.type_extent(type, &lb, &extent);
-  mpi.type_true_extent(type, &true_lb, &true_extent);
-  std::uint64_t bytes = 0;
-  MPI_Aint low = 0, high = 0;
-  bool any = false;
+  std::uint64_t data = 0;
+  for (int i = 0; i < blocks; ++i) data += static_cast<unsigned>(std::max(0, counts[i]));
+  data *= size_of(type);
+  if (data < scope_.engine().options().threshold) return;
+  const Layout layout(type);
+  const auto block = [&](int i) {
+    return reinterpret_cast<Address>(buffer) + static_cast<Address>(displacements[i] * layout.extent);
+  };
+  Range all{};
   for (int i = 0; i < blocks; ++i) {
     if (counts[i] <= 0) continue;
-    const MPI_Aint first = displacements[i] * extent;
-    const MPI_Aint last = first + (counts[i] - 1) * extent;
-    low = any ? std::min({low, first, last}) : std::min(first, last);
-    high = any ? std::max({high, first, last}) : std::max(first, last);
-    any = true;
-    bytes += static_cast<std::uint64_t>(counts[i]) * static_cast<std::uint64_t>(size);
+    const Range one = layout.hull(block(i), counts[i]);
+    all = all.empty() ? one : Range{std::min(all.begin, one.begin), std::max(all.end, one.end)};
   }
-  if (!any || bytes < scope_.engine().options().threshold) return;
-  const auto base = reinterpret_cast<Address>(buffer) + static_cast<Address>(true_lb);
-  uses({base + static_cast<Address>(low), base + static_cast<Address>(high + true_extent)}, access);
+  if (!scattered(all, data)) return uses(all, access);
+  for (int i = 0; i < blocks; ++i) add(reinterpret_cast<const void*>(block(i)), counts[i], type, access);
 }
 
 int group_size(MPI_Comm comm) {

@@ -62,6 +62,7 @@ class Buffers {
       : scope_(scope), entry_(entry), kind_(kind), peer_(peer) {}
   ~Buffers() {
     for (std::size_t i = 0; i < count_; ++i) scope_.engine().release(scope_.thread(), slots_[i].transfer);
+    for (Transfer& transfer : more_) scope_.engine().release(scope_.thread(), transfer);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -70,7 +71,8 @@ class Buffers {
     add(buffer, count, type, Access::read);
   }
   void writes(void* buffer, MPI_Aint count, MPI_Datatype type) { add(buffer, count, type, Access::write); }
-  /// The union of the blocks that counts and displacements (in units of the type's extent) describe.
+  /// The blocks that counts and displacements (in units of the type's extent) describe: as one range, or
+  /// where they lie far apart, each for itself.
   void reads_blocks(const void* buffer, const int* counts, const int* displacements, int blocks,
                     MPI_Datatype type) {
     add_blocks(buffer, counts, displacements, blocks, type, Access::read);
@@ -83,7 +85,7 @@ class Buffers {
   /// A range that is known already (a persistent request's).
   void uses(Range range, Access access);
 
-  /// The bytes that a call touches; empty below the threshold.
+  /// The bytes that a call touches; empty below the threshold, and for scattered data.
   static Range span(const Engine& engine, const void* buffer, MPI_Aint count, MPI_Datatype type);
 
   /// Moves the (one) lease of a nonblocking operation to its request.
@@ -94,7 +96,6 @@ class Buffers {
   }
 
  private:
-  static constexpr std::size_t kMost = 2;  ///< what a call sends and what it receives
   /// Made when a buffer reaches the threshold: small messages do not pay for it.
   union Slot {
     Slot() {}
@@ -114,7 +115,8 @@ class Buffers {
   const int peer_;
   CallPoint point_;
   std::size_t count_ = 0;
-  std::array<Slot, kMost> slots_;
+  std::array<Slot, 2> slots_;   ///< what a call sends and what it receives
+  std::vector<Transfer> more_;  ///< of blocks that lie far apart
 };
 
 /// Processes that take part on the other side of a collective: the remote group of an intercommunicator.

@@ -1,0 +1,47 @@
+// Programs that do not end as MPI wants. leaving HOW, with HOW of: exit (no MPI_Finalize), abort (MPI_Abort),
+// sleep (says so, then waits to be killed), fork (a child that uses and frees the parent's buffers). Two
+// ranks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "check.h"
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const int me = world_rank(), other = 1 - me;
+  const char* how = argc > 1 ? argv[1] : "";
+  constexpr int kCount = 50000;
+  const auto out = message(kCount, me, 1);
+  std::vector<int> in(kCount);
+  MPI_Request pending;
+  std::vector<int> never(kCount);
+  MPI_Irecv(never.data(), kCount, MPI_INT, other, 99, MPI_COMM_WORLD, &pending);
+  for (int round = 0; round < 20; ++round) {
+    MPI_Sendrecv(out.data(), kCount, MPI_INT, other, 1, in.data(), kCount, MPI_INT, other, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    CHECK(holds(in, other, 1));
+    if (std::strcmp(how, "fork") == 0 && round % 5 == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        std::vector<int>().swap(in);
+        std::exit(0);  // the parent's handlers run here too
+      }
+      int status = -1;
+      ::waitpid(child, &status, 0);
+      CHECK(status == 0);
+    }
+  }
+  if (std::strcmp(how, "fork") == 0) {
+    MPI_Cancel(&pending);
+    MPI_Wait(&pending, MPI_STATUS_IGNORE);
+    return finish();
+  }
+  if (me == 0) std::printf(g_failures ? "FAILED\n" : "verified\n");
+  std::fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (std::strcmp(how, "abort") == 0 && me == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+  while (std::strcmp(how, "exit") != 0) ::sleep(1);
+  return 0;
+}
