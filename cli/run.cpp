@@ -32,7 +32,9 @@ int run(OptionFlags flags, const CommandLine& command) {
   if (inside_launcher()) {
     // Other ranks share the directory: nothing is taken out of it here.
     if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
-    return execute(command, with_pinion(flags.environment()));
+    Environment environment = with_pinion(flags.environment());
+    environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
+    return execute(command, environment);
   }
   std::optional<TemporaryLogDirectory> temporary;
   const std::string directory =
