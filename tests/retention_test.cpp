@@ -257,8 +257,8 @@ TEST_F(RetentionTest, KeptRegionIsLetGoWhenItsUseDoesNotCome) {
   use(buffer, kStart);
   use(buffer, kStart + 20 * kMillisecond);
   use(buffer, kStart + 20 * kMillisecond + 50 * kMicrosecond);
-  // Due 50 us later: kept. The longest interval was 20 ms.
-  const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 20 * kMillisecond;
+  // Due 50 us later: kept. The longest interval was 20 ms, and it is waited for three times as long.
+  const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 60 * kMillisecond;
   auto action = retention.next(kStart + 20 * kMillisecond + 50 * kMicrosecond);
   EXPECT_EQ(action.kind, Kind::sleep);
   EXPECT_EQ(action.wake_at, look);
@@ -278,9 +278,10 @@ TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
   const Time due = retention.next_deadline();
   register_ahead(retention.next(due), due);
   EXPECT_EQ(device.live_regions(), 1u);
-  EXPECT_EQ(retention.next_deadline(), due + period);
-  EXPECT_EQ(what(due + period - 1), Kind::sleep);
-  settle(due + period);
+  const Time patience_ends = due + 3 * period;
+  EXPECT_EQ(retention.next_deadline(), patience_ends);
+  EXPECT_EQ(what(patience_ends - 1), Kind::sleep);
+  settle(patience_ends);
   EXPECT_EQ(device.live_regions(), 0u);
   EXPECT_EQ(retention.next_deadline(), kNever);
 }

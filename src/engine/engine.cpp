@@ -194,6 +194,8 @@ void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& 
   record.flags = 0;
   record.domain = static_cast<std::uint8_t>(number);
   ThreadCounters& counters = thread.counters[number];
+  record.delayed =
+      counters.registration_ticks.get() + counters.wait_ticks.get() + counters.bounce_ticks.get();
   counters.acquires.add(1);
   counters.acquired_bytes.add(request.bytes());
 }

@@ -183,7 +183,7 @@ void Engine::take(Record& record, std::uint16_t thread) {
         leave_pinned_.add(pages);
         events_.mark(pages);
       }
-      if (slot.retention) slot.retention->use(record, begin, thread);
+      if (slot.retention) slot.retention->use(record, begin, thread, scale.to_duration(record.delayed));
       break;
     }
     case runlog::EventKind::registration:
@@ -311,7 +311,8 @@ Time Engine::next_wake() const {
     if (retention) wake = std::min(wake, retention->next_deadline());
   }
   const Duration quiet = std::max<Duration>(kQuiet, 4 * record_gap_);
-  // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest by then.
+  // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest by
+  // then.
   if (now - last_record_ >= quiet) return std::min(wake, now + kDeepSleep);
   const Duration poll = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
   return std::min(wake, now + poll);

@@ -7,6 +7,9 @@ namespace pinion {
 
 namespace {
 constexpr Duration kLeastPatience = 10 * kMillisecond;
+// Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
+// once. A machine that others begin to use too makes intervals twice as long as any before.
+constexpr int kPatience = 3;
 
 bool registered(const RegionRef& ref) { return ref.current() && ref.region->word.load().leasable(); }
 }  // namespace
@@ -129,7 +132,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Range range = buffer.region.region->range();
   const Time deadline = earliest_use(range, after);
   if (!may_deregister(range.pages(), deadline, now)) {
-    look_again(id, std::max(deadline, now) + std::max(buffer.longest_interval, kLeastPatience));
+    look_again(id, std::max(deadline, now) + patience(buffer));
     return false;
   }
   return claim(buffer.region, after, action);
@@ -142,6 +145,10 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
   action.pages = action.region->range();
   action.after = after;
   return true;
+}
+
+Duration HelperRetention::patience(const Buffer& buffer) {
+  return std::max(kPatience * buffer.longest_interval, kLeastPatience);
 }
 
 void HelperRetention::look_again(BufferId id, Time at) {
@@ -224,7 +231,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   if (!registered(region)) return;
   const Time next = earliest_use(region.region->range(), now);
   region.region->next_use.store(next == kNever ? 0 : next, std::memory_order_relaxed);
-  look_again(action.buffer, now + std::max(buffer.longest_interval, kLeastPatience));
+  look_again(action.buffer, now + patience(buffer));
 }
 
 // ---- buffers ----

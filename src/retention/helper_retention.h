@@ -7,7 +7,8 @@
 //
 // Where it goes beyond the paper:
 //   - a region that is kept for a use, or registered ahead of it, is let go when the use does not come within
-//     the longest interval seen between uses of its buffer (the paper would keep it to the end of the run);
+//     three times the longest interval seen between uses of its buffer (the paper would keep it to the end of
+//     the run);
 //   - a region is let go only while the RQ has room for it, not by its own deadline alone;
 //   - predictions are made on the program's own time, without its waits for registration: an interval that a
 //     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
@@ -111,6 +112,8 @@ class HelperRetention {
   bool let_go(BufferId id, Time after, Time now, Action& action);
   /// Claims the region for deregistration, if it is idle.
   bool claim(RegionRef ref, Time after, Action& action);
+  /// How long after its predicted use a region is kept for it.
+  static Duration patience(const Buffer& buffer);
   void look_again(BufferId id, Time at);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;

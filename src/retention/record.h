@@ -15,9 +15,10 @@
 namespace pinion {
 
 struct Record {
-  Ticks begin = 0;  ///< acquire, or begin of the device call
-  Ticks end = 0;    ///< release, or end of the device call
-  Ticks wait = 0;   ///< of the acquire, beyond a hit
+  Ticks begin = 0;    ///< acquire, or begin of the device call
+  Ticks end = 0;      ///< release, or end of the device call
+  Ticks wait = 0;     ///< of the acquire, beyond a hit
+  Ticks delayed = 0;  ///< how long registration had made the thread wait before, in all
   Address address = 0;
   std::size_t bytes = 0;
   std::uint64_t site = 0;
