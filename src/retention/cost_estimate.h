@@ -57,7 +57,7 @@ class LinearFit {
     // All observations of one size leave the slope open: keep the last one (within what the mean allows).
     if (spread > 1e-6 * n_ * sxx_) a_ = (n_ * sxy_ - sx_ * sy_) / spread;
     a_ = std::clamp(a_, 0.0, mean_y / std::max(1.0, mean_x));
-    b_ = mean_y - a_ * mean_x;
+    b_ = std::max(0.0, mean_y - a_ * mean_x);  // rounding must not make it negative
   }
 
   double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
