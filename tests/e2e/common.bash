@@ -1,0 +1,60 @@
+# What the end-to-end scripts share. Sourced with the build directory as first argument.
+set -uo pipefail
+build=$1
+pinion=$build/bin/pinion
+programs=$build/bin/tests
+command -v mpirun >/dev/null && [ -x "$programs/mpi_counted" ] || exit 77
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset PINION PINION_CONFIG LD_PRELOAD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# ranks N PROGRAM ARGUMENTS...
+ranks() {
+  local n=$1
+  shift
+  timeout 120 mpirun --oversubscribe -n "$n" "$@"
+}
+
+# under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its
+# output in $work/out and $work/err.
+under() {
+  local options=$1 n=$2
+  shift 2
+  rm -rf "$work/log"
+  # shellcheck disable=SC2086
+  timeout 120 "$pinion" run $options --log "$work/log" -- mpirun --oversubscribe -n "$n" "$@" \
+    >"$work/out" 2>"$work/err"
+}
+
+verified() { grep -q '\bverified$' "$work/out"; }
+
+# what_is EXPRESSION [LOG]: of the report, a Python object `r` (`r.acquires.total`).
+what_is() {
+  "$pinion" report "${2:-$work/log}" --json >"$work/json" 2>"$work/report-error" || { cat "$work/report-error"; return 1; }
+  python3 -c '
+import json, sys
+from types import SimpleNamespace
+r = json.load(open(sys.argv[1]), object_hook=lambda o: SimpleNamespace(**o))
+print(eval(sys.argv[2]))' "$work/json" "$1"
+}
+
+# report_says WHAT EXPRESSION: which must be true.
+report_says() {
+  local answer
+  answer=$(what_is "$2")
+  [ "$answer" = True ] || fail "$1: not so: $2 ($answer): $(what_is '(r.acquires, r.registered_bytes, r.registrations, r.deregistrations, r.registration_failures, r.pinned_at_exit_bytes)')"
+}
+
+# What holds for every run that ended in order.
+books_balance() {
+  report_says "$1" 'sum([r.acquires.hits, r.acquires.waits, r.acquires.misses, r.acquires.bounced, r.acquires.observed]) == r.acquires.total'
+  report_says "$1" 'r.registrations == r.deregistrations and r.registration_failures == 0 and r.pinned_at_exit_bytes == 0'
+  report_says "$1" 'all(rank.complete for rank in r.per_rank)'
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Leave-pinned and oracle, computed from any run's log, agree with what a run of leave-pinned, or on demand, really
+# registered.
+. "$(dirname "$0")/common.bash"
+[ -x "$build/bin/examples/fft3d" ] || exit 77
+
+bytes() { what_is "[r.registered_bytes.$1]" | tr -d '[]'; }
+
+# near PERCENT A B
+near() { python3 -c 'import sys; p, a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > p / 100 * max(a, b))' "$@"; }
+
+run() {
+  under "--retention $1 --device emulated" 2 "${@:2}" || fail "$*: $(cat "$work/err")"
+  books_balance "$*"
+}
+
+# A leave-pinned run against itself, computed; then the peaks that runs of other strategies compute.
+peaks() {
+  local peak oracle
+  run leave-pinned "$@"
+  peak=$(bytes peak)
+  near 2 "$peak" "$(bytes leave_pinned_peak)" && near 2 "$(bytes mean)" "$(bytes leave_pinned_mean)" ||
+    fail "leave-pinned, itself: $*: $(what_is r.registered_bytes)"
+  for retention in helper observe on-demand; do
+    run "$retention" "$@"
+    near 2 "$peak" "$(bytes leave_pinned_peak)" || fail "$retention: $*: leave-pinned $peak: $(what_is r.registered_bytes)"
+  done
+  # On demand is the oracle but for how long the registration itself takes.
+  near 2 "$(bytes peak)" "$(bytes oracle_peak)" && near 10 "$(bytes mean)" "$(bytes oracle_mean)" ||
+    fail "on demand and oracle: $*: $(what_is r.registered_bytes)"
+}
+
+# Means are over time, so two runs on a machine with other work to do must be allowed to differ in it: best of 5.
+means() {
+  local real computed
+  for _ in 1 2 3 4 5; do
+    run leave-pinned "$@"
+    real=$(bytes mean)
+    run helper "$@"
+    computed=$(bytes leave_pinned_mean)
+    near 2 "$real" "$computed" && return
+  done
+  fail "$*: mean of leave-pinned $real, computed from a helper run $computed"
+}
+
+peaks "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30
+peaks "$build/bin/examples/halo" --tile 2048 --steps 10
+means "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30
+means "$build/bin/examples/halo" --tile 2048 --steps 10
+
+# Of fft3d's three arrays any transfer uses two: a third less for the oracle, and for the helper.
+run helper "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30
+report_says fft3d '0.65 < r.registered_bytes.oracle_peak / r.registered_bytes.leave_pinned_peak < 0.68'
+report_says fft3d 'r.registered_bytes.peak < 0.70 * r.registered_bytes.leave_pinned_peak'
+
+[ "$failures" -eq 0 ]

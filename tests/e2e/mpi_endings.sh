@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Programs that end badly, logs that cannot be written: the program is as without Pinion, and the report works on
+# what is there.
+. "$(dirname "$0")/common.bash"
+leaving=$programs/mpi_leaving
+
+under "" 2 "$leaving" fork || fail "fork: status $?: $(cat "$work/out" "$work/err")"
+verified || fail "fork: $(cat "$work/out")"
+books_balance fork
+report_says fork 'r.acquires.total == 82 and r.ranks == 2'
+
+# Without MPI_Finalize: the log is complete all the same; what the receive that never came holds is its own.
+for retention in on-demand helper; do
+  under "--retention $retention" 2 "$leaving" exit
+  verified || fail "exit: $(cat "$work/out" "$work/err")"
+  report_says "exit, $retention" 'all(rank.complete for rank in r.per_rank) and r.acquires.total == 82'
+done
+
+ranks 2 "$leaving" abort >"$work/out" 2>&1
+status=$?
+under "" 2 "$leaving" abort
+[ $? -eq $status ] || fail "abort: another status than $status"
+verified || fail "abort: $(cat "$work/out")"
+report_says abort 'r.acquires.total == 82'
+
+# Killed in the middle of things.
+rm -rf "$work/log"
+"$pinion" run --log "$work/log" -- mpirun -n 2 "$leaving" sleep >"$work/out" 2>"$work/err" &
+for _ in $(seq 100); do
+  verified && break
+  sleep 0.1
+done
+verified || fail "sleep: $(cat "$work/out" "$work/err")"
+sleep 0.5 # the log is brought up to date five times a second
+victims=$(pgrep -f "^$leaving sleep")
+[ "$(wc -w <<<"$victims")" -eq 2 ] || fail "two ranks expected: $victims"
+kill -9 ${victims%%$'\n'*}
+wait $! && fail "a killed rank goes unnoticed"
+report_says "kill -9" 'r.ranks == 2 and r.acquires.total == 82 and not all(rank.complete for rank in r.per_rank)'
+
+# A log that cannot be written costs the log, and one line a rank.
+touch "$work/file"
+PINION="log=$work/file/below" ranks 2 env LD_PRELOAD="$build/lib/libpinion-preload.so" "$programs/mpi_counted" \
+  >"$work/out" 2>"$work/err" || fail "no log: status $?"
+verified || fail "no log: $(cat "$work/out" "$work/err")"
+[ "$(grep -c '^pinion: no log: ' "$work/err")" -eq 2 ] && [ "$(wc -l <"$work/err")" -eq 2 ] || fail "no log: $(cat "$work/err")"
+
+[ "$failures" -eq 0 ]

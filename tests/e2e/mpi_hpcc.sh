@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# A program that nobody changed: HPC Challenge finds its answers right under Pinion.
+. "$(dirname "$0")/common.bash"
+command -v hpcc >/dev/null || exit 77
+scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
+
+for options in "--retention on-demand" "--retention leave-pinned --device emulated" "--retention helper" \
+  "--retention helper --device emulated --threshold 1"; do
+  rm -rf "$work/hpcc" && mkdir "$work/hpcc"
+  "$scripts/hpcc-input" --small "$work/hpcc"
+  cd "$work/hpcc" || exit 1
+  under "$options" 2 hpcc || fail "$options: status $?: $(cat "$work/err")"
+  grep -q '^Success=1$' hpccoutf.txt || fail "$options: hpcc says no"
+  books_balance "$options: hpcc"
+  report_says "$options: hpcc" 'r.acquires.total > 500'
+done
+
+[ "$failures" -eq 0 ]

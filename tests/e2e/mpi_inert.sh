@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The preload does nothing where it has nothing to do, and says what is wrong with options in one line.
+. "$(dirname "$0")/common.bash"
+preload=$build/lib/libpinion-preload.so
+
+# It needs no MPI, and shows nothing but the calls it stands before.
+nm -D --undefined-only "$preload" | grep -E '\bP?MPI_|\bompi_' && fail "undefined MPI symbols"
+shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPI_[A-Z][a-z_]+|dlclose)$')
+[ -z "$shown" ] || fail "shows more than MPI calls: $shown"
+nm -D --defined-only "$build/lib/libpinion.so" | awk '{print $3}' |
+  grep -vE '^pinion_[a-z_]+@@PINION_0\.1$|^PINION_(0\.1|PRIVATE)$|^_Z.*@@PINION_PRIVATE$' && fail "libpinion.so shows more"
+
+# same COMMAND...: output, errors and status as without.
+same() {
+  local status
+  "$@" >"$work/plain" 2>"$work/plain-err"
+  status=$?
+  PINION="log=$work/inert" LD_PRELOAD=$preload "$@" >"$work/out" 2>"$work/err"
+  [ $? -eq $status ] || fail "$*: another status than $status"
+  cmp -s "$work/plain" "$work/out" || fail "$*: $(diff "$work/plain" "$work/out")"
+  cmp -s "$work/plain-err" "$work/err" || fail "$*: $(diff "$work/plain-err" "$work/err")"
+  [ ! -e "$work/inert" ] || fail "$*: left a log"
+}
+same bash -c 'for i in 1 2 3; do echo $i; (exit 3); done; grep Threads /proc/$$/status; wc -l <<<text; exit 5'
+same ls -l /
+same python3 -c 'import json, ctypes, subprocess
+print(json.dumps([1, 2]), open("/proc/self/status").read().split("Threads:")[1].split()[0])
+print(subprocess.run(["sh", "-c", "echo child"], capture_output=True).stdout)'
+same mpirun -n 2 bash -c 'grep Threads /proc/self/status'
+same mpirun -q -n 1 false
+same mpirun --version
+
+# PINION=off: an MPI program gets no thread and no log.
+[ "$(PINION=off LD_PRELOAD=$preload ranks 2 "$programs/mpi_counted" 2>&1)" = verified ] || fail "PINION=off"
+"$pinion" run --off yes --log "$work/inert" -- mpirun -n 2 "$programs/mpi_counted" >"$work/out" 2>&1 || fail "off"
+[ "$(cat "$work/out")" = verified ] && [ ! -e "$work/inert" ] || fail "run --off: $(cat "$work/out")"
+
+# refused WHAT ENVIRONMENT...: status 2 and one line that names WHAT. Started alone: mpirun would have words of
+# its own.
+refused() {
+  local what=$1 status
+  shift
+  env "$@" LD_PRELOAD="$preload" "$programs/mpi_leaving" exit >"$work/out" 2>"$work/err"
+  status=$?
+  [ $status -eq 2 ] || fail "$*: status $status"
+  [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q "^pinion: .*$what" "$work/err" || fail "$*: $(cat "$work/err")"
+}
+printf 'retention = "observe"\nthreshold = "1K"\n' >"$work/good.toml"
+printf 'retention = "observed"\n' >"$work/bad.toml"
+printf 'retention = \n' >"$work/broken.toml"
+refused "unknown option 'retnetion'; valid options: .*retention" PINION=retnetion=lru
+refused "limit: '2Q'" PINION=limit=2Q
+refused "not of the form" PINION=helper
+refused "no-such" PINION=device=emulated,nic=no-such
+refused "bad.toml: option retention: 'observed' is not one of" PINION_CONFIG="$work/bad.toml"
+refused "broken.toml" PINION_CONFIG="$work/broken.toml"
+refused "absent.toml" PINION_CONFIG="$work/absent.toml"
+PINION_CONFIG=$work/good.toml under "" 2 "$programs/mpi_counted" || fail "good.toml: $(cat "$work/err")"
+report_says good.toml 'r.retention == "observe" and r.acquires.observed == 160'
+
+[ "$failures" -eq 0 ]

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# The self-checking MPI programs say the same with Pinion as without, under every retention, and the books balance.
+. "$(dirname "$0")/common.bash"
+
+try() {
+  local options=$1 n=$2
+  shift 2
+  under "$options" "$n" "$@" || fail "$options: $*: status $?: $(cat "$work/out" "$work/err")"
+  cmp -s "$work/plain" "$work/out" || fail "$options: $*: $(cat "$work/out")"
+  books_balance "$options: $*"
+}
+
+devices=(pin emulated)
+turn=0
+for program in "2 blocking" "2 requests" "2 datatypes" "2 threads" "2 collectives" "3 collectives"; do
+  read -r n name <<<"$program"
+  ranks "$n" "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"
+  for retention in observe on-demand leave-pinned lru helper; do
+    try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
+  done
+  try "--device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
+done
+
+# Each of these makes 80 large transfers a rank: seen once, whatever they are called through.
+for name in counted counted_mpif counted_f90 counted_f08; do
+  [ -x "$programs/mpi_$name" ] || continue
+  ranks 2 "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"
+  for retention in observe on-demand leave-pinned lru helper; do
+    try "--retention $retention" 2 "$programs/mpi_$name"
+    report_says "$retention: $name" 'r.acquires.total == 160 and r.ranks == 2'
+  done
+done
+
+# An MPI that only a plugin brings.
+ranks 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so" >"$work/plain" 2>&1 || fail "plugin without Pinion"
+try "" 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so"
+report_says plugin 'r.acquires.total == 40'
+
+# Inside a launcher, rank 0 sums up.
+ranks 2 "$pinion" run -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "inside mpirun: status $?"
+verified || fail "inside mpirun: $(cat "$work/out")"
+[ "$(grep -c '^pinion: rank 0: .*; 80 acquires: ' "$work/err")" -eq 1 ] || fail "inside mpirun: $(cat "$work/err")"
+
+[ "$failures" -eq 0 ]
