@@ -6,9 +6,8 @@ scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
 
 for options in "--retention on-demand" "--retention leave-pinned --device emulated" "--retention helper" \
   "--retention helper --device emulated --threshold 1"; do
-  rm -rf "$work/hpcc" && mkdir "$work/hpcc"
-  "$scripts/hpcc-input" --small "$work/hpcc"
-  cd "$work/hpcc" || exit 1
+  cd "$(mktemp -d -p "$work")" || exit 1
+  "$scripts/hpcc-input" --small .
   under "$options" 2 hpcc || fail "$options: status $?: $(cat "$work/err")"
   grep -q '^Success=1$' hpccoutf.txt || fail "$options: hpcc says no"
   books_balance "$options: hpcc"
