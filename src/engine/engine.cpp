@@ -20,10 +20,12 @@ constinit Brackets Engine::brackets_;
 Engine* Engine::newest_ = nullptr;
 
 Engine::Engine(const Options& options, const JobPlace& place)
-    : options_(options),
+    : threshold_(options.threshold),
+      observes_(options.retention == RetentionKind::observe),
+      retire_at_release_(options.retention == RetentionKind::on_demand),
+      options_(options),
       place_(place),
-      process_(::getpid()),
-      retire_at_release_(options.retention == RetentionKind::on_demand) {}
+      process_(::getpid()) {}
 
 // ---- start ----
 
@@ -115,6 +117,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
         *slot->domain, *slot->predictor, slot->costs,
         HelperRetention::Settings{.act = options_.retention == RetentionKind::helper});
   }
+  domain_of_[static_cast<std::size_t>(number)] = slot->domain.get();
   domains_[static_cast<std::size_t>(number)] = std::move(slot);
   domain_count_.store(number + 1, std::memory_order_release);
   return number;
@@ -213,7 +216,7 @@ void Engine::hit(ThreadContext& thread, Region* region, const CallPoint& call, T
 bool Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request, Access access,
                      Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
-  if (options_.retention == RetentionKind::observe) {
+  if (observes_) {
     transfer.record.outcome = runlog::Outcome::observed;
     thread.counters[number].observed.add(1);
     return true;

@@ -81,7 +81,9 @@ class Engine {
 
   const Options& options() const { return options_; }
   const Limits& limits() const { return budget_->limits(); }
-  Domain& domain(int number) { return *domains_[static_cast<std::size_t>(number)]->domain; }
+  Domain& domain(int number) { return *domain_of_[static_cast<std::size_t>(number)]; }
+  /// Smallest transfer that needs registration, in bytes.
+  std::uint64_t threshold() const { return threshold_; }
   int domain_count() const { return domain_count_.load(std::memory_order_acquire); }
 
   /// Leases `request` for a transfer. False only with Refusal::report, and then there is nothing to release.
@@ -175,6 +177,12 @@ class Engine {
   static Brackets brackets_;
   static Engine* newest_;  ///< of all that were ever started: what is never freed stays reachable
 
+  // One cache line with what every transfer reads (of the first domains); written seldom.
+  alignas(64) const std::uint64_t threshold_;
+  const bool observes_;
+  std::atomic<bool> retire_at_release_;  ///< retention on-demand, or memory events that cannot be seen
+  std::array<Domain*, kMostDomains> domain_of_{};
+
   Engine* earlier_ = nullptr;
   const Options options_;
   const JobPlace place_;
@@ -185,8 +193,7 @@ class Engine {
   std::unique_ptr<Budget> budget_;
   std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
   std::atomic<int> domain_count_{0};
-  std::mutex domains_mutex_;             ///< opening and closing
-  std::atomic<bool> retire_at_release_;  ///< retention on-demand, or memory events that cannot be seen
+  std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> memcpy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
   std::atomic<std::uint64_t> memory_events_{0};
@@ -194,8 +201,8 @@ class Engine {
   // The helper thread's own.
   std::thread helper_;
   std::atomic<bool> stopping_{false};
-  std::atomic<int> closing_{-1};          ///< domain that the helper is asked to empty; -1: none
-  std::atomic<std::uint32_t> asleep_{0};  ///< 1: asleep, 2: in deep sleep (a record wakes it)
+  std::atomic<int> closing_{-1};                      ///< domain that the helper is asked to empty; -1: none
+  alignas(64) std::atomic<std::uint32_t> asleep_{0};  ///< 1: asleep, 2: in deep sleep (a record wakes it)
   struct Drained {
     Record record;
     std::uint16_t thread;

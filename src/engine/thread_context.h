@@ -29,24 +29,29 @@ constexpr int kMostDomains = 16;
 
 /// Of one thread in one domain.
 struct ThreadCounters {
-  Counter acquires, hits, waits, misses, bounced, observed;
-  Counter acquired_bytes, bounced_bytes;
-  Counter registrations, deregistrations, registration_failures;
+  // What a hit touches comes first: in the context it shares a line with what every call touches.
+  Counter acquires, acquired_bytes, hits;
   Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
+  Counter waits, misses, bounced, observed;
+  Counter bounced_bytes;
+  Counter registrations, deregistrations, registration_failures;
   Counter bookkeeping_ticks, bookkeeping_samples;
 };
 
 struct ThreadContext {
   enum class State : std::uint32_t { free, live, left };
 
-  Ring<Record, 256> ring;
-  RecentRegions recent;
-  ThreadCounters counters[kMostDomains];
-  std::atomic<State> state{State::free};
-  std::uint16_t index = 0;
+  // One cache line: a thread that computed for long finds its caches cold.
+  alignas(64) CallSiteCache* sites = nullptr;
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
+  ThreadCounters counters[kMostDomains];
+
+  RecentRegions recent;
+  Ring<Record, 256> ring;
+  // What the helper reads at every look, on a line of its own.
+  alignas(64) std::atomic<State> state{State::free};
+  std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
-  CallSiteCache* sites = nullptr;
 };
 
 /// The calling thread's context, made at the first call (by mmap, not malloc). Null only when the system

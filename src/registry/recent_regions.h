@@ -17,6 +17,11 @@ class RecentRegions {
     const Slot& slot = slots_[index(begin)];
     return slot.begin == begin ? slot.region : nullptr;
   }
+  /// Fetches the line that a hit will change, while the caller still has other things to do: the helper, on
+  /// another core, may have written it last.
+  void prefetch(Address begin) const {
+    if (const void* region = lookup(begin)) __builtin_prefetch(region, 1);
+  }
   void remember(Address begin, Region* region) { slots_[index(begin)] = {begin, region}; }
 
  private:

@@ -26,9 +26,10 @@ struct alignas(64) Region {
   std::atomic<Access> access{Access::read};
   std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
 
-  // Written by leaseholders and by the helper without order among them: hints for choosing victims.
-  std::atomic<Ticks> last_use{0};
-  std::atomic<Time> next_use{0};  ///< predicted; 0: not known
+  // Hints for choosing victims, without order among them. The helper writes its own on another line than the
+  // one that a hit needs.
+  std::atomic<Ticks> last_use{0};             ///< by leaseholders
+  alignas(64) std::atomic<Time> next_use{0};  ///< by the helper: predicted; 0: not known
 
   // Guarded by the domain's slow lock.
   DeviceKey key;

@@ -59,13 +59,14 @@ bool scattered(Range hull, std::uint64_t data) {
 Range Buffers::span(const Engine& engine, const void* buffer, MPI_Aint count, MPI_Datatype type) {
   if (count <= 0 || buffer == MPI_IN_PLACE) return {};
   const std::uint64_t data = size_of(type) * static_cast<std::uint64_t>(count);
-  if (data < engine.options().threshold) return {};
+  if (data < engine.threshold()) return {};
   const Range hull = Layout(type).hull(reinterpret_cast<Address>(buffer), count);
   return scattered(hull, data) ? Range{} : hull;
 }
 
 void Buffers::uses(Range range, Access access) {
   if (peer_ == MPI_PROC_NULL) return;
+  scope_.thread().recent.prefetch(range.begin);
   if (point_.time == 0) {
     point_.time = ticks_now();
     point_.site = scope_.thread().sites->capture(entry_);
@@ -83,7 +84,7 @@ void Buffers::add_blocks(const void* buffer, const int* counts, const int* displ
   std::uint64_t data = 0;
   for (int i = 0; i < blocks; ++i) data += static_cast<unsigned>(std::max(0, counts[i]));
   data *= size_of(type);
-  if (data < scope_.engine().options().threshold) return;
+  if (data < scope_.engine().threshold()) return;
   const Layout layout(type);
   const auto block = [&](int i) {
     return reinterpret_cast<Address>(buffer) + static_cast<Address>(displacements[i] * layout.extent);
