@@ -36,6 +36,13 @@ ranks 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so" >"$work/plain" 
 try "" 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so"
 report_says plugin 'r.acquires.total == 40'
 
+# A library in the program uses Pinion too: one engine, and one log, for both.
+for order in first last; do
+  ranks 2 "$programs/mpi_beside_api" $order >"$work/plain" 2>&1 || fail "beside the API, $order: $(cat "$work/plain")"
+  try "" 2 "$programs/mpi_beside_api" $order
+  report_says "beside the API, $order" 'r.ranks == 2'
+done
+
 # Inside a launcher, rank 0 sums up.
 ranks 2 "$pinion" run -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "inside mpirun: status $?"
 verified || fail "inside mpirun: $(cat "$work/out")"
