@@ -7,17 +7,17 @@
 //
 // Owns the patches of libc's functions and the replacements. install, uninstall, reinstall, self_test and
 // hooks_intact are ordinary code, guarded by one mutex; the replacements run in every thread, in signal
-// handlers and in children of vfork, and take no lock.
+// handlers and in children of vfork, and take no lock. A child of fork has the patches too; its mutex is new.
 //
-// What the replacements see: munmap; mmap over an existing mapping; mremap (the old range when it may move,
-// the tail when it shrinks, the destination of MREMAP_FIXED); madvise that drops pages; a shrinking brk and
-// sbrk; shmdt; shmat over an existing mapping (SHM_REMAP). Bounds are those of whole pages, and a range may
-// be larger than what the kernel then drops, never smaller. A call that fails is bracketed too, unless its
-// arguments alone make the kernel refuse it. What they do not see: raw system calls (an allocator that makes
-// its own, as the sanitizers' do; the dynamic linker's unmapping in dlclose); remap_file_pages;
-// process_madvise; file truncation and hole punching. Sizes that mremap itself rounds up to a huge page of
-// hugetlbfs are seen as they were passed. A thread that leaves a replacement by a longjmp from a signal
-// handler never says end().
+// What the replacements see: all of memory_calls.h, called by name or through syscall(); a call that fails is
+// bracketed too, unless its arguments alone make the kernel refuse it. What they do not see:
+//   - system calls made without libc (an allocator that makes its own, as the sanitizers' do; the dynamic
+//     linker's unmapping in dlclose, which the preload brackets by itself; io_uring's madvise);
+//   - what changes memory from elsewhere: files truncated or holes punched under a mapping, userfaultfd's
+//     moves, a debugger;
+//   - the true size of an mremap of hugetlbfs, which the kernel rounds up: it is seen as it was passed.
+// A thread that leaves a replacement by a longjmp from a signal handler, and a child of vfork that is killed
+// in one, never say end().
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct HookSink {
 enum class HookState : std::uint8_t {
   good,     ///< in place; in the self-test: the event arrived with the right range
   chained,  ///< in place, and the next in the chain is another library's patch
-  skipped,  ///< self-test only: there is nothing to see here (another allocator, memory kept by libc)
+  skipped,  ///< there is nothing to see here (another allocator, memory kept by libc, no such function)
   failed,
 };
 
@@ -61,8 +61,9 @@ struct HookReport {
 /// Redirects libc's functions to the sink. Those that cannot be patched are left as they were and reported.
 /// There is one sink a process: a second call reports, and with another sink says EBUSY. Other threads may
 /// run: each entry is changed by one atomic store of one instruction. The one danger is a thread that was
-/// preempted exactly between the first two instructions of mmap, mremap or sbrk, whose first instruction is
-/// shorter than the branch; so install before there are threads where that is possible.
+/// preempted exactly between the first two instructions of mmap, mremap, sbrk, syscall, pkey_mprotect,
+/// remap_file_pages or process_madvise, whose first instruction is shorter than the branch; so install before
+/// there are threads where that is possible.
 HookReport install_libc_hooks(HookSink sink);
 
 /// Whether every patch that was made still is what a call meets first. Compares a few bytes.

@@ -1,0 +1,324 @@
+#include "monitor/hook_self_test.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace pinion {
+
+constinit EventWatch event_watch;
+
+namespace {
+
+struct Outcome {
+  HookState state = HookState::good;
+  Error error;
+};
+
+Outcome skip(const char* reason) { return {HookState::skipped, Error::make(ENOTSUP, "%s", reason)}; }
+Outcome fail(const char* what) {
+  return {HookState::failed, Error::make(errno, "%s: %s", what, std::strerror(errno))};
+}
+
+/// The watched event must have arrived with exactly this range.
+Outcome expect(Range range) {
+  event_watch.stop();
+  if (event_watch.saw(range)) return {};
+  const Range last = event_watch.last();
+  if (last.empty()) return {HookState::failed, Error::make(ENOMSG, "the event did not arrive")};
+  return {HookState::failed, Error::make(EBADMSG, "the event arrived as [%#zx, %#zx) instead of [%#zx, %#zx)",
+                                         last.begin, last.end, range.begin, range.end)};
+}
+
+/// For memory that its owner may keep: if the page is gone, its event must have arrived.
+Outcome expect_if_lost(Range page) {
+  event_watch.stop();
+  unsigned char resident = 0;
+  const bool mapped = mincore(reinterpret_cast<void*>(page.begin), page.bytes(), &resident) == 0;
+  if (mapped && (resident & 1) != 0) return skip("the memory was kept");
+  if (event_watch.saw_any()) return {};
+  return {HookState::failed, Error::make(ENOMSG, "memory went away without an event")};
+}
+
+std::byte* map_pages(std::size_t pages) {
+  void* const start =
+      mmap(nullptr, pages * page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
+}
+
+Outcome test_munmap() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(2);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, 2 * page));
+  munmap(p, 2 * page);
+  return expect(Range::of(p, 2 * page));
+}
+
+Outcome test_mmap_over() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(2);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, 2 * page));
+  mmap(p + page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  const Outcome outcome = expect(Range::of(p + page, page));
+  munmap(p, 2 * page);
+  return outcome;
+}
+
+Outcome test_mremap_move() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(3);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, page));
+  // The pages behind it are taken, so it cannot grow where it is.
+  void* const moved = mremap(p, page, 2 * page, MREMAP_MAYMOVE);
+  const Outcome outcome = expect(Range::of(p, page));
+  if (moved == MAP_FAILED) {
+    munmap(p, 3 * page);
+  } else {
+    munmap(moved, 2 * page);
+    munmap(p + page, 2 * page);
+  }
+  return outcome;
+}
+
+Outcome test_mremap_shrink() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(3);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, 3 * page));
+  const bool shrunk = mremap(p, 3 * page, page, 0) == p;
+  const Outcome outcome = expect(Range::of(p + page, 2 * page));
+  munmap(p, shrunk ? page : 3 * page);
+  return outcome;
+}
+
+Outcome test_mremap_destination() {
+  const std::size_t page = page_size();
+  std::byte* const from = map_pages(1);
+  std::byte* const to = map_pages(1);
+  if (from == nullptr || to == nullptr) return fail("mmap");
+  event_watch.start(Range::of(to, page));
+  const bool moved = mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+  const Outcome outcome = expect(Range::of(to, page));
+  munmap(to, page);
+  if (!moved) munmap(from, page);
+  return outcome;
+}
+
+Outcome test_madvise() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(2);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, 2 * page));
+  madvise(p, page, MADV_DONTNEED);
+  const Outcome outcome = expect(Range::of(p, page));
+  munmap(p, 2 * page);
+  return outcome;
+}
+
+Outcome test_mprotect() {
+  const std::size_t page = page_size();
+  std::byte* const p = map_pages(2);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, 2 * page));
+  mprotect(p, page, PROT_READ);
+  const Outcome outcome = expect(Range::of(p, page));
+  munmap(p, 2 * page);
+  return outcome;
+}
+
+Outcome test_syscall() {
+  std::byte* const p = map_pages(1);
+  if (p == nullptr) return fail("mmap");
+  event_watch.start(Range::of(p, page_size()));
+  syscall(SYS_munmap, p, page_size());
+  return expect(Range::of(p, page_size()));
+}
+
+Outcome test_brk() {
+  // Another thread's malloc may move the break between our growing and shrinking it.
+  struct stat threads;
+  if (stat("/proc/self/task", &threads) != 0 || threads.st_nlink != 3)
+    return skip("other threads are running");
+  const std::size_t bytes = 2 * page_size();
+  void* const grown = sbrk(static_cast<std::intptr_t>(bytes));
+  if (reinterpret_cast<std::intptr_t>(grown) == -1) return skip("the heap cannot grow");
+  const auto begin = reinterpret_cast<Address>(grown);
+  const Range lost{page_ceil(begin), page_ceil(begin + bytes)};
+  event_watch.start(lost);
+  static_cast<void>(sbrk(-static_cast<std::intptr_t>(bytes)));
+  return expect(lost);
+}
+
+/// A System V segment of two pages, which vanishes with its last attachment.
+class TestSegment {
+ public:
+  TestSegment() : id_(shmget(IPC_PRIVATE, 2 * page_size(), 0600)) {}
+  ~TestSegment() {
+    if (*this) shmctl(id_, IPC_RMID, nullptr);
+  }
+  TestSegment(const TestSegment&) = delete;
+  TestSegment& operator=(const TestSegment&) = delete;
+  explicit operator bool() const { return id_ >= 0; }
+  void* attach(void* at, int flags) const {
+    void* const start = shmat(id_, at, flags);
+    return reinterpret_cast<std::intptr_t>(start) == -1 ? nullptr : start;
+  }
+
+ private:
+  int id_;
+};
+
+Outcome test_shmdt() {
+  const TestSegment segment;
+  void* const start = segment ? segment.attach(nullptr, 0) : nullptr;
+  if (start == nullptr) return skip("no System V shared memory here");
+  const Range range = Range::of(start, 2 * page_size());
+  event_watch.start(range);
+  shmdt(start);
+  return expect(range);
+}
+
+Outcome test_shmat_over() {
+  const TestSegment segment;
+  if (!segment) return skip("no System V shared memory here");
+  // The attachment needs an address that serves the segment's alignment on every processor.
+  const auto alignment = static_cast<std::size_t>(SHMLBA);
+  const std::size_t pages = 2 + alignment / page_size();
+  std::byte* const p = map_pages(pages);
+  if (p == nullptr) return fail("mmap");
+  void* const at =
+      reinterpret_cast<void*>((reinterpret_cast<Address>(p) + alignment - 1) / alignment * alignment);
+  const Range range = Range::of(at, 2 * page_size());
+  event_watch.start(range);
+  segment.attach(at, SHM_REMAP);
+  event_watch.stop();
+  const bool seen = event_watch.saw_any() && event_watch.last().contains(range);
+  munmap(p, pages * page_size());
+  return seen ? Outcome{} : expect(range);
+}
+
+constexpr std::size_t kLargeBlock = std::size_t{64}
+                                    << 20;  // above every mmap threshold that glibc adapts itself to
+
+/// The mapping of a block that glibc's malloc has mapped for itself; empty for every other block and
+/// allocator.
+Range own_mapping(Address block) {
+  static const bool glibc_malloc = [] {
+    void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    return libc != nullptr && dlsym(RTLD_DEFAULT, "malloc") == dlsym(libc, "malloc");
+  }();
+  if (!glibc_malloc) return {};
+  // The two words before a block: the offset in the mapping (for a mapped chunk), and the size with flags.
+  constexpr std::size_t kIsMapped = 2, kFlags = 7;
+  const auto* const header = reinterpret_cast<const std::size_t*>(block) - 2;
+  if ((header[1] & kIsMapped) == 0) return {};
+  const Address begin = reinterpret_cast<Address>(header) - header[0];
+  return {begin, begin + header[0] + (header[1] & ~kFlags)};
+}
+
+Outcome test_free() {
+  void* const block = std::malloc(kLargeBlock);
+  if (block == nullptr) return skip("no memory for a large block");
+  std::byte* const middle = static_cast<std::byte*>(block) + kLargeBlock / 2;
+  *const_cast<volatile std::byte*>(middle) = std::byte{1};
+  const Range page = Range::of(middle, 1).to_pages();
+  const Range mapping = own_mapping(reinterpret_cast<Address>(block));
+  event_watch.start(mapping.empty() ? page : mapping);
+  std::free(block);
+  return mapping.empty() ? expect_if_lost(page) : expect(mapping);
+}
+
+Outcome test_realloc_grow() {
+  void* const block = std::malloc(kLargeBlock);
+  const Range mapping = block == nullptr ? Range{} : own_mapping(reinterpret_cast<Address>(block));
+  event_watch.start(mapping);
+  void* const grown = mapping.empty() ? nullptr : std::realloc(block, 2 * kLargeBlock);
+  const Outcome outcome = mapping.empty() ? skip("malloc does not map large blocks itself") : expect(mapping);
+  std::free(grown == nullptr ? block : grown);
+  return outcome;
+}
+
+Outcome test_realloc_shrink() {
+  void* const block = std::malloc(2 * kLargeBlock);
+  const Range mapping = block == nullptr ? Range{} : own_mapping(reinterpret_cast<Address>(block));
+  event_watch.start(mapping);
+  void* const shrunk = mapping.empty() ? nullptr : std::realloc(block, kLargeBlock);
+  const Outcome outcome = shrunk == nullptr
+                              ? skip("malloc does not map large blocks itself")
+                              : expect({own_mapping(reinterpret_cast<Address>(shrunk)).end, mapping.end});
+  std::free(shrunk == nullptr ? block : shrunk);
+  return outcome;
+}
+
+/// Uses stack well below the thread's first frames and tells where.
+[[gnu::noinline]] void* use_deep_stack(void* deepest) {
+  volatile std::byte frame[256 << 10];
+  frame[0] = std::byte{1};
+  *static_cast<Address*>(deepest) = reinterpret_cast<Address>(&frame[0]);
+  return nullptr;
+}
+
+Outcome test_thread_exit() {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  // Ample: libc carves static TLS out of it, and a program may have a megabyte of that.
+  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
+  Address deepest = 0;
+  pthread_t thread;
+  const auto body = [](void* out) -> void* {
+    use_deep_stack(out);
+    event_watch.start(Range{*static_cast<Address*>(out), *static_cast<Address*>(out) + 1}.to_pages());
+    return nullptr;
+  };
+  const int error = pthread_create(&thread, &attributes, body, &deepest);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) return skip("no thread can be started");
+  pthread_join(thread, nullptr);
+  return expect_if_lost(Range{deepest, deepest + 1}.to_pages());
+}
+
+}  // namespace
+
+std::vector<HookStatus> test_memory_events() {
+  struct Check {
+    const char* name;
+    Outcome (*run)();
+  };
+  static constexpr Check kChecks[] = {
+      {"munmap", test_munmap},
+      {"mmap over a mapping", test_mmap_over},
+      {"mremap that moves", test_mremap_move},
+      {"mremap that shrinks", test_mremap_shrink},
+      {"mremap onto a mapping", test_mremap_destination},
+      {"madvise that drops pages", test_madvise},
+      {"mprotect that takes rights", test_mprotect},
+      {"sbrk that shrinks", test_brk},
+      {"shmdt", test_shmdt},
+      {"shmat over a mapping", test_shmat_over},
+      {"munmap by syscall()", test_syscall},
+      {"free of a large block", test_free},
+      {"realloc that grows", test_realloc_grow},
+      {"realloc that shrinks", test_realloc_shrink},
+      {"thread exit", test_thread_exit},
+  };
+  std::vector<HookStatus> rows;
+  for (const Check& check : kChecks) {
+    const Outcome outcome = check.run();
+    rows.push_back({check.name, outcome.state, outcome.error});
+  }
+  return rows;
+}
+
+}  // namespace pinion

@@ -1,0 +1,52 @@
+// The self-test of the libc hooks: lets memory go in every way that libc has and checks that each event
+// arrives. Owns the eye that the hooks show every event to.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "base/range.h"
+#include "monitor/libc_hooks.h"
+
+namespace pinion {
+
+/// Sees the last event that touches the watched range, on whichever thread.
+class EventWatch {
+ public:
+  void start(Range range) {
+    begun_.clear();
+    ended_.clear();
+    range_.set(range);
+  }
+  void stop() { range_.clear(); }
+  void note_begin(Range r) {
+    if (range_.get().overlaps(r)) begun_.set(r);
+  }
+  void note_end(Range r) {
+    if (range_.get().overlaps(r)) ended_.set(r);
+  }
+  bool saw(Range r) const { return begun_.get() == r && ended_.get() == r; }
+  bool saw_any() const { return !begun_.get().empty() && begun_.get() == ended_.get(); }
+  Range last() const { return ended_.get(); }
+
+ private:
+  /// Written by one thread at a time as the self-test is built; atomic so that a stray reader is harmless.
+  struct SharedRange {
+    std::atomic<Address> begin{0}, end{0};
+    void set(Range r) {
+      begin.store(r.begin);
+      end.store(r.end);
+    }
+    void clear() { set({}); }
+    Range get() const { return {begin.load(), end.load()}; }
+  };
+  SharedRange range_, begun_, ended_;
+};
+
+/// What the hooks report to, whether anything is watched or not: a few loads.
+extern constinit EventWatch event_watch;
+
+/// One row for each way memory goes. Ordinary code, one thread at a time; allocates, and starts a thread.
+std::vector<HookStatus> test_memory_events();
+
+}  // namespace pinion

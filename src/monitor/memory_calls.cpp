@@ -1,0 +1,294 @@
+#include "monitor/memory_calls.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+namespace pinion {
+namespace {
+
+constexpr Address kAddressEnd = UINTPTR_MAX;
+
+/// Size of the huge pages that MAP_HUGETLB means by default; 0: there are none.
+std::size_t default_huge_page = 0;
+
+Range everything() { return {0, page_floor(kAddressEnd)}; }
+
+/// The pages of [address, address + length); empty where the kernel refuses: misaligned, of no length, beyond
+/// the end.
+Range whole_pages(Address address, std::size_t length) {
+  const Range range{address, page_ceil(address + length)};
+  return range.begin % page_size() == 0 && !range.empty() ? range : Range{};
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t granule) {
+  return granule == 0 ? bytes : (bytes + granule - 1) / granule * granule;
+}
+
+/// The length that mmap will map: whole huge pages on hugetlbfs.
+std::size_t mapped_length(std::size_t length, int flags, int fd) {
+  if ((flags & MAP_ANONYMOUS) == 0) {
+    struct statfs file_system;
+    if (is_error(raw_system_call(SYS_fstatfs, arguments_of(fd, &file_system)))) return length;
+    if (file_system.f_type != HUGETLBFS_MAGIC) return length;
+    return round_up(length, static_cast<std::size_t>(file_system.f_bsize));
+  }
+  if ((flags & MAP_HUGETLB) == 0) return length;
+  const unsigned shift = static_cast<unsigned>(flags) >> MAP_HUGE_SHIFT & MAP_HUGE_MASK;
+  return round_up(length, shift == 0 ? default_huge_page : std::size_t{1} << shift);
+}
+
+bool drops_pages(int advice) {
+  switch (advice) {
+    case MADV_DONTNEED:
+    case MADV_DONTNEED_LOCKED:
+    case MADV_FREE:
+    case MADV_REMOVE:
+    case MADV_GUARD_INSTALL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// What a change of protection takes rights from.
+Range deprived_range(Address address, std::size_t length, int protection) {
+  constexpr int kBoth = PROT_READ | PROT_WRITE;
+  if ((protection & kBoth) == kBoth) return {};
+  // Those two reach to the end of the mapping.
+  if ((protection & (PROT_GROWSDOWN | PROT_GROWSUP)) != 0) return everything();
+  return whole_pages(address, length);
+}
+
+/// From the lowest to the highest page of the vectors.
+Range spanned_range(Address vectors, std::size_t count) {
+  const auto self = raw_system_call(SYS_getpid, {});
+  Range span{kAddressEnd, 0};
+  std::array<iovec, 8> part;
+  for (std::size_t done = 0; done < count; done += part.size()) {
+    const std::size_t taken = std::min(count - done, part.size());
+    // Read by the kernel: the caller's pointer may be bad, which is not for us to die of.
+    const iovec from{reinterpret_cast<void*>(vectors + done * sizeof(iovec)), taken * sizeof(iovec)};
+    const iovec to{part.data(), from.iov_len};
+    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &to, 1, &from, 1, 0));
+    if (bytes != to_argument(from.iov_len)) return everything();
+    for (std::size_t i = 0; i < taken; ++i) {
+      const Range range = whole_pages(reinterpret_cast<Address>(part[i].iov_base), part[i].iov_len);
+      if (!range.empty()) span = {std::min(span.begin, range.begin), std::max(span.end, range.end)};
+    }
+  }
+  return span.empty() ? Range{} : span;
+}
+
+/// What mremap takes away at the old place.
+Range mremap_source(Address address, std::size_t old_size, std::size_t new_size, int flags) {
+  const Range source = whole_pages(address, old_size);
+  if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) != 0) return source;
+  const std::size_t kept = page_ceil(new_size);
+  // A shrinking mapping never moves.
+  if (kept < source.bytes()) return {source.begin + kept, source.end};
+  return kept > source.bytes() && (flags & MREMAP_MAYMOVE) != 0 ? source : Range{};
+}
+
+/// The mapping that shmat(SHM_REMAP) will put over others.
+Range attached_range(int id, Address address, int flags) {
+  struct shmid_ds segment;
+  if (is_error(raw_system_call(SYS_shmctl, arguments_of(id, IPC_STAT, &segment)))) return {};
+  const Address begin = (flags & SHM_RND) != 0 ? page_floor(address) : address;
+  // The segment does not say whether it is of huge pages; where it can be, assume it.
+  const bool may_be_huge = default_huge_page != 0 && begin % default_huge_page == 0;
+  return whole_pages(begin, round_up(segment.shm_segsz, may_be_huge ? default_huge_page : page_size()));
+}
+
+/// Reads the process's mappings without libc, in the little stack that a signal handler may have.
+class MappingReader {
+ public:
+  struct Mapping {
+    Range range;
+    std::uint64_t offset = 0;
+    std::uint64_t inode = 0;
+    bool system_v = false;
+  };
+
+  // Not /proc/self: it is empty once the main thread has exited.
+  MappingReader()
+      : fd_(raw_system_call(SYS_openat,
+                            arguments_of(AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC))) {
+    if (is_open()) advance();
+  }
+  ~MappingReader() {
+    if (is_open()) raw_system_call(SYS_close, arguments_of(fd_));
+  }
+  MappingReader(const MappingReader&) = delete;
+  MappingReader& operator=(const MappingReader&) = delete;
+
+  bool is_open() const { return !is_error(fd_); }
+
+  /// One line: "begin-end perms offset major:minor inode   path".
+  bool next(Mapping& mapping) {
+    mapping.range.begin = number(16);
+    mapping.range.end = number(16);
+    skip_word();
+    mapping.offset = number(16);
+    skip_word();
+    mapping.inode = number(10);
+    while (current_ == ' ') advance();
+    mapping.system_v = true;
+    for (const char expected : {'/', 'S', 'Y', 'S', 'V'}) {
+      mapping.system_v = mapping.system_v && current_ == expected;
+      if (mapping.system_v) advance();
+    }
+    while (current_ != '\n' && current_ != kEnd) advance();
+    if (current_ == kEnd) return false;
+    advance();
+    return true;
+  }
+
+ private:
+  static constexpr int kEnd = -1;
+
+  void advance() {
+    if (at_ == filled_) {
+      const long bytes = raw_system_call(SYS_read, arguments_of(fd_, buffer_, sizeof buffer_));
+      filled_ = bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+      at_ = 0;
+    }
+    current_ = filled_ == 0 ? kEnd : buffer_[at_++];
+  }
+  void skip_word() {
+    while (current_ != ' ' && current_ != kEnd) advance();
+    advance();
+  }
+  /// A number and the one character behind it.
+  std::uint64_t number(unsigned base) {
+    std::uint64_t value = 0;
+    for (;; advance()) {
+      unsigned digit = base;
+      if (current_ >= '0' && current_ <= '9') digit = static_cast<unsigned>(current_ - '0');
+      if (current_ >= 'a' && current_ <= 'f') digit = static_cast<unsigned>(current_ - 'a') + 10;
+      if (digit >= base) break;
+      value = value * base + digit;
+    }
+    advance();
+    return value;
+  }
+
+  long fd_;
+  int current_ = kEnd;
+  std::size_t at_ = 0;
+  std::size_t filled_ = 0;
+  char buffer_[512];
+};
+
+/// What shmdt(address) unmaps: the pieces that still lie where attaching `address` has put them.
+Range detached_range(Address start) {
+  MappingReader reader;
+  // Without /proc nobody can say how far the segment goes.
+  if (!reader.is_open()) return {start, everything().end};
+  Range range{start, start};
+  std::uint64_t segment = 0;
+  for (MappingReader::Mapping mapping; reader.next(mapping);) {
+    if (!mapping.system_v || mapping.range.begin < start || mapping.range.begin - start != mapping.offset)
+      continue;
+    if (!range.empty() && mapping.inode != segment) continue;
+    segment = mapping.inode;
+    range.end = mapping.range.end;
+  }
+  return range;
+}
+
+/// What the break gives up when it moves; pages that stay in part are not among it.
+Range pages_above(Address new_break) {
+  if (new_break == 0) return {};  // the question where it is
+  return {page_ceil(new_break), page_ceil(static_cast<Address>(raw_system_call(SYS_brk, {})))};
+}
+
+std::size_t read_default_huge_page() {
+  std::FILE* const file = std::fopen("/proc/meminfo", "re");
+  if (file == nullptr) return 0;
+  char line[128];
+  unsigned long kilobytes = 0;
+  while (std::fgets(line, sizeof line, file) != nullptr &&
+         std::sscanf(line, "Hugepagesize: %lu", &kilobytes) != 1) {
+  }
+  std::fclose(file);
+  return kilobytes * 1024;
+}
+
+constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
+  std::array<bool, kMemoryCallNumbers> marked{};
+  for (const std::size_t number :
+       {SYS_munmap, SYS_mmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_shmat, SYS_shmdt, SYS_mprotect,
+        SYS_pkey_mprotect, SYS_remap_file_pages, SYS_process_madvise})
+    marked[number] = true;
+  return marked;
+}
+
+}  // namespace
+
+constinit const std::array<bool, kMemoryCallNumbers> pinion_memory_calls = mark_memory_calls();
+
+bool ConcernedMemory::contains(const ConcernedMemory& other) const {
+  const auto has = [this](Range r) { return r.empty() || first.contains(r) || second.contains(r); };
+  return has(other.first) && has(other.second);
+}
+
+void prepare_memory_calls() {
+  static_cast<void>(page_size());
+  default_huge_page = read_default_huge_page();
+}
+
+ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments) {
+  const auto address = [&](std::size_t i) { return static_cast<Address>(arguments[i]); };
+  const auto size = [&](std::size_t i) { return static_cast<std::size_t>(arguments[i]); };
+  const auto flags = [&](std::size_t i) { return static_cast<int>(arguments[i]); };
+  switch (number) {
+    case SYS_munmap:
+      return {whole_pages(address(0), size(1)), {}};
+    case SYS_mmap: {
+      const bool replaces =
+          (flags(3) & MAP_FIXED) != 0 && (flags(3) & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
+      if (!replaces) return {};
+      return {whole_pages(address(0), mapped_length(size(1), flags(3), flags(4))), {}};
+    }
+    case SYS_mremap:
+      return {mremap_source(address(0), size(1), size(2), flags(3)),
+              (flags(3) & MREMAP_FIXED) != 0 ? whole_pages(address(4), size(2)) : Range{}};
+    case SYS_madvise:
+      return {drops_pages(flags(2)) ? whole_pages(address(0), size(1)) : Range{}, {}};
+    case SYS_process_madvise:
+      return {drops_pages(flags(3)) ? spanned_range(address(1), size(2)) : Range{}, {}};
+    case SYS_brk:
+      return {pages_above(address(0)), {}};
+    case SYS_shmat:
+      if ((flags(2) & SHM_REMAP) == 0) return {};
+      return {attached_range(flags(0), address(1), flags(2)), {}};
+    case SYS_shmdt:
+      return {detached_range(address(0)), {}};
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return {deprived_range(address(0), size(1), flags(2)), {}};
+    case SYS_remap_file_pages:
+      return {whole_pages(page_floor(address(0)), size(1)), {}};
+    default:
+      return {};
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,44 @@
+// The system calls by which memory changes under its registrations, and which memory each of them concerns.
+//
+// Bounds are those of whole pages; a range may be larger than what the kernel then drops, never smaller. It
+// is empty where the arguments alone say that nothing changes, or that the kernel will refuse. What counts:
+//   - munmap, shmdt, a shrinking brk;
+//   - mmap and shmat over existing mappings, remap_file_pages;
+//   - mremap: the old place when it may move, the tail when it shrinks, the destination of MREMAP_FIXED;
+//   - madvise and process_madvise that drop pages;
+//   - mprotect and pkey_mprotect to anything less than reading and writing. Rights that are added are no
+//     event, so malloc's growing heaps cost nothing: a registration refused for want of rights is asked of
+//     the kernel anew each time. Rights that protection keys take from a thread are not the pages'.
+// What does not: MADV_DONTFORK (Pinion itself never uses it) and MADV_WIPEONFORK concern children; paging
+// out and migration leave pinned pages alone.
+//
+// Owns nothing. Any thread, any signal handler: nothing is allocated, stacks stay small, and what has to be
+// asked of the kernel is asked without libc.
+#pragma once
+
+#include <array>
+
+#include "base/range.h"
+#include "monitor/system_call.h"
+
+namespace pinion {
+
+/// In the order in which their brackets open.
+struct ConcernedMemory {
+  Range first, second;
+  bool empty() const { return first.empty() && second.empty(); }
+  bool contains(const ConcernedMemory& other) const;
+};
+
+/// Reads the size of huge pages; ordinary code, before the first concerned_memory().
+void prepare_memory_calls();
+
+/// Of the system call `number`; empty for those that change no memory.
+ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
+
+/// Above every number of a call that changes memory.
+constexpr long kMemoryCallNumbers = 512;
+/// Which numbers concerned_memory() has to look at.
+extern "C" [[gnu::visibility("hidden")]] const std::array<bool, kMemoryCallNumbers> pinion_memory_calls;
+
+}  // namespace pinion
