@@ -46,7 +46,7 @@ means() {
 peaks "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30
 peaks "$build/bin/examples/halo" --tile 2048 --steps 10
 means "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30
-means "$build/bin/examples/halo" --tile 2048 --steps 10
+means "$build/bin/examples/halo" --tile 2048 --steps 30
 
 # Of fft3d's three arrays any transfer uses two: a third less for the oracle, and for the helper.
 run helper "$build/bin/examples/fft3d" --grid 128x128x64 --iterations 30

@@ -21,7 +21,8 @@ status=$?
 under "" 2 "$leaving" abort
 [ $? -eq $status ] || fail "abort: another status than $status"
 verified || fail "abort: $(cat "$work/out")"
-report_says abort 'r.acquires.total == 82'
+# The counters of a process that is cut off are those of the last time that the helper brought the log up to date.
+report_says abort 'r.ranks == 2 and 0 <= r.acquires.total <= 82'
 
 # Killed in the middle of things.
 rm -rf "$work/log"
