@@ -1,12 +1,13 @@
-// A heat equation solved by 3-D Fourier transforms with a slab decomposition, in the shape of the NAS
+// Advection and diffusion solved by 3-D Fourier transforms with a slab decomposition, in the shape of the NAS
 // benchmark FT: three complex arrays of which at most two take part in any MPI_Alltoall, and u0 only during
 // set-up. A cache that leaves memory pinned therefore holds all three, although one of them is always idle.
 //
 //   set-up:          u1 = initial condition, u0 = its forward transform           (one transpose, u0 -> u1)
-//   each iteration:  u1 = u0 decayed to time t, u2 = the inverse transform of u1  (one transpose, u2 -> u1)
+//   each iteration:  u1 = u0 carried on to time t, u2 = the inverse transform of u1  (one transpose, u2 ->
+//   u1)
 //
-// The initial condition is a product f(x) g(y) h(z) of pseudo-random lines. The decay is a product too, so
-// the exact answer at any time is the product of three lines, each found by a direct O(n^2) sum. Where NAS
+// The initial condition is a product f(x) g(y) h(z) of pseudo-random lines. What time does is a product too,
+// so the exact answer at any time is the product of three lines, each found by a direct O(n^2) sum. Where NAS
 // takes a checksum, every point of every iteration is compared with it; no coefficient of the spectrum is
 // zero, so nothing can be lost or swapped unnoticed.
 #include <fftw3.h>
@@ -24,7 +25,8 @@ namespace {
 
 using Complex = std::complex<double>;
 
-constexpr double kAlpha = 1e-6;
+constexpr double kAlpha = 1e-6;                                // diffusion
+constexpr std::array<double, 3> kVelocity{1e-3, -2e-3, 3e-3};  // along x, y, z, in lengths of the grid
 constexpr double kTolerance = 1e-10;
 
 // Without the checks for infinities that operator* has to make.
@@ -53,15 +55,16 @@ class Array {
   Complex* data_;
 };
 
-// A batch of line transforms in place by FFTW, unscaled. sign is that of the exponent: FFTW_FORWARD or FFTW_BACKWARD.
+// A batch of line transforms in place by FFTW, unscaled. sign is that of the exponent: FFTW_FORWARD or
+// FFTW_BACKWARD.
 class LineTransforms {
  public:
-  // `lines` lines of `length` points, `stride` apart within a line, `distance` apart from line to line. Planned on `like`
-  // (nothing is read or written), whose alignment every array of a later call shares.
+  // `lines` lines of `length` points, `stride` apart within a line, `distance` apart from line to line.
+  // Planned on `like` (nothing is read or written), whose alignment every array of a later call shares.
   LineTransforms(Complex* like, int length, int lines, int stride, int distance, int sign) {
     auto* data = reinterpret_cast<fftw_complex*>(like);
-    plan_ = fftw_plan_many_dft(1, &length, lines, data, nullptr, stride, distance, data, nullptr, stride, distance, sign,
-                               FFTW_ESTIMATE);
+    plan_ = fftw_plan_many_dft(1, &length, lines, data, nullptr, stride, distance, data, nullptr, stride,
+                               distance, sign, FFTW_ESTIMATE);
     if (plan_ == nullptr) throw std::runtime_error("FFTW made no plan");
   }
   ~LineTransforms() { fftw_destroy_plan(plan_); }
@@ -114,21 +117,21 @@ void transpose(Complex* from, Complex* to, std::size_t rows, std::size_t columns
       std::copy_n(from + (source * my_columns + c) * my_rows, my_rows, to + c * rows + source * my_rows);
 }
 
-// The square of a wave number, indices above n/2 being negative ones.
-double square_of_wave_number(int index, int n) {
-  const double k = index <= n / 2 ? index : index - n;
-  return k * k;
-}
+// Indices above n/2 are the negative wave numbers.
+double wave_number(int index, int n) { return index <= n / 2 ? index : index - n; }
 
-// What time t leaves of a wave.
-double decay(double square_of_wave_number, int t) {
-  return std::exp(-4.0 * kAlpha * std::numbers::pi * std::numbers::pi * square_of_wave_number * t);
+// What time t makes of a wave: diffusion damps it by the square of its wave vector, advection turns its
+// phase.
+Complex evolution(double square_of_wave_vector, double along_velocity, int t) {
+  return std::polar(std::exp(-4.0 * kAlpha * std::numbers::pi * std::numbers::pi * square_of_wave_vector * t),
+                    -2.0 * std::numbers::pi * along_velocity * t);
 }
 
 // One factor of the initial condition and what becomes of it, by direct sums.
 class Line {
  public:
-  Line(int n, std::uint64_t name) : n_(n), initial_(n), spectrum_(n), root_(n) {
+  Line(int n, double velocity, std::uint64_t name)
+      : n_(n), velocity_(velocity), initial_(n), spectrum_(n), root_(n) {
     for (int i = 0; i < n; ++i) root_[i] = std::polar(1.0, 2.0 * std::numbers::pi * i / n);
     for (int i = 0; i < n; ++i) initial_[i] = {unit(name, 2 * i), unit(name, 2 * i + 1)};
     for (int k = 0; k < n; ++k)
@@ -139,7 +142,8 @@ class Line {
   std::vector<Complex> at_time(int t) const {
     std::vector<Complex> line(n_);
     for (int k = 0; k < n_; ++k) {
-      const Complex amplitude = spectrum_[k] * decay(square_of_wave_number(k, n_), t);
+      const double wave = wave_number(k, n_);
+      const Complex amplitude = spectrum_[k] * evolution(wave * wave, velocity_ * wave, t);
       for (int i = 0; i < n_; ++i) line[i] += amplitude * root(k, i);
     }
     return line;
@@ -152,6 +156,7 @@ class Line {
   const Complex& root(int k, int i) const { return root_[std::size_t(k) * i % n_]; }
 
   int n_;
+  double velocity_;
   std::vector<Complex> initial_, spectrum_, root_;
 };
 
@@ -165,7 +170,8 @@ class Solver {
         u0_(grid.points() / mpi.size),
         u1_(grid.points() / mpi.size),
         u2_(grid.points() / mpi.size),
-        exact_{Line(grid.nx, 1), Line(grid.ny, 2), Line(grid.nz, 3)} {}
+        exact_{Line(grid.nx, kVelocity[0], 1), Line(grid.ny, kVelocity[1], 2),
+               Line(grid.nz, kVelocity[2], 3)} {}
 
   void set_up() {
     const std::array<std::vector<Complex>, 3> lines{exact_[0].initial(), exact_[1].initial(),
@@ -213,13 +219,15 @@ class Solver {
 
   // u1 = the spectrum at time t. Its layout is pencils along z, one for each (y, x).
   void evolve(int t) {
-    std::vector<double> along_z(grid_.nz);
-    for (int z = 0; z < grid_.nz; ++z) along_z[z] = square_of_wave_number(z, grid_.nz);
     for (std::size_t pencil = 0, at = 0; pencil < pencils_; ++pencil) {
       const std::size_t xy = mpi_.rank * pencils_ + pencil;
-      const double across = square_of_wave_number(int(xy % grid_.nx), grid_.nx) +
-                            square_of_wave_number(int(xy / grid_.nx), grid_.ny);
-      for (int z = 0; z < grid_.nz; ++z, ++at) u1_[at] = u0_[at] * decay(across + along_z[z], t);
+      const double kx = wave_number(int(xy % grid_.nx), grid_.nx);
+      const double ky = wave_number(int(xy / grid_.nx), grid_.ny);
+      for (int z = 0; z < grid_.nz; ++z, ++at) {
+        const double kz = wave_number(z, grid_.nz);
+        u1_[at] = times(u0_[at], evolution(kx * kx + ky * ky + kz * kz,
+                                           kVelocity[0] * kx + kVelocity[1] * ky + kVelocity[2] * kz, t));
+      }
     }
   }
 
@@ -252,7 +260,8 @@ int main(int argc, char** argv) {
   example::Mpi mpi(argc, argv);
 
   CLI::App app(
-      "3-D FFT heat equation in the shape of NAS FT: MPI_Alltoall between two of three large arrays.",
+      "3-D FFT of an advection-diffusion equation in the shape of NAS FT: MPI_Alltoall between two of three "
+      "large arrays.",
       "fft3d");
   std::string size = "256x256x128";
   int iterations = 25;
@@ -262,8 +271,7 @@ int main(int argc, char** argv) {
 
   const std::optional<Grid> grid = parse_grid(size);
   if (!grid)
-    return example::usage_error(mpi, app,
-                                "--grid: " + size + " is not NXxNYxNZ, each from 2 to 1024");
+    return example::usage_error(mpi, app, "--grid: " + size + " is not NXxNYxNZ, each from 2 to 1024");
   if (grid->nz % mpi.size != 0 || std::size_t(grid->nx) * grid->ny % mpi.size != 0)
     return example::usage_error(mpi, app, "--grid: NZ and NX*NY must be multiples of the number of ranks");
 
