@@ -4,22 +4,19 @@
 using pinion::mpi::Completions;
 using pinion::mpi::Requests;
 
-// MPI_X and PMPI_X of these do the same; the session itself ignores the inner of two nested calls.
-#define PINION_MPI_LIFECYCLE(name, parameters, arguments, before, after)              \
-  extern "C" PINION_EXPORT int MPI_##name parameters {                                \
-    static const auto next = ::pinion::next_symbol<int(*) parameters>("MPI_" #name);  \
-    before;                                                                           \
-    const int result = next arguments;                                                \
-    after;                                                                            \
-    return result;                                                                    \
-  }                                                                                   \
-  extern "C" PINION_EXPORT int PMPI_##name parameters {                               \
-    static const auto next = ::pinion::next_symbol<int(*) parameters>("PMPI_" #name); \
-    before;                                                                           \
-    const int result = next arguments;                                                \
-    after;                                                                            \
-    return result;                                                                    \
+// These are looked at whether or not an engine runs; of two nested calls (MPI_X from PMPI_X or the other way
+// round) the session ignores the inner one.
+#define PINION_MPI_LIFECYCLE_SYMBOL(symbol, parameters, arguments, before, after) \
+  extern "C" PINION_EXPORT int symbol parameters {                                \
+    static const auto next = ::pinion::next_symbol<int(*) parameters>(#symbol);   \
+    before;                                                                       \
+    const int result = next arguments;                                            \
+    after;                                                                        \
+    return result;                                                                \
   }
+#define PINION_MPI_LIFECYCLE(name, parameters, arguments, before, after)        \
+  PINION_MPI_LIFECYCLE_SYMBOL(MPI_##name, parameters, arguments, before, after) \
+  PINION_MPI_LIFECYCLE_SYMBOL(PMPI_##name, parameters, arguments, before, after)
 
 PINION_MPI_LIFECYCLE(Init, (int* argc, char*** argv), (argc, argv), ,
                      if (result == MPI_SUCCESS) pinion::mpi::begin_session())
