@@ -127,7 +127,7 @@ int Engine::open_domain(const std::string& device, const std::string& nic, Error
   std::lock_guard lock(domains_mutex_);
   for (int number = 0; number < domain_count(); ++number) {
     DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
-    if (slot.open || slot.device_name != device || slot.nic != nic) continue;
+    if (slot.open || slot.device_name.empty() || slot.device_name != device || slot.nic != nic) continue;
     slot.open = true;
     slot.meter.restart();
     return number;
@@ -135,6 +135,11 @@ int Engine::open_domain(const std::string& device, const std::string& nic, Error
   DeviceResult made = make_device(device, nic);
   error = made.error;
   return error ? -1 : add_domain(std::move(made.device), device, nic, error);
+}
+
+int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
+  std::lock_guard lock(domains_mutex_);
+  return add_domain(std::move(device), "", "", error);
 }
 
 Error Engine::close_domain(int number) {

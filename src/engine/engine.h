@@ -75,6 +75,8 @@ class Engine {
 
   /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error.
   int open_domain(const std::string& device, const std::string& nic, Error& error);
+  /// The same on a device of the caller's own, which no name opens again.
+  int add_domain(std::unique_ptr<Device> device, Error& error);
   /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
   /// are out; the domain then stays open.
   Error close_domain(int number);
