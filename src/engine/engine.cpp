@@ -197,6 +197,8 @@ void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& 
   record.region = {};
   record.peer = call.peer;
   record.kind = runlog::EventKind::lease;
+  record.outcome =
+      runlog::Outcome::hit;  // until it turns out otherwise: records of device calls are made from this one
   record.call = call.kind;
   record.access = access;
   record.flags = 0;
@@ -209,7 +211,6 @@ void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& 
 }
 
 void Engine::hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer) {
-  transfer.record.outcome = runlog::Outcome::hit;
   transfer.record.region = {region, region->generation()};
   ThreadCounters& counters = thread.counters[transfer.record.domain];
   counters.hits.add(1);
