@@ -1,0 +1,849 @@
+// Every way in which memory goes, in every state that its registration can be in: whatever is mapped at the
+// address afterwards is what transfers see. Proved by contents, on a device that uses the pages pinned at
+// registration (support/ring_device.h), with the engine's own hooks. What is held up is held by gates.
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "monitor/libc_hooks.h"
+#include "support/gate.h"
+#include "support/ring_engine.h"
+
+namespace pinion::test {
+namespace {
+
+constexpr std::size_t kPages = 64;
+std::size_t bytes_of(std::size_t pages) { return pages * page_size(); }
+void* pointer(Address a) { return reinterpret_cast<void*>(a); }
+
+constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+
+Range map(std::size_t bytes, int flags = kAnonymous, void* at = nullptr) {
+  void* const start = ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  return start == MAP_FAILED ? Range{} : Range::of(start, bytes);
+}
+/// Fresh memory where there is none.
+void map_again(Range range) {
+  ASSERT_EQ(map(range.bytes(), kAnonymous | MAP_FIXED_NOREPLACE, pointer(range.begin)), range)
+      << "something is there still";
+}
+
+// ---- the ways memory goes ----
+
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Memory that the event will take; empty, with `why_not`, where this process cannot have such memory.
+  virtual Range prepare() = 0;
+  virtual void fire() = 0;
+  /// After fire(): memory of this process at the same place, if there is none.
+  virtual void renew() {}
+
+  /// What fire() leaves as it was.
+  virtual Range untouched() const { return {}; }
+  /// Where fire() takes the contents.
+  virtual Range moved_to() const { return {}; }
+  /// Neighbours that are registered too; fire() takes them as well, or not.
+  virtual std::vector<Range> taken_too() const { return {}; }
+  virtual std::vector<Range> neighbours() const { return {}; }
+
+  const char* why_not = "";
+
+ protected:
+  Range memory_;
+};
+
+class Anonymous : public Event {
+ public:
+  Range prepare() override { return memory_ = map(bytes_of(kPages)); }
+};
+
+class UnmapWhole : public Anonymous {
+ public:
+  void fire() override { ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0); }
+  void renew() override { map_again(memory_); }
+};
+
+class UnmapBySyscall : public UnmapWhole {
+ public:
+  void fire() override { ASSERT_EQ(::syscall(SYS_munmap, memory_.begin, memory_.bytes()), 0); }
+};
+
+class UnmapPart : public Anonymous {
+ public:
+  void fire() override { ASSERT_EQ(::munmap(pointer(part().begin), part().bytes()), 0); }
+  void renew() override { map_again(part()); }
+  Range untouched() const override { return {memory_.begin, part().begin}; }
+
+ private:
+  Range part() const { return {memory_.begin + bytes_of(kPages / 2), memory_.end - bytes_of(kPages / 4)}; }
+};
+
+/// The memory lies between two others that are registered as well.
+class Between : public Event {
+ public:
+  Range prepare() override {
+    all_ = map(3 * bytes_of(kPages));
+    return memory_ = {all_.begin + bytes_of(kPages), all_.end - bytes_of(kPages)};
+  }
+
+ protected:
+  std::vector<Range> others() const { return {{all_.begin, memory_.begin}, {memory_.end, all_.end}}; }
+  Range all_;
+};
+
+class UnmapSeveral : public Between {
+ public:
+  void fire() override { ASSERT_EQ(::munmap(pointer(all_.begin), all_.bytes()), 0); }
+  void renew() override { map_again(all_); }
+  std::vector<Range> taken_too() const override { return others(); }
+};
+
+class UnmapOneOfSeveral : public Between {
+ public:
+  void fire() override { ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0); }
+  void renew() override { map_again(memory_); }
+  std::vector<Range> neighbours() const override { return others(); }
+};
+
+class MapOver : public Anonymous {
+ public:
+  void fire() override {
+    ASSERT_EQ(map(memory_.bytes(), kAnonymous | MAP_FIXED, pointer(memory_.begin)), memory_);
+  }
+};
+
+class RemapGrowInPlace : public Event {
+ public:
+  Range prepare() override {
+    const Range all = map(2 * bytes_of(kPages));
+    return memory_ = {all.begin, all.begin + bytes_of(kPages)};
+  }
+  void fire() override {
+    ASSERT_EQ(::munmap(pointer(memory_.end), bytes_of(kPages)), 0);  // room, kept until now
+    ASSERT_EQ(::mremap(pointer(memory_.begin), memory_.bytes(), 2 * memory_.bytes(), 0),
+              pointer(memory_.begin));
+  }
+  Range untouched() const override { return memory_; }
+};
+
+class RemapShrink : public Anonymous {
+ public:
+  void fire() override {
+    ASSERT_EQ(::mremap(pointer(memory_.begin), memory_.bytes(), untouched().bytes(), 0),
+              pointer(memory_.begin));
+  }
+  void renew() override { map_again({untouched().end, memory_.end}); }
+  Range untouched() const override { return {memory_.begin, memory_.begin + bytes_of(kPages / 2)}; }
+};
+
+class RemapMove : public Event {
+ public:
+  Range prepare() override {
+    // With more of the mapping behind it, it cannot grow where it is.
+    const Range all = map(2 * bytes_of(kPages));
+    return memory_ = {all.begin, all.begin + bytes_of(kPages)};
+  }
+  void fire() override {
+    to_ = Range::of(::mremap(pointer(memory_.begin), memory_.bytes(), 2 * memory_.bytes(), MREMAP_MAYMOVE),
+                    memory_.bytes());
+    ASSERT_NE(pointer(to_.begin), MAP_FAILED);
+  }
+  void renew() override { map_again(memory_); }
+  Range moved_to() const override { return to_; }
+
+ private:
+  Range to_;
+};
+
+class RemapOnto : public Anonymous {
+ public:
+  void fire() override {
+    const Range from = map(memory_.bytes());
+    fill(from, 77);
+    ASSERT_EQ(::mremap(pointer(from.begin), from.bytes(), memory_.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                       pointer(memory_.begin)),
+              pointer(memory_.begin));
+  }
+};
+
+class RemapDontUnmap : public Anonymous {
+ public:
+  void fire() override {
+    to_ = Range::of(::mremap(pointer(memory_.begin), memory_.bytes(), memory_.bytes(),
+                             MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr),
+                    memory_.bytes());
+    ASSERT_NE(pointer(to_.begin), MAP_FAILED);
+  }
+  Range moved_to() const override { return to_; }
+
+ private:
+  Range to_;
+};
+
+template <int advice>
+class Advise : public Anonymous {
+ public:
+  void fire() override { ASSERT_EQ(::madvise(pointer(memory_.begin), memory_.bytes(), advice), 0); }
+};
+
+class AdviseRemove : public Advise<MADV_REMOVE> {
+ public:
+  Range prepare() override { return memory_ = map(bytes_of(kPages), MAP_SHARED | MAP_ANONYMOUS); }
+};
+
+/// The break shrinks below the memory. The test takes care that malloc has no use for the break meanwhile.
+class SbrkShrink : public Event {
+ public:
+  Range prepare() override {
+    why_not = "the heap cannot grow";
+    ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    ::free(::malloc(bytes_of(100)));  // what malloc needs during the test, it then has
+    const auto start = reinterpret_cast<Address>(::sbrk(static_cast<std::intptr_t>(bytes_of(kPages + 1))));
+    if (start == ~Address{0}) return {};
+    return memory_ = {page_ceil(start), page_ceil(start) + bytes_of(kPages)};
+  }
+  void fire() override {
+    ASSERT_NE(::sbrk(-static_cast<std::intptr_t>(bytes_of(kPages))), pointer(~Address{0}));
+  }
+  void renew() override {
+    ASSERT_NE(::sbrk(static_cast<std::intptr_t>(bytes_of(kPages))), pointer(~Address{0}));
+  }
+};
+
+class BrkShrink : public SbrkShrink {
+ public:
+  void fire() override { ASSERT_EQ(::brk(pointer(memory_.begin)), 0); }
+  void renew() override { ASSERT_EQ(::brk(pointer(memory_.end)), 0); }
+};
+
+/// A System V segment that vanishes with its last attachment.
+class Segment {
+ public:
+  explicit Segment(std::size_t bytes) : id_(::shmget(IPC_PRIVATE, bytes, 0600)) {}
+  ~Segment() {
+    if (id_ >= 0) ::shmctl(id_, IPC_RMID, nullptr);
+  }
+  void* attach(void* at, int flags) const { return ::shmat(id_, at, flags); }
+
+ private:
+  int id_;
+};
+
+class DetachSegment : public Event {
+ public:
+  Range prepare() override {
+    why_not = "no System V shared memory here";
+    void* const start = segment_.attach(nullptr, 0);
+    return memory_ = start == MAP_FAILED ? Range{} : Range::of(start, bytes_of(kPages));
+  }
+  void fire() override { ASSERT_EQ(::shmdt(pointer(memory_.begin)), 0); }
+  void renew() override { map_again(memory_); }
+
+ private:
+  Segment segment_{bytes_of(kPages)};
+};
+
+class AttachOver : public Event {
+ public:
+  Range prepare() override {
+    const Range all = map(bytes_of(kPages) + SHMLBA);
+    const Address aligned = (all.begin + SHMLBA - 1) / SHMLBA * SHMLBA;
+    return memory_ = {aligned, aligned + bytes_of(kPages)};
+  }
+  void fire() override {
+    ASSERT_EQ(segment_.attach(pointer(memory_.begin), SHM_REMAP), pointer(memory_.begin));
+  }
+
+ private:
+  Segment segment_{bytes_of(kPages)};
+};
+
+// ---- ... within libc ----
+
+/// The whole pages inside a block of malloc's.
+Range inside(void* block, std::size_t bytes) {
+  return {page_ceil(reinterpret_cast<Address>(block)), page_floor(reinterpret_cast<Address>(block) + bytes)};
+}
+
+class FreeLarge : public Event {
+ public:
+  Range prepare() override {
+    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(16)));
+    block_ = ::malloc(bytes_of(kPages));
+    return memory_ = inside(block_, bytes_of(kPages));
+  }
+  void fire() override { ::free(block_); }
+  void renew() override { map_again(memory_); }
+
+ private:
+  void* block_ = nullptr;
+};
+
+class ReallocMove : public Event {
+ public:
+  Range prepare() override {
+    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(16)));
+    block_ = ::malloc(bytes_of(kPages));
+    memory_ = inside(block_, bytes_of(kPages));
+    // In the way of the block's growing where it is.
+    map(page_size(), kAnonymous | MAP_FIXED_NOREPLACE, pointer(memory_.end));
+    return memory_;
+  }
+  void fire() override {
+    const std::size_t offset = memory_.begin - reinterpret_cast<Address>(block_);
+    block_ = ::realloc(block_, bytes_of(4 * kPages));
+    to_ = {reinterpret_cast<Address>(block_) + offset,
+           reinterpret_cast<Address>(block_) + offset + memory_.bytes()};
+    ASSERT_FALSE(to_.overlaps(memory_));
+  }
+  void renew() override { map_again(memory_); }
+  Range moved_to() const override { return to_; }
+
+ private:
+  void* block_ = nullptr;
+  Range to_;
+};
+
+class MallocTrim : public Event {
+ public:
+  Range prepare() override {
+    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(8 * kPages)));
+    ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    block_ = ::malloc(bytes_of(kPages));
+    behind_ = ::malloc(bytes_of(1));
+    // The chunk's own words, in its first and last page, stay.
+    memory_ = inside(block_, bytes_of(kPages));
+    return memory_ = {memory_.begin + page_size(), memory_.end - page_size()};
+  }
+  void fire() override {
+    ::free(block_);
+    ASSERT_EQ(::malloc_trim(0), 1);
+  }
+  void renew() override { ASSERT_EQ(::malloc(bytes_of(kPages)), block_); }
+
+ private:
+  void* block_ = nullptr;
+  void* behind_ = nullptr;
+};
+
+/// A thread that leaves its stack alone, but for what the test says it holds.
+class StackOwner {
+ public:
+  StackOwner() {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
+    end_.arm();
+    const auto body = [](void* self) -> void* {
+      static_cast<StackOwner*>(self)->run();
+      return nullptr;
+    };
+    EXPECT_EQ(pthread_create(&thread_, &attributes, body, this), 0);
+    pthread_attr_destroy(&attributes);
+    end_.wait_reached();
+  }
+  ~StackOwner() {
+    end_.open();
+    pthread_join(thread_, nullptr);
+  }
+  /// Far below its frames.
+  Range memory() const { return memory_; }
+
+ private:
+  void run() {
+    pthread_attr_t attributes;
+    pthread_getattr_np(pthread_self(), &attributes);
+    void* lowest = nullptr;
+    std::size_t size = 0;
+    pthread_attr_getstack(&attributes, &lowest, &size);
+    pthread_attr_destroy(&attributes);
+    const Address begin = page_ceil(reinterpret_cast<Address>(lowest) + size / 4);
+    memory_ = {begin, begin + bytes_of(kPages)};
+    end_.pass();
+  }
+
+  pthread_t thread_;
+  Range memory_;
+  Gate end_;
+};
+
+class ThreadExit : public Event {
+ public:
+  Range prepare() override {
+    owner_ = std::make_unique<StackOwner>();
+    return memory_ = owner_->memory();
+  }
+  void fire() override { owner_.reset(); }
+  void renew() override {
+    // libc gives the stack to the next thread.
+    owner_ = std::make_unique<StackOwner>();
+    ASSERT_EQ(owner_->memory(), memory_);
+  }
+
+ private:
+  std::unique_ptr<StackOwner> owner_;
+};
+
+struct EventKind {
+  const char* name;
+  std::unique_ptr<Event> (*make)();
+  bool of_malloc = false;
+  bool loses_pages = true;
+};
+
+template <class E>
+std::unique_ptr<Event> make() {
+  return std::make_unique<E>();
+}
+
+const EventKind kEvents[] = {
+    {"UnmapWhole", make<UnmapWhole>},
+    {"UnmapPart", make<UnmapPart>},
+    {"UnmapSeveral", make<UnmapSeveral>},
+    {"UnmapOneOfSeveral", make<UnmapOneOfSeveral>},
+    {"UnmapBySyscall", make<UnmapBySyscall>},
+    {"MapOver", make<MapOver>},
+    {"RemapGrowInPlace", make<RemapGrowInPlace>, false, false},
+    {"RemapShrink", make<RemapShrink>},
+    {"RemapMove", make<RemapMove>},
+    {"RemapOnto", make<RemapOnto>},
+    {"RemapDontUnmap", make<RemapDontUnmap>},
+    {"AdviseDontNeed", make<Advise<MADV_DONTNEED>>},
+    {"AdviseFree", make<Advise<MADV_FREE>>, false, false},  // not while they are pinned
+    {"AdviseRemove", make<AdviseRemove>},
+    {"SbrkShrink", make<SbrkShrink>},
+    {"BrkShrink", make<BrkShrink>},
+    {"AttachOver", make<AttachOver>},
+    {"DetachSegment", make<DetachSegment>},
+    {"FreeLarge", make<FreeLarge>, true},
+    {"ReallocMove", make<ReallocMove>, true},
+    {"MallocTrim", make<MallocTrim>, true},
+    {"ThreadExit", make<ThreadExit>},
+};
+
+#define NEEDS_RING() \
+  if (!RingDevice::available()) GTEST_SKIP() << "no io_uring on this machine"
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NEEDS_MALLOC_OF_LIBC(event) \
+  if (event.of_malloc) GTEST_SKIP() << "the sanitizer's allocator keeps what is freed"
+#else
+#define NEEDS_MALLOC_OF_LIBC(event)
+#endif
+
+constexpr std::uint64_t kOld = 1, kNew = 2;
+
+// ---- the instrument: what a registration that outlives its memory does ----
+
+class StaleRegistration : public ::testing::TestWithParam<EventKind> {};
+
+TEST_P(StaleRegistration, IsSeenInTheContents) {
+  NEEDS_RING();
+  NEEDS_MALLOC_OF_LIBC(GetParam());
+  RingDevice device;
+  Wire wire(bytes_of(4 * kPages));
+  const auto event = GetParam().make();
+  const Range memory = event->prepare();
+  if (memory.empty()) GTEST_SKIP() << event->why_not;
+  fill(memory, kOld);
+  const Registration stale = device.register_range(memory, Access::all, Actor::application);
+  if (stale.error) GTEST_SKIP() << "this kernel does not pin such memory: " << stale.error.message;
+  event->fire();
+  event->renew();
+  fill(memory, kNew);
+
+  ASSERT_EQ(device.send(stale.key, memory, wire, 0), 0);
+  EXPECT_NE(holds(wire.as<std::uint64_t>(), memory, kNew), GetParam().loses_pages);
+  fill_wire(wire, memory, ~kNew);
+  ASSERT_EQ(device.receive(stale.key, memory, wire, 0), 0);
+  EXPECT_NE(holds(memory, ~kNew), GetParam().loses_pages);
+  device.deregister(stale.key, Actor::application);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StaleRegistration, ::testing::ValuesIn(kEvents),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- the states a registration can be in ----
+
+enum class State {
+  idle,               ///< registered, no lease
+  leased,             ///< and the lease lasts beyond the event
+  registering,        ///< a thread has called the device, which has not pinned the pages yet
+  registered,         ///< the device has pinned the pages, the call has not returned
+  registering_ahead,  ///< the same in the helper's call
+  retiring,           ///< the device has been told to unpin the pages, and has not
+  queued,             ///< let go, and waiting to be registered ahead by the helper
+};
+const char* const kStates[] = {"Idle",     "Leased", "Registering", "Registered", "RegisteringAhead",
+                               "Retiring", "Queued"};
+
+struct Cell {
+  EventKind event;
+  State state;
+};
+
+RetentionKind retention_for(State state) {
+  switch (state) {
+    case State::registering_ahead:
+    case State::queued:
+      return RetentionKind::helper;
+    case State::retiring:
+      return RetentionKind::on_demand;
+    default:
+      return RetentionKind::leave_pinned;
+  }
+}
+
+class MemoryMatrix : public ::testing::TestWithParam<Cell> {
+ protected:
+  using Moment = RingDevice::Moment;
+
+  void SetUp() override {
+    NEEDS_RING();
+    NEEDS_MALLOC_OF_LIBC(GetParam().event);
+    ring_ = std::make_unique<RingEngine>(RingEngine::options(retention_for(GetParam().state)));
+  }
+
+  void TearDown() override { pass_gate(); }
+  void pass_gate() {
+    gate_.open();
+    if (side_.joinable()) side_.join();
+  }
+
+  /// The next device call of this kind for `memory_` stops at the gate.
+  void hold(Moment moment, Actor actor) {
+    held_moment_ = moment;
+    held_actor_ = actor;
+    gate_.arm();
+  }
+  void watch_device() {
+    ring_->device().at = [this](Moment moment, Range pages, Actor actor) {
+      if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
+    };
+  }
+
+  /// Uses the memory at regular intervals until the helper has registered it ahead once.
+  bool teach_helper() {
+    for (int use = 0; use < kMostUses; ++use) {
+      use_once();
+      if (ring_->device().registrations(Actor::helper) > 0) return true;
+    }
+    return false;
+  }
+  void use_once() {
+    next_use_ += kInterval;
+    std::this_thread::sleep_until(next_use_);
+    ring_->acquire(memory_, Access::all, 2).release();
+  }
+  /// Goes on until the helper lets the memory go after a use.
+  bool becomes_queued() {
+    RingDevice& device = ring_->device();
+    for (int use = 0; use < kMostUses; ++use) {
+      use_once();
+      const auto until = next_use_ + kInterval / 2;
+      while (device.live(memory_) > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      if (device.live(memory_) == 0) return true;
+    }
+    return false;
+  }
+
+  static constexpr int kMostUses = 200;
+  static constexpr std::chrono::milliseconds kInterval{20};
+
+  Range memory_;
+  Gate gate_;
+  Moment held_moment_{};
+  Actor held_actor_{};
+  std::thread side_;
+  std::chrono::steady_clock::time_point next_use_ = std::chrono::steady_clock::now();
+  Wire wire_{bytes_of(4 * kPages)};
+  std::unique_ptr<RingEngine> ring_;  // last: no call of its device outlives what that uses
+};
+
+TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
+  const State state = GetParam().state;
+  const auto event = GetParam().event.make();
+  memory_ = event->prepare();
+  if (memory_.empty()) GTEST_SKIP() << event->why_not;
+  fill(memory_, kOld);
+  watch_device();
+  RingDevice& device = ring_->device();
+  const bool keeps = ring_->keeps();
+  if (!keeps && state != State::leased && state != State::registering && state != State::registered &&
+      state != State::retiring)
+    GTEST_SKIP() << "nothing is kept here beyond its lease";
+
+  // Whether such memory can be pinned at all.
+  if (const RingLease probe = ring_->acquire(memory_); !probe) {
+    EXPECT_EQ(probe.error().code, EFAULT);
+    GTEST_SKIP() << "this kernel does not pin such memory: " << probe.error().message;
+  }
+  std::vector<Range> others = event->taken_too();
+  const std::vector<Range> neighbours = event->neighbours();
+  others.insert(others.end(), neighbours.begin(), neighbours.end());
+  for (const Range& other : others) {
+    fill(other, kOld);
+    ring_->acquire(other).release();
+  }
+
+  // Into the state.
+  RingLease holder, late;
+  switch (state) {
+    case State::idle:
+      ASSERT_EQ(device.live(memory_), 1u);
+      break;
+    case State::leased:
+      holder = ring_->acquire(memory_);
+      ASSERT_TRUE(holder);
+      break;
+    case State::registering:
+    case State::registered:
+      ring_->let_go();
+      ASSERT_EQ(device.live(memory_), 0u);
+      hold(state == State::registering ? Moment::registering : Moment::registered, Actor::application);
+      side_ = std::thread([&] { late = ring_->acquire(memory_); });
+      gate_.wait_reached();
+      break;
+    case State::registering_ahead:
+      ASSERT_TRUE(teach_helper());
+      hold(Moment::registered, Actor::helper);
+      for (int use = 0;; ++use) {
+        ASSERT_LT(use, kMostUses);
+        if (gate_.wait_reached_for(2 * kInterval)) break;
+        use_once();
+      }
+      break;
+    case State::retiring:
+      hold(Moment::deregistering, Actor::application);
+      side_ = std::thread([&] { ring_->acquire(memory_).release(); });
+      gate_.wait_reached();
+      break;
+    case State::queued:
+      ASSERT_TRUE(teach_helper());
+      ASSERT_TRUE(becomes_queued());
+      hold(Moment::registering, Actor::helper);  // should its time come before the event does
+      break;
+  }
+
+  // The event. What takes its place is filled anew.
+  const std::size_t registrations = device.registrations();
+  event->fire();
+  if (HasFatalFailure()) return;
+  if (const Range to = event->moved_to(); !to.empty()) {
+    fill(to, 0);  // the old pages, at another place
+    expect_transfers(*ring_, ring_->acquire(to), wire_, to, 0);
+  }
+  if (state == State::leased && !event->untouched().empty()) {
+    const Range rest = event->untouched();
+    ASSERT_TRUE(holds(rest, kOld));
+    expect_transfers(*ring_, holder, wire_, rest, kOld);
+  }
+  event->renew();
+  if (HasFatalFailure()) return;
+  fill(memory_, kNew);
+  for (const Range& other : event->taken_too()) fill(other, kNew);
+
+  // Out of it.
+  pass_gate();
+  const auto expect_right = [&](const RingLease& lease) {
+    // Memory of another kind may have come that this kernel does not pin: then the transfer is refused.
+    if (!lease && lease.error().code == EFAULT) return;
+    fill(memory_, kNew);
+    expect_transfers(*ring_, lease, wire_, memory_, kNew);
+  };
+  if (state == State::registering || state == State::registered) expect_right(late);
+  expect_right(ring_->acquire(memory_));
+  if (state == State::leased) {
+    holder.release();
+    expect_right(ring_->acquire(memory_));
+  }
+  for (const Range& other : event->taken_too()) {
+    fill(other, kNew);
+    expect_transfers(*ring_, ring_->acquire(other), wire_, other, kNew);
+  }
+  if (keeps && (state == State::idle || state == State::leased)) {
+    const std::size_t before = device.registrations();
+    EXPECT_GE(before, registrations);
+    for (const Range& other : neighbours) {
+      EXPECT_EQ(device.live(other), 1u) << "a neighbour's registration went";
+      expect_transfers(*ring_, ring_->acquire(other), wire_, other, kOld);
+    }
+    EXPECT_EQ(device.registrations(), before) << "a neighbour was registered again";
+  }
+}
+
+std::vector<Cell> all_cells() {
+  std::vector<Cell> cells;
+  for (const EventKind& event : kEvents) {
+    for (int state = 0; state < 7; ++state) cells.push_back({event, static_cast<State>(state)});
+  }
+  return cells;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MemoryMatrix, ::testing::ValuesIn(all_cells()), [](const auto& info) {
+  return std::string(info.param.event.name) + "_" + kStates[static_cast<int>(info.param.state)];
+});
+
+// ---- events that are stopped halfway ----
+
+enum class Pause {
+  begun,  ///< the bracket is open, the system call has not been made
+  called  ///< it has been made, the bracket is open still
+};
+
+/// Where an event stops, at which point of its device call a registration stops, and which of the two goes on
+/// first.
+struct Crossing {
+  Pause pause;
+  RingDevice::Moment moment;
+  bool registration_first;
+};
+
+/// Hooks that report to the engine as its own do, and stop at gates in between.
+class PausedEvent : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    NEEDS_RING();
+    install_libc_hooks({begin, end});  // the engine finds a sink in place, and checks that events arrive
+    ring_ = std::make_unique<RingEngine>(RingEngine::options(RetentionKind::leave_pinned));
+    const Range all = map(3 * bytes_of(kPages));
+    before_ = {all.begin, all.begin + bytes_of(kPages)};
+    memory_ = {before_.end, before_.end + bytes_of(kPages)};
+    fill(all, kOld);
+    watched_begin_ = memory_.begin;
+  }
+  void TearDown() override {
+    watched_begin_ = 0;
+    for (Gate& gate : event_gates_) gate.open();
+    device_gate_.open();
+    for (std::thread* thread : {&event_, &registration_}) {
+      if (thread->joinable()) thread->join();
+    }
+    ring_.reset();
+    uninstall_libc_hooks();
+  }
+
+  static Gate& gate(Pause pause) { return event_gates_[static_cast<int>(pause)]; }
+  static void begin(Range range) {
+    Engine::on_memory_change_begin(range);
+    if (range.begin == watched_begin_) gate(Pause::begun).pass();
+  }
+  static void end(Range range) {
+    if (range.begin == watched_begin_) gate(Pause::called).pass();
+    Engine::on_memory_change_end(range);
+  }
+
+  /// Maps other memory over `memory_`, as far as the pause.
+  void start_event(Pause pause) {
+    gate(pause).arm();
+    event_ = std::thread([this] { map(memory_.bytes(), kAnonymous | MAP_FIXED, pointer(memory_.begin)); });
+    gate(pause).wait_reached();
+  }
+  void finish_event(Pause pause) {
+    gate(pause).open();
+    event_.join();
+    fill(memory_, kNew);
+  }
+  void expect_refused(const RingLease& lease) {
+    EXPECT_FALSE(lease);
+    EXPECT_EQ(lease.error().code, EAGAIN) << lease.error().message;
+  }
+
+  inline static Gate event_gates_[2];
+  inline static std::atomic<Address> watched_begin_{0};
+  Gate device_gate_;
+  std::thread event_, registration_;
+  Range before_, memory_;
+  Wire wire_{bytes_of(kPages)};
+  std::unique_ptr<RingEngine> ring_;
+};
+
+class PausedEventAt : public PausedEvent, public ::testing::WithParamInterface<Pause> {};
+
+TEST_P(PausedEventAt, RefusesItsMemoryAndNoOther) {
+  ring_->acquire(before_).release();
+  ring_->acquire(memory_).release();
+  start_event(GetParam());
+  expect_refused(ring_->acquire(memory_));
+  const Range inner{memory_.begin + page_size(), memory_.begin + 2 * page_size()};
+  expect_refused(ring_->acquire(inner));
+  expect_transfers(*ring_, ring_->acquire(before_), wire_, before_, kOld);
+  finish_event(GetParam());
+  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+}
+
+TEST_P(PausedEventAt, LeavesALeaseAlone) {
+  RingLease holder = ring_->acquire(memory_);
+  start_event(GetParam());
+  expect_refused(ring_->acquire(memory_));
+  if (GetParam() == Pause::begun) expect_transfers(*ring_, holder, wire_, memory_, kOld);
+  holder.release();
+  expect_refused(ring_->acquire(memory_));
+  finish_event(GetParam());
+  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PausedEventAt, ::testing::Values(Pause::begun, Pause::called),
+                         [](const auto& info) {
+                           return info.param == Pause::begun ? "BeforeTheCall" : "AfterTheCall";
+                         });
+
+class CrossingEvent : public PausedEvent, public ::testing::WithParamInterface<Crossing> {};
+
+TEST_P(CrossingEvent, RegistersWhatIsThereOrNothing) {
+  const auto [pause, moment, registration_first] = GetParam();
+  ring_->device().at = [this](RingDevice::Moment now, Range pages, Actor) {
+    if (now == GetParam().moment && pages.overlaps(memory_)) device_gate_.pass();
+  };
+  device_gate_.arm();
+  RingLease lease;
+  registration_ = std::thread([&] { lease = ring_->acquire(memory_); });
+  device_gate_.wait_reached();
+  start_event(pause);
+  if (registration_first) {
+    device_gate_.open();
+    registration_.join();
+    expect_refused(lease);
+    EXPECT_EQ(ring_->device().live(memory_), 0u);
+    finish_event(pause);
+  } else {
+    finish_event(pause);
+    device_gate_.open();
+    registration_.join();
+    expect_transfers(*ring_, lease, wire_, memory_, kNew);
+    fill(memory_, kNew);
+  }
+  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, CrossingEvent, ::testing::ValuesIn([] {
+      std::vector<Crossing> all;
+      for (const Pause pause : {Pause::begun, Pause::called})
+        for (const auto moment : {RingDevice::Moment::registering, RingDevice::Moment::registered})
+          for (const bool first : {false, true}) all.push_back({pause, moment, first});
+      return all;
+    }()),
+    [](const auto& info) {
+      return std::string(info.param.pause == Pause::begun ? "BeforeTheCall" : "AfterTheCall") +
+             (info.param.moment == RingDevice::Moment::registering ? "_Registering" : "_Registered") +
+             (info.param.registration_first ? "_GoesOnFirst" : "_GoesOnLast");
+    });
+
+}  // namespace
+}  // namespace pinion::test

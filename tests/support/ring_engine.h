@@ -1,0 +1,145 @@
+// The process's engine with a domain on a device that really transfers, and what tests by contents repeat:
+// leases, filling memory, comparing what arrives. Any thread may lease and transfer.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "engine/engine.h"
+#include "registry/blocking.h"
+#include "ring_device.h"
+
+namespace pinion::test {
+
+// ---- contents ----
+
+/// What the word at `address` is after a fill() with `stamp`.
+inline std::uint64_t word_of(Address address, std::uint64_t stamp) {
+  return stamp * 0x9e3779b97f4a7c15u ^ address;
+}
+inline void fill(Range memory, std::uint64_t stamp) {
+  for (Address a = memory.begin; a < memory.end; a += sizeof stamp)
+    *reinterpret_cast<volatile std::uint64_t*>(a) = word_of(a, stamp);
+}
+/// Whether `words` are what a fill(memory, stamp) has written.
+inline bool holds(const std::uint64_t* words, Range memory, std::uint64_t stamp) {
+  for (Address a = memory.begin; a < memory.end; a += sizeof stamp) {
+    if (*words++ != word_of(a, stamp)) return false;
+  }
+  return true;
+}
+inline bool holds(Range memory, std::uint64_t stamp) {
+  return holds(reinterpret_cast<const std::uint64_t*>(memory.begin), memory, stamp);
+}
+
+/// Puts on the wire what a fill(memory, stamp) would write.
+inline void fill_wire(const Wire& wire, Range memory, std::uint64_t stamp) {
+  for (Address a = memory.begin; a < memory.end; a += sizeof stamp)
+    wire.as<std::uint64_t>()[(a - memory.begin) / sizeof stamp] = word_of(a, stamp);
+}
+
+// ---- engine ----
+
+/// A lease in the ring's domain, from the constructor to release().
+class RingLease {
+ public:
+  RingLease() = default;
+  RingLease(Engine& engine, int domain, Range range, Access access, CallSite site) : engine_(&engine) {
+    ThreadContext& thread = *this_thread();
+    const CallPoint call{ticks_now(), site, CallKind::api};
+    if (!engine.acquire(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
+      engine_ = nullptr;
+  }
+  RingLease(RingLease&& other) noexcept { *this = std::move(other); }
+  RingLease& operator=(RingLease&& other) noexcept {
+    release();
+    engine_ = std::exchange(other.engine_, nullptr);
+    transfer_ = other.transfer_;
+    error_ = other.error_;
+    return *this;
+  }
+  ~RingLease() { release(); }
+
+  explicit operator bool() const { return engine_; }
+  const Error& error() const { return error_; }
+  DeviceKey key() const { return transfer_.record.region.region->key; }
+  void release() {
+    if (engine_) engine_->release(*this_thread(), transfer_);
+    engine_ = nullptr;
+  }
+
+ private:
+  Engine* engine_ = nullptr;
+  Transfer transfer_;
+  Error error_;
+};
+
+class RingEngine {
+ public:
+  explicit RingEngine(const Options& options) {
+    if (const Error error = Engine::join(options, {}, true)) {
+      ADD_FAILURE() << error.message;
+      std::abort();
+    }
+    engine_ = Engine::running();
+    auto device = std::make_unique<RingDevice>();
+    device_ = device.get();
+    Error error;
+    domain_ = engine_->add_domain(std::move(device), error);
+    EXPECT_FALSE(error) << error.message;
+  }
+  ~RingEngine() { EXPECT_FALSE(Engine::leave()); }
+  RingEngine(const RingEngine&) = delete;
+  RingEngine& operator=(const RingEngine&) = delete;
+
+  static Options options(RetentionKind retention) {
+    Options options;
+    options.retention = retention;
+    return options;
+  }
+
+  Engine& engine() { return *engine_; }
+  RingDevice& device() { return *device_; }
+  runlog::Counters counters() { return engine_->counters(domain_); }
+
+  RingLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
+    return {*engine_, domain_, range, access, site};
+  }
+
+  /// Ends every registration that no lease is out on.
+  void let_go() {
+    retire_all(engine_->domain(domain_), Actor::application, [](auto&&...) {});
+  }
+
+  /// Whether registrations are kept beyond their leases: not where some memory events cannot be seen.
+  bool keeps() {
+    alignas(64) static std::byte memory[64];
+    acquire(Range::of(memory, sizeof memory)).release();
+    return device_->live(Range::of(memory, sizeof memory)) > 0;
+  }
+
+ private:
+  Engine* engine_;
+  RingDevice* device_;
+  int domain_;
+};
+
+/// Whether the engine's memory can be sent and received: what is filled arrives on the wire, and what comes
+/// from the wire arrives in memory. Leaves another fill() behind.
+inline void expect_transfers(RingEngine& ring, const RingLease& lease, const Wire& wire, Range memory,
+                             std::uint64_t stamp) {
+  ASSERT_TRUE(lease) << lease.error().message;
+  ASSERT_TRUE(holds(memory, stamp)) << "the test itself lost the contents";
+  std::memset(wire.data(), 0, memory.bytes());
+  ASSERT_EQ(ring.device().send(lease.key(), memory, wire, 0), 0);
+  EXPECT_TRUE(holds(wire.as<std::uint64_t>(), memory, stamp)) << "STALE: other contents were sent";
+  fill_wire(wire, memory, ~stamp);
+  ASSERT_EQ(ring.device().receive(lease.key(), memory, wire, 0), 0);
+  EXPECT_TRUE(holds(memory, ~stamp)) << "STALE: what was received went elsewhere";
+}
+
+}  // namespace pinion::test
