@@ -1,8 +1,12 @@
-// The index of regions: against a plain map on one thread, and under chosen interleavings of one writer with
-// lock-free readers. Blocks are small there, so that a few regions split and empty them.
+// The index of regions: against a plain map on one thread, interrupted by a hook at every access, and under
+// chosen interleavings of one writer with lock-free readers. Blocks are small there, so that a few regions
+// split and empty them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -100,6 +104,98 @@ TEST(RegionIndex, GrowsItsDirectoryUpwardsAndDownwards) {
   }
 }
 
+// ---- a hook that interrupts a writer on its own thread ----
+
+/// Runs `handler` before one access of the thread's: as a signal does, to its end.
+struct Interruption {
+  std::uint64_t accesses_before = 0;
+  std::function<void()> handler;
+
+  static inline thread_local Interruption* due = nullptr;
+  static void point() {
+    if (!due || due->accesses_before-- > 0) return;
+    Interruption* const now = due;
+    due = nullptr;
+    now->handler();
+  }
+};
+
+struct InterruptedAtomics {
+  template <class T>
+  class Atomic : public std::atomic<T> {
+   public:
+    using std::atomic<T>::atomic;
+    T load(std::memory_order order = std::memory_order_seq_cst) const {
+      Interruption::point();
+      return std::atomic<T>::load(order);
+    }
+    void store(T value, std::memory_order order = std::memory_order_seq_cst) {
+      Interruption::point();
+      std::atomic<T>::store(value, order);
+    }
+    T fetch_add(T value, std::memory_order order = std::memory_order_seq_cst) {
+      Interruption::point();
+      return std::atomic<T>::fetch_add(value, order);
+    }
+  };
+  static void relax() { FAIL() << "the hook waits for the writer that it has interrupted"; }
+};
+
+TEST(RegionIndex, HookInterruptsAWriterAnywhere) {
+  using Interrupted = Item<InterruptedAtomics>;
+  using Index = BasicRegionIndex<Interrupted, InterruptedAtomics, 4>;
+  Index index;  // one for all, since it never gives memory back
+  std::mt19937_64 random(1);
+  // Inserting and erasing at every place of an index of a few blocks, with a hook at every access.
+  for (std::size_t regions = 1; regions <= 13; ++regions) {
+    for (std::size_t changed = 0; changed < regions; ++changed) {
+      for (const bool inserting : {true, false}) {
+        bool interrupted = true;
+        for (std::uint64_t access = 0; interrupted; ++access) {
+          std::deque<Interrupted> items(regions);
+          std::vector<std::size_t> order(regions);
+          for (std::size_t i = 0; i < regions; ++i) {
+            order[i] = i;
+            items[i].begin.store(100 * i);
+            items[i].end.store(100 * i + 150);  // overlaps its neighbour
+          }
+          std::shuffle(order.begin(), order.end(), random);
+          for (const std::size_t i : order) {
+            ASSERT_TRUE(index.reserve());
+            if (!inserting || i != changed) index.insert(&items[i]);
+          }
+          const std::size_t first = random() % regions, last = first + random() % (regions - first);
+          const Range range{100 * first + 60, 100 * last + 61};
+          Interruption interruption{
+              access, [&] {
+                std::vector<bool> seen(regions);
+                index.for_each_overlap(range, [&](Interrupted* item) {
+                  seen[static_cast<std::size_t>(item - &items[0])] = true;
+                });
+                for (std::size_t i = 0; i < regions; ++i) {
+                  const bool expected = range.overlaps({items[i].begin.load(), items[i].end.load()});
+                  if (i == changed && expected) continue;
+                  EXPECT_EQ(seen[i], expected)
+                      << regions << " regions, " << (inserting ? "insert " : "erase ") << changed
+                      << " at access " << access << ": region " << i;
+                }
+              }};
+          Interruption::due = &interruption;
+          if (inserting) {
+            index.insert(&items[changed]);
+          } else {
+            index.erase(&items[changed]);
+          }
+          interrupted = Interruption::due == nullptr;
+          Interruption::due = nullptr;
+          ASSERT_FALSE(HasFailure());
+          for (auto& item : items) index.erase(&item);
+        }
+      }
+    }
+  }
+}
+
 // ---- a writer and readers ----
 
 using Scheduled = Item<ScheduledAtomics>;
@@ -158,8 +254,9 @@ class IndexSchedule : public ::testing::Test {
       EXPECT_TRUE(known);
     };
   }
-  Scheduler::Explored explore(const std::function<test::Scenario()>& make) {
-    return Scheduler::explore({.preemptions = 2, .exhaustive = 4'000, .random = 500}, make);
+  Scheduler::Explored explore(const std::function<test::Scenario()>& make, unsigned preemptions = 2,
+                              std::uint64_t exhaustive = 4'000) {
+    return Scheduler::explore({.preemptions = preemptions, .exhaustive = exhaustive, .random = 500}, make);
   }
 };
 
@@ -186,6 +283,39 @@ TEST_F(IndexSchedule, NothingIsMissedWhileEntriesMove) {
                           [this] { clear(); }};
   });
   EXPECT_GT(explored.schedules, 1000u);
+}
+
+TEST_F(IndexSchedule, NothingIsMissedWhereMuchMovesUnderAReader) {
+  struct Case {
+    const char* what;
+    std::size_t regions;
+    std::vector<std::size_t> erased_before;
+    std::size_t erased, put_at;  ///< one of the two; an odd position is put
+    Range range;                 ///< in positions
+    std::vector<std::size_t> present;
+  };
+  const Case cases[] = {
+      {"entries move down, seen upwards", 7, {}, 4, 0, {0, 13}, {0, 2, 4, 6, 10, 12}},
+      {"entries move up, seen downwards", 4, {0}, 0, 1, {2, 8}, {2, 4, 6}},
+      {"a block splits before others", 13, {}, 0, 11, {0, 26}, {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 24}},
+      {"blocks move up behind the first", 13, {}, 0, 3, {18, 26}, {18, 20, 22, 24}},
+      {"blocks move down", 13, {4, 5, 6}, 7, 0, {0, 26}, {0, 2, 4, 6, 16, 18, 20, 22, 24}},
+  };
+  for (const Case& c : cases) {
+    const auto explored = explore(
+        [this, &c] {
+          fill(c.regions);
+          for (const std::size_t i : c.erased_before) index.erase(&items[i]);
+          Scheduled* item = c.put_at == 0 ? &items[c.erased] : &items.emplace_back();
+          return test::Scenario{
+              {[this, item, &c] { c.put_at == 0 ? index.erase(item) : put(item, c.put_at); },
+               expects_overlap({c.range.begin * kStep, c.range.end * kStep}, c.present)},
+              [this] { clear(); }};
+        },
+        3, static_cast<std::uint64_t>(50'000 * test::test_scale()));
+    EXPECT_GT(explored.schedules, 1000u) << c.what;
+    ASSERT_FALSE(HasFailure()) << c.what;
+  }
 }
 
 TEST_F(IndexSchedule, NothingIsMissedWhileABlockEmptiesAndIsUsedAgain) {

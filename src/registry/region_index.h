@@ -6,14 +6,17 @@
 // the order by end, and "which region contains r" is answered by one <=-search: the region with the greatest
 // begin not above r.begin also has the greatest end of all those.
 //
-// Readers take no lock and never wait for more than a writer's few stores. find() may answer wrongly while a
-// writer moves entries: its caller believes a region only after leasing it, and a miss only under the
-// domain's slow lock. for_each_overlap() is for hooks, which must not miss a region: it validates with the
-// version (a sequence lock) and starts over when a writer interfered; it may report a region twice. Instead
-// of fences, which ThreadSanitizer does not know, every store of a writer releases and every load of
-// for_each_overlap() acquires: who saw one store of a writer sees its odd version too. Writers: insert() and
-// erase() under the domain's slow lock; they hold the sequence odd for a few stores only and allocate nothing
-// then (reserve() before).
+// Readers take no lock and never wait for a writer. find() may answer wrongly while a writer moves entries:
+// its caller believes a region only after leasing it, and a miss only under the domain's slow lock.
+// for_each_overlap() is for hooks, which must not miss a region, and which may run in a signal handler that
+// has interrupted a writer on its own thread: what waited for the writer there would wait for ever. So a
+// writer proceeds in steps, between which every region can be found (what moves is in two places for a
+// while), and counts them; a reader that no step was taken under has seen all regions, wherever the writer
+// stands, and others start over. A region may be reported twice.
+//   - One step may be seen in part, so it must be harmless in part: one entry, or the count, never both.
+//   - Instead of fences, which ThreadSanitizer does not know, every store of a writer releases and every load
+//     of for_each_overlap() acquires: who saw one store of a step sees that the step was counted.
+// Writers: insert() and erase() under the domain's slow lock; they allocate nothing (reserve() before).
 // Memory of blocks and directories is never unmapped.
 #pragma once
 
@@ -59,15 +62,11 @@ class BasicRegionIndex {
   /// Calls f(R*) for every region that overlaps r; none is missed that was inserted before the call.
   template <class F>
   void for_each_overlap(Range r, F&& f) const {
-    for (;;) {
-      const std::uint64_t before = version_.load(std::memory_order_seq_cst);
-      if (before & 1) {
-        Atomics::relax();
-        continue;
-      }
+    std::uint64_t before = 0;
+    do {
+      before = steps_.load(std::memory_order_seq_cst);
       visit(r, f);
-      if (version_.load(std::memory_order_seq_cst) == before) return;
-    }
+    } while (steps_.load(std::memory_order_seq_cst) != before);
   }
 
   std::size_t size() const { return size_.load(std::memory_order_relaxed); }
@@ -89,7 +88,7 @@ class BasicRegionIndex {
     Writing writing(*this);
     std::uint32_t at = directory->last_not_above(key, std::memory_order_relaxed);
     if (at == kNone) {
-      if (blocks == 0) directory->insert(0, key, blocks_.take());
+      if (blocks == 0) directory->insert(0, key, blocks_.take(), writing);
       at = 0;
     }
     Block* block = directory->block(at);
@@ -97,14 +96,16 @@ class BasicRegionIndex {
       Block* upper = blocks_.take();
       // Memory is mostly handed out upwards: behind the last region the full block stays full.
       const bool append = at + 1 == blocks && key > block->key(kBlockEntries - 1);
-      if (!append) block->split_into(upper);
-      directory->insert(at + 1, append ? key : upper->key(0), upper);
+      if (!append) block->copy_upper_half(upper);
+      directory->insert(at + 1, append ? key : upper->key(0), upper, writing);
+      if (!append) block->drop_upper_half(writing);
       if (append || key >= upper->key(0)) {
         block = upper;
         ++at;
       }
     }
-    block->insert(key, region);
+    block->insert(key, region, writing);
+    writing.step();
     directory->firsts()[at].store(block->key(0), std::memory_order_release);
     size_.store(size() + 1, std::memory_order_relaxed);
   }
@@ -118,11 +119,12 @@ class BasicRegionIndex {
     const std::uint32_t i = block->last_not_above(key);
     if (i == kNone || block->regions[i].load(std::memory_order_relaxed) != region) return;
     Writing writing(*this);
-    block->erase(i);
+    block->erase(i, writing);
     if (block->count.load(std::memory_order_relaxed) == 0) {
-      directory->erase(at);
+      directory->erase(at, writing);
       blocks_.put(block);
     } else {
+      writing.step();
       directory->firsts()[at].store(block->key(0), std::memory_order_release);
     }
     size_.store(size() - 1, std::memory_order_relaxed);
@@ -142,6 +144,19 @@ class BasicRegionIndex {
 
  private:
   static constexpr std::uint32_t kNone = ~0u;
+
+  /// The steps of one change.
+  class Writing {
+   public:
+    explicit Writing(BasicRegionIndex& index) : steps_(index.steps_) {}
+    /// The stores up to the next call are one step.
+    void step() { steps_.store(steps_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+    /// In one order with the brackets of hooks: see brackets.h.
+    ~Writing() { steps_.fetch_add(1, std::memory_order_seq_cst); }
+
+   private:
+    Atomic<std::uint64_t>& steps_;
+  };
 
   struct alignas(64) Block {
     static constexpr Address kUnused = ~Address{0};  // above every address: a search never ends there
@@ -170,26 +185,45 @@ class BasicRegionIndex {
     void move(std::uint32_t from, Block* to, std::uint32_t i) const {
       to->set(i, key(from), regions[from].load(std::memory_order_relaxed));
     }
-    void insert(Address key_of_region, R* region) {
+    void insert(Address key_of_region, R* region, Writing& writing) {
       const std::uint32_t n = count.load(std::memory_order_relaxed);
       std::uint32_t i = n;
-      for (; i > 0 && key(i - 1) > key_of_region; --i) move(i - 1, this, i);
+      for (; i > 0 && key(i - 1) > key_of_region; --i) {
+        writing.step();
+        move(i - 1, this, i);
+        if (i == n) grow(writing);
+      }
+      writing.step();
       set(i, key_of_region, region);
-      count.store(n + 1, std::memory_order_release);
+      if (i == n) grow(writing);
     }
-    void erase(std::uint32_t i) {
-      const std::uint32_t n = count.load(std::memory_order_relaxed) - 1;
-      for (; i < n; ++i) move(i + 1, this, i);
-      keys[n].store(kUnused, std::memory_order_release);
-      count.store(n, std::memory_order_release);
+    void grow(Writing& writing) {
+      writing.step();
+      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
-    void split_into(Block* upper) {
-      constexpr std::uint32_t kHalf = kBlockEntries / 2;
+    void erase(std::uint32_t i, Writing& writing) {
+      const std::uint32_t last = count.load(std::memory_order_relaxed) - 1;
+      for (; i < last; ++i) {
+        writing.step();
+        move(i + 1, this, i);
+      }
+      shrink(last, writing);
+    }
+    void shrink(std::uint32_t to, Writing& writing) {
+      const std::uint32_t from = count.load(std::memory_order_relaxed);
+      writing.step();
+      count.store(to, std::memory_order_release);
+      writing.step();
+      for (std::uint32_t i = to; i < from; ++i) keys[i].store(kUnused, std::memory_order_release);
+    }
+    /// Into a block that nobody can find yet.
+    void copy_upper_half(Block* upper) const {
       for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) move(i, upper, i - kHalf);
       upper->count.store(kBlockEntries - kHalf, std::memory_order_release);
-      for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) keys[i].store(kUnused, std::memory_order_release);
-      count.store(kHalf, std::memory_order_release);
     }
+    void drop_upper_half(Writing& writing) { shrink(kHalf, writing); }
+
+    static constexpr std::uint32_t kHalf = kBlockEntries / 2;
   };
 
   /// The first key of every block, then the blocks: two arrays of `capacity` behind the header.
@@ -227,32 +261,32 @@ class BasicRegionIndex {
       firsts()[at].store(first, std::memory_order_release);
       blocks()[at].store(block, std::memory_order_release);
     }
-    void insert(std::uint32_t at, Address first, Block* block) {
+    void insert(std::uint32_t at, Address first, Block* block, Writing& writing) {
       const std::uint32_t n = count.load(std::memory_order_relaxed);
-      for (std::uint32_t i = n; i > at; --i) copy(*this, i - 1, i);
+      for (std::uint32_t i = n; i > at; --i) {
+        writing.step();
+        copy(*this, i - 1, i);
+        if (i == n) resize(n + 1, writing);
+      }
+      writing.step();
       set(at, first, block);
-      count.store(n + 1, std::memory_order_release);
+      if (at == n) resize(n + 1, writing);
     }
-    void erase(std::uint32_t at) {
+    void erase(std::uint32_t at, Writing& writing) {
       const std::uint32_t n = count.load(std::memory_order_relaxed) - 1;
-      for (std::uint32_t i = at; i < n; ++i) copy(*this, i + 1, i);
-      count.store(n, std::memory_order_release);
+      for (std::uint32_t i = at; i < n; ++i) {
+        writing.step();
+        copy(*this, i + 1, i);
+      }
+      resize(n, writing);
+    }
+    void resize(std::uint32_t entries, Writing& writing) {
+      writing.step();
+      count.store(entries, std::memory_order_release);
     }
     void copy(const Directory& from, std::uint32_t i, std::uint32_t to) {
       set(to, from.firsts()[i].load(std::memory_order_relaxed), from.block(i));
     }
-  };
-
-  /// Holds the version odd while entries move.
-  class Writing {
-   public:
-    explicit Writing(BasicRegionIndex& index) : index_(index) {
-      index_.version_.fetch_add(1, std::memory_order_seq_cst);
-    }
-    ~Writing() { index_.version_.fetch_add(1, std::memory_order_seq_cst); }
-
-   private:
-    BasicRegionIndex& index_;
   };
 
   bool grow_directory(Directory* old) {
@@ -265,6 +299,7 @@ class BasicRegionIndex {
     for (std::uint32_t i = 0; i < n; ++i) directory->copy(*old, i, i);
     directory->count.store(n, std::memory_order_release);
     Writing writing(*this);
+    writing.step();
     directory_.store(directory, std::memory_order_release);
     return true;
   }
@@ -278,30 +313,36 @@ class BasicRegionIndex {
     // Start at the region that r.begin falls behind, go back while regions still reach into r, then forward.
     std::uint32_t at = directory->last_not_above(r.begin, std::memory_order_acquire);
     if (at == kNone) at = 0;
-    for (std::uint32_t back = at; back != kNone; --back) {
-      bool reaches = false;
+    // While a writer is halfway, a block may hold less, or begin higher, than its key in the directory says:
+    // only a region that ends too early says that those before it do.
+    bool reaches = true;
+    for (std::uint32_t back = at; reaches && back != kNone; --back) {
       const Block* block = directory->blocks()[back].load(std::memory_order_acquire);
-      for (std::uint32_t i = block->count.load(std::memory_order_acquire); i-- > 0;) {
+      for (std::uint32_t i = block->count.load(std::memory_order_acquire); reaches && i-- > 0;) {
         if (block->keys[i].load(std::memory_order_acquire) >= r.end) continue;
-        R* region = block->regions[i].load(std::memory_order_acquire);
-        reaches = region->end.load(std::memory_order_acquire) > r.begin;
-        if (!reaches) break;
-        f(region);
+        reaches = report(block->regions[i].load(std::memory_order_acquire), r, f);
       }
-      if (!reaches) break;
     }
     for (++at; at < blocks; ++at) {
       const Block* block = directory->blocks()[at].load(std::memory_order_acquire);
       const std::uint32_t n = block->count.load(std::memory_order_acquire);
       for (std::uint32_t i = 0; i < n; ++i) {
         if (block->keys[i].load(std::memory_order_acquire) >= r.end) return;
-        R* region = block->regions[i].load(std::memory_order_acquire);
-        if (region->end.load(std::memory_order_acquire) > r.begin) f(region);
+        report(block->regions[i].load(std::memory_order_acquire), r, f);
       }
     }
   }
 
-  Atomic<std::uint64_t> version_{0};
+  /// False where the region ends before r.
+  template <class F>
+  static bool report(R* region, Range r, F& f) {
+    if (region->end.load(std::memory_order_acquire) <= r.begin) return false;
+    // A key and a region may be those of neighbours for a moment.
+    if (region->begin.load(std::memory_order_acquire) < r.end) f(region);
+    return true;
+  }
+
+  Atomic<std::uint64_t> steps_{0};  ///< of all writers, ever
   Atomic<Directory*> directory_{nullptr};
   Atomic<std::size_t> size_{0};
   Slab<Block> blocks_;
