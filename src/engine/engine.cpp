@@ -46,17 +46,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   engine->add_domain(std::move(made.device), options.device, options.nic, error);
   if (error) return error;
 
-  static std::once_flag fork_handler;
-  std::call_once(fork_handler, [] {
-    // The child has neither the helper nor the parent's registrations: it runs as without Pinion.
-    pthread_atfork(nullptr, nullptr, [] {
-      Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
-      for (int i = 0; parent && i < parent->domain_count(); ++i)
-        parent->domain(i).device().abandon_after_fork();
-      brackets_.forget_other_threads();
-      forget_this_thread();
-    });
-  });
+  watch_forks();
 
   // Counters and records of an earlier run in this process are not this run's.
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
@@ -163,7 +153,7 @@ void Engine::watch_memory() {
 }
 
 void Engine::keep_nothing(const Error& why) {
-  retire_at_release_.store(true, std::memory_order_release);
+  if (retire_at_release_.exchange(true, std::memory_order_acq_rel)) return;  // said, or on demand anyway
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
                "`pinion doctor` says more\n",

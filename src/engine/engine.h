@@ -139,6 +139,9 @@ class Engine {
   int add_domain(std::unique_ptr<Device> device, const std::string& device_name, const std::string& nic,
                  Error& error);
   void watch_memory();
+  // Forks (engine/fork.cpp).
+  static void watch_forks();
+  void let_go_before_fork();
   void keep_nothing(const Error& why);
   /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the
   /// helper.

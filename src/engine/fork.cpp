@@ -1,0 +1,55 @@
+// Forks. The child has neither the helper nor the parent's registrations: it runs as without Pinion, or
+// starts an engine of its own. No mutex is held across a fork, so the parent cannot deadlock and a handler of
+// another library may come before or after these; what a child uses of the parent's is made anew there (here,
+// and beside each process-wide mutex: users.cpp, libc_hooks.cpp). MADV_DONTFORK is never used: a child may
+// touch all of its memory.
+//
+// A child that was not made by fork() (vfork, posix_spawn, clone with shared memory) meets no handler and
+// needs none: it has the parent's memory, so its memory events are the parent's. One made by _Fork() or by a
+// bare clone(2) has a copy without a helper: it may use no call of Pinion's.
+#include <pthread.h>
+
+#include <mutex>
+
+#include "engine/engine.h"
+
+namespace pinion {
+
+namespace {
+
+/// The kernel copies pinned pages at fork, one by one: 0.2 to 0.3 ms for each MiB, ten times what registering
+/// it again costs. Up to this much that is not worth the trouble.
+constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
+
+}  // namespace
+
+void Engine::watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const auto before = [] {
+      if (Engine* engine = running()) engine->let_go_before_fork();
+    };
+    const auto in_child = [] {
+      Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
+      for (int i = 0; parent && i < parent->domain_count(); ++i)
+        parent->domain(i).device().abandon_after_fork();
+      brackets_.forget_other_threads();
+      forget_this_thread();
+    };
+    pthread_atfork(before, nullptr, in_child);
+  });
+}
+
+void Engine::let_go_before_fork() {
+  if (budget_->bytes() <= kCopiedAtFork) return;
+  // Who opens or closes a domain, or stops the run, may be this very thread (a signal handler forks). What is
+  // pinned then costs time, nothing else.
+  const std::unique_lock lock(domains_mutex_, std::try_to_lock);
+  ThreadContext* thread = this_thread();
+  if (!lock || running() != this || !thread) return;
+  for (int i = 0; i < domain_count(); ++i) {
+    for (const RegionRef& idle : domain(i).idle_regions()) retire_now(*thread, i, idle);
+  }
+}
+
+}  // namespace pinion
