@@ -209,13 +209,23 @@ class AdviseRemove : public Advise<MADV_REMOVE> {
   Range prepare() override { return memory_ = map(bytes_of(kPages), MAP_SHARED | MAP_ANONYMOUS); }
 };
 
-/// The break shrinks below the memory. The test takes care that malloc has no use for the break meanwhile.
+constexpr std::size_t kMappedBlock = std::size_t{24} << 20;
+
+/// From now on malloc maps blocks of kMappedBlock and takes others from a heap that has room enough for a
+/// test and keeps it.
+void settle_malloc() {
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  ::mallopt(M_MMAP_THRESHOLD, 16 << 20);
+  void* const volatile room = ::malloc(8 << 20);  // volatile: the pair would be optimised away
+  ::free(room);
+}
+
+/// The break shrinks below the memory. malloc has no use for the break meanwhile.
 class SbrkShrink : public Event {
  public:
   Range prepare() override {
     why_not = "the heap cannot grow";
-    ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-    ::free(::malloc(bytes_of(100)));  // what malloc needs during the test, it then has
+    settle_malloc();
     const auto start = reinterpret_cast<Address>(::sbrk(static_cast<std::intptr_t>(bytes_of(kPages + 1))));
     if (start == ~Address{0}) return {};
     return memory_ = {page_ceil(start), page_ceil(start) + bytes_of(kPages)};
@@ -286,8 +296,8 @@ Range inside(void* block, std::size_t bytes) {
 class FreeLarge : public Event {
  public:
   Range prepare() override {
-    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(16)));
-    block_ = ::malloc(bytes_of(kPages));
+    settle_malloc();
+    block_ = ::malloc(kMappedBlock);
     return memory_ = inside(block_, bytes_of(kPages));
   }
   void fire() override { ::free(block_); }
@@ -300,16 +310,16 @@ class FreeLarge : public Event {
 class ReallocMove : public Event {
  public:
   Range prepare() override {
-    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(16)));
-    block_ = ::malloc(bytes_of(kPages));
-    memory_ = inside(block_, bytes_of(kPages));
+    settle_malloc();
+    block_ = ::malloc(kMappedBlock);
     // In the way of the block's growing where it is.
-    map(page_size(), kAnonymous | MAP_FIXED_NOREPLACE, pointer(memory_.end));
-    return memory_;
+    const Address end = page_ceil(reinterpret_cast<Address>(block_) + kMappedBlock);
+    map(page_size(), kAnonymous | MAP_FIXED_NOREPLACE, pointer(end));
+    return memory_ = inside(block_, bytes_of(kPages));
   }
   void fire() override {
     const std::size_t offset = memory_.begin - reinterpret_cast<Address>(block_);
-    block_ = ::realloc(block_, bytes_of(4 * kPages));
+    block_ = ::realloc(block_, 2 * kMappedBlock);
     to_ = {reinterpret_cast<Address>(block_) + offset,
            reinterpret_cast<Address>(block_) + offset + memory_.bytes()};
     ASSERT_FALSE(to_.overlaps(memory_));
@@ -325,10 +335,9 @@ class ReallocMove : public Event {
 class MallocTrim : public Event {
  public:
   Range prepare() override {
-    ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(bytes_of(8 * kPages)));
-    ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    settle_malloc();
     block_ = ::malloc(bytes_of(kPages));
-    behind_ = ::malloc(bytes_of(1));
+    behind_ = ::malloc(bytes_of(kPages));
     // The chunk's own words, in its first and last page, stay.
     memory_ = inside(block_, bytes_of(kPages));
     return memory_ = {memory_.begin + page_size(), memory_.end - page_size()};
@@ -511,25 +520,18 @@ RetentionKind retention_for(State state) {
   }
 }
 
-class MemoryMatrix : public ::testing::TestWithParam<Cell> {
+/// Memory, and an engine whose device calls for it can be held.
+class HeldDevice : public ::testing::Test {
  protected:
   using Moment = RingDevice::Moment;
 
-  void SetUp() override {
-    NEEDS_RING();
-    NEEDS_MALLOC_OF_LIBC(GetParam().event);
-#if defined(__SANITIZE_THREAD__)
-    if (GetParam().event.make == make<ThreadExit>)
-      GTEST_SKIP() << "ThreadSanitizer takes leave of a thread before libc drops its stack";
-#endif
-    ring_ = std::make_unique<RingEngine>(RingEngine::options(retention_for(GetParam().state)));
+  void start(RetentionKind retention) {
+    ring_ = std::make_unique<RingEngine>(RingEngine::options(retention));
+    ring_->device().at = [this](Moment moment, Range pages, Actor actor) {
+      if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
+    };
   }
-
   void TearDown() override { pass_gate(); }
-  void pass_gate() {
-    gate_.open();
-    if (side_.joinable()) side_.join();
-  }
 
   /// The next device call of this kind for `memory_` stops at the gate.
   void hold(Moment moment, Actor actor) {
@@ -537,10 +539,9 @@ class MemoryMatrix : public ::testing::TestWithParam<Cell> {
     held_actor_ = actor;
     gate_.arm();
   }
-  void watch_device() {
-    ring_->device().at = [this](Moment moment, Range pages, Actor actor) {
-      if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
-    };
+  void pass_gate() {
+    gate_.open();
+    if (side_.joinable()) side_.join();
   }
 
   /// Uses the memory at regular intervals until the helper has registered it ahead once.
@@ -551,21 +552,22 @@ class MemoryMatrix : public ::testing::TestWithParam<Cell> {
     }
     return false;
   }
-  void use_once() {
-    next_use_ += kInterval;
-    std::this_thread::sleep_until(next_use_);
-    ring_->acquire(memory_, Access::all, 2).release();
-  }
   /// Goes on until the helper lets the memory go after a use.
   bool becomes_queued() {
     RingDevice& device = ring_->device();
     for (int use = 0; use < kMostUses; ++use) {
       use_once();
-      const auto until = next_use_ + kInterval / 2;
+      const auto until = used_ + kInterval / 2;
       while (device.live(memory_) > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
       if (device.live(memory_) == 0) return true;
     }
     return false;
+  }
+  void use_once() {
+    // Late uses do not make the next interval shorter: the predictor would believe that one for ever.
+    std::this_thread::sleep_until(used_ + kInterval);
+    used_ = std::chrono::steady_clock::now();
+    ring_->acquire(memory_, Access::all, 2).release();
   }
 
   static constexpr int kMostUses = 200;
@@ -573,12 +575,24 @@ class MemoryMatrix : public ::testing::TestWithParam<Cell> {
 
   Range memory_;
   Gate gate_;
-  Moment held_moment_{};
-  Actor held_actor_{};
+  std::atomic<Moment> held_moment_{};
+  std::atomic<Actor> held_actor_{};
   std::thread side_;
-  std::chrono::steady_clock::time_point next_use_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point used_ = std::chrono::steady_clock::now();
   Wire wire_{bytes_of(4 * kPages)};
   std::unique_ptr<RingEngine> ring_;  // last: no call of its device outlives what that uses
+};
+
+class MemoryMatrix : public HeldDevice, public ::testing::WithParamInterface<Cell> {
+ protected:
+  void SetUp() override {
+    NEEDS_RING();
+    NEEDS_MALLOC_OF_LIBC(GetParam().event);
+#if defined(__SANITIZE_THREAD__)
+    if (GetParam().event.make == make<ThreadExit>)
+      GTEST_SKIP() << "ThreadSanitizer takes leave of a thread before libc drops its stack";
+#endif
+  }
 };
 
 TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
@@ -587,7 +601,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
   memory_ = event->prepare();
   if (memory_.empty()) GTEST_SKIP() << event->why_not;
   fill(memory_, kOld);
-  watch_device();
+  start(retention_for(state));
   RingDevice& device = ring_->device();
   const bool keeps = ring_->keeps();
   if (!keeps && state != State::leased && state != State::registering && state != State::registered &&
@@ -703,6 +717,63 @@ std::vector<Cell> all_cells() {
 INSTANTIATE_TEST_SUITE_P(All, MemoryMatrix, ::testing::ValuesIn(all_cells()), [](const auto& info) {
   return std::string(info.param.event.name) + "_" + kStates[static_cast<int>(info.param.state)];
 });
+
+// ---- when events cannot be seen any more ----
+
+class UnseenEvents : public HeldDevice {
+ protected:
+  void SetUp() override {
+    NEEDS_RING();
+    memory_ = map(bytes_of(kPages));
+    other_ = map(page_size());
+    fill(memory_, kOld);
+  }
+  /// The hooks are gone for good, and the engine learns of it when it registers other memory.
+  void lose_events() {
+    uninstall_libc_hooks();
+    ring_->acquire(other_).release();
+    ASSERT_EQ(ring_->device().live(other_), 0u) << "the engine still believes in its hooks";
+  }
+  void expect_new_memory() {
+    ASSERT_EQ(map(memory_.bytes(), kAnonymous | MAP_FIXED, pointer(memory_.begin)), memory_);
+    fill(memory_, kNew);
+    expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+  }
+  Range other_;
+};
+
+TEST_F(UnseenEvents, NothingIdleIsBelieved) {
+  start(RetentionKind::leave_pinned);
+  ring_->acquire(memory_).release();
+  lose_events();
+  expect_new_memory();
+}
+
+TEST_F(UnseenEvents, NothingIsRegisteredAhead) {
+  start(RetentionKind::helper);
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  ASSERT_TRUE(teach_helper());
+  ASSERT_TRUE(becomes_queued());
+  lose_events();
+  const auto until = used_ + 2 * kInterval;  // when the helper expects the next use, it is over
+  while (ring_->device().live(memory_) == 0 && std::chrono::steady_clock::now() < until)
+    std::this_thread::yield();
+  expect_new_memory();
+}
+
+TEST_F(UnseenEvents, WhatIsBeingRegisteredAheadIsNotKept) {
+  start(RetentionKind::helper);
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  ASSERT_TRUE(teach_helper());
+  hold(Moment::registered, Actor::helper);
+  for (int use = 0; !gate_.wait_reached_for(2 * kInterval); ++use) {
+    ASSERT_LT(use, kMostUses);
+    use_once();
+  }
+  lose_events();
+  pass_gate();
+  expect_new_memory();
+}
 
 // ---- events that are stopped halfway ----
 

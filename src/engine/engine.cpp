@@ -158,6 +158,14 @@ void Engine::keep_nothing(const Error& why) {
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
                "`pinion doctor` says more\n",
                why.message);
+  // What is idle already. Nothing becomes idle any more: releases and the helper look at the flag first.
+  forget_everything();
+}
+
+void Engine::forget_everything() {
+  constexpr Range kEverything{0, ~Address{0}};
+  on_memory_change_begin(kEverything);
+  on_memory_change_end(kEverything);
 }
 
 void Engine::check_hooks() {
@@ -166,9 +174,7 @@ void Engine::check_hooks() {
   // A library loaded since (UCX, for one) put its own hooks over ours. What went by meanwhile was not seen:
   // nothing that was registered before can be believed.
   const HookReport report = reinstall_hooks();
-  constexpr Range kEverything{0, ~Address{0}};
-  on_memory_change_begin(kEverything);
-  on_memory_change_end(kEverything);
+  forget_everything();
   if (!report.complete) keep_nothing(report.error);
 }
 

@@ -143,6 +143,8 @@ class Engine {
   static void watch_forks();
   void let_go_before_fork();
   void keep_nothing(const Error& why);
+  /// Every registration is of memory that may have changed.
+  void forget_everything();
   /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the
   /// helper.
   void check_hooks();

@@ -271,6 +271,11 @@ void Engine::act() {
     }
     if (!slot.retention) continue;
     for (;;) {
+      if (retire_at_release_.load(std::memory_order_acquire)) {
+        // Memory events cannot be seen: nothing is registered ahead, nor kept that was meanwhile.
+        slot.retention->stop_acting();
+        retire_idle(slot);
+      }
       const auto action = slot.retention->next(clock_.now());
       using Kind = HelperRetention::Action::Kind;
       if (action.kind == Kind::sleep) break;

@@ -33,8 +33,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.region = nullptr;  // doomed since
   }
   // "In between nothing of the range is registered": a transfer of memory that is being unmapped is not worth
-  // waiting.
-  if (brackets_.changing(ticket.pages)) {
+  // waiting. Nor is it worth to register memory ahead that has changed since its use was predicted.
+  if (brackets_.changing(ticket.pages) || (ticket.changed && !ticket.lease)) {
     ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped by another thread");
     return Step::refused;
   }
@@ -106,6 +106,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     ticket.victims.push_back(region);
     ticket.region = nullptr;
     ticket.try_access = Access::all;
+    ticket.changed = true;
     return Step::deregister;
   }
 

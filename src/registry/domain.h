@@ -80,6 +80,7 @@ class Domain {
     Error error;
     bool registered_here = false;  ///< this ticket's own device call made the region
     Range want{};                  ///< pages, or their merge with overlapping regions
+    bool changed = false;          ///< the memory changed during this ticket's device call
     bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
   };
 

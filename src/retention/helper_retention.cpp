@@ -89,6 +89,12 @@ void HelperRetention::sweep() {
   }
 }
 
+void HelperRetention::stop_acting() {
+  if (!settings_.act) return;
+  settings_.act = false;
+  memory_event({0, ~Address{0}});  // nothing is queued, or to be looked at again
+}
+
 // ---- deciding ----
 
 template <class F>

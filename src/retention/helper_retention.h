@@ -70,6 +70,8 @@ class HelperRetention {
   void memory_event(Range range);
   /// Records were lost: looks at every idle region that no decision is due for.
   void sweep();
+  /// From now on predicts and keeps score only, as with Settings::act false.
+  void stop_acting();
 
   /// What to do now. At most one action at a time; done() comes before the next call (not for sleep).
   Action next(Time now);
@@ -122,7 +124,7 @@ class HelperRetention {
 
   Domain& domain_;
   Predictor& predictor_;
-  const Settings settings_;
+  Settings settings_;
   CostEstimates& costs_;
 
   std::vector<Buffer> buffers_;
