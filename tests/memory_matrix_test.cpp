@@ -448,8 +448,9 @@ const EventKind kEvents[] = {
     {"ThreadExit", make<ThreadExit>},
 };
 
-#define NEEDS_RING() \
-  if (!RingDevice::available()) GTEST_SKIP() << "no io_uring on this machine"
+#define NEEDS_RING()            \
+  if (!RingDevice::available()) \
+  GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)"
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define NEEDS_MALLOC_OF_LIBC(event) \
   if (event.of_malloc) GTEST_SKIP() << "the sanitizer's allocator keeps what is freed"
