@@ -87,7 +87,7 @@ class RingDevice final : public Device {
   static bool available() {
     io_uring probe;
     if (::io_uring_queue_init(kQueue, &probe, 0) != 0) return false;
-    constexpr std::size_t kBytes = std::size_t{4} << 20;
+    constexpr std::size_t kBytes = std::size_t{1} << 20;
     void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const iovec buffer{memory, kBytes};
     const bool pins = ::io_uring_register_buffers(&probe, &buffer, 1) == 0;
