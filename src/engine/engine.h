@@ -167,6 +167,9 @@ class Engine {
   void take_memory_change(Range range, Time time);
   void act();
   Time next_wake() const;
+  /// How long the helper may leave the rings alone, when its next deadline is that far.
+  Duration look_within(Duration until_deadline) const;
+  std::size_t registered_bytes() const;
   void sleep_until(Time wake);
   void wake_helper();
   void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
@@ -222,7 +225,8 @@ class Engine {
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
   std::uint64_t wakeups_ = 0;
   Time last_record_ = 0, last_update_ = 0;
-  Duration record_gap_ = 0;  ///< typical time between batches of records
+  Duration record_gap_ = 0;           ///< typical time between batches of records
+  Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;
 
   // What the helper tells others: its share of the counters, brought up to date after each batch.

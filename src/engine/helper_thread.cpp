@@ -130,11 +130,14 @@ void Engine::helper_main() {
 void Engine::drain() {
   batch_.clear();
   std::uint64_t dropped = 0;
+  std::size_t fullest = 0;
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     const bool left = thread->state.load(std::memory_order_acquire) == ThreadContext::State::left;
     Drained drained;
     drained.thread = thread->index;
+    const std::size_t before = batch_.size();
     while (thread->ring.pop(drained.record)) batch_.push_back(drained);
+    fullest = std::max(fullest, batch_.size() - before);
     dropped += thread->ring.dropped();
     if (left) thread->state.store(ThreadContext::State::free, std::memory_order_release);
   }
@@ -155,6 +158,8 @@ void Engine::drain() {
   for (Drained& drained : batch_) take(drained.record, drained.thread);
 
   const Time now = clock_.now();
+  const bool filling = fullest > decltype(ThreadContext::ring)::capacity() / 4;
+  log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, options_.poll, kDeepSleep);
   if (!batch_.empty()) {
     const Duration gap = now - last_record_;
     record_gap_ = record_gap_ ? (3 * record_gap_ + gap) / 4 : gap;
@@ -319,8 +324,24 @@ Time Engine::next_wake() const {
   // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest by
   // then.
   if (now - last_record_ >= quiet) return std::min(wake, now + kDeepSleep);
-  const Duration poll = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
-  return std::min(wake, now + poll);
+  return std::min(wake, now + look_within(wake == kNever ? wake : wake - now));
+}
+
+Duration Engine::look_within(Duration until_deadline) const {
+  // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
+  // them.
+  if (options_.retention != RetentionKind::helper) return log_look_;
+  const Duration look = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
+  if (until_deadline == kNever || registered_bytes() > 0) return look;
+  // Nothing is registered, so nothing can be let go until the next deadline: looks come nearer as it does.
+  return std::clamp(until_deadline / 2, look, std::max(look, record_gap_ / 2));
+}
+
+std::size_t Engine::registered_bytes() const {
+  std::size_t bytes = 0;
+  for (int i = 0; i < domain_count(); ++i)
+    bytes += domain_of_[static_cast<std::size_t>(i)]->registered_bytes();
+  return bytes;
 }
 
 void Engine::sleep_until(Time wake) {
