@@ -12,6 +12,7 @@
 #include "device/memlock.h"
 #include "device/pin.h"
 #include "launch.h"
+#include "monitor/libc_hooks.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -109,6 +110,35 @@ Check check_nics() {
   return {"RDMA devices", fmt::format("{}", fmt::join(nics, ", ")), {}};
 }
 
+Check check_memory_events() {
+  const auto ignore = [](Range) {};
+  const HookReport hooks = install_libc_hooks({ignore, ignore});
+  const HookReport events = self_test();
+  uninstall_libc_hooks();
+
+  std::vector<std::string> seen, troubles, nothing;
+  for (const HookReport* report : {&hooks, &events}) {
+    for (const HookStatus& row : report->rows) {
+      if (row.state == HookState::failed)
+        troubles.push_back(fmt::format("{}: {}", row.name, row.error.message));
+      if (row.state == HookState::skipped)
+        nothing.push_back(fmt::format("{} ({})", row.name, row.error.message));
+      if (report == &events && row.state == HookState::good) seen.emplace_back(row.name);
+    }
+  }
+  std::string text =
+      fmt::format("libc's functions are redirected; fired and seen: {}", fmt::join(seen, ", "));
+  if (!nothing.empty()) text += fmt::format("; nothing to see of: {}", fmt::join(nothing, ", "));
+  text +=
+      "; never seen: system calls made without libc, io_uring's madvise, files truncated or punched under a "
+      "mapping, userfaultfd's moves";
+  if (hooks.complete && events.complete) return {"memory events", text, {}};
+  return {"memory events", fmt::format("{}; NOT seen: {}", text, fmt::join(troubles, "; ")),
+          "no registration will be kept beyond its transfer: run without what redirects libc as well (an "
+          "instrumenting tool, another library's hooks), or allow code to be patched (mprotect, SELinux "
+          "execmem)"};
+}
+
 // A variable that makes another registration cache or memory hook active in the program.
 struct Competitor {
   const char* variable;
@@ -140,14 +170,10 @@ void check_competitors(std::vector<Check>& checks) {
 Check check_preloads() {
   const char* preload = std::getenv("LD_PRELOAD");
   if (!preload || !*preload) return {"preloads", "LD_PRELOAD is not set", {}};
-  for (const char* allocator : {"jemalloc", "tcmalloc", "mimalloc", "hoard", "hugetlbfs"})
-    if (std::string(preload).find(allocator) != std::string::npos)
-      return {"preloads", fmt::format("LD_PRELOAD={}", preload),
-              fmt::format(
-                  "{} maps memory by calls of its own: test that the program's results hold under Pinion, or "
-                  "run without it",
-                  allocator)};
-  return {"preloads", fmt::format("LD_PRELOAD={}; Pinion goes before it", preload), {}};
+  return {
+      "preloads",
+      fmt::format("LD_PRELOAD={}; Pinion goes before it, and the events above were tested with it", preload),
+      {}};
 }
 
 Check check_fork() {
@@ -163,7 +189,7 @@ Check check_fork() {
   if (std::getenv("RDMAV_FORK_SAFE") || std::getenv("IBV_FORK_SAFE"))
     return {"fork", kernel + " copies pinned pages at fork, yet fork-safe mode of libibverbs is on",
             "unset RDMAV_FORK_SAFE and IBV_FORK_SAFE: they cost time at each registration"};
-  return {"fork", kernel + " copies pinned pages at fork: right, but slow while much is pinned", {}};
+  return {"fork", kernel + " copies pinned pages at fork, slowly: idle registrations are let go before", {}};
 }
 
 Check check_libunwind() {
@@ -183,9 +209,9 @@ Check check_preload_library() {
 }
 
 void doctor(bool json) {
-  std::vector<Check> checks = {check_memlock(),   check_cgroup(),
-                               check_hugepages(), check_transparent_hugepages(),
-                               check_io_uring(),  check_nics()};
+  std::vector<Check> checks = {
+      check_memlock(),  check_cgroup(), check_hugepages(),    check_transparent_hugepages(),
+      check_io_uring(), check_nics(),   check_memory_events()};
   check_competitors(checks);
   for (auto* check : {check_preloads, check_fork, check_libunwind, check_preload_library})
     checks.push_back(check());

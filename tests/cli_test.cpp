@@ -162,7 +162,7 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"report", "--jsn", "x"},
                      "unknown option '--jsn'; valid options: --help, --json, --trace");
   expect_usage_error({"info", "colours"}, "colours");
-  expect_usage_error({"bench"}, "no bench given; valid: hit");
+  expect_usage_error({"bench"}, "no bench given; valid: events, hit");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
 }
 
@@ -426,6 +426,11 @@ TEST_F(Cli, DoctorChecksAndCures) {
     competing |= check.at("name") == "competing cache" && warns;
   }
   EXPECT_TRUE(competing);
+  const auto events = std::find_if(checked.at("checks").begin(), checked.at("checks").end(),
+                                   [](const json& check) { return check.at("name") == "memory events"; });
+  ASSERT_NE(events, checked.at("checks").end());
+  for (const char* text : {"munmap by syscall()", "mprotect that takes rights", "never seen: "})
+    EXPECT_NE(events->at("text").get<std::string>().find(text), std::string::npos) << text;
 }
 
 }  // namespace

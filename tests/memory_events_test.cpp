@@ -56,9 +56,8 @@ class MemoryEvents : public testing::Test {
     ASSERT_EQ(pinion_domain_open(nullptr, nullptr, &domain_), 0) << pinion_last_error();
   }
   void TearDown() override {
-    if (domain_) {
-      EXPECT_EQ(pinion_domain_close(domain_), 0) << pinion_last_error();
-    }
+    if (!domain_) return;
+    EXPECT_EQ(pinion_domain_close(domain_), 0) << pinion_last_error();
     EXPECT_EQ(pinion_stop(), 0);
   }
   /// A transfer of the range; the errno value of its acquire.
@@ -164,7 +163,9 @@ TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
     ASSERT_EQ(::munmap(p, pages * kPage), 0);
     if (i == unmaps / 10) at_start = resident_bytes();
   }
-  EXPECT_LT(resident_bytes(), at_start + (std::size_t{8} << 20));
+  if (!kSanitized) {  // those keep what is freed
+    EXPECT_LT(resident_bytes(), at_start + (std::size_t{8} << 20));
+  }
 }
 
 // ---- forks ----
@@ -311,7 +312,8 @@ TEST_F(MemoryEvents, SpawnedChildrenDisturbNothing) {
 
 // ---- a signal handler that unmaps, at every instruction of the slow path ----
 
-#if defined(__x86_64__)
+// ThreadSanitizer's own code takes locks, so it cannot be interrupted like this.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 
 class InterruptedDomain : public test::RegistryTest {
  public:
