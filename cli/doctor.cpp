@@ -1,5 +1,4 @@
 // `pinion doctor`: what on this machine, and in this environment, will hurt.
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
@@ -192,14 +191,6 @@ Check check_fork() {
   return {"fork", kernel + " copies pinned pages at fork, slowly: idle registrations are let go before", {}};
 }
 
-Check check_libunwind() {
-  if (void* handle = ::dlopen("libunwind.so.8", RTLD_LAZY | RTLD_LOCAL)) {
-    ::dlclose(handle);
-    return {"libunwind", "there", {}};
-  }
-  return {"libunwind", "absent", "call sites are told apart less deeply: install libunwind8"};
-}
-
 Check check_preload_library() {
   try {
     return {"preload library", preload_library(), {}};
@@ -213,8 +204,7 @@ void doctor(bool json) {
       check_memlock(),  check_cgroup(), check_hugepages(),    check_transparent_hugepages(),
       check_io_uring(), check_nics(),   check_memory_events()};
   check_competitors(checks);
-  for (auto* check : {check_preloads, check_fork, check_libunwind, check_preload_library})
-    checks.push_back(check());
+  for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
 
   if (json) {
     Json list = Json::array();
