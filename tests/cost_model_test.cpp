@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <set>
 #include <string>
+
+#include "support/temporary_directory.h"
 
 namespace pinion {
 namespace {
@@ -16,9 +17,9 @@ class CostModelFile : public testing::Test {
     std::ofstream(path_) << text;
     return load_cost_model(path_);
   }
-  ~CostModelFile() override { std::remove(path_.c_str()); }
 
-  const std::string path_ = testing::TempDir() + "cost_model_test.toml";
+  const TemporaryDirectory directory_;  // of its own: tests run side by side
+  const std::string path_ = directory_.path() + "/nic.toml";
 };
 
 TEST(CostModel, ConnectxIsTheModelOfUcx) {
