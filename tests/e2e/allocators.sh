@@ -1,18 +1,8 @@
 #!/usr/bin/env bash
 # Under other allocators: every page that jemalloc, mimalloc, tcmalloc or glibc gives back takes its registration
 # with it, however the allocator calls the kernel; where that cannot be seen, Pinion says so and keeps nothing.
-set -uo pipefail
-build=$1
+source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-unset PINION PINION_CONFIG LD_PRELOAD
 
 cat >"$work/blocks.c" <<'END'
 #define _GNU_SOURCE

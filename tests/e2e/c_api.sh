@@ -1,18 +1,8 @@
 #!/usr/bin/env bash
 # The C API as a library's author meets it: the header in strict C99 and in C++, what libpinion.so exports, the
 # example, and programs built against the installed package by pkg-config and by CMake.
-set -uo pipefail
-build=$1
+source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-unset PINION PINION_CONFIG
 
 # The header alone, twice, in the strictest C there is.
 printf '#include <pinion/pinion.h>\n#include <pinion/pinion.h>\npinion_lease lease = PINION_LEASE_INIT;\n' >"$work/header.c"

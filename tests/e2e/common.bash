@@ -1,19 +1,9 @@
-# What the end-to-end scripts share. Sourced with the build directory as first argument.
-set -uo pipefail
-build=$1
+# What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument.
+source "$(dirname "${BASH_SOURCE[0]}")/script.bash"
 pinion=$build/bin/pinion
 programs=$build/bin/tests
 command -v mpirun >/dev/null && [ -x "$programs/mpi_counted" ] || exit 77
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-unset PINION PINION_CONFIG LD_PRELOAD
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
 
 # ranks N PROGRAM ARGUMENTS...
 ranks() {

@@ -1,0 +1,12 @@
+# What every end-to-end script begins with. Sourced with the build directory as first argument.
+set -uo pipefail
+build=$1
+unset PINION PINION_CONFIG LD_PRELOAD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
