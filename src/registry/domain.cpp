@@ -208,6 +208,11 @@ bool Domain::covered(Range pages) {
   return coverage_.covers(pages);
 }
 
+std::size_t Domain::own_bytes() {
+  std::lock_guard lock(slow_);
+  return slab_.bytes() + index_.bytes();
+}
+
 std::vector<Region*> Domain::begin_trim() {
   std::lock_guard lock(slow_);
   std::vector<Region*> victims;

@@ -109,6 +109,8 @@ class Domain {
   bool covered(Range pages);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
+  /// What the regions and their index have taken from the system; it is used again, and never given back.
+  std::size_t own_bytes();
   Device& device() { return device_; }
   Clock& clock() { return clock_; }
 

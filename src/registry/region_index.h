@@ -130,6 +130,9 @@ class BasicRegionIndex {
     size_.store(size() - 1, std::memory_order_relaxed);
   }
 
+  /// What its blocks have taken from the system.
+  std::size_t bytes() const { return blocks_.bytes(); }
+
   /// All regions in order; under the domain's slow lock. Stops when f returns false.
   template <class F>
   void for_each(F&& f) const {

@@ -43,6 +43,9 @@ class Slab {
     ++available_;
   }
 
+  /// What it has taken from the system.
+  std::size_t bytes() const { return bytes_; }
+
  private:
   static constexpr std::size_t kFirstChunk = std::size_t{1} << 16;
   static constexpr std::size_t kHugePage = std::size_t{1} << 21;
@@ -64,6 +67,7 @@ class Slab {
     }
     next_ = reinterpret_cast<std::byte*>(begin);
     unused_ = chunk_ / sizeof(T);
+    bytes_ += chunk_;
     chunk_ = std::min(2 * chunk_, kHugePage);
     return true;
   }
@@ -73,6 +77,7 @@ class Slab {
   std::byte* next_ = nullptr;  // of the newest chunk: memory that was never an object
   std::size_t unused_ = 0;
   std::size_t chunk_ = kFirstChunk;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace pinion
