@@ -28,6 +28,7 @@
 
 #include "monitor/code_patch.h"
 #include "monitor/system_call.h"
+#include "support/foreign_patcher.h"
 
 namespace pinion {
 
@@ -919,46 +920,9 @@ TEST_F(LibcHooks, PatchedUnderThreadsThatAreInside) {
 // ---- Others who patch
 // ------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kForeignPatchBytes = 16;
-using ForeignPatch = std::array<unsigned char, kForeignPatchBytes>;
-
-/// The absolute jump that UCX and Open MPI write (x86-64), or a like one.
-ForeignPatch absolute_jump(const void* target) {
-#if defined(__x86_64__)
-  ForeignPatch patch = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3, 0x90, 0x90, 0x90};
-  std::memcpy(&patch[2], &target, sizeof target);
-#else
-  ForeignPatch patch = {0x4f, 0x00, 0x00, 0x58, 0xe0, 0x01, 0x1f, 0xd6};
-  std::memcpy(&patch[8], &target, sizeof target);
-#endif
-  return patch;
-}
-
-/// Another library's patcher at a function's entry; at the end everything is as it was.
-class ForeignPatcher {
- public:
-  explicit ForeignPatcher(const char* function = "munmap")
-      : entry_(dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), function)), original_(read()) {}
-  ~ForeignPatcher() { write(original_); }
-  ForeignPatch read() const {
-    ForeignPatch patch;
-    std::memcpy(patch.data(), entry_, patch.size());
-    return patch;
-  }
-  void write(const ForeignPatch& patch) const {
-    const Range pages = Range::of(entry_, patch.size()).to_pages();
-    void* const start = reinterpret_cast<void*>(pages.begin);
-    ASSERT_EQ(mprotect(start, pages.bytes(), PROT_READ | PROT_WRITE | PROT_EXEC), 0);
-    std::memcpy(entry_, patch.data(), patch.size());
-    ASSERT_EQ(mprotect(start, pages.bytes(), PROT_READ | PROT_EXEC), 0);
-    __builtin___clear_cache(static_cast<char*>(entry_), static_cast<char*>(entry_) + patch.size());
-  }
-  void* entry() const { return entry_; }
-
- private:
-  void* entry_;
-  ForeignPatch original_;
-};
+using test::absolute_jump;
+using test::ForeignPatch;
+using test::ForeignPatcher;
 
 std::atomic<int> foreign_calls{0};
 int (*foreign_original)(void*, std::size_t) = nullptr;
@@ -1063,6 +1027,40 @@ TEST_F(PatchedByOthers, SyscallIsLeftToThem) {
   EXPECT_EQ(syscall(SYS_getpid), getpid());
   EXPECT_EQ(foreign_calls, 1);
   EXPECT_FALSE(self_test().complete);
+}
+
+std::atomic<int> exposures{0};
+
+TEST_F(PatchedByOthers, SeenBeforeTheyWrite) {
+  exposures = 0;
+  ASSERT_TRUE(install_libc_hooks({sink_begin, sink_end, [] { ++exposures; }}).complete);
+  EXPECT_EQ(exposures, 0) << "our own patching is none";
+  EXPECT_FALSE(hooks_exposed());
+  other_.open();
+  EXPECT_EQ(exposures, 1);
+  EXPECT_TRUE(hooks_exposed());
+  EXPECT_TRUE(hooks_intact());
+  other_.close();
+  EXPECT_FALSE(hooks_exposed());
+
+  // By number, and of another page than any of ours.
+  const Range code = Range::of(other_.entry(), 1).to_pages();
+  void* const start = reinterpret_cast<void*>(code.begin);
+  exposures = 0;
+  ASSERT_EQ(syscall(SYS_mprotect, start, code.bytes(), PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+  EXPECT_EQ(exposures, 1);
+  EXPECT_TRUE(hooks_exposed());
+  ASSERT_EQ(syscall(SYS_mprotect, start, code.bytes(), PROT_READ | PROT_EXEC), 0);
+  EXPECT_FALSE(hooks_exposed());
+  exposures = 0;
+  char* const elsewhere = map_pages(1);
+  ASSERT_EQ(mprotect(elsewhere, page_size(), PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+  EXPECT_EQ(exposures, 0);
+  munmap(elsewhere, page_size());
+
+  // What the kernel refuses exposes nothing for long.
+  EXPECT_EQ(mprotect(static_cast<char*>(start) + 1, 1, PROT_READ | PROT_WRITE), -1);
+  EXPECT_FALSE(hooks_exposed());
 }
 
 TEST_F(PatchedByOthers, AfterUsAndRemovedAgain) {

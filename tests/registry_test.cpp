@@ -434,6 +434,51 @@ TEST_F(RegistryTest, NothingIsRegisteredInsideABracket) {
   EXPECT_NE(idle(pages(0, 4)), nullptr);
 }
 
+// While events may be missed, what one has registered may be stale for another.
+TEST_F(RegistryTest, BlindRegistrationsServeOneLease) {
+  brackets.sight.lost();
+  Region* whole = acquire(pages(0, 8));
+  ASSERT_NE(whole, nullptr);
+  EXPECT_FALSE(hits(pages(0, 8)));
+  Region* part = acquire(pages(0, 4));
+  EXPECT_EQ(part->range(), pages(0, 4)) << "of its own";
+  Region* beyond = acquire(pages(2, 10));
+  EXPECT_EQ(beyond->range(), pages(2, 10)) << "not merged";
+  EXPECT_EQ(device.live(), 3u);
+  for (Region* region : {whole, part, beyond}) EXPECT_EQ(domain->release(region), Released::idle_doomed);
+  EXPECT_EQ(reap(), 3u);
+
+  auto ahead = ticket(pages(0, 4));
+  ahead.lease = false;
+  EXPECT_EQ(run(ahead), Step::refused);
+  EXPECT_EQ(device.live(), 0u);
+
+  brackets.sight.regained(brackets.sight.look());
+  EXPECT_NE(idle(pages(0, 4)), nullptr);
+  EXPECT_TRUE(hits(pages(0, 4)));
+}
+
+// Sight that is lost while the device registers: the hook finds the placeholder. Lost and regained between
+// the look and the index: the registering thread finds that out itself, which the schedule tests show.
+TEST_F(RegistryTest, SightLostDuringARegistration) {
+  int losses = 1;
+  device.refuse = [&](Range, Access) {
+    if (losses-- <= 0) return 0;
+    brackets.sight.lost();
+    change(pages(0, 1000));
+    brackets.sight.regained(brackets.sight.look());
+    return 0;
+  };
+  EXPECT_NE(idle(pages(0, 4)), nullptr);
+  EXPECT_EQ(device.calls(), 2u) << "the first was not believed";
+  EXPECT_TRUE(hits(pages(0, 4)));
+
+  losses = 1;
+  auto ahead = ticket(pages(8, 12));
+  ahead.lease = false;
+  EXPECT_EQ(run(ahead), Step::refused) << "it has changed since its use was predicted";
+}
+
 // A merge reaches beyond the request; a bracket there must not hold the request up.
 TEST_F(RegistryTest, BracketBesideTheRequestDoesNotHoldItUp) {
   idle(pages(0, 8));

@@ -70,6 +70,35 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
 
 // Ranges of a small memory, of which pages go and come back. A lease on a page that changed meanwhile may be
 // stale, as it may be in a real program; everything else must hold.
+// The kernel gives an address anew before the thread that unmapped it has closed its bracket: worth waiting
+// for.
+TEST_F(RegistryThreads, AnEventThatIsAlmostOverIsWaitedFor) {
+  bool has_waited = false;
+  // The waiting is bounded, and a loaded machine may be slower than that.
+  for (int attempt = 0; attempt < 1000 && !has_waited; ++attempt) {
+    std::latch open(1);
+    std::thread event([&] {
+      brackets.open(pages(0, 4));
+      open.count_down();
+      for (int i = 0; i < 3; ++i) std::this_thread::yield();
+      brackets.close(pages(0, 4));
+    });
+    open.wait();
+    auto miss = ticket(pages(0, 4));
+    bool waited = false;
+    const Step step = run(miss, waited);
+    if (step == Step::leased) {
+      domain->release(miss.region);
+      has_waited = waited;
+    } else {
+      EXPECT_EQ(miss.error.code, EAGAIN);
+    }
+    event.join();
+    change(pages(0, 4));
+  }
+  EXPECT_TRUE(has_waited);
+}
+
 TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   constexpr std::size_t kPages = 96;
   constexpr std::size_t kLimit = 48;

@@ -147,35 +147,48 @@ Error Engine::close_domain(int number) {
 }
 
 void Engine::watch_memory() {
-  install_libc_hooks({on_memory_change_begin, on_memory_change_end});
+  brackets_.sight.lost();
+  const auto sight = brackets_.sight.look();
+  install_libc_hooks({on_memory_change_begin, on_memory_change_end, on_sight_lost});
   const HookReport report = self_test();
-  if (!report.complete) keep_nothing(report.error);
+  if (!report.complete) return keep_nothing(report.error);
+  brackets_.sight.regained(sight);
 }
 
 void Engine::keep_nothing(const Error& why) {
-  if (retire_at_release_.exchange(true, std::memory_order_acq_rel)) return;  // said, or on demand anyway
+  if (keeps_nothing_.exchange(true, std::memory_order_acq_rel)) return;
+  on_sight_lost();
+  if (retire_at_release_) return;  // it would keep nothing anyway
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
                "`pinion doctor` says more\n",
                why.message);
-  // What is idle already. Nothing becomes idle any more: releases and the helper look at the flag first.
-  forget_everything();
-}
-
-void Engine::forget_everything() {
-  constexpr Range kEverything{0, ~Address{0}};
-  on_memory_change_begin(kEverything);
-  on_memory_change_end(kEverything);
 }
 
 void Engine::check_hooks() {
-  if (hooks_intact()) [[likely]]
+  auto sight = brackets_.sight.look();
+  if (!sight.blind() && hooks_intact()) [[likely]]
     return;
-  // A library loaded since (UCX, for one) put its own hooks over ours. What went by meanwhile was not seen:
-  // nothing that was registered before can be believed.
+  if (keeps_nothing_.load(std::memory_order_acquire)) return;
+  // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. What went by
+  // meanwhile was not seen: nothing that was registered before can be believed.
+  if (!sight.blind()) {
+    on_sight_lost();  // overwritten in a way that the hooks did not notice
+    sight = brackets_.sight.look();
+  }
+  if (hooks_exposed()) return;  // not before they are done; asked after the look that has to hold
   const HookReport report = reinstall_hooks();
-  forget_everything();
-  if (!report.complete) keep_nothing(report.error);
+  if (!report.complete) return keep_nothing(report.error);
+  brackets_.sight.regained(sight);
+}
+
+void Engine::report_exposure() {
+  exposed_looks_ = hooks_exposed() ? exposed_looks_ + 1 : 0;
+  constexpr int kPassing = 2;  // a library that patches has them open for microseconds
+  if (exposed_looks_ != kPassing || retire_at_release_) return;
+  std::fprintf(stderr,
+               "pinion: another library leaves libc's code writable, so that memory events may be missed: as "
+               "long as it does, no registration is kept beyond its transfer\n");
 }
 
 // ---- the critical path ----
@@ -317,8 +330,11 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   if (region) {
     region->last_use.store(record.end, std::memory_order_relaxed);
     const auto released = domain(record.domain).release(region);
-    if (retire_at_release_.load(std::memory_order_relaxed) && released == RegionWord::Released::idle)
+    if (retire_at_release_ && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
+    // Else the helper's or the next miss's work: the memory went away under the lease.
+    if (released == RegionWord::Released::idle_doomed && brackets_.sight.blind())
+      reap_now(thread, record.domain);
   }
   push(thread, record);
   if (transfer.bookkeeping) {
@@ -353,6 +369,10 @@ void Engine::drop_device(DomainSlot& slot) {
 
 void Engine::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   if (Region* region = domain(number).begin_retire(ref)) retire_claimed_here(thread, number, region);
+}
+
+void Engine::reap_now(ThreadContext& thread, int number) {
+  while (Region* region = domain(number).begin_reap()) retire_claimed_here(thread, number, region);
 }
 
 void Engine::retire_claimed_here(ThreadContext& thread, int number, Region* region) {
@@ -409,6 +429,13 @@ void Engine::on_memory_change_begin(Range range) {
 }
 
 void Engine::on_memory_change_end(Range range) { brackets_.close(range); }
+
+void Engine::on_sight_lost() {
+  brackets_.sight.lost();
+  constexpr Range kEverything{0, ~Address{0}};
+  on_memory_change_begin(kEverything);
+  on_memory_change_end(kEverything);
+}
 
 // ---- counters ----
 

@@ -114,6 +114,8 @@ class Engine {
   // Hooks. Brackets are the process's, not the run's: a run may begin or end inside one.
   static void on_memory_change_begin(Range range);
   static void on_memory_change_end(Range range);
+  /// Events may be missed from now on: nothing that is registered is believed any more.
+  static void on_sight_lost();
 
  private:
   /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
@@ -143,11 +145,11 @@ class Engine {
   static void watch_forks();
   void let_go_before_fork();
   void keep_nothing(const Error& why);
-  /// Every registration is of memory that may have changed.
-  void forget_everything();
   /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the
-  /// helper.
+  /// helper. Sight that was lost meanwhile is regained here.
   void check_hooks();
+  /// The helper, now and then: says so when somebody leaves the hooks open to be overwritten.
+  void report_exposure();
   bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
                     Refusal refusal, Error* error);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
@@ -155,6 +157,7 @@ class Engine {
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
+  void reap_now(ThreadContext& thread, int domain);
   void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
   void push(ThreadContext& thread, const Record& record);
   double memcpy_bandwidth();
@@ -190,7 +193,7 @@ class Engine {
   // One cache line with what every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
-  std::atomic<bool> retire_at_release_;  ///< retention on-demand, or memory events that cannot be seen
+  const bool retire_at_release_;  ///< retention on-demand
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;
@@ -206,6 +209,7 @@ class Engine {
   std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> memcpy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::atomic<bool> keeps_nothing_{false};  ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};
 
   // The helper thread's own.
@@ -226,6 +230,7 @@ class Engine {
   std::uint64_t wakeups_ = 0;
   Time last_record_ = 0, last_update_ = 0;
   Duration record_gap_ = 0;           ///< typical time between batches of records
+  int exposed_looks_ = 0;             ///< in a row at which the hooks were open to be overwritten
   Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;
 

@@ -113,6 +113,7 @@ void Engine::helper_main() {
     const Time now = clock_.now();
     if (now - last_update_ >= kUpdateEvery) {
       check_hooks();
+      report_exposure();
       tell();
       const runlog::Counters all = counters();
       meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
@@ -276,11 +277,7 @@ void Engine::act() {
     }
     if (!slot.retention) continue;
     for (;;) {
-      if (retire_at_release_.load(std::memory_order_acquire)) {
-        // Memory events cannot be seen: nothing is registered ahead, nor kept that was meanwhile.
-        slot.retention->stop_acting();
-        retire_idle(slot);
-      }
+      if (keeps_nothing_.load(std::memory_order_acquire)) slot.retention->stop_acting();
       const auto action = slot.retention->next(clock_.now());
       using Kind = HelperRetention::Action::Kind;
       if (action.kind == Kind::sleep) break;

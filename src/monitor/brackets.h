@@ -1,6 +1,7 @@
 // Memory events as brackets (DESIGN 5.7): begin(range) before the system call that changes memory, end(range)
-// after it; in between nothing of the range is registered or hit. Owns the set of open brackets. Lock-free,
-// allocation-free, callable from hooks and signal handlers. A bracket is closed by the thread that opened it.
+// after it; in between nothing of the range is registered or hit. Owns the set of open brackets, and whether
+// all changes are bracketed (sight.h). Lock-free, allocation-free, callable from hooks and signal handlers. A
+// bracket is closed by the thread that opened it.
 //
 // Against registration it works as Dekker's protocol: a hook publishes its bracket and then looks for
 // regions; a registering thread publishes its region (in the index) and then looks for brackets. Both sides
@@ -13,12 +14,15 @@
 
 #include "base/atomics.h"
 #include "base/range.h"
+#include "monitor/sight.h"
 
 namespace pinion {
 
 template <class Atomics = StdAtomics, std::size_t Slots = 64>
 class BasicBrackets {
  public:
+  BasicSight<Atomics> sight;
+
   void open(Range r) {
     for (auto& slot : slots_) {
       Address free = kFree;

@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include <cstdint>
 #include <cstring>
 
 #include "base/range.h"
+#include "monitor/system_call.h"
 
 namespace pinion {
 namespace {
@@ -101,14 +103,19 @@ template <class Change>
 Error change_code(std::byte* at, std::size_t bytes, Change change) {
   const Range pages = Range::of(at, bytes).to_pages();
   void* const start = reinterpret_cast<void*>(pages.begin);
-  if (mprotect(start, pages.bytes(), PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
-    return Error::make(errno, "the system does not let code be patched: mprotect(writable, executable): %s",
-                       std::strerror(errno));
+  // Not by way of libc, whose mprotect tells the hooks that somebody else is about to patch.
+  const auto protect = [&](int protection) {
+    return raw_system_call(SYS_mprotect, arguments_of(start, pages.bytes(), protection));
+  };
+  if (const long refused = protect(PROT_READ | PROT_WRITE | PROT_EXEC)) {
+    const int code = static_cast<int>(-refused);
+    return Error::make(code, "the system does not let code be patched: mprotect(writable, executable): %s",
+                       std::strerror(code));
   }
   change();
   // If this failed the page would stay writable, which harms nothing but hardening: the patch is good either
   // way.
-  static_cast<void>(mprotect(start, pages.bytes(), PROT_READ | PROT_EXEC));
+  static_cast<void>(protect(PROT_READ | PROT_EXEC));
   __builtin___clear_cache(reinterpret_cast<char*>(at), reinterpret_cast<char*>(at + bytes));
   return {};
 }
@@ -239,6 +246,10 @@ Error CodePatch::restore() {
   if (Error error = write(before_)) return error;
   applied_ = false;
   return {};
+}
+
+Range CodePatch::pages() const {
+  return entry_ == nullptr ? Range{} : Range::of(entry_, kEntryBytes).to_pages();
 }
 
 bool CodePatch::in_place() const {

@@ -15,6 +15,7 @@
 #include <cstddef>
 
 #include "base/error.h"
+#include "base/range.h"
 
 namespace pinion {
 
@@ -40,6 +41,8 @@ class CodePatch {
   bool is_applied() const { return applied_; }
   /// Whether a call of the function still reaches the target.
   bool in_place() const;
+  /// The pages that have to be writable for somebody to change the entry. Empty before aim().
+  Range pages() const;
 
  private:
 #if defined(__x86_64__)

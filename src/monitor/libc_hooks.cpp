@@ -148,6 +148,61 @@ long call_chained(Function function, const Arguments& a, const ConcernedMemory& 
 std::atomic<void (*)(Range)> sink_begin{nullptr};
 std::atomic<void (*)(Range)> sink_end{nullptr};
 
+// ---- Who else patches
+// -----------------------------------------------------------------------------------------
+
+/// Whoever writes over our entries makes their pages writable first, and that goes through our own mprotect.
+/// Which entries may be written over now: a bit for each of `hooks`.
+std::atomic<std::uint32_t> exposed_entries{0};
+static_assert(kFunctions <= 32);
+std::atomic<void (*)()> sink_exposed{nullptr};
+
+/// From the first to the last page of the patched entries; empty while there are none.
+struct {
+  std::atomic<Address> begin{~Address{0}}, end{0};
+  void cover(Range pages) {
+    begin.store(std::min(begin.load(), pages.begin));
+    end.store(std::max(end.load(), pages.end));
+  }
+  bool touched_by(Range range) const {
+    return range.begin < end.load(std::memory_order_relaxed) &&
+           begin.load(std::memory_order_relaxed) < range.end;
+  }
+} constinit patched_code;
+
+std::uint32_t entries_in(Range range) {
+  std::uint32_t entries = 0;
+  for (const Hook& hook : hooks) {
+    if (range.overlaps(hook.patch.pages())) entries |= 1u << (&hook - hooks);
+  }
+  return entries;
+}
+
+void tell_exposed() {
+  if (const auto exposed = sink_exposed.load(std::memory_order_acquire)) exposed();
+}
+
+/// Makes the call, an mprotect of these arguments, and takes note when it opens or closes patched code.
+template <class MakeCall>
+long protecting(const SystemCallArguments& arguments, MakeCall&& make_call) {
+  const Range range =
+      Range::of(reinterpret_cast<void*>(arguments[0]), static_cast<std::size_t>(arguments[1]));
+  if (!patched_code.touched_by(range)) [[likely]]
+    return make_call();
+  const std::uint32_t entries = entries_in(range);
+  if (entries == 0) return make_call();
+  if ((arguments[2] & PROT_WRITE) == 0) {
+    const long result = make_call();
+    if (!is_error(result)) exposed_entries.fetch_and(~entries);
+    return result;
+  }
+  const std::uint32_t opened = entries & ~exposed_entries.fetch_or(entries);
+  tell_exposed();
+  const long result = make_call();
+  if (is_error(result)) exposed_entries.fetch_and(~opened);
+  return result;
+}
+
 /// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, whatever the sink did.
 long to_libc(long result, int caller_errno) {
   errno = is_error(result) ? static_cast<int>(-result) : caller_errno;
@@ -163,6 +218,7 @@ long bracketed(const ConcernedMemory& memory, MakeCall&& make_call) {
   const auto end = sink_end.load(std::memory_order_relaxed);
   for (const Range& range : {memory.first, memory.second}) {
     if (range.empty()) continue;
+    if (patched_code.touched_by(range) && entries_in(range) != 0) tell_exposed();
     if (begin != nullptr) begin(range);
     event_watch.note_begin(range);
   }
@@ -274,11 +330,13 @@ void* replace_shmat(int id, const void* address, int flags) {
 int replace_shmdt(const void* address) { return static_cast<int>(perform(kShmdt, arguments_of(address))); }
 
 int replace_mprotect(void* address, std::size_t length, int protection) {
-  return static_cast<int>(perform(kMprotect, arguments_of(address, length, protection)));
+  const Arguments arguments = arguments_of(address, length, protection);
+  return static_cast<int>(protecting(arguments, [&] { return perform(kMprotect, arguments); }));
 }
 
 int replace_pkey_mprotect(void* address, std::size_t length, int protection, int key) {
-  return static_cast<int>(perform(kPkeyMprotect, arguments_of(address, length, protection, key)));
+  const Arguments arguments = arguments_of(address, length, protection, key);
+  return static_cast<int>(protecting(arguments, [&] { return perform(kPkeyMprotect, arguments); }));
 }
 
 int replace_remap_file_pages(void* address, std::size_t length, int protection, std::size_t page, int flags) {
@@ -358,6 +416,7 @@ Error put_in_place(Hook& hook) {
     return Error::make(EBUSY, "another library has redirected it");
   // Before the patch, as the replacement may run at once.
   void* const previous = hook.next.exchange(hook.patch.displaced_target(), std::memory_order_acq_rel);
+  patched_code.cover(hook.patch.pages());
   Error error = hook.patch.apply(replacement_of(static_cast<Function>(&hook - hooks)));
   if (error) hook.next.store(previous, std::memory_order_release);
   return error;
@@ -402,6 +461,7 @@ HookReport install_libc_hooks(HookSink sink) {
   static const Error no_break = prepare();
   installed_sink = sink;
   sink_end.store(sink.end, std::memory_order_relaxed);
+  sink_exposed.store(sink.exposed, std::memory_order_relaxed);
   sink_begin.store(sink.begin, std::memory_order_release);
   for (Hook& hook : hooks) {
     const bool moves_break = hook.system_call == SYS_brk;
@@ -427,6 +487,8 @@ bool hooks_intact() {
                      [](const Hook& hook) { return !hook.patch.is_applied() || hook.patch.in_place(); });
 }
 
+bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
+
 HookReport self_test() {
   const std::lock_guard lock(control);
   return summarize(test_memory_events());
@@ -436,6 +498,7 @@ void uninstall_libc_hooks() {
   const std::lock_guard lock(control);
   installed_sink = {};
   sink_begin.store(nullptr, std::memory_order_release);
+  sink_exposed.store(nullptr, std::memory_order_release);
   for (Hook& hook : hooks) {
     // An error means that somebody's patch lies on top of ours; calls that reach us through it are passed on.
     static_cast<void>(hook.patch.restore());
@@ -451,5 +514,7 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const SystemCallArguments arguments{a0, a1, a2, a3, a4, a5};
   const ConcernedMemory memory = concerned_memory(number, arguments);
   const auto make_call = [&] { return raw_system_call(number, arguments); };
-  return to_libc(is_bracketed(memory) ? make_call() : bracketed(memory, make_call), caller_errno);
+  const auto in_brackets = [&] { return is_bracketed(memory) ? make_call() : bracketed(memory, make_call); };
+  const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
+  return to_libc(protects ? protecting(arguments, in_brackets) : in_brackets(), caller_errno);
 }

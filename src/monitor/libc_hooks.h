@@ -35,6 +35,9 @@ namespace pinion {
 struct HookSink {
   void (*begin)(Range) = nullptr;  ///< before the system call: the old contents are still there
   void (*end)(Range) = nullptr;    ///< after it
+  /// Somebody is about to make a hooked entry writable, or to map over it: from now on events may be missed,
+  /// until hooks_exposed() says no and hooks_intact() yes. Under the same law.
+  void (*exposed)() = nullptr;
   bool operator==(const HookSink&) const = default;
 };
 
@@ -68,6 +71,10 @@ HookReport install_libc_hooks(HookSink sink);
 
 /// Whether every patch that was made still is what a call meets first. Compares a few bytes.
 bool hooks_intact();
+
+/// Whether somebody has made the code of a patched entry writable and not yet unwritable again: it may be
+/// overwritten at any moment. Libraries that patch do this for some microseconds. Lock-free.
+bool hooks_exposed();
 
 /// Puts back on top of those patches that others have overwritten since; theirs is called next. What cannot
 /// be recognised is left and reported.

@@ -2,6 +2,8 @@
 // hook.
 #pragma once
 
+#include <sched.h>
+
 #include "registry/domain.h"
 
 namespace pinion {
@@ -12,18 +14,34 @@ inline void retire_claimed(Domain& domain, Region* region, Actor actor) {
   domain.finish_retire(region);
 }
 
+/// How long an acquire waits for a memory event that crosses it to be over. The kernel may give an address
+/// anew before the thread that unmapped it has left its hook: that is worth some microseconds, or a time
+/// slice where that thread was preempted. It ends, because the event may be the waiting thread's own (a
+/// destructor in dlclose).
+constexpr Duration kCrossingPatience = 4 * kMillisecond;
+
 /// Runs a ticket to `leased` or `refused`.
 /// `on_device_call(Range, bool registration, bool failed, Time begin, Time end)` hears every call of the
 /// device.
 template <class OnDeviceCall>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
                         OnDeviceCall&& on_device_call) {
+  Time patience = 0;  // until then
   Domain::Step step = domain.begin(ticket);
   for (;;) {
     switch (step) {
       case Domain::Step::leased:
-      case Domain::Step::refused:
         return step;
+      case Domain::Step::refused: {
+        if (!ticket.crossed || !ticket.lease) return step;
+        const Time now = monotonic_now();  // of real threads, whatever the domain's clock
+        if (patience == 0) patience = now + kCrossingPatience;
+        if (now >= patience) return step;
+        waited = true;
+        ::sched_yield();
+        step = domain.begin(ticket);
+        break;
+      }
       case Domain::Step::wait:
         waited = true;
         if (!ticket.lease) return step;

@@ -23,7 +23,13 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (!ticket.victims.empty()) return Step::deregister;
 
   std::lock_guard lock(slow_);
-  if (Region* region = candidate_for(ticket)) {
+  const auto sight = brackets_.sight.look();
+  if (sight.blind() && !ticket.lease) {
+    ticket.error = Error::make(EAGAIN, "memory events may be missed: nothing is registered ahead");
+    return Step::refused;
+  }
+  // What others registered blindly may be stale for everybody but them.
+  if (Region* region = sight.blind() ? nullptr : candidate_for(ticket)) {
     ticket.region = region;
     if (region->word.load().state() == RegionState::registering) {
       ticket.seen = region->transitions.load(std::memory_order_acquire);
@@ -34,11 +40,15 @@ Domain::Step Domain::begin(Ticket& ticket) {
   }
   // "In between nothing of the range is registered": a transfer of memory that is being unmapped is not worth
   // waiting. Nor is it worth to register memory ahead that has changed since its use was predicted.
-  if (brackets_.changing(ticket.pages) || (ticket.changed && !ticket.lease)) {
+  ticket.crossed = brackets_.changing(ticket.pages);
+  if (ticket.crossed || (ticket.changed && !ticket.lease)) {
     ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped by another thread");
     return Step::refused;
   }
-  if (ticket.want == ticket.pages) ticket.want = merged(ticket.pages);
+  if (sight.blind())
+    ticket.want = ticket.pages;
+  else if (ticket.want == ticket.pages)
+    ticket.want = merged(ticket.pages);
   if (!within_device_caps(ticket.want, ticket.error)) {
     if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
     ticket.want = ticket.pages;
@@ -79,8 +89,9 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region->indexed = true;
   account(ticket.want, true);
   index_.insert(region);
-  // A bracket opened before the region was in the index has not seen it.
-  if (brackets_.changing(ticket.want)) region->word.doom();
+  // A bracket opened before the region was in the index has not seen it; nor has one who lost sight before.
+  ticket.unshared = !brackets_.sight.unbroken(sight);
+  if (brackets_.changing(ticket.want) || (ticket.unshared && !ticket.lease)) region->word.doom();
   ticket.region = region;
   return Step::register_;
 }
@@ -94,7 +105,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   if (!registration.error) {
     region->key = registration.key;
     region->access.store(registration.granted, std::memory_order_relaxed);
-    if (region->word.commit()) {
+    if (region->word.commit(ticket.unshared)) {
       ticket.registered_here = true;
       end_transition(region);
       return Step::leased;

@@ -61,12 +61,14 @@ class BasicRegionWord {
     });
   }
 
-  /// registering -> registered; false (and no change) when the region was doomed meanwhile.
-  bool commit() {
+  /// registering -> registered; false (and no change) when the region was doomed meanwhile. `unshared`: for
+  /// the registering thread's leases alone; doomed from the first, so that nobody else is ever let in.
+  bool commit(bool unshared = false) {
     Value v = load();
     do {
       if (v.doomed()) return false;
-    } while (!word_.compare_exchange_weak(v.bits, with_state(v, RegionState::registered),
+    } while (!word_.compare_exchange_weak(v.bits,
+                                          with_state(v, RegionState::registered) | (unshared ? kDoomed : 0),
                                           std::memory_order_acq_rel, std::memory_order_acquire));
     return true;
   }

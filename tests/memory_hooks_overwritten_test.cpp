@@ -1,0 +1,178 @@
+// Another library writes over the engine's hooks while registrations are kept, as UCX does when it is loaded
+// late: what happens to memory from then on is not seen, and yet no transfer may go astray. Contents are
+// those that a device transfers which keeps the pages it has pinned (support/ring_device.h).
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <memory>
+#include <thread>
+
+#include "monitor/libc_hooks.h"
+#include "monitor/system_call.h"
+#include "support/foreign_patcher.h"
+#include "support/gate.h"
+#include "support/ring_engine.h"
+
+namespace pinion::test {
+namespace {
+
+constexpr std::uint64_t kOld = 1, kNew = 2;
+constexpr std::size_t kPages = 8;
+
+/// Their munmap: the kernel's, by a system call that nobody sees.
+int unseen_munmap(void* address, std::size_t length) {
+  const long result = raw_system_call(SYS_munmap, arguments_of(address, length));
+  if (!is_error(result)) return 0;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+void* pointer(Address address) { return reinterpret_cast<void*>(address); }
+
+class OverwrittenHooks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!RingDevice::available()) GTEST_SKIP() << "no io_uring here, or too little memory may be locked";
+    ring_ = std::make_unique<RingEngine>(RingEngine::options(RetentionKind::leave_pinned));
+    other_ = std::make_unique<ForeignPatcher>();
+    memory_ = map();
+    fill(memory_, kOld);
+  }
+  void TearDown() override {
+    gate_.open();
+    other_.reset();
+    ring_.reset();
+  }
+
+  static Range map(Address wish = 0, std::size_t bytes = kPages * page_size()) {
+    void* const start =
+        ::mmap(pointer(wish), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(start, MAP_FAILED);
+    return Range::of(start, bytes);
+  }
+  static ForeignPatch their_munmap() { return absolute_jump(reinterpret_cast<void*>(unseen_munmap)); }
+  /// Other memory at the same place, without an event: it is unmapped unseen, and mapping where nothing is
+  /// mapped is no event.
+  static void replace_unseen(Range memory) {
+    ASSERT_EQ(unseen_munmap(pointer(memory.begin), memory.bytes()), 0);
+    ASSERT_EQ(map(memory.begin, memory.bytes()), memory);
+    fill(memory, kNew);
+  }
+  RingDevice& device() { return ring_->device(); }
+  void expect_contents(Range memory, std::uint64_t stamp) {
+    expect_transfers(*ring_, ring_->acquire(memory), wire_, memory, stamp);
+  }
+  /// The memory stays registered after a transfer again.
+  void expect_kept_again() {
+    const Range other = map();
+    ring_->acquire(other).release();
+    const std::size_t before = device().registrations(Actor::application);
+    ring_->acquire(other).release();
+    EXPECT_EQ(device().registrations(Actor::application), before);
+    ASSERT_EQ(::munmap(pointer(other.begin), other.bytes()), 0);
+  }
+
+  Range memory_;
+  Gate gate_;
+  Wire wire_{kPages * page_size()};
+  std::unique_ptr<RingEngine> ring_;
+  std::unique_ptr<ForeignPatcher> other_;
+};
+
+TEST_F(OverwrittenHooks, TheNextHitIsNotStale) {
+  ring_->acquire(memory_).release();
+  other_->write(their_munmap());
+  ASSERT_FALSE(hooks_intact());
+  ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);  // goes to them alone
+  ASSERT_EQ(map(memory_.begin), memory_);
+  fill(memory_, kNew);
+  expect_contents(memory_, kNew);
+  EXPECT_TRUE(hooks_intact()) << "ours are on top again";
+  if (ring_->keeps()) expect_kept_again();
+}
+
+TEST_F(OverwrittenHooks, WhileTheyMayBe) {
+  ring_->acquire(memory_).release();
+  other_->open();
+  // They may have overwritten any hook by now, and put it back before we look.
+  replace_unseen(memory_);
+  expect_contents(memory_, kNew);
+  // Transfers go on as ever; nothing of them is kept.
+  for (int i = 0; i < 3; ++i) {
+    replace_unseen(memory_);
+    expect_contents(memory_, kNew);
+    EXPECT_EQ(device().live(memory_), 0u);
+  }
+  other_->close();
+  expect_contents(memory_, ~kNew);
+  if (ring_->keeps()) expect_kept_again();
+}
+
+TEST_F(OverwrittenHooks, ALeaseFromBeforeServesItsHolderAlone) {
+  RingLease lease = ring_->acquire(memory_);
+  other_->open();
+  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kOld);
+  std::memset(wire_.data(), 0, memory_.bytes());
+  EXPECT_EQ(device().send(lease.key(), memory_, wire_, 0), 0);
+  EXPECT_TRUE(holds(wire_.as<std::uint64_t>(), memory_, ~kOld));
+  other_->close();
+  lease.release();
+}
+
+TEST_F(OverwrittenHooks, LeasesShareNothingMeanwhile) {
+  other_->open();
+  RingLease whole = ring_->acquire(memory_);
+  // A part that the holder of the whole transfers no more.
+  const Range part{memory_.begin, memory_.begin + 2 * page_size()};
+  replace_unseen(part);
+  expect_contents(part, kNew);
+  // Nor does a larger one take in what others have registered.
+  RingLease again = ring_->acquire(part);
+  const Range overlap{part.begin + page_size(), memory_.end};
+  RingLease larger = ring_->acquire(overlap);
+  again.release();
+  ASSERT_EQ(unseen_munmap(pointer(part.begin), page_size()), 0);
+  ASSERT_EQ(map(part.begin, page_size()), (Range{part.begin, part.begin + page_size()}));
+  fill({part.begin, part.begin + page_size()}, kNew);
+  expect_contents({part.begin, part.begin + page_size()}, kNew);
+  other_->close();
+}
+
+TEST_F(OverwrittenHooks, ARegistrationThatTheyInterruptIsNotKept) {
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  for (const auto moment : {RingDevice::Moment::registering, RingDevice::Moment::registered}) {
+    const Range memory = map();
+    device().at = [&](RingDevice::Moment now, Range pages, Actor) {
+      if (now == moment && pages.overlaps(memory)) gate_.pass();
+    };
+    gate_.arm();
+    std::thread side([&] { ring_->acquire(memory).release(); });
+    gate_.wait_reached();
+    other_->write(their_munmap());
+    gate_.open();
+    side.join();
+    replace_unseen(memory);
+    expect_contents(memory, kNew);
+    EXPECT_TRUE(hooks_intact());
+  }
+}
+
+TEST_F(OverwrittenHooks, MappedOver) {
+  ring_->acquire(memory_).release();
+  // A copy of the page over the page: some patchers write to the copy before.
+  const Range page = Range::of(other_->entry(), 1).to_pages();
+  const Range copy = map(0, page.bytes());
+  std::memcpy(pointer(copy.begin), pointer(page.begin), page.bytes());
+  ASSERT_EQ(::mprotect(pointer(copy.begin), copy.bytes(), PROT_READ | PROT_EXEC), 0);
+  const ForeignPatch ours = other_->read();
+  ASSERT_EQ(::mremap(pointer(copy.begin), copy.bytes(), copy.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED,
+                     pointer(page.begin)),
+            pointer(page.begin));
+  EXPECT_EQ(other_->read(), ours);
+  replace_unseen(memory_);
+  expect_contents(memory_, kNew);
+}
+
+}  // namespace
+}  // namespace pinion::test
