@@ -104,6 +104,7 @@ class RingEngine {
 
   Engine& engine() { return *engine_; }
   RingDevice& device() { return *device_; }
+  Domain& domain() { return engine_->domain(domain_); }
   runlog::Counters counters() { return engine_->counters(domain_); }
 
   RingLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
@@ -112,7 +113,7 @@ class RingEngine {
 
   /// Ends every registration that no lease is out on.
   void let_go() {
-    retire_all(engine_->domain(domain_), Actor::application, [](auto&&...) {});
+    retire_all(domain(), Actor::application, [](auto&&...) {});
   }
 
   /// Whether registrations are kept beyond their leases: not where some memory events cannot be seen.
