@@ -332,9 +332,11 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
     const auto released = domain(record.domain).release(region);
     if (retire_at_release_ && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
-    // Else the helper's or the next miss's work: the memory went away under the lease.
-    if (released == RegionWord::Released::idle_doomed && brackets_.sight.blind())
-      reap_now(thread, record.domain);
+    if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
+      // The memory went away under the lease: the helper's work, unless nothing may be kept.
+      doomed_bytes_.fetch_add(region->range().bytes(), std::memory_order_relaxed);
+      brackets_.sight.blind() ? reap_now(thread, record.domain) : expect_reaping();
+    }
   }
   push(thread, record);
   if (transfer.bookkeeping) {
@@ -423,12 +425,22 @@ void Engine::on_memory_change_begin(Range range) {
   Engine* engine = running();
   if (!engine) return;
   const int count = engine->domain_count();
-  for (int i = 0; i < count; ++i) engine->domain(i).doom(range);
+  std::size_t doomed = 0;
+  for (int i = 0; i < count; ++i) doomed += engine->domain(i).doom(range);
+  if (doomed) engine->doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
   engine->events_.post(range);
   engine->memory_events_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Engine::on_memory_change_end(Range range) { brackets_.close(range); }
+void Engine::on_memory_change_end(Range range) {
+  brackets_.close(range);
+  if (Engine* engine = running()) engine->expect_reaping();
+}
+
+void Engine::expect_reaping() {
+  if (doomed_bytes_.load(std::memory_order_relaxed) < kMuchDoomed) return;
+  if (asleep_.load(std::memory_order_relaxed) != 0) wake_helper();
+}
 
 void Engine::on_sight_lost() {
   brackets_.sight.lost();

@@ -158,6 +158,8 @@ class Engine {
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   void reap_now(ThreadContext& thread, int domain);
+  /// Wakes the helper when much waits to be reaped. Callable from hooks.
+  void expect_reaping();
   void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
   void push(ThreadContext& thread, const Record& record);
   double memcpy_bandwidth();
@@ -177,6 +179,7 @@ class Engine {
   void wake_helper();
   void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
   void retire_idle(DomainSlot& slot);
+  void retire_all_idle();
   void serve_closing();
   void tell();
   void end_of_run();
@@ -211,6 +214,8 @@ class Engine {
   std::atomic<bool> bounce_reported_{false};
   std::atomic<bool> keeps_nothing_{false};  ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};
+  std::atomic<std::size_t> doomed_bytes_{0};                        ///< since the helper last reaped
+  static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;  ///< not left pinned until the next look
 
   // The helper thread's own.
   std::thread helper_;

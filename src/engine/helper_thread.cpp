@@ -114,6 +114,8 @@ void Engine::helper_main() {
     if (now - last_update_ >= kUpdateEvery) {
       check_hooks();
       report_exposure();
+      // No release finds a region idle whose last count was a refused hit's.
+      if (retire_at_release_) retire_all_idle();
       tell();
       const runlog::Counters all = counters();
       meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
@@ -267,6 +269,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
 
 void Engine::act() {
   const int count = domain_count();
+  doomed_bytes_.store(0, std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
     DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
     while (Region* region = slot.domain->begin_reap()) {
@@ -346,10 +349,11 @@ void Engine::sleep_until(Time wake) {
   const std::uint32_t state = deep ? 2 : 1;
   asleep_.store(state, std::memory_order_seq_cst);
   // Records pushed before the flag was seen have woken nobody; in deep sleep nothing else would.
-  bool records = stopping_.load(std::memory_order_acquire) || closing_.load(std::memory_order_seq_cst) >= 0;
-  for (ThreadContext* thread = all_threads(); thread && !records; thread = thread->next)
-    records = thread->ring.size() > 0;
-  if (!records) {
+  bool work = stopping_.load(std::memory_order_acquire) || closing_.load(std::memory_order_seq_cst) >= 0 ||
+              doomed_bytes_.load(std::memory_order_relaxed) >= kMuchDoomed;
+  for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
+    work = thread->ring.size() > 0;
+  if (!work) {
     timespec until{};
     if (wake != kNever) {
       until.tv_sec = wake / kSecond;
@@ -407,6 +411,10 @@ void Engine::retire_idle(DomainSlot& slot) {
   });
 }
 
+void Engine::retire_all_idle() {
+  for (int i = 0; i < domain_count(); ++i) retire_idle(*domains_[static_cast<std::size_t>(i)]);
+}
+
 void Engine::serve_closing() {
   const int number = closing_.load(std::memory_order_acquire);
   if (number < 0) return;
@@ -420,7 +428,7 @@ void Engine::serve_closing() {
 void Engine::end_of_run() {
   drain();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
-  for (int i = 0; i < domain_count(); ++i) retire_idle(*domains_[static_cast<std::size_t>(i)]);
+  retire_all_idle();
   tell();
   const runlog::Counters all = counters();
   const std::uint64_t pinned = pinned_bytes();

@@ -185,11 +185,15 @@ Region* Domain::begin_reap() {
 
 // ---- memory events ----
 
-void Domain::doom(Range range) {
+std::size_t Domain::doom(Range range) {
+  std::size_t waiting = 0;
   index_.for_each_overlap(range, [&](Region* region) {
     const auto before = region->word.doom();
-    if (before.state() == RegionState::registered && before.leases() == 0) give_back(region);
+    if (before.state() != RegionState::registered || before.leases() != 0) return;
+    waiting += region->range().bytes();
+    give_back(region);
   });
+  return waiting;
 }
 
 void Domain::give_back(Region* region) {

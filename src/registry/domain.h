@@ -101,8 +101,9 @@ class Domain {
 
   // ---- memory events; hooks ----
 
-  /// Refuses every further hit in `range`. The caller has opened a bracket for it before.
-  void doom(Range range);
+  /// Refuses every further hit in `range`. The caller has opened a bracket for it before. Returns how many
+  /// bytes wait to be reaped for it: pinned still, and of no use to anybody.
+  std::size_t doom(Range range);
 
   // ---- helpers of retention ----
 
