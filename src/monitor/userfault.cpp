@@ -1,0 +1,406 @@
+#include "monitor/userfault.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "monitor/hook_self_test.h"
+#include "monitor/system_call.h"
+
+namespace pinion {
+
+constinit std::atomic<std::uint32_t> detail::userfault_sequence{0};
+
+namespace {
+
+using detail::userfault_sequence;
+
+// Younger than the oldest headers that this is built with.
+constexpr std::uint64_t kWriteProtectAnyMemory = std::uint64_t{1} << 15;  // UFFD_FEATURE_WP_ASYNC, Linux 6.7
+constexpr unsigned kOwnFileTable = 1u << 1;                               // CLOSE_RANGE_UNSHARE, Linux 5.9
+
+constexpr std::uint64_t kNeeded = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP |
+                                  UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE;
+constexpr std::uint64_t kUseful = UFFD_FEATURE_WP_HUGETLBFS_SHMEM | kWriteProtectAnyMemory;
+
+template <class... T>
+long kernel(long number, T... arguments) {
+  return raw_system_call(number, arguments_of(arguments...));
+}
+
+// ---- Opening
+// --------------------------------------------------------------------------------------------------------
+
+/// A new userfaultfd before its handshake, or -errno. Only faults of user mode would be served by it, which
+/// every process may ask for.
+long open_userfaultfd() {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  long fd = kernel(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY);
+  if (fd == -EINVAL) fd = kernel(SYS_userfaultfd, kFlags);  // before Linux 5.11
+  if (!is_error(fd)) return fd;
+  // Where a seccomp profile refuses the call, the device may have been let in.
+  const long device = kernel(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (is_error(device)) return fd;
+  const long from_device = kernel(SYS_ioctl, device, USERFAULTFD_IOC_NEW, kFlags | UFFD_USER_MODE_ONLY);
+  kernel(SYS_close, device);
+  return is_error(from_device) ? fd : from_device;
+}
+
+/// Asks for features and says which there are; the handshake can be made once for a userfaultfd.
+long shake_hands(long fd, std::uint64_t& features) {
+  uffdio_api api{};
+  api.api = UFFD_API;
+  api.features = features;
+  const long result = kernel(SYS_ioctl, fd, UFFDIO_API, &api);
+  features = api.features;
+  return result;
+}
+
+struct Channel {
+  long fd = -1;
+  std::uint64_t features = 0;
+  Error error;
+};
+
+/// The features that this kernel has.
+Channel probe() {
+  Channel channel;
+  channel.fd = open_userfaultfd();
+  if (is_error(channel.fd)) {
+    const int code = static_cast<int>(-channel.fd);
+    channel.error =
+        Error::make(code,
+                    "userfaultfd is refused (%s): by a seccomp profile of the container, by sysctl "
+                    "vm.unprivileged_userfaultfd=0 before Linux 5.11, or the kernel has none",
+                    std::strerror(code));
+    return channel;
+  }
+  const long result = shake_hands(channel.fd, channel.features);
+  kernel(SYS_close, channel.fd);
+  channel.fd = -1;
+  if (is_error(result) || (channel.features & kNeeded) != kNeeded) {
+    channel.error =
+        Error::make(ENOTSUP,
+                    "this kernel's userfaultfd has no write-protect mode, without which each page "
+                    "would have to be served (Linux 5.7 on x86-64, 6.10 on aarch64)");
+  } else if (kernel(SYS_close_range, ~0u, ~0u, 0) == -ENOSYS) {
+    channel.error = Error::make(ENOSYS, "the kernel has no close_range (Linux 5.9)");
+  }
+  return channel;
+}
+
+Channel open_channel() {
+  Channel channel = probe();
+  if (channel.error) return channel;
+  channel.features &= kNeeded | kUseful;
+  const long low = open_userfaultfd();
+  // Out of the way of programs that mean certain low numbers.
+  channel.fd = is_error(low) ? low : kernel(SYS_fcntl, low, F_DUPFD_CLOEXEC, 64);
+  if (is_error(channel.fd))
+    channel.fd = low;
+  else
+    kernel(SYS_close, low);
+  long result = channel.fd;
+  if (!is_error(result)) result = shake_hands(channel.fd, channel.features);
+  if (is_error(result)) {
+    channel.error =
+        Error::make(static_cast<int>(-result), "userfaultfd: %s", std::strerror(static_cast<int>(-result)));
+  }
+  return channel;
+}
+
+// ---- The reader
+// -----------------------------------------------------------------------------------------------------
+
+std::atomic<void (*)(Range)> sink_begin{nullptr};
+std::atomic<void (*)(Range)> sink_end{nullptr};
+std::atomic<bool (*)(Range)> hooks_have{nullptr};
+
+void begin(Range range) {
+  if (const auto tell = sink_begin.load(std::memory_order_acquire)) tell(range);
+  event_watch.note_begin(range);
+}
+void end(Range range) {
+  event_watch.note_end(range);
+  if (const auto tell = sink_end.load(std::memory_order_acquire)) tell(range);
+}
+
+/// Brackets of dropped memory, which stay open for a while. The reader's own.
+class OpenDrops {
+ public:
+  void add(Range range, Time now) {
+    begin(range);
+    if (count_ == drops_.size())
+      join(range);
+    else
+      drops_[count_++] = {range, now + kDropTime};
+  }
+  void close_until(Time now) {
+    while (count_ > 0 && drops_[0].until <= now) {
+      end(drops_[0].range);
+      std::copy(drops_.begin() + 1, drops_.begin() + count_, drops_.begin());
+      --count_;
+    }
+  }
+  /// In order of time: the first closes first.
+  bool empty() const { return count_ == 0; }
+  Time next() const { return drops_[0].until; }
+
+ private:
+  struct Drop {
+    Range range;
+    Time until;
+  };
+
+  /// No room: the newest bracket takes `range` in, whose own is open already.
+  void join(Range range) {
+    Drop& newest = drops_[count_ - 1];
+    const Range both{std::min(newest.range.begin, range.begin), std::max(newest.range.end, range.end)};
+    begin(both);
+    end(newest.range);
+    end(range);
+    newest = {both, monotonic_now() + kDropTime};
+  }
+
+  std::array<Drop, 16> drops_;
+  std::size_t count_ = 0;
+};
+
+class Reader {
+ public:
+  explicit Reader(long fd) : fd_(fd) {}
+
+  [[noreturn]] void run() {
+    for (;;) {
+      wait();
+      userfault_sequence.fetch_add(1, std::memory_order_seq_cst);
+      read();
+      drops_.close_until(monotonic_now());
+      userfault_sequence.fetch_add(1, std::memory_order_seq_cst);
+    }
+  }
+
+ private:
+  void wait() {
+    pollfd file{static_cast<int>(fd_), POLLIN, 0};
+    timespec until_next{};
+    const timespec* timeout = nullptr;
+    if (!drops_.empty()) {
+      until_next.tv_nsec = std::clamp<Duration>(drops_.next() - monotonic_now(), 0, kDropTime);
+      timeout = &until_next;
+    }
+    kernel(SYS_ppoll, &file, 1, timeout, 0, 0);
+  }
+
+  void read() {
+    std::array<uffd_msg, 16> messages;
+    for (;;) {
+      const long bytes = kernel(SYS_read, fd_, messages.data(), sizeof messages);
+      if (is_error(bytes)) return;  // EAGAIN: that was all, or whoever waited has been killed
+      const auto count = static_cast<std::size_t>(bytes) / sizeof messages[0];
+      std::for_each_n(messages.begin(), count, [this](const uffd_msg& message) { handle(message); });
+      if (count < messages.size()) return;
+    }
+  }
+
+  void handle(const uffd_msg& message) {
+    switch (message.event) {
+      case UFFD_EVENT_UNMAP:
+        return changed({message.arg.remove.start, message.arg.remove.end});
+      case UFFD_EVENT_REMAP:
+        return changed({message.arg.remap.from, message.arg.remap.from + message.arg.remap.len});
+      case UFFD_EVENT_REMOVE:
+        return dropped({message.arg.remove.start, message.arg.remove.end});
+    }
+  }
+
+  static bool told_by_hooks(Range range) {
+    const auto have = hooks_have.load(std::memory_order_acquire);
+    return have != nullptr && have(range);
+  }
+
+  void changed(Range range) {
+    if (told_by_hooks(range)) return;
+    begin(range);
+    end(range);
+  }
+
+  void dropped(Range range) {
+    if (!told_by_hooks(range)) drops_.add(range, monotonic_now());
+  }
+
+  const long fd_;
+  OpenDrops drops_;
+};
+
+// ---- Starting and stopping
+// ------------------------------------------------------------------------------------------
+
+constinit std::mutex control;  // guards `channel` but for reading its fd
+Channel channel;
+std::atomic<long> watching_fd{-1};  ///< what watch() uses; -1: there is none
+std::atomic<int> reader_state{0};   ///< 0: not yet, 1: reads, -errno: gave up
+
+/// Leaves the reader's thread with the userfaultfd alone.
+long take_own_file_table(long fd) {
+  const auto number = static_cast<unsigned>(fd);
+  const long below = kernel(SYS_close_range, 0, number - 1, kOwnFileTable);
+  return is_error(below) ? below : kernel(SYS_close_range, number + 1, ~0u, 0);
+}
+
+void* reader_main(void* fd_argument) {
+  const auto fd = reinterpret_cast<long>(fd_argument);
+  kernel(SYS_prctl, PR_SET_NAME, "pinion-events");
+  // Events wait for this thread: it must not wait for the one core that its creator is bound to.
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof all);
+  kernel(SYS_sched_setaffinity, 0, sizeof all, &all);
+  const long error = take_own_file_table(fd);
+  reader_state.store(is_error(error) ? static_cast<int>(error) : 1, std::memory_order_release);
+  reader_state.notify_all();
+  if (is_error(error)) return nullptr;
+  Reader(fd).run();
+}
+
+Error start_reader() {
+  sigset_t all, before;
+  sigfillset(&all);  // signals belong to the application's threads
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  reader_state.store(0, std::memory_order_relaxed);
+  pthread_t thread;
+  const int refused = pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(channel.fd));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (refused != 0) return Error::make(refused, "no thread can be started to read userfaultfd's events");
+  pthread_detach(thread);
+  reader_state.wait(0, std::memory_order_acquire);
+  if (const int state = reader_state.load(std::memory_order_acquire); state < 0)
+    return Error::make(-state, "close_range for the reader of userfaultfd: %s", std::strerror(-state));
+  return {};
+}
+
+/// In a child, which has neither the reader nor watched memory. Its copy of the file stays open: should the
+/// program have closed it, the number may be another file's by now; and events do not wait for who reads
+/// nothing.
+void forget_parent() {
+  new (&control) std::mutex;
+  watching_fd.store(-1, std::memory_order_relaxed);
+  channel = {};
+  sink_begin.store(nullptr, std::memory_order_relaxed);
+  userfault_sequence.store(0, std::memory_order_relaxed);
+}
+
+long watch(long fd, Range pages, std::size_t granule) {
+  const Address begin = pages.begin / granule * granule;
+  uffdio_register request{};
+  request.range = {begin, (pages.end + granule - 1) / granule * granule - begin};
+  request.mode = UFFDIO_REGISTER_MODE_WP;
+  return kernel(SYS_ioctl, fd, UFFDIO_REGISTER, &request);
+}
+
+bool is_mapped(Address page) {
+  unsigned char resident;
+  return !is_error(kernel(SYS_mincore, page, page_size(), &resident));
+}
+
+void unwatch(long fd, Range mapping) {
+  uffdio_range range{mapping.begin, mapping.bytes()};
+  kernel(SYS_ioctl, fd, UFFDIO_UNREGISTER, &range);
+}
+
+}  // namespace
+
+Error userfaultfd_refused() {
+  const std::lock_guard lock(control);
+  return channel.fd >= 0 ? Error{} : probe().error;
+}
+
+const char* userfaultfd_reach() {
+  const std::uint64_t features = probe().features;
+  if ((features & kWriteProtectAnyMemory) != 0) return "all memory but read-only shared mappings";
+  if ((features & UFFD_FEATURE_WP_HUGETLBFS_SHMEM) != 0)
+    return "anonymous, shared anonymous and hugetlbfs memory, not files";
+  return "private anonymous memory alone";
+}
+
+Error start_userfaultfd(HookSink sink, bool (*bracketed)(Range)) {
+  const std::lock_guard lock(control);
+  if (channel.fd < 0) {
+    static std::once_flag once;
+    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_parent); });
+    static_cast<void>(page_size());
+    Channel opened = open_channel();
+    if (opened.error) return opened.error;
+    channel = opened;
+    if (Error error = start_reader()) {
+      kernel(SYS_close, channel.fd);
+      channel = {};
+      return error;
+    }
+  }
+  hooks_have.store(bracketed, std::memory_order_relaxed);
+  sink_end.store(sink.end, std::memory_order_relaxed);
+  sink_begin.store(sink.begin, std::memory_order_release);
+  watching_fd.store(channel.fd, std::memory_order_release);
+  return {};
+}
+
+void stop_userfaultfd() {
+  const std::lock_guard lock(control);
+  if (watching_fd.exchange(-1, std::memory_order_acq_rel) < 0) return;
+  // The reader stays, and its brackets are closed as they were opened: only what begins from now on is told
+  // to nobody.
+  sink_begin.store(nullptr, std::memory_order_release);
+  // What is watched is known to the kernel alone. Mappings of others are refused, which is as well.
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return;
+  char line[512];
+  bool at_begin = true;
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    Range mapping;
+    if (at_begin && std::sscanf(line, "%zx-%zx", &mapping.begin, &mapping.end) == 2)
+      unwatch(channel.fd, mapping);
+    at_begin = std::strchr(line, '\n') != nullptr;
+  }
+  std::fclose(maps);
+}
+
+Error watch_by_userfaultfd(Range pages) {
+  const long fd = watching_fd.load(std::memory_order_acquire);
+  if (fd < 0) return Error::make(ENOTCONN, "userfaultfd was not started");
+  long result = watch(fd, pages, page_size());
+  // hugetlbfs takes whole pages of its own only, of whatever size they are.
+  constexpr std::size_t kLargestPage = std::size_t{1} << 30;
+  const bool may_be_huge = result == -EINVAL && is_mapped(pages.begin) && is_mapped(pages.end - page_size());
+  for (std::size_t page = 2 * page_size(); may_be_huge && result == -EINVAL && page <= kLargestPage;
+       page *= 2)
+    result = watch(fd, pages, page);
+  if (!is_error(result)) return {};
+  const int code = static_cast<int>(-result);
+  return Error::make(code, "userfaultfd does not watch this memory (%s)",
+                     code == EBUSY ? "another userfaultfd of the program does" : std::strerror(code));
+}
+
+int userfaultfd_threads() { return watching_fd.load(std::memory_order_relaxed) >= 0 ? 1 : 0; }
+
+void wait_for_userfaultfd() {
+  const std::uint32_t seen = userfault_sequence.load(std::memory_order_acquire);
+  if ((seen & 1) == 0) return;
+  while (userfault_sequence.load(std::memory_order_acquire) == seen) sched_yield();
+}
+
+}  // namespace pinion
