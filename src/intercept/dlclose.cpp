@@ -8,10 +8,11 @@ extern "C" PINION_EXPORT int dlclose(void* handle) {
   // What will be unmapped is not known beforehand: while it happens, all memory counts as changing. Code that
   // went makes learnt stacks worthless as well.
   constexpr pinion::Range kEverything{0, ~pinion::Address{0}};
-  pinion::Engine* engine = pinion::Engine::running();
-  if (engine) engine->on_memory_change_begin(kEverything);
+  // A run may begin before it is over (the library's destructors are called first), so there is a bracket in
+  // any case.
+  pinion::Engine::on_memory_change_begin(kEverything);
   const int result = next(handle);
-  if (engine) engine->on_memory_change_end(kEverything);
+  pinion::Engine::on_memory_change_end(kEverything);
   pinion::invalidate_call_sites();
   return result;
 }
