@@ -64,9 +64,10 @@ class RingDevice final : public Device {
 
   /// Moments of a device call at which `at` may stop it.
   enum class Moment {
-    registering,   ///< nothing is pinned yet
-    registered,    ///< the pages are pinned, the caller does not know it yet
-    deregistering  ///< the pages are pinned still
+    registering,    ///< nothing is pinned yet
+    registered,     ///< the pages are pinned, the caller does not know it yet
+    deregistering,  ///< the pages are pinned still
+    deregistered    ///< they are not any more, the caller does not know it yet
   };
   std::function<void(Moment, Range, Actor)> at = [](Moment, Range, Actor) {};
 
@@ -143,6 +144,7 @@ class RingDevice final : public Device {
       ++deregistrations_[static_cast<int>(actor)];
     }
     clear(live);
+    at(Moment::deregistered, live.pages, actor);
   }
 
   /// A forked child has the parent's ring, which it must not touch; tests make no device calls there.
