@@ -7,7 +7,7 @@ install(TARGETS pinion EXPORT pinionTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-foreach(target pinion-preload pinion_command)
+foreach(target pinion-preload pinion-symbols pinion_command)
   if(TARGET ${target})
     install(TARGETS ${target}
             LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}

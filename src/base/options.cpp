@@ -39,6 +39,8 @@ bool set_size(std::uint64_t& out, std::string_view text) {
 }
 
 constexpr const char* kRetentionNames[] = {"observe", "on-demand", "leave-pinned", "lru", "helper"};
+constexpr const char* kMonitorNames[] = {
+    "auto", "libc", "libc+userfaultfd", "symbols", "symbols+userfaultfd", "userfaultfd", "brackets"};
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
@@ -108,6 +110,17 @@ const std::vector<Row>& rows() {
          return !v.empty();
        },
        [](const Options& o) { return o.nic; }},
+      {{"monitor",
+        "choice",
+        "auto",
+        "how unmapped and changed memory is noticed (see `pinion doctor`)",
+        {std::begin(kMonitorNames), std::end(kMonitorNames)}},
+       [](Options& o, std::string_view v) {
+         for (std::size_t i = 0; i < std::size(kMonitorNames); ++i)
+           if (v == kMonitorNames[i]) o.monitor = static_cast<MonitorKind>(i);
+         return true;
+       },
+       [](const Options& o) { return std::string(to_string(o.monitor)); }},
       {{"poll",
         "time",
         "1ms",
@@ -268,6 +281,7 @@ std::string format_options(const Options& options) {
 }
 
 const char* to_string(RetentionKind kind) { return kRetentionNames[static_cast<int>(kind)]; }
+const char* to_string(MonitorKind kind) { return kMonitorNames[static_cast<int>(kind)]; }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   constexpr double k = 1024;

@@ -14,6 +14,17 @@
 
 namespace pinion {
 
+/// How memory events are seen (monitor/monitor.h).
+enum class MonitorKind : std::uint8_t {
+  automatic,
+  libc,
+  libc_userfaultfd,
+  symbols,
+  symbols_userfaultfd,
+  userfaultfd,
+  brackets
+};
+
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
 
 struct Options {
@@ -28,6 +39,7 @@ struct Options {
   std::uint64_t lru_size = 64 << 20;
   std::string device = "pin";
   std::string nic = "connectx";
+  MonitorKind monitor = MonitorKind::automatic;
   Duration poll = kMillisecond;
   std::string log;
   std::uint64_t log_size = 64 << 20;
@@ -56,6 +68,7 @@ Error options_from_environment(Options& options);
 std::string format_options(const Options& options);
 
 const char* to_string(RetentionKind kind);
+const char* to_string(MonitorKind kind);
 
 /// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
 /// form.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/make.h"
-#include "monitor/libc_hooks.h"
+#include "monitor/userfault.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -57,8 +57,8 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   }
   engine->dropped_seen_ = engine->dropped_before_;
 
-  running_.store(engine, std::memory_order_release);
   engine->watch_memory();
+  running_.store(engine, std::memory_order_release);
   const Time now = engine->clock_.now();
   engine->meter_.start(now);
   if (!options.log.empty()) {
@@ -82,7 +82,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   error = engine->start_helper();
   if (error) {
     running_.store(nullptr, std::memory_order_release);
-    uninstall_libc_hooks();
+    engine->monitor_->stop();
   }
   return error;
 }
@@ -149,9 +149,11 @@ Error Engine::close_domain(int number) {
 void Engine::watch_memory() {
   brackets_.sight.lost();
   const auto sight = brackets_.sight.look();
-  install_libc_hooks({on_memory_change_begin, on_memory_change_end, on_sight_lost});
-  const HookReport report = self_test();
-  if (!report.complete) return keep_nothing(report.error);
+  HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
+  sink.bracketed = [](Range range) { return brackets_.enclosed_by_another(range); };
+  const StartedMonitor started = start_monitor(options_.monitor, sink);
+  monitor_ = started.monitor;
+  if (started.missing) return keep_nothing(started.missing);
   brackets_.sight.regained(sight);
 }
 
@@ -167,7 +169,7 @@ void Engine::keep_nothing(const Error& why) {
 
 void Engine::check_hooks() {
   auto sight = brackets_.sight.look();
-  if (!sight.blind() && hooks_intact()) [[likely]]
+  if (!sight.blind() && monitor_->intact()) [[likely]]
     return;
   if (keeps_nothing_.load(std::memory_order_acquire)) return;
   // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. What went by
@@ -176,14 +178,14 @@ void Engine::check_hooks() {
     on_sight_lost();  // overwritten in a way that the hooks did not notice
     sight = brackets_.sight.look();
   }
-  if (hooks_exposed()) return;  // not before they are done; asked after the look that has to hold
-  const HookReport report = reinstall_hooks();
+  if (monitor_->exposed()) return;  // not before they are done; asked after the look that has to hold
+  const HookReport report = monitor_->repair();
   if (!report.complete) return keep_nothing(report.error);
   brackets_.sight.regained(sight);
 }
 
 void Engine::report_exposure() {
-  exposed_looks_ = hooks_exposed() ? exposed_looks_ + 1 : 0;
+  exposed_looks_ = monitor_->exposed() ? exposed_looks_ + 1 : 0;
   constexpr int kPassing = 2;  // a library that patches has them open for microseconds
   if (exposed_looks_ != kPassing || retire_at_release_) return;
   std::fprintf(stderr,
@@ -192,6 +194,16 @@ void Engine::report_exposure() {
 }
 
 // ---- the critical path ----
+
+namespace {
+
+/// The kernel lets whoever unmaps go on before the reader of its event has doomed the regions (userfault.h).
+void see_events() {
+  if (userfaultfd_handling()) [[unlikely]]
+    wait_for_userfaultfd();
+}
+
+}  // namespace
 
 void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& call, Range request,
                             Access access, Transfer& transfer) {
@@ -236,6 +248,7 @@ bool Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, R
     thread.counters[number].observed.add(1);
     return true;
   }
+  see_events();
   if (Region* region = domain(number).try_hit(request, access, thread.recent)) [[likely]] {
     hit(thread, region, call, transfer);
     return true;
@@ -245,6 +258,7 @@ bool Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, R
 
 bool Engine::try_acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
                          Access access, Transfer& transfer) {
+  see_events();
   Region* region = domain(number).try_hit(request, access, thread.recent);
   if (!region) return false;
   begin_transfer(thread, number, call, request, access, transfer);
@@ -263,24 +277,25 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
   ticket.pages = request.to_pages();
   ticket.access = access;
   bool waited = false;
-  const auto step = run_ticket(domain(number), ticket, Actor::application, waited,
-                               [&](Range pages, bool registration, bool failed, Time from, Time to) {
-                                 const Calibration& scale = calibration();
-                                 Record call = record;
-                                 call.begin = begin + scale.to_ticks(from - scale.to_time(begin));
-                                 call.end = begin + scale.to_ticks(to - scale.to_time(begin));
-                                 call.address = pages.begin;
-                                 call.bytes = pages.bytes();
-                                 call.kind = registration ? runlog::EventKind::registration
-                                                          : runlog::EventKind::deregistration;
-                                 call.flags = failed ? runlog::kFailed : 0;
-                                 push(thread, call);
-                                 in_device += call.end - call.begin;
-                                 (failed         ? counters.registration_failures
-                                  : registration ? counters.registrations
-                                                 : counters.deregistrations)
-                                     .add(1);
-                               });
+  const auto step = run_ticket(
+      domain(number), ticket, Actor::application, waited,
+      [&](Range pages, bool registration, bool failed, Time from, Time to) {
+        const Calibration& scale = calibration();
+        Record call = record;
+        call.begin = begin + scale.to_ticks(from - scale.to_time(begin));
+        call.end = begin + scale.to_ticks(to - scale.to_time(begin));
+        call.address = pages.begin;
+        call.bytes = pages.bytes();
+        call.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
+        call.flags = failed ? runlog::kFailed : 0;
+        push(thread, call);
+        in_device += call.end - call.begin;
+        (failed         ? counters.registration_failures
+         : registration ? counters.registrations
+                        : counters.deregistrations)
+            .add(1);
+      },
+      [this](Range pages) { return monitor_->watch(pages); });
   const Ticks all = ticks_now() - begin;
   record.wait = all;
   counters.registration_ticks.add(in_device);
@@ -424,10 +439,7 @@ void Engine::on_memory_change_begin(Range range) {
   brackets_.open(range);
   Engine* engine = running();
   if (!engine) return;
-  const int count = engine->domain_count();
-  std::size_t doomed = 0;
-  for (int i = 0; i < count; ++i) doomed += engine->domain(i).doom(range);
-  if (doomed) engine->doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
+  engine->doom(range);
   engine->events_.post(range);
   engine->memory_events_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -440,6 +452,17 @@ void Engine::on_memory_change_end(Range range) {
 void Engine::expect_reaping() {
   if (doomed_bytes_.load(std::memory_order_relaxed) < kMuchDoomed) return;
   if (asleep_.load(std::memory_order_relaxed) != 0) wake_helper();
+}
+
+void Engine::on_memory_appeared(Range range) {
+  if (Engine* engine = running()) engine->doom(range);
+}
+
+void Engine::doom(Range range) {
+  const int count = domain_count();
+  std::size_t doomed = 0;
+  for (int i = 0; i < count; ++i) doomed += domain(i).doom(range);
+  if (doomed) doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
 }
 
 void Engine::on_sight_lost() {

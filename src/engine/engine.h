@@ -21,6 +21,7 @@
 #include "engine/thread_context.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
+#include "monitor/monitor.h"
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/helper_retention.h"
@@ -116,6 +117,8 @@ class Engine {
   static void on_memory_change_end(Range range);
   /// Events may be missed from now on: nothing that is registered is believed any more.
   static void on_sight_lost();
+  /// There was nothing mapped here until now.
+  static void on_memory_appeared(Range range);
 
  private:
   /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
@@ -140,13 +143,15 @@ class Engine {
   /// Under domains_mutex_, or before anybody else knows the engine.
   int add_domain(std::unique_ptr<Device> device, const std::string& device_name, const std::string& nic,
                  Error& error);
+  /// Starts the memory monitor that the options ask for.
   void watch_memory();
   // Forks (engine/fork.cpp).
   static void watch_forks();
   void let_go_before_fork();
   void keep_nothing(const Error& why);
-  /// Other libraries may patch over our hooks at any time: asked before anything is registered, and by the
-  /// helper. Sight that was lost meanwhile is regained here.
+  void doom(Range range);
+  /// Other libraries may take the monitor's hooks away at any time: asked before anything is registered, and
+  /// by the helper. Sight that was lost meanwhile is regained here.
   void check_hooks();
   /// The helper, now and then: says so when somebody leaves the hooks open to be overwritten.
   void report_exposure();
@@ -200,6 +205,7 @@ class Engine {
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;
+  MemoryMonitor* monitor_ = nullptr;  ///< set before the engine runs
   const Options options_;
   const JobPlace place_;
   const pid_t process_;

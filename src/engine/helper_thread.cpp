@@ -14,7 +14,6 @@
 
 #include "engine/engine.h"
 #include "engine/site_names.h"
-#include "monitor/libc_hooks.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -100,7 +99,7 @@ void Engine::stop() {
   engine->wake_helper();
   engine->helper_.join();
   running_.store(nullptr, std::memory_order_release);
-  uninstall_libc_hooks();
+  engine->monitor_->stop();
 }
 
 void Engine::helper_main() {
@@ -297,11 +296,13 @@ void Engine::act() {
         ticket.lease = false;
         bool waited = false;
         Duration took = 0;
-        const auto step = run_ticket(*slot.domain, ticket, Actor::helper, waited,
-                                     [&](Range pages, bool registration, bool failed, Time from, Time to) {
-                                       note_device_call(slot, pages, registration, failed, from, to);
-                                       if (registration && !failed) took = to - from;
-                                     });
+        const auto step = run_ticket(
+            *slot.domain, ticket, Actor::helper, waited,
+            [&](Range pages, bool registration, bool failed, Time from, Time to) {
+              note_device_call(slot, pages, registration, failed, from, to);
+              if (registration && !failed) took = to - from;
+            },
+            [this](Range pages) { return monitor_->watch(pages); });
         const bool ok = step == Domain::Step::leased;
         slot.retention->done(action, ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{},
                              ok, took, clock_.now());

@@ -67,6 +67,17 @@ class BasicBrackets {
     overflow_.store(0, std::memory_order_relaxed);
   }
 
+  /// Whether another thread has a bracket open that contains all of it.
+  bool enclosed_by_another(Range r) const {
+    for (const auto& slot : slots_) {
+      const Address begin = slot.begin.load(std::memory_order_seq_cst);
+      if (begin > kClaimed && slot.owner.load(std::memory_order_relaxed) != ::pthread_self() &&
+          Range{begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)}.contains(r))
+        return true;
+    }
+    return false;
+  }
+
   bool changing(Range r) const {
     if (overflow_.load(std::memory_order_seq_cst) != 0) return true;
     for (const auto& slot : slots_) {

@@ -1,5 +1,5 @@
-// The self-test of the libc hooks: lets memory go in every way that libc has and checks that each event
-// arrives. Owns the eye that the hooks show every event to.
+// The self-test of memory monitors: lets memory go in every way that libc has and checks that each event
+// arrives. Owns the eye that they show every event to.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,7 @@ class EventWatch {
     if (range_.get().overlaps(r)) ended_.set(r);
   }
   bool saw(Range r) const { return begun_.get() == r && ended_.get() == r; }
+  bool is_open() const { return !begun_.get().empty() && !(begun_.get() == ended_.get()); }
   bool saw_any() const { return !begun_.get().empty() && begun_.get() == ended_.get(); }
   Range last() const { return ended_.get(); }
 
@@ -43,10 +44,14 @@ class EventWatch {
   SharedRange range_, begun_, ended_;
 };
 
-/// What the hooks report to, whether anything is watched or not: a few loads.
+/// What monitors report to, whether anything is watched or not: a few loads.
 extern constinit EventWatch event_watch;
 
-/// One row for each way memory goes. Ordinary code, one thread at a time; allocates, and starts a thread.
-std::vector<HookStatus> test_memory_events();
+/// One row for each way memory goes. `watch` is called for the memory before, where the monitor has to be
+/// told. Ordinary code; allocates, starts a thread, and holds a lock of its own. Never in a hook.
+HookReport test_memory_events(Error (*watch)(Range) = nullptr);
+
+/// Of the rows: complete, or the first failure.
+HookReport summarize(std::vector<HookStatus> rows);
 
 }  // namespace pinion

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
+#include <cstring>
 #include <iterator>
 #include <mutex>
 #include <new>
@@ -19,6 +20,7 @@
 
 #include "monitor/code_patch.h"
 #include "monitor/hook_self_test.h"
+#include "monitor/libc_replacements.h"
 #include "monitor/memory_calls.h"
 #include "monitor/syscall_entry.h"
 #include "monitor/system_call.h"
@@ -74,8 +76,13 @@ constinit Hook hooks[kFunctions] = {
     {"syscall", -1, true},
 };
 
-/// libc's idea of the break, which its sbrk starts from. Written before brk is patched.
-void** libc_break = nullptr;
+/// libc's idea of the break, which its sbrk starts from. It may have been copied into the program; the linker
+/// knows.
+extern "C" [[gnu::weak]] void* __curbrk;
+void* libc_break() {
+  if (__curbrk == nullptr) __curbrk = reinterpret_cast<void*>(raw_system_call(SYS_brk, {}));
+  return __curbrk;
+}
 
 /// A call that another library's replacement was given. That library may know our entry as "the original" and
 /// come back to it, so a call that is already on its way goes to the kernel; or it makes the system call by
@@ -105,14 +112,15 @@ bool is_bracketed(const ConcernedMemory& memory) {
 /// Moves the break as libc does, which keeps its own record of it.
 long move_break(Address target) {
   const auto result = static_cast<Address>(raw_system_call(SYS_brk, arguments_of(target)));
-  *libc_break = reinterpret_cast<void*>(result);
+  __curbrk = reinterpret_cast<void*>(result);
   return result < target ? -ENOMEM : 0;
 }
 
 /// Where sbrk(increment) wants the break; nothing where that is no address.
 std::optional<Address> incremented_break(std::intptr_t increment) {
   Address target;
-  if (__builtin_add_overflow(reinterpret_cast<Address>(*libc_break), increment, &target)) return std::nullopt;
+  if (__builtin_add_overflow(reinterpret_cast<Address>(libc_break()), increment, &target))
+    return std::nullopt;
   return target;
 }
 
@@ -120,7 +128,7 @@ std::optional<Address> incremented_break(std::intptr_t increment) {
 long call_kernel(Function function, const Arguments& arguments) {
   if (function == kBrk) return move_break(static_cast<Address>(arguments[0]));
   if (function == kSbrk) {
-    const long old_break = reinterpret_cast<long>(*libc_break);
+    const long old_break = reinterpret_cast<long>(libc_break());
     const auto target = incremented_break(arguments[0]);
     if (!target) return -ENOMEM;
     const long error = arguments[0] == 0 ? 0 : move_break(*target);
@@ -147,6 +155,7 @@ long call_chained(Function function, const Arguments& a, const ConcernedMemory& 
 
 std::atomic<void (*)(Range)> sink_begin{nullptr};
 std::atomic<void (*)(Range)> sink_end{nullptr};
+std::atomic<void (*)(Range)> sink_appeared{nullptr};
 
 // ---- Who else patches
 // -----------------------------------------------------------------------------------------
@@ -231,6 +240,13 @@ long bracketed(const ConcernedMemory& memory, MakeCall&& make_call) {
   return result;
 }
 
+void tell_appeared(long system_call, const Arguments& arguments, long result) {
+  const auto appeared = sink_appeared.load(std::memory_order_acquire);
+  if (appeared == nullptr) return;
+  const Range range = appeared_memory(system_call, arguments, result);
+  if (!range.empty()) appeared(range);
+}
+
 /// What the replacement of a function does with its call.
 long perform(Function function, const Arguments& arguments, const ConcernedMemory& memory) {
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
@@ -240,6 +256,7 @@ long perform(Function function, const Arguments& arguments, const ConcernedMemor
     return next == nullptr ? call_kernel(function, arguments)
                            : call_chained(function, arguments, memory, next);
   });
+  tell_appeared(hooks[function].system_call, arguments, result);
   return to_libc(result, caller_errno);
 }
 
@@ -350,20 +367,21 @@ ssize_t replace_process_madvise(int process, const void* vectors, std::size_t co
 
 const void* replacement_of(Function function) {
   const auto code_of = [](auto* replacement) { return reinterpret_cast<const void*>(replacement); };
+  const LibcReplacements& r = libc_replacements;
   const void* const replacements[kFunctions] = {
-      code_of(replace_munmap),
-      code_of(replace_mmap),
-      code_of(replace_mremap),
-      code_of(replace_madvise),
-      code_of(replace_brk),
-      code_of(replace_sbrk),
-      code_of(replace_shmat),
-      code_of(replace_shmdt),
-      code_of(replace_mprotect),
-      code_of(replace_pkey_mprotect),
-      code_of(replace_remap_file_pages),
-      code_of(replace_process_madvise),
-      code_of(pinion_syscall_entry),
+      code_of(r.munmap),
+      code_of(r.mmap),
+      code_of(r.mremap),
+      code_of(r.madvise),
+      code_of(r.brk),
+      code_of(r.sbrk),
+      code_of(r.shmat),
+      code_of(r.shmdt),
+      code_of(r.mprotect),
+      code_of(r.pkey_mprotect),
+      code_of(r.remap_file_pages),
+      code_of(r.process_madvise),
+      code_of(r.syscall),
   };
   return replacements[function];
 }
@@ -380,14 +398,10 @@ void* libc_handle() {
   return handle;
 }
 
-/// Finds the variable that libc's brk and sbrk share. It may have been copied into the program, so here the
-/// program's search order is the right one.
-Error find_libc_break() {
-  libc_break = static_cast<void**>(dlsym(RTLD_DEFAULT, "__curbrk"));
-  if (libc_break != nullptr && *libc_break == nullptr) static_cast<void>(sbrk(0));
-  if (libc_break == nullptr || to_argument(*libc_break) != raw_system_call(SYS_brk, {})) {
+/// Whether the variable that libc's brk and sbrk share has been found.
+Error check_libc_break() {
+  if (&__curbrk == nullptr || to_argument(libc_break()) != raw_system_call(SYS_brk, {}))
     return Error::make(ENOTSUP, "libc's record of the break (__curbrk) cannot be found");
-  }
   return {};
 }
 
@@ -400,7 +414,12 @@ Error prepare() {
 #if defined(__SANITIZE_THREAD__)
   if (libc_handle() != nullptr) find_libc_code(dlsym(libc_handle(), "munmap"));
 #endif
-  return find_libc_break();
+  return check_libc_break();
+}
+
+const Error& prepared() {
+  static const Error no_break = prepare();
+  return no_break;
 }
 
 /// Puts our patch at the function's entry, in front of whatever jump is there.
@@ -422,24 +441,22 @@ Error put_in_place(Hook& hook) {
   return error;
 }
 
-HookReport summarize(std::vector<HookStatus> rows) {
-  HookReport report;
-  report.rows = std::move(rows);
-  const auto failure = std::find_if(report.rows.begin(), report.rows.end(),
-                                    [](const HookStatus& row) { return row.state == HookState::failed; });
-  report.complete = failure == report.rows.end();
-  if (!report.complete) {
-    report.error = Error::make(failure->error.code, "%s: %.200s", failure->name, failure->error.message);
-  }
-  return report;
-}
-
 HookStatus status_of(const Hook& hook) {
   if (hook.patch.in_place())
     return {hook.name, hook.next.load() == nullptr ? HookState::good : HookState::chained, {}};
   if (hook.refused.code == ENOSYS) return {hook.name, HookState::skipped, hook.refused};
   return {hook.name, HookState::failed,
           hook.refused ? hook.refused : Error::make(EBUSY, "patched over by somebody else since")};
+}
+
+Error other_sink() { return Error::make(EBUSY, "another sink receives the memory events"); }
+
+void tell(const HookSink& sink) {
+  installed_sink = sink;
+  sink_end.store(sink.end, std::memory_order_relaxed);
+  sink_exposed.store(sink.exposed, std::memory_order_relaxed);
+  sink_begin.store(sink.begin, std::memory_order_release);
+  sink_appeared.store(sink.appeared, std::memory_order_release);
 }
 
 HookReport report_hooks() {
@@ -450,24 +467,67 @@ HookReport report_hooks() {
 
 }  // namespace
 
+constinit const LibcReplacements libc_replacements = {
+    .syscall = pinion_syscall_entry,
+    .munmap = replace_munmap,
+    .mmap = replace_mmap,
+    .mremap = replace_mremap,
+    .madvise = replace_madvise,
+    .brk = replace_brk,
+    .sbrk = replace_sbrk,
+    .shmat = replace_shmat,
+    .shmdt = replace_shmdt,
+    .mprotect = replace_mprotect,
+    .pkey_mprotect = replace_pkey_mprotect,
+    .remap_file_pages = replace_remap_file_pages,
+    .process_madvise = replace_process_madvise,
+};
+
 HookReport install_libc_hooks(HookSink sink) {
   const std::lock_guard lock(control);
   if (installed_sink.begin != nullptr) {
     HookReport report = report_hooks();
-    if (!(installed_sink == sink))
-      report.error = Error::make(EBUSY, "another sink receives the memory events");
+    if (!(installed_sink == sink)) report.error = other_sink();
     return report;
   }
-  static const Error no_break = prepare();
-  installed_sink = sink;
-  sink_end.store(sink.end, std::memory_order_relaxed);
-  sink_exposed.store(sink.exposed, std::memory_order_relaxed);
-  sink_begin.store(sink.begin, std::memory_order_release);
+  const Error no_break = prepared();
+  tell(sink);
   for (Hook& hook : hooks) {
     const bool moves_break = hook.system_call == SYS_brk;
     hook.refused = moves_break && no_break ? no_break : put_in_place(hook);
   }
   return report_hooks();
+}
+
+HookReport listen_to_symbols(HookSink sink) {
+  const std::lock_guard lock(control);
+  const Error no_break = prepared();
+  Error error;
+  if (!symbols_are_preloaded())
+    error = Error::make(
+        ENOENT, "libpinion-symbols.so is not preloaded in front of libc: pinion run --monitor symbols");
+  else if (installed_sink.begin != nullptr && !(installed_sink == sink))
+    error = other_sink();
+  else if (no_break)
+    error = no_break;
+  else
+    tell(sink);
+  return summarize({{"libpinion-symbols.so", error ? HookState::failed : HookState::good, error}});
+}
+
+bool symbols_are_preloaded() {
+  Dl_info info{};
+  void* const first = dlsym(RTLD_DEFAULT, "munmap");
+  return first != nullptr && dladdr(first, &info) != 0 &&
+         std::strstr(info.dli_fname, "libpinion-symbols") != nullptr;
+}
+
+void chain_libc_behind_symbols() {
+  for (Hook& hook : hooks) {
+    void* nobody = nullptr;
+    void* const function = libc_handle() == nullptr ? nullptr : dlsym(libc_handle(), hook.name);
+    if (&hook != &hooks[kSyscall]) hook.next.compare_exchange_strong(nobody, function);
+  }
 }
 
 HookReport reinstall_hooks() {
@@ -489,16 +549,14 @@ bool hooks_intact() {
 
 bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
 
-HookReport self_test() {
-  const std::lock_guard lock(control);
-  return summarize(test_memory_events());
-}
+HookReport self_test() { return test_memory_events(); }
 
 void uninstall_libc_hooks() {
   const std::lock_guard lock(control);
   installed_sink = {};
   sink_begin.store(nullptr, std::memory_order_release);
   sink_exposed.store(nullptr, std::memory_order_release);
+  sink_appeared.store(nullptr, std::memory_order_release);
   for (Hook& hook : hooks) {
     // An error means that somebody's patch lies on top of ours; calls that reach us through it are passed on.
     static_cast<void>(hook.patch.restore());
@@ -516,5 +574,7 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const auto make_call = [&] { return raw_system_call(number, arguments); };
   const auto in_brackets = [&] { return is_bracketed(memory) ? make_call() : bracketed(memory, make_call); };
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
-  return to_libc(protects ? protecting(arguments, in_brackets) : in_brackets(), caller_errno);
+  const long result = protects ? protecting(arguments, in_brackets) : in_brackets();
+  tell_appeared(number, arguments, result);
+  return to_libc(result, caller_errno);
 }

@@ -38,6 +38,11 @@ struct HookSink {
   /// Somebody is about to make a hooked entry writable, or to map over it: from now on events may be missed,
   /// until hooks_exposed() says no and hooks_intact() yes. Under the same law.
   void (*exposed)() = nullptr;
+  /// A mapping has appeared where the kernel had nothing: whatever was registered there is stale, unseen.
+  /// Under the same law; without brackets, as nobody knows of the memory before it returns.
+  void (*appeared)(Range) = nullptr;
+  /// Whether a hook has a bracket open around the range, on another thread than this. Under the same law.
+  bool (*bracketed)(Range) = nullptr;
   bool operator==(const HookSink&) const = default;
 };
 
@@ -69,6 +74,12 @@ struct HookReport {
 /// there are threads where that is possible.
 HookReport install_libc_hooks(HookSink sink);
 
+/// Has the replacements called by the symbols of the preloaded libpinion-symbols.so instead, and tells the
+/// sink. Patches nothing. libc's own calls do not come by there.
+HookReport listen_to_symbols(HookSink sink);
+/// Whether that library is in the process, in front of libc.
+bool symbols_are_preloaded();
+
 /// Whether every patch that was made still is what a call meets first. Compares a few bytes.
 bool hooks_intact();
 
@@ -85,7 +96,7 @@ HookReport reinstall_hooks();
 /// The sink sees the events too.
 HookReport self_test();
 
-/// Silences the sink and restores the entries. An entry that somebody has patched since is left; the
+/// Silences the sink and restores the entries, if any. An entry that somebody has patched since is left; the
 /// replacement then only passes calls on. A thread may still be inside a replacement: do not unmap the code.
 void uninstall_libc_hooks();
 

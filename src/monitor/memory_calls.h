@@ -36,6 +36,10 @@ void prepare_memory_calls();
 /// Of the system call `number`; empty for those that change no memory.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
 
+/// The new mapping that `result` of the system call stands for, where there was none before; empty where it
+/// replaced others, which is an event of its own, and where nothing appears.
+Range appeared_memory(long number, const SystemCallArguments& arguments, long result);
+
 /// Above every number of a call that changes memory.
 constexpr long kMemoryCallNumbers = 512;
 /// Which numbers concerned_memory() has to look at.

@@ -302,6 +302,7 @@ void forget_parent() {
   channel = {};
   sink_begin.store(nullptr, std::memory_order_relaxed);
   userfault_sequence.store(0, std::memory_order_relaxed);
+  reader_state.store(0, std::memory_order_relaxed);
 }
 
 long watch(long fd, Range pages, std::size_t granule) {
@@ -337,7 +338,7 @@ const char* userfaultfd_reach() {
   return "private anonymous memory alone";
 }
 
-Error start_userfaultfd(HookSink sink, bool (*bracketed)(Range)) {
+Error start_userfaultfd(const HookSink& sink) {
   const std::lock_guard lock(control);
   if (channel.fd < 0) {
     static std::once_flag once;
@@ -352,7 +353,7 @@ Error start_userfaultfd(HookSink sink, bool (*bracketed)(Range)) {
       return error;
     }
   }
-  hooks_have.store(bracketed, std::memory_order_relaxed);
+  hooks_have.store(sink.bracketed, std::memory_order_relaxed);
   sink_end.store(sink.end, std::memory_order_relaxed);
   sink_begin.store(sink.begin, std::memory_order_release);
   watching_fd.store(channel.fd, std::memory_order_release);
@@ -390,12 +391,12 @@ Error watch_by_userfaultfd(Range pages) {
        page *= 2)
     result = watch(fd, pages, page);
   if (!is_error(result)) return {};
-  const int code = static_cast<int>(-result);
-  return Error::make(code, "userfaultfd does not watch this memory (%s)",
-                     code == EBUSY ? "another userfaultfd of the program does" : std::strerror(code));
+  return Error::make(ENOTSUP, "userfaultfd does not watch this memory (%s)",
+                     result == -EBUSY ? "another userfaultfd of the program does"
+                                      : std::strerror(static_cast<int>(-result)));
 }
 
-int userfaultfd_threads() { return watching_fd.load(std::memory_order_relaxed) >= 0 ? 1 : 0; }
+int userfaultfd_threads() { return reader_state.load(std::memory_order_relaxed) == 1 ? 1 : 0; }
 
 void wait_for_userfaultfd() {
   const std::uint32_t seen = userfault_sequence.load(std::memory_order_acquire);

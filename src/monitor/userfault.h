@@ -63,10 +63,9 @@ Error userfaultfd_refused();
 /// What kinds of memory this kernel lets be watched.
 const char* userfaultfd_reach();
 
-/// Starts to tell the sink. `bracketed` says whether hooks have a bracket open that contains the range: then
-/// there is nothing to add. The law of the hooks holds for both; they are called on the reader's thread
-/// alone, which is not the one whose memory goes.
-Error start_userfaultfd(HookSink sink, bool (*bracketed)(Range) = nullptr);
+/// Starts to tell the sink, on the reader's thread alone, which is not the one whose memory goes. What others
+/// have in brackets already (HookSink::bracketed) is left to them.
+Error start_userfaultfd(const HookSink& sink);
 /// Tells nobody any more, and watches nothing.
 void stop_userfaultfd();
 

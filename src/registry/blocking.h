@@ -20,12 +20,16 @@ inline void retire_claimed(Domain& domain, Region* region, Actor actor) {
 /// destructor in dlclose).
 constexpr Duration kCrossingPatience = 4 * kMillisecond;
 
+/// For those whose memory events are seen whatever the memory is.
+inline constexpr auto watched_anyway = [](Range) { return Error{}; };
+
 /// Runs a ticket to `leased` or `refused`.
 /// `on_device_call(Range, bool registration, bool failed, Time begin, Time end)` hears every call of the
-/// device.
-template <class OnDeviceCall>
+/// device. `watch(Range)` is asked before memory is registered; its error says that the memory's events will
+/// not be seen: then it serves this ticket's lease alone.
+template <class OnDeviceCall, class Watch = decltype(watched_anyway)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
-                        OnDeviceCall&& on_device_call) {
+                        OnDeviceCall&& on_device_call, Watch&& watch = {}) {
   Time patience = 0;  // until then
   Domain::Step step = domain.begin(ticket);
   for (;;) {
@@ -59,6 +63,14 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         break;
       case Domain::Step::register_: {
         const Range range = ticket.region->range();
+        if (const Error unwatched = watch(range)) {
+          // Neighbours that a merge would take in can go on being watched; nothing is kept for a later use.
+          if (!ticket.lease || !(range == ticket.pages)) {
+            step = domain.commit(ticket, {unwatched, {}, {}});
+            break;
+          }
+          ticket.unshared = true;
+        }
         const Time begin = domain.clock().now();
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
         on_device_call(range, true, static_cast<bool>(registration.error), begin, domain.clock().now());

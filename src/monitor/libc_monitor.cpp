@@ -1,0 +1,51 @@
+// The monitors whose events come from the replacements of libc_hooks.h: called instead of libc's functions,
+// because those were redirected or because a preloaded library's symbols come before them.
+#include "monitor/monitors.h"
+
+namespace pinion {
+
+namespace {
+
+class LibcMonitor final : public MemoryMonitor {
+ public:
+  const char* name() const override { return "libc"; }
+  std::vector<const char*> blind_spots() const override { return hook_blind_spots(); }
+  HookReport start(const HookSink& sink) override { return install_libc_hooks(sink); }
+  void stop() override { uninstall_libc_hooks(); }
+  HookReport self_test() override { return test_memory_events(); }
+  bool intact() const override { return hooks_intact(); }
+  bool exposed() const override { return hooks_exposed(); }
+  HookReport repair() override { return reinstall_hooks(); }
+};
+
+class SymbolsMonitor final : public MemoryMonitor {
+ public:
+  const char* name() const override { return "symbols"; }
+  std::vector<const char*> blind_spots() const override {
+    auto spots = hook_blind_spots();
+    spots.insert(spots.begin(), "calls of libc's own (free, malloc_trim, realloc, the end of threads)");
+    return spots;
+  }
+  HookReport start(const HookSink& sink) override { return listen_to_symbols(sink); }
+  void stop() override { uninstall_libc_hooks(); }
+  HookReport self_test() override { return test_memory_events(); }
+};
+
+}  // namespace
+
+std::vector<const char*> hook_blind_spots() {
+  return {"system calls made without libc", "io_uring's madvise",
+          "files truncated or punched under a mapping", "userfaultfd's moves"};
+}
+
+MemoryMonitor& libc_monitor() {
+  static LibcMonitor monitor;
+  return monitor;
+}
+
+MemoryMonitor& symbols_monitor() {
+  static SymbolsMonitor monitor;
+  return monitor;
+}
+
+}  // namespace pinion

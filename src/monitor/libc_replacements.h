@@ -1,0 +1,35 @@
+// The replacements of libc's functions by name: what the patches lead to, and the symbols of the preloaded
+// libpinion-symbols.so (intercept/symbols.cpp). They may be called at any time, also before any constructor
+// has run and while no monitor is started; then they do what libc's functions do. Any thread, any signal
+// handler.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinion {
+
+struct LibcReplacements {
+  long (*syscall)(long, ...);  ///< the first: symbols.cpp reads it in assembly
+  int (*munmap)(void*, std::size_t);
+  void* (*mmap)(void*, std::size_t, int, int, int, off_t);
+  void* (*mremap)(void*, std::size_t, std::size_t, int, ...);
+  int (*madvise)(void*, std::size_t, int);
+  int (*brk)(void*);
+  void* (*sbrk)(std::intptr_t);
+  void* (*shmat)(int, const void*, int);
+  int (*shmdt)(const void*);
+  int (*mprotect)(void*, std::size_t, int);
+  int (*pkey_mprotect)(void*, std::size_t, int, int);
+  int (*remap_file_pages)(void*, std::size_t, int, std::size_t, int);
+  ssize_t (*process_madvise)(int, const void*, std::size_t, int, unsigned);
+};
+extern const LibcReplacements libc_replacements;
+
+/// Has calls that come by symbols go on to libc's own functions, which other libraries may have redirected.
+/// Once, by the preloaded library's constructor; before it they go to the kernel.
+void chain_libc_behind_symbols();
+
+}  // namespace pinion

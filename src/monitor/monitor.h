@@ -1,0 +1,70 @@
+// Memory monitors: how the process learns that memory changes, behind one interface, and the choice among
+// them.
+//
+// A monitor tells a HookSink (libc_hooks.h). There is one of each kind in a process, and at most one is
+// started; all of it is ordinary code, called by one thread at a time except watch(), which any thread may
+// call.
+//
+//   libc         libc's functions redirected in memory (libc_hooks.h)
+//   symbols      the same replacements, reached by a preloaded library's symbols: for machines that do not
+//   let
+//                code be patched. libc's own calls do not pass by symbols, so that alone it keeps nothing
+//   userfaultfd  the kernel's own events (userfault.h), for watched ranges
+//   brackets     none but those that the program tells by pinion_memory_begin and pinion_memory_end
+// The first two can have userfaultfd beside them.
+#pragma once
+
+#include <vector>
+
+#include "base/error.h"
+#include "base/options.h"
+#include "base/range.h"
+#include "monitor/libc_hooks.h"
+
+namespace pinion {
+
+class MemoryMonitor {
+ public:
+  /// As the option `monitor` names it.
+  virtual const char* name() const = 0;
+  /// What is never seen, in a few words each.
+  virtual std::vector<const char*> blind_spots() const = 0;
+
+  /// A row for each thing that was put in place. `sink` stays what it is until stop().
+  virtual HookReport start(const HookSink& sink) = 0;
+  virtual void stop() = 0;
+  /// After start(): lets memory go in every way that libc has; a row for each says whether it was seen. What
+  /// the monitor does not claim to see is no failure.
+  virtual HookReport self_test() = 0;
+
+  /// Whether what start() put in place is there still.
+  virtual bool intact() const { return true; }
+  /// Whether somebody may be about to overwrite it. Lock-free.
+  virtual bool exposed() const { return false; }
+  /// Puts it back in place.
+  virtual HookReport repair() { return complete_report(); }
+
+  /// Before the pages are registered with a device. An error: their events will not be seen.
+  virtual Error watch(Range) { return {}; }
+
+ protected:
+  /// Of a monitor that has nothing to put in place.
+  static HookReport complete_report() { return {.complete = true, .error = {}, .rows = {}}; }
+  /// Monitors are never destroyed: threads may ask them while the process ends.
+  ~MemoryMonitor() = default;
+};
+
+/// The one of each kind; a monitor for MonitorKind::automatic does not exist.
+MemoryMonitor& monitor_of(MonitorKind kind);
+
+struct StartedMonitor {
+  MemoryMonitor* monitor = nullptr;
+  Error missing;  ///< why not all events are seen
+};
+
+/// Starts the monitor that is asked for and tests it. `automatic`: libc; where its test fails, userfaultfd
+/// beside it (or beside the preloaded symbols), where that sees what libc does not; else libc as far as it
+/// goes.
+StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink);
+
+}  // namespace pinion

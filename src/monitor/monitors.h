@@ -1,0 +1,17 @@
+// The monitors, one of each in a process. For monitor.cpp; everybody else asks monitor_of().
+#pragma once
+
+#include "monitor/hook_self_test.h"
+#include "monitor/monitor.h"
+
+namespace pinion {
+
+MemoryMonitor& libc_monitor();
+MemoryMonitor& symbols_monitor();
+MemoryMonitor& userfaultfd_monitor();
+MemoryMonitor& brackets_monitor();
+
+/// What no replacement of libc's functions sees.
+std::vector<const char*> hook_blind_spots();
+
+}  // namespace pinion

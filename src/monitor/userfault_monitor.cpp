@@ -1,0 +1,58 @@
+// userfaultfd alone. Who asks for it by name vouches for what the kernel does not tell (or brackets it):
+// those rows of the self-test are no failures.
+#include <algorithm>
+#include <cstring>
+
+#include "monitor/monitors.h"
+#include "monitor/userfault.h"
+
+namespace pinion {
+
+namespace {
+
+class UserfaultMonitor final : public MemoryMonitor {
+ public:
+  const char* name() const override { return "userfaultfd"; }
+  std::vector<const char*> blind_spots() const override {
+    return {"mprotect",
+            "shmdt, and shmat or remap_file_pages over a mapping",
+            "MADV_GUARD_INSTALL",
+            "files truncated or punched under a mapping",
+            "userfaultfd's moves",
+            "an address that is mapped anew by a second thread, and acquired, before the event of the first "
+            "thread's unmapping has been read (microseconds)"};
+  }
+  HookReport start(const HookSink& sink) override {
+    HookReport report = complete_report();
+    report.error = start_userfaultfd(sink);
+    report.complete = !report.error;
+    report.rows.push_back({"userfaultfd", report.error ? HookState::failed : HookState::good, report.error});
+    return report;
+  }
+  void stop() override { stop_userfaultfd(); }
+  HookReport self_test() override {
+    HookReport report = test_memory_events(watch_by_userfaultfd);
+    for (HookStatus& row : report.rows) {
+      if (row.state == HookState::failed && is_untold(row.name))
+        row = {row.name, HookState::skipped, Error::make(ENOTSUP, "the kernel does not tell")};
+    }
+    return summarize(std::move(report.rows));
+  }
+  Error watch(Range pages) override { return watch_by_userfaultfd(pages); }
+
+ private:
+  static bool is_untold(const char* row) {
+    static constexpr const char* kUntold[] = {"mprotect that takes rights", "shmdt", "shmat over a mapping"};
+    return std::any_of(std::begin(kUntold), std::end(kUntold),
+                       [row](const char* name) { return std::strcmp(name, row) == 0; });
+  }
+};
+
+}  // namespace
+
+MemoryMonitor& userfaultfd_monitor() {
+  static UserfaultMonitor monitor;
+  return monitor;
+}
+
+}  // namespace pinion
