@@ -90,7 +90,7 @@ Run run_once(const Arguments& arguments, const std::string& retention, const std
     OptionFlags flags = arguments.flags;
     flags.set("retention", retention);
     flags.set("log", run.logs);
-    environment = with_pinion(flags.environment());
+    environment = with_pinion(flags.options(), flags.environment());
   }
   const Time start = monotonic_now();
   const int status = run_and_wait(arguments.command, environment, output);

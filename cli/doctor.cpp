@@ -11,7 +11,7 @@
 #include "device/memlock.h"
 #include "device/pin.h"
 #include "launch.h"
-#include "monitor/libc_hooks.h"
+#include "monitors.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -109,33 +109,51 @@ Check check_nics() {
   return {"RDMA devices", fmt::format("{}", fmt::join(nics, ", ")), {}};
 }
 
-Check check_memory_events() {
-  const auto ignore = [](Range) {};
-  const HookReport hooks = install_libc_hooks({ignore, ignore});
-  const HookReport events = self_test();
-  uninstall_libc_hooks();
-
-  std::vector<std::string> seen, troubles, nothing;
-  for (const HookReport* report : {&hooks, &events}) {
-    for (const HookStatus& row : report->rows) {
-      if (row.state == HookState::failed)
-        troubles.push_back(fmt::format("{}: {}", row.name, row.error.message));
-      if (row.state == HookState::skipped)
-        nothing.push_back(fmt::format("{} ({})", row.name, row.error.message));
-      if (report == &events && row.state == HookState::good) seen.emplace_back(row.name);
-    }
+std::string names_of(const MonitorFinding& monitor, const char* state, bool with_reason) {
+  std::vector<std::string> names;
+  for (const auto& event : monitor.events) {
+    if (event.state != state) continue;
+    names.push_back(with_reason ? fmt::format("{} ({})", event.name, event.why) : event.name);
   }
-  std::string text =
-      fmt::format("libc's functions are redirected; fired and seen: {}", fmt::join(seen, ", "));
-  if (!nothing.empty()) text += fmt::format("; nothing to see of: {}", fmt::join(nothing, ", "));
-  text +=
-      "; never seen: system calls made without libc, io_uring's madvise, files truncated or punched under a "
-      "mapping, userfaultfd's moves";
-  if (hooks.complete && events.complete) return {"memory events", text, {}};
-  return {"memory events", fmt::format("{}; NOT seen: {}", text, fmt::join(troubles, "; ")),
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
+/// What a program will have under `--monitor auto`.
+Check check_memory_events(const std::vector<MonitorFinding>& monitors) {
+  const MonitorFinding& chosen = chosen_by_auto(monitors);
+  std::string text = fmt::format("by {}; fired and seen: {}", chosen.name, names_of(chosen, "seen", false));
+  if (const std::string none = names_of(chosen, "nothing to see", true); !none.empty())
+    text += fmt::format("; nothing to see of: {}", none);
+  text += fmt::format("; never seen: {}", fmt::join(chosen.blind_spots, ", "));
+  if (chosen.complete) return {"memory events", text, {}};
+  const std::string why = chosen.refused.empty() ? "" : fmt::format(" ({})", chosen.refused);
+  return {"memory events", fmt::format("{}; NOT seen: {}{}", text, names_of(chosen, "not seen", true), why),
           "no registration will be kept beyond its transfer: run without what redirects libc as well (an "
-          "instrumenting tool, another library's hooks), or allow code to be patched (mprotect, SELinux "
-          "execmem)"};
+          "instrumenting tool, another library's hooks), allow code to be patched (mprotect, SELinux "
+          "execmem), or allow userfaultfd"};
+}
+
+void print_monitors(const std::vector<MonitorFinding>& monitors) {
+  for (const MonitorFinding& monitor : monitors) {
+    if (!monitor.refused.empty()) {
+      fmt::print("  {}: cannot be had: {}\n", monitor.name, monitor.refused);
+      continue;
+    }
+    const std::string missed = names_of(monitor, "not seen", false);
+    fmt::print("  {}: {}\n", monitor.name,
+               missed.empty() ? "keeps registrations" : fmt::format("keeps none; not seen: {}", missed));
+    fmt::print("    never seen: {}\n", fmt::join(monitor.blind_spots, "; "));
+  }
+  fmt::print("  {:<28}", "event");
+  for (const MonitorFinding& monitor : monitors)
+    if (!monitor.events.empty()) fmt::print("{:<21}", monitor.name);
+  fmt::print("\n");
+  for (std::size_t row = 0; row < monitors.front().events.size(); ++row) {
+    fmt::print("  {:<28}", monitors.front().events[row].name);
+    for (const MonitorFinding& monitor : monitors)
+      if (!monitor.events.empty()) fmt::print("{:<21}", monitor.events[row].state);
+    fmt::print("\n");
+  }
 }
 
 // A variable that makes another registration cache or memory hook active in the program.
@@ -200,9 +218,14 @@ Check check_preload_library() {
 }
 
 void doctor(bool json) {
-  std::vector<Check> checks = {
-      check_memlock(),  check_cgroup(), check_hugepages(),    check_transparent_hugepages(),
-      check_io_uring(), check_nics(),   check_memory_events()};
+  const std::vector<MonitorFinding> monitors = try_all_monitors();
+  std::vector<Check> checks = {check_memlock(),
+                               check_cgroup(),
+                               check_hugepages(),
+                               check_transparent_hugepages(),
+                               check_io_uring(),
+                               check_nics(),
+                               check_memory_events(monitors)};
   check_competitors(checks);
   for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
 
@@ -211,13 +234,20 @@ void doctor(bool json) {
     for (const Check& c : checks)
       list.push_back(
           {{"name", c.name}, {"status", c.cure.empty() ? "ok" : "warn"}, {"text", c.text}, {"cure", c.cure}});
-    fmt::print("{}", dump({{"schema", "pinion-doctor-1"}, {"checks", std::move(list)}}));
+    Json tried = Json::array();
+    for (const MonitorFinding& monitor : monitors) tried.push_back(to_json(monitor));
+    fmt::print("{}", dump({{"schema", "pinion-doctor-1"},
+                           {"checks", std::move(list)},
+                           {"monitor", chosen_by_auto(monitors).name},
+                           {"monitors", std::move(tried)}}));
     return;
   }
   for (const Check& c : checks) {
     fmt::print("{:<5} {}: {}\n", c.cure.empty() ? "ok" : "warn", c.name, c.text);
     if (!c.cure.empty()) fmt::print("      {}\n", c.cure);
   }
+  fmt::print("\nmemory monitors (auto chooses {})\n", chosen_by_auto(monitors).name);
+  print_monitors(monitors);
   const auto warnings =
       std::count_if(checks.begin(), checks.end(), [](const Check& c) { return !c.cure.empty(); });
   fmt::print("{} of {} checks warn\n", warnings, checks.size());
@@ -229,7 +259,20 @@ void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("doctor", "Say what on this machine will hurt, and the cure");
   auto json = std::make_shared<bool>(false);
   sub->add_flag("--json", *json, "one JSON object instead of text");
-  sub->callback([json] { doctor(*json); });
+  auto monitor = std::make_shared<std::string>();
+  sub->add_option("--monitor", *monitor,
+                  "try this memory monitor alone, as a program has it under this one's preloads")
+      ->type_name("CHOICE");
+  sub->callback([json, monitor] {
+    if (monitor->empty()) return doctor(*json);
+    Options options;
+    if (const Error error = set_option(options, "monitor", *monitor)) throw UsageError(error.message);
+    const MonitorFinding finding = try_monitor(options.monitor);
+    if (*json)
+      fmt::print("{}", dump(to_json(finding)));
+    else
+      print_monitors({finding});
+  });
 }
 
 }  // namespace pinion::cli

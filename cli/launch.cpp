@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "monitor/libc_hooks.h"
+
 namespace pinion::cli {
 
 namespace {
@@ -44,12 +46,11 @@ int wait_forwarding(pid_t child, const sigset_t& signals) {
   }
 }
 
-}  // namespace
-
-std::string preload_library() {
+/// Throws UsageError where it is not there, or cannot be preloaded from there.
+std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  const fs::path library = self.parent_path().parent_path() / "lib" / "libpinion-preload.so";
+  const fs::path library = self.parent_path().parent_path() / "lib" / name;
   if (::access(library.c_str(), R_OK) != 0)
     throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
   // The dynamic loader splits LD_PRELOAD at spaces and colons, and knows no quoting.
@@ -59,16 +60,43 @@ std::string preload_library() {
   return library.string();
 }
 
+/// Whether every function of libc that matters can be redirected in memory here. Asked of this very process.
+bool code_can_be_patched() {
+  const auto ignore = [](Range) {};
+  const HookReport hooks = install_libc_hooks({ignore, ignore});
+  uninstall_libc_hooks();
+  return hooks.complete;
+}
+
+bool needs_symbols(MonitorKind kind) {
+  switch (kind) {
+    case MonitorKind::symbols:
+    case MonitorKind::symbols_userfaultfd:
+      return true;
+    case MonitorKind::automatic:
+      return !code_can_be_patched();
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::string preload_library() { return library_beside_command("libpinion-preload.so"); }
+
+std::string symbols_library() { return library_beside_command("libpinion-symbols.so"); }
+
 bool inside_launcher() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
     if (std::getenv(name)) return true;
   return false;
 }
 
-Environment with_pinion(const std::string& options) {
+Environment with_pinion(const Options& options, const std::string& text) {
+  const std::string symbols = needs_symbols(options.monitor) ? symbols_library() + ":" : "";
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited && *inherited ? ":" + std::string(inherited) : "";
-  return {{"PINION", options}, {"LD_PRELOAD", preload_library() + others}};
+  return {{"PINION", text}, {"LD_PRELOAD", symbols + preload_library() + others}};
 }
 
 int execute(const CommandLine& command, const Environment& environment) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "base/options.h"
 #include "command.h"
 
 namespace pinion::cli {
@@ -17,8 +18,12 @@ bool inside_launcher();
 /// What a program gets beside the environment of this process.
 using Environment = std::map<std::string, std::string>;
 
-/// PINION and LD_PRELOAD for a program that runs under Pinion.
-Environment with_pinion(const std::string& options);
+/// The library of symbols for machines that let no code be patched; the same.
+std::string symbols_library();
+
+/// PINION and LD_PRELOAD for a program that runs under Pinion with these options (`text` as PINION carries
+/// them).
+Environment with_pinion(const Options& options, const std::string& text);
 
 /// Becomes the program. Returns only where that failed, with the status that shells give (127: not found,
 /// 126: not executable), after one line on stderr.

@@ -32,7 +32,7 @@ int run(OptionFlags flags, const CommandLine& command) {
   if (inside_launcher()) {
     // Other ranks share the directory: nothing is taken out of it here.
     if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
-    Environment environment = with_pinion(flags.environment());
+    Environment environment = with_pinion(options, flags.environment());
     environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
     return execute(command, environment);
   }
@@ -40,7 +40,7 @@ int run(OptionFlags flags, const CommandLine& command) {
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
-  const int status = run_and_wait(command, with_pinion(flags.environment()));
+  const int status = run_and_wait(command, with_pinion(options, flags.environment()));
   print_summary(directory);
   return status;
 }

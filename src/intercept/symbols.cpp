@@ -2,36 +2,54 @@
 // the replacement that a patched libc would lead into (monitor/libc_hooks.h). For machines that let no code
 // be patched; it is preloaded by `pinion run --monitor symbols`. libc's own calls never come by here.
 //
-// Owns nothing. May be called before this library's constructor, by those of other libraries.
+// Owns one pointer: whose replacements they are. libpinion.so's, until another copy of that code (linked into
+// a command or a test) asks for them. May be called before this library's constructor, by those of others.
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdarg>
 
 #include "intercept/exports.h"
 #include "monitor/libc_replacements.h"
 
-using pinion::libc_replacements;
+using pinion::LibcReplacements;
+
+extern "C" {
+
+[[gnu::visibility("hidden")]] constinit std::atomic<const LibcReplacements*> pinion_symbols_target{
+    &pinion::libc_replacements};
+
+/// Asked for by name (monitor/libc_hooks.cpp).
+PINION_EXPORT void pinion_symbols_lead_to(const LibcReplacements* target) {
+  pinion_symbols_target.store(target);
+}
+
+}  // extern "C"
 
 namespace {
+
 [[gnu::constructor]] void start() { pinion::chain_libc_behind_symbols(); }
+
+const LibcReplacements& target() { return *pinion_symbols_target.load(std::memory_order_acquire); }
+
 }  // namespace
 
 extern "C" {
 
 PINION_EXPORT int munmap(void* address, std::size_t length) noexcept {
-  return libc_replacements.munmap(address, length);
+  return target().munmap(address, length);
 }
 
 PINION_EXPORT void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
                          off_t offset) noexcept {
-  return libc_replacements.mmap(address, length, protection, flags, fd, offset);
+  return target().mmap(address, length, protection, flags, fd, offset);
 }
 PINION_EXPORT void* mmap64(void* address, std::size_t length, int protection, int flags, int fd,
                            off64_t offset) noexcept {
-  return libc_replacements.mmap(address, length, protection, flags, fd, offset);
+  return target().mmap(address, length, protection, flags, fd, offset);
 }
 
 PINION_EXPORT void* mremap(void* address, std::size_t old_size, std::size_t new_size, int flags,
@@ -40,36 +58,36 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_size, std::size_t new_
   va_start(rest, flags);
   void* const new_address = va_arg(rest, void*);  // passed on as it is; read only where the flags say so
   va_end(rest);
-  return libc_replacements.mremap(address, old_size, new_size, flags, new_address);
+  return target().mremap(address, old_size, new_size, flags, new_address);
 }
 
 PINION_EXPORT int madvise(void* address, std::size_t length, int advice) noexcept {
-  return libc_replacements.madvise(address, length, advice);
+  return target().madvise(address, length, advice);
 }
 
-PINION_EXPORT int brk(void* address) noexcept { return libc_replacements.brk(address); }
-PINION_EXPORT void* sbrk(std::intptr_t increment) noexcept { return libc_replacements.sbrk(increment); }
+PINION_EXPORT int brk(void* address) noexcept { return target().brk(address); }
+PINION_EXPORT void* sbrk(std::intptr_t increment) noexcept { return target().sbrk(increment); }
 
 PINION_EXPORT void* shmat(int id, const void* address, int flags) noexcept {
-  return libc_replacements.shmat(id, address, flags);
+  return target().shmat(id, address, flags);
 }
-PINION_EXPORT int shmdt(const void* address) noexcept { return libc_replacements.shmdt(address); }
+PINION_EXPORT int shmdt(const void* address) noexcept { return target().shmdt(address); }
 
 PINION_EXPORT int mprotect(void* address, std::size_t length, int protection) noexcept {
-  return libc_replacements.mprotect(address, length, protection);
+  return target().mprotect(address, length, protection);
 }
 PINION_EXPORT int pkey_mprotect(void* address, std::size_t length, int protection, int key) noexcept {
-  return libc_replacements.pkey_mprotect(address, length, protection, key);
+  return target().pkey_mprotect(address, length, protection, key);
 }
 
 PINION_EXPORT int remap_file_pages(void* address, std::size_t length, int protection, std::size_t page,
                                    int flags) noexcept {
-  return libc_replacements.remap_file_pages(address, length, protection, page, flags);
+  return target().remap_file_pages(address, length, protection, page, flags);
 }
 
 PINION_EXPORT ssize_t process_madvise(int process, const iovec* vectors, std::size_t count, int advice,
                                       unsigned flags) noexcept {
-  return libc_replacements.process_madvise(process, vectors, count, advice, flags);
+  return target().process_madvise(process, vectors, count, advice, flags);
 }
 
 }  // extern "C"
@@ -85,7 +103,7 @@ asm(R"(
 syscall:
   .cfi_startproc
   endbr64
-  movq _ZN6pinion17libc_replacementsE@GOTPCREL(%rip), %r11
+  movq pinion_symbols_target(%rip), %r11
   jmp *(%r11)
   .cfi_endproc
   .size syscall, . - syscall
@@ -99,8 +117,8 @@ asm(R"(
 syscall:
   .cfi_startproc
   hint #34
-  adrp x16, :got:_ZN6pinion17libc_replacementsE
-  ldr x16, [x16, :got_lo12:_ZN6pinion17libc_replacementsE]
+  adrp x16, pinion_symbols_target
+  ldr x16, [x16, :lo12:pinion_symbols_target]
   ldr x16, [x16]
   br x16
   .cfi_endproc

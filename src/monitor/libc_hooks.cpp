@@ -459,6 +459,24 @@ void tell(const HookSink& sink) {
   sink_appeared.store(sink.appeared, std::memory_order_release);
 }
 
+using LeadTo = void(const LibcReplacements*);
+/// The preloaded library's way to be led, where its symbols are what the program calls.
+LeadTo* symbols_library() {
+  Dl_info munmap_info{}, library_info{};
+  void* const munmap_symbol = dlsym(RTLD_DEFAULT, "munmap");
+  void* const lead_to = dlsym(RTLD_DEFAULT, "pinion_symbols_lead_to");
+  if (munmap_symbol == nullptr || lead_to == nullptr || dladdr(munmap_symbol, &munmap_info) == 0 ||
+      dladdr(lead_to, &library_info) == 0 || munmap_info.dli_fbase != library_info.dli_fbase)
+    return nullptr;
+  return reinterpret_cast<LeadTo*>(lead_to);
+}
+
+void lead_symbols_here(const HookSink& sink) {
+  chain_libc_behind_symbols();
+  tell(sink);
+  symbols_library()(&libc_replacements);
+}
+
 HookReport report_hooks() {
   std::vector<HookStatus> rows;
   for (const Hook& hook : hooks) rows.push_back(status_of(hook));
@@ -511,16 +529,11 @@ HookReport listen_to_symbols(HookSink sink) {
   else if (no_break)
     error = no_break;
   else
-    tell(sink);
+    lead_symbols_here(sink);
   return summarize({{"libpinion-symbols.so", error ? HookState::failed : HookState::good, error}});
 }
 
-bool symbols_are_preloaded() {
-  Dl_info info{};
-  void* const first = dlsym(RTLD_DEFAULT, "munmap");
-  return first != nullptr && dladdr(first, &info) != 0 &&
-         std::strstr(info.dli_fname, "libpinion-symbols") != nullptr;
-}
+bool symbols_are_preloaded() { return symbols_library() != nullptr; }
 
 void chain_libc_behind_symbols() {
   for (Hook& hook : hooks) {

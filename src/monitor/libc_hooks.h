@@ -47,9 +47,10 @@ struct HookSink {
 };
 
 enum class HookState : std::uint8_t {
-  good,     ///< in place; in the self-test: the event arrived with the right range
-  chained,  ///< in place, and the next in the chain is another library's patch
-  skipped,  ///< there is nothing to see here (another allocator, memory kept by libc, no such function)
+  good,       ///< in place; in the self-test: the event arrived with the right range
+  chained,    ///< in place, and the next in the chain is another library's patch
+  skipped,    ///< there is nothing to see here (another allocator, memory kept by libc, no such function)
+  unclaimed,  ///< not seen, and the monitor does not say that it sees it
   failed,
 };
 

@@ -29,7 +29,7 @@ struct LibcReplacements {
 extern const LibcReplacements libc_replacements;
 
 /// Has calls that come by symbols go on to libc's own functions, which other libraries may have redirected.
-/// Once, by the preloaded library's constructor; before it they go to the kernel.
+/// Ordinary code, for the preloaded library's constructor; before it they go to the kernel.
 void chain_libc_behind_symbols();
 
 }  // namespace pinion

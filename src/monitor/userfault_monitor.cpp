@@ -34,7 +34,7 @@ class UserfaultMonitor final : public MemoryMonitor {
     HookReport report = test_memory_events(watch_by_userfaultfd);
     for (HookStatus& row : report.rows) {
       if (row.state == HookState::failed && is_untold(row.name))
-        row = {row.name, HookState::skipped, Error::make(ENOTSUP, "the kernel does not tell")};
+        row = {row.name, HookState::unclaimed, Error::make(ENOTSUP, "the kernel does not tell")};
     }
     return summarize(std::move(report.rows));
   }

@@ -1,0 +1,162 @@
+// The choice of the memory monitor, on machines that let code be patched or not, that have userfaultfd or
+// not; each combination in a process of its own.
+#include "monitor/monitor.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "monitor/code_patch.h"
+#include "monitor/system_call.h"
+#include "monitor/userfault.h"
+#include "support/no_code_patching.h"
+
+namespace pinion {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+constexpr HookSink kIgnore{[](Range) {}, [](Range) {}};
+
+/// Refuses userfaultfd, as containers do: the system call, and the device by its ioctl.
+bool refuse_userfaultfd() {
+  constexpr std::uint32_t kIoctlType = 0xaa00;  // USERFAULTFD_IOC_NEW
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 2),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kIoctlType, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+  };
+  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+/// "monitor: why not all events are seen", of a new process that has been restricted.
+template <class Restrict>
+std::string choice(MonitorKind kind, Restrict&& restrict) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string text = "not restricted";
+    if (restrict()) {
+      const StartedMonitor started = start_monitor(kind, kIgnore);
+      text = std::string(started.monitor->name()) + ": " + started.missing.message;
+    }
+    ::_exit(::write(ends[1], text.data(), text.size()) > 0 ? 0 : 1);
+  }
+  ::close(ends[1]);
+  char text[1024];
+  const ssize_t bytes = ::read(ends[0], text, sizeof text);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  return std::string(text, bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+}
+
+const auto as_it_is = [] { return true; };
+
+#define NEEDS_USERFAULTFD() \
+  if (const Error refused = userfaultfd_refused()) GTEST_SKIP() << refused.message
+
+TEST(MonitorChoice, LibcWhereItSeesAll) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers have allocators of their own";
+  EXPECT_EQ(choice(MonitorKind::automatic, as_it_is), "libc: ");
+}
+
+TEST(MonitorChoice, AsAskedFor) {
+  NEEDS_USERFAULTFD();
+  for (const MonitorKind kind :
+       {MonitorKind::userfaultfd, MonitorKind::libc_userfaultfd, MonitorKind::brackets})
+    EXPECT_EQ(choice(kind, as_it_is), std::string(to_string(kind)) + ": ");
+}
+
+TEST(MonitorChoice, WhereCodeMayNotBePatchedTheReasonIsTold) {
+  const std::string chosen = choice(MonitorKind::libc, [] { return test::refuse_code_patching(); });
+  EXPECT_EQ(chosen.rfind("libc: munmap: the system does not let code be patched", 0), 0u) << chosen;
+}
+
+/// userfaultfd is no help: nobody tells of mprotect and shmdt.
+TEST(MonitorChoice, WithoutHooksNorSymbolsAutoDoesNotClaimToSeeAll) {
+  const std::string chosen = choice(MonitorKind::automatic, [] { return test::refuse_code_patching(); });
+  EXPECT_EQ(chosen.rfind("libc: munmap: the system does not let code be patched", 0), 0u) << chosen;
+}
+
+/// Another library has redirected syscall(), which the hooks then leave alone.
+bool take_syscall_away() {
+  static CodePatch patch;
+  const auto theirs = +[](long number, long a0, long a1, long a2, long a3, long a4, long a5) {
+    return raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+  };
+  void* const function = ::dlsym(RTLD_DEFAULT, "syscall");
+  return !patch.aim(function) && !patch.apply(reinterpret_cast<const void*>(theirs));
+}
+
+TEST(MonitorChoice, WhereHooksMissWhatTheKernelTellsAutoTakesBoth) {
+  NEEDS_USERFAULTFD();
+  if (kSanitized) GTEST_SKIP() << "sanitizers have allocators of their own";
+  EXPECT_EQ(choice(MonitorKind::automatic, take_syscall_away), "libc+userfaultfd: ");
+  const auto without = [] { return take_syscall_away() && refuse_userfaultfd(); };
+  EXPECT_EQ(choice(MonitorKind::automatic, without), "libc: munmap by syscall(): the event did not arrive");
+}
+
+TEST(MonitorChoice, RefusedUserfaultfdIsToldOfOnce) {
+  NEEDS_USERFAULTFD();
+  const std::string chosen = choice(MonitorKind::userfaultfd, refuse_userfaultfd);
+  EXPECT_EQ(chosen.rfind("userfaultfd: userfaultfd is refused (Operation not permitted)", 0), 0u) << chosen;
+  if (kSanitized) return;
+  EXPECT_EQ(choice(MonitorKind::automatic, refuse_userfaultfd), "libc: ");
+}
+
+TEST(MonitorChoice, SymbolsMustBePreloaded) {
+  const std::string chosen = choice(MonitorKind::symbols, as_it_is);
+  EXPECT_NE(chosen.find("libpinion-symbols.so is not preloaded"), std::string::npos) << chosen;
+}
+
+TEST(Monitor, EachSaysWhatItNeverSees) {
+  for (const MonitorKind kind :
+       {MonitorKind::libc, MonitorKind::libc_userfaultfd, MonitorKind::symbols,
+        MonitorKind::symbols_userfaultfd, MonitorKind::userfaultfd, MonitorKind::brackets}) {
+    EXPECT_STREQ(monitor_of(kind).name(), to_string(kind));
+    EXPECT_FALSE(monitor_of(kind).blind_spots().empty());
+  }
+}
+
+/// Every row that userfaultfd claims is seen, and every row that it does not is told of as such.
+TEST(Monitor, UserfaultfdAloneTellsWhatItDoesNotSee) {
+  NEEDS_USERFAULTFD();
+  MemoryMonitor& monitor = monitor_of(MonitorKind::userfaultfd);
+  ASSERT_TRUE(monitor.start(kIgnore).complete);
+  const HookReport report = monitor.self_test();
+  monitor.stop();
+  EXPECT_TRUE(report.complete) << report.error.message;
+  const auto state_of = [&](const char* name) {
+    for (const HookStatus& row : report.rows)
+      if (std::strcmp(row.name, name) == 0) return row.state;
+    ADD_FAILURE() << name;
+    return HookState::failed;
+  };
+  for (const char* seen : {"munmap", "mmap over a mapping", "mremap that moves", "madvise that drops pages",
+                           "munmap by syscall()", "munmap without libc"})
+    EXPECT_EQ(state_of(seen), HookState::good) << seen;
+  for (const char* untold : {"mprotect that takes rights", "shmat over a mapping"})
+    EXPECT_EQ(state_of(untold), HookState::unclaimed) << untold;
+}
+
+}  // namespace
+}  // namespace pinion
