@@ -119,6 +119,8 @@ TEST(MonitorChoice, RefusedUserfaultfdIsToldOfOnce) {
   NEEDS_USERFAULTFD();
   const std::string chosen = choice(MonitorKind::userfaultfd, refuse_userfaultfd);
   EXPECT_EQ(chosen.rfind("userfaultfd: userfaultfd is refused (Operation not permitted)", 0), 0u) << chosen;
+  const std::string both = choice(MonitorKind::libc_userfaultfd, refuse_userfaultfd);
+  EXPECT_EQ(both.rfind("libc+userfaultfd: userfaultfd: userfaultfd is refused", 0), 0u) << both;
   if (kSanitized) return;
   EXPECT_EQ(choice(MonitorKind::automatic, refuse_userfaultfd), "libc: ");
 }

@@ -116,13 +116,13 @@ void remember(bool is_begin, Range range) {
   if (slot < g_events.size()) g_events[slot] = {is_begin, range, userfaultfd_handling()};
 }
 void sink_begin(Range range) {
-  g_begins.fetch_add(1);
   if (const auto action = g_at_begin.load()) action(range);
   remember(true, range);
+  g_begins.fetch_add(1);
 }
 void sink_end(Range range) {
-  g_ends.fetch_add(1);
   remember(false, range);
+  g_ends.fetch_add(1);
 }
 
 using Ranges = std::vector<Range>;
@@ -184,6 +184,13 @@ class Userfault : public testing::Test {
 
   const std::size_t page_ = page_size();
 };
+
+#if defined(__SANITIZE_THREAD__)
+#define NOT_UNDER_THREAD_SANITIZER() \
+  GTEST_SKIP() << "it makes vfork a fork, and lets forked children start no thread"
+#else
+#define NOT_UNDER_THREAD_SANITIZER() static_cast<void>(0)
+#endif
 
 // ---- Every event that there is
 
@@ -508,20 +515,22 @@ TEST_F(Userfault, ManyDropsAtATime) {
   unmap(memory);
 }
 
-TEST_F(Userfault, WhatHooksHaveInBracketsIsLeftToThem) {
-  static Address theirs;
-  const Range memory = map(4), other = map(4);
-  theirs = memory.begin;
+/// A hook's own bracket is open until madvise is done: there is no need to guess when that is.
+TEST_F(Userfault, ADropThatHooksHaveInBracketsClosesAtOnce) {
+  static std::atomic<Address> theirs;
+  const Range memory = map(4);
   HookSink sink{sink_begin, sink_end};
   sink.bracketed = [](Range range) { return range.begin == theirs; };
   ASSERT_FALSE(start_userfaultfd(sink));
-  watch(memory);
-  ::madvise(pointer(memory.begin), page_, MADV_DONTNEED);
+  theirs = memory.begin;
+  for (int i = 0; i < 50; ++i) {
+    watch(memory);
+    ASSERT_EQ(::madvise(pointer(memory.begin), page_, MADV_DONTNEED), 0);
+    wait_for_userfaultfd();
+    EXPECT_EQ(g_begins, g_ends);
+    EXPECT_EQ(seen(), Ranges{pages_of(memory, 0, 1)});
+  }
   unmap(memory);
-  EXPECT_EQ(seen(), Ranges{});
-  watch(other);
-  unmap(other);
-  EXPECT_EQ(seen(), Ranges{other});
 }
 
 // ---- The reader
@@ -585,6 +594,7 @@ TEST_F(Userfault, TheReaderTakesNoSignals) {
 /// A program that closes all files does not end the events of what is watched; nor does the reader take other
 /// files' contents.
 TEST_F(Userfault, ProgramsThatCloseAllFiles) {
+  NOT_UNDER_THREAD_SANITIZER();
   const pid_t child = ::fork();
   if (child == 0) {
     if (start_userfaultfd({sink_begin, sink_end})) ::_exit(2);
@@ -629,6 +639,7 @@ TEST_F(Userfault, StoppedAndStartedAgain) {
 // ---- Forks
 
 TEST_F(Userfault, AChildIsNotDisturbed) {
+  NOT_UNDER_THREAD_SANITIZER();
   const Range memory = map(4);
   std::memset(pointer(memory.begin), 7, memory.bytes());
   watch(memory);
@@ -654,6 +665,7 @@ TEST_F(Userfault, AChildIsNotDisturbed) {
 }
 
 TEST_F(Userfault, AVforkedChildsEventsAreTheParents) {
+  NOT_UNDER_THREAD_SANITIZER();
   const Range memory = watch(map(4));
   const pid_t child = ::vfork();
   if (child == 0) {

@@ -150,7 +150,7 @@ void Engine::watch_memory() {
   brackets_.sight.lost();
   const auto sight = brackets_.sight.look();
   HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
-  sink.bracketed = [](Range range) { return brackets_.enclosed_by_another(range); };
+  sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
   const StartedMonitor started = start_monitor(options_.monitor, sink);
   monitor_ = started.monitor;
   if (started.missing) return keep_nothing(started.missing);

@@ -67,12 +67,12 @@ class BasicBrackets {
     overflow_.store(0, std::memory_order_relaxed);
   }
 
-  /// Whether another thread has a bracket open that contains all of it.
-  bool enclosed_by_another(Range r) const {
+  /// Whether another thread has this very bracket open.
+  bool opened_by_another(Range r) const {
     for (const auto& slot : slots_) {
-      const Address begin = slot.begin.load(std::memory_order_seq_cst);
-      if (begin > kClaimed && slot.owner.load(std::memory_order_relaxed) != ::pthread_self() &&
-          Range{begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)}.contains(r))
+      if (slot.begin.load(std::memory_order_acquire) == encode(r.begin) &&
+          slot.end.load(std::memory_order_relaxed) == r.end &&
+          slot.owner.load(std::memory_order_relaxed) != ::pthread_self())
         return true;
     }
     return false;

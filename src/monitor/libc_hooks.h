@@ -41,7 +41,7 @@ struct HookSink {
   /// A mapping has appeared where the kernel had nothing: whatever was registered there is stale, unseen.
   /// Under the same law; without brackets, as nobody knows of the memory before it returns.
   void (*appeared)(Range) = nullptr;
-  /// Whether a hook has a bracket open around the range, on another thread than this. Under the same law.
+  /// Whether a hook on another thread than this has this very bracket open. Under the same law.
   bool (*bracketed)(Range) = nullptr;
   bool operator==(const HookSink&) const = default;
 };

@@ -25,6 +25,7 @@ class Together final : public MemoryMonitor {
   HookReport start(const HookSink& sink) override {
     kernel_sees_rest_ = false;
     std::vector<HookStatus> rows = kernel_.start(sink).rows;
+    kernel_row_ = rows.front();
     std::vector<HookStatus> hooks = hooks_.start(sink).rows;
     rows.insert(rows.end(), hooks.begin(), hooks.end());
     return summarize(std::move(rows));
@@ -33,7 +34,11 @@ class Together final : public MemoryMonitor {
     hooks_.stop();
     kernel_.stop();
   }
-  HookReport self_test() override { return test_memory_events(watch_by_userfaultfd); }
+  /// Without userfaultfd no memory can be watched, whatever the hooks see.
+  HookReport self_test() override {
+    if (kernel_row_.state == HookState::failed) return summarize({kernel_row_});
+    return test_memory_events(watch_by_userfaultfd);
+  }
   bool intact() const override { return kernel_sees_rest_ || hooks_.intact(); }
   bool exposed() const override { return !kernel_sees_rest_ && hooks_.exposed(); }
   /// The kernel may see what hooks that cannot be put back do not.
@@ -50,6 +55,7 @@ class Together final : public MemoryMonitor {
   const char* const name_;
   MemoryMonitor& hooks_;
   MemoryMonitor& kernel_ = userfaultfd_monitor();
+  HookStatus kernel_row_{"userfaultfd", HookState::failed, {}};  ///< whether it was started
   std::atomic<bool> kernel_sees_rest_{false};
 };
 

@@ -229,19 +229,15 @@ class Reader {
     }
   }
 
-  static bool told_by_hooks(Range range) {
-    const auto have = hooks_have.load(std::memory_order_acquire);
-    return have != nullptr && have(range);
-  }
-
-  void changed(Range range) {
-    if (told_by_hooks(range)) return;
+  static void changed(Range range) {
     begin(range);
     end(range);
   }
 
   void dropped(Range range) {
-    if (!told_by_hooks(range)) drops_.add(range, monotonic_now());
+    const auto hooks_have_it = hooks_have.load(std::memory_order_acquire);
+    if (hooks_have_it != nullptr && hooks_have_it(range)) return changed(range);
+    drops_.add(range, monotonic_now());
   }
 
   const long fd_;

@@ -63,8 +63,7 @@ Error userfaultfd_refused();
 /// What kinds of memory this kernel lets be watched.
 const char* userfaultfd_reach();
 
-/// Starts to tell the sink, on the reader's thread alone, which is not the one whose memory goes. What others
-/// have in brackets already (HookSink::bracketed) is left to them.
+/// Starts to tell the sink, on the reader's thread alone, which is not the one whose memory goes.
 Error start_userfaultfd(const HookSink& sink);
 /// Tells nobody any more, and watches nothing.
 void stop_userfaultfd();

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Under each memory monitor: what it claims to see takes its registration with it, and where not all is seen nothing
+# is kept; also where code may not be patched. By the C API, and by an MPI program.
+. "$(dirname "$0")/common.bash"
+source=$(cd "$(dirname "$0")/../.." && pwd)
+
+# Prints a word for each way memory goes: `gone` when its registration went with it, `stale` when it is still there,
+# `unkept` when there was none to begin with.
+cat >"$work/changes.c" <<'CODE'
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pinion/pinion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const size_t kBytes = 8 << 20;
+static pinion_domain* domain;
+
+static int is_registered(void* memory) {
+  pinion_lease lease;
+  return pinion_try_acquire(domain, memory, kBytes, PINION_ACCESS_READ, &lease) == 0 && pinion_release(&lease) == 0;
+}
+static void* map(void) {
+  return mmap(0, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+static long kernel(long number, long a, long b, long c) {
+#if defined(__x86_64__)
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+  return result;
+#else
+  register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+  return x0;
+#endif
+}
+
+static void by_munmap(void* p) { munmap(p, kBytes); }
+static void by_syscall(void* p) { syscall(SYS_munmap, p, kBytes); }
+static void by_raw_munmap(void* p) { kernel(SYS_munmap, (long)p, (long)kBytes, 0); }
+static void by_raw_madvise(void* p) { kernel(SYS_madvise, (long)p, (long)kBytes, MADV_DONTNEED); }
+static void by_mprotect(void* p) { mprotect(p, kBytes, PROT_NONE); }
+static void by_bracket(void* p) { pinion_memory_begin(p, kBytes), pinion_memory_end(p, kBytes); }
+
+static void try(const char* name, void* memory, void (*change)(void*)) {
+  pinion_lease lease;
+  memset(memory, 1, kBytes);
+  if (pinion_acquire(domain, memory, kBytes, PINION_ACCESS_READ, &lease) || pinion_release(&lease)) exit(3);
+  const char* outcome = "unkept";
+  if (is_registered(memory)) {
+    change(memory);
+    outcome = is_registered(memory) ? "stale" : "gone";
+  }
+  printf("%s %s\n", name, outcome);
+}
+
+int main(void) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20); /* what is freed goes back at once */
+  if (pinion_start("retention=leave-pinned") || pinion_domain_open(0, 0, &domain)) {
+    fprintf(stderr, "%s\n", pinion_last_error());
+    return 2;
+  }
+  try("munmap", map(), by_munmap);
+  try("syscall", map(), by_syscall);
+  try("raw-munmap", map(), by_raw_munmap);
+  try("raw-madvise", map(), by_raw_madvise);
+  try("mprotect", map(), by_mprotect);
+  try("bracket", map(), by_bracket);
+  try("free", malloc(kBytes), free);
+  return pinion_domain_close(domain) || pinion_stop();
+}
+CODE
+# Becomes another program, in which nobody may make memory writable and executable.
+cat >"$work/restrict.cpp" <<'CODE'
+#include <unistd.h>
+#include "support/no_code_patching.h"
+int main(int, char** arguments) {
+  if (!pinion::test::refuse_code_patching()) return 77;
+  execvp(arguments[1], arguments + 1);
+  return 127;
+}
+CODE
+gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$build/lib" -lpinion \
+  -Wl,-rpath,"$build/lib" && g++ -std=c++20 -I"$source/tests" "$work/restrict.cpp" -o "$work/restrict" || exit 1
+
+# expect MONITOR RESTRICT OUTCOMES: of munmap, syscall, raw-munmap, raw-madvise, mprotect, bracket, free.
+expect() {
+  local monitor=$1 restrict=$2 outcomes
+  # shellcheck disable=SC2086
+  timeout 60 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
+    fail "$monitor $restrict: status $?: $(cat "$work/err")"
+  outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
+  [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"
+  case $3 in
+    unkept*) grep -q '^pinion: memory events cannot all be seen' "$work/err" || fail "$monitor $restrict: said nothing" ;;
+    *) grep -q 'cannot all be seen' "$work/err" && fail "$monitor $restrict: $(cat "$work/err")" ;;
+  esac
+}
+all_gone="gone gone gone gone gone gone gone"
+none_kept="unkept unkept unkept unkept unkept unkept unkept"
+
+"$pinion" doctor --json >"$work/doctor" || fail doctor
+doctor_says() { python3 -c '
+import json, sys
+r = json.load(open(sys.argv[1]))
+m = {one["name"]: one for one in r["monitors"]}
+sys.exit(not eval(sys.argv[2]))' "$work/doctor" "$1" || fail "doctor: not so: $1"; }
+doctor_says 'r["monitor"] == "libc" and len(m) == 6'
+doctor_says 'not m["symbols"]["complete"] and not m["symbols"]["refused"]'
+doctor_says '{e["name"]: e["state"] for e in m["symbols"]["events"]}["munmap"] == "seen"'
+
+expect libc "" "gone gone stale stale gone gone gone"
+expect auto "" "gone gone stale stale gone gone gone"
+expect symbols "" "$none_kept"
+expect brackets "" "stale stale stale stale stale gone stale"
+expect libc "$work/restrict" "$none_kept"
+has_userfaultfd=yes
+python3 -c '
+import json, sys
+r = json.load(open(sys.argv[1]))
+why = [one["refused"] for one in r["monitors"] if one["name"] == "userfaultfd"][0]
+if why: sys.exit(why)' "$work/doctor" || has_userfaultfd=
+if [ -n "$has_userfaultfd" ]; then
+  expect libc+userfaultfd "" "$all_gone"
+  expect symbols+userfaultfd "" "$all_gone"
+  expect userfaultfd "" "gone gone gone gone stale gone gone"
+  # Code may not be patched: symbols are preloaded, and the kernel adds what they miss.
+  expect auto "$work/restrict" "$all_gone"
+  expect symbols+userfaultfd "$work/restrict" "$all_gone"
+  "$work/restrict" "$pinion" doctor --json >"$work/doctor" || fail "doctor, restricted"
+  doctor_says 'r["monitor"] == "symbols+userfaultfd" and m["symbols+userfaultfd"]["complete"]'
+  doctor_says '"does not let code be patched" in m["libc"]["refused"] and not m["libc"]["complete"]'
+fi
+"$pinion" run --monitor magic -- true >"$work/out" 2>&1
+[ $? = 2 ] && grep -q "'magic' is not one of: auto, libc, " "$work/out" || fail "magic: $(cat "$work/out")"
+
+for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd symbols+userfaultfd userfaultfd}; do
+  for program in counted requests; do
+    under "--monitor $monitor --retention leave-pinned --threshold 1K" 2 "$programs/mpi_$program" ||
+      fail "$monitor: $program: status $?: $(cat "$work/out" "$work/err")"
+    verified || fail "$monitor: $program: $(cat "$work/out" "$work/err")"
+    books_balance "$monitor: $program"
+  done
+  case $monitor in
+    symbols) report_says "$monitor" 'r.acquires.hits == 0 and r.acquires.misses > 0' ;;
+    *) report_says "$monitor" 'r.acquires.hits > r.acquires.misses' ;;
+  esac
+done
+
+exit $((failures > 0))
