@@ -25,13 +25,19 @@ enum class CallKind : std::uint8_t {
   reduce_scatter = 15,
   scan = 16,
   api = 17,
+  put = 18,
+  get = 19,
+  accumulate = 20,
+  window = 21,  ///< memory that others may read and write
+  file_read = 22,
+  file_write = 23,
 };
 
 inline const char* to_string(CallKind kind) {
-  static const char* const names[] = {"none",           "send",      "receive",  "isend",  "irecv",
-                                      "send_init",      "recv_init", "sendrecv", "bcast",  "gather",
-                                      "scatter",        "allgather", "alltoall", "reduce", "allreduce",
-                                      "reduce_scatter", "scan",      "api"};
+  static const char* const names[] = {
+      "none",  "send",   "receive", "isend",     "irecv",      "send_init", "recv_init", "sendrecv",
+      "bcast", "gather", "scatter", "allgather", "alltoall",   "reduce",    "allreduce", "reduce_scatter",
+      "scan",  "api",    "put",     "get",       "accumulate", "window",    "file_read", "file_write"};
   const auto index = static_cast<unsigned>(kind);
   return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

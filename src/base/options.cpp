@@ -133,6 +133,32 @@ const std::vector<Row>& rows() {
          return true;
        },
        [](const Options& o) { return format_duration(o.poll); }},
+      {{"intranode",
+        "switch",
+        "on",
+        "transfers between processes of one node are registered too; off must be so in all ranks",
+        {"on", "off"}},
+       [](Options& o, std::string_view v) {
+         o.intranode = v == "on";
+         return true;
+       },
+       [](const Options& o) { return std::string(o.intranode ? "on" : "off"); }},
+      {{"receives",
+        "choice",
+        "arrived",
+        "what of a receive is registered: the bytes that arrive, as far as can be told, or those posted",
+        {"arrived", "posted"}},
+       [](Options& o, std::string_view v) {
+         o.receives_arrived = v == "arrived";
+         return true;
+       },
+       [](const Options& o) { return std::string(o.receives_arrived ? "arrived" : "posted"); }},
+      {{"only-ranks", "text", "", "ranks that Pinion looks at, such as 0-3:7; empty: all", {}},
+       [](Options& o, std::string_view v) {
+         o.only_ranks = v;
+         return list_holds(v, 0).has_value();
+       },
+       [](const Options& o) { return o.only_ranks; }},
       {{"log", "text", "", "directory for the run's logs, one file a rank; empty: no log", {}},
        [](Options& o, std::string_view v) {
          o.log = v;
@@ -282,6 +308,24 @@ std::string format_options(const Options& options) {
 
 const char* to_string(RetentionKind kind) { return kRetentionNames[static_cast<int>(kind)]; }
 const char* to_string(MonitorKind kind) { return kMonitorNames[static_cast<int>(kind)]; }
+
+std::optional<bool> list_holds(std::string_view list, int rank) {
+  bool holds = list.empty();
+  while (!list.empty()) {
+    const auto colon = list.find(':');
+    const auto item = list.substr(0, colon);
+    list = colon == std::string_view::npos ? std::string_view{} : list.substr(colon + 1);
+    const auto dash = item.find('-');
+    std::uint64_t first = 0, last = 0;
+    if (!set_count(first, item.substr(0, dash))) return {};
+    last = first;
+    if (dash != std::string_view::npos && !set_count(last, item.substr(dash + 1))) return {};
+    if (last < first) return {};
+    holds = holds || (rank >= 0 && first <= static_cast<std::uint64_t>(rank) &&
+                      static_cast<std::uint64_t>(rank) <= last);
+  }
+  return holds;
+}
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   constexpr double k = 1024;

@@ -41,6 +41,9 @@ struct Options {
   std::string nic = "connectx";
   MonitorKind monitor = MonitorKind::automatic;
   Duration poll = kMillisecond;
+  bool intranode = true;         ///< transfers between processes of one node are registered
+  bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
+  std::string only_ranks;
   std::string log;
   std::uint64_t log_size = 64 << 20;
 };
@@ -69,6 +72,9 @@ std::string format_options(const Options& options);
 
 const char* to_string(RetentionKind kind);
 const char* to_string(MonitorKind kind);
+
+/// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another form.
+std::optional<bool> list_holds(std::string_view list, int rank);
 
 /// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
 /// form.

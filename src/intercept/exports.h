@@ -10,6 +10,10 @@ namespace pinion {
 /// alone (RTLD_LOCAL), as plugins are. Ends the process when there is none: it would be called next.
 void* next_definition(const char* name);
 
+/// The library in which that definition is, as a handle of dlopen() that is never closed; null where there is
+/// none.
+void* library_that_defines(const char* name);
+
 template <class F>
 F next_symbol(const char* name) {
   return reinterpret_cast<F>(next_definition(name));

@@ -1,15 +1,43 @@
-# What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument.
+# What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument. Each script is
+# run once for every family of MPI that there is, with `family` saying which; a script that is not for both says
+# `only_family=openmpi` before it sources this.
+if [ -z "${family:-}" ]; then
+  ran=0 failed=0
+  for family in openmpi mpich; do
+    [ "${only_family:-$family}" = "$family" ] || continue
+    echo "== $family"
+    family=$family "$0" "$@"
+    case $? in
+      0) ran=1 ;;
+      77) ;;
+      *) ran=1 failed=1 ;;
+    esac
+  done
+  [ $ran -eq 1 ] || exit 77
+  exit $failed
+fi
 source "$(dirname "${BASH_SOURCE[0]}")/script.bash"
 pinion=$build/bin/pinion
-programs=$build/bin/tests
-command -v mpirun >/dev/null && [ -x "$programs/mpi_counted" ] || exit 77
+preload=$build/lib/libpinion-preload.so
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# The first family that was found has the plain names (cmake/mpi_families.cmake).
+suffix=
+if [ -d "$build/bin/tests-$family" ]; then suffix=-$family; fi
+programs=$build/bin/tests$suffix
+examples=$build/bin/examples$suffix
+mpirun=$(command -v mpirun.$family || command -v mpirun) && [ -x "$programs/mpi_counted" ] || exit 77
+"$mpirun" --version >"$work/version" 2>&1
+case $family in
+  openmpi) grep -q 'Open MPI\|OpenRTE' "$work/version" || exit 77; launch=("$mpirun" --oversubscribe) ;;
+  mpich) grep -q HYDRA "$work/version" || exit 77; launch=("$mpirun") ;;
+esac
 
 # ranks N PROGRAM ARGUMENTS...
 ranks() {
   local n=$1
   shift
-  timeout 120 mpirun --oversubscribe -n "$n" "$@"
+  timeout 120 "${launch[@]}" -n "$n" "$@"
 }
 
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its
@@ -19,7 +47,7 @@ under() {
   shift 2
   rm -rf "$work/log"
   # shellcheck disable=SC2086
-  timeout 120 "$pinion" run $options --log "$work/log" -- mpirun --oversubscribe -n "$n" "$@" \
+  timeout 120 "$pinion" run $options --log "$work/log" -- "${launch[@]}" -n "$n" "$@" \
     >"$work/out" 2>"$work/err"
 }
 

@@ -26,7 +26,7 @@ report_says abort 'r.ranks == 2 and 0 <= r.acquires.total <= 82'
 
 # Killed in the middle of things.
 rm -rf "$work/log"
-"$pinion" run --log "$work/log" -- mpirun -n 2 "$leaving" sleep >"$work/out" 2>"$work/err" &
+"$pinion" run --log "$work/log" -- "${launch[@]}" -n 2 "$leaving" sleep >"$work/out" 2>"$work/err" &
 for _ in $(seq 100); do
   verified && break
   sleep 0.1

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # The preload does nothing where it has nothing to do, and says what is wrong with options in one line.
 . "$(dirname "$0")/common.bash"
-preload=$build/lib/libpinion-preload.so
 
 # It needs no MPI, and shows nothing but the calls it stands before.
 nm -D --undefined-only "$preload" | grep -E '\bP?MPI_|\bompi_' && fail "undefined MPI symbols"
-shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPI_[A-Z][a-z_]+|dlclose)$')
+shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlclose)$')
 [ -z "$shown" ] || fail "shows more than MPI calls: $shown"
 nm -D --defined-only "$build/lib/libpinion.so" | awk '{print $3}' |
   grep -vE '^pinion_[a-z_]+@@PINION_0\.1$|^PINION_(0\.1|PRIVATE)$|^_Z.*@@PINION_PRIVATE$' && fail "libpinion.so shows more"
@@ -26,13 +25,13 @@ same ls -l /
 same python3 -c 'import json, ctypes, subprocess
 print(json.dumps([1, 2]), open("/proc/self/status").read().split("Threads:")[1].split()[0])
 print(subprocess.run(["sh", "-c", "echo child"], capture_output=True).stdout)'
-same mpirun -n 2 bash -c 'grep Threads /proc/self/status'
-same mpirun -q -n 1 false
-same mpirun --version
+same "${launch[@]}" -n 2 bash -c 'grep Threads /proc/self/status'
+same "${launch[@]}" -n 1 true
+same "$mpirun" --version
 
 # PINION=off: an MPI program gets no thread and no log.
 [ "$(PINION=off LD_PRELOAD=$preload ranks 2 "$programs/mpi_counted" 2>&1)" = verified ] || fail "PINION=off"
-"$pinion" run --off yes --log "$work/inert" -- mpirun -n 2 "$programs/mpi_counted" >"$work/out" 2>&1 || fail "off"
+"$pinion" run --off yes --log "$work/inert" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>&1 || fail "off"
 [ "$(cat "$work/out")" = verified ] && [ ! -e "$work/inert" ] || fail "run --off: $(cat "$work/out")"
 
 # refused WHAT ENVIRONMENT...: status 2 and one line that names WHAT. Started alone: mpirun would have words of

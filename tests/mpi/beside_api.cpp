@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     use();
     exchange();
   }
-  struct pinion_statistics statistics{};  // a function has the same name
+  struct pinion_statistics statistics {};  // a function has the same name
   statistics.size = sizeof statistics;
   CHECK(pinion_statistics(nullptr, &statistics) == 0);
   // With the front before MPI: 6 exchanges of two buffers, and 5 leases of the library's own.

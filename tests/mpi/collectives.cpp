@@ -1,11 +1,18 @@
-// Every intercepted collective, with each root, in place wherever MPI allows it, with gaps and empty parts;
-// and between two groups. Any number of ranks from 2 on; three make the groups unequal.
-#include "check.h"
+// Every collective in all its forms, with each root, in place wherever MPI allows it, with gaps and empty
+// parts; and between two groups. Any number of ranks from 2 on; three make the groups unequal.
+#include "forms.h"
 
 namespace {
 
 constexpr int kCount = 6007;  // 24 KB a rank
 const MPI_Comm kWorld = MPI_COMM_WORLD;
+// MPICH 4.0 reads from MPI_IN_PLACE when a root other than 0 reduces, and exchanges in place with types of
+// their own only in the blocking form.
+#ifdef MPICH_NUMVERSION
+constexpr bool kIsMpich = true;
+#else
+constexpr bool kIsMpich = false;
+#endif
 int me, ranks;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i) * kCount; }
@@ -13,7 +20,8 @@ std::size_t total() { return at(ranks); }
 
 /// Blocks of different lengths (rank 1's is empty) with gaps between them, in no order.
 struct Blocks {
-  std::vector<int> counts, displacements;
+  std::vector<count_t> counts;
+  std::vector<offset_t> displacements;
   int extent = 0;
   explicit Blocks(int n, int gap = 13) {
     for (int i = 0; i < n; ++i) {
@@ -31,7 +39,7 @@ struct Blocks {
 void broadcast(int root) {
   std::vector<int> data(kCount);
   if (me == root) fill(data.data(), kCount, root, 1);
-  MPI_Bcast(data.data(), kCount, MPI_INT, root, kWorld);
+  COLLECTIVE(Bcast, bcast, data.data(), kCount, MPI_INT, root, kWorld);
   CHECK(holds(data, root, 1));
 }
 
@@ -40,14 +48,15 @@ void gather(int root, bool in_place) {
   std::vector<int> all(me == root ? total() : 0);
   const bool here = me == root && in_place;
   if (here) fill(&all[at(me)], kCount, me, 2);
-  MPI_Gather(here ? MPI_IN_PLACE : own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, root, kWorld);
+  COLLECTIVE(Gather, gather, here ? MPI_IN_PLACE : own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT,
+             root, kWorld);
   for (int i = 0; me == root && i < ranks; ++i) CHECK(holds(&all[at(i)], kCount, i, 2));
 
   const Blocks blocks(ranks);
   std::vector<int> parts(me == root ? static_cast<std::size_t>(blocks.extent) : 0, -1);
   if (here) fill(blocks.in(parts, me), blocks.count(me), me, 2);
-  MPI_Gatherv(here ? MPI_IN_PLACE : own.data(), static_cast<int>(blocks.count(me)), MPI_INT, parts.data(),
-              blocks.counts.data(), blocks.displacements.data(), MPI_INT, root, kWorld);
+  COLLECTIVE(Gatherv, gatherv, here ? MPI_IN_PLACE : own.data(), static_cast<int>(blocks.count(me)), MPI_INT,
+             parts.data(), blocks.counts.data(), blocks.displacements.data(), MPI_INT, root, kWorld);
   for (int i = 0; me == root && i < ranks; ++i) {
     CHECK(holds(blocks.in(parts, i), blocks.count(i), i, 2));
     CHECK(blocks.in(parts, i)[blocks.count(i)] == -1);
@@ -58,15 +67,16 @@ void scatter(int root, bool in_place) {
   std::vector<int> own(kCount), all(me == root ? total() : 0);
   for (int i = 0; me == root && i < ranks; ++i) fill(&all[at(i)], kCount, i, 3);
   const bool here = me == root && in_place;
-  MPI_Scatter(all.data(), kCount, MPI_INT, here ? MPI_IN_PLACE : own.data(), kCount, MPI_INT, root, kWorld);
+  COLLECTIVE(Scatter, scatter, all.data(), kCount, MPI_INT, here ? MPI_IN_PLACE : own.data(), kCount, MPI_INT,
+             root, kWorld);
   CHECK(here || holds(own, me, 3));
 
   const Blocks blocks(ranks);
   std::vector<int> parts(me == root ? static_cast<std::size_t>(blocks.extent) : 0);
   for (int i = 0; me == root && i < ranks; ++i) fill(blocks.in(parts, i), blocks.count(i), i, 4);
   own.assign(kCount, -1);
-  MPI_Scatterv(parts.data(), blocks.counts.data(), blocks.displacements.data(), MPI_INT,
-               here ? MPI_IN_PLACE : own.data(), static_cast<int>(blocks.count(me)), MPI_INT, root, kWorld);
+  COLLECTIVE(Scatterv, scatterv, parts.data(), blocks.counts.data(), blocks.displacements.data(), MPI_INT,
+             here ? MPI_IN_PLACE : own.data(), static_cast<int>(blocks.count(me)), MPI_INT, root, kWorld);
   CHECK(here || holds(own.data(), blocks.count(me), me, 4));
 }
 
@@ -74,15 +84,17 @@ void allgather(bool in_place) {
   const auto own = message(kCount, me, 5);
   std::vector<int> all(total());
   if (in_place) fill(&all[at(me)], kCount, me, 5);
-  MPI_Allgather(in_place ? MPI_IN_PLACE : own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, kWorld);
+  COLLECTIVE(Allgather, allgather, in_place ? MPI_IN_PLACE : own.data(), kCount, MPI_INT, all.data(), kCount,
+             MPI_INT, kWorld);
   for (int i = 0; i < ranks; ++i) CHECK(holds(&all[at(i)], kCount, i, 5));
 
   for (const int gap : {13, 3 * kCount}) {
     const Blocks blocks(ranks, gap);
     std::vector<int> parts(static_cast<std::size_t>(blocks.extent), -1);
     if (in_place) fill(blocks.in(parts, me), blocks.count(me), me, 5);
-    MPI_Allgatherv(in_place ? MPI_IN_PLACE : own.data(), static_cast<int>(blocks.count(me)), MPI_INT,
-                   parts.data(), blocks.counts.data(), blocks.displacements.data(), MPI_INT, kWorld);
+    COLLECTIVE(Allgatherv, allgatherv, in_place ? MPI_IN_PLACE : own.data(),
+               static_cast<int>(blocks.count(me)), MPI_INT, parts.data(), blocks.counts.data(),
+               blocks.displacements.data(), MPI_INT, kWorld);
     for (int i = 0; i < ranks; ++i) CHECK(holds(blocks.in(parts, i), blocks.count(i), i, 5));
   }
 }
@@ -94,11 +106,13 @@ void alltoall(bool in_place) {
   std::vector<int> out(total()), in(total());
   std::vector<int>& source = in_place ? in : out;
   for (int i = 0; i < ranks; ++i) fill(&source[at(i)], kCount, me, pair(me, i));
-  MPI_Alltoall(in_place ? MPI_IN_PLACE : out.data(), kCount, MPI_INT, in.data(), kCount, MPI_INT, kWorld);
+  COLLECTIVE(Alltoall, alltoall, in_place ? MPI_IN_PLACE : out.data(), kCount, MPI_INT, in.data(), kCount,
+             MPI_INT, kWorld);
   for (int i = 0; i < ranks; ++i) CHECK(holds(&in[at(i)], kCount, i, pair(i, me)));
 
   // Counts must agree for each pair, and in place also between the two directions.
-  std::vector<int> counts, displacements;
+  std::vector<count_t> counts;
+  std::vector<offset_t> displacements;
   for (int i = 0; i < ranks; ++i) {
     counts.push_back(me + i == 1 ? 0 : kCount - 10 * (me + i));
     displacements.push_back((ranks - 1 - i) * kCount);
@@ -109,12 +123,37 @@ void alltoall(bool in_place) {
     fill(&source[static_cast<std::size_t>(displacements[s])], static_cast<std::size_t>(counts[s]), me,
          pair(me, i));
   }
-  MPI_Alltoallv(in_place ? MPI_IN_PLACE : out.data(), counts.data(), displacements.data(), MPI_INT, in.data(),
-                counts.data(), displacements.data(), MPI_INT, kWorld);
+  COLLECTIVE(Alltoallv, alltoallv, in_place ? MPI_IN_PLACE : out.data(), counts.data(), displacements.data(),
+             MPI_INT, in.data(), counts.data(), displacements.data(), MPI_INT, kWorld);
   for (int i = 0; i < ranks; ++i) {
     const auto s = static_cast<std::size_t>(i);
     CHECK(holds(&in[static_cast<std::size_t>(displacements[s])], static_cast<std::size_t>(counts[s]), i,
                 pair(i, me)));
+  }
+}
+
+// Each pair with a type of its own; displacements in bytes.
+void alltoallw(bool in_place) {
+  std::vector<int> out(total()), in(total());
+  std::vector<int>& source = in_place ? in : out;
+  std::vector<count_t> counts;
+  std::vector<offset_t> displacements;
+  std::vector<MPI_Datatype> types(static_cast<std::size_t>(ranks));
+  for (int i = 0; i < ranks; ++i) {
+    const int width = 1 + (me + i) % 3;
+    MPI_Type_contiguous(width, MPI_INT, &types[static_cast<std::size_t>(i)]);
+    MPI_Type_commit(&types[static_cast<std::size_t>(i)]);
+    counts.push_back(kCount / width - (me + i));
+    displacements.push_back(static_cast<offset_t>(at(ranks - 1 - i) * sizeof(int)));
+    fill(&source[at(ranks - 1 - i)], kCount, me, pair(me, i));
+  }
+  COLLECTIVE(Alltoallw, alltoallw, in_place ? MPI_IN_PLACE : out.data(), counts.data(), displacements.data(),
+             types.data(), in.data(), counts.data(), displacements.data(), types.data(), kWorld);
+  for (int i = 0; i < ranks; ++i) {
+    const int width = 1 + (me + i) % 3;
+    CHECK(holds(&in[at(ranks - 1 - i)], static_cast<std::size_t>(counts[static_cast<std::size_t>(i)] * width),
+                i, pair(i, me)));
+    MPI_Type_free(&types[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -140,49 +179,56 @@ bool sums(const unsigned* data, std::size_t count, int what, std::size_t offset,
 void reduce(int root, bool in_place) {
   const auto own = numbers(kCount, me, 6);
   const bool here = me == root && in_place;
+  // MPICH 4.0 writes into the receive buffer of others than the root too.
   std::vector<unsigned> result = here ? own : std::vector<unsigned>(kCount);
-  MPI_Reduce(here ? MPI_IN_PLACE : own.data(), me == root ? result.data() : nullptr, kCount, MPI_UNSIGNED,
-             MPI_SUM, root, kWorld);
+  COLLECTIVE(Reduce, reduce, here ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM,
+             root, kWorld);
   CHECK(me != root || sums(result.data(), kCount, 6, 0, 0, ranks));
 }
 
 void allreduce(bool in_place) {
   const auto own = numbers(kCount, me, 7);
   std::vector<unsigned> result = in_place ? own : std::vector<unsigned>(kCount);
-  MPI_Allreduce(in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM, kWorld);
+  COLLECTIVE(Allreduce, allreduce, in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED,
+             MPI_SUM, kWorld);
   CHECK(sums(result.data(), kCount, 7, 0, 0, ranks));
   result = in_place ? own : std::vector<unsigned>(kCount);
-  MPI_Scan(in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM, kWorld);
+  COLLECTIVE(Scan, scan, in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM,
+             kWorld);
   CHECK(sums(result.data(), kCount, 7, 0, 0, me + 1));
   result = in_place ? own : std::vector<unsigned>(kCount);
-  MPI_Exscan(in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM, kWorld);
+  COLLECTIVE(Exscan, exscan, in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED,
+             MPI_SUM, kWorld);
   CHECK(me == 0 || sums(result.data(), kCount, 7, 0, 0, me));
 }
 
 void reduce_scatter(bool in_place) {
   const auto own = numbers(total(), me, 8);
   std::vector<unsigned> result = in_place ? own : std::vector<unsigned>(kCount);
-  MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : own.data(), result.data(), kCount, MPI_UNSIGNED, MPI_SUM,
-                           kWorld);
+  COLLECTIVE(Reduce_scatter_block, reduce_scatter_block, in_place ? MPI_IN_PLACE : own.data(), result.data(),
+             kCount, MPI_UNSIGNED, MPI_SUM, kWorld);
   CHECK(sums(result.data(), kCount, 8, at(me), 0, ranks));
 
   const Blocks blocks(ranks);
   std::size_t offset = 0;
   for (int i = 0; i < me; ++i) offset += blocks.count(i);
   result = in_place ? own : std::vector<unsigned>(kCount);
-  MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : own.data(), result.data(), blocks.counts.data(), MPI_UNSIGNED,
-                     MPI_SUM, kWorld);
+  COLLECTIVE(Reduce_scatter, reduce_scatter, in_place ? MPI_IN_PLACE : own.data(), result.data(),
+             blocks.counts.data(), MPI_UNSIGNED, MPI_SUM, kWorld);
   CHECK(sums(result.data(), blocks.count(me), 8, offset, 0, ranks));
 }
 
-// Nothing to send, and no memory to send it from.
+// Nothing to send and nothing to receive.
 void empty() {
-  std::vector<int> zeros(static_cast<std::size_t>(ranks));
-  MPI_Bcast(nullptr, 0, MPI_INT, 0, kWorld);
-  MPI_Alltoall(nullptr, 0, MPI_INT, nullptr, 0, MPI_INT, kWorld);
-  MPI_Alltoallv(nullptr, zeros.data(), zeros.data(), MPI_INT, nullptr, zeros.data(), zeros.data(), MPI_INT,
-                kWorld);
-  MPI_Allgatherv(nullptr, 0, MPI_INT, nullptr, zeros.data(), zeros.data(), MPI_INT, kWorld);
+  std::vector<count_t> zeros(static_cast<std::size_t>(ranks));
+  std::vector<offset_t> no_offsets(static_cast<std::size_t>(ranks));
+  int none = 0, nothing = 0;
+  COLLECTIVE(Bcast, bcast, nullptr, 0, MPI_INT, 0, kWorld);
+  COLLECTIVE(Alltoall, alltoall, &none, 0, MPI_INT, &nothing, 0, MPI_INT, kWorld);
+  COLLECTIVE(Alltoallv, alltoallv, &none, zeros.data(), no_offsets.data(), MPI_INT, &nothing, zeros.data(),
+             no_offsets.data(), MPI_INT, kWorld);
+  COLLECTIVE(Allgatherv, allgatherv, &none, 0, MPI_INT, &nothing, zeros.data(), no_offsets.data(), MPI_INT,
+             kWorld);
 }
 
 // Two groups: rank 0 alone, and the others.
@@ -198,35 +244,36 @@ void between_groups() {
   const int root = alone ? theirs - 1 : me == ranks - 1 ? MPI_ROOT : MPI_PROC_NULL;
   std::vector<int> data(kCount, -1);
   if (root == MPI_ROOT) fill(data.data(), kCount, me, 1);
-  MPI_Bcast(data.data(), kCount, MPI_INT, root, inter);
+  COLLECTIVE(Bcast, bcast, data.data(), kCount, MPI_INT, root, inter);
   CHECK(alone || root == MPI_ROOT ? holds(data, ranks - 1, 1) : data[0] == -1);
 
   // To rank 0 from all others.
   const int to = alone ? MPI_ROOT : 0;
   const auto own = message(kCount, me, 2);
   std::vector<int> all(at(theirs));
-  MPI_Gather(own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, to, inter);
+  COLLECTIVE(Gather, gather, own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, to, inter);
   for (int i = 0; alone && i < theirs; ++i) CHECK(holds(&all[at(i)], kCount, first_of_theirs + i, 2));
   std::vector<unsigned> numbers_in(kCount);
   const auto numbers_out = numbers(kCount, me, 3);
-  MPI_Reduce(numbers_out.data(), numbers_in.data(), kCount, MPI_UNSIGNED, MPI_SUM, to, inter);
+  COLLECTIVE(Reduce, reduce, numbers_out.data(), numbers_in.data(), kCount, MPI_UNSIGNED, MPI_SUM, to, inter);
   CHECK(!alone || sums(numbers_in.data(), kCount, 3, 0, 1, ranks));
 
   all.assign(at(theirs), 0);
-  MPI_Allgather(own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, inter);
+  COLLECTIVE(Allgather, allgather, own.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, inter);
   for (int i = 0; i < theirs; ++i) CHECK(holds(&all[at(i)], kCount, first_of_theirs + i, 2));
   std::vector<int> out(at(theirs));
   for (int i = 0; i < theirs; ++i) fill(&out[at(i)], kCount, me, pair(me, first_of_theirs + i));
-  MPI_Alltoall(out.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, inter);
+  COLLECTIVE(Alltoall, alltoall, out.data(), kCount, MPI_INT, all.data(), kCount, MPI_INT, inter);
   for (int i = 0; i < theirs; ++i)
     CHECK(holds(&all[at(i)], kCount, first_of_theirs + i, pair(first_of_theirs + i, me)));
 
   // Both sides reduce as many elements in all; what each scatters is cut by its own group.
   const int whole = kCount * (ranks - 1);
-  const std::vector<int> counts(static_cast<std::size_t>(mine), whole / mine);
+  const std::vector<count_t> counts(static_cast<std::size_t>(mine), whole / mine);
   const auto source = numbers(static_cast<std::size_t>(whole), me, 4);
   std::vector<unsigned> part(static_cast<std::size_t>(whole / mine));
-  MPI_Reduce_scatter(source.data(), part.data(), counts.data(), MPI_UNSIGNED, MPI_SUM, inter);
+  COLLECTIVE(Reduce_scatter, reduce_scatter, source.data(), part.data(), counts.data(), MPI_UNSIGNED, MPI_SUM,
+             inter);
   const auto offset = static_cast<std::size_t>((me - first_of_mine) * (whole / mine));
   CHECK(sums(part.data(), part.size(), 4, offset, first_of_theirs, first_of_theirs + theirs));
   MPI_Comm_free(&inter);
@@ -239,16 +286,18 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   me = world_rank();
   ranks = world_size();
-  for (int round = 0; round < 2; ++round) {
+  for (const Form form : kForms) {
+    g_form = form;
     for (const bool in_place : {false, true}) {
       for (int root = 0; root < ranks; ++root) {
         broadcast(root);
         gather(root, in_place);
         scatter(root, in_place);
-        reduce(root, in_place);
+        reduce(root, in_place && !(kIsMpich && root != 0));
       }
       allgather(in_place);
       alltoall(in_place);
+      alltoallw(in_place && !(kIsMpich && form != Form::blocking));
       allreduce(in_place);
       reduce_scatter(in_place);
     }

@@ -1,6 +1,7 @@
 // Derived types, absolute addresses and memory that comes and goes. Two ranks.
 #include <sys/mman.h>
 
+#include <cstddef>
 #include <cstring>
 
 #include "check.h"

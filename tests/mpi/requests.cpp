@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "check.h"
+#include "forms.h"
 
 namespace {
 
@@ -29,14 +29,14 @@ struct Buffers {
   }
 };
 
-using Isend = int (*)(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
+using Isend = int (*)(const void*, count_t, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 
 // Receives first; then everybody knows that they are posted, as ready mode asks.
 std::vector<MPI_Request> start(Buffers& buffers, Isend isend) {
   std::vector<MPI_Request> requests(2 * kMessages);
-  for (int i = 0; i < kMessages; ++i)
-    MPI_Irecv(buffers.in[static_cast<std::size_t>(i)].data(), kCount, MPI_INT, other, i, kWorld,
-              &requests[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < kMessages; ++i) MPI(Irecv)
+  (buffers.in[static_cast<std::size_t>(i)].data(), kCount, MPI_INT, other, i, kWorld,
+   &requests[static_cast<std::size_t>(i)]);
   MPI_Barrier(kWorld);
   for (int i = 0; i < kMessages; ++i)
     isend(buffers.out[static_cast<std::size_t>(i)].data(), kCount, MPI_INT, other, i, kWorld,
@@ -102,7 +102,7 @@ const Complete kCompletions[] = {
 };
 
 void every_completion() {
-  constexpr Isend kModes[] = {MPI_Isend, MPI_Issend, MPI_Irsend};
+  constexpr Isend kModes[] = {MPI(Isend), MPI(Issend), MPI(Irsend)};
   std::size_t mode = 0;
   for (const Complete complete : kCompletions) {
     Buffers buffers;
@@ -113,13 +113,13 @@ void every_completion() {
   }
 }
 
-using SendInit = int (*)(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
+using SendInit = int (*)(const void*, count_t, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 
 void persistent(SendInit send_init, Complete complete) {
   Buffers buffers;
   std::vector<MPI_Request> requests(2 * kMessages);
   for (std::size_t i = 0; i < kMessages; ++i) {
-    MPI_Recv_init(buffers.in[i].data(), kCount, MPI_INT, other, static_cast<int>(i), kWorld, &requests[i]);
+    MPI(Recv_init)(buffers.in[i].data(), kCount, MPI_INT, other, static_cast<int>(i), kWorld, &requests[i]);
     send_init(buffers.out[i].data(), kCount, MPI_INT, other, static_cast<int>(i), kWorld,
               &requests[kMessages + i]);
   }
@@ -149,16 +149,16 @@ void freed_while_active() {
     const auto out = message(kCount, me, 40 + round);
     std::vector<int> in(kCount);
     MPI_Request nonblocking, kept, receive;
-    MPI_Irecv(in.data(), kCount, MPI_INT, other, 1, kWorld, &receive);
-    MPI_Isend(out.data(), kCount, MPI_INT, other, 1, kWorld, &nonblocking);
+    MPI(Irecv)(in.data(), kCount, MPI_INT, other, 1, kWorld, &receive);
+    MPI(Isend)(out.data(), kCount, MPI_INT, other, 1, kWorld, &nonblocking);
     MPI_Request_free(&nonblocking);
     MPI_Wait(&receive, MPI_STATUS_IGNORE);
     CHECK(holds(in, other, 40 + round));
     MPI_Barrier(kWorld);
 
     in.assign(kCount, 0);
-    MPI_Irecv(in.data(), kCount, MPI_INT, other, 2, kWorld, &receive);
-    MPI_Send_init(out.data(), kCount, MPI_INT, other, 2, kWorld, &kept);
+    MPI(Irecv)(in.data(), kCount, MPI_INT, other, 2, kWorld, &receive);
+    MPI(Send_init)(out.data(), kCount, MPI_INT, other, 2, kWorld, &kept);
     MPI_Start(&kept);
     MPI_Request_free(&kept);
     MPI_Wait(&receive, MPI_STATUS_IGNORE);
@@ -170,12 +170,12 @@ void freed_while_active() {
 void nobody_and_nothing() {
   std::vector<int> data(kCount, 3);
   MPI_Request requests[6];
-  MPI_Isend(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[0]);
-  MPI_Irecv(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[1]);
-  MPI_Irecv(nullptr, 0, MPI_INT, other, 3, kWorld, &requests[2]);
-  MPI_Isend(nullptr, 0, MPI_INT, other, 3, kWorld, &requests[3]);
-  MPI_Recv_init(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[4]);
-  MPI_Send_init(data.data(), 0, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[5]);
+  MPI(Isend)(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[0]);
+  MPI(Irecv)(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[1]);
+  MPI(Irecv)(nullptr, 0, MPI_INT, other, 3, kWorld, &requests[2]);
+  MPI(Isend)(nullptr, 0, MPI_INT, other, 3, kWorld, &requests[3]);
+  MPI(Recv_init)(data.data(), kCount, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[4]);
+  MPI(Send_init)(data.data(), 0, MPI_INT, MPI_PROC_NULL, 0, kWorld, &requests[5]);
   MPI_Startall(2, requests + 4);
   MPI_Waitall(6, requests, MPI_STATUSES_IGNORE);
   CHECK(data[0] == 3 && data[kCount - 1] == 3);
@@ -193,12 +193,13 @@ void many() {
   std::vector<MPI_Request> requests(2 * kMany);
   for (int i = 0; i < kMany; ++i) {
     out.push_back(message(kSmall, me, i));
-    MPI_Irecv(in[static_cast<std::size_t>(i)].data(), kSmall, MPI_INT, other, i, kWorld,
-              &requests[static_cast<std::size_t>(i)]);
+    MPI(Irecv)
+    (in[static_cast<std::size_t>(i)].data(), kSmall, MPI_INT, other, i, kWorld,
+     &requests[static_cast<std::size_t>(i)]);
   }
-  for (int i = kMany; i-- > 0;)
-    MPI_Isend(out[static_cast<std::size_t>(i)].data(), kSmall, MPI_INT, other, i, kWorld,
-              &requests[static_cast<std::size_t>(kMany + i)]);
+  for (int i = kMany; i-- > 0;) MPI(Isend)
+  (out[static_cast<std::size_t>(i)].data(), kSmall, MPI_INT, other, i, kWorld,
+   &requests[static_cast<std::size_t>(kMany + i)]);
   std::mt19937 random(static_cast<unsigned>(me));
   std::shuffle(requests.begin(), requests.end(), random);
   for (int i = 0; i < 100; ++i) MPI_Wait(&requests[random() % requests.size()], MPI_STATUS_IGNORE);
@@ -218,15 +219,15 @@ void truncated(int (*wait)(MPI_Request*)) {
     const auto out = message(kCount, me, 60);
     std::vector<int> in(kCount);
     MPI_Request receive, send;
-    MPI_Irecv(in.data(), kCount / 2, MPI_INT, other, 4, kWorld, &receive);
+    MPI(Irecv)(in.data(), kCount / 2, MPI_INT, other, 4, kWorld, &receive);
     MPI_Barrier(kWorld);
-    MPI_Isend(out.data(), kCount, MPI_INT, other, 4, kWorld, &send);
+    MPI(Isend)(out.data(), kCount, MPI_INT, other, 4, kWorld, &send);
     CHECK(wait(&receive) != MPI_SUCCESS);
     MPI_Wait(&send, MPI_STATUS_IGNORE);
     MPI_Barrier(kWorld);
     // The same memory serves again.
-    MPI_Sendrecv(out.data(), kCount, MPI_INT, other, 5, in.data(), kCount, MPI_INT, other, 5, kWorld,
-                 MPI_STATUS_IGNORE);
+    MPI(Sendrecv)
+    (out.data(), kCount, MPI_INT, other, 5, in.data(), kCount, MPI_INT, other, 5, kWorld, MPI_STATUS_IGNORE);
     CHECK(holds(in, other, 60));
   }
   // Calls that fail before they look at any request leave their results undefined.
@@ -234,9 +235,9 @@ void truncated(int (*wait)(MPI_Request*)) {
   CHECK(MPI_Waitsome(-1, nullptr, &index, nullptr, MPI_STATUSES_IGNORE) != MPI_SUCCESS);
   CHECK(MPI_Testany(-1, nullptr, &index, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS);
   std::vector<int> data(kCount);
-  CHECK(MPI_Send(data.data(), kCount, MPI_INT, 77, 0, kWorld) != MPI_SUCCESS);
+  CHECK(MPI(Send)(data.data(), kCount, MPI_INT, 77, 0, kWorld) != MPI_SUCCESS);
   MPI_Request unmade;
-  CHECK(MPI_Isend(data.data(), kCount, MPI_INT, 77, 0, kWorld, &unmade) != MPI_SUCCESS);
+  CHECK(MPI(Isend)(data.data(), kCount, MPI_INT, 77, 0, kWorld, &unmade) != MPI_SUCCESS);
   MPI_Comm_set_errhandler(kWorld, MPI_ERRORS_ARE_FATAL);
 }
 
@@ -248,9 +249,9 @@ int main(int argc, char** argv) {
   other = 1 - me;
   every_completion();
   every_completion();
-  persistent(MPI_Send_init, kCompletions[1]);
-  persistent(MPI_Ssend_init, kCompletions[0]);
-  persistent(MPI_Rsend_init, kCompletions[6]);
+  persistent(MPI(Send_init), kCompletions[1]);
+  persistent(MPI(Ssend_init), kCompletions[0]);
+  persistent(MPI(Rsend_init), kCompletions[6]);
   freed_while_active();
   nobody_and_nothing();
   many();

@@ -1,103 +1,102 @@
-// The front's table of requests, without an MPI library: handles are any addresses. Retention on-demand shows
-// by the registered bytes which leases are out.
+// The front's table of requests, without an MPI library: handles are any numbers.
 #include "intercept/mpi/requests.h"
 
-#include <gtest/gtest.h>
-
-#include <vector>
+#include "leases.h"
 
 namespace pinion::mpi {
 namespace {
 
-class RequestsTest : public ::testing::Test {
+class RequestsTest : public LeasesTest {
  protected:
-  RequestsTest() : memory_(kPages * page_size()) {
-    Options options;
-    options.retention = RetentionKind::on_demand;
-    const Error error = Engine::start(options, {}, "test");
-    EXPECT_FALSE(error) << error.message;
-    engine_ = Engine::running();
-    thread_ = this_thread();
-  }
-  ~RequestsTest() override {
-    requests_.release_all();
-    Engine::stop();
-  }
+  ~RequestsTest() override { requests_.release_all(*thread_, *engine_); }
 
-  /// A lease of `pages` pages from page `first` on.
-  Transfer lease(std::size_t first, std::size_t pages) {
-    const Address base = page_ceil(reinterpret_cast<Address>(memory_.data()));
-    Transfer transfer;
-    engine_->acquire(*thread_, 0, {}, {base + first * page_size(), base + (first + pages) * page_size()},
-                     Access::read, transfer);
-    return transfer;
+  Operation operation(std::size_t first, std::size_t pages) {
+    Operation made;
+    made.add(lease(first, pages));
+    return made;
   }
-  std::size_t registered_pages() { return engine_->counters().registered_now_bytes / page_size(); }
-  void complete(MPI_Request request) { requests_.complete(*thread_, *engine_, request); }
-  static MPI_Request handle(std::uintptr_t n) { return reinterpret_cast<MPI_Request>(n * 64); }
+  void complete(std::uintptr_t request) { requests_.complete(*thread_, *engine_, request); }
 
-  static constexpr std::size_t kPages = 64;
-  std::vector<char> memory_;
-  Engine* engine_;
-  ThreadContext* thread_;
   Requests& requests_ = Requests::instance();
 };
 
 TEST_F(RequestsTest, ALeaseStaysUntilItsRequestCompletes) {
-  EXPECT_TRUE(requests_.empty());
-  requests_.hold(handle(1), lease(0, 3));
-  EXPECT_FALSE(requests_.empty());
-  complete(handle(2));
-  EXPECT_EQ(registered_pages(), 3u);
-  complete(handle(1));
-  EXPECT_EQ(registered_pages(), 0u);
-  EXPECT_TRUE(requests_.empty());
+  EXPECT_FALSE(requests_.may_know(1));
+  requests_.hold(1, operation(0, 3));
+  EXPECT_TRUE(requests_.may_know(1));
+  complete(2);
+  EXPECT_EQ(leased_pages(), 3u);
+  complete(1);
+  EXPECT_EQ(leased_pages(), 0u);
+  EXPECT_FALSE(requests_.may_know(1));
+}
+
+TEST_F(RequestsTest, AnOperationHoldsAllItsBuffers) {
+  Operation all = operation(0, 1);
+  all.add(lease(10, 2));
+  all.add(lease(20, 4));
+  requests_.hold(1, std::move(all));
+  EXPECT_EQ(leased_pages(), 7u);
+  complete(1);
+  EXPECT_EQ(leased_pages(), 0u);
 }
 
 // A thread waits for a request; the MPI gives its handle to another thread's operation before the first
 // thread comes to say that it is complete.
 TEST_F(RequestsTest, ACompletionIsOfTheOldestOperationOfAHandle) {
-  requests_.hold(handle(1), lease(0, 1));
-  requests_.hold(handle(1), lease(10, 2));
-  requests_.hold(handle(1), lease(20, 4));
-  complete(handle(1));
-  EXPECT_EQ(registered_pages(), 6u);
-  complete(handle(1));
-  EXPECT_EQ(registered_pages(), 4u);
-  complete(handle(1));
-  EXPECT_EQ(registered_pages(), 0u);
-  EXPECT_TRUE(requests_.empty());
+  requests_.hold(1, operation(0, 1));
+  requests_.hold(1, operation(10, 2));
+  requests_.hold(1, operation(20, 4));
+  complete(1);
+  EXPECT_EQ(leased_pages(), 6u);
+  complete(1);
+  EXPECT_EQ(leased_pages(), 4u);
+  complete(1);
+  EXPECT_EQ(leased_pages(), 0u);
+  EXPECT_FALSE(requests_.may_know(1));
 }
 
-TEST_F(RequestsTest, AFreedRequestIsTheNewestOfItsHandleAndKeepsItsLease) {
-  requests_.hold(handle(1), lease(0, 1));
-  requests_.hold(handle(1), lease(10, 2));
-  requests_.freed(handle(1));
-  complete(handle(1));
-  EXPECT_EQ(registered_pages(), 2u);
-  EXPECT_TRUE(requests_.empty());
-  requests_.release_all();
-  EXPECT_EQ(registered_pages(), 0u);
+TEST_F(RequestsTest, AFreedRequestIsTheNewestOfItsHandle) {
+  requests_.hold(1, operation(0, 1));
+  requests_.hold(1, operation(10, 2));
+  bool persistent = true;
+  Operation freed = requests_.take_freed(1, persistent);
+  EXPECT_FALSE(persistent);
+  EXPECT_FALSE(freed.empty());
+  complete(1);
+  EXPECT_EQ(leased_pages(), 2u);
+  EXPECT_FALSE(requests_.may_know(1));
+  freed.complete(*thread_, *engine_);
+  EXPECT_EQ(leased_pages(), 0u);
 }
 
 TEST_F(RequestsTest, APersistentRequestIsKnownUntilItIsFreed) {
-  const Range range{4096, 8192};
-  requests_.remember(handle(1), {range, Access::write, CallKind::receive_persistent, 5});
+  requests_.remember(1, {CallKind::receive_persistent, {{Range{4096, 8192}, Access::write, 5, true}}});
   for (int round = 0; round < 3; ++round) {
-    Requests::Persistent found;
-    ASSERT_TRUE(requests_.find(handle(1), found));
-    EXPECT_EQ(found.range.begin, range.begin);
-    EXPECT_EQ(found.peer, 5);
-    requests_.hold(handle(1), lease(0, 3));
-    EXPECT_EQ(registered_pages(), 3u);
-    complete(handle(1));
-    EXPECT_EQ(registered_pages(), 0u);
-    complete(handle(1));  // inactive: nothing to release
+    const auto found = requests_.find(1);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->uses.at(0).range.begin, 4096u);
+    EXPECT_EQ(found->uses.at(0).peer, 5);
+    requests_.hold(1, operation(0, 3));
+    EXPECT_EQ(leased_pages(), 3u);
+    complete(1);
+    EXPECT_EQ(leased_pages(), 0u);
+    complete(1);  // inactive: nothing to release
   }
-  requests_.freed(handle(1));
-  Requests::Persistent found;
-  EXPECT_FALSE(requests_.find(handle(1), found));
-  EXPECT_TRUE(requests_.empty());
+  bool persistent = false;
+  EXPECT_TRUE(requests_.take_freed(1, persistent).empty());
+  EXPECT_TRUE(persistent);
+  EXPECT_FALSE(requests_.find(1));
+  EXPECT_FALSE(requests_.may_know(1));
+}
+
+TEST_F(RequestsTest, AtTheEndEverythingIsReturned) {
+  for (std::uintptr_t i = 0; i < 20; ++i) requests_.hold(i, operation(2 * i, 1));
+  requests_.remember(3, {CallKind::send_persistent, {}});
+  EXPECT_EQ(leased_pages(), 20u);
+  requests_.release_all(*thread_, *engine_);
+  EXPECT_EQ(leased_pages(), 0u);
+  for (std::uintptr_t i = 0; i < 20; ++i) EXPECT_FALSE(requests_.may_know(i));
 }
 
 }  // namespace

@@ -2,50 +2,79 @@
 // so they are copied before the call. Lives in the wrapper's frame.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
-#include "intercept/mpi/call_scope.h"
+#include "intercept/mpi/freed_requests.h"
+#include "intercept/mpi/library.h"
+#include "intercept/mpi/nesting.h"
 #include "intercept/mpi/requests.h"
 
-namespace pinion::mpi {
+namespace pinion::mpi::PINION_MPI_ABI {
 
 class Completions {
  public:
-  Completions(CallScope& scope, MPI_Request* requests, int count) : scope_(scope), requests_(requests) {
-    if (Requests::instance().empty() || count <= 0 || !requests) return;
-    count_ = count;
-    if (static_cast<std::size_t>(count) > few_.size()) many_.resize(static_cast<std::size_t>(count));
-    before_ = many_.empty() ? few_.data() : many_.data();
-    std::copy_n(requests, count, before_);
+  Completions(Request* requests, int n, Status* statuses) : given_(requests), statuses_(statuses) {
+    if (n <= 0 || !requests) return;
+    const auto is_ours = [](Request request) { return Requests::instance().may_know(key_of(request)); };
+    if (std::none_of(requests, requests + n, is_ours) || !nesting_.enter()) [[likely]]
+      return;
+    begin(requests, n);
   }
+  Completions(const Completions&) = delete;
+  Completions& operator=(const Completions&) = delete;
 
-  /// Request number i is complete.
-  void finished(int i) {
-    if (i >= 0 && i < count_) Requests::instance().complete(scope_.thread(), scope_.engine(), before_[i]);
+  /// What MPI is to fill in: the program's own, or ours where the program does not want to know.
+  Status* statuses() const { return statuses_; }
+
+  /// Request number i is complete; statuses()[at] speaks of it.
+  void finished(int i, int at) {
+    if (i < 0 || i >= n_) return;
+    const Status& status = statuses_[at];
+    Requests::instance().complete(nesting_.thread(), nesting_.engine(), key_of(before_[i]),
+                                  status.cancelled() ? -1 : static_cast<std::int64_t>(status.bytes()));
   }
   /// Those that a call says it completed (MPI_UNDEFINED, which is negative: none).
   void some(int done_count, const int* indices) {
-    for (int i = 0; i < done_count; ++i) finished(indices[i]);
+    for (int at = 0; n_ > 0 && at < done_count; ++at) finished(indices[at], at);
   }
   void all() {
-    for (int i = 0; i < count_; ++i) finished(i);
+    for (int i = 0; i < n_; ++i) finished(i, i);
   }
   /// After a call that failed: those whose handle went. What else it would say cannot be relied on.
   void gone() {
-    const MPI_Request null = Library::get().request_null;
-    for (int i = 0; i < count_; ++i) {
-      if (requests_[i] == null && before_[i] != null) finished(i);
+    const Request null = library().request_null;
+    for (int i = 0; i < n_; ++i) {
+      if (given_[i] == null && before_[i] != null)
+        Requests::instance().complete(nesting_.thread(), nesting_.engine(), key_of(before_[i]));
     }
   }
 
  private:
-  CallScope& scope_;
-  const MPI_Request* requests_;
-  int count_ = 0;
-  MPI_Request* before_ = nullptr;
-  std::array<MPI_Request, 16> few_;
-  std::vector<MPI_Request> many_;
+  void begin(const Request* requests, int n) {
+    FreedRequests::instance().poll(nesting_.thread(), nesting_.engine());
+    n_ = n;
+    const auto size = static_cast<std::size_t>(n);
+    before_ = few_.data();
+    if (size > few_.size()) {
+      many_.resize(size);
+      before_ = many_.data();
+    }
+    std::copy_n(requests, size, before_);
+    if (statuses_ != kStatusIgnore) return;
+    own_statuses_.resize(size);
+    statuses_ = own_statuses_.data();
+  }
+
+  const Request* given_;
+  Status* statuses_;
+  int n_ = 0;
+  Request* before_ = nullptr;
+  Nesting nesting_;
+  std::array<Request, 16> few_;
+  std::vector<Request> many_;
+  std::vector<Status> own_statuses_;
 };
 
-}  // namespace pinion::mpi
+}  // namespace pinion::mpi::PINION_MPI_ABI

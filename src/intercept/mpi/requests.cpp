@@ -8,97 +8,80 @@ Requests& Requests::instance() {
   return *requests;
 }
 
-void Requests::hold(MPI_Request request, const Transfer& transfer) {
-  Shard& s = shard(request);
-  std::lock_guard lock(s.mutex);
-  const auto [at, is_new] = s.entries.try_emplace(request);
-  if (at->second.oldest.active) {
-    at->second.later.push_back(transfer);
-  } else {
-    at->second.oldest = transfer;
-  }
-  if (is_new) held_.fetch_add(1, std::memory_order_release);
+Requests::Entry& Requests::entry_of(Shard& shard, Key request) {
+  const auto [at, is_new] = shard.entries.try_emplace(request);
+  if (is_new) known_[filter_of(request)].fetch_add(1, std::memory_order_release);
+  return at->second;
 }
 
-void Requests::remember(MPI_Request request, const Persistent& persistent) {
-  Shard& s = shard(request);
-  std::lock_guard lock(s.mutex);
-  const auto [at, is_new] = s.entries.try_emplace(request);
-  at->second.persistent = persistent;
-  at->second.is_persistent = true;
-  if (is_new) held_.fetch_add(1, std::memory_order_release);
-}
-
-bool Requests::find(MPI_Request request, Persistent& persistent) {
-  Shard& s = shard(request);
-  std::lock_guard lock(s.mutex);
-  const auto at = s.entries.find(request);
-  if (at == s.entries.end() || !at->second.is_persistent) return false;
-  persistent = at->second.persistent;
-  return true;
-}
-
-void Requests::forget_if_unused(Shard& shard, MPI_Request request, const Entry& entry) {
-  if (entry.oldest.active || entry.is_persistent) return;
+void Requests::forget_if_unused(Shard& shard, Key request, const Entry& entry) {
+  if (!entry.operations.empty() || entry.remembered) return;
   shard.entries.erase(request);
-  held_.fetch_sub(1, std::memory_order_release);
+  known_[filter_of(request)].fetch_sub(1, std::memory_order_release);
 }
 
-void Requests::complete(ThreadContext& thread, Engine& engine, MPI_Request request) {
-  Transfer finished;
+void Requests::hold(Key request, Operation&& operation) {
+  Shard& shard = shard_of(request);
+  std::lock_guard lock(shard.mutex);
+  entry_of(shard, request).operations.push_back(std::move(operation));
+}
+
+void Requests::remember(Key request, Remembered remembered) {
+  auto shared = std::make_shared<const Remembered>(std::move(remembered));
+  Shard& shard = shard_of(request);
+  std::lock_guard lock(shard.mutex);
+  entry_of(shard, request).remembered = std::move(shared);
+}
+
+std::shared_ptr<const Remembered> Requests::find(Key request) {
+  Shard& shard = shard_of(request);
+  std::lock_guard lock(shard.mutex);
+  const auto at = shard.entries.find(request);
+  return at == shard.entries.end() ? nullptr : at->second.remembered;
+}
+
+void Requests::complete(ThreadContext& thread, Engine& engine, Key request, std::int64_t arrived) {
+  Operation finished;
   {
-    Shard& s = shard(request);
-    std::lock_guard lock(s.mutex);
-    const auto at = s.entries.find(request);
-    if (at == s.entries.end()) return;
+    Shard& shard = shard_of(request);
+    std::lock_guard lock(shard.mutex);
+    const auto at = shard.entries.find(request);
+    if (at == shard.entries.end() || at->second.operations.empty()) return;
     Entry& entry = at->second;
-    finished = entry.oldest;
-    entry.oldest.active = false;
-    if (!entry.later.empty()) {
-      entry.oldest = entry.later.front();
-      entry.later.erase(entry.later.begin());
-    }
-    forget_if_unused(s, request, entry);
+    finished = std::move(entry.operations.front());
+    entry.operations.erase(entry.operations.begin());
+    forget_if_unused(shard, request, entry);
   }
-  if (finished.active) engine.release(thread, finished);
+  finished.complete(thread, engine, arrived);
 }
 
-void Requests::freed(MPI_Request request) {
-  Shard& s = shard(request);
-  std::lock_guard lock(s.mutex);
-  const auto at = s.entries.find(request);
-  if (at == s.entries.end()) return;
+Operation Requests::take_freed(Key request, bool& persistent) {
+  Operation active;
+  persistent = false;
+  Shard& shard = shard_of(request);
+  std::lock_guard lock(shard.mutex);
+  const auto at = shard.entries.find(request);
+  if (at == shard.entries.end()) return active;
   Entry& entry = at->second;
-  if (entry.oldest.active) {
-    std::lock_guard orphans(orphans_mutex_);
-    if (entry.later.empty()) {
-      orphans_.push_back(entry.oldest);
-      entry.oldest.active = false;
-    } else {
-      orphans_.push_back(entry.later.back());
-      entry.later.pop_back();
-    }
+  persistent = entry.remembered != nullptr;
+  entry.remembered = nullptr;
+  if (!entry.operations.empty()) {
+    active = std::move(entry.operations.back());
+    entry.operations.pop_back();
   }
-  entry.is_persistent = false;
-  forget_if_unused(s, request, entry);
+  forget_if_unused(shard, request, entry);
+  return active;
 }
 
-void Requests::release_all() {
-  Engine* engine = Engine::running();
-  ThreadContext* thread = this_thread();
-  if (!engine || !thread) return;
-  for (Shard& s : shards_) {
-    std::lock_guard lock(s.mutex);
-    for (auto& [request, entry] : s.entries) {
-      if (entry.oldest.active) engine->release(*thread, entry.oldest);
-      for (Transfer& transfer : entry.later) engine->release(*thread, transfer);
+void Requests::release_all(ThreadContext& thread, Engine& engine) {
+  for (Shard& shard : shards_) {
+    std::lock_guard lock(shard.mutex);
+    for (auto& [request, entry] : shard.entries) {
+      for (Operation& operation : entry.operations) operation.complete(thread, engine);
+      known_[filter_of(request)].fetch_sub(1, std::memory_order_release);
     }
-    held_.fetch_sub(s.entries.size(), std::memory_order_release);
-    s.entries.clear();
+    shard.entries.clear();
   }
-  std::lock_guard lock(orphans_mutex_);
-  for (Transfer& transfer : orphans_) engine->release(*thread, transfer);
-  orphans_.clear();
 }
 
 }  // namespace pinion::mpi

@@ -1,69 +1,60 @@
-// What outstanding requests hold: the leases of nonblocking operations until they complete, and the buffers
-// of persistent requests between their starts. Any thread; a mutex a shard. Never from hooks.
+// What outstanding requests hold: the operations of nonblocking calls until they complete, and what
+// persistent requests do at each start. Requests are known by their handle as a number (key_of() in abi.h).
+// Any thread; a mutex a shard. Never from hooks.
 #pragma once
-
-#include <mpi.h>
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/engine.h"
+#include "intercept/mpi/operation.h"
 
 namespace pinion::mpi {
 
 class Requests {
  public:
+  using Key = std::uintptr_t;
   static Requests& instance();
 
-  /// A persistent request's buffer.
-  struct Persistent {
-    Range range{};
-    Access access = Access::read;
-    CallKind kind = CallKind::none;
-    int peer = -1;
-  };
+  /// What every completion asks first, without a lock. False: nothing is known about the request.
+  bool may_know(Key request) const { return known_[filter_of(request)].load(std::memory_order_acquire) != 0; }
 
-  /// Nothing is held: what every completion asks first.
-  bool empty() const { return held_.load(std::memory_order_acquire) == 0; }
-
-  /// Keeps the lease until the request completes. One handle may hold several: an MPI may return a shared one
-  /// for all operations that were complete at once, and may give a completed request's handle to another
+  /// Keeps the operation until its request completes. One handle may hold several: an MPI may return a shared
+  /// one for all operations that were complete at once, and may give a completed request's handle to another
   /// thread before complete() is called for it.
-  void hold(MPI_Request request, const Transfer& transfer);
-  void remember(MPI_Request request, const Persistent& persistent);
-  /// The buffer of a persistent request; false when it is none of ours.
-  bool find(MPI_Request request, Persistent& persistent);
+  void hold(Key request, Operation&& operation);
+  void remember(Key request, Remembered remembered);
+  /// What a persistent request does; null when it is none of ours.
+  std::shared_ptr<const Remembered> find(Key request);
 
-  /// The operation is complete: the oldest lease of the handle is released.
-  void complete(ThreadContext& thread, Engine& engine, MPI_Request request);
-  /// The program frees the request; its operation may go on, so its lease, the newest of the handle, stays
-  /// until the end of the run.
-  void freed(MPI_Request request);
-  void release_all();
+  /// The oldest operation of the handle is complete.
+  void complete(ThreadContext& thread, Engine& engine, Key request, std::int64_t arrived = -1);
+  /// The program frees the request: what it remembers is forgotten. Its operation may go on: the newest one
+  /// of the handle is taken out and returned, empty when there is none.
+  Operation take_freed(Key request, bool& persistent);
+  void release_all(ThreadContext& thread, Engine& engine);
 
  private:
   struct Entry {
-    Transfer oldest;
-    std::vector<Transfer> later;  ///< almost always empty
-    Persistent persistent;
-    bool is_persistent = false;
+    std::vector<Operation> operations;  ///< oldest first; seldom more than one
+    std::shared_ptr<const Remembered> remembered;
   };
   struct Shard {
     std::mutex mutex;
-    std::unordered_map<MPI_Request, Entry> entries;
+    std::unordered_map<Key, Entry> entries;
   };
-  void forget_if_unused(Shard& shard, MPI_Request request, const Entry& entry);
-  Shard& shard(MPI_Request request) {
-    return shards_[(reinterpret_cast<std::uintptr_t>(request) * 0x9E3779B97F4A7C15ull) >> 60];
-  }
+  static std::uint64_t mixed(Key request) { return request * 0x9E3779B97F4A7C15ull; }
+  static std::size_t filter_of(Key request) { return mixed(request) >> 54; }
+  Shard& shard_of(Key request) { return shards_[mixed(request) >> 60]; }
+  Entry& entry_of(Shard& shard, Key request);
+  void forget_if_unused(Shard& shard, Key request, const Entry& entry);
 
   std::array<Shard, 16> shards_;
-  std::atomic<std::size_t> held_{0};
-  std::mutex orphans_mutex_;
-  std::vector<Transfer> orphans_;
+  std::array<std::atomic<std::uint32_t>, 1024> known_{};  ///< handles in the table, by filter_of()
 };
 
 }  // namespace pinion::mpi

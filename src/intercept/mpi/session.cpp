@@ -2,9 +2,11 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "engine/engine.h"
 #include "engine/process.h"
+#include "intercept/mpi/holdings.h"
 #include "intercept/mpi/requests.h"
 
 namespace pinion::mpi {
@@ -24,42 +26,72 @@ void print_summary(const runlog::Counters& c, double seconds) {
                static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
 }
 
-// Of the thread that initializes and finalizes MPI.
+// MPI sessions may begin and end in any thread.
+std::mutex g_mutex;  ///< guards all below
+int g_sessions = 0;
+int g_runs = 0;
 bool g_joined = false;
 Time g_started = 0;
 bool g_summary = false;
 
+[[noreturn]] void refuse(int rank, const Error& error) {
+  if (rank <= 0) std::fprintf(stderr, "pinion: %s\n", error.message);
+  std::_Exit(2);
+}
+
 }  // namespace
 
-void begin_session() {
-  if (g_joined) return;
+void begin_session(bool spawned) {
+  std::lock_guard lock(g_mutex);
+  if (g_sessions++ > 0) return;
   Options options;
   Error error = options_from_environment(options);
   if (!error && options.off) return;
   JobPlace place = job_place();
   if (place.rank < 0) place = {0, 1, 1};  // started without a launcher: a job of one
+  if (error) refuse(place.rank, error);
+  if (!list_holds(options.only_ranks, place.rank).value_or(true)) return;
+  // Logs are named by rank: a spawned process, or a second run of one process, must not take the place of
+  // one.
+  if (spawned || g_runs > 0) place = {-1, -1, place.local_ranks};
   // The program may have started Pinion itself: then its options hold.
-  if (!error) error = Engine::join(options, place, false);
-  if (error) {
-    if (place.rank == 0) std::fprintf(stderr, "pinion: %s\n", error.message);
-    std::_Exit(2);
-  }
+  error = Engine::join(options, place, false);
+  if (error) refuse(place.rank, error);
   const char* summary = std::getenv("PINION_SUMMARY");
   g_joined = true;
   g_summary = place.rank == 0 && summary && *summary == '1';
   g_started = monotonic_now();
   // A program that exits without MPI_Finalize still gets its log completed.
-  std::atexit(Engine::stop);
+  if (g_runs++ == 0) std::atexit(Engine::stop);
+  const std::uint64_t threshold = Engine::running()->threshold();
+  g_threshold.store(threshold, std::memory_order_relaxed);
+  g_least_bytes.store(threshold, std::memory_order_relaxed);
+}
+
+bool is_last_session() {
+  std::lock_guard lock(g_mutex);
+  return g_sessions == 1;
 }
 
 void end_session() {
-  Engine* engine = Engine::running();
-  if (!engine || !g_joined) return;
+  std::lock_guard lock(g_mutex);
+  if (g_sessions == 0 || --g_sessions > 0 || !g_joined) return;
   g_joined = false;
-  Requests::instance().release_all();
+  g_least_bytes.store(kNothing, std::memory_order_relaxed);
+  g_threshold.store(kNothing, std::memory_order_relaxed);
+  Engine* engine = Engine::running();
+  ThreadContext* thread = this_thread();
+  if (!engine || !thread) return;
+  Requests::instance().release_all(*thread, *engine);
+  for (Holdings* holdings : {&Holdings::windows(), &Holdings::origins(), &Holdings::files()})
+    holdings->release_all(*thread, *engine);
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
   if (g_summary) print_summary(engine->counters(), seconds);
+}
+
+void switch_recording(bool on) {
+  g_least_bytes.store(on ? g_threshold.load(std::memory_order_relaxed) : kNothing, std::memory_order_relaxed);
 }
 
 }  // namespace pinion::mpi

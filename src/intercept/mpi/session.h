@@ -1,13 +1,29 @@
-// The MPI front's life: from MPI_Init to MPI_Finalize. Called by the wrappers of those; anything else asks
-// Engine::running().
+// The MPI front's life: from the first MPI_Init or MPI_Session_init to the last MPI_Finalize or
+// MPI_Session_finalize. Called by the wrappers of those; everything else asks least_bytes().
 #pragma once
+
+#include <atomic>
+#include <cstdint>
 
 namespace pinion::mpi {
 
-/// After MPI_Init returned: starts the engine with the environment's options, unless they are `off`. A bad
-/// option ends the process with status 2 and one line, as the command would.
-void begin_session();
-/// Before MPI_Finalize: returns what requests still hold and ends the run.
+constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+
+/// Written by the session. A transfer of fewer bytes is not looked at; kNothing: none is, because no run is
+/// on, or because the program has switched recording off. The one word that every call reads.
+inline std::atomic<std::uint64_t> g_least_bytes{kNothing};
+/// The same, whether or not recording is switched off.
+inline std::atomic<std::uint64_t> g_threshold{kNothing};
+
+/// After an initialization returned: the first one starts the engine with the environment's options, unless
+/// they are `off` or leave this rank out. A bad option ends the process with status 2 and one line, as the
+/// command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's job.
+void begin_session(bool spawned);
+/// Whether end_session() will end the run now.
+bool is_last_session();
+/// Before a finalization: the last one returns what is still held and ends the run.
 void end_session();
+/// MPI_Pcontrol: recording goes off and on. What was leased before is returned in its time.
+void switch_recording(bool on);
 
 }  // namespace pinion::mpi

@@ -1,0 +1,37 @@
+// The ABI that a source of the front is compiled for: the ABI-dependent ones are compiled once for each, with
+// PINION_MPI_ABI naming its namespace (openmpi, mpich). No mpi.h is needed: both ABIs are frozen, so every
+// build has both, whatever MPI the machine that builds has.
+#pragma once
+
+#if !defined(PINION_MPI_ABI)
+#error "this source is compiled once for each MPI ABI, with PINION_MPI_ABI defined"
+#endif
+
+#include <type_traits>
+
+#include "intercept/mpi/abi_mpich.h"
+#include "intercept/mpi/abi_openmpi.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+constexpr int kSuccess = 0;
+
+/// A handle as the tables that both ABIs share know it.
+template <class Handle>
+std::uintptr_t key_of(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<std::uintptr_t>(handle);
+  } else {
+    return static_cast<std::uintptr_t>(static_cast<unsigned>(handle));
+  }
+}
+template <class Handle>
+Handle handle_of(std::uintptr_t key) {
+  if constexpr (std::is_pointer_v<Handle>) {
+    return reinterpret_cast<Handle>(key);
+  } else {
+    return static_cast<Handle>(key);
+  }
+}
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

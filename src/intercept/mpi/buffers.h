@@ -1,0 +1,192 @@
+// The buffers of one call: each that reaches the threshold is leased when the wrapper names it, and released
+// at the end of the call, or handed over to what tells when the operation is complete. Lives in the wrapper's
+// frame; one thread. A call whose buffers stay below the threshold pays for a few stores and one question to
+// MPI, the size of its type.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "engine/engine.h"
+#include "intercept/mpi/arrivals.h"
+#include "intercept/mpi/groups.h"
+#include "intercept/mpi/holdings.h"
+#include "intercept/mpi/nesting.h"
+#include "intercept/mpi/operation.h"
+#include "intercept/mpi/session.h"
+#include "predict/unwind.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+class Buffers {
+ public:
+  Buffers(const EntryFrame& entry, CallKind kind)
+      : entry_(entry), kind_(kind), least_(g_least_bytes.load(std::memory_order_relaxed)) {}
+  ~Buffers() {
+    if (nesting_used_) release();
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  /// Whether anything is looked at now.
+  bool watched() const { return least_ != kNothing; }
+
+  // ---- with whom; `peer` is what the log names ----
+  void among(Comm comm, int peer = -1) {
+    comm_ = comm;
+    party_ = Party::communicator;
+    peer_ = peer;
+  }
+  void toward(Win win, int target) {
+    win_ = win;
+    party_ = Party::window;
+    peer_ = target;
+  }
+  /// Calls below this one are not looked at, whatever becomes of its own buffers: file operations make
+  /// transfers of theirs.
+  void alone() {
+    nesting_used_ = true;
+    if (!nesting_.enter()) least_ = kNothing;
+  }
+
+  // ---- point-to-point, with one process of the communicator ----
+  void sends(const void* buffer, Aint n, Datatype type, int dest) {
+    if (reaches(n, type) && dest != kProcNull) use(buffer, n, type, Access::read, dest);
+  }
+  void receives(void* buffer, Aint n, Datatype type, int source) {
+    if (reaches(n, type) && source != kProcNull) use_received(buffer, n, type, source, -1);
+  }
+  /// Of a matched message, which may be known to be shorter.
+  void receives_matched(void* buffer, Aint n, Datatype type, Message message) {
+    if (reaches(n, type)) use_matched(buffer, n, type, message);
+  }
+  /// Where all that is posted arrives.
+  void receives_all(void* buffer, Aint n, Datatype type, int source) {
+    if (reaches(n, type) && source != kProcNull) use(buffer, n, type, Access::write, source);
+  }
+  void replaces(void* buffer, Aint n, Datatype type, int dest, int source) {
+    if (!reaches(n, type) || (dest == kProcNull && source == kProcNull)) return;
+    use(buffer, n, type, Access::write, source == kProcNull ? dest : source);
+  }
+
+  // ---- with all of them: collectives, and what has no other side ----
+  void reads(const void* buffer, Aint n, Datatype type) {
+    if (buffer != kInPlace && reaches(n, type)) use(buffer, n, type, Access::read, kAll);
+  }
+  void writes(void* buffer, Aint n, Datatype type) {
+    if (buffer != kInPlace && reaches(n, type)) use(buffer, n, type, Access::write, kAll);
+  }
+  /// The blocks that counts and displacements (in units of the type's extent) describe: as one range, or
+  /// where they lie far apart, each for itself.
+  template <class N, class D>
+  void reads_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type) {
+    use_blocks(buffer, counts, offsets, blocks, type, Access::read);
+  }
+  template <class N, class D>
+  void writes_blocks(void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type) {
+    use_blocks(buffer, counts, offsets, blocks, type, Access::write);
+  }
+  /// The same with a type for each, and displacements in bytes.
+  template <class N, class D>
+  void reads_typed(const void* buffer, const N* counts, const D* offsets, const Datatype* types,
+                   Aint blocks) {
+    use_typed(buffer, counts, offsets, types, blocks, Access::read);
+  }
+  template <class N, class D>
+  void writes_typed(void* buffer, const N* counts, const D* offsets, const Datatype* types, Aint blocks) {
+    use_typed(buffer, counts, offsets, types, blocks, Access::write);
+  }
+  /// Memory that other processes may read and write.
+  void exposes(void* memory, Aint bytes);
+
+  // ---- persistent requests ----
+  /// From here on nothing is leased: what would be is written down, also while recording is off.
+  void note_down(Remembered& remembered) {
+    remembered.kind = kind_;
+    remembered_ = &remembered;
+    least_ = g_threshold.load(std::memory_order_relaxed);
+  }
+  /// What was written down is leased.
+  void repeat(const Remembered& remembered);
+
+  // ---- until when ----
+  /// What MPI is to fill in: the program's own, or ours where the length of a receive is to be learnt.
+  Status* status(Status* given) {
+    return receive_.posted > 0 && given == kStatusIgnore ? &own_status_ : given;
+  }
+  /// After a call that received.
+  void received(int result, const Status* status) {
+    if (receive_.posted > 0 && result == kSuccess && !status->cancelled())
+      settle_arrival(nesting_.thread(), nesting_.engine(), receive_, status->bytes());
+  }
+  void hand_over_to(Request request) {
+    if (count_ > 0 || receive_.posted > 0) move_to(request);
+  }
+  void hand_over_to(Holdings& holdings, std::uintptr_t object, std::uint64_t part) {
+    if (count_ > 0) move_to(holdings, object, part);
+  }
+
+ private:
+  enum class Party : std::uint8_t { none, communicator, window };
+  static constexpr int kAll = -1000;  ///< instead of a rank: the other side is everybody of the party
+
+  /// Made when a buffer reaches the threshold: small messages do not pay for it.
+  union Slot {
+    Slot() {}
+    Transfer transfer;
+  };
+
+  static std::uint64_t bytes_of(Aint n, Datatype type) {
+    if (n <= 0 || type == library().datatype_null) return 0;
+    int size = 0;
+    library().type_size(type, &size);
+    return size >= 0 ? static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n) : huge_bytes(n, type);
+  }
+  static std::uint64_t huge_bytes(Aint n, Datatype type);
+  bool reaches(Aint n, Datatype type) const { return bytes_of(n, type) >= least_; }
+
+  void use(const void* buffer, Aint n, Datatype type, Access access, int other);
+  void use_received(void* buffer, Aint n, Datatype type, int source, std::int64_t known);
+  void use_matched(void* buffer, Aint n, Datatype type, Message message);
+  template <class N, class D>
+  void use_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type,
+                  Access access);
+  template <class N, class D>
+  void use_typed(const void* buffer, const N* counts, const D* offsets, const Datatype* types, Aint blocks,
+                 Access access);
+
+  bool is_left_out(int other) const;
+  bool enter();
+  void lease(Range range, Access access, int other);
+  void lease_received(Range range, int source, std::int64_t known);
+  void acquire(Range range, Access access, int peer, Refusal refusal = Refusal::charge);
+  template <class Take>
+  void take_leases(Take take);
+  void move_to(Request request);
+  void move_to(Holdings& holdings, std::uintptr_t object, std::uint64_t part);
+  void release();
+
+  const EntryFrame entry_;
+  CallKind kind_;
+  Party party_ = Party::none;
+  bool nesting_used_ = false;
+  int peer_ = -1;
+  std::uint64_t least_;
+  union {
+    Comm comm_;
+    Win win_;
+  };
+  Remembered* remembered_ = nullptr;
+  std::size_t count_ = 0;  ///< of slots_ in use
+  Receive receive_;
+  Nesting nesting_;
+  std::vector<Transfer> more_;  ///< of blocks that lie far apart
+  Status own_status_;
+  CallPoint point_;
+  std::array<Slot, 3> slots_;  ///< no call has more buffers
+};
+
+/// What Mprobe said of a message, for the receive that follows in the same thread.
+void note_matched(Message message, std::uint64_t bytes);
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

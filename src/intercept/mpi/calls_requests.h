@@ -1,0 +1,153 @@
+// Written by hand: what becomes of requests (Start, Wait, Test, Request_free), and matched probes.
+#pragma once
+
+#include "intercept/mpi/buffers.h"
+#include "intercept/mpi/completions.h"
+#include "intercept/mpi/entries.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+// ---- starting persistent requests ----
+
+// Leases are taken before the call: once started, the operation may run. Should the call fail, they are
+// returned when the request is completed or freed, or at the end of the run.
+inline void start(Buffers& use, int n, const Request* requests) {
+  for (int i = 0; i < n; ++i) {
+    const auto key = key_of(requests[i]);
+    if (!Requests::instance().may_know(key)) continue;
+    if (const auto remembered = Requests::instance().find(key)) {
+      use.repeat(*remembered);
+      use.hand_over_to(requests[i]);
+    }
+  }
+}
+
+template <int entry>
+int Start(Request* request) {
+  Buffers use(EntryFrame::here(), CallKind::none);
+  if (use.watched()) start(use, 1, request);
+  return next_of<entry, int(Request*)>()(request);
+}
+
+template <int entry>
+int Startall(int n, Request* requests) {
+  Buffers use(EntryFrame::here(), CallKind::none);
+  if (use.watched()) start(use, n, requests);
+  return next_of<entry, int(int, Request*)>()(n, requests);
+}
+
+// ---- completion ----
+
+template <int entry>
+int Wait(Request* request, Status* status) {
+  Completions done(request, 1, status);
+  const int result = next_of<entry, int(Request*, Status*)>()(request, done.statuses());
+  result == kSuccess ? done.all() : done.gone();
+  return result;
+}
+
+template <int entry>
+int Test(Request* request, int* flag, Status* status) {
+  Completions done(request, 1, status);
+  const int result = next_of<entry, int(Request*, int*, Status*)>()(request, flag, done.statuses());
+  if (result != kSuccess) {
+    done.gone();
+  } else if (*flag) {
+    done.all();
+  }
+  return result;
+}
+
+template <int entry>
+int Waitall(int n, Request* requests, Status* statuses) {
+  Completions done(requests, n, statuses);
+  const int result = next_of<entry, int(int, Request*, Status*)>()(n, requests, done.statuses());
+  result == kSuccess ? done.all() : done.gone();
+  return result;
+}
+
+template <int entry>
+int Testall(int n, Request* requests, int* flag, Status* statuses) {
+  Completions done(requests, n, statuses);
+  const int result = next_of<entry, int(int, Request*, int*, Status*)>()(n, requests, flag, done.statuses());
+  if (result != kSuccess) {
+    done.gone();
+  } else if (*flag) {
+    done.all();
+  }
+  return result;
+}
+
+template <int entry>
+int Waitany(int n, Request* requests, int* index, Status* status) {
+  Completions done(requests, n, status);
+  const int result = next_of<entry, int(int, Request*, int*, Status*)>()(n, requests, index, done.statuses());
+  result == kSuccess ? done.finished(*index, 0) : done.gone();
+  return result;
+}
+
+template <int entry>
+int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
+  Completions done(requests, n, status);
+  const int result =
+      next_of<entry, int(int, Request*, int*, int*, Status*)>()(n, requests, index, flag, done.statuses());
+  if (result != kSuccess) {
+    done.gone();
+  } else if (*flag) {
+    done.finished(*index, 0);
+  }
+  return result;
+}
+
+template <int entry>
+int Waitsome(int n, Request* requests, int* done_count, int* indices, Status* statuses) {
+  Completions done(requests, n, statuses);
+  const int result = next_of<entry, int(int, Request*, int*, int*, Status*)>()(n, requests, done_count,
+                                                                               indices, done.statuses());
+  result == kSuccess ? done.some(*done_count, indices) : done.gone();
+  return result;
+}
+
+template <int entry>
+int Testsome(int n, Request* requests, int* done_count, int* indices, Status* statuses) {
+  return Waitsome<entry>(n, requests, done_count, indices, statuses);
+}
+
+// What is freed under way is freed later (freed_requests.h).
+template <int entry>
+int Request_free(Request* request) {
+  const auto next = next_of<entry, int(Request*)>();
+  Nesting nesting;
+  if (!Requests::instance().may_know(key_of(*request)) || !nesting.enter()) return next(request);
+  FreedRequests::instance().poll(nesting.thread(), nesting.engine());
+  bool persistent = false;
+  Operation active = Requests::instance().take_freed(key_of(*request), persistent);
+  if (active.empty()) return next(request);
+  FreedRequests::instance().keep(*request, persistent, std::move(active));
+  *request = library().request_null;
+  return kSuccess;
+}
+
+// ---- matched probes: how long the message is ----
+
+template <int entry>
+int Mprobe(int source, int tag, Comm comm, Message* message, Status* status) {
+  Status own;
+  if (status == kStatusIgnore) status = &own;
+  const int result =
+      next_of<entry, int(int, int, Comm, Message*, Status*)>()(source, tag, comm, message, status);
+  if (result == kSuccess) note_matched(*message, status->bytes());
+  return result;
+}
+
+template <int entry>
+int Improbe(int source, int tag, Comm comm, int* flag, Message* message, Status* status) {
+  Status own;
+  if (status == kStatusIgnore) status = &own;
+  const int result = next_of<entry, int(int, int, Comm, int*, Message*, Status*)>()(source, tag, comm, flag,
+                                                                                    message, status);
+  if (result == kSuccess && *flag) note_matched(*message, status->bytes());
+  return result;
+}
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

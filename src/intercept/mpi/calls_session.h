@@ -1,0 +1,98 @@
+// Written by hand: where MPI begins and ends. Of nested calls (MPI_X from PMPI_X or the other way round) the
+// inner ones go through.
+#pragma once
+
+#include "intercept/mpi/entries.h"
+#include "intercept/mpi/freed_requests.h"
+#include "intercept/mpi/groups.h"
+#include "intercept/mpi/nesting.h"
+#include "intercept/mpi/session.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+/// Whether the thread is inside such a call: no engine runs yet that could tell.
+inline thread_local bool t_in_lifecycle = false;
+
+template <class Call>
+int outermost(Call call, void (*before)(), void (*after)()) {
+  if (t_in_lifecycle) return call();
+  t_in_lifecycle = true;
+  before();
+  const int result = call();
+  if (result == kSuccess) after();
+  t_in_lifecycle = false;
+  return result;
+}
+
+inline void nothing() {}
+
+inline void world_begins() {
+  Comm parent = library().comm_null;
+  if (library().comm_get_parent) library().comm_get_parent(&parent);
+  begin_session(parent != library().comm_null);
+  const Engine* engine = Engine::running();
+  if (engine && !engine->options().intranode && g_threshold.load(std::memory_order_relaxed) != kNothing)
+    find_node();
+}
+
+inline void session_begins() { begin_session(false); }
+
+inline void session_ends() {
+  Nesting nesting;
+  if (is_last_session() && nesting.enter())
+    FreedRequests::instance().finish(nesting.thread(), nesting.engine());
+  end_session();
+}
+
+inline void world_ends() {
+  forget_node();
+  session_ends();
+}
+
+template <int entry>
+int Init(int* argc, char*** argv) {
+  const auto next = next_of<entry, int(int*, char***)>();
+  return outermost([&] { return next(argc, argv); }, nothing, world_begins);
+}
+
+template <int entry>
+int Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const auto next = next_of<entry, int(int*, char***, int, int*)>();
+  return outermost([&] { return next(argc, argv, required, provided); }, nothing, world_begins);
+}
+
+template <int entry>
+int Finalize() {
+  return outermost([] { return next_of<entry, int()>()(); }, world_ends, nothing);
+}
+
+template <int entry>
+int Session_init(Info info, Errhandler errors, Session* session) {
+  const auto next = next_of<entry, int(Info, Errhandler, Session*)>();
+  return outermost([&] { return next(info, errors, session); }, nothing, session_begins);
+}
+
+template <int entry>
+int Session_finalize(Session* session) {
+  const auto next = next_of<entry, int(Session*)>();
+  return outermost([&] { return next(session); }, session_ends, nothing);
+}
+
+/// Waits until all is quiet in the communicator: nothing may be kept back from MPI.
+template <int entry>
+int Comm_disconnect(Comm* comm) {
+  Nesting nesting;
+  if (nesting.enter()) FreedRequests::instance().finish(nesting.thread(), nesting.engine());
+  return next_of<entry, int(Comm*)>()(comm);
+}
+
+/// 0 switches recording off, 1 on. Others do nothing: 2, which asks to flush, because the log is always true
+/// as it stands; the rest the standard leaves to each tool. Tools below get what was given, as far as
+/// arguments are integers or pointers.
+template <int entry>
+int Pcontrol(int level, long a, long b, long c, long d, long e) {
+  if (level == 0 || level == 1) switch_recording(level == 1);
+  return next_of<entry, int(int, ...)>()(level, a, b, c, d, e);
+}
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

@@ -1,0 +1,46 @@
+// Who takes part in a call: sizes, roots and neighbours, and which processes are on this node. Any thread
+// that may call MPI; never from hooks.
+#pragma once
+
+#include "intercept/mpi/library.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+/// Processes on the other side of a collective: the remote group of an intercommunicator, else all.
+Aint group_size(Comm comm);
+/// Processes on this side.
+Aint local_size(Comm comm);
+int own_rank(Comm comm);
+/// Whether this process is the root of a rooted collective.
+bool is_root(Comm comm, int root);
+/// Whether it has a part of its own beside the root's: all of an intracommunicator, the root's other side of
+/// an intercommunicator.
+inline bool is_leaf(int root) { return root != kRoot && root != kProcNull; }
+
+/// Of this process in a communicator with a topology; -1 where there is none.
+struct Neighbours {
+  Aint sources = -1, destinations = -1;
+};
+Neighbours neighbours(Comm comm);
+
+template <class N>
+Aint sum_of(const N* counts, Aint n) {
+  Aint sum = 0;
+  for (Aint i = 0; i < n; ++i) sum += static_cast<Aint>(counts[i]);
+  return sum;
+}
+
+// ---- nodes (option intranode) ----
+
+/// Collective over all processes, after MPI_Init: which of them are on this node. Where it was not called,
+/// every process counts as remote; so does one that joins later.
+void find_node();
+/// Before MPI_Finalize: gives back what find_node() made.
+void forget_node();
+bool node_is_known();
+bool on_this_node(Comm comm, int rank);
+bool all_on_this_node(Comm comm);
+bool target_on_this_node(Win win, int target);
+bool all_targets_on_this_node(Win win);
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

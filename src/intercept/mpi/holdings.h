@@ -1,0 +1,42 @@
+// Leases that belong to an MPI object, not to a request: the memory of windows, the origin buffers of
+// one-sided operations until they are known to be complete, the buffers of split collective file operations.
+// Each lease belongs to a part of its object (a target rank, the address of attached memory). Any thread; one
+// mutex. Never from hooks.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace pinion::mpi {
+
+class Holdings {
+ public:
+  using Key = std::uintptr_t;
+
+  /// What is leased for windows; for one-sided operations under way; for split file operations.
+  static Holdings& windows();
+  static Holdings& origins();
+  static Holdings& files();
+
+  /// Nothing is held: what every synchronisation asks first.
+  bool empty() const { return held_.load(std::memory_order_acquire) == 0; }
+  void hold(Key object, std::uint64_t part, const Transfer& lease);
+  void release(ThreadContext& thread, Engine& engine, Key object, std::uint64_t part);
+  void release(ThreadContext& thread, Engine& engine, Key object);
+  void release_all(ThreadContext& thread, Engine& engine);
+
+ private:
+  struct Lease {
+    std::uint64_t part;
+    Transfer transfer;
+  };
+  std::mutex mutex_;
+  std::unordered_map<Key, std::vector<Lease>> objects_;
+  std::atomic<std::size_t> held_{0};
+};
+
+}  // namespace pinion::mpi

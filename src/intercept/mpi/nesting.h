@@ -1,0 +1,37 @@
+// MPI_X and PMPI_X are both intercepted, an MPI may call one from the other, and file operations may make
+// transfers of their own: only the outermost call of a thread is looked at. Lives in the wrapper's frame.
+#pragma once
+
+#include "engine/engine.h"
+
+namespace pinion::mpi {
+
+class Nesting {
+ public:
+  Nesting() = default;
+  ~Nesting() {
+    if (thread_) --thread_->depth;
+  }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+  /// False where this call is none of ours: inside another one, or while no engine runs. Further calls answer
+  /// the same.
+  bool enter() {
+    if (thread_) return true;
+    engine_ = Engine::running();
+    ThreadContext* thread = engine_ ? this_thread() : nullptr;
+    if (!thread || thread->depth != 0) return false;
+    ++thread->depth;
+    thread_ = thread;
+    return true;
+  }
+  Engine& engine() const { return *engine_; }
+  ThreadContext& thread() const { return *thread_; }
+
+ private:
+  Engine* engine_ = nullptr;
+  ThreadContext* thread_ = nullptr;
+};
+
+}  // namespace pinion::mpi

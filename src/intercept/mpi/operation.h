@@ -1,0 +1,51 @@
+// What one MPI operation holds, from its call until it is known to be complete: the leases of its buffers,
+// and what is to be learnt when it completes. A value; who keeps it guards it.
+#pragma once
+
+#include <vector>
+
+#include "intercept/mpi/arrivals.h"
+
+namespace pinion::mpi {
+
+class Operation {
+ public:
+  /// Nothing to release and nothing to learn.
+  bool empty() const { return !first_.active && receive.posted == 0; }
+  void add(const Transfer& lease) {
+    if (first_.active) {
+      more_.push_back(lease);
+    } else {
+      first_ = lease;
+    }
+  }
+  /// `arrived`: bytes received, or negative where that is not known.
+  void complete(ThreadContext& thread, Engine& engine, std::int64_t arrived = -1) {
+    if (first_.active) engine.release(thread, first_);
+    for (Transfer& lease : more_) engine.release(thread, lease);
+    more_.clear();
+    if (receive.posted > 0 && arrived >= 0)
+      settle_arrival(thread, engine, receive, static_cast<std::uint64_t>(arrived));
+    receive = {};
+  }
+
+  Receive receive;
+
+ private:
+  Transfer first_;
+  std::vector<Transfer> more_;  ///< almost always empty
+};
+
+/// What a persistent request is told once and does at each start.
+struct Remembered {
+  struct Use {
+    Range range;
+    Access access = Access::read;
+    int peer = -1;
+    bool is_receive = false;  ///< of contiguous data, whose length at arrival can be learnt
+  };
+  CallKind kind = CallKind::none;
+  std::vector<Use> uses;
+};
+
+}  // namespace pinion::mpi

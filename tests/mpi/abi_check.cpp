@@ -1,0 +1,51 @@
+// That the front's own description of the MPI ABIs (src/intercept/mpi/abi_*.h) agrees with the mpi.h of an
+// installed MPI. Compiled, not run.
+#include <mpi.h>
+
+#include <cstddef>
+#include <type_traits>
+
+#ifdef OPEN_MPI
+#include "intercept/mpi/abi_openmpi.h"
+namespace abi = pinion::mpi::openmpi;
+static_assert(offsetof(MPI_Status, _ucount) == offsetof(abi::Status, bytes_));
+static_assert(offsetof(MPI_Status, _cancelled) == offsetof(abi::Status, cancelled_));
+#else
+#include "intercept/mpi/abi_mpich.h"
+namespace abi = pinion::mpi::mpich;
+static_assert(offsetof(MPI_Status, count_lo) == offsetof(abi::Status, count_low));
+static_assert(offsetof(MPI_Status, count_hi_and_cancelled) ==
+              offsetof(abi::Status, count_high_and_cancelled));
+static_assert(MPI_COMM_WORLD == abi::Predefined::kCommWorld && MPI_COMM_NULL == abi::Predefined::kCommNull);
+static_assert(MPI_INFO_NULL == abi::Predefined::kInfoNull && MPI_NO_OP == abi::Predefined::kNoOp);
+static_assert(MPI_REQUEST_NULL == abi::Predefined::kRequestNull);
+static_assert(MPI_DATATYPE_NULL == abi::Predefined::kDatatypeNull);
+#endif
+
+template <class Ours, class Theirs>
+constexpr bool kAlike =
+    sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
+
+static_assert(kAlike<abi::Comm, MPI_Comm> && kAlike<abi::Datatype, MPI_Datatype>);
+static_assert(kAlike<abi::Errhandler, MPI_Errhandler> && kAlike<abi::File, MPI_File>);
+static_assert(kAlike<abi::Group, MPI_Group> && kAlike<abi::Info, MPI_Info>);
+static_assert(kAlike<abi::Message, MPI_Message> && kAlike<abi::Op, MPI_Op>);
+static_assert(kAlike<abi::Request, MPI_Request> && kAlike<abi::Win, MPI_Win>);
+static_assert(kAlike<abi::Aint, MPI_Aint> && kAlike<abi::Count, MPI_Count> &&
+              kAlike<abi::Offset, MPI_Offset>);
+#if MPI_VERSION >= 4
+static_assert(kAlike<abi::Session, MPI_Session>);
+#endif
+static_assert(sizeof(abi::Status) == sizeof(MPI_Status));
+static_assert(offsetof(MPI_Status, MPI_SOURCE) == offsetof(abi::Status, source));
+static_assert(offsetof(MPI_Status, MPI_TAG) == offsetof(abi::Status, tag));
+static_assert(offsetof(MPI_Status, MPI_ERROR) == offsetof(abi::Status, error));
+static_assert(MPI_PROC_NULL == abi::kProcNull && MPI_ROOT == abi::kRoot && MPI_UNDEFINED == abi::kUndefined);
+static_assert(MPI_COMM_TYPE_SHARED == abi::kTypeShared && MPI_SUCCESS == 0);
+static_assert(MPI_GRAPH == abi::kGraph && MPI_CART == abi::kCart && MPI_DIST_GRAPH == abi::kDistGraph);
+
+// Those that are pointers; no constant expressions.
+bool pointers_agree() {
+  return MPI_IN_PLACE == abi::kInPlace && static_cast<void*>(MPI_STATUS_IGNORE) == abi::kStatusIgnore &&
+         MPI_BOTTOM == nullptr;
+}

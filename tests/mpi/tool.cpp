@@ -1,0 +1,41 @@
+// A tool of the profiling interface such as users have: counts calls and bytes, and says so at the end.
+// Loaded above or below Pinion, both see what they should.
+#include <mpi.h>
+
+#include <cstdio>
+
+static long g_sends = 0, g_receives = 0, g_waits = 0;
+
+extern "C" {
+
+int MPI_Send(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
+  ++g_sends;
+  return PMPI_Send(buf, count, type, dest, tag, comm);
+}
+int MPI_Isend(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  ++g_sends;
+  return PMPI_Isend(buf, count, type, dest, tag, comm, request);
+}
+int MPI_Recv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+             MPI_Status* status) {
+  ++g_receives;
+  return PMPI_Recv(buf, count, type, source, tag, comm, status);
+}
+int MPI_Irecv(void* buf, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
+              MPI_Request* request) {
+  ++g_receives;
+  return PMPI_Irecv(buf, count, type, source, tag, comm, request);
+}
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+  ++g_waits;
+  return PMPI_Wait(request, status);
+}
+int MPI_Finalize() {
+  int rank;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::fprintf(stderr, "tool: rank %d: %ld sends, %ld receives, %ld waits\n", rank, g_sends, g_receives,
+               g_waits);
+  return PMPI_Finalize();
+}
+}
