@@ -72,7 +72,7 @@ report_says() {
 
 # What holds for every run that ended in order.
 books_balance() {
-  report_says "$1" 'sum([r.acquires.hits, r.acquires.waits, r.acquires.misses, r.acquires.bounced, r.acquires.observed]) == r.acquires.total'
-  report_says "$1" 'r.registrations == r.deregistrations and r.registration_failures == 0 and r.pinned_at_exit_bytes == 0'
-  report_says "$1" 'all(rank.complete for rank in r.per_rank)'
+  report_says "$1" '(sum([r.acquires.hits, r.acquires.waits, r.acquires.misses, r.acquires.bounced, r.acquires.observed]) == r.acquires.total and
+    r.registrations == r.deregistrations and r.registration_failures == 0 and r.pinned_at_exit_bytes == 0 and
+    all(rank.complete for rank in r.per_rank))'
 }

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# What a user can leave out: recording in parts of the run, ranks, peers of the same node, the unused part of receives.
+# And whose calls they are: tools above and below, call sites, spawned processes.
+. "$(dirname "$0")/common.bash"
+
+run() {
+  under "$@" || fail "$*: status $?: $(cat "$work/out" "$work/err")"
+  verified || fail "$*: $(cat "$work/out")"
+  books_balance "$*"
+}
+
+run "" 2 "$programs/mpi_switched"
+report_says "MPI_Pcontrol" 'r.acquires.total == 18'
+
+run "--only-ranks 1" 2 "$programs/mpi_counted"
+report_says "only rank 1" 'r.acquires.total == 80 and [rank.rank for rank in r.per_rank] == [1]'
+run "--only-ranks 0:5-7" 2 "$programs/mpi_counted"
+report_says "only rank 0" 'r.acquires.total == 80 and [rank.rank for rank in r.per_rank] == [0]'
+
+# All ranks are on one node here: there is nobody left.
+run "--intranode off" 2 "$programs/mpi_counted"
+report_says "intranode=off" 'r.acquires.total == 0 and r.ranks == 2'
+run "--intranode off --threshold 1" 2 "$programs/mpi_collectives"
+report_says "intranode=off, collectives" 'r.acquires.total == 0'
+run "--intranode off --threshold 1" 2 "$programs/mpi_onesided"
+report_says "intranode=off, one-sided" 'r.acquires.total == 0'
+run "--intranode off" 2 "$programs/mpi_files" "$work/file"
+report_says "intranode=off, files" 'r.acquires.total > 0'
+
+# 40 KB of 4 MB arrive, in memory that is new each time: 5 ways to receive, 13 times each. What is learnt is learnt
+# once for each way; a message that is suddenly as long as its receive is leased late.
+run "--retention on-demand --receives posted" 2 "$programs/mpi_arrivals"
+report_says "posted" '[rank.acquires.total for rank in r.per_rank] == [65, 65]'
+posted=$(what_is 'r.per_rank[1].registered_bytes.mean')
+run "--retention on-demand --receives arrived" 2 "$programs/mpi_arrivals"
+report_says "arrived" 'r.per_rank[0].acquires.total == 65 and 65 < r.per_rank[1].acquires.total <= 65 + 5'
+arrived=$(what_is 'r.per_rank[1].registered_bytes.mean')
+[ "$(python3 -c "print($arrived < 0.5 * $posted)")" = True ] || fail "receives: mean $arrived of $posted when posted"
+
+# A tool of the profiling interface, above and below: it counts what it counts without Pinion, and so does Pinion.
+tool=$programs/libmpi_tool.so
+ranks 2 env LD_PRELOAD="$tool" "$programs/mpi_counted" 2>&1 | sort >"$work/tool"
+grep -q 'tool: rank 0: 20 sends' "$work/tool" || fail "the tool alone: $(cat "$work/tool")"
+for order in "$tool:$preload" "$preload:$tool"; do
+  rm -rf "$work/log"
+  ranks 2 env LD_PRELOAD="$order" PINION="log=$work/log" "$programs/mpi_counted" 2>&1 | sort >"$work/out"
+  cmp -s "$work/tool" "$work/out" || fail "$order: $(cat "$work/out")"
+  report_says "$order" 'r.acquires.total == 160'
+done
+
+# Call sites are the program's: as many as it has, whatever stands between it and MPI.
+for name in counted counted_mpif counted_f90 counted_f08; do
+  [ -x "$programs/mpi_$name" ] || continue
+  run "--retention observe" 2 "$programs/mpi_$name"
+  report_says "$name" 'len(r.call_sites) == 8'
+  report_says "$name" 'all(site.acquires in (10, 20, 40) for site in r.call_sites)'
+  report_says "$name" 'all("mpi_counted" in site.name.split(" < ")[0] + site.name for site in r.call_sites)'
+done
+
+# Spawned processes have logs of their own.
+if ranks 1 "$programs/mpi_spawning" >"$work/out" 2>&1; then
+  run "" 1 "$programs/mpi_spawning"
+  report_says "spawned" 'r.ranks == 2 and r.acquires.total == 40'
+fi
+
+# Inside the launcher as well.
+ranks 2 "$pinion" run --only-ranks 1 --log "$work/inside" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
+  fail "inside the launcher: $(cat "$work/err")"
+[ "$(what_is 'r.acquires.total' "$work/inside")" = 80 ] || fail "inside the launcher: $(what_is r.acquires "$work/inside")"
+
+[ "$failures" -eq 0 ]
