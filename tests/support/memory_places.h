@@ -55,9 +55,7 @@ class MappedPlace : public Place {
         unmapped(from, to);
         return 1;
       case 2:
-        must(::mmap(pointer(range.begin), range.bytes(), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pointer(range.begin));
-        mapped(from, to);
+        map_over(from, to);
         return 1;
       case 3:
         must(::madvise(pointer(range.begin), range.bytes(), MADV_DONTNEED) == 0);
@@ -74,6 +72,9 @@ class MappedPlace : public Place {
         return move(from, to, chance);
     }
   }
+
+  /// Maps all of it, over whatever is there.
+  void map_over() { map_over(0, pages.size()); }
 
  private:
   std::size_t map(std::size_t from, std::size_t to) {
@@ -110,6 +111,13 @@ class MappedPlace : public Place {
     keep ? emptied(from, to) : unmapped(from, to);
     target.mapped(at, at + moved, Page::kAnything);  // samples depend on the address
     return 1;
+  }
+
+  void map_over(std::size_t from, std::size_t to) {
+    const Range all = range(from, to);
+    must(::mmap(pointer(all.begin), all.bytes(), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pointer(all.begin));
+    mapped(from, to);
   }
 
   const std::vector<MappedPlace*>& others_;

@@ -51,6 +51,7 @@ inline void dawdling_begin(Range range) {
 inline void dawdling_end(Range range) {
   dawdle();
   Engine::on_memory_change_end(range);
+  dawdle();
 }
 
 // ---- the program ----
@@ -349,17 +350,22 @@ class Worker {
     Place& place = *at_rest.front();
     if (!with_engine || !place.is_copied_at_fork()) return 0;
     RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
-    Wire wire(wire_.bytes());
-    // Again after other memory has come there.
-    for (int i = 0; i < 3; ++i) {
-      const RingLease lease = ring.acquire(place.range(from, to));
-      if (!lease || ring.device().send(lease.key(), place.range(from, to), wire, 0) != 0) return 2;
-      if (place.first_wrong(wire.data(), from, to) != to) return 3;
-      must(::mmap(pointer(place.address(from)), (to - from) * page_size(), PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == pointer(place.address(from)));
-      place.write(from, to, chance_);
+    const Wire wire(wire_.bytes());
+    if (const int failure = send_as_a_child(ring, wire, place, from, to)) return failure;
+    // Then of other memory at the same place; and where the parent's other threads were in the middle of a
+    // change.
+    for (MappedPlace* other : world_.mappings) {
+      other->map_over();
+      other->settle(0, other->pages.size(), chance_);
+      if (const int failure = send_as_a_child(ring, wire, *other, 0, other->pages.size())) return failure;
     }
     return 0;
+  }
+  static int send_as_a_child(RingEngine& ring, const Wire& wire, const Place& place, std::size_t from,
+                             std::size_t to) {
+    const RingLease lease = ring.acquire(place.range(from, to));
+    if (!lease || ring.device().send(lease.key(), place.range(from, to), wire, 0) != 0) return 2;
+    return place.first_wrong(wire.data(), from, to) == to ? 0 : 3;
   }
 
   World& world_;
