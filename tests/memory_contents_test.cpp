@@ -35,13 +35,19 @@ const Program kPrograms[] = {
     {"OnDemand", "retention=on-demand"},
 };
 
-/// Mappings and segments lie side by side.
+/// Mappings and segments lie side by side, far below where the kernel puts what it is not told to put
+/// anywhere: it would fill the gaps with other memory, and little of the places would be left in the end.
 void settle(World& world) {
+  constexpr Address kFarBelow = Address{1} << 36;
   const std::size_t bytes = kPlacePages * page_size();
-  void* const all =
-      ::mmap(nullptr, (kMappings + kSegments) * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  must(all != MAP_FAILED);
-  must(::munmap(all, (kMappings + kSegments) * bytes) == 0);
+  const auto reserve = [&](void* hint) {
+    void* const all =
+        ::mmap(hint, (kMappings + kSegments) * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(all != MAP_FAILED);
+    must(::munmap(all, (kMappings + kSegments) * bytes) == 0);
+    return all;
+  };
+  void* const all = reserve(pointer(reinterpret_cast<Address>(reserve(nullptr)) - kFarBelow));
   const auto nth = [&](std::size_t i) {
     const Address begin = reinterpret_cast<Address>(all) + i * bytes;
     return Range{begin, begin + bytes};
