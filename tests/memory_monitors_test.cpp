@@ -23,6 +23,12 @@
 namespace pinion::test {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // their allocators go past libc: some monitors keep nothing
+#else
+constexpr bool kSanitized = false;
+#endif
+
 constexpr std::size_t kPages = 16;
 constexpr std::uint64_t kOld = 1, kNew = 2;
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -231,6 +237,7 @@ INSTANTIATE_TEST_SUITE_P(, Unseen, ::testing::Values(MonitorKind::userfaultfd, M
 
 TEST_F(Monitors, AMappingThatAppearsProvesThatTheOldOneHasGone) {
   start(MonitorKind::libc);
+  if (!ring_->keeps()) GTEST_SKIP() << "the allocator goes past libc";
   keep();
   ASSERT_EQ(raw(SYS_munmap, memory_.begin, memory_.bytes()), 0);
   ASSERT_EQ(
@@ -241,6 +248,7 @@ TEST_F(Monitors, AMappingThatAppearsProvesThatTheOldOneHasGone) {
 
 TEST_F(Monitors, AMappingThatGrowsIntoThePlaceDoesToo) {
   start(MonitorKind::libc);
+  if (!ring_->keeps()) GTEST_SKIP() << "the allocator goes past libc";
   const Range before = {memory_.begin, memory_.begin + memory_.bytes() / 2};
   memory_.begin = before.end;
   keep();
@@ -296,7 +304,7 @@ TEST_F(Monitors, OneAfterTheOther) {
     if (has_userfaultfd(kind) && userfaultfd_refused()) continue;
     SCOPED_TRACE(to_string(kind));
     start(kind);
-    EXPECT_TRUE(ring_->keeps());
+    EXPECT_TRUE(kSanitized || ring_->keeps());
     ring_->acquire(memory_).release();
     if (kind == MonitorKind::brackets) Engine::on_memory_change_begin(memory_);
     ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
