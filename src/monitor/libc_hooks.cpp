@@ -517,6 +517,11 @@ HookReport install_libc_hooks(HookSink sink) {
   return report_hooks();
 }
 
+bool hooks_tell(const HookSink& sink) {
+  const std::lock_guard lock(control);
+  return installed_sink == sink;
+}
+
 HookReport listen_to_symbols(HookSink sink) {
   const std::lock_guard lock(control);
   const Error no_break = prepared();

@@ -75,6 +75,9 @@ struct HookReport {
 /// there are threads where that is possible.
 HookReport install_libc_hooks(HookSink sink);
 
+/// Whether it is this sink that the hooks tell.
+bool hooks_tell(const HookSink& sink);
+
 /// Has the replacements called by the symbols of the preloaded libpinion-symbols.so instead, and tells the
 /// sink. Patches nothing. libc's own calls do not come by there.
 HookReport listen_to_symbols(HookSink sink);

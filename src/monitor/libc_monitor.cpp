@@ -10,12 +10,21 @@ class LibcMonitor final : public MemoryMonitor {
  public:
   const char* name() const override { return "libc"; }
   std::vector<const char*> blind_spots() const override { return hook_blind_spots(); }
-  HookReport start(const HookSink& sink) override { return install_libc_hooks(sink); }
-  void stop() override { uninstall_libc_hooks(); }
+  HookReport start(const HookSink& sink) override {
+    const HookReport report = install_libc_hooks(sink);
+    own_sink_ = hooks_tell(sink);
+    return report;
+  }
+  void stop() override {
+    if (own_sink_) uninstall_libc_hooks();
+  }
   HookReport self_test() override { return test_memory_events(); }
   bool intact() const override { return hooks_intact(); }
   bool exposed() const override { return hooks_exposed(); }
   HookReport repair() override { return reinstall_hooks(); }
+
+ private:
+  bool own_sink_ = false;  ///< else somebody else has installed the hooks, and will take them away
 };
 
 class SymbolsMonitor final : public MemoryMonitor {
