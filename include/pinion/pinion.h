@@ -123,6 +123,13 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINIO
 int pinion_memory_begin(const void* address, size_t bytes);
 int pinion_memory_end(const void* address, size_t bytes);
 
+/*
+ * Makes Pinion the memory monitor of libfabric's own registration cache, in a process that has loaded
+ * libfabric (1.14 or later): before it opens its first domain. Lasts as long as the process; may be called
+ * again, and without pinion_start().
+ */
+int pinion_feed_libfabric(void) PINION_CHECKED;
+
 /* ---- What is in force, and what happened ---- */
 
 /* Limits of the process, for all its domains together. UINT64_MAX: no limit. */

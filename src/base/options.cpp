@@ -159,6 +159,16 @@ const std::vector<Row>& rows() {
          return list_holds(v, 0).has_value();
        },
        [](const Options& o) { return o.only_ranks; }},
+      {{"feed-libfabric",
+        "switch",
+        "yes",
+        "be the memory monitor of libfabric's own registration cache, in programs that use it",
+        {"yes", "no"}},
+       [](Options& o, std::string_view v) {
+         o.feed_libfabric = v == "yes";
+         return true;
+       },
+       [](const Options& o) { return std::string(o.feed_libfabric ? "yes" : "no"); }},
       {{"log", "text", "", "directory for the run's logs, one file a rank; empty: no log", {}},
        [](Options& o, std::string_view v) {
          o.log = v;

@@ -44,6 +44,7 @@ struct Options {
   bool intranode = true;         ///< transfers between processes of one node are registered
   bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
   std::string only_ranks;
+  bool feed_libfabric = true;
   std::string log;
   std::uint64_t log_size = 64 << 20;
 };

@@ -11,6 +11,7 @@
 
 #include "base/options.h"
 #include "engine/engine.h"
+#include "engine/fabric_monitor.h"
 #include "engine/process.h"
 #include "pinion/pinion.h"
 
@@ -310,6 +311,13 @@ int pinion_memory_end(const void* address, size_t bytes) {
   if (!is_range(address, bytes)) return bad_range("pinion_memory_end", address, bytes);
   Engine::on_memory_change_end(Range::of(address, bytes));
   return 0;
+}
+
+int pinion_feed_libfabric() {
+  return guarded("pinion_feed_libfabric", [] {
+    const Error error = fabric_monitor::import(nullptr);
+    return error ? fail(error) : 0;
+  });
 }
 
 // ---- what is in force, and what happened ----

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/make.h"
+#include "engine/fabric_monitor.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
 
@@ -82,7 +83,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   error = engine->start_helper();
   if (error) {
     running_.store(nullptr, std::memory_order_release);
-    engine->monitor_->stop();
+    engine->leave_memory();
   }
   return error;
 }
@@ -146,15 +147,26 @@ Error Engine::close_domain(int number) {
   return {};
 }
 
-void Engine::watch_memory() {
+StartedMonitor Engine::watch_events(MonitorKind kind) {
   brackets_.sight.lost();
   const auto sight = brackets_.sight.look();
   HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
   sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
-  const StartedMonitor started = start_monitor(options_.monitor, sink);
+  const StartedMonitor started = start_monitor(kind, sink);
+  if (!started.missing) brackets_.sight.regained(sight);
+  return started;
+}
+
+void Engine::watch_memory() {
+  // The hooks that libfabric depends on have been proven, and must not be taken away again.
+  const bool settled = options_.monitor == MonitorKind::automatic && fabric_monitor::imported();
+  const StartedMonitor started = watch_events(settled ? MonitorKind::libc : options_.monitor);
   monitor_ = started.monitor;
-  if (started.missing) return keep_nothing(started.missing);
-  brackets_.sight.regained(sight);
+  if (started.missing) keep_nothing(started.missing);
+}
+
+void Engine::leave_memory() {
+  if (monitor_ != &monitor_of(MonitorKind::libc) || !fabric_monitor::imported()) monitor_->stop();
 }
 
 void Engine::keep_nothing(const Error& why) {
@@ -168,20 +180,27 @@ void Engine::keep_nothing(const Error& why) {
 }
 
 void Engine::check_hooks() {
-  auto sight = brackets_.sight.look();
-  if (!sight.blind() && monitor_->intact()) [[likely]]
-    return;
   if (keeps_nothing_.load(std::memory_order_acquire)) return;
+  if (const Error never = regain_sight(*monitor_)) keep_nothing(never);
+}
+
+Error Engine::regain_sight(MemoryMonitor& monitor) {
+  auto sight = brackets_.sight.look();
+  if (!sight.blind() && monitor.intact()) [[likely]]
+    return {};
+  if (const Engine* engine = running(); engine && engine->keeps_nothing_.load(std::memory_order_acquire))
+    return Error::make(ENOTSUP, "memory events cannot all be seen in this run");
   // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. What went by
   // meanwhile was not seen: nothing that was registered before can be believed.
   if (!sight.blind()) {
     on_sight_lost();  // overwritten in a way that the hooks did not notice
     sight = brackets_.sight.look();
   }
-  if (monitor_->exposed()) return;  // not before they are done; asked after the look that has to hold
-  const HookReport report = monitor_->repair();
-  if (!report.complete) return keep_nothing(report.error);
+  if (monitor.exposed()) return {};  // not before they are done; asked after the look that has to hold
+  const HookReport report = monitor.repair();
+  if (!report.complete) return report.error;
   brackets_.sight.regained(sight);
+  return {};
 }
 
 void Engine::report_exposure() {
@@ -437,6 +456,7 @@ double Engine::memcpy_bandwidth() {
 
 void Engine::on_memory_change_begin(Range range) {
   brackets_.open(range);
+  fabric_monitor::on_memory_change(range);
   Engine* engine = running();
   if (!engine) return;
   engine->doom(range);
@@ -455,6 +475,7 @@ void Engine::expect_reaping() {
 }
 
 void Engine::on_memory_appeared(Range range) {
+  fabric_monitor::on_memory_change(range);
   if (Engine* engine = running()) engine->doom(range);
 }
 

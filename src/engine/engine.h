@@ -120,6 +120,15 @@ class Engine {
   /// There was nothing mapped here until now.
   static void on_memory_appeared(Range range);
 
+  // Sight of memory events, with or without a run (fabric_monitor.h needs it beyond).
+  /// Starts the monitor, and lets its self-test prove that events arrive.
+  static StartedMonitor watch_events(MonitorKind kind);
+  /// Other libraries may take the monitor's hooks away at any time. Sight that was lost meanwhile is regained
+  /// here, if the hooks can be put back now. The error: it never will be.
+  static Error regain_sight(MemoryMonitor& monitor);
+  static const Brackets& brackets() { return brackets_; }
+  static void watch_forks();
+
  private:
   /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
   /// freed.
@@ -145,13 +154,12 @@ class Engine {
                  Error& error);
   /// Starts the memory monitor that the options ask for.
   void watch_memory();
+  void leave_memory();
   // Forks (engine/fork.cpp).
-  static void watch_forks();
   void let_go_before_fork();
   void keep_nothing(const Error& why);
   void doom(Range range);
-  /// Other libraries may take the monitor's hooks away at any time: asked before anything is registered, and
-  /// by the helper. Sight that was lost meanwhile is regained here.
+  /// regain_sight(), before anything is registered, and by the helper.
   void check_hooks();
   /// The helper, now and then: says so when somebody leaves the hooks open to be overwritten.
   void report_exposure();

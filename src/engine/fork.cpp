@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "engine/engine.h"
+#include "engine/fabric_monitor.h"
 
 namespace pinion {
 
@@ -34,6 +35,7 @@ void Engine::watch_forks() {
       for (int i = 0; parent && i < parent->domain_count(); ++i)
         parent->domain(i).device().abandon_after_fork();
       brackets_.forget_other_threads();
+      fabric_monitor::abandon_after_fork();
       forget_this_thread();
     };
     pthread_atfork(before, nullptr, in_child);

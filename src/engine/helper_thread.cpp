@@ -99,7 +99,7 @@ void Engine::stop() {
   engine->wake_helper();
   engine->helper_.join();
   running_.store(nullptr, std::memory_order_release);
-  engine->monitor_->stop();
+  engine->leave_memory();
 }
 
 void Engine::helper_main() {

@@ -1,7 +1,7 @@
-// Memory events on their way from hooks to the helper, which only learns from them (queued work and learnt
-// buffers of the range are dropped; safety rests on the brackets and on doomed regions alone). post(): any
-// thread, hooks and signal handlers included; lock-free. take(): the helper only. When the helper is lapped,
-// the oldest events are lost and it is told so.
+// Memory events on their way from hooks to ordinary code: to the helper, which only learns from them (queued
+// work and learnt buffers of the range are dropped; safety rests on the brackets and on doomed regions
+// alone), and to subscriptions (subscriptions.h). post(): any thread, hooks and signal handlers included;
+// lock-free. All else: one reader at a time. When it is lapped, the oldest events are lost and it is told so.
 #pragma once
 
 #include <array>
@@ -13,46 +13,50 @@
 
 namespace pinion {
 
-class EventBoard {
+template <std::size_t Slots>
+class BasicEventBoard {
  public:
   struct Event {
     Range range;
     Ticks time;
   };
 
-  /// Only events near memory that transfers use are of interest: mark() names that memory (helper only).
+  /// Only events near memory that transfers use are of interest: mark() names that memory. An event whose
+  /// bracket was opened before the mark, and is not seen open after it, may be missed.
   void mark(Range range) {
     for_each_granule(range, [&](std::atomic<std::uint64_t>& word, std::uint64_t bit) {
-      if (!(word.load(std::memory_order_relaxed) & bit)) word.fetch_or(bit, std::memory_order_relaxed);
+      if (!(word.load(std::memory_order_relaxed) & bit)) word.fetch_or(bit, std::memory_order_seq_cst);
       return true;
     });
   }
 
-  void post(Range range) {
+  /// Whether the event was of interest.
+  bool post(Range range) {
     bool interesting = false;
     for_each_granule(range, [&](std::atomic<std::uint64_t>& word, std::uint64_t bit) {
-      interesting = word.load(std::memory_order_relaxed) & bit;
+      interesting = word.load(std::memory_order_seq_cst) & bit;
       return !interesting;
     });
-    if (!interesting) return;
+    if (!interesting) return false;
     const std::uint64_t ticket = posted_.fetch_add(1, std::memory_order_relaxed);
-    Slot& slot = slots_[ticket % kSlots];
+    Slot& slot = slots_[ticket % Slots];
     slot.sequence.store(0, std::memory_order_release);
     slot.begin.store(range.begin, std::memory_order_relaxed);
     slot.end.store(range.end, std::memory_order_relaxed);
     slot.time.store(ticks_now(), std::memory_order_relaxed);
     slot.sequence.store(ticket + 1, std::memory_order_release);
+    return true;
   }
 
   /// The next event, in order. `lost` is set when events before it were overwritten.
   bool take(Event& event, bool& lost) {
     const std::uint64_t posted = posted_.load(std::memory_order_acquire);
-    if (posted - taken_ > kSlots) {
+    if (posted - taken_ > Slots) {
       lost = true;
-      taken_ = posted - kSlots / 2;
+      taken_ = posted - Slots / 2;
     }
     if (taken_ == posted) return false;
-    Slot& slot = slots_[taken_ % kSlots];
+    Slot& slot = slots_[taken_ % Slots];
     if (slot.sequence.load(std::memory_order_acquire) != taken_ + 1) return false;  // being written
     event = {{slot.begin.load(std::memory_order_relaxed), slot.end.load(std::memory_order_relaxed)},
              slot.time.load(std::memory_order_relaxed)};
@@ -61,8 +65,10 @@ class EventBoard {
     return true;
   }
 
+  /// Whether there are events that take() does not give yet: one is being written.
+  bool has_more() const { return posted_.load(std::memory_order_acquire) != taken_; }
+
  private:
-  static constexpr std::size_t kSlots = 256;
   static constexpr unsigned kGranuleBits = 21;
   static constexpr std::size_t kFilterBits = std::size_t{1} << 16;
   struct Slot {
@@ -84,9 +90,11 @@ class EventBoard {
   }
 
   std::array<std::atomic<std::uint64_t>, kFilterBits / 64> filter_{};
-  std::array<Slot, kSlots> slots_;
+  std::array<Slot, Slots> slots_;
   std::atomic<std::uint64_t> posted_{0};
   std::uint64_t taken_ = 0;
 };
+
+using EventBoard = BasicEventBoard<256>;
 
 }  // namespace pinion

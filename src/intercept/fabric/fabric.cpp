@@ -1,0 +1,52 @@
+// libfabric: before a program opens its first fabric, and so before any domain with a registration cache,
+// Pinion becomes the memory monitor of that cache (engine/fabric_monitor.h). By then libfabric has read its
+// settings, and libraries that import a monitor of their own have done so (Open MPI does, as soon as it has
+// looked for providers): theirs stays. Programs that look these functions up with dlsym are not reached;
+// pinion_feed_libfabric() is for them.
+//
+// The versions are those that libfabric gives these functions. fi_fabric@FABRIC_1.0, of programs built before
+// 2017, passes by.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "engine/fabric_monitor.h"
+#include "intercept/exports.h"
+
+namespace {
+
+/// Another library has opened the cache to import its own monitor. Asking for the same would fail, and
+/// libfabric would warn of it.
+std::atomic<bool> somebody_imports{false};
+
+void feed(const void* libfabric) {
+  // Whatever the reason for a refusal, libfabric then does as without Pinion; `pinion doctor` says more.
+  if (!somebody_imports.load()) static_cast<void>(pinion::fabric_monitor::import(libfabric));
+}
+
+}  // namespace
+
+extern "C" {
+
+PINION_EXPORT int fi_fabric(void* attributes, void** fabric, void* context) {
+  static const auto next = pinion::next_symbol<int (*)(void*, void**, void*)>("fi_fabric");
+  feed(reinterpret_cast<const void*>(next));
+  return next(attributes, fabric, context);
+}
+
+PINION_EXPORT int fi_fabric2(void* info, void** fabric, std::uint64_t flags, void* context) {
+  static const auto next = pinion::next_symbol<int (*)(void*, void**, std::uint64_t, void*)>("fi_fabric2");
+  feed(reinterpret_cast<const void*>(next));
+  return next(info, fabric, flags, context);
+}
+
+PINION_EXPORT int fi_open(std::uint32_t version, const char* name, void* attributes, std::size_t bytes,
+                          std::uint64_t flags, void** object, void* context) {
+  static const auto next = pinion::next_symbol<int (*)(std::uint32_t, const char*, void*, std::size_t,
+                                                       std::uint64_t, void**, void*)>("fi_open");
+  if (name != nullptr && std::strcmp(name, "mr_cache") == 0) somebody_imports.store(true);
+  return next(version, name, attributes, bytes, flags, object, context);
+}
+}

@@ -1,0 +1,78 @@
+// Ranges of memory that somebody else's registration cache holds, and whether each is still what it was when
+// subscribed: the answers that a cache needs which asks before each hit, as libfabric's does.
+//
+// Hooks write events on a board and touch nothing else, so they neither allocate nor wait. All that the
+// events mean is worked out in ordinary code: each question first reads the board. What is in doubt (an event
+// is going on, or being written; the board was lapped; events may have been missed) is not valid: the cache
+// then registers anew, which costs time and is never wrong.
+//
+// Several caches may hold the same range, and do not say which of them asks; nor does every release of
+// libfabric unsubscribe what it drops. What is known for certain is that a cache drops what it was told is
+// not valid, and that all of them drop what they are notified of. So a range is kept once, with the number of
+// its holders, and is valid again only after all that held it when it went stale have dropped it, by one way
+// or the other.
+//
+// Not seen: an event that begins and ends between a registration and its subscription. Only a program that
+// changes memory which it is registering at that moment can make one.
+//
+// post() is for hooks; all else is ordinary code, guarded by a mutex that is held while allocating: no hook
+// may take it. After a fork the child calls abandon_after_fork() first.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/range.h"
+#include "monitor/brackets.h"
+#include "monitor/event_board.h"
+
+namespace pinion {
+
+class Subscriptions {
+ public:
+  explicit Subscriptions(const Brackets& brackets) : brackets_(brackets) {}
+
+  /// May throw bad_alloc, and then nothing has happened.
+  void subscribe(Range range);
+  /// A holder has dropped it. Of what is not subscribed: nothing.
+  void unsubscribe(Range range);
+  /// Whether `range`, which is subscribed or part of what is, has been left alone since. Who asks drops it if
+  /// not; that it unsubscribes as well does no harm.
+  bool valid(Range range);
+
+  /// Hooks: memory is about to change, within a bracket that is open. Whether it may concern a subscription.
+  bool post(Range range) { return board_.post(range); }
+
+  /// What went stale since the last call, and is held still: its holders have to be notified.
+  std::vector<Range> take_stale();
+  /// All holders have been notified of this, which take_stale() has given.
+  void forget_stale(Range range);
+
+  void abandon_after_fork() { new (&mutex_) std::mutex; }
+
+ private:
+  struct Subscription {
+    std::size_t holders = 0;
+    bool stale = false;
+    bool taken = false;  ///< by take_stale()
+  };
+  bool is_valid(Range range);
+  void drop(Range range);
+  void read_board();
+  /// Calls f(range, subscription) for all that overlap.
+  template <class F>
+  void for_each_overlapping(Range range, F&& f);
+
+  const Brackets& brackets_;
+  BasicEventBoard<4096> board_;
+  std::mutex mutex_;  ///< guards all that follows, and reading the board
+  std::map<std::pair<Address, Address>, Subscription> ranges_;
+  std::size_t longest_ = 0;  ///< of all ranges there ever were: how far ahead of an address they may begin
+  bool news_ = false;        ///< something went stale since take_stale()
+  Range refused_;            ///< by valid() just now: its holder may unsubscribe it next
+};
+
+}  // namespace pinion
