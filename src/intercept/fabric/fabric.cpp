@@ -23,7 +23,10 @@ std::atomic<bool> somebody_imports{false};
 
 void feed(const void* libfabric) {
   // Whatever the reason for a refusal, libfabric then does as without Pinion; `pinion doctor` says more.
-  if (!somebody_imports.load()) static_cast<void>(pinion::fabric_monitor::import(libfabric));
+  static const bool asked = [&] {
+    return !somebody_imports.load() && !pinion::fabric_monitor::import(libfabric);
+  }();
+  static_cast<void>(asked);
 }
 
 }  // namespace
