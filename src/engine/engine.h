@@ -84,6 +84,7 @@ class Engine {
 
   const Options& options() const { return options_; }
   const Limits& limits() const { return budget_->limits(); }
+  const MemoryMonitor& monitor() const { return *monitor_; }
   Domain& domain(int number) { return *domain_of_[static_cast<std::size_t>(number)]; }
   /// Smallest transfer that needs registration, in bytes.
   std::uint64_t threshold() const { return threshold_; }

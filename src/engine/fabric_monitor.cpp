@@ -153,14 +153,23 @@ void* hold_libfabric(const void* function) {
   return dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+/// The hooks of libc, by which a run that goes on may see already. The error: what they do not see.
+Error watch_by_libc() {
+  MemoryMonitor& libc = monitor_of(MonitorKind::libc);
+  const Engine* engine = Engine::running();
+  if (engine == nullptr) return Engine::watch_events(MonitorKind::libc).missing;
+  if (&engine->monitor() != &libc)
+    return Error::make(ENOTSUP, "this run sees them by %s, which cannot serve others",
+                       engine->monitor().name());
+  return Engine::regain_sight(libc);
+}
+
 Error import_into(void* library) {
   const auto version = reinterpret_cast<decltype(&fi_version)>(dlsym(library, "fi_version"));
   const auto open = reinterpret_cast<decltype(&fi_open)>(dlsym(library, "fi_open"));
   if (version == nullptr || open == nullptr || FI_VERSION_LT(version(), kOldest))
     return Error::make(ENOSYS, "this libfabric cannot import a memory monitor: it takes 1.14 or later");
-  MemoryMonitor& libc = monitor_of(MonitorKind::libc);
-  if (const Error unseen = Engine::running() ? Engine::regain_sight(libc)
-                                             : Engine::watch_events(MonitorKind::libc).missing)
+  if (const Error unseen = watch_by_libc())
     return Error::make(ENOTSUP, "memory events cannot all be seen (%s): libfabric keeps its own monitor",
                        unseen.message);
   fid* cache = nullptr;
