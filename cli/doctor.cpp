@@ -12,6 +12,7 @@
 #include "device/pin.h"
 #include "launch.h"
 #include "monitors.h"
+#include "other_hooks.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -184,6 +185,29 @@ void check_competitors(std::vector<Check>& checks) {
   if (!found) checks.push_back({"competing caches", "none asked for in the environment", {}});
 }
 
+Check check_other_hooks(const std::vector<std::string>& hooks) {
+  if (hooks.empty()) return {"other memory hooks", "none in this process", {}};
+  return {"other memory hooks",
+          fmt::format("{}; the memory events above were tried beside them", fmt::join(hooks, ", ")),
+          {}};
+}
+
+Check check_libfabric() {
+  const LibfabricFinding libfabric = feed_libfabric();
+  if (libfabric.version.empty()) return {"libfabric", "not installed", {}};
+  if (!libfabric.error)
+    return {"libfabric",
+            fmt::format("{}: under `pinion run` its own registration cache has Pinion's memory events; Open "
+                        "MPI's memory monitor, where it imports one, stays",
+                        libfabric.version),
+            {}};
+  const std::string text =
+      fmt::format("{}: its own registration cache does without Pinion's memory events: {}", libfabric.version,
+                  libfabric.error.message);
+  if (libfabric.error.code == ECANCELED) return {"libfabric", text, {}};
+  return {"libfabric", text, "FI_MR_CACHE_MONITOR=disabled keeps it from caching registrations"};
+}
+
 Check check_preloads() {
   const char* preload = std::getenv("LD_PRELOAD");
   if (!preload || !*preload) return {"preloads", "LD_PRELOAD is not set", {}};
@@ -218,6 +242,7 @@ Check check_preload_library() {
 }
 
 void doctor(bool json) {
+  const std::vector<std::string> other_hooks = hooks_of_others();
   const std::vector<MonitorFinding> monitors = try_all_monitors();
   std::vector<Check> checks = {check_memlock(),
                                check_cgroup(),
@@ -226,7 +251,9 @@ void doctor(bool json) {
                                check_io_uring(),
                                check_nics(),
                                check_memory_events(monitors)};
+  checks.push_back(check_other_hooks(other_hooks));
   check_competitors(checks);
+  checks.push_back(check_libfabric());
   for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
 
   if (json) {

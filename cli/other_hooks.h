@@ -1,0 +1,24 @@
+// Whose hooks a program meets here that is started with the same environment: other libraries' over libc's
+// memory functions, and libfabric's choice of a memory monitor. Ordinary code, one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace pinion::cli {
+
+/// "munmap by libucm.so.0", for each function that another library has redirected or stands before. Asked
+/// before Pinion hooks anything itself.
+std::vector<std::string> hooks_of_others();
+
+struct LibfabricFinding {
+  std::string version;  ///< "1.17"; empty where there is no libfabric
+  Error error;          ///< why its registration cache cannot be fed with Pinion's memory events
+};
+
+/// Tries it, in this process.
+LibfabricFinding feed_libfabric();
+
+}  // namespace pinion::cli
