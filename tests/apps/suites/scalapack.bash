@@ -1,0 +1,20 @@
+# The testers of ScaLAPACK, PBLAS and BLACS that Debian ships, on 4 ranks, as their authors' ctest runs them: every check
+# that they print is a test.
+mpis=(openmpi mpich)
+
+suite() {
+  local testers directory program name
+  testers=/usr/lib/$(gcc -print-multiarch)/scalapack/$mpi-tests
+  for directory in . PBLAS BLACS; do
+    mkdir -p "$directory"
+    cp -L "$testers/$directory"/*.dat "$directory"
+    for program in $(sed -nE 's/^add_test\((\S+) .*/\1/p' "$testers/$directory/CTestTestfile.cmake"); do
+      wanted "$program" || continue
+      name=$program
+      (cd "$directory" && launch 4 "$testers/$directory/$name") >output 2>&1
+      verdict "$name ends" $?
+      checks "$name" output
+      cat output >&2
+    done
+  done
+}
