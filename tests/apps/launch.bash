@@ -14,10 +14,10 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 launch() {
   local command=("mpirun.$mpi" -n "$@") status
   if [ "$retention" = none ]; then
-    timeout -k 10 "$limit" "${command[@]}" </dev/null
+    timeout --foreground -k 10 "$limit" "${command[@]}" </dev/null
     return
   fi
-  timeout -k 10 "$limit" "$build/bin/pinion" run --retention "$retention" --threshold "$threshold" --log "$cell/log" \
+  timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --retention "$retention" --threshold "$threshold" --log "$cell/log" \
     -- "${command[@]}" </dev/null
   status=$?
   "$build/bin/pinion" report "$cell/log" --json 2>>"$cell/unreported" |

@@ -4,15 +4,15 @@
 . "$(dirname "$0")/common.bash"
 apps=$(cd "$(dirname "$0")/../apps" && pwd)
 
-# try PATTERN SUITE
+# try MPIS PATTERN SUITE
 try() {
-  "$apps/run" --build "$build" --mpi openmpi --retention helper --only "$1" "$2" || fail "$2"
+  "$apps/run" --build "$build" --mpi "$1" --retention helper --only "$2" "$3" || fail "$3"
 }
 
-try '^netpipe -l 1 -a$' netpipe
+try openmpi,mpich '^netpipe -l 1 -a$' netpipe
 # Its tests are fetched once.
 if "$apps/install" openmpi mpi4py; then
-  try '^test_(p2p_buf|cco_buf|rma|objmodel)$' mpi4py
+  try openmpi '^test_(p2p_buf|cco_buf|rma|objmodel)$' mpi4py
 else
   echo "mpi4py's tests cannot be fetched: skipped"
 fi

@@ -15,7 +15,6 @@ try() {
 suite() {
   try -l 1
   try -l 1 -a
-  try -l 1 -a -B
   try -l 1 -S
   try -l 1 -2 -a
   try -l 1 -z
