@@ -27,7 +27,7 @@ for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered"
 done
 
 # The same programs with counts that are MPI_Count.
-for name in blocking requests collectives neighbours onesided files; do
+for name in blocking requests collectives neighbours onesided files buffered; do
   [ -x "$programs/mpi_${name}_large" ] || continue
   command=("$programs/mpi_${name}_large")
   [ "$name" = files ] && command+=("$work/file")

@@ -22,13 +22,13 @@ int main(int argc, char** argv) {
   std::vector<int> data(kCount);
   for (int round = 0; round < 5; ++round) {
     fill(data.data(), kCount, me, 1);
-    MPI_Bsend(data.data(), kCount, MPI_INT, other, 1, kWorld);
+    MPI(Bsend)(data.data(), kCount, MPI_INT, other, 1, kWorld);
     fill(data.data(), kCount, me, 2);
     MPI_Request request;
-    MPI_Ibsend(data.data(), kCount, MPI_INT, other, 2, kWorld, &request);
+    MPI(Ibsend)(data.data(), kCount, MPI_INT, other, 2, kWorld, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     fill(data.data(), kCount, me, 3);
-    MPI_Bsend_init(data.data(), kCount, MPI_INT, other, 3, kWorld, &request);
+    MPI(Bsend_init)(data.data(), kCount, MPI_INT, other, 3, kWorld, &request);
     run_persistent(request);
     data.assign(kCount, 0);
     for (const int what : {1, 2, 3}) receive(other, what);
