@@ -8,7 +8,26 @@
 #include <string>
 #include <vector>
 
+extern "C" {
+
+/// Null until it is first needed; found by dlvsym(), which nobody stands before.
+[[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_real_dlsym = nullptr;
+
+[[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_find_dlsym() {
+  void* found = nullptr;
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"})
+    if (!found) found = ::dlvsym(RTLD_NEXT, "dlsym", version);
+  if (!found) {
+    std::fprintf(stderr, "pinion: the C library has no dlsym that is known\n");
+    std::abort();
+  }
+  return pinion_real_dlsym = reinterpret_cast<pinion::Dlsym>(found);
+}
+}
+
 namespace pinion {
+
+Dlsym real_dlsym() { return pinion_real_dlsym ? pinion_real_dlsym : pinion_find_dlsym(); }
 
 namespace {
 
@@ -29,12 +48,12 @@ const void* library_of(const void* address) {
 }
 
 void* definition_in_any_library(const char* name) {
-  static const auto close = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "dlclose"));
+  static const auto close = reinterpret_cast<int (*)(void*)>(real_dlsym()(RTLD_NEXT, "dlclose"));
   const void* const here = library_of(reinterpret_cast<const void*>(&next_definition));
   for (const std::string& library : loaded_libraries()) {
     void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!handle) continue;
-    void* found = ::dlsym(handle, name);
+    void* found = real_dlsym()(handle, name);
     // Where it is found, the library is held: it is called from now on.
     if (found && library_of(found) != here) return found;
     close(handle);
@@ -43,7 +62,7 @@ void* definition_in_any_library(const char* name) {
 }
 
 void* definition(const char* name) {
-  void* found = ::dlsym(RTLD_NEXT, name);
+  void* found = real_dlsym()(RTLD_NEXT, name);
   return found ? found : definition_in_any_library(name);
 }
 

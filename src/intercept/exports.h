@@ -6,6 +6,11 @@
 
 namespace pinion {
 
+/// The dynamic linker's own dlsym(), behind the one that the preload shows (mpi/lookup.S). What it is asked
+/// for RTLD_NEXT is behind the preload.
+using Dlsym = void* (*)(void*, const char*);
+Dlsym real_dlsym();
+
 /// The next definition of `name` behind this library, or else one of a library that was loaded for its user
 /// alone (RTLD_LOCAL), as plugins are. Ends the process when there is none: it would be called next.
 void* next_definition(const char* name);

@@ -36,6 +36,12 @@ ranks 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so" >"$work/plain" 
 try "" 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so"
 report_says plugin 'r.acquires.total == 40'
 
+# An MPI that is loaded by name, and its functions looked up in it.
+library=$(ldd "$programs/mpi_counted" | sed -nE 's/^[[:space:]]*lib(mpi|mpich)\.so\.[0-9]+ => ([^ ]+).*/\2/p' | head -n 1)
+ranks 2 "$programs/mpi_lookup" "$library" >"$work/plain" 2>&1 || fail "lookup without Pinion: $(cat "$work/plain")"
+try "" 2 "$programs/mpi_lookup" "$library"
+report_says lookup 'r.acquires.total == 80'
+
 # A library in the program uses Pinion too: one engine, and one log, for both.
 for order in first last; do
   ranks 2 "$programs/mpi_beside_api" $order >"$work/plain" 2>&1 || fail "beside the API, $order: $(cat "$work/plain")"

@@ -6,6 +6,7 @@
   .type \name, @function
   .p2align 4
 \name:
+.Lentry_\index:
   .cfi_startproc
   endbr64
   leaq pinion_mpi_entries + 8 * \index(%rip), %r11
@@ -19,6 +20,7 @@
   .type \name, %function
   .p2align 4
 \name:
+.Lentry_\index:
   .cfi_startproc
   adrp x17, pinion_mpi_entries + 8 * \index
   add x17, x17, :lo12:(pinion_mpi_entries + 8 * \index)
@@ -136,5 +138,21 @@ pinion_mpi_entries:
   .rept PINION_MPI_ENTRIES
   .quad pinion_mpi_first_call
   .endr
+
+// The names themselves: ours, whoever stands before them (lookup.cpp).
+  .p2align 6
+  .globl pinion_mpi_names
+  .hidden pinion_mpi_names
+pinion_mpi_names:
+  .altmacro
+  .macro name_of index
+  .quad .Lentry_\index
+  .endm
+  .set at, 0
+  .rept PINION_MPI_ENTRIES
+  name_of %at
+  .set at, at + 1
+  .endr
+  .noaltmacro
 
   .section .note.GNU-stack, "", %progbits

@@ -10,6 +10,8 @@ namespace pinion::mpi {
 
 /// Where each name leads. Written once, when the MPI is recognised.
 extern "C" [[gnu::visibility("hidden")]] void* pinion_mpi_entries[];
+/// The jumps, as data.
+extern "C" [[gnu::visibility("hidden")]] void* const pinion_mpi_names[];
 /// What each name meant without Pinion: of the next library that defines it. Written before the entries.
 extern void* g_next[];
 extern const char* const kEntryNames[];

@@ -2,13 +2,15 @@
 
 #include <dlfcn.h>
 
+#include "intercept/exports.h"
+
 namespace pinion::mpi::PINION_MPI_ABI {
 
 Library g_library;
 
 void attach(void* handle) {
   const auto find = [handle]<class Function>(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(::dlsym(handle, name));
+    function = reinterpret_cast<Function*>(real_dlsym()(handle, name));
   };
   Library& l = g_library;
   find(l.type_size, "PMPI_Type_size");
@@ -41,8 +43,8 @@ void attach(void* handle) {
   // A program that was linked with MPI may have the data in itself (copy relocations), and the library uses
   // that.
   const auto symbol = [handle](const char* name) {
-    void* const linked = ::dlsym(RTLD_DEFAULT, name);
-    return linked ? linked : ::dlsym(handle, name);
+    void* const linked = real_dlsym()(RTLD_DEFAULT, name);
+    return linked ? linked : real_dlsym()(handle, name);
   };
   l.comm_world = predefined<Comm>(Predefined::kCommWorld, symbol);
   l.comm_null = predefined<Comm>(Predefined::kCommNull, symbol);

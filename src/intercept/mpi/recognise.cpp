@@ -26,7 +26,8 @@ pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 /// Of the family of MPICH there is no symbol that all have and no other MPI: its name tells.
 bool is_mpich_abi(void* library) {
-  const auto version = reinterpret_cast<int (*)(char*, int*)>(::dlsym(library, "PMPI_Get_library_version"));
+  const auto version =
+      reinterpret_cast<int (*)(char*, int*)>(real_dlsym()(library, "PMPI_Get_library_version"));
   if (!version) return false;
   static char text[8192];  // MPI_MAX_LIBRARY_VERSION_STRING of MPICH; Open MPI's is less
   int length = 0;
@@ -37,7 +38,7 @@ bool is_mpich_abi(void* library) {
 }
 
 const Front* front_for(void* library) {
-  if (::dlsym(library, openmpi::kDistinctiveSymbol)) return &openmpi::kFront;
+  if (real_dlsym()(library, openmpi::kDistinctiveSymbol)) return &openmpi::kFront;
   return is_mpich_abi(library) ? &mpich::kFront : nullptr;
 }
 
@@ -52,9 +53,9 @@ extern "C" void pinion_mpi_undefined_entry();
 void recognise() {
   void* library = library_that_defines("PMPI_Init");
   for (std::size_t i = 0; i < kEntryCount; ++i) {
-    g_next[i] = ::dlsym(RTLD_NEXT, kEntryNames[i]);
+    g_next[i] = real_dlsym()(RTLD_NEXT, kEntryNames[i]);
     // The library may have been loaded for its user alone (RTLD_LOCAL).
-    if (!g_next[i] && library) g_next[i] = ::dlsym(library, kEntryNames[i]);
+    if (!g_next[i] && library) g_next[i] = real_dlsym()(library, kEntryNames[i]);
   }
   const Front* front = library ? front_for(library) : nullptr;
   if (front) front->attach(library);
