@@ -20,7 +20,9 @@ for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered"
   command=("$programs/mpi_$name")
   [ "$name" = files ] && command+=("$work/file")
   ranks "$n" "${command[@]}" >"$work/plain" 2>&1 || fail "$name without Pinion: $(cat "$work/plain")"
-  for retention in observe on-demand leave-pinned lru helper; do
+  retentions=(observe on-demand leave-pinned lru helper)
+  [ "$n" -eq 2 ] || retentions=(on-demand helper)
+  for retention in "${retentions[@]}"; do
     try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "${command[@]}"
   done
   try "--device ${devices[turn++ % 2]}" "$n" "${command[@]}"
