@@ -136,10 +136,14 @@ Outcome test_mremap_destination() {
   std::byte* const to = map_pages(1);
   if (from == nullptr || to == nullptr) return fail("mmap");
   watch(Range::of(to, page));
-  const bool moved = mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
-  const Outcome outcome = expect(Range::of(to, page));
+  void* const moved = mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+  Outcome outcome = expect(Range::of(to, page));
+  if (outcome.state == HookState::failed && moved != to) {
+    // UCX 1.13's mremap does not know of a fifth argument, and moves the page somewhere.
+    outcome = skip("another library's mremap does not pass the destination on");
+  }
   munmap(to, page);
-  if (!moved) munmap(from, page);
+  munmap(moved == MAP_FAILED ? from : moved, page);
   return outcome;
 }
 
