@@ -87,6 +87,10 @@ TEST_P(MemoryContents, AreWhatWasLastWritten) {
     EXPECT_GT(counts.transfers, 0u);
     EXPECT_GT(counts.held_transfers, 0u);
     EXPECT_GT(counts.forks, 0u);
+    for (const MappedPlace* place : world.mappings) {
+      // Where the hooks see all events, nothing is watched by userfaultfd.
+      EXPECT_TRUE(place->refused_moves == 0 || kSanitized) << place->refused_moves;
+    }
     const Limits& limits = world.ring.engine().limits();
     EXPECT_LE(world.ring.counters().registered_peak_bytes, limits.bytes);
     // There is room for everything at once, and for as much again under older leases.

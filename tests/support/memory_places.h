@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 
@@ -73,6 +74,7 @@ class MappedPlace : public Place {
     }
   }
 
+  std::size_t refused_moves = 0;
   /// Maps all of it, over whatever is there.
   void map_over() { map_over(0, pages.size()); }
 
@@ -107,7 +109,14 @@ class MappedPlace : public Place {
     const Range source = range(from, to);
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | (keep ? MREMAP_DONTUNMAP : 0);
     void* const destination = pointer(target.address(at));
-    must(::mremap(pointer(source.begin), source.bytes(), source.bytes(), flags, destination) == destination);
+    if (::mremap(pointer(source.begin), source.bytes(), source.bytes(), flags, destination) != destination) {
+      // A part of it is watched by userfaultfd, and the kernel moves no mapping that is split.
+      must(errno == EFAULT);
+      ++refused_moves;
+      target.map_over(at, at + moved);  // what was there may be gone, and some of this have come
+      map_over(from, to);
+      return 1;
+    }
     keep ? emptied(from, to) : unmapped(from, to);
     target.mapped(at, at + moved, Page::kAnything);  // samples depend on the address
     return 1;
