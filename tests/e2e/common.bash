@@ -51,6 +51,15 @@ under() {
     >"$work/out" 2>"$work/err"
 }
 
+# The strategies that a program is tried under, in `retentions`: on demand, which leaves nothing to chance, and one of the
+# others in turn; with PINION_TEST_SCALE above 1, every one.
+others=(helper leave-pinned lru observe)
+others_turn=0
+choose_retentions() {
+  retentions=(on-demand "${others[others_turn++ % ${#others[@]}]}")
+  case ${PINION_TEST_SCALE:-1} in 1 | 0*) ;; *) retentions=(on-demand "${others[@]}") ;; esac
+}
+
 verified() { grep -q '\bverified$' "$work/out"; }
 
 # what_is EXPRESSION [LOG]: of the report, a Python object `r` (`r.acquires.total`).

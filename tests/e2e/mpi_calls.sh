@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Collectives among neighbours, one-sided and file operations, partitioned and freed requests, sessions: contents as
-# without Pinion, in every form, under every retention, and the books balance.
+# without Pinion, in every form, and the books balance.
 . "$(dirname "$0")/common.bash"
 
 try() {
@@ -20,8 +20,7 @@ for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered"
   command=("$programs/mpi_$name")
   [ "$name" = files ] && command+=("$work/file")
   ranks "$n" "${command[@]}" >"$work/plain" 2>&1 || fail "$name without Pinion: $(cat "$work/plain")"
-  retentions=(observe on-demand leave-pinned lru helper)
-  [ "$n" -eq 2 ] || retentions=(on-demand helper)
+  choose_retentions
   for retention in "${retentions[@]}"; do
     try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "${command[@]}"
   done

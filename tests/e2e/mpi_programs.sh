@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The self-checking MPI programs say the same with Pinion as without, under every retention, and the books balance.
+# The self-checking MPI programs say the same with Pinion as without, and the books balance.
 . "$(dirname "$0")/common.bash"
 
 try() {
@@ -15,8 +15,7 @@ turn=0
 for program in "2 blocking" "2 requests" "2 datatypes" "2 threads" "2 collectives" "3 collectives"; do
   read -r n name <<<"$program"
   ranks "$n" "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"
-  retentions=(observe on-demand leave-pinned lru helper)
-  [ "$n" -eq 2 ] || retentions=(on-demand helper)
+  choose_retentions
   for retention in "${retentions[@]}"; do
     try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
   done
@@ -27,8 +26,7 @@ done
 for name in counted counted_mpif counted_f90 counted_f08; do
   [ -x "$programs/mpi_$name" ] || continue
   ranks 2 "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"
-  retentions=(observe on-demand leave-pinned lru helper)
-  [ "$name" = counted ] || retentions=(observe helper)
+  choose_retentions
   for retention in "${retentions[@]}"; do
     try "--retention $retention" 2 "$programs/mpi_$name"
     report_says "$retention: $name" 'r.acquires.total == 160 and r.ranks == 2'
