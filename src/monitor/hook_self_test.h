@@ -27,7 +27,8 @@ class EventWatch {
   }
   bool saw(Range r) const { return begun_.get() == r && ended_.get() == r; }
   bool is_open() const { return !begun_.get().empty() && !(begun_.get() == ended_.get()); }
-  bool saw_any() const { return !begun_.get().empty() && begun_.get() == ended_.get(); }
+  /// Of several events (a hook's, and the kernel's of the same call) one may be under way still.
+  bool saw_any() const { return !begun_.get().empty() && !ended_.get().empty(); }
   Range last() const { return ended_.get(); }
 
  private:
