@@ -8,6 +8,7 @@
 # There may be more ranks than cores: let them yield, and bind nobody.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+export MPIR_CVAR_POLLS_BEFORE_YIELD=1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 # launch RANKS PROGRAM ARGUMENTS...: its output and its status.
