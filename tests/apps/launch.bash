@@ -37,7 +37,7 @@ verdict() { [ "$2" -eq 0 ] && echo "ok $1" || echo "failed $1"; }
 checks() {
   awk -v name="$1" '
     { line = toupper($0) }
-    line ~ /PASSED +FAILED|COMPLETED AND FAILED|FLAGGED AS/ { next }   # headings
+    line ~ /PASSED +FAILED|COMPLETED AND FAILED|FLAGGED AS|INDICATION OF/ { next }   # headings, legends
     { gsub(/ 0 FAILED/, "", line) }
     line ~ /FAILED/ { print "failed " name ", check " ++n; next }
     line ~ /PASSED/ { print "ok " name ", check " ++n }' "$2"

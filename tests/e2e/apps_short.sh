@@ -6,7 +6,7 @@ apps=$(cd "$(dirname "$0")/../apps" && pwd)
 
 # try MPIS PATTERN SUITE
 try() {
-  "$apps/run" --build "$build" --mpi "$1" --retention helper --only "$2" "$3" || fail "$3"
+  "$apps/run" --build "$build" --runs "$work/runs" --mpi "$1" --retention helper --only "$2" "$3" || fail "$3"
 }
 
 try openmpi,mpich '^netpipe -l 1 -a$' netpipe
