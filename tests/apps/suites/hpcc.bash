@@ -7,6 +7,8 @@ suite() {
   verdict "hpcc ends" $?
   grep -q '^Success=1$' hpccoutf.txt
   verdict "hpcc succeeds" $?
-  checks hpcc hpccoutf.txt
+  # PTRANS prints a line by CPU time only when its clock has moved.
+  grep -v '^CPU ' hpccoutf.txt >checked.txt
+  checks hpcc checked.txt
   cat hpccoutf.txt >&2
 }
