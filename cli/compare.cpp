@@ -98,13 +98,11 @@ Run run_once(const Arguments& arguments, const std::string& retention, const std
   if (status != 0)
     throw Failure(fmt::format("{} failed under {} with exit status {}; its output is in {}",
                               arguments.command.front(), retention, status, output));
-  std::vector<runlog::Log> logs;
   if (retention == kOff) return run;
-  if (const Error error = runlog::read_logs({run.logs}, logs)) {
-    if (error.code != ENOENT) throw Failure(error.message);
-    return run;
-  }
-  run.report = runlog::analyse(logs);
+  runlog::Report report;
+  const Error error = runlog::analyse({run.logs}, report);
+  if (error && error.code != ENOENT) throw Failure(error.message);
+  if (!error) run.report = std::move(report);
   return run;
 }
 

@@ -22,16 +22,16 @@ struct Arguments {
 };
 
 void report(const Arguments& arguments) {
-  std::vector<runlog::Log> logs;
-  if (const Error error = runlog::read_logs(arguments.logs, logs)) throw Failure(error.message);
+  runlog::Report result;
+  if (const Error error = runlog::analyse(arguments.logs, result)) throw Failure(error.message);
   if (!arguments.trace.empty()) {
     std::FILE* file = std::fopen(arguments.trace.c_str(), "w");
     if (!file) throw Failure(fmt::format("{}: {}", arguments.trace, std::strerror(errno)));
-    write_trace(file, logs);
+    const Error unread = write_trace(file, result.start, arguments.logs);
     const bool failed = std::ferror(file);
     if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
+    if (unread) throw Failure(unread.message);
   }
-  const runlog::Report result = runlog::analyse(logs);
   fmt::print("{}", arguments.json ? dump(to_json(result)) : report_text(result));
 }
 

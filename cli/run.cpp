@@ -17,13 +17,13 @@ namespace {
 
 // What the logs of all ranks say, in a few lines on stderr: standard output is the program's.
 void print_summary(const std::string& directory) {
-  std::vector<runlog::Log> logs;
-  if (const Error error = runlog::read_logs({directory}, logs)) {
+  runlog::Report report;
+  if (const Error error = runlog::analyse({directory}, report)) {
     fmt::print(stderr, "pinion: {}\n",
                error.code == ENOENT ? "no rank left a log: did the program use MPI?" : error.message);
     return;
   }
-  fmt::print(stderr, "{}", summary_text(runlog::analyse(logs)));
+  fmt::print(stderr, "{}", summary_text(report));
 }
 
 int run(OptionFlags flags, const CommandLine& command) {

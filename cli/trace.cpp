@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <unordered_map>
 
 #include "base/call_kind.h"
@@ -107,12 +106,13 @@ void write_rank(Writer& writer, const Log& log, int process) {
 
 }  // namespace
 
-void write_trace(std::FILE* out, const std::vector<Log>& logs) {
-  Time origin = logs.front().header.start_ns;
-  for (const Log& log : logs) origin = std::min(origin, log.header.start_ns);
+Error write_trace(std::FILE* out, Time origin, const std::vector<std::string>& paths) {
   Writer writer(out, origin);
-  for (std::size_t i = 0; i < logs.size(); ++i) write_rank(writer, logs[i], static_cast<int>(i));
+  int process = 0;
+  const Error error =
+      runlog::for_each_log(paths, [&](const Log& log) { write_rank(writer, log, process++); });
   writer.end();
+  return error;
 }
 
 }  // namespace pinion::cli

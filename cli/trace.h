@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdio>
+#include <string>
 #include <vector>
 
-#include "runlog/reader.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 namespace pinion::cli {
 
-void write_trace(std::FILE* out, const std::vector<runlog::Log>& logs);
+/// Times count from `origin`. Reads the logs of `paths` one after another.
+Error write_trace(std::FILE* out, Time origin, const std::vector<std::string>& paths);
 
 }  // namespace pinion::cli

@@ -650,17 +650,25 @@ TEST_F(ApiTest, FreedAndAllocatedAnew) {
   if (kSanitized) GTEST_SKIP() << "another allocator";
   start("retention=leave-pinned");
   constexpr std::size_t kBytes = std::size_t{64} << 20;  // beyond what malloc keeps
-  auto* first = static_cast<char*>(std::malloc(kBytes));
-  ASSERT_NE(first, nullptr);
-  const auto address = reinterpret_cast<std::uintptr_t>(first);
-  use(first, 1 << 20);
-  std::free(first);
-  auto* second = static_cast<char*>(std::malloc(kBytes));
-  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(second), address) << "the test needs the same place";
-  use(second, 1 << 20);
-  EXPECT_EQ(statistics().misses, 2u);
-  EXPECT_EQ(statistics().hits, 0u);
-  std::free(second);
+  // Another thread may take the place in between: the helper, for the arena of its first allocation.
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    auto* first = static_cast<char*>(std::malloc(kBytes));
+    ASSERT_NE(first, nullptr);
+    const auto address = reinterpret_cast<std::uintptr_t>(first);
+    use(first, 1 << 20);
+    std::free(first);
+    auto* second = static_cast<char*>(std::malloc(kBytes));
+    const bool same_place = reinterpret_cast<std::uintptr_t>(second) == address;
+    const auto before = statistics();
+    if (same_place) {
+      use(second, 1 << 20);
+      EXPECT_EQ(statistics().misses, before.misses + 1);
+      EXPECT_EQ(statistics().hits, before.hits);
+    }
+    std::free(second);
+    if (same_place) return;
+  }
+  FAIL() << "the test needs the same place twice";
 }
 
 TEST_F(ApiTest, BracketsForWhatLibcDoesNotShow) {

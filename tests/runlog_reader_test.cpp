@@ -71,7 +71,13 @@ class Reader : public ::testing::Test {
   Log log_;
 };
 
-constexpr std::size_t kLive = live_offset() + sizeof(LiveState);  // finish() wrote the second copy
+// Where the parts lie in that file: the process took a chunk for its header and state, one for its sites, one
+// for its events.
+constexpr std::size_t kTable = table_offset(0);
+constexpr std::size_t kHeader = chunk_offset(0);
+constexpr std::size_t kLive = kHeader + live_offset() + sizeof(LiveState);  // finish() wrote the second copy
+constexpr std::size_t kSites = chunk_offset(1);
+constexpr std::size_t kEvents = chunk_offset(2);
 
 TEST_F(Reader, TheFileThatTheOthersAreMadeFromIsValid) {
   ASSERT_FALSE(read(valid_));
@@ -87,30 +93,35 @@ TEST_F(Reader, NoLog) {
 }
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, version), 7),
-               "log format 7, written by a newer Pinion; this one (" PINION_VERSION ") reads up to 1");
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, version), 0), "format version 0");
+  expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 7),
+               "log format 7, written by a newer Pinion; this one (" PINION_VERSION ") reads format 2");
+  expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 1),
+               "log format 1, written by an older Pinion");
 }
 
 TEST_F(Reader, Truncated) {
-  for (const std::size_t size : {std::size_t{12}, sizeof(FileHeader), live_offset() + 100, sites_offset(),
-                                 sites_offset() + 100, events_offset() + 100, valid_.size() - 1})
+  for (const std::size_t size : {std::size_t{12}, sizeof(NodeHeader) - 1, kTable + 8, kHeader, kLive, kSites,
+                                 kEvents, kEvents + 100, valid_.size() - 1})
     expect_error(read(valid_.substr(0, size)), "truncated");
 }
 
 TEST_F(Reader, HeaderOutOfRange) {
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, event_bytes), 32), "other sizes");
-  expect_error(read_with<std::uint64_t>(offsetof(FileHeader, event_count), ~std::uint64_t{0}), "more events");
-  expect_error(read_with<std::uint64_t>(offsetof(FileHeader, event_count), 5000), "truncated");
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, site_count), 1u << 31), "more call sites");
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, live), 2), "no valid state");
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, page_bytes), 0), "page size");
-  expect_error(read_with<std::uint32_t>(offsetof(FileHeader, page_bytes), 4097), "page size");
-  expect_error(read_with<std::int32_t>(offsetof(FileHeader, rank), 1), "rank");
-  expect_error(read_with<std::int64_t>(offsetof(FileHeader, start_ns), -1), "start time");
-  expect_error(read_with<double>(offsetof(FileHeader, ns_per_tick), std::nan("")), "calibration");
+  expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, event_bytes), 32), "other sizes");
+  expect_error(read_with<std::uint64_t>(kHeader + offsetof(ProcessHeader, event_count), ~std::uint64_t{0}),
+               "truncated");
+  expect_error(read_with<std::uint64_t>(kHeader + offsetof(ProcessHeader, event_count), 5000), "truncated");
+  expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, site_count), 1u << 31),
+               "more call sites");
+  expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, live), 2), "no valid state");
+  expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, page_bytes), 0), "page size");
+  expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, page_bytes), 4097), "page size");
+  expect_error(read_with<std::int32_t>(kHeader + offsetof(ProcessHeader, rank), 1), "rank");
+  expect_error(read_with<std::int64_t>(kHeader + offsetof(ProcessHeader, start_ns), -1), "start time");
+  expect_error(read_with<double>(kHeader + offsetof(ProcessHeader, ns_per_tick), std::nan("")),
+               "calibration");
   std::string content = valid_;
-  std::memset(content.data() + offsetof(FileHeader, command), 'a', sizeof FileHeader::command);
+  std::memset(content.data() + kHeader + offsetof(ProcessHeader, command), 'a',
+              sizeof ProcessHeader::command);
   expect_error(read(content), "text without an end");
 }
 
@@ -131,37 +142,58 @@ TEST_F(Reader, StateOutOfRange) {
 }
 
 TEST_F(Reader, EventsAndSitesOutOfRange) {
-  const std::size_t at = events_offset() + 5 * sizeof(Event);
+  const std::size_t at = kEvents + 5 * sizeof(Event);
   expect_error(read_with<std::uint8_t>(at + offsetof(Event, kind), 0), "unknown kind");
   expect_error(read_with<std::uint8_t>(at + offsetof(Event, outcome), 9), "unknown outcome");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), 5), "runs backwards");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), INT64_MAX), "impossible time");
   expect_error(read_with<std::uint64_t>(at + offsetof(Event, address), ~0ull - 100), "impossible range");
   expect_error(read_with<std::uint64_t>(at + offsetof(Event, bytes), ~0ull - 100), "impossible range");
-  expect_error(read_with<std::uint32_t>(sites_offset() + offsetof(SiteEntry, frame_count), 17), "frames");
+  expect_error(read_with<std::uint32_t>(kSites + offsetof(SiteEntry, frame_count), 17), "frames");
   std::string content = valid_;
-  std::memset(content.data() + sites_offset() + offsetof(SiteEntry, name), 'a', sizeof SiteEntry::name);
+  std::memset(content.data() + kSites + offsetof(SiteEntry, name), 'a', sizeof SiteEntry::name);
   expect_error(read(content), "name has no end");
+}
+
+TEST_F(Reader, ChunksOutOfRange) {
+  const auto owner = [](std::uint64_t chunk, std::size_t field) { return owner_offset(chunk) + field; };
+  constexpr std::size_t kProcess = offsetof(ChunkOwner, process), kIndex = offsetof(ChunkOwner, index);
+  expect_error(read_with<std::uint32_t>(owner(1, kProcess), 2), "never joined");
+  expect_error(read_with<std::uint32_t>(owner(1, kIndex), 0), "two chunks at one place");
+  // What its header counts is elsewhere, or nowhere.
+  for (const std::uint32_t index : {2u, 14u, 1u << 31, ~0u}) {
+    expect_error(read_with<std::uint32_t>(owner(0, kIndex), index), "truncated");
+    expect_error(read_with<std::uint32_t>(owner(2, kIndex), index), "truncated");
+  }
+  expect_error(read_with<std::uint32_t>(owner(2, kProcess), 0), "truncated");
+  expect_error(read_with<std::uint64_t>(offsetof(NodeHeader, chunks), 2), "truncated");
+  // As many as there can be, in a file that holds three.
+  EXPECT_FALSE(read_with<std::uint64_t>(offsetof(NodeHeader, chunks), ~std::uint64_t{0}));
+}
+
+TEST_F(Reader, OfAProcessThatWasKilledBeforeItsLogHadBegunNothingIsSaid) {
+  const Error error = read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, begun), 0);
+  EXPECT_EQ(error.code, ENOENT);
+  expect_error(error, "no process has begun its log");
 }
 
 TEST_F(Reader, AMemoryEventMayBeOfAllMemory) {
   std::string content = valid_;
   Event all = event(EventKind::memory_event, 1500, 1500, 0, ~std::uint64_t{0});
-  std::memcpy(content.data() + events_offset() + 79 * sizeof(Event), &all, sizeof all);
+  std::memcpy(content.data() + kEvents + 79 * sizeof(Event), &all, sizeof all);
   ASSERT_FALSE(read(content));
   EXPECT_EQ(leave_pinned_timeline(log_).levels().back().bytes, 0u);
 }
 
 TEST_F(Reader, TextsDoNotSpeakToTerminals) {
   std::string content = valid_;
-  std::strcpy(content.data() + offsetof(FileHeader, command), "a\x1b[2Jb\n");
+  std::strcpy(content.data() + kHeader + offsetof(ProcessHeader, command), "a\x1b[2Jb\n");
   ASSERT_FALSE(read(content));
   EXPECT_STREQ(log_.header.command, "a?[2Jb?");
 }
 
 TEST_F(Reader, WhatIsNoFile) {
   expect_error(read_log(path_ = dir_.path() + "/absent.plog", log_), "No such file");
-  expect_error(read_log(path_ = dir_.path(), log_), "not a file");
   ASSERT_EQ(::mkfifo((dir_.path() + "/fifo").c_str(), 0600), 0);
   expect_error(read_log(path_ = dir_.path() + "/fifo", log_), "not a file");
 }
@@ -185,15 +217,17 @@ TEST_F(Reader, DamagedAtRandom) {
   for (int i = 0; i < 4000; ++i) {
     std::map<std::size_t, char> damage;
     if (i % 4 == 0) {
-      const std::size_t end = i % 8 == 0 ? sites_offset() : valid_.size();
+      const std::size_t end = i % 8 == 0 ? kSites : valid_.size();
       ASSERT_EQ(::ftruncate(file, static_cast<off_t>(random() % end)), 0);
     } else {
-      // Half of the flips in the events, a quarter each in header and state: most of the file is empty table.
+      // Half of the flips in the events, the others in headers, state and table: most of the file is empty.
       for (std::uint64_t flips = 1 + random() % 8; flips > 0; --flips) {
-        const std::size_t area = random() % 4;
-        const std::size_t at = area == 0   ? random() % sizeof(FileHeader)
-                               : area == 1 ? kLive + random() % sizeof(LiveState)
-                                           : events_offset() + random() % (80 * sizeof(Event));
+        const std::size_t area = random() % 10;
+        const std::size_t at = area == 0   ? random() % sizeof(NodeHeader)
+                               : area == 1 ? kTable + random() % (4 * sizeof(ChunkOwner))
+                               : area <= 3 ? kHeader + random() % sizeof(ProcessHeader)
+                               : area == 4 ? kLive + random() % sizeof(LiveState)
+                                           : kEvents + random() % (80 * sizeof(Event));
         damage.try_emplace(at, valid_[at]).first->second ^= static_cast<char>(1 << random() % 8);
       }
     }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -87,8 +88,8 @@ TEST(LogWriter, WhatIsWrittenIsRead) {
   EXPECT_EQ(log.events[99].begin_ns, 1099);
   EXPECT_EQ(log.last_ns(), 2000);
   EXPECT_TRUE(log.all_events());
-  // A short run leaves a small file.
-  EXPECT_EQ(fs::file_size(path), file_bytes(100));
+  // A short run leaves a small file: chunks for the file's own tables, for the header, the sites, the events.
+  EXPECT_EQ(fs::file_size(path), 5 * kChunkBytes);
 }
 
 TEST(LogWriter, TheFullEventStreamIsCountedAndTheCountersGoOn) {
@@ -190,18 +191,141 @@ TEST(LogWriter, AForkedChildLeavesTheLogAlone) {
   EXPECT_EQ(log.events.size(), 2u);
 }
 
-TEST(LogWriter, ANewRunReplacesTheFileWithoutTouchingTheOldOnesWriter) {
+RunInfo info_of_job(std::uint64_t job, int rank) {
+  RunInfo info = info_of_rank(rank);
+  info.job = job;
+  info.ranks = 100;
+  return info;
+}
+
+std::size_t logs_in(const TemporaryDirectory& dir) {
+  std::vector<Log> logs;
+  const Error error = read_logs({dir.path()}, logs);
+  EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
+  return logs.size();
+}
+
+TEST(LogWriter, AJobThatHasEndedGivesWay) {
   TemporaryDirectory dir;
-  LogWriter old_run, new_run;
-  ASSERT_FALSE(old_run.open(dir.path(), info_of_rank(0), 1 << 16));
-  ASSERT_FALSE(new_run.open(dir.path(), info_of_rank(0), 1 << 16));
-  ASSERT_EQ(old_run.path(), new_run.path());
-  for (int i = 0; i < 50; ++i) old_run.append(lease(1000, 1001, 0, 1));
-  const std::string path = new_run.path();
-  new_run.finish({}, Series{}, 2000, 0);
+  LogWriter old_job, new_job;
+  ASSERT_FALSE(old_job.open(dir.path(), info_of_job(1, 0), 1 << 16));
+  old_job.append(lease(1000, 1001, 0, 1));
+  old_job.finish({}, Series{}, 2000, 0);
+  ASSERT_FALSE(new_job.open(dir.path(), info_of_job(2, 0), 1 << 16));
   Log log;
-  ASSERT_FALSE(read_log(path, log));
+  ASSERT_EQ(logs_in(dir), 1u);
+  ASSERT_FALSE(read_log(new_job.path(), log));
   EXPECT_EQ(log.events.size(), 0u);
+}
+
+TEST(LogWriter, AJobThatRunsStaysAndSoDoesWhatHasNoRank) {
+  TemporaryDirectory dir;
+  LogWriter old_job, new_job, no_job;
+  ASSERT_FALSE(old_job.open(dir.path(), info_of_job(1, 0), 1 << 16));
+  ASSERT_FALSE(new_job.open(dir.path(), info_of_job(2, 0), 1 << 16));
+  EXPECT_EQ(logs_in(dir), 2u);
+  old_job.finish({}, Series{}, 2000, 0);
+  new_job.finish({}, Series{}, 2000, 0);
+  ASSERT_FALSE(no_job.open(dir.path(), info_of_job(3, -1), 1 << 16));
+  EXPECT_EQ(logs_in(dir), 3u);
+}
+
+TEST(LogWriter, ASecondRunOfAProcessDoesNotTakeTheFirstsPlace) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  for (int run = 0; run < 3; ++run) {
+    ASSERT_FALSE(writer.open(dir.path(), info_of_job(1, run ? -1 : 0), 1 << 16));
+    for (int i = 0; i <= run; ++i) writer.append(lease(1000, 1001, 0, 1));
+    writer.finish({}, Series{}, 2000, 0);
+  }
+  std::vector<Log> logs;
+  ASSERT_FALSE(read_logs({dir.path()}, logs));
+  ASSERT_EQ(logs.size(), 3u);
+  for (std::size_t run = 0; run < 3; ++run) EXPECT_EQ(logs[run].events.size(), run + 1);
+}
+
+TEST(LogWriter, ManyProcessesShareAFile) {
+  constexpr int kProcesses = 100, kEvents = 5000;
+  TemporaryDirectory dir;
+  for (int rank = 0; rank < kProcesses; ++rank) {
+    if (::fork() > 0) continue;
+    LogWriter writer;
+    if (writer.open(dir.path(), info_of_job(7, rank), 1 << 20)) ::_exit(1);
+    const std::uint64_t frame = 1;
+    for (int i = 0; i < kEvents; ++i) {
+      writer.add_site(static_cast<std::uint64_t>(i % 500) + 1, &frame, 1);
+      writer.append(lease(1000 + i, 1001 + i, static_cast<std::uint64_t>(rank) << 12, 4096));
+    }
+    if (rank % 10 == 9) ::raise(SIGKILL);
+    writer.finish({}, Series{}, 100000, 0);
+    ::_exit(0);
+  }
+  int killed = 0;
+  for (int i = 0; i < kProcesses; ++i) {
+    int status = 0;
+    ASSERT_GT(::wait(&status), 0);
+    killed += WIFSIGNALED(status);
+    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(killed, kProcesses / 10);
+  const auto files = std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator{});
+  EXPECT_EQ(files, 1);
+  std::vector<bool> seen(kProcesses);
+  const Error error = for_each_log({dir.path()}, [&](const Log& log) {
+    seen[static_cast<std::size_t>(log.header.rank)] = true;
+    EXPECT_EQ(log.live.complete, log.header.rank % 10 != 9);
+    EXPECT_EQ(log.sites.size(), 500u);
+    EXPECT_EQ(log.sites[499].hash, 500u);
+    ASSERT_EQ(log.events.size(), kEvents);
+    for (int i = 0; i < kEvents; ++i) {
+      ASSERT_EQ(log.events[static_cast<std::size_t>(i)].begin_ns, 1000 + i);
+      ASSERT_EQ(log.events[static_cast<std::size_t>(i)].address, static_cast<std::uint64_t>(log.header.rank)
+                                                                     << 12);
+    }
+  });
+  EXPECT_FALSE(error) << error.message;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), kProcesses);
+}
+
+// One after another, so that the file has more chunks than its first table names.
+TEST(LogWriter, AFileOfManyTables) {
+  TemporaryDirectory dir;
+  constexpr std::uint64_t kEvents = 600 * kChunkBytes / sizeof(Event);
+  constexpr int kRuns = 15;
+  LogWriter writer;
+  for (int run = 0; run < kRuns; ++run) {
+    ASSERT_FALSE(writer.open(dir.path(), info_of_job(1, run), 64 << 20));
+    for (std::uint64_t i = 0; i < kEvents; ++i) writer.append(lease(1000 + run, 1001 + run, i, 1));
+    EXPECT_EQ(writer.events_dropped(), 0u);
+    writer.finish({}, Series{}, 2000, 0);
+  }
+  int run = 0;
+  const Error error = for_each_log({dir.path()}, [&](const Log& log) {
+    ASSERT_EQ(log.events.size(), kEvents);
+    for (std::uint64_t i = 0; i < kEvents; ++i) {
+      ASSERT_EQ(log.events[i].begin_ns, 1000 + run);
+      ASSERT_EQ(log.events[i].address, i);
+    }
+    ++run;
+  });
+  EXPECT_FALSE(error) << error.message;
+  EXPECT_EQ(run, kRuns);
+}
+
+TEST(LogWriter, AnotherVersionsFileIsLeftAlone) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_job(1, 0), 1 << 16));
+  const std::string path = writer.path();
+  writer.finish({}, Series{}, 2000, 0);
+  std::FILE* file = std::fopen(path.c_str(), "r+");
+  std::fseek(file, offsetof(NodeHeader, version), SEEK_SET);
+  std::fputc(kVersion + 1, file);
+  std::fclose(file);
+  const Error error = writer.open(dir.path(), info_of_job(1, 0), 1 << 16);
+  ASSERT_TRUE(error);
+  EXPECT_NE(std::strstr(error.message, "another version"), nullptr) << error.message;
+  EXPECT_FALSE(writer.is_open());
 }
 
 TEST(LogWriter, AnImpossibleDirectoryIsAnError) {
@@ -240,18 +364,18 @@ TEST(LogWriter, TheFileSizeLimitIsAnErrorAndNoSignal) {
 TEST(LogWriter, AFileSizeLimitMetLaterDropsEvents) {
   TemporaryDirectory dir;
   EXPECT_EQ(exit_status_of([&] {
-              const rlim_t most = events_offset() + (1 << 20) + 5000;  // one step of events fits
+              const rlim_t most = chunk_offset(3) + 5000;  // its header, and two windows of one chunk
               const rlimit limit{most, most};
               ::setrlimit(RLIMIT_FSIZE, &limit);
               LogWriter writer;
               if (writer.open(dir.path(), info_of_rank(0), 16 << 20)) return 1;
               for (int i = 0; i < 20000; ++i) writer.append(lease(1000 + i, 1001 + i, 0, 1));
-              if (writer.events_dropped() != 20000 - (1 << 20) / sizeof(Event)) return 2;
+              if (writer.events_dropped() != 20000 - 2 * kChunkBytes / sizeof(Event)) return 2;
               const std::string path = writer.path();
               writer.finish({}, Series{}, 30000, 0);
               Log log;
               if (read_log(path, log)) return 3;
-              return log.events.size() == (1 << 20) / sizeof(Event) ? 0 : 4;
+              return log.events.size() == 2 * kChunkBytes / sizeof(Event) ? 0 : 4;
             }),
             0);
 }
@@ -283,12 +407,12 @@ TEST(LogWriter, AFullDiskCostsTheLogOnly) {
     series.start(1000);
     Counters counters{};
     counters.acquires = 100000;
-    const std::string path = writer.path();
     writer.finish(counters, series, 200000, 0);
-    Log log;
-    EXPECT_FALSE(read_log(path, log));
-    EXPECT_EQ(log.live.counters.acquires, 100000u);
-    EXPECT_GT(log.live.counters.events_dropped, 0u);
+    std::vector<Log> logs;
+    EXPECT_FALSE(read_logs({dir.path()}, logs));
+    ASSERT_EQ(logs.size(), 2u);
+    EXPECT_EQ(logs[0].live.counters.acquires, 100000u);
+    EXPECT_GT(logs[0].live.counters.events_dropped, 0u);
   }
   ::umount(dir.path().c_str());
 }

@@ -169,7 +169,7 @@ const std::vector<Row>& rows() {
          return true;
        },
        [](const Options& o) { return std::string(o.feed_libfabric ? "yes" : "no"); }},
-      {{"log", "text", "", "directory for the run's logs, one file a rank; empty: no log", {}},
+      {{"log", "text", "", "directory for the run's logs, one file a node; empty: no log", {}},
        [](Options& o, std::string_view v) {
          o.log = v;
          return true;

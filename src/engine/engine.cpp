@@ -11,6 +11,7 @@
 
 #include "device/make.h"
 #include "engine/fabric_monitor.h"
+#include "engine/process.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
 
@@ -64,6 +65,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   engine->meter_.start(now);
   if (!options.log.empty()) {
     runlog::RunInfo info;
+    info.job = job_key();
     info.command = command;
     info.options = format_options(options);
     info.retention = to_string(options.retention);

@@ -1,39 +1,112 @@
 #include "engine/process.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
+#include <sstream>
+#include <string_view>
+
+#include "predict/context.h"
 
 namespace pinion {
 
 namespace {
 
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {(std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()};
+}
+
+std::string proc(int process, const char* name) { return "/proc/" + std::to_string(process) + "/" + name; }
+
+const char* value_of(const char* name) {
+  const char* text = std::getenv(name);
+  return text && *text ? text : nullptr;
+}
+
 int first_number(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (const char* text = std::getenv(name); text && *text) return std::atoi(text);
-  }
+  for (const char* name : names)
+    if (const char* text = value_of(name)) return std::atoi(text);
   return -1;
+}
+
+/// Slurm numbers batch scripts and interactive shells as if they were ranks, in steps of these numbers or
+/// none.
+bool in_slurm_step() {
+  constexpr unsigned long kFirstSpecialStep = 0xfffffff0;
+  const char* step = value_of("SLURM_STEP_ID");
+  return step && std::strtoul(step, nullptr, 10) < kFirstSpecialStep;
+}
+
+/// The variable that this process has its rank from, or nullptr.
+const char* rank_variable() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (value_of(name)) return name;
+  return in_slurm_step() && value_of("SLURM_PROCID") ? "SLURM_PROCID" : nullptr;
+}
+
+bool has_variable(int process, std::string_view name) {
+  const std::string prefix = std::string(name) + "=";
+  std::istringstream variables(content(proc(process, "environ")));
+  for (std::string variable; std::getline(variables, variable, '\0');)
+    if (variable.starts_with(prefix)) return true;
+  return false;
+}
+
+struct Ancestry {
+  int parent = 0;
+  std::uint64_t started = 0;  ///< clock ticks since boot
+};
+
+Ancestry ancestry_of(int process) {
+  const std::string stat = content(proc(process, "stat"));
+  // pid (name) state ppid ... ; the name may hold anything, the start time is field 22.
+  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  Ancestry found;
+  std::string field;
+  for (int number = 3; number <= 22 && fields >> field; ++number) {
+    if (number == 4) found.parent = std::atoi(field.c_str());
+    if (number == 22) found.started = std::strtoull(field.c_str(), nullptr, 10);
+  }
+  return found;
 }
 
 }  // namespace
 
 JobPlace job_place() {
   JobPlace place;
-  place.rank = first_number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+  if (const char* variable = rank_variable()) place.rank = first_number({variable});
   place.ranks = first_number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   place.local_ranks =
       first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"});
   return place;
 }
 
-std::string command_line() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& c : text) {
-    if (c == '\0') c = ' ';
+std::uint64_t job_key() {
+  int process = ::getpid();
+  Ancestry ancestry = ancestry_of(process);
+  if (const char* variable = rank_variable()) {
+    // Scripts and wrappers between a rank and its launcher have the rank too.
+    do {
+      process = ancestry.parent;
+      ancestry = ancestry_of(process);
+    } while (ancestry.parent > 0 && has_variable(process, variable));
   }
+  // Containers of one host name number their processes each for itself.
+  struct stat space {};
+  ::stat("/proc/self/ns/pid", &space);
+  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), ancestry.started), space.st_ino);
+}
+
+std::string command_line() {
+  std::string text = content("/proc/self/cmdline");
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
   return text;
 }
 

@@ -2,6 +2,7 @@
 // /proc, not from hooks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "engine/engine.h"
@@ -10,6 +11,10 @@ namespace pinion {
 
 /// What the launcher says in the environment: mpirun of Open MPI, hydra, srun. -1 where it says nothing.
 JobPlace job_place();
+
+/// The same in all processes of a job that run on this node, and no other's: made from the launcher's process
+/// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
+std::uint64_t job_key();
 
 /// The command that started the process, its arguments separated by spaces.
 std::string command_line();

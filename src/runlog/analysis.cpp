@@ -145,7 +145,7 @@ Cost cost_of(const Log& log) {
                        static_cast<double>(c.bookkeeping_samples);
   cost.helper_cpu = seconds(c.helper_cpu_ns);
   // No idle core: what the helper takes, it takes from the application.
-  const FileHeader& h = log.header;
+  const ProcessHeader& h = log.header;
   if (h.cores > 0 && std::max(h.local_ranks, 1) >= h.cores) cost.helper_charged = cost.helper_cpu;
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
   return cost;
@@ -209,34 +209,37 @@ std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& 
   return site ? text : "unknown";
 }
 
-std::vector<CallSite> call_sites_of(const std::vector<Log>& logs) {
-  std::map<std::pair<std::string, std::uint8_t>, CallSite> sites;
-  for (const Log& log : logs) {
-    std::unordered_map<std::uint64_t, const SiteEntry*> names;
-    for (const SiteEntry& site : log.sites) names.emplace(site.hash, &site);
-    // Found by number first: building the name for every event would be most of the work.
-    std::map<std::pair<std::uint64_t, std::uint8_t>, CallSite*> known;
-    for (const Event& e : log.events) {
-      if (e.kind != EventKind::lease) continue;
-      CallSite*& site = known[{e.site, e.call}];
-      if (!site) {
-        const std::string name = site_key(names, e.site);
-        site = &sites[{name, e.call}];
-        site->name = name;
-        site->call = to_string(static_cast<CallKind>(e.call));
-      }
-      ++site->acquires;
-      site->bytes += e.bytes;
-      site->hits += e.outcome == Outcome::hit;
-      site->waits += e.outcome == Outcome::wait;
-      site->misses += e.outcome == Outcome::miss;
-      site->bounced += e.outcome == Outcome::bounced;
-      site->late += (e.flags & kLate) != 0;
-      site->wait_seconds += seconds(e.wait_ns);
+/// By name and call.
+using CallSites = std::map<std::pair<std::string, std::uint8_t>, CallSite>;
+
+void add_call_sites(CallSites& sites, const Log& log) {
+  std::unordered_map<std::uint64_t, const SiteEntry*> names;
+  for (const SiteEntry& site : log.sites) names.emplace(site.hash, &site);
+  // Found by number first: building the name for every event would be most of the work.
+  std::map<std::pair<std::uint64_t, std::uint8_t>, CallSite*> known;
+  for (const Event& e : log.events) {
+    if (e.kind != EventKind::lease) continue;
+    CallSite*& site = known[{e.site, e.call}];
+    if (!site) {
+      const std::string name = site_key(names, e.site);
+      site = &sites[{name, e.call}];
+      site->name = name;
+      site->call = to_string(static_cast<CallKind>(e.call));
     }
+    ++site->acquires;
+    site->bytes += e.bytes;
+    site->hits += e.outcome == Outcome::hit;
+    site->waits += e.outcome == Outcome::wait;
+    site->misses += e.outcome == Outcome::miss;
+    site->bounced += e.outcome == Outcome::bounced;
+    site->late += (e.flags & kLate) != 0;
+    site->wait_seconds += seconds(e.wait_ns);
   }
+}
+
+std::vector<CallSite> list_of(const CallSites& sites) {
   std::vector<CallSite> list;
-  for (auto& [key, site] : sites) list.push_back(std::move(site));
+  for (const auto& [key, site] : sites) list.push_back(site);
   std::stable_sort(list.begin(), list.end(), [](const CallSite& a, const CallSite& b) {
     return a.wait_seconds != b.wait_seconds ? a.wait_seconds > b.wait_seconds : a.bytes > b.bytes;
   });
@@ -288,50 +291,62 @@ Timeline leave_pinned_timeline(const Log& log) {
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
 
-Report analyse(const std::vector<Log>& logs) {
-  Report report;
-  const FileHeader& first = logs.front().header;
-  report.command = first.command;
-  report.options = first.options;
-  report.retention = first.retention;
-  report.predictor = first.predictor;
-  report.device = first.device;
-  report.version = first.pinion_version;
-  report.limit_bytes = first.limit_bytes;
-  report.ranks = static_cast<std::int32_t>(logs.size());
-
-  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes;  // with the number of processes
+struct Analysis::State {
+  Report report;  ///< sums; what needs them all is added by report()
+  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes;  ///< with the number of processes
+  CallSites call_sites;
   Counters reuses{};
   Duration covered = kNever;
-  for (const Log& log : logs) {
-    const Lines lines(log);
-    const RankReport rank = rank_report(log, lines);
-    report.acquires = report.acquires + rank.acquires;
-    report.registrations += rank.registrations;
-    report.deregistrations += rank.deregistrations;
-    report.registration_failures += rank.registration_failures;
-    report.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
-    report.events += rank.events;
-    report.events_dropped += rank.events_dropped;
-    report.cost = report.cost + rank.cost;
-    const Counters& c = log.live.counters;
-    reuses.reuses += c.reuses;
-    reuses.late += c.late;
-    reuses.within_0_5 += c.within_0_5;
-    reuses.within_5 += c.within_5;
-    reuses.at_release_within_0_5 += c.at_release_within_0_5;
-    reuses.at_release_within_5 += c.at_release_within_5;
-    covered = std::min(covered, lines.covered - lines.start);
-    report.per_rank.push_back(rank);
-    if (const auto [node, is_new] = nodes.try_emplace(rank.host, lines, 1); !is_new) {
-      node->second.first.add(lines);
-      ++node->second.second;
-    }
-  }
-  report.cost = report.cost / static_cast<double>(logs.size());
-  report.prediction = prediction_of(reuses);
+};
 
-  for (const auto& [host, node] : nodes) {
+Analysis::Analysis() : state_(std::make_unique<State>()) {}
+Analysis::~Analysis() = default;
+
+void Analysis::add(const Log& log) {
+  auto& [report, nodes, call_sites, reuses, covered] = *state_;
+  const ProcessHeader& header = log.header;
+  if (report.ranks++ == 0) {
+    report.command = header.command;
+    report.options = header.options;
+    report.retention = header.retention;
+    report.predictor = header.predictor;
+    report.device = header.device;
+    report.version = header.pinion_version;
+    report.limit_bytes = header.limit_bytes;
+    report.start = header.start_ns;
+  }
+  report.start = std::min(report.start, header.start_ns);
+  const Lines lines(log);
+  const RankReport rank = rank_report(log, lines);
+  report.acquires = report.acquires + rank.acquires;
+  report.registrations += rank.registrations;
+  report.deregistrations += rank.deregistrations;
+  report.registration_failures += rank.registration_failures;
+  report.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
+  report.events += rank.events;
+  report.events_dropped += rank.events_dropped;
+  report.cost = report.cost + rank.cost;
+  const Counters& c = log.live.counters;
+  reuses.reuses += c.reuses;
+  reuses.late += c.late;
+  reuses.within_0_5 += c.within_0_5;
+  reuses.within_5 += c.within_5;
+  reuses.at_release_within_0_5 += c.at_release_within_0_5;
+  reuses.at_release_within_5 += c.at_release_within_5;
+  covered = std::min(covered, lines.covered - lines.start);
+  report.per_rank.push_back(rank);
+  if (const auto [node, is_new] = nodes.try_emplace(rank.host, lines, 1); !is_new) {
+    node->second.first.add(lines);
+    ++node->second.second;
+  }
+  add_call_sites(call_sites, log);
+}
+
+Report Analysis::report() const {
+  Report report = state_->report;
+  report.cost = report.cost / static_cast<double>(report.ranks);
+  report.prediction = prediction_of(state_->reuses);
+  for (const auto& [host, node] : state_->nodes) {
     const auto& [lines, ranks] = node;
     report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});
     report.wall_seconds = std::max(report.wall_seconds, lines.seconds());
@@ -340,13 +355,26 @@ Report analyse(const std::vector<Log>& logs) {
     return a.registered.peak > b.registered.peak;
   });
   report.events_cover_seconds =
-      report.all_events() ? report.wall_seconds : seconds(static_cast<double>(covered));
+      report.all_events() ? report.wall_seconds : seconds(static_cast<double>(state_->covered));
   std::stable_sort(report.per_rank.begin(), report.per_rank.end(),
                    [](const RankReport& a, const RankReport& b) {
                      return a.host != b.host ? a.host < b.host : a.rank < b.rank;
                    });
-  report.call_sites = call_sites_of(logs);
+  report.call_sites = list_of(state_->call_sites);
   return report;
+}
+
+Report analyse(const std::vector<Log>& logs) {
+  Analysis analysis;
+  for (const Log& log : logs) analysis.add(log);
+  return analysis.report();
+}
+
+Error analyse(const std::vector<std::string>& paths, Report& report) {
+  Analysis analysis;
+  const Error error = for_each_log(paths, [&](const Log& log) { analysis.add(log); });
+  if (!error) report = analysis.report();
+  return error;
 }
 
 }  // namespace pinion::runlog

@@ -8,10 +8,11 @@
 // leave-pinned holds every page ever leased until a memory event takes it.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
-// Pure functions, any thread.
+// Values without state outside; one thread at a time may use an Analysis.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,7 @@ struct Report {
   std::string command, options, retention, predictor, device, version;
   std::uint64_t limit_bytes = 0;  ///< of one process
   std::int32_t ranks = 0;         ///< logs that were read
+  Time start = 0;                 ///< of the process that began first
   double wall_seconds = 0;        ///< of the node that ran longest
   std::vector<NodeReport> nodes;  ///< highest peak first: the first one's registered bytes head the report
   Acquires acquires;
@@ -102,8 +104,25 @@ struct Report {
   double share_added() const { return wall_seconds > 0 ? cost.added() / wall_seconds : 0; }
 };
 
-/// `logs` is one run: at least one log, each as read_log() accepted it.
+/// Takes a run's logs in, one after another: none has to stay in memory.
+class Analysis {
+ public:
+  Analysis();
+  ~Analysis();
+  /// As for_each_log() gave it.
+  void add(const Log& log);
+  /// Of all that were added: at least one.
+  Report report() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// `logs` is one run: at least one log.
 Report analyse(const std::vector<Log>& logs);
+/// The same of files and directories, whose logs are not in memory together.
+Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
 

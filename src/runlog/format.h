@@ -1,13 +1,17 @@
-// The run log's file format, version 1: one file per process, written through a mapping, read by untrusting
-// readers.
+// The run log's file format, version 2: one file for all processes of a job on a node, written through
+// mappings, read by untrusting readers.
 //
-//   FileHeader | LiveState[2] | SiteEntry[kMaxSites] | Event[events_capacity]
+// The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
+// there, a table that says for each of the chunks after it whose it is; the others belong to a process each.
+// A process's log is its chunks in their order:
 //
-// The file is true at every instant, so it survives kill -9: an event or a site is there before its count
-// says so, and the live state has two copies, of which the header names the one that is whole. Little-endian,
-// natural alignment, no pointers; areas that the run never reached are holes or missing at the end. The event
-// stream is the bounded part: when it is full, events are counted as dropped, and counters, peaks, means and
-// the time series of the live state go on.
+//   ProcessHeader | LiveState[2] | padding | SiteEntry[kMaxSites] | Event[...]
+//
+// It is true at every instant, so it survives kill -9: a chunk is there before the table names its owner, an
+// event or a site before its count says so, and the live state has two copies, of which the header names the
+// one that is whole. Little-endian, natural alignment, no pointers; chunks that the run never reached do not
+// exist. The event stream is the bounded part: when it is full, events are counted as dropped, and counters,
+// peaks, means and the time series of the live state go on.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,12 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
+/// The unit that processes take of the file; a multiple of every page size in use.
+constexpr std::uint64_t kChunkBytes = 64 << 10;
+constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
+/// Most chunks, tables not counted: 1 TiB.
+constexpr std::uint64_t kMaxChunks = 16 << 20;
 constexpr std::uint32_t kSeriesBins = 1024;
 constexpr std::uint32_t kMaxSites = 2048;
 constexpr std::uint32_t kMaxFrames = 16;
@@ -99,15 +108,30 @@ struct Counters {
   double leave_pinned_registration_ns;
 };
 
-struct FileHeader {
+/// What all processes that share the file agree on, and count together.
+struct NodeHeader {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t header_bytes;  ///< sizeof(FileHeader)
-  std::uint32_t live_bytes;    ///< sizeof(LiveState)
-  std::uint32_t site_bytes;    ///< sizeof(SiteEntry)
-  std::uint32_t event_bytes;   ///< sizeof(Event)
+  std::uint32_t chunk_bytes;
+  std::uint32_t process_bytes;  ///< sizeof(ProcessHeader)
+  std::uint32_t live_bytes;     ///< sizeof(LiveState)
+  std::uint32_t site_bytes;     ///< sizeof(SiteEntry)
+  std::uint32_t event_bytes;    ///< sizeof(Event)
+  // Counted up atomically.
+  std::uint64_t chunks;     ///< taken, tables not counted
+  std::uint32_t processes;  ///< that have joined
   std::uint32_t reserved;
-  std::uint64_t events_capacity;
+};
+
+struct ChunkOwner {
+  std::uint32_t process;  ///< as the processes joined, from 1; 0: nobody's (or lost with a killed process)
+  std::uint32_t index;    ///< of the chunk in the process's log
+};
+static_assert(sizeof(ChunkOwner) * kOwnersPerTable == kChunkBytes);
+
+struct ProcessHeader {
+  std::uint32_t begun;  ///< 1 when all that follows is there
+  std::uint32_t reserved;
   char pinion_version[16];
   char host[64];
   char command[512];
@@ -144,18 +168,23 @@ struct LiveState {
   SeriesBin series[kSeriesBins];
 };
 
-constexpr std::uint64_t kAreaAlignment = 4096;  ///< of the file's areas; nothing to do with the page size
-
-constexpr std::uint64_t live_offset() {
-  return (sizeof(FileHeader) + kAreaAlignment - 1) / kAreaAlignment * kAreaAlignment;
-}
-constexpr std::uint64_t sites_offset() {
-  const std::uint64_t end = live_offset() + 2 * sizeof(LiveState);
-  return (end + kAreaAlignment - 1) / kAreaAlignment * kAreaAlignment;
-}
+// Offsets in a process's log.
+constexpr std::uint64_t live_offset() { return 4096; }
+constexpr std::uint64_t sites_offset() { return kChunkBytes; }
 constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
-constexpr std::uint64_t file_bytes(std::uint64_t events_capacity) {
-  return events_offset() + events_capacity * sizeof(Event);
+static_assert(sizeof(ProcessHeader) <= live_offset());
+static_assert(live_offset() + 2 * sizeof(LiveState) <= sites_offset());
+static_assert(events_offset() % kChunkBytes == 0 && kChunkBytes % sizeof(Event) == 0);
+
+/// Where chunk `number` lies in the file, and where the table says whose it is.
+constexpr std::uint64_t table_offset(std::uint64_t number) {
+  return (1 + number / kOwnersPerTable * (kOwnersPerTable + 1)) * kChunkBytes;
+}
+constexpr std::uint64_t chunk_offset(std::uint64_t number) {
+  return table_offset(number) + (1 + number % kOwnersPerTable) * kChunkBytes;
+}
+constexpr std::uint64_t owner_offset(std::uint64_t number) {
+  return table_offset(number) + number % kOwnersPerTable * sizeof(ChunkOwner);
 }
 
 }  // namespace pinion::runlog

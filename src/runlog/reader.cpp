@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <system_error>
 
 namespace pinion::runlog {
@@ -66,10 +67,15 @@ bool amount(double value) { return std::isfinite(value) && value >= 0; }
 
 // Each of these returns what is wrong, or nullptr.
 
-const char* fault_of(const FileHeader& h) {
-  if (h.header_bytes != sizeof(FileHeader) || h.live_bytes != sizeof(LiveState) ||
-      h.site_bytes != sizeof(SiteEntry) || h.event_bytes != sizeof(Event))
+const char* fault_of(const NodeHeader& h) {
+  if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
+      h.live_bytes != sizeof(LiveState) || h.site_bytes != sizeof(SiteEntry) ||
+      h.event_bytes != sizeof(Event))
     return "its records have other sizes than its version has";
+  return nullptr;
+}
+
+const char* fault_of(const ProcessHeader& h) {
   if (!terminated(h.pinion_version) || !terminated(h.host) || !terminated(h.command) ||
       !terminated(h.options) || !terminated(h.retention) || !terminated(h.predictor) || !terminated(h.device))
     return "a text without an end";
@@ -82,11 +88,10 @@ const char* fault_of(const FileHeader& h) {
   if (h.start_ns < 0 || h.start_ns > kLatestStart) return "an impossible start time";
   if (h.live > 1) return "no valid state";
   if (h.site_count > kMaxSites) return "more call sites than its table holds";
-  if (h.event_count > h.events_capacity) return "more events than its capacity";
   return nullptr;
 }
 
-const char* fault_of(const LiveState& live, const FileHeader& h) {
+const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   if (live.last_ns < h.start_ns || live.last_ns - h.start_ns > kTenYears) return "an impossible end time";
   if (live.series_bin_ns <= 0 || live.series_bin_ns > kTenYears || live.complete > 1)
     return "a damaged state";
@@ -108,7 +113,7 @@ const char* fault_of(const SiteEntry& site) {
   return nullptr;
 }
 
-const char* fault_of(const Event& e, const FileHeader& h) {
+const char* fault_of(const Event& e, const ProcessHeader& h) {
   if (e.kind < EventKind::lease || e.kind > EventKind::memory_event) return "an event of unknown kind";
   if (e.outcome > Outcome::observed) return "an event with an unknown outcome";
   if (e.begin_ns < 0 || e.end_ns < e.begin_ns) return "an event whose time runs backwards";
@@ -118,13 +123,164 @@ const char* fault_of(const Event& e, const FileHeader& h) {
   return nullptr;
 }
 
-Error corrupt(const std::string& path, const char* reason) {
-  return Error::make(EINVAL, "%.200s: corrupt log: %s", path.c_str(), reason);
+// `which` says whose log it is, where a file has several.
+Error corrupt(const std::string& which, const char* reason) {
+  return Error::make(EINVAL, "%.240s: corrupt log: %s", which.c_str(), reason);
 }
 
-Error truncated(const std::string& path) {
-  return Error::make(EINVAL, "%.200s: truncated log: the file ends before what its header counts",
-                     path.c_str());
+Error truncated(const std::string& which) {
+  return Error::make(EINVAL, "%.240s: truncated log: the file ends before what its header counts",
+                     which.c_str());
+}
+
+/// A chunk of a process's log: its place there, and where it lies in the file.
+struct Chunk {
+  std::uint64_t index;
+  std::uint64_t offset;
+};
+
+// What a process has logged, as far as the file holds it.
+class Section {
+ public:
+  /// `chunks` in the order of their places, no place twice.
+  Section(const File& file, const std::vector<Chunk>& chunks) : file_(file), chunks_(chunks) {}
+
+  /// False where a chunk is missing.
+  bool read(std::uint64_t offset, void* out, std::uint64_t bytes) const {
+    auto* at = static_cast<char*>(out);
+    for (auto chunk = find(offset / kChunkBytes); bytes > 0; ++chunk) {
+      const std::uint64_t within = offset % kChunkBytes;
+      if (chunk == chunks_.end() || chunk->index != offset / kChunkBytes) return false;
+      const std::uint64_t part = std::min(bytes, kChunkBytes - within);
+      if (!file_.read(chunk->offset + within, at, part)) return false;
+      at += part;
+      offset += part;
+      bytes -= part;
+    }
+    return true;
+  }
+
+  /// Bytes that are there without a gap, from the chunk boundary `offset` on.
+  std::uint64_t bytes_from(std::uint64_t offset) const {
+    std::uint64_t index = offset / kChunkBytes;
+    for (auto chunk = find(index); chunk != chunks_.end() && chunk->index == index; ++chunk) ++index;
+    return index * kChunkBytes - offset;
+  }
+
+ private:
+  std::vector<Chunk>::const_iterator find(std::uint64_t index) const {
+    return std::lower_bound(chunks_.begin(), chunks_.end(), index,
+                            [](const Chunk& chunk, std::uint64_t wanted) { return chunk.index < wanted; });
+  }
+
+  const File& file_;
+  const std::vector<Chunk>& chunks_;
+};
+
+/// A file's processes by number.
+using Processes = std::map<std::uint32_t, std::vector<Chunk>>;
+
+Error read_tables(const File& file, const std::string& path, const NodeHeader& header,
+                  std::uint64_t file_bytes, Processes& processes) {
+  // Those that were taken and found no room do not count; nor does what is taken while we read.
+  const std::uint64_t taken = std::min(header.chunks, kMaxChunks);
+  std::vector<ChunkOwner> table(kOwnersPerTable);
+  for (std::uint64_t first = 0; first < taken; first += kOwnersPerTable) {
+    const std::uint64_t count = std::min(taken - first, kOwnersPerTable);
+    if (table_offset(first) >= file_bytes) break;
+    if (!file.read(table_offset(first), table.data(), count * sizeof(ChunkOwner))) return truncated(path);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto [process, index] = table[i];
+      if (process == 0) continue;
+      if (process > header.processes) return corrupt(path, "a chunk of a process that never joined");
+      if (chunk_offset(first + i) + kChunkBytes > file_bytes) return truncated(path);
+      processes[process].push_back({index, chunk_offset(first + i)});
+    }
+  }
+  for (auto& [process, chunks] : processes) {
+    std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) { return a.index < b.index; });
+    const auto same = [](const Chunk& a, const Chunk& b) { return a.index == b.index; };
+    if (std::adjacent_find(chunks.begin(), chunks.end(), same) != chunks.end())
+      return corrupt(path, "two chunks at one place");
+  }
+  return {};
+}
+
+Error read_section(const Section& section, const std::string& which, Log& log) {
+  ProcessHeader& header = log.header;
+  if (!section.read(0, &header, sizeof header)) return truncated(which);
+  if (header.begun == 0) return {};
+  if (const char* fault = fault_of(header)) return corrupt(which, fault);
+  make_printable(header.pinion_version);
+  make_printable(header.host);
+  make_printable(header.command);
+  make_printable(header.options);
+  make_printable(header.retention);
+  make_printable(header.predictor);
+  make_printable(header.device);
+
+  if (!section.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
+    return truncated(which);
+  if (const char* fault = fault_of(log.live, header)) return corrupt(which, fault);
+
+  if (header.site_count > section.bytes_from(sites_offset()) / sizeof(SiteEntry)) return truncated(which);
+  log.sites.resize(header.site_count);
+  if (!section.read(sites_offset(), log.sites.data(), log.sites.size() * sizeof(SiteEntry)))
+    return truncated(which);
+  for (SiteEntry& site : log.sites) {
+    if (const char* fault = fault_of(site)) return corrupt(which, fault);
+    make_printable(site.name);
+  }
+
+  if (header.event_count > section.bytes_from(events_offset()) / sizeof(Event)) return truncated(which);
+  log.events.resize(std::min(header.event_count, kMaxEvents));
+  log.live.counters.events_dropped += header.event_count - log.events.size();
+  if (!section.read(events_offset(), log.events.data(), log.events.size() * sizeof(Event)))
+    return truncated(which);
+  for (Event& event : log.events) {
+    // A memory event may be of the whole address space: what happened was not seen, so nothing may be kept.
+    if (event.kind == EventKind::memory_event && event.address <= kAddressEnd)
+      event.bytes = std::min(event.bytes, kAddressEnd - event.address);
+    if (const char* fault = fault_of(event, header)) return corrupt(which, fault);
+  }
+  return {};
+}
+
+// Adds the number of logs that it had to `count`.
+Error read_file(const std::string& path, const std::function<void(Log&&)>& f, std::uint64_t& count) {
+  const File file(path);
+  struct stat status {};
+  if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) {
+    const int code = errno;
+    return Error::make(code, "%.200s: %s", path.c_str(), std::strerror(code));
+  }
+  if (!S_ISREG(status.st_mode)) return Error::make(EINVAL, "%.200s: not a file", path.c_str());
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+
+  NodeHeader header{};
+  constexpr std::uint64_t begin_bytes = offsetof(NodeHeader, chunk_bytes);
+  if (size < begin_bytes || !file.read(0, &header, begin_bytes) ||
+      std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    return Error::make(EINVAL, "%.200s: not a Pinion log", path.c_str());
+  if (header.version != kVersion)
+    return Error::make(ENOTSUP, "%.200s: log format %u, written by %s Pinion; this one (%s) reads format %u",
+                       path.c_str(), header.version, header.version > kVersion ? "a newer" : "an older",
+                       PINION_VERSION, kVersion);
+  if (size < sizeof header || !file.read(0, &header, sizeof header)) return truncated(path);
+  if (const char* fault = fault_of(header)) return corrupt(path, fault);
+  Processes processes;
+  if (const Error error = read_tables(file, path, header, size, processes)) return error;
+
+  for (const auto& [process, chunks] : processes) {
+    Log log;
+    log.path = path;
+    const std::string which = path + ", process " + std::to_string(process);
+    if (const Error error = read_section(Section(file, chunks), which, log)) return error;
+    if (log.header.begun == 0) continue;
+    ++count;
+    f(std::move(log));
+  }
+  return {};
 }
 
 }  // namespace
@@ -140,67 +296,7 @@ bool Log::all_events() const {
   return live.counters.events_dropped == 0 && live.counters.records_dropped == 0;
 }
 
-Error read_log(const std::string& path, Log& log) {
-  log = {};
-  log.path = path;
-  const File file(path);
-  struct stat status {};
-  if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) {
-    const int code = errno;
-    return Error::make(code, "%.200s: %s", path.c_str(), std::strerror(code));
-  }
-  if (!S_ISREG(status.st_mode)) return Error::make(EINVAL, "%.200s: not a file", path.c_str());
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-
-  FileHeader& header = log.header;
-  constexpr std::uint64_t begin_bytes = offsetof(FileHeader, header_bytes);
-  if (size < begin_bytes || !file.read(0, &header, begin_bytes) ||
-      std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
-    return Error::make(EINVAL, "%.200s: not a Pinion log", path.c_str());
-  if (header.version > kVersion)
-    return Error::make(ENOTSUP,
-                       "%.200s: log format %u, written by a newer Pinion; this one (%s) reads up to %u",
-                       path.c_str(), header.version, PINION_VERSION, kVersion);
-  if (header.version == 0) return corrupt(path, "format version 0");
-  if (size < sites_offset() || !file.read(0, &header, sizeof header)) return truncated(path);
-  if (const char* fault = fault_of(header)) return corrupt(path, fault);
-  make_printable(header.pinion_version);
-  make_printable(header.host);
-  make_printable(header.command);
-  make_printable(header.options);
-  make_printable(header.retention);
-  make_printable(header.predictor);
-  make_printable(header.device);
-
-  if (!file.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
-    return truncated(path);
-  if (const char* fault = fault_of(log.live, header)) return corrupt(path, fault);
-
-  if (header.site_count > (size - sites_offset()) / sizeof(SiteEntry)) return truncated(path);
-  log.sites.resize(header.site_count);
-  if (!file.read(sites_offset(), log.sites.data(), log.sites.size() * sizeof(SiteEntry)))
-    return truncated(path);
-  for (SiteEntry& site : log.sites) {
-    if (const char* fault = fault_of(site)) return corrupt(path, fault);
-    make_printable(site.name);
-  }
-
-  const std::uint64_t room = size < events_offset() ? 0 : (size - events_offset()) / sizeof(Event);
-  if (header.event_count > room) return truncated(path);
-  log.events.resize(std::min(header.event_count, kMaxEvents));
-  log.live.counters.events_dropped += header.event_count - log.events.size();
-  if (!file.read(events_offset(), log.events.data(), log.events.size() * sizeof(Event)))
-    return truncated(path);
-  for (Event& event : log.events) {
-    // A memory event may be of the whole address space: what happened was not seen, so nothing may be kept.
-    if (event.kind == EventKind::memory_event && event.address <= kAddressEnd)
-      event.bytes = std::min(event.bytes, kAddressEnd - event.address);
-    if (const char* fault = fault_of(event, header)) return corrupt(path, fault);
-  }
-  return {};
-}
-
-Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs) {
+Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f) {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -219,12 +315,15 @@ Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs) {
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   if (files.empty()) return Error::make(ENOENT, "no run log given");
-  for (const std::string& file : files) {
-    Log log;
-    if (Error error = read_log(file, log)) return error;
-    logs.push_back(std::move(log));
-  }
+  std::uint64_t count = 0;
+  for (const std::string& file : files)
+    if (Error error = read_file(file, f, count)) return error;
+  if (count == 0) return Error::make(ENOENT, "%.200s: no process has begun its log", files.front().c_str());
   return {};
+}
+
+Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs) {
+  return for_each_log(paths, [&](Log&& log) { logs.push_back(std::move(log)); });
 }
 
 }  // namespace pinion::runlog

@@ -1,9 +1,10 @@
 // Reads run logs as untrusted input: whatever a file holds, the outcome is an error with its path and the
-// reason, or a Log whose every value is in range. Memory is bounded by what the file really holds, and by
-// kMaxEvents. Pure functions over files; any thread.
+// reason, or Logs whose every value is in range. Memory is bounded by what the file really holds, and by
+// kMaxEvents a process. Pure functions over files; any thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,13 @@
 
 namespace pinion::runlog {
 
-/// Most events that are read of one file; those beyond are counted as dropped.
+/// Most events that are read of one process; those beyond are counted as dropped.
 constexpr std::uint64_t kMaxEvents = 16 << 20;
 
+/// What one process has logged.
 struct Log {
-  std::string path;
-  FileHeader header;
+  std::string path;  ///< of the file, which other processes' logs may be in too
+  ProcessHeader header;
   LiveState live;
   std::vector<SiteEntry> sites;
   std::vector<Event> events;
@@ -28,9 +30,12 @@ struct Log {
   bool all_events() const;
 };
 
-Error read_log(const std::string& path, Log& log);
+/// Reads each path: a file, or a directory with all its *.plog files; calls `f` with the log of each process
+/// in them, one after another, so that no two need be in memory. Processes that were killed before they had
+/// logged anything are left out. No logs at all is an error.
+Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
-/// Reads each path: a file, or a directory with all its *.plog files. No logs at all is an error.
+/// All of them.
 Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs);
 
 }  // namespace pinion::runlog

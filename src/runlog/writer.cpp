@@ -1,24 +1,22 @@
 #include "runlog/writer.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "base/range.h"
+#include "monitor/system_call.h"
 
 namespace pinion::runlog {
 
 namespace {
 
-constexpr std::uint64_t kEventsPerStep = (1 << 20) / sizeof(Event);
-constexpr std::uint32_t kSitesPerStep = 128;
+constexpr std::uint64_t kEventsPerChunk = kChunkBytes / sizeof(Event);
+constexpr std::uint64_t kAreaBytes = events_offset() + NodeFile::kMostAtOnce * kChunkBytes;
 
 template <std::size_t size>
 void copy_text(char (&out)[size], const std::string& text) {
@@ -36,54 +34,28 @@ void store_release(T& target, T value) {
 
 Error LogWriter::open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes) {
   close();
-  std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
-  if (failed)
-    return Error::make(failed.value(), "log directory %s: %s", directory.c_str(), failed.message().c_str());
-
-  char host[sizeof FileHeader::host] = {};
-  ::gethostname(host, sizeof host - 1);
-  path_ = directory + "/" + host + "." +
-          (info.rank >= 0 ? std::to_string(info.rank) : "p" + std::to_string(::getpid())) + ".plog";
-  // An older file is unlinked, not truncated: a process that still has it mapped would take a bus error.
-  ::unlink(path_.c_str());
-  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file_ < 0) {
-    const int code = errno;
-    return Error::make(code, "log %s: %s", path_.c_str(), std::strerror(code));
+  if (Error error = file_.open(directory, info.job, info.rank >= 0)) return error;
+  const long area = raw_system_call(
+      SYS_mmap, arguments_of(0L, kAreaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  Error error =
+      is_error(area) ? Error::make(static_cast<int>(-area), "no address space for the log") : Error{};
+  if (!error) {
+    area_ = reinterpret_cast<char*>(area);
+    error = file_.take(1, 0, area_);
   }
-  const auto give_up = [&](Error error) {
+  if (error) {
     close();
-    ::unlink(path_.c_str());
     return error;
-  };
-  if (Error error = reserve(0, sites_offset())) return give_up(error);
-
-  events_capacity_ = log_bytes / sizeof(Event);
-  mapped_bytes_ = file_bytes(events_capacity_);
-  void* const mapping = ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-  if (mapping == MAP_FAILED) {
-    const int code = errno;
-    return give_up(Error::make(code, "log %s: mapping %llu bytes: %s", path_.c_str(),
-                               static_cast<unsigned long long>(mapped_bytes_), std::strerror(code)));
   }
-  ::madvise(mapping, mapped_bytes_, MADV_DONTFORK);
-  char* const base = static_cast<char*>(mapping);
-  header_ = reinterpret_cast<FileHeader*>(base);
-  live_ = reinterpret_cast<LiveState*>(base + live_offset());
-  sites_ = reinterpret_cast<SiteEntry*>(base + sites_offset());
-  events_ = reinterpret_cast<Event*>(base + events_offset());
-  sites_capacity_ = kMaxSites;
+  header_ = reinterpret_cast<ProcessHeader*>(area_);
+  live_ = reinterpret_cast<LiveState*>(area_ + live_offset());
+  sites_ = reinterpret_cast<SiteEntry*>(area_ + sites_offset());
+  window_ = reinterpret_cast<Event*>(area_ + events_offset());
+  events_capacity_ = log_bytes / sizeof(Event);
 
-  FileHeader& h = *header_;
-  h.version = kVersion;
-  h.header_bytes = sizeof(FileHeader);
-  h.live_bytes = sizeof(LiveState);
-  h.event_bytes = sizeof(Event);
-  h.site_bytes = sizeof(SiteEntry);
-  h.events_capacity = events_capacity_;
+  ProcessHeader& h = *header_;
   copy_text(h.pinion_version, PINION_VERSION);
-  copy_text(h.host, host);
+  ::gethostname(h.host, sizeof h.host - 1);
   copy_text(h.command, info.command);
   copy_text(h.options, info.options);
   copy_text(h.retention, info.retention);
@@ -103,42 +75,41 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   h.start_ns = info.start;
   live_[0].last_ns = info.start;
   live_[0].series_bin_ns = Series::kFirstBinWidth;
-  // The magic comes last: a file without it was never begun.
-  std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(h.magic, kMagic, sizeof kMagic);
+  store_release(h.begun, 1u);
   return {};
 }
 
-Error LogWriter::reserve(std::uint64_t offset, std::uint64_t bytes) {
-  // Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends the program.
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      offset + bytes > limit.rlim_cur)
-    return Error::make(EFBIG, "log %s: the file size limit of %llu bytes (ulimit -f) is too small for it",
-                       path_.c_str(), static_cast<unsigned long long>(limit.rlim_cur));
-  int code;
-  do {
-    code = ::posix_fallocate(file_, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (code == EINTR);
-  if (code)
-    return Error::make(code, "log %s: taking %llu bytes: %s", path_.c_str(),
-                       static_cast<unsigned long long>(bytes), std::strerror(code));
-  return {};
+// The window doubles, from one chunk on: short logs stay small, long ones take few system calls.
+bool LogWriter::grow_events() {
+  const std::uint64_t count =
+      std::clamp<std::uint64_t>(event_count_ / kEventsPerChunk, 1, NodeFile::kMostAtOnce);
+  const std::uint64_t index = (events_offset() + event_count_ * sizeof(Event)) / kChunkBytes;
+  if (event_count_ >= events_capacity_ || file_.take(count, index, area_ + events_offset())) {
+    events_capacity_ = event_count_;  // a full disk is not asked again
+    return false;
+  }
+  window_chunks_ = count;
+  window_begin_ = event_count_;
+  window_end_ = std::min(window_begin_ + count * kEventsPerChunk, events_capacity_);
+  return true;
 }
 
 void LogWriter::append(const Event& event) {
   if (!header_) return;
-  if (event_count_ == events_reserved_) {
-    const std::uint64_t more = std::min(kEventsPerStep, events_capacity_ - events_reserved_);
-    if (more == 0 || reserve(events_offset() + events_reserved_ * sizeof(Event), more * sizeof(Event))) {
-      events_capacity_ = events_reserved_;  // a full disk is not asked again
-      ++events_dropped_;
-      return;
-    }
-    events_reserved_ += more;
+  if (event_count_ == window_end_ && !grow_events()) {
+    ++events_dropped_;
+    return;
   }
-  events_[event_count_] = event;
+  window_[event_count_ - window_begin_] = event;
   store_release(header_->event_count, ++event_count_);
+}
+
+bool LogWriter::grow_sites() {
+  const std::uint64_t index = sites_offset() / kChunkBytes + site_chunks_;
+  sites_full_ =
+      site_count_ == kMaxSites || static_cast<bool>(file_.take(1, index, area_ + index * kChunkBytes));
+  if (!sites_full_) ++site_chunks_;
+  return !sites_full_;
 }
 
 void LogWriter::add_site(std::uint64_t hash, const std::uint64_t* frames, std::size_t frame_count) {
@@ -146,15 +117,8 @@ void LogWriter::add_site(std::uint64_t hash, const std::uint64_t* frames, std::s
   std::size_t slot = hash % site_slots_.size();
   for (; site_slots_[slot]; slot = (slot + 1) % site_slots_.size())
     if (sites_[site_slots_[slot] - 1].hash == hash) return;
-  if (site_count_ == sites_reserved_) {
-    const std::uint32_t more = std::min(kSitesPerStep, sites_capacity_ - sites_reserved_);
-    if (more == 0 ||
-        reserve(sites_offset() + sites_reserved_ * sizeof(SiteEntry), more * sizeof(SiteEntry))) {
-      sites_capacity_ = sites_reserved_;
-      return;
-    }
-    sites_reserved_ += more;
-  }
+  if ((site_count_ + 1) * sizeof(SiteEntry) > site_chunks_ * kChunkBytes && (sites_full_ || !grow_sites()))
+    return;
   SiteEntry& entry = sites_[site_count_];
   entry.hash = hash;
   entry.frame_count = static_cast<std::uint32_t>(std::min<std::size_t>(frame_count, kMaxFrames));
@@ -185,23 +149,25 @@ void LogWriter::finish(const Counters& counters, const Series& series, Time now,
                        std::uint64_t pinned_at_exit_bytes) {
   if (!header_) return;
   publish(counters, series, now, pinned_at_exit_bytes, true);
-  const std::uint64_t used =
-      event_count_ ? file_bytes(event_count_) : sites_offset() + site_count_ * sizeof(SiteEntry);
-  // Failing to shrink leaves a larger file, nothing worse.
-  [[maybe_unused]] const int ignored = ::ftruncate(file_, static_cast<off_t>(used));
+  // The disk space that no event came for. Failing leaves a larger file, nothing worse.
+  const Address used = page_ceil(reinterpret_cast<Address>(window_ + (event_count_ - window_begin_)));
+  const Address end = reinterpret_cast<Address>(window_) + window_chunks_ * kChunkBytes;
+  if (used < end) raw_system_call(SYS_madvise, arguments_of(used, end - used, MADV_REMOVE));
   close();
 }
 
 void LogWriter::close() {
-  if (header_) ::munmap(header_, mapped_bytes_);
-  if (file_ >= 0) ::close(file_);
+  if (area_ && file_.is_mapped()) raw_system_call(SYS_munmap, arguments_of(area_, kAreaBytes));
+  file_.close();
+  area_ = nullptr;
   header_ = nullptr;
   live_ = nullptr;
   sites_ = nullptr;
-  events_ = nullptr;
-  file_ = -1;
-  event_count_ = events_reserved_ = events_capacity_ = events_dropped_ = mapped_bytes_ = 0;
-  site_count_ = sites_reserved_ = sites_capacity_ = 0;
+  window_ = nullptr;
+  event_count_ = events_capacity_ = events_dropped_ = window_begin_ = window_end_ = window_chunks_ = 0;
+  site_count_ = 0;
+  site_chunks_ = 0;
+  sites_full_ = false;
   site_slots_.fill(0);
 }
 

@@ -1,7 +1,7 @@
-// Writes one process's run log (format.h) through a mapping. Owns the file and the mapping. One thread at a
-// time may call a writer, and never from a hook: growing the file is a system call. Disk space is taken
-// before it is touched, so a full disk costs the log and never the program; after kill -9 the file is whole
-// up to the last call. A forked child does not have the mapping and must not call anything but the
+// Writes one process's run log (format.h) into its node's file, through mappings. Owns the mappings. One
+// thread at a time may call a writer, and never from a hook: growing is system calls. Disk space is taken
+// before it is touched, so a full disk costs the log and never the program; after kill -9 the log is whole
+// up to the last call. A forked child does not have the mappings and must not call anything but the
 // destructor.
 #pragma once
 
@@ -13,12 +13,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "runlog/format.h"
+#include "runlog/node_file.h"
 #include "runlog/series.h"
 
 namespace pinion::runlog {
 
 /// What a log says about its run; known when it starts.
 struct RunInfo {
+  std::uint64_t job = 0;  ///< the same for all processes whose logs share a file: job_key()
   std::string command;
   std::string options;  ///< format_options()
   std::string retention;
@@ -38,12 +40,12 @@ class LogWriter {
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  /// Creates `directory` and in it `<host>.<rank>.plog` (`<host>.p<pid>.plog` where the rank is unknown),
-  /// with room for `log_bytes` of events. An older file of that name is replaced. After an error, and without
-  /// open(), every other call does nothing.
+  /// Creates `directory` and in it the file of this node and job, or joins it (node_file.h), with room for
+  /// `log_bytes` of events. A process that has a rank replaces what an earlier job has left there. After an
+  /// error, and without open(), every other call does nothing.
   Error open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes);
   bool is_open() const { return header_ != nullptr; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
 
   /// Adds an event, or counts it as dropped when there is no room.
   void append(const Event& event);
@@ -67,27 +69,28 @@ class LogWriter {
   void finish(const Counters& counters, const Series& series, Time now, std::uint64_t pinned_at_exit_bytes);
 
  private:
-  /// Takes disk space for [offset, offset + bytes), so that touching it cannot fault.
-  Error reserve(std::uint64_t offset, std::uint64_t bytes);
+  bool grow_sites();
+  bool grow_events();
   void publish(const Counters& counters, const Series& series, Time now, std::uint64_t pinned_at_exit_bytes,
                bool complete);
   void close();
 
-  std::string path_;
-  int file_ = -1;
-  FileHeader* header_ = nullptr;  ///< the mapping's begin
+  NodeFile file_;
+  char* area_ = nullptr;  ///< address space for what is mapped: the log up to its events, and their window
+  ProcessHeader* header_ = nullptr;
   LiveState* live_ = nullptr;
   SiteEntry* sites_ = nullptr;
-  Event* events_ = nullptr;
-  std::uint64_t mapped_bytes_ = 0;
+  Event* window_ = nullptr;  ///< the events that are being written; what is full is not mapped any more
 
   std::uint64_t event_count_ = 0;
-  std::uint64_t events_reserved_ = 0;  ///< events that disk space is taken for
   std::uint64_t events_capacity_ = 0;
   std::uint64_t events_dropped_ = 0;
+  std::uint64_t window_begin_ = 0;  ///< number of the window's first event
+  std::uint64_t window_end_ = 0;
+  std::uint64_t window_chunks_ = 0;
   std::uint32_t site_count_ = 0;
-  std::uint32_t sites_reserved_ = 0;
-  std::uint32_t sites_capacity_ = 0;
+  std::uint64_t site_chunks_ = 0;
+  bool sites_full_ = false;
   std::array<std::uint16_t, std::size_t{2} * kMaxSites>
       site_slots_{};  ///< open addressing by hash: index + 1; 0: free
 };

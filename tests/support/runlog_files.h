@@ -1,4 +1,4 @@
-// Events and files of run logs, made by hand.
+// Events of run logs, made by hand, and files with one process's log.
 #pragma once
 
 #include "runlog/reader.h"
@@ -6,6 +6,12 @@
 #include "temporary_directory.h"
 
 namespace pinion::runlog {
+
+/// The log of a file that has one.
+inline Error read_log(const std::string& path, Log& log) {
+  log = {};
+  return for_each_log({path}, [&](Log&& found) { log = std::move(found); });
+}
 
 inline Event lease(Time begin, Time end, std::uint64_t address, std::uint64_t bytes, std::uint64_t site = 0,
                    Outcome outcome = Outcome::hit) {

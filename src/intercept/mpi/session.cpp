@@ -51,8 +51,7 @@ void begin_session(bool spawned) {
   if (place.rank < 0) place = {0, 1, 1};  // started without a launcher: a job of one
   if (error) refuse(place.rank, error);
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return;
-  // Logs are named by rank: a spawned process, or a second run of one process, must not take the place of
-  // one.
+  // A spawned process, or a second run of one process, is none of the job's ranks in its logs.
   if (spawned || g_runs > 0) place = {-1, -1, place.local_ranks};
   // The program may have started Pinion itself: then its options hold.
   error = Engine::join(options, place, false);
