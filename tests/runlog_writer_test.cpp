@@ -12,6 +12,7 @@
 
 #include "base/range.h"
 #include "runlog/writer.h"
+#include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
 
 namespace pinion::runlog {
@@ -194,7 +195,7 @@ TEST(LogWriter, AForkedChildLeavesTheLogAlone) {
 RunInfo info_of_job(std::uint64_t job, int rank) {
   RunInfo info = info_of_rank(rank);
   info.job = job;
-  info.ranks = 100;
+  info.ranks = 1 << 20;
   return info;
 }
 
@@ -244,11 +245,15 @@ TEST(LogWriter, ASecondRunOfAProcessDoesNotTakeTheFirstsPlace) {
   for (std::size_t run = 0; run < 3; ++run) EXPECT_EQ(logs[run].events.size(), run + 1);
 }
 
+// With PINION_TEST_SCALE=40, the ranks of 4,000 cores.
 TEST(LogWriter, ManyProcessesShareAFile) {
-  constexpr int kProcesses = 100, kEvents = 5000;
+  const int processes = static_cast<int>(100 * test::test_scale());
+  constexpr int kEvents = 5000;
   TemporaryDirectory dir;
-  for (int rank = 0; rank < kProcesses; ++rank) {
-    if (::fork() > 0) continue;
+  for (int rank = 0; rank < processes; ++rank) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child > 0) continue;
     LogWriter writer;
     if (writer.open(dir.path(), info_of_job(7, rank), 1 << 20)) ::_exit(1);
     const std::uint64_t frame = 1;
@@ -261,16 +266,16 @@ TEST(LogWriter, ManyProcessesShareAFile) {
     ::_exit(0);
   }
   int killed = 0;
-  for (int i = 0; i < kProcesses; ++i) {
+  for (int i = 0; i < processes; ++i) {
     int status = 0;
     ASSERT_GT(::wait(&status), 0);
     killed += WIFSIGNALED(status);
     EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
   }
-  EXPECT_EQ(killed, kProcesses / 10);
+  EXPECT_EQ(killed, processes / 10);
   const auto files = std::distance(fs::directory_iterator(dir.path()), fs::directory_iterator{});
   EXPECT_EQ(files, 1);
-  std::vector<bool> seen(kProcesses);
+  std::vector<bool> seen(static_cast<std::size_t>(processes));
   const Error error = for_each_log({dir.path()}, [&](const Log& log) {
     seen[static_cast<std::size_t>(log.header.rank)] = true;
     EXPECT_EQ(log.live.complete, log.header.rank % 10 != 9);
@@ -284,7 +289,7 @@ TEST(LogWriter, ManyProcessesShareAFile) {
     }
   });
   EXPECT_FALSE(error) << error.message;
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), kProcesses);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), processes);
 }
 
 // One after another, so that the file has more chunks than its first table names.
