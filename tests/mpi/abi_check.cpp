@@ -2,7 +2,9 @@
 // installed MPI. Compiled, not run.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <type_traits>
 
 #ifdef OPEN_MPI
@@ -20,6 +22,47 @@ static_assert(MPI_COMM_WORLD == abi::Predefined::kCommWorld && MPI_COMM_NULL == 
 static_assert(MPI_INFO_NULL == abi::Predefined::kInfoNull && MPI_NO_OP == abi::Predefined::kNoOp);
 static_assert(MPI_REQUEST_NULL == abi::Predefined::kRequestNull);
 static_assert(MPI_DATATYPE_NULL == abi::Predefined::kDatatypeNull);
+constexpr int kTheirTypes[] = {MPI_DOUBLE,
+                               MPI_INT,
+                               MPI_BYTE,
+                               MPI_CHAR,
+                               MPI_FLOAT,
+                               MPI_LONG,
+                               MPI_DOUBLE_PRECISION,
+                               MPI_INTEGER,
+                               MPI_REAL,
+                               MPI_DOUBLE_COMPLEX,
+                               MPI_C_DOUBLE_COMPLEX,
+                               MPI_COMPLEX,
+                               MPI_UNSIGNED_LONG,
+                               MPI_UNSIGNED,
+                               MPI_UNSIGNED_CHAR,
+                               MPI_SIGNED_CHAR,
+                               MPI_LONG_LONG_INT,
+                               MPI_UNSIGNED_LONG_LONG,
+                               MPI_SHORT,
+                               MPI_UNSIGNED_SHORT,
+                               MPI_INT64_T,
+                               MPI_UINT64_T,
+                               MPI_INT32_T,
+                               MPI_UINT32_T,
+                               MPI_INT8_T,
+                               MPI_UINT8_T,
+                               MPI_REAL8,
+                               MPI_REAL4,
+                               MPI_INTEGER8,
+                               MPI_INTEGER4,
+                               MPI_LOGICAL,
+                               MPI_CHARACTER,
+                               MPI_2INT,
+                               MPI_AINT,
+                               MPI_OFFSET,
+                               MPI_COUNT,
+                               MPI_C_BOOL,
+                               MPI_C_FLOAT_COMPLEX,
+                               MPI_PACKED};
+static_assert(std::equal(std::begin(kTheirTypes), std::end(kTheirTypes), std::begin(abi::Predefined::kTypes),
+                         std::end(abi::Predefined::kTypes)));
 #endif
 
 template <class Ours, class Theirs>

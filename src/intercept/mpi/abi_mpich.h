@@ -45,6 +45,14 @@ struct Predefined {
   static constexpr int kRequestNull = 0x2c000000;
   static constexpr int kDatatypeNull = 0x0c000000;
   static constexpr int kNoOp = 0x5800000e;
+  /// The types that programs send most; the last byte is the type's number.
+  static constexpr int kTypes[] = {
+      0x4c00080b, 0x4c000405, 0x4c00010d, 0x4c000101, 0x4c00040a, 0x4c000807, 0x4c00081f, 0x4c00041b,
+      0x4c00041c, 0x4c001022, 0x4c001041, 0x4c00081e, 0x4c000808, 0x4c000406, 0x4c000102, 0x4c000118,
+      0x4c000809, 0x4c000819, 0x4c000203, 0x4c000204, 0x4c00083a, 0x4c00083e, 0x4c000439, 0x4c00043d,
+      0x4c000137, 0x4c00013b, 0x4c000829, 0x4c000427, 0x4c000831, 0x4c000430, 0x4c00041d, 0x4c00011a,
+      0x4c000816, 0x4c000843, 0x4c000844, 0x4c000845, 0x4c00013f, 0x4c000840, 0x4c00010f};
+  static constexpr int kTypeShift = 0;
 };
 template <class Handle, class Find>
 Handle predefined(int value, Find) {

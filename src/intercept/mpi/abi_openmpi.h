@@ -49,6 +49,48 @@ struct Predefined {
   static constexpr const char* kRequestNull = "ompi_request_null";
   static constexpr const char* kDatatypeNull = "ompi_mpi_datatype_null";
   static constexpr const char* kNoOp = "ompi_mpi_op_no_op";
+  /// The types that programs send most, each an object of 512 bytes.
+  static constexpr const char* kTypes[] = {"ompi_mpi_double",
+                                           "ompi_mpi_int",
+                                           "ompi_mpi_byte",
+                                           "ompi_mpi_char",
+                                           "ompi_mpi_float",
+                                           "ompi_mpi_long",
+                                           "ompi_mpi_dblprec",
+                                           "ompi_mpi_integer",
+                                           "ompi_mpi_real",
+                                           "ompi_mpi_dblcplex",
+                                           "ompi_mpi_c_double_complex",
+                                           "ompi_mpi_cplex",
+                                           "ompi_mpi_unsigned_long",
+                                           "ompi_mpi_unsigned",
+                                           "ompi_mpi_unsigned_char",
+                                           "ompi_mpi_signed_char",
+                                           "ompi_mpi_long_long_int",
+                                           "ompi_mpi_unsigned_long_long",
+                                           "ompi_mpi_short",
+                                           "ompi_mpi_unsigned_short",
+                                           "ompi_mpi_int64_t",
+                                           "ompi_mpi_uint64_t",
+                                           "ompi_mpi_int32_t",
+                                           "ompi_mpi_uint32_t",
+                                           "ompi_mpi_int8_t",
+                                           "ompi_mpi_uint8_t",
+                                           "ompi_mpi_real8",
+                                           "ompi_mpi_real4",
+                                           "ompi_mpi_integer8",
+                                           "ompi_mpi_integer4",
+                                           "ompi_mpi_logical",
+                                           "ompi_mpi_character",
+                                           "ompi_mpi_double_int",
+                                           "ompi_mpi_2int",
+                                           "ompi_mpi_aint",
+                                           "ompi_mpi_offset",
+                                           "ompi_mpi_count",
+                                           "ompi_mpi_c_bool",
+                                           "ompi_mpi_c_float_complex",
+                                           "ompi_mpi_packed"};
+  static constexpr int kTypeShift = 9;
 };
 template <class Handle, class Find>
 Handle predefined(const char* symbol, Find find) {

@@ -1,7 +1,6 @@
 // The buffers of one call: each that reaches the threshold is leased when the wrapper names it, and released
 // at the end of the call, or handed over to what tells when the operation is complete. Lives in the wrapper's
-// frame; one thread. A call whose buffers stay below the threshold pays for a few stores and one question to
-// MPI, the size of its type.
+// frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
 #pragma once
 
 #include <array>
@@ -14,6 +13,7 @@
 #include "intercept/mpi/nesting.h"
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/session.h"
+#include "intercept/mpi/type_sizes.h"
 #include "predict/unwind.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
@@ -138,8 +138,11 @@ class Buffers {
 
   static std::uint64_t bytes_of(Aint n, Datatype type) {
     if (n <= 0 || type == library().datatype_null) return 0;
-    int size = 0;
-    library().type_size(type, &size);
+    int size = static_cast<int>(g_type_sizes.find(type));
+    if (size == 0) {
+      library().type_size(type, &size);
+      g_type_sizes.learn(type, size);
+    }
     return size >= 0 ? static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n) : huge_bytes(n, type);
   }
   static std::uint64_t huge_bytes(Aint n, Datatype type);

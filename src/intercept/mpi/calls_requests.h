@@ -14,7 +14,7 @@ namespace pinion::mpi::PINION_MPI_ABI {
 inline void start(Buffers& use, int n, const Request* requests) {
   for (int i = 0; i < n; ++i) {
     const auto key = key_of(requests[i]);
-    if (!Requests::instance().may_know(key)) continue;
+    if (!Requests::may_know(key)) continue;
     if (const auto remembered = Requests::instance().find(key)) {
       use.repeat(*remembered);
       use.hand_over_to(requests[i]);
@@ -24,32 +24,44 @@ inline void start(Buffers& use, int n, const Request* requests) {
 
 template <int entry>
 int Start(Request* request) {
+  const auto next = next_of<entry, int(Request*)>();
+  if (!Completions::concern(request, 1)) [[likely]]
+    return next(request);
   Buffers use(EntryFrame::here(), CallKind::none);
   if (use.watched()) start(use, 1, request);
-  return next_of<entry, int(Request*)>()(request);
+  return next(request);
 }
 
 template <int entry>
 int Startall(int n, Request* requests) {
+  const auto next = next_of<entry, int(int, Request*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests);
   Buffers use(EntryFrame::here(), CallKind::none);
   if (use.watched()) start(use, n, requests);
-  return next_of<entry, int(int, Request*)>()(n, requests);
+  return next(n, requests);
 }
 
 // ---- completion ----
 
 template <int entry>
 int Wait(Request* request, Status* status) {
+  const auto next = next_of<entry, int(Request*, Status*)>();
+  if (!Completions::concern(request, 1)) [[likely]]
+    return next(request, status);
   Completions done(request, 1, status);
-  const int result = next_of<entry, int(Request*, Status*)>()(request, done.statuses());
+  const int result = next(request, done.statuses());
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
 
 template <int entry>
 int Test(Request* request, int* flag, Status* status) {
+  const auto next = next_of<entry, int(Request*, int*, Status*)>();
+  if (!Completions::concern(request, 1)) [[likely]]
+    return next(request, flag, status);
   Completions done(request, 1, status);
-  const int result = next_of<entry, int(Request*, int*, Status*)>()(request, flag, done.statuses());
+  const int result = next(request, flag, done.statuses());
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -60,16 +72,22 @@ int Test(Request* request, int* flag, Status* status) {
 
 template <int entry>
 int Waitall(int n, Request* requests, Status* statuses) {
+  const auto next = next_of<entry, int(int, Request*, Status*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests, statuses);
   Completions done(requests, n, statuses);
-  const int result = next_of<entry, int(int, Request*, Status*)>()(n, requests, done.statuses());
+  const int result = next(n, requests, done.statuses());
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
 
 template <int entry>
 int Testall(int n, Request* requests, int* flag, Status* statuses) {
+  const auto next = next_of<entry, int(int, Request*, int*, Status*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests, flag, statuses);
   Completions done(requests, n, statuses);
-  const int result = next_of<entry, int(int, Request*, int*, Status*)>()(n, requests, flag, done.statuses());
+  const int result = next(n, requests, flag, done.statuses());
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -80,17 +98,22 @@ int Testall(int n, Request* requests, int* flag, Status* statuses) {
 
 template <int entry>
 int Waitany(int n, Request* requests, int* index, Status* status) {
+  const auto next = next_of<entry, int(int, Request*, int*, Status*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests, index, status);
   Completions done(requests, n, status);
-  const int result = next_of<entry, int(int, Request*, int*, Status*)>()(n, requests, index, done.statuses());
+  const int result = next(n, requests, index, done.statuses());
   result == kSuccess ? done.finished(*index, 0) : done.gone();
   return result;
 }
 
 template <int entry>
 int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
+  const auto next = next_of<entry, int(int, Request*, int*, int*, Status*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests, index, flag, status);
   Completions done(requests, n, status);
-  const int result =
-      next_of<entry, int(int, Request*, int*, int*, Status*)>()(n, requests, index, flag, done.statuses());
+  const int result = next(n, requests, index, flag, done.statuses());
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -101,9 +124,11 @@ int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
 
 template <int entry>
 int Waitsome(int n, Request* requests, int* done_count, int* indices, Status* statuses) {
+  const auto next = next_of<entry, int(int, Request*, int*, int*, Status*)>();
+  if (!Completions::concern(requests, n)) [[likely]]
+    return next(n, requests, done_count, indices, statuses);
   Completions done(requests, n, statuses);
-  const int result = next_of<entry, int(int, Request*, int*, int*, Status*)>()(n, requests, done_count,
-                                                                               indices, done.statuses());
+  const int result = next(n, requests, done_count, indices, done.statuses());
   result == kSuccess ? done.some(*done_count, indices) : done.gone();
   return result;
 }
@@ -118,7 +143,7 @@ template <int entry>
 int Request_free(Request* request) {
   const auto next = next_of<entry, int(Request*)>();
   Nesting nesting;
-  if (!Requests::instance().may_know(key_of(*request)) || !nesting.enter()) return next(request);
+  if (!Requests::may_know(key_of(*request)) || !nesting.enter()) return next(request);
   FreedRequests::instance().poll(nesting.thread(), nesting.engine());
   bool persistent = false;
   Operation active = Requests::instance().take_freed(key_of(*request), persistent);

@@ -15,12 +15,16 @@ namespace pinion::mpi::PINION_MPI_ABI {
 
 class Completions {
  public:
+  /// Whether any of them may be ours; where not, the call is none of our business.
+  static bool concern(const Request* requests, int n) {
+    if (!requests) return false;
+    for (int i = 0; i < n; ++i)
+      if (Requests::may_know(key_of(requests[i]))) return true;
+    return false;
+  }
+
   Completions(Request* requests, int n, Status* statuses) : given_(requests), statuses_(statuses) {
-    if (n <= 0 || !requests) return;
-    const auto is_ours = [](Request request) { return Requests::instance().may_know(key_of(request)); };
-    if (std::none_of(requests, requests + n, is_ours) || !nesting_.enter()) [[likely]]
-      return;
-    begin(requests, n);
+    if (nesting_.enter()) begin(requests, n);
   }
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;

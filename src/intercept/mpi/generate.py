@@ -144,6 +144,18 @@ def template_of(function):
     return re.sub("^MPIX?_", "", function.name), ""
 
 
+def smallness(function):
+    """What says of a call, before anything is set up for it, that none of its buffers is large; none where that takes
+    more than its own arguments, or where a small call has to be noted as well."""
+    parts = re.findall(r"\buse\.(\w+)\(\w+, ([^,]+), (\w+)", function.row.buffers)
+    counts = {name for kind, name in function.row.parameters if kind == "count"} | {"1"}
+    if function.form in ("persistent", "split", "end") or function.parameters[0][1] == "file":
+        return None
+    if not parts or any(name.endswith(("_blocks", "_typed")) or n not in counts for name, n, _ in parts):
+        return None
+    return " && ".join(dict.fromkeys(f"is_small({n}, {kind})" for _, n, kind in parts))
+
+
 def wrapper(function):
     row = function.row
     parameters = ", ".join(f"{kind} {name}" for kind, name in function.parameters)
@@ -154,8 +166,14 @@ def wrapper(function):
         kind += "_" + function.form
     is_file = names and names[0] == "file"
     receives = "use.receives" in row.buffers
-    lines = [f"template <int entry>", f"int {template_of(function)[0]}({parameters}) {{"]
-    lines.append(f"  const auto next = next_of<entry, int({types})>();")
+    name = template_of(function)[0]
+    next_one = f"next_of<entry, int({types})>()"
+    # What is known to be small goes on at once. All else is a function of its own, so that a small call sets up no frame;
+    # it is jumped to, so that its caller is the program too.
+    small = smallness(function)
+    looked_at = f"{name}_looked_at" if small else name
+    lines = ["template <int entry>", f"{'[[gnu::noinline]] ' if small else ''}int {looked_at}({parameters}) {{"]
+    lines.append(f"  const auto next = {next_one};")
     call = f"next({', '.join(names)})"
 
     if function.form == "end":
@@ -209,7 +227,17 @@ def wrapper(function):
             f"  if ({condition}) {ending};",
             "  return code;",
         ]
-    return "\n".join(lines + ["}"])
+    lines.append("}")
+    if small:
+        lines += [
+            "",
+            "template <int entry>",
+            f"int {name}({parameters}) {{",
+            f"  if ({small}) [[likely]] return {next_one}({', '.join(names)});",
+            f"  return {looked_at}<entry>({', '.join(names)});",
+            "}",
+        ]
+    return "\n".join(lines)
 
 
 def entries_of(functions):

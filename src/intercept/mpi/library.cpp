@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "intercept/exports.h"
+#include "intercept/mpi/type_sizes.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
@@ -52,6 +53,7 @@ void attach(void* handle) {
   l.info_null = predefined<Info>(Predefined::kInfoNull, symbol);
   l.no_op = predefined<Op>(Predefined::kNoOp, symbol);
   l.request_null = predefined<Request>(Predefined::kRequestNull, symbol);
+  for (const auto type : Predefined::kTypes) g_type_sizes.expect(predefined<Datatype>(type, symbol));
 }
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

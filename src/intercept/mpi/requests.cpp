@@ -2,6 +2,8 @@
 
 namespace pinion::mpi {
 
+constinit std::array<std::atomic<std::uint32_t>, 1024> Requests::known_{};
+
 Requests& Requests::instance() {
   static auto* requests =
       new Requests;  // never destroyed: threads may complete requests while the process exits

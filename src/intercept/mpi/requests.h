@@ -21,7 +21,9 @@ class Requests {
   static Requests& instance();
 
   /// What every completion asks first, without a lock. False: nothing is known about the request.
-  bool may_know(Key request) const { return known_[filter_of(request)].load(std::memory_order_acquire) != 0; }
+  static bool may_know(Key request) {
+    return known_[filter_of(request)].load(std::memory_order_acquire) != 0;
+  }
 
   /// Keeps the operation until its request completes. One handle may hold several: an MPI may return a shared
   /// one for all operations that were complete at once, and may give a completed request's handle to another
@@ -54,7 +56,8 @@ class Requests {
   void forget_if_unused(Shard& shard, Key request, const Entry& entry);
 
   std::array<Shard, 16> shards_;
-  std::array<std::atomic<std::uint32_t>, 1024> known_{};  ///< handles in the table, by filter_of()
+  /// Handles in the table, by filter_of(). Static: completions of small messages ask nothing else.
+  static constinit std::array<std::atomic<std::uint32_t>, 1024> known_;
 };
 
 }  // namespace pinion::mpi

@@ -1,0 +1,59 @@
+// How large a message is, which every call asks first. The sizes of the types that MPI itself defines are
+// asked of MPI once: they never change, and no other type ever gets one of their handles. Any thread that may
+// call MPI.
+//
+// The table's types are set when the MPI is recognised, before any wrapper runs, then only read; a size is
+// zero until it has been asked for.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/mpi/library.h"
+#include "intercept/mpi/session.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+class TypeSizes {
+ public:
+  struct Known {
+    Datatype type{};
+    std::atomic<std::uint32_t> size{0};
+  };
+
+  /// Of a type that the table has room for.
+  void expect(Datatype type) {
+    Known& known = place_of(type);
+    if (known.type == Datatype{}) known.type = type;
+  }
+  /// Zero where it is not known; then MPI is to be asked.
+  std::uint32_t find(Datatype type) const {
+    const Known& known = places_[index_of(type)];
+    return known.type == type ? known.size.load(std::memory_order_relaxed) : 0;
+  }
+  void learn(Datatype type, int size) {
+    Known& known = place_of(type);
+    if (known.type == type) known.size.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr std::size_t kPlaces = 128;
+  static std::size_t index_of(Datatype type) { return (key_of(type) >> Predefined::kTypeShift) % kPlaces; }
+  Known& place_of(Datatype type) { return places_[index_of(type)]; }
+
+  std::array<Known, kPlaces> places_;
+};
+inline constinit TypeSizes g_type_sizes;
+
+/// Whether it is known, without a question to MPI, that so many elements are too few bytes to be looked at.
+/// May be asked of arguments that mean nothing: nothing is called or followed.
+template <class N>
+[[gnu::always_inline]] inline bool is_small(N n, Datatype type) {
+  const std::uint32_t size = g_type_sizes.find(type);
+  std::uint64_t bytes = 0;
+  return size != 0 && !__builtin_mul_overflow(static_cast<std::uint64_t>(n), size, &bytes) &&
+         bytes < g_least_bytes.load(std::memory_order_relaxed);
+}
+
+}  // namespace pinion::mpi::PINION_MPI_ABI
