@@ -1,38 +1,85 @@
 #include "engine/site_names.h"
 
 #include <dlfcn.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 namespace pinion {
+
+namespace {
+
+/// A return address may lie behind its function's last byte: what is looked up is the call before it.
+std::uint64_t call_before(std::uint64_t return_address) { return return_address - 1; }
+
+Dl_info look_up(std::uint64_t address) {
+  Dl_info info{};
+  return ::dladdr(reinterpret_cast<void*>(address), &info) ? info : Dl_info{};
+}
+
+const void* base_of(const void* address) {
+  return look_up(reinterpret_cast<std::uintptr_t>(address)).dli_fbase;
+}
+
+/// Whether a module has MPI's bindings for Fortran: those of mpif.h and `use mpi`, or of `use mpi_f08` as
+/// Open MPI or MPICH names them.
+bool has_fortran_bindings(const void* base) {
+  if (base == base_of(reinterpret_cast<const void*>(::getauxval(AT_ENTRY))))
+    return false;  // the program itself
+  for (const char* name : {"mpi_send_", "mpi_send_f08_", "mpi_send_f08ts_"}) {
+    const void* const binding = ::dlsym(RTLD_DEFAULT, name);
+    if (binding && base_of(binding) == base) return true;
+  }
+  return false;
+}
+
+/// Whether the call was made by MPI, or by a tool that stands before it, on behalf of the program.
+bool is_of_mpi(std::uint64_t address) {
+  const Dl_info info = look_up(address);
+  const std::string_view function = info.dli_sname ? info.dli_sname : "";
+  return function.starts_with("MPI_") || function.starts_with("PMPI_") ||
+         (info.dli_fbase && has_fortran_bindings(info.dli_fbase));
+}
+
+std::uint32_t first_of_program(const runlog::SiteEntry& site) {
+  std::uint32_t first = 0;
+  while (first < site.frame_count && is_of_mpi(call_before(site.frames[first]))) ++first;
+  return first < site.frame_count ? first : 0;
+}
+
+void write_frame(char (&text)[160], std::uint64_t address) {
+  const Dl_info info = look_up(address);
+  if (!info.dli_fname) {
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
+    return;
+  }
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  const char* module = slash ? slash + 1 : info.dli_fname;
+  const auto offset_from = [&](const void* base) {
+    return static_cast<unsigned long long>(address - reinterpret_cast<std::uintptr_t>(base));
+  };
+  if (info.dli_sname && info.dli_saddr) {
+    std::snprintf(text, sizeof text, "%s+0x%llx (%s)", info.dli_sname, offset_from(info.dli_saddr), module);
+  } else {
+    std::snprintf(text, sizeof text, "%s+0x%llx", module, offset_from(info.dli_fbase));
+  }
+}
+
+}  // namespace
 
 void name_site(runlog::SiteEntry& site) {
   constexpr std::uint32_t kNamedFrames = 4;
   std::size_t used = 0;
   site.name[0] = 0;
-  for (std::uint32_t i = 0; i < std::min(site.frame_count, kNamedFrames); ++i) {
+  const std::uint32_t first = first_of_program(site);
+  for (std::uint32_t i = first; i < std::min(site.frame_count, first + kNamedFrames); ++i) {
     char frame[160];
-    Dl_info info{};
-    // A return address may lie behind its function's last byte: look up the call instead.
-    const auto address = site.frames[i] - 1;
-    if (!dladdr(reinterpret_cast<void*>(address), &info) || !info.dli_fname) {
-      std::snprintf(frame, sizeof frame, "0x%llx", static_cast<unsigned long long>(address));
-    } else {
-      const char* slash = std::strrchr(info.dli_fname, '/');
-      const char* module = slash ? slash + 1 : info.dli_fname;
-      const auto offset_from = [&](const void* base) {
-        return static_cast<unsigned long long>(address - reinterpret_cast<std::uintptr_t>(base));
-      };
-      if (info.dli_sname && info.dli_saddr) {
-        std::snprintf(frame, sizeof frame, "%s+0x%llx (%s)", info.dli_sname, offset_from(info.dli_saddr),
-                      module);
-      } else {
-        std::snprintf(frame, sizeof frame, "%s+0x%llx", module, offset_from(info.dli_fbase));
-      }
-    }
-    const int n = std::snprintf(site.name + used, sizeof site.name - used, "%s%s", i ? " < " : "", frame);
+    write_frame(frame, call_before(site.frames[i]));
+    const int n =
+        std::snprintf(site.name + used, sizeof site.name - used, "%s%s", i > first ? " < " : "", frame);
     if (n < 0 || used + static_cast<std::size_t>(n) >= sizeof site.name) return;
     used += static_cast<std::size_t>(n);
   }

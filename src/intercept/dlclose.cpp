@@ -1,10 +1,12 @@
 // dlclose: the dynamic linker unmaps with system calls of its own, which no libc hook sees.
 #include "engine/engine.h"
 #include "intercept/exports.h"
+#include "intercept/same_build.h"
 #include "predict/call_site.h"
 
 extern "C" PINION_EXPORT int dlclose(void* handle) {
   static const auto next = pinion::next_symbol<int (*)(void*)>("dlclose");
+  if (!pinion::same_build()) return next(handle);
   // What will be unmapped is not known beforehand: while it happens, all memory counts as changing. Code that
   // went makes learnt stacks worthless as well.
   constexpr pinion::Range kEverything{0, ~pinion::Address{0}};

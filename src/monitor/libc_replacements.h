@@ -11,6 +11,8 @@
 
 namespace pinion {
 
+/// In the same order for ever: libpinion-symbols.so may meet the libpinion of another build, and has to work
+/// before anybody could compare the two. What is new comes last.
 struct LibcReplacements {
   long (*syscall)(long, ...);  ///< the first: symbols.cpp reads it in assembly
   int (*munmap)(void*, std::size_t);

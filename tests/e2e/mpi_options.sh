@@ -55,7 +55,8 @@ for name in counted counted_mpif counted_f90 counted_f08; do
   run "--retention observe" 2 "$programs/mpi_$name"
   # Starting a request is one place and two calls: rank 0 sends, rank 1 receives.
   report_says "$name" 'len(r.call_sites) == 9 and all(site.acquires in (10, 20, 40) for site in r.call_sites)'
-  report_says "$name" 'len({next(f for f in s.name.split(" < ") if f.startswith("mpi_counted")) for s in r.call_sites}) == 8'
+  report_says "$name" 'len({s.name.split(" < ")[0] for s in r.call_sites}) == 8'
+  report_says "$name: begins with the program" 'all(s.name.startswith("mpi_counted") for s in r.call_sites)'
 done
 
 # Spawned processes have logs of their own.

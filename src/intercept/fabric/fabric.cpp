@@ -14,6 +14,7 @@
 
 #include "engine/fabric_monitor.h"
 #include "intercept/exports.h"
+#include "intercept/same_build.h"
 
 namespace {
 
@@ -24,7 +25,8 @@ std::atomic<bool> somebody_imports{false};
 void feed(const void* libfabric) {
   // Whatever the reason for a refusal, libfabric then does as without Pinion; `pinion doctor` says more.
   static const bool asked = [&] {
-    return !somebody_imports.load() && !pinion::fabric_monitor::import(libfabric);
+    return !somebody_imports.load() && pinion::same_build_or_say_so() &&
+           !pinion::fabric_monitor::import(libfabric);
   }();
   static_cast<void>(asked);
 }

@@ -12,6 +12,7 @@
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"
 #include "intercept/mpi/entries.h"
+#include "intercept/same_build.h"
 
 namespace pinion::mpi {
 
@@ -60,8 +61,11 @@ void recognise() {
   const Front* front = library ? front_for(library) : nullptr;
   if (front) front->attach(library);
   // An MPI of neither family is left to itself, and so is any MPI where Pinion is off.
-  Options options;
-  const bool off = !options_from_environment(options) && options.off;
+  const auto is_off = [] {
+    Options options;
+    return !options_from_environment(options) && options.off;
+  };
+  const bool off = !same_build_or_say_so() || is_off();
   for (std::size_t i = 0; i < kEntryCount; ++i) {
     void* entry = front && !off ? front->wrappers[i] : g_next[i];
     if (!g_next[i]) entry = reinterpret_cast<void*>(pinion_mpi_undefined_entry);

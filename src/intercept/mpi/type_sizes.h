@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 
 #include "intercept/mpi/library.h"
 #include "intercept/mpi/session.h"
@@ -50,10 +51,11 @@ inline constinit TypeSizes g_type_sizes;
 /// May be asked of arguments that mean nothing: nothing is called or followed.
 template <class N>
 [[gnu::always_inline]] inline bool is_small(N n, Datatype type) {
+  const std::uint64_t count = static_cast<std::make_unsigned_t<N>>(n);
+  const std::uint64_t least = g_least_bytes.load(std::memory_order_relaxed);
   const std::uint32_t size = g_type_sizes.find(type);
-  std::uint64_t bytes = 0;
-  return size != 0 && !__builtin_mul_overflow(static_cast<std::uint64_t>(n), size, &bytes) &&
-         bytes < g_least_bytes.load(std::memory_order_relaxed);
+  // The product of what is no more than a threshold and the size of a basic type does not overflow.
+  return size != 0 && count < least && count * size < least;
 }
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

@@ -1,0 +1,131 @@
+// `pinion bench p2p`: what the preload adds to MPI calls of small messages, which it has no use for. The
+// messages are those of a program of its own (bench/p2p.cpp), one for each family of MPI, started by that
+// family's launcher with and without Pinion.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "bench.h"
+#include "launch.h"
+#include "system_files.h"
+
+namespace pinion::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Family {
+  const char* name;
+  CommandLine launcher_options;
+};
+
+fs::path this_command() { return fs::read_symlink("/proc/self/exe"); }
+
+std::string program_for(const Family& family) {
+  const fs::path prefix = this_command().parent_path().parent_path();
+  const fs::path program = prefix / "libexec" / "pinion" / fmt::format("p2p-{}", family.name);
+  return ::access(program.c_str(), X_OK) == 0 ? program.string() : "";
+}
+
+/// Where machines have several, each has a name of its own as well.
+std::string launcher_for(const Family& family) {
+  const char* path = std::getenv("PATH");
+  const std::string directories = path ? path : "";
+  for (const std::string& name : {fmt::format("mpirun.{}", family.name), std::string("mpirun")}) {
+    for (std::size_t begin = 0; begin < directories.size();) {
+      const std::size_t end = std::min(directories.find(':', begin), directories.size());
+      const fs::path launcher = fs::path(directories.substr(begin, end - begin)) / name;
+      if (::access(launcher.c_str(), X_OK) == 0) return launcher.string();
+      begin = end + 1;
+    }
+  }
+  return "";
+}
+
+/// A file for a program's output, gone with this object.
+class OutputFile {
+ public:
+  OutputFile() {
+    path_ = (fs::temp_directory_path() / "pinion-bench-XXXXXX").string();
+    const int file = ::mkstemp(path_.data());
+    if (file < 0) throw Failure(fmt::format("cannot write {}", path_));
+    ::close(file);
+  }
+  ~OutputFile() { ::unlink(path_.c_str()); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// Nanoseconds a call by case, of one run of both ranks. Throws Failure with what the launcher says.
+std::map<std::string, double> run_once(const CommandLine& launcher, const std::string& program,
+                                       const CommandLine& under) {
+  CommandLine command = launcher;
+  command.insert(command.end(), {"-n", "2"});
+  command.insert(command.end(), under.begin(), under.end());
+  command.insert(command.end(), {program, "2"});
+  const OutputFile output;
+  const int status = run_and_wait(command, {}, output.path());
+  if (status != 0) {
+    const std::string said = read_text(output.path());
+    throw Failure(fmt::format("{}: status {}: {}", launcher.front(), status,
+                              said.empty() ? "no output" : said.substr(0, said.find('\n', 1))));
+  }
+  std::map<std::string, double> ns;
+  std::ifstream lines(output.path());
+  std::string name;
+  for (double value = 0; lines >> name >> value;) ns[name] = value;
+  return ns;
+}
+
+void measure(Bench& bench, const Family& family, const std::string& program, const std::string& launcher) {
+  CommandLine launch{launcher};
+  launch.insert(launch.end(), family.launcher_options.begin(), family.launcher_options.end());
+  const std::pair<const char*, CommandLine> subjects[] = {{"none", {}},
+                                                          {"pinion", {this_command().string(), "run", "--"}}};
+  // By case and subject.
+  std::map<std::string, std::map<std::string, std::vector<double>>> samples;
+  for (unsigned round = 0; round < bench.rounds(); ++round)
+    for (const auto& [subject, under] : subjects)
+      for (const auto& [name, ns] : run_once(launch, program, under)) samples[name][subject].push_back(ns);
+  for (auto& [name, by_subject] : samples)
+    for (const char* subject : {"pinion", "none"})
+      bench.add(fmt::format("{}-{}", family.name, name), subject, "ns", "ns a call", by_subject[subject]);
+}
+
+void run(Bench& bench) {
+  bool found = false;
+  for (const Family& family : {Family{"openmpi", {"--oversubscribe"}}, Family{"mpich", {}}}) {
+    const std::string program = program_for(family);
+    const std::string launcher = launcher_for(family);
+    if (program.empty() || launcher.empty()) continue;
+    found = true;
+    try {
+      measure(bench, family, program, launcher);
+    } catch (const Failure& failure) {
+      bench.note(fmt::format("{} was not measured: {}", family.name, failure.what()));
+    }
+  }
+  if (!found) {
+    bench.note("No MPI: there is no launcher (mpirun) here, or Pinion was built without an MPI.");
+    return;
+  }
+  bench.note(
+      "Messages of 8 bytes between two ranks of this node; `self`: of a rank to itself. A sample is the best "
+      "of 40 "
+      "batches of one run, the runs with and without Pinion by turns.");
+}
+
+const BenchRegistration registration{"p2p", "MPI calls of small messages, with and without Pinion", run};
+
+}  // namespace
+
+}  // namespace pinion::cli
