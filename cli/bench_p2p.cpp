@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +13,6 @@
 
 #include "bench.h"
 #include "launch.h"
-#include "system_files.h"
 
 namespace pinion::cli {
 
@@ -65,6 +66,14 @@ class OutputFile {
   std::string path_;
 };
 
+/// The first line with words in it: launchers frame what they say.
+std::string first_words(const std::string& path) {
+  std::ifstream lines(path);
+  for (std::string line; std::getline(lines, line);)
+    if (std::any_of(line.begin(), line.end(), [](unsigned char c) { return std::isalpha(c); })) return line;
+  return "no output";
+}
+
 /// Nanoseconds a call by case, of one run of both ranks. Throws Failure with what the launcher says.
 std::map<std::string, double> run_once(const CommandLine& launcher, const std::string& program,
                                        const CommandLine& under) {
@@ -74,11 +83,8 @@ std::map<std::string, double> run_once(const CommandLine& launcher, const std::s
   command.insert(command.end(), {program, "2"});
   const OutputFile output;
   const int status = run_and_wait(command, {}, output.path());
-  if (status != 0) {
-    const std::string said = read_text(output.path());
-    throw Failure(fmt::format("{}: status {}: {}", launcher.front(), status,
-                              said.empty() ? "no output" : said.substr(0, said.find('\n', 1))));
-  }
+  if (status != 0)
+    throw Failure(fmt::format("{}: status {}: {}", launcher.front(), status, first_words(output.path())));
   std::map<std::string, double> ns;
   std::ifstream lines(output.path());
   std::string name;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What a call of a small message costs more with Pinion, in instructions: exact where times are not. One rank sends to
-# itself, under callgrind, which counts while a case's function runs. The bound is the 20 ns that a call may cost more: 60
-# instructions on a core of 3 GHz that does no better than one a cycle.
+# itself, under callgrind, which counts while a case's function runs. A call may cost 20 ns more; the bound of 80 instructions
+# is 18 ns on a core of 3 GHz that does no more than three in two cycles.
 #
 # Valgrind sees no code that is patched while it runs, and knows no userfaultfd: memory events are left to brackets.
 . "$(dirname "$0")/common.bash"
 command -v valgrind >/dev/null || exit 77
-bound=60
+bound=80
 program=$build/libexec/pinion/p2p-$family
 [ -x "$program" ] || exit 77
 

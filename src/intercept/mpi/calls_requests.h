@@ -44,22 +44,23 @@ int Startall(int n, Request* requests) {
 
 // ---- completion ----
 
-template <int entry>
-int Wait(Request* request, Status* status) {
-  const auto next = next_of<entry, int(Request*, Status*)>();
-  if (!Completions::concern(request, 1)) [[likely]]
-    return next(request, status);
+// Most requests are none of ours, and polled for as fast as the processor can: those calls set up no frame.
+
+[[gnu::noinline]] inline int complete_by_wait(int (*next)(Request*, Status*), Request* request,
+                                              Status* status) {
   Completions done(request, 1, status);
   const int result = next(request, done.statuses());
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
-
 template <int entry>
-int Test(Request* request, int* flag, Status* status) {
-  const auto next = next_of<entry, int(Request*, int*, Status*)>();
-  if (!Completions::concern(request, 1)) [[likely]]
-    return next(request, flag, status);
+int Wait(Request* request, Status* status) {
+  const auto next = next_of<entry, int(Request*, Status*)>();
+  return Completions::concern(request, 1) ? complete_by_wait(next, request, status) : next(request, status);
+}
+
+[[gnu::noinline]] inline int complete_by_test(int (*next)(Request*, int*, Status*), Request* request,
+                                              int* flag, Status* status) {
   Completions done(request, 1, status);
   const int result = next(request, flag, done.statuses());
   if (result != kSuccess) {
@@ -69,23 +70,29 @@ int Test(Request* request, int* flag, Status* status) {
   }
   return result;
 }
-
 template <int entry>
-int Waitall(int n, Request* requests, Status* statuses) {
-  const auto next = next_of<entry, int(int, Request*, Status*)>();
-  if (!Completions::concern(requests, n)) [[likely]]
-    return next(n, requests, statuses);
+int Test(Request* request, int* flag, Status* status) {
+  const auto next = next_of<entry, int(Request*, int*, Status*)>();
+  return Completions::concern(request, 1) ? complete_by_test(next, request, flag, status)
+                                          : next(request, flag, status);
+}
+
+[[gnu::noinline]] inline int complete_by_waitall(int (*next)(int, Request*, Status*), int n,
+                                                 Request* requests, Status* statuses) {
   Completions done(requests, n, statuses);
   const int result = next(n, requests, done.statuses());
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
-
 template <int entry>
-int Testall(int n, Request* requests, int* flag, Status* statuses) {
-  const auto next = next_of<entry, int(int, Request*, int*, Status*)>();
-  if (!Completions::concern(requests, n)) [[likely]]
-    return next(n, requests, flag, statuses);
+int Waitall(int n, Request* requests, Status* statuses) {
+  const auto next = next_of<entry, int(int, Request*, Status*)>();
+  return Completions::concern(requests, n) ? complete_by_waitall(next, n, requests, statuses)
+                                           : next(n, requests, statuses);
+}
+
+[[gnu::noinline]] inline int complete_by_testall(int (*next)(int, Request*, int*, Status*), int n,
+                                                 Request* requests, int* flag, Status* statuses) {
   Completions done(requests, n, statuses);
   const int result = next(n, requests, flag, done.statuses());
   if (result != kSuccess) {
@@ -95,23 +102,29 @@ int Testall(int n, Request* requests, int* flag, Status* statuses) {
   }
   return result;
 }
-
 template <int entry>
-int Waitany(int n, Request* requests, int* index, Status* status) {
+int Testall(int n, Request* requests, int* flag, Status* statuses) {
   const auto next = next_of<entry, int(int, Request*, int*, Status*)>();
-  if (!Completions::concern(requests, n)) [[likely]]
-    return next(n, requests, index, status);
+  return Completions::concern(requests, n) ? complete_by_testall(next, n, requests, flag, statuses)
+                                           : next(n, requests, flag, statuses);
+}
+
+[[gnu::noinline]] inline int complete_by_waitany(int (*next)(int, Request*, int*, Status*), int n,
+                                                 Request* requests, int* index, Status* status) {
   Completions done(requests, n, status);
   const int result = next(n, requests, index, done.statuses());
   result == kSuccess ? done.finished(*index, 0) : done.gone();
   return result;
 }
-
 template <int entry>
-int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
-  const auto next = next_of<entry, int(int, Request*, int*, int*, Status*)>();
-  if (!Completions::concern(requests, n)) [[likely]]
-    return next(n, requests, index, flag, status);
+int Waitany(int n, Request* requests, int* index, Status* status) {
+  const auto next = next_of<entry, int(int, Request*, int*, Status*)>();
+  return Completions::concern(requests, n) ? complete_by_waitany(next, n, requests, index, status)
+                                           : next(n, requests, index, status);
+}
+
+[[gnu::noinline]] inline int complete_by_testany(int (*next)(int, Request*, int*, int*, Status*), int n,
+                                                 Request* requests, int* index, int* flag, Status* status) {
   Completions done(requests, n, status);
   const int result = next(n, requests, index, flag, done.statuses());
   if (result != kSuccess) {
@@ -121,16 +134,27 @@ int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
   }
   return result;
 }
-
 template <int entry>
-int Waitsome(int n, Request* requests, int* done_count, int* indices, Status* statuses) {
+int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
   const auto next = next_of<entry, int(int, Request*, int*, int*, Status*)>();
-  if (!Completions::concern(requests, n)) [[likely]]
-    return next(n, requests, done_count, indices, statuses);
+  return Completions::concern(requests, n) ? complete_by_testany(next, n, requests, index, flag, status)
+                                           : next(n, requests, index, flag, status);
+}
+
+[[gnu::noinline]] inline int complete_by_waitsome(int (*next)(int, Request*, int*, int*, Status*), int n,
+                                                  Request* requests, int* done_count, int* indices,
+                                                  Status* statuses) {
   Completions done(requests, n, statuses);
   const int result = next(n, requests, done_count, indices, done.statuses());
   result == kSuccess ? done.some(*done_count, indices) : done.gone();
   return result;
+}
+template <int entry>
+int Waitsome(int n, Request* requests, int* done_count, int* indices, Status* statuses) {
+  const auto next = next_of<entry, int(int, Request*, int*, int*, Status*)>();
+  return Completions::concern(requests, n)
+             ? complete_by_waitsome(next, n, requests, done_count, indices, statuses)
+             : next(n, requests, done_count, indices, statuses);
 }
 
 template <int entry>
