@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "command.h"
+#include "forward.h"
 #include "launch.h"
 #include "log_directory.h"
 #include "option_flags.h"
@@ -83,6 +84,7 @@ Run run_once(const Arguments& arguments, const std::string& retention, const std
   Run run;
   run.logs = prepare_log_directory(directory);
   const std::string output = run.logs + "/output.txt";
+  CommandLine command = arguments.command;
   Environment environment;
   if (retention == kOff) {
     environment["PINION"] = kOff;
@@ -90,10 +92,11 @@ Run run_once(const Arguments& arguments, const std::string& retention, const std
     OptionFlags flags = arguments.flags;
     flags.set("retention", retention);
     flags.set("log", run.logs);
-    environment = with_pinion(flags.options(), flags.environment());
+    environment = with_pinion(flags.options());
+    forward_to_ranks(environment, command);
   }
   const Time start = monotonic_now();
-  const int status = run_and_wait(arguments.command, environment, output);
+  const int status = run_and_wait(command, environment, output);
   run.elapsed = static_cast<double>(monotonic_now() - start) * 1e-9;
   if (status != 0)
     throw Failure(fmt::format("{} failed under {} with exit status {}; its output is in {}",

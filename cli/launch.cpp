@@ -87,16 +87,24 @@ std::string preload_library() { return library_beside_command("libpinion-preload
 std::string symbols_library() { return library_beside_command("libpinion-symbols.so"); }
 
 bool inside_launcher() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
     if (std::getenv(name)) return true;
-  return false;
+  // A batch script and the shell of an allocation are numbered as tasks too. They have no step, or one of the
+  // reserved numbers at the end of 32 bits.
+  const char* step = std::getenv("SLURM_STEP_ID");
+  return std::getenv("SLURM_PROCID") && step && std::strtoul(step, nullptr, 10) < 0xfffffff0;
 }
 
-Environment with_pinion(const Options& options, const std::string& text) {
-  const std::string symbols = needs_symbols(options.monitor) ? symbols_library() + ":" : "";
+Environment with_pinion(const Options& options) {
+  std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
   const char* inherited = std::getenv("LD_PRELOAD");
-  const std::string others = inherited && *inherited ? ":" + std::string(inherited) : "";
-  return {{"PINION", text}, {"LD_PRELOAD", symbols + preload_library() + others}};
+  const std::string others = inherited ? inherited : "";
+  // A rank may have them already from a `pinion run` around its launcher.
+  if (others == libraries || others.rfind(libraries + ":", 0) == 0)
+    libraries = others;
+  else if (!others.empty())
+    libraries += ":" + others;
+  return {{"PINION", format_options(options)}, {"PINION_CONFIG", ""}, {"LD_PRELOAD", libraries}};
 }
 
 int execute(const CommandLine& command, const Environment& environment) {

@@ -21,9 +21,10 @@ using Environment = std::map<std::string, std::string>;
 /// The library of symbols for machines that let no code be patched; the same.
 std::string symbols_library();
 
-/// PINION and LD_PRELOAD for a program that runs under Pinion with these options (`text` as PINION carries
-/// them).
-Environment with_pinion(const Options& options, const std::string& text);
+/// The variables of a program that runs under Pinion with these options: PINION with all of them, whether
+/// they came from a file, the environment or flags; so that nothing has to be found again by ranks elsewhere;
+/// and LD_PRELOAD.
+Environment with_pinion(const Options& options);
 
 /// Becomes the program. Returns only where that failed, with the status that shells give (127: not found,
 /// 126: not executable), after one line on stderr.

@@ -33,7 +33,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
     if (!names || name.size() < 2 || name[0] != '-' || command.get_option_no_throw(name)) continue;
     std::string valid;
     for (const CLI::Option* option : command.get_options())
-      if (!option->get_lnames().empty()) valid += (valid.empty() ? "--" : ", --") + option->get_lnames()[0];
+      if (!option->get_lnames().empty() && !option->get_group().empty())  // hidden ones have none
+        valid += (valid.empty() ? "--" : ", --") + option->get_lnames()[0];
     const bool starts_programs = command.get_option_no_throw("command") != nullptr;
     return fmt::format("unknown option '{}'; valid options: {}{}", name, valid,
                        starts_programs ? "; the program's own go behind `--`" : "");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "command.h"
@@ -43,22 +42,16 @@ Options OptionFlags::options() const {
   for (const auto& [name, value] : values_) {
     if (value.empty()) continue;
     if (const Error error = set_option(options, name, value)) throw UsageError(error.message);
-    if (value.find(',') != std::string::npos)
-      throw UsageError(fmt::format("option {}: '{}' has a comma, which PINION cannot carry", name, value));
   }
+  const std::string text = format_options(options);
+  Options carried;
+  if (parse_options(carried, text) || format_options(carried) != text)
+    throw UsageError(fmt::format("a value has a comma, which PINION cannot carry: {}", text));
   // Here it is one message; in the program it would be one a rank.
   if (options.device == "emulated")
     if (const CostModelResult nic = load_cost_model(options.nic); nic.error)
       throw UsageError(nic.error.message);
   return options;
-}
-
-std::string OptionFlags::environment() const {
-  const char* inherited = std::getenv("PINION");
-  std::string text = inherited ? inherited : "";
-  for (const auto& [name, value] : values_)
-    if (!value.empty()) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  return text;
 }
 
 }  // namespace pinion::cli

@@ -22,11 +22,9 @@ class OptionFlags {
     return value != values_.end() && !value->second.empty();
   }
 
-  /// The options that a program started with environment() has. Throws UsageError for whatever is not valid.
+  /// What the environment says, then the flags, which override it. Throws UsageError for whatever is not
+  /// valid.
   Options options() const;
-
-  /// The value of PINION for a program: what the environment has, then the flags, which override it.
-  std::string environment() const;
 
  private:
   std::map<std::string, std::string> values_;  ///< by name; empty: not given

@@ -92,6 +92,7 @@ Json to_json(const runlog::Report& r) {
       {"host", r.nodes.front().host},
       {"version", r.version},
       {"ranks", r.ranks},
+      {"job_ranks", r.job_ranks},
       {"retention", r.retention},
       {"predictor", r.predictor},
       {"options", r.options},

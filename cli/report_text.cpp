@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
+#include <vector>
 
+#include "base/options.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -14,6 +18,7 @@ namespace {
 using runlog::Report;
 
 constexpr std::size_t kSitesShown = 10;
+constexpr std::size_t kRangesShown = 8;
 
 std::string plural(std::uint64_t n, const char* one, const char* many) {
   return fmt::format("{} {}", count_text(n), n == 1 ? one : many);
@@ -39,6 +44,34 @@ std::size_t unfinished(const Report& r) {
       std::count_if(r.per_rank.begin(), r.per_rank.end(), [](const auto& rank) { return !rank.complete; }));
 }
 
+// "2 ranks of 6 (2, 5)": of the job's ranks, those without a log among the ones that were read; empty where
+// there are none. Logs that were left on other nodes are missed this way.
+std::string missing_ranks_text(const Report& r) {
+  Options options;
+  (void)parse_options(options, r.options);
+  std::set<std::int32_t> found;
+  for (const auto& rank : r.per_rank) found.insert(rank.rank);
+  std::uint64_t count = 0;
+  std::vector<std::pair<std::int32_t, std::int32_t>> ranges;
+  for (std::int32_t rank = 0; rank < r.job_ranks; ++rank) {
+    if (found.count(rank) || !list_holds(options.only_ranks, rank).value_or(true)) continue;
+    ++count;
+    if (!ranges.empty() && ranges.back().second == rank - 1)
+      ranges.back().second = rank;
+    else
+      ranges.push_back({rank, rank});
+  }
+  if (count == 0) return {};
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kRangesShown, ranges.size()); ++i) {
+    const auto& [first, last] = ranges[i];
+    names += (i ? ", " : "") + (first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  }
+  if (ranges.size() > kRangesShown) names += ", ...";
+  return fmt::format("{} of {} ({})", count_text(count),
+                     plural(static_cast<std::uint64_t>(r.job_ranks), "rank", "ranks"), names);
+}
+
 std::string summary_section(const Report& r) {
   std::string out = fmt::format("Pinion report: {}\n", r.command);
   out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
@@ -52,6 +85,8 @@ std::string summary_section(const Report& r) {
   if (const std::size_t n = unfinished(r))
     out +=
         line("note", plural(n, "rank", "ranks") + " did not end in order; figures go as far as the log does");
+  if (const std::string missing = missing_ranks_text(r); !missing.empty())
+    out += line("note", missing + " left no log here: figures are of the others");
   if (!r.all_events())
     out += line("note",
                 fmt::format("{} events did not fit (--log-size): oracle, leave-pinned and call sites are of "
@@ -178,6 +213,11 @@ std::string summary_text(const Report& r) {
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (const std::size_t n = unfinished(r))
     out += fmt::format("pinion: {} did not end in order\n", plural(n, "rank", "ranks"));
+  if (const std::string missing = missing_ranks_text(r); !missing.empty())
+    out += fmt::format(
+        "pinion: {} left no log here: is Pinion on their nodes, and --log a directory that all nodes "
+        "share? Logs of each node can be gathered for `pinion report`\n",
+        missing);
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "command.h"
+#include "forward.h"
 #include "launch.h"
 #include "log_directory.h"
 #include "option_flags.h"
@@ -26,21 +27,25 @@ void print_summary(const std::string& directory) {
   fmt::print(stderr, "{}", summary_text(report));
 }
 
-int run(OptionFlags flags, const CommandLine& command) {
+int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLine command) {
+  inherit(inherited);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
     // Other ranks share the directory: nothing is taken out of it here.
     if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
-    Environment environment = with_pinion(options, flags.environment());
-    environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
+    Environment environment = with_pinion(flags.options());
+    if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
     return execute(command, environment);
   }
   std::optional<TemporaryLogDirectory> temporary;
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
-  const int status = run_and_wait(command, with_pinion(options, flags.environment()));
+  Environment environment = with_pinion(flags.options());
+  if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
+  forward_to_ranks(environment, command);
+  const int status = run_and_wait(command, environment);
   print_summary(directory);
   return status;
 }
@@ -50,14 +55,16 @@ int run(OptionFlags flags, const CommandLine& command) {
 void add_run(CLI::App& app, const CommandLine& command, int& status) {
   CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] -- CMD...");
   auto flags = std::make_shared<OptionFlags>();
+  auto inherited = std::make_shared<std::vector<std::string>>();
   auto plain = std::make_shared<CommandLine>();
   flags->add_to(*sub);
+  sub->add_option("--inherit", *inherited)->group("")->allow_extra_args(false);  // forward.h
   sub->add_option("command", *plain, "the program and its arguments, best behind `--`")->type_name("CMD");
-  sub->callback([flags, plain, &command, &status] {
+  sub->callback([flags, inherited, plain, &command, &status] {
     CommandLine whole = *plain;
     whole.insert(whole.end(), command.begin(), command.end());
     if (whole.empty()) throw UsageError("no command given: pinion run [options] -- CMD...");
-    status = run(*flags, whole);
+    status = run(*flags, *inherited, whole);
   });
 }
 

@@ -44,14 +44,17 @@ class Cli : public ::testing::Test {
     fs::create_directories(root() / "bin");
     fs::create_directories(root() / "lib");
     fs::copy_file(built, root() / "bin/pinion");
-    for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                             "PMIX_RANK", "SLURM_PROCID"})
+    for (const char* name :
+         {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+          "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV", "OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"})
       ::unsetenv(name);
   }
   void TearDown() override {
     ::unsetenv("PINION");
     ::unsetenv("OMPI_COMM_WORLD_RANK");
-    ::unsetenv("LD_PRELOAD");
+    for (const char* name : {"LD_PRELOAD", "PINION_CONFIG", "SLURM_PROCID", "SLURM_STEP_ID",
+                             "SLURM_EXPORT_ENV", "OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"})
+      ::unsetenv(name);
   }
 
   fs::path root() const { return directory_.path(); }
@@ -192,6 +195,63 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
   EXPECT_EQ(o.out.substr(0, o.out.find('\n')), "window=3,limit=2G,log=" + (root() / "logs").string());
   EXPECT_NE(o.out.find(preload() + ":/other.so\n"), std::string::npos) << o.out;
   EXPECT_NE(o.err.find("no rank left a log"), std::string::npos) << o.err;
+}
+
+// What `run` tells launchers, as a rank on another node then has it: with nothing of this environment.
+TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
+  install_harmless_preload();
+  std::ofstream(root() / "options.toml") << "limit = \"2G\"\n";
+  ::setenv("PINION_CONFIG", "options.toml", 1);
+  ::setenv("PINION", "threshold=8K", 1);
+  for (const char* variable : {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"}) {
+    const Outcome o = pinion(
+        {"run", "--log", "my logs", "--", "sh", "-c",
+         std::string("agent=${") + variable +
+             "#exec-agent=}; env -i PATH=$PATH PINION=window=3 OMPI_COMM_WORLD_RANK=1 $agent sh -c 'echo "
+             "\"$PINION|$PINION_CONFIG|$LD_PRELOAD|$PINION_SUMMARY\"'"});
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_EQ(o.out, "window=3,threshold=8K,limit=2G,log=" + (root() / "my logs").string() + "||" +
+                         preload() + "|\n")
+        << variable;
+  }
+}
+
+TEST_F(Cli, WhatTheUserToldLaunchersStays) {
+  install_harmless_preload();
+  ::setenv("OMPI_MCA_orte_fork_agent", "strace -f", 1);
+  ::setenv("PRTE_MCA_rtos", "recoverable", 1);
+  ::setenv("SLURM_EXPORT_ENV", "HOME", 1);
+  const Outcome o = pinion({"run", "--", "sh", "-c",
+                            "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
+  EXPECT_NE(o.out.find(" -- strace -f\nexec-agent="), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" --,recoverable\nHOME,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
+}
+
+TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {
+  install_harmless_preload();
+  fs::create_symlink("/bin/echo", root() / "mpiexec");
+  Outcome o = pinion({"run", "--", "./mpiexec", "-f", "hosts", "./app"});
+  EXPECT_EQ(o.out, "-f hosts ./app\n");
+  o = pinion({"run", "--", "./mpiexec", "-genvnone", "-f", "hosts", "./app"});
+  EXPECT_NE(o.out.find("-genv LD_PRELOAD " + preload() + " -genv PINION log="), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -genvnone -f hosts ./app\n"), std::string::npos) << o.out;
+}
+
+// A batch script has the variables of a task, and is none: `run` starts the launcher there, and sums up.
+TEST_F(Cli, ABatchScriptIsNoRank) {
+  install_harmless_preload();
+  ::setenv("SLURM_PROCID", "0", 1);
+  EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
+  ::setenv("SLURM_STEP_ID", "4294967290", 1);  // the shell of an allocation
+  EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
+  ::setenv("SLURM_STEP_ID", "0", 1);
+  EXPECT_EQ(pinion({"run", "--", "true"}).err, "");
+}
+
+TEST_F(Cli, MissingRanksAreNamed) {
+  write_log(root() / "logs", 1);
+  const Outcome o = pinion({"report", "logs"});
+  EXPECT_NE(o.out.find("1 of 2 ranks (0) left no log here"), std::string::npos) << o.out;
 }
 
 TEST_F(Cli, RunGivesTheStatusesOfShells) {

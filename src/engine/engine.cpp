@@ -17,6 +17,18 @@
 
 namespace pinion {
 
+namespace {
+
+// A directory that goes away with whoever made it is on one node. On another there would be nobody to take
+// the log away again.
+bool has_log(const Options& options) {
+  const char* temporary = std::getenv("PINION_TEMPORARY_LOG");
+  return !options.log.empty() &&
+         !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
+}
+
+}  // namespace
+
 std::atomic<Engine*> Engine::running_{nullptr};
 constinit Brackets Engine::brackets_;
 Engine* Engine::newest_ = nullptr;
@@ -63,7 +75,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   running_.store(engine, std::memory_order_release);
   const Time now = engine->clock_.now();
   engine->meter_.start(now);
-  if (!options.log.empty()) {
+  if (has_log(options)) {
     runlog::RunInfo info;
     info.job = job_key();
     info.command = command;

@@ -318,6 +318,7 @@ void Analysis::add(const Log& log) {
   report.start = std::min(report.start, header.start_ns);
   const Lines lines(log);
   const RankReport rank = rank_report(log, lines);
+  report.job_ranks = std::max(report.job_ranks, header.ranks);
   report.acquires = report.acquires + rank.acquires;
   report.registrations += rank.registrations;
   report.deregistrations += rank.deregistrations;

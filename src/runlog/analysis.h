@@ -84,6 +84,7 @@ struct Report {
   std::uint64_t limit_bytes = 0;  ///< of one process
   std::int32_t ranks = 0;         ///< logs that were read
   Time start = 0;                 ///< of the process that began first
+  std::int32_t job_ranks = 0;     ///< ranks that the job had, as those who left a log know
   double wall_seconds = 0;        ///< of the node that ran longest
   std::vector<NodeReport> nodes;  ///< highest peak first: the first one's registered bytes head the report
   Acquires acquires;

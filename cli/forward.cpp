@@ -1,0 +1,109 @@
+#include "forward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <string_view>
+
+namespace pinion::cli {
+
+namespace {
+
+constexpr const char* kOpenMpi4Agent = "OMPI_MCA_orte_fork_agent";
+constexpr const char* kOpenMpi5Options = "PRTE_MCA_rtos";  // a list; "exec-agent=COMMAND" is one of them
+constexpr const char* kSlurmExport = "SLURM_EXPORT_ENV";
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// Open MPI splits the agent's command at spaces and its options at commas, and carries both through a remote
+// shell.
+std::string encoded(std::string_view text) {
+  std::string out;
+  for (const unsigned char c : text)
+    out += std::isalnum(c) || std::string_view("-_./:").find(c) != std::string_view::npos
+               ? std::string(1, static_cast<char>(c))
+               : fmt::format("%{:02x}", c);
+  return out;
+}
+
+std::string decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      out += static_cast<char>(std::strtoul(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string agent(const Environment& environment) {
+  std::string command = std::filesystem::read_symlink("/proc/self/exe").string() + " run";
+  for (const auto& [name, value] : environment)
+    if (name != "LD_PRELOAD")  // the agent makes one for its own node
+      command += " --inherit " + encoded(name + "=" + value);
+  return command + " --";
+}
+
+void tell_open_mpi(Environment& environment) {
+  const std::string ours = agent(environment);
+  const std::string users = from_environment(kOpenMpi4Agent);
+  environment[kOpenMpi4Agent] = users.empty() ? ours : ours + " " + users;
+  const std::string options = from_environment(kOpenMpi5Options);
+  if (options.find("exec-agent") == std::string::npos)
+    environment[kOpenMpi5Options] = "exec-agent=" + ours + (options.empty() ? "" : "," + options);
+}
+
+void tell_hydra(const Environment& environment, CommandLine& command) {
+  const auto restricts = [](const std::string& argument) {
+    const std::string_view name = std::string_view(argument).substr(argument.rfind("--", 0) == 0 ? 1 : 0);
+    return name == "-genvlist" || name == "-genvnone" || name == "-envlist" || name == "-envnone";
+  };
+  const std::string launcher = std::filesystem::path(command.front()).filename().string();
+  if (launcher.rfind("mpiexec", 0) != 0 && launcher.rfind("mpirun", 0) != 0) return;
+  if (std::none_of(command.begin() + 1, command.end(), restricts)) return;
+  CommandLine variables;
+  for (const auto& [name, value] : environment) variables.insert(variables.end(), {"-genv", name, value});
+  command.insert(command.begin() + 1, variables.begin(), variables.end());
+}
+
+void tell_slurm(Environment& environment) {
+  const std::string users = from_environment(kSlurmExport);
+  if (users.empty() || users.rfind("ALL", 0) == 0) return;
+  std::string names = users == "NONE" || users == "NIL" ? "" : users;
+  for (const auto& [name, value] : environment) names += (names.empty() ? "" : ",") + name;
+  environment[kSlurmExport] = names;
+}
+
+}  // namespace
+
+void forward_to_ranks(Environment& environment, CommandLine& command) {
+  tell_hydra(environment, command);
+  tell_slurm(environment);
+  tell_open_mpi(environment);
+}
+
+void inherit(const std::vector<std::string>& inherited) {
+  for (const std::string& word : inherited) {
+    const std::string variable = decoded(word);
+    const auto equals = variable.find('=');
+    if (equals == std::string::npos) throw UsageError(fmt::format("--inherit {}: not NAME=VALUE", word));
+    const std::string name = variable.substr(0, equals);
+    std::string value = variable.substr(equals + 1);
+    if (name == "PINION")
+      if (const std::string own = from_environment("PINION"); !own.empty() && own != value)
+        value += (value.empty() ? "" : ",") + own;
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+}
+
+}  // namespace pinion::cli

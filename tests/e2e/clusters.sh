@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# Three nodes of two ranks each, which are namespaces of this machine (tests/cluster/nodes.bash): what the user says reaches ranks
+# on other nodes, however it was said and whatever the launcher forwards; logs are found where they were to go, and missed
+# where they are not; nodes without Pinion and killed ranks do no more harm than they must.
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../cluster/nodes.bash"
+[ -z "${family:-}" ] || enter_room "$0" "$@"
+. "$here/common.bash"
+. "$here/../cluster/sshd.bash"
+
+make_nodes 3 "$work" "$build" "$(realpath "$here/../..")" || { echo "FAILED: no nodes"; exit 1; }
+cd "$work" || exit 1
+ring=$programs/mpi_ring
+app=("$ring")
+hosts=node0:2,node1:2,node2:2
+export OMPI_MCA_plm_rsh_agent=$agent OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp,vader
+export MPIR_CVAR_POLLS_BEFORE_YIELD=1 UCX_TLS=tcp,self
+case $family in
+  openmpi) launch=("$mpirun" --host "$hosts") ;;
+  mpich)
+    launch=("$mpirun" -launcher ssh -launcher-exec "$agent" -hosts "$hosts" -n 6)
+    app+=(leave) # Debian's MPICH 4.0 hangs in every other MPI_Finalize of several nodes, without Pinion as well
+    ;;
+esac
+
+# user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
+user() { on node0 timeout 60 "$@" >"$work/out" 2>"$work/err"; }
+said() { cat "$work/out" "$work/err"; }
+
+# processes_of NODE: their numbers and command lines.
+processes_of() {
+  local node process
+  node=$(on "$1" readlink /proc/self/ns/uts)
+  for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/ns/uts" 2>/dev/null)" = "$node" ] && echo "${process#/proc/} $(tr '\0' ' ' <"$process/cmdline")"
+  done
+}
+
+# What jobs leave behind on the nodes: files and processes.
+remains() {
+  local node
+  for node in "${nodes[@]}"; do
+    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" | sed "s|^|$node: |"
+    processes_of "$node" | sed "s|^|$node: |"
+  done
+}
+remains_before=$(remains)
+clean() { [ "$(remains)" = "$remains_before" ] || fail "$1: left behind: $(diff <(echo "$remains_before") <(remains))"; }
+
+all_there='r.ranks == r.job_ranks == 6 and sorted((n.host, n.ranks) for n in r.nodes) == [("node0", 2), ("node1", 2), ("node2", 2)]'
+
+# Around the launcher. A third of the options each from a file that only node0 has, from PINION, from flags.
+on node0 sh -c "echo 'limit = \"64M\"' >/tmp/options.toml"
+PINION_CONFIG=/tmp/options.toml PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
+  fail "around: status $?: $(said)"
+verified && grep -q '^pinion: 6 ranks, ' "$work/err" && ! grep -q 'left no log' "$work/err" || fail "around: $(said)"
+report_says around "$all_there and r.retention == 'on-demand' and r.limit_bytes == 64 << 20 and 'threshold=8K' in r.options"
+books_balance around
+on node0 rm /tmp/options.toml
+
+# Inside it, with a directory that is relative to where everybody is.
+user "${launch[@]}" "$pinion" run --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"
+[ "$(what_is "$all_there and r.retention == 'lru'" inside)" = True ] || fail "inside: $(said; what_is r.nodes inside)"
+[ "$(grep -c '^pinion: ' "$work/err")" -eq $((${#app[@]} == 1)) ] || fail "inside: $(said)"
+
+# What the user forwards arrives as well, and what is nearer to the program is right.
+library=$(readlink -f "$(gcc -print-file-name=libm.so.6)")
+cat >"$work/rank" <<END
+#!/bin/sh
+echo "rank: MINE=\$MINE \$LD_PRELOAD" >&2
+exec ${app[*]}
+END
+chmod +x "$work/rank"
+export MINE=1
+case $family in
+  openmpi) own=(-x MINE -x LD_PRELOAD="$library" -x PINION=limit=32M) ;;
+  mpich) own=(-genvlist MINE,UCX_TLS -genv LD_PRELOAD "$library") ;;
+esac
+if [ "$family" = openmpi ]; then
+  # From a script, too.
+  user "$pinion" run --retention observe --log "$work/log" -- sh -c 'exec "$@"' - "${launch[@]}" "${own[@]}" "$work/rank" ||
+    fail "own variables: status $?: $(said)"
+  [ "$(grep -c "^rank: MINE=1 .*libpinion-preload.so:$library" "$work/err")" -eq 6 ] || fail "own variables: $(said)"
+  report_says "own variables" "$all_there and r.retention == 'observe' and r.limit_bytes == 32 << 20"
+else
+  user "$pinion" run --retention observe --log "$work/log" -- "$mpirun" "${own[@]:0:2}" "${launch[@]:1}" "$work/rank" || fail "own variables: status $?: $(said)"
+  [ "$(grep -c '^rank: MINE=1 .*libpinion-preload.so' "$work/err")" -eq 6 ] || fail "own variables: $(said)"
+  report_says "own variables" "$all_there and r.retention == 'observe'"
+fi
+unset MINE
+
+# No file system that they share: each node keeps its logs, and the summary says whose are missing.
+user "$pinion" run --log /tmp/logs -- "${launch[@]}" "${app[@]}" || fail "not shared: status $?: $(said)"
+grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "not shared: $(said)"
+for node in "${nodes[@]}"; do
+  on "$node" cp -r /tmp/logs "$work/gathered.$node" || fail "not shared: $node has no logs"
+  on "$node" rm -r /tmp/logs
+done
+"$pinion" report "$work"/gathered.* --json >"$work/json" && python3 -c '
+import json, sys
+r = json.load(open(sys.argv[1]))
+assert r["ranks"] == r["job_ranks"] == 6 and len(r["nodes"]) == 3, r["nodes"]' "$work/json" || fail "gathered: $("$pinion" report "$work"/gathered.*)"
+
+# No logs wanted: nothing stays anywhere.
+user "$pinion" run -- "${launch[@]}" "${app[@]}" || fail "without --log: status $?: $(said)"
+grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "without --log: $(said)"
+clean "orderly runs"
+
+# Pinion is on one node alone.
+on node0 mkdir -p /tmp/alone/bin /tmp/alone/lib
+on node0 cp "$pinion" /tmp/alone/bin
+on node0 cp -d "$build"/lib/libpinion*.so* /tmp/alone/lib
+if [ "$family" = openmpi ]; then # hydra says so for each rank, and the others wait in MPI_Init for ever
+  user "${launch[@]}" /tmp/alone/bin/pinion run -- "${app[@]}" && fail "alone, inside: nobody misses it"
+fi
+user /tmp/alone/bin/pinion run --log "$work/log" -- "${launch[@]}" "${app[@]}"
+status=$?
+case $family in
+  openmpi) # says so, once, and does not begin (mpirun's status is 0 all the same)
+    [ "$(grep -c 'Fork agent: */tmp/alone/bin/pinion' "$work/err")" -eq 1 ] && ! grep -q 'ld.so' "$work/err" && ! verified || fail "alone: status $status: $(said)"
+    ;;
+  mpich) # runs, with a line of the loader's for each rank
+    [ $status -eq 0 ] && verified && grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "alone: status $status: $(said)"
+    ;;
+esac
+on node0 rm -r /tmp/alone
+clean alone
+
+# A rank on another node is killed: with Pinion and without, the job ends the same way and leaves the same behind.
+# killed COMMAND...: prints the job's status.
+killed() {
+  local job victim
+  rm -rf "$work/log"
+  user "$@" "$ring" forever &
+  job=$!
+  victim=
+  for _ in $(seq 200); do
+    victim=$(processes_of node2 | sed -n "s|^\([0-9]*\) $ring.*|\1|p" | head -n 1)
+    [ -n "$victim" ] && break
+    sleep 0.1
+  done
+  sleep 2 # well within the run, and the logs have been brought up to date
+  kill -9 "$victim"
+  wait $job
+  echo $?
+}
+plain=$(killed "${launch[@]}")
+sleep 0.5
+remains_before=$(remains)
+status=$(killed "$pinion" run --log "$work/log" -- "${launch[@]}")
+[ "$status" -eq "$plain" ] && [ "$status" -ne 0 ] || fail "killed: status $status, without Pinion $plain: $(said)"
+sleep 0.5
+clean killed
+report_says killed "$all_there and not all(rank.complete for rank in r.per_rank) and r.acquires.total > 0"
+
+# Over a real ssh.
+if [ -x /usr/sbin/sshd ]; then
+  start_sshd "$work" || fail "sshd: $?"
+  export OMPI_MCA_plm_rsh_agent=$ssh
+  user "$pinion" run --log "$work/log" -- "${launch[@]/$agent/$ssh}" "${app[@]}" || fail "ssh: status $?: $(said)"
+  report_says ssh "$all_there"
+fi
+
+[ "$failures" -eq 0 ]

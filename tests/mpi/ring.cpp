@@ -1,0 +1,30 @@
+// Any number of ranks, each of which sends to the next one. ring [HOW], with HOW of: leave (without
+// MPI_Finalize, in which some MPI libraries hang over TCP), forever (until it is killed).
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "check.h"
+
+int main(int argc, char** argv) {
+  const char* how = argc > 1 ? argv[1] : "";
+  // Some launchers end the other ranks when the first leaves: not before all have done what they do at exit.
+  if (std::strcmp(how, "leave") == 0) std::atexit([] { ::sleep(1); });
+  MPI_Init(&argc, &argv);
+  const int me = world_rank(), ranks = world_size(), next = (me + 1) % ranks,
+            previous = (me + ranks - 1) % ranks;
+  constexpr int kCount = 50000;
+  std::vector<int> in(kCount);
+  for (int round = 0; round < 20 || std::strcmp(how, "forever") == 0; ++round) {
+    const auto out = message(kCount, me, round);
+    MPI_Sendrecv(out.data(), kCount, MPI_INT, next, 1, in.data(), kCount, MPI_INT, previous, 1,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK(holds(in, previous, round));
+  }
+  if (std::strcmp(how, "leave") != 0) return finish();
+  if (me == 0) std::printf(g_failures ? "FAILED\n" : "verified\n");
+  std::fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::exit(g_failures ? 1 : 0);
+}
