@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   add_run(app, command, status);
   add_compare(app, command);
   add_report(app);
+  add_simulate(app);
   add_info(app);
   add_doctor(app);
   add_bench(app);

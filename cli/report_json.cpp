@@ -8,16 +8,6 @@ namespace {
 
 std::uint64_t whole(double bytes) { return static_cast<std::uint64_t>(std::llround(bytes)); }
 
-Json critical_path(const runlog::Cost& c) {
-  return {{"registration", c.registration()},
-          {"bookkeeping", c.bookkeeping},
-          {"on_demand", c.on_demand},
-          {"waits", c.waits},
-          {"bounce", c.bounce},
-          {"helper_charged", c.helper_charged},
-          {"leave_pinned", c.leave_pinned}};
-}
-
 Json to_json(const runlog::RankReport& r) {
   return {{"rank", r.rank},
           {"host", r.host},
@@ -30,7 +20,7 @@ Json to_json(const runlog::RankReport& r) {
           {"registrations", r.registrations},
           {"deregistrations", r.deregistrations},
           {"registration_failures", r.registration_failures},
-          {"critical_path_seconds", critical_path(r.cost)},
+          {"critical_path_seconds", cli::to_json(r.cost)},
           {"prediction", cli::to_json(r.prediction)},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
@@ -76,6 +66,16 @@ Json to_json(const runlog::Acquires& a) {
           {"late", a.late},   {"bounced", a.bounced}, {"observed", a.observed}};
 }
 
+Json to_json(const runlog::Cost& c) {
+  return {{"registration", c.registration()},
+          {"bookkeeping", c.bookkeeping},
+          {"on_demand", c.on_demand},
+          {"waits", c.waits},
+          {"bounce", c.bounce},
+          {"helper_charged", c.helper_charged},
+          {"leave_pinned", c.leave_pinned}};
+}
+
 Json to_json(const runlog::Prediction& p) {
   return {{"reuses", p.reuses},
           {"within_0_5_percent", p.within_0_5},
@@ -105,7 +105,7 @@ Json to_json(const runlog::Report& r) {
       {"registrations", r.registrations},
       {"deregistrations", r.deregistrations},
       {"registration_failures", r.registration_failures},
-      {"critical_path_seconds", critical_path(r.cost)},
+      {"critical_path_seconds", to_json(r.cost)},
       {"prediction", to_json(r.prediction)},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},

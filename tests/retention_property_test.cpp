@@ -70,7 +70,7 @@ class RandomProgram {
     settings.own_core = chance(0.5);
     if (chance(0.5)) settings.limit = limit_ = (1 + below(200)) * page_size();
     if (chance(0.3)) settings.ring = 1 + below(8);
-    if (chance(0.5)) settings.look_after = static_cast<Duration>(below(kMillisecond));
+    if (chance(0.5)) settings.poll = static_cast<Duration>(1 + below(kMillisecond));
     const auto latest = static_cast<std::size_t>(1 + below(300 * kMicrosecond));
     settings.wake_latency = [this, latest] { return static_cast<Duration>(below(latest)); };
     return settings;

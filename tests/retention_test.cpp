@@ -7,6 +7,7 @@
 #include <string>
 
 #include "predict/shortest.h"
+#include "registry/blocking.h"
 #include "retention/helper_retention.h"
 #include "support/virtual_helper.h"
 

@@ -78,7 +78,7 @@ TEST(Figure1, WithoutReuseHoldsOneBufferEver) {
 
 TEST(Figure1, LeavePinnedHoldsAll) {
   VirtualHelper::Settings settings = with_helper();
-  settings.act = false;
+  settings.retention = RetentionKind::leave_pinned;
   VirtualHelper run(std::move(settings));
   figure1(run, 10, [](int, int b) { return b; });
   run.run();

@@ -51,22 +51,27 @@ struct Calibration {
 /// same.
 const Calibration& calibration();
 
-/// What drives retention: real time or the simulator's.
+/// What drives registry and retention: real time or the simulator's.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual Time now() = 0;
+  /// The instant as records and uses are stamped with it: the cycle counter, or what stands for it. Equal to
+  /// what the critical path reads, so that both may be compared; not for the critical path itself.
+  virtual Ticks ticks() = 0;
 };
 
 class RealClock final : public Clock {
  public:
   Time now() override { return calibration().to_time(ticks_now()); }
+  Ticks ticks() override { return ticks_now(); }
 };
 
-/// Advanced by hand; single-threaded use (tests, simulator).
+/// Advanced by hand; single-threaded use (tests, simulator). Its ticks are its nanoseconds.
 class VirtualClock final : public Clock {
  public:
   Time now() override { return now_; }
+  Ticks ticks() override { return static_cast<Ticks>(now_); }
   void advance(Duration d) { now_ += d; }
   void set(Time t) { now_ = t; }
 

@@ -25,6 +25,7 @@
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/helper_retention.h"
+#include "retention/look_schedule.h"
 #include "runlog/writer.h"
 
 namespace pinion {
@@ -186,8 +187,6 @@ class Engine {
   void take_memory_change(Range range, Time time);
   void act();
   Time next_wake() const;
-  /// How long the helper may leave the rings alone, when its next deadline is that far.
-  Duration look_within(Duration until_deadline) const;
   std::size_t registered_bytes() const;
   void sleep_until(Time wake);
   void wake_helper();
@@ -248,8 +247,8 @@ class Engine {
   std::unordered_set<CallSite> known_sites_;
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
   std::uint64_t wakeups_ = 0;
-  Time last_record_ = 0, last_update_ = 0;
-  Duration record_gap_ = 0;           ///< typical time between batches of records
+  Time last_update_ = 0;
+  LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;             ///< in a row at which the hooks were open to be overwritten
   Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;

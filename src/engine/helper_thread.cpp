@@ -20,11 +20,6 @@ namespace pinion {
 
 namespace {
 
-// While communication goes on, the helper looks for records this many times in the typical gap between them.
-constexpr int kLooksPerGap = 16;
-constexpr int kLongestPolls = 16;     ///< the longest sleep, in units of the option `poll`
-constexpr Duration kQuiet = kSecond;  ///< without records for so long (and four typical gaps): deep sleep
-constexpr Duration kDeepSleep = 250 * kMillisecond;
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
 
 std::uint64_t thread_cpu_ns() {
@@ -104,7 +99,7 @@ void Engine::stop() {
 
 void Engine::helper_main() {
   settle_thread();
-  last_record_ = clock_.now();
+  looks_ = LookSchedule(options_.poll, clock_.now());
   while (!stopping_.load(std::memory_order_acquire)) {
     drain();
     serve_closing();
@@ -161,12 +156,8 @@ void Engine::drain() {
 
   const Time now = clock_.now();
   const bool filling = fullest > decltype(ThreadContext::ring)::capacity() / 4;
-  log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, options_.poll, kDeepSleep);
-  if (!batch_.empty()) {
-    const Duration gap = now - last_record_;
-    record_gap_ = record_gap_ ? (3 * record_gap_ + gap) / 4 : gap;
-    last_record_ = now;
-  }
+  log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, options_.poll, LookSchedule::kDeepSleep);
+  if (!batch_.empty()) looks_.found(now);
   if (dropped != dropped_seen_) {
     dropped_seen_ = dropped;
     for (int i = 0; i < domain_count(); ++i) {
@@ -321,21 +312,10 @@ Time Engine::next_wake() const {
     const auto& retention = domains_[static_cast<std::size_t>(i)]->retention;
     if (retention) wake = std::min(wake, retention->next_deadline());
   }
-  const Duration quiet = std::max<Duration>(kQuiet, 4 * record_gap_);
-  // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest by
-  // then.
-  if (now - last_record_ >= quiet) return std::min(wake, now + kDeepSleep);
-  return std::min(wake, now + look_within(wake == kNever ? wake : wake - now));
-}
-
-Duration Engine::look_within(Duration until_deadline) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
-  if (options_.retention != RetentionKind::helper) return log_look_;
-  const Duration look = std::clamp(record_gap_ / kLooksPerGap, options_.poll, options_.poll * kLongestPolls);
-  if (until_deadline == kNever || registered_bytes() > 0) return look;
-  // Nothing is registered, so nothing can be let go until the next deadline: looks come nearer as it does.
-  return std::clamp(until_deadline / 2, look, std::max(look, record_gap_ / 2));
+  if (options_.retention != RetentionKind::helper && !looks_.deep(now)) return std::min(wake, now + log_look_);
+  return looks_.next(now, wake, registered_bytes());
 }
 
 std::size_t Engine::registered_bytes() const {
@@ -346,8 +326,7 @@ std::size_t Engine::registered_bytes() const {
 }
 
 void Engine::sleep_until(Time wake) {
-  const bool deep = clock_.now() - last_record_ >= std::max<Duration>(kQuiet, 4 * record_gap_);
-  const std::uint32_t state = deep ? 2 : 1;
+  const std::uint32_t state = looks_.deep(clock_.now()) ? 2 : 1;
   asleep_.store(state, std::memory_order_seq_cst);
   // Records pushed before the flag was seen have woken nobody; in deep sleep nothing else would.
   bool work = stopping_.load(std::memory_order_acquire) || closing_.load(std::memory_order_seq_cst) >= 0 ||

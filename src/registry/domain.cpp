@@ -84,7 +84,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   // Registrations are asked for with all rights first: a later request with more rights then needs no second
   // one.
   region->access.store(ticket.try_access, std::memory_order_relaxed);
-  region->last_use.store(ticks_now(), std::memory_order_relaxed);
+  region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
   region->next_use.store(0, std::memory_order_relaxed);
   region->indexed = true;
   account(ticket.want, true);

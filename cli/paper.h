@@ -1,0 +1,31 @@
+// The figures and tables of Li et al., "Scalable memory registration for high performance networks using
+// helper threads" (CF'11), simulated: the paper's value beside ours. docs/simulator.md explains the
+// differences.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report_json.h"
+
+namespace pinion::cli {
+
+struct PaperResult {
+  std::string name, title, how;
+  struct Row {
+    std::string what, unit;
+    std::optional<double> paper;  ///< absent: the paper gives no number
+    double ours;
+  };
+  std::vector<Row> rows;
+};
+
+/// Throw UsageError for numbers that are not simulated.
+PaperResult paper_figure(int number);
+PaperResult paper_table(int number);
+
+Json to_json(const PaperResult& result);
+std::string to_text(const PaperResult& result);
+
+}  // namespace pinion::cli

@@ -1,0 +1,308 @@
+// `pinion simulate`: what a recorded run, or a pattern of communication, would cost under other strategies,
+// limits, NICs and numbers of ranks; and the helper-threads paper, one figure a command (paper.h).
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "command.h"
+#include "device/cost_model.h"
+#include "paper.h"
+#include "report_json.h"
+#include "simulate/simulation.h"
+#include "text.h"
+
+namespace pinion::cli {
+
+namespace {
+
+using simulate::Result;
+using simulate::Settings;
+using simulate::Workload;
+
+struct Arguments {
+  std::vector<std::string> logs, patterns;
+  std::vector<std::string> retentions{"on-demand", "leave-pinned", "helper"};
+  std::vector<std::string> predictors{Options{}.predictor};
+  std::vector<std::string> limits{"0"};
+  std::vector<std::string> noises{"none"};
+  std::string window = "2", lru_size = "64M", poll = "1ms", wake_latency = "60us", skew = "1ms";
+  std::string nic, placement = "packed";
+  int ranks = 0, ppn = 0, cores = 0;
+  std::uint64_t iterations = 0, seed = 1;
+  double gflops = 1, bandwidth = 1.5;
+  bool json = false;
+  int figure = 0, table = 0;
+};
+
+struct Row {
+  const Workload* workload;
+  Settings settings;
+  std::string noise;
+  Result result;
+  double host_seconds;
+
+  bool predicts() const {
+    return settings.retention == RetentionKind::helper || settings.retention == RetentionKind::observe;
+  }
+};
+
+void check(const Error& error) {
+  if (error) throw UsageError(error.message);
+}
+
+Options options_of(const std::vector<std::pair<const char*, std::string>>& values) {
+  Options options;
+  for (const auto& [name, value] : values) check(set_option(options, name, value));
+  return options;
+}
+
+Duration duration_of(const char* option, const std::string& text) {
+  const auto duration = parse_duration(text);
+  if (!duration) throw UsageError(fmt::format("{}: '{}' is not a time such as 500us or 5ms", option, text));
+  return *duration;
+}
+
+simulate::Machine machine_of(const Arguments& arguments) {
+  simulate::Machine machine;
+  machine.flops = arguments.gflops * 1e9;
+  machine.network_bytes_per_second = arguments.bandwidth * 1e9;
+  return machine;
+}
+
+std::vector<Workload> workloads_of(const Arguments& arguments) {
+  std::vector<Workload> workloads;
+  for (const std::string& text : arguments.patterns) {
+    simulate::Pattern pattern;
+    check(simulate::find_pattern(text, pattern));
+    if (arguments.ranks)
+      throw UsageError("--ranks is for logs; a pattern's stand in its name: NAME:CLASS:RANKS");
+    simulate::Placement placement;
+    check(
+        simulate::Placement::make(pattern.ranks, std::max(1, arguments.ppn), arguments.placement, placement));
+    workloads.push_back(simulate::pattern_workload(pattern, arguments.iterations, std::move(placement),
+                                                   machine_of(arguments)));
+  }
+  if (!arguments.logs.empty()) {
+    if (arguments.iterations)
+      throw UsageError("--iterations is for patterns; a log has as many as were recorded");
+    std::vector<runlog::Log> logs;
+    check(runlog::read_logs(arguments.logs, logs));
+    simulate::Tiling tiling;
+    tiling.ranks = arguments.ranks;
+    tiling.ppn = arguments.ppn;
+    tiling.placement = arguments.placement;
+    tiling.skew = duration_of("--skew", arguments.skew);
+    check(simulate::log_workload(std::move(logs), tiling, workloads.emplace_back()));
+    workloads.back().log = fmt::format("{}", fmt::join(arguments.logs, " "));
+  }
+  if (workloads.empty()) throw UsageError("nothing to simulate: give logs, or --pattern NAME:CLASS:RANKS");
+  return workloads;
+}
+
+CostModel nic_of(const Arguments& arguments, const Workload& workload) {
+  if (arguments.nic.empty() && !workload.nic.name.empty() && workload.nic.name != "none") return workload.nic;
+  const CostModelResult loaded = load_cost_model(arguments.nic.empty() ? "connectx" : arguments.nic);
+  check(loaded.error);
+  return loaded.model;
+}
+
+std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>& workloads) {
+  std::vector<Row> rows;
+  for (const Workload& workload : workloads) {
+    for (const std::string& noise : arguments.noises) {
+      for (const std::string& limit : arguments.limits) {
+        for (const std::string& retention : arguments.retentions) {
+          for (const std::string& predictor : arguments.predictors) {
+            const Options options = options_of({{"retention", retention},
+                                                {"limit", limit},
+                                                {"window", arguments.window},
+                                                {"lru-size", arguments.lru_size},
+                                                {"poll", arguments.poll}});
+            if (!simulate::is_predictor(predictor)) {
+              Options ignored;
+              Error error = set_option(ignored, "predictor", predictor);
+              throw UsageError(fmt::format("{}, oracle, schedule", error.message));
+            }
+            Row row{&workload, {}, noise, {}, 0};
+            Settings& settings = row.settings;
+            settings.retention = options.retention;
+            settings.predictor = predictor;
+            settings.window = static_cast<unsigned>(options.window);
+            settings.nic = nic_of(arguments, workload);
+            settings.limit = options.limit;
+            settings.lru_bytes = options.lru_size;
+            settings.cores = arguments.cores ? arguments.cores : workload.cores;
+            settings.poll = options.poll;
+            settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
+            settings.seed = arguments.seed;
+            check(simulate::NoiseModel::parse(noise, settings.noise));
+            rows.push_back(std::move(row));
+            if (!rows.back().predicts()) break;  // the other predictors would change nothing
+          }
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+Json row_json(const Row& row) {
+  const Result& r = row.result;
+  const auto name = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  return {{"log", name(row.workload->log)},
+          {"pattern", name(row.workload->pattern)},
+          {"retention", to_string(row.settings.retention)},
+          {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
+          {"policy", "sleeping"},
+          {"limit_bytes", row.settings.limit},
+          {"noise", row.noise},
+          {"nic", row.settings.nic.name},
+          {"ranks", r.ranks},
+          {"ranks_simulated", r.ranks_simulated},
+          {"nodes", r.nodes},
+          {"nodes_simulated", r.nodes_simulated},
+          {"seconds", r.seconds},
+          {"seconds_added", r.cost.added()},
+          {"registered_bytes", to_json(r.registered)},
+          {"acquires", to_json(r.acquires)},
+          {"registrations", r.registrations},
+          {"deregistrations", r.deregistrations},
+          {"critical_path_seconds", to_json(r.cost)},
+          {"prediction", to_json(r.prediction)},
+          {"helper_device_seconds", r.cost.helper_cpu},
+          {"events", r.events},
+          {"events_simulated", r.events_simulated},
+          {"host_seconds", row.host_seconds}};
+}
+
+std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
+
+std::string table_text(const std::vector<Row>& rows) {
+  Table table({"strategy", "run time", "seconds added", "registered peak / mean", "oracle peak / mean",
+               "leave-pinned peak", "misses", "late", "bounced"});
+  for (const Row& row : rows) {
+    const Result& r = row.result;
+    std::string strategy = to_string(row.settings.retention);
+    if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
+    if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
+    if (row.noise != "none") strategy += ", noise " + row.noise;
+    const runlog::RegisteredBytes& b = r.registered;
+    table.add({strategy, seconds_text(r.seconds),
+               fmt::format("{:.4f} ({})", r.cost.added(),
+                           percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0)),
+               pair_text(static_cast<double>(b.peak), b.mean),
+               pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
+               bytes_text(static_cast<double>(b.leave_pinned_peak)), count_text(r.acquires.misses),
+               count_text(r.acquires.late), count_text(r.acquires.bounced)});
+  }
+  return table.text();
+}
+
+std::string text(const std::vector<Row>& rows) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size();) {
+    const Workload* workload = rows[i].workload;
+    std::vector<Row> of;
+    while (i < rows.size() && rows[i].workload == workload) of.push_back(rows[i++]);
+    const Result& r = of.front().result;
+    out += fmt::format("{}: {} ranks on {} nodes", workload->log.empty() ? workload->pattern : workload->log,
+                       r.ranks, r.nodes);
+    if (r.ranks_simulated < r.ranks)
+      out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
+    out += "\n" + table_text(of);
+    if (workload->covers_seconds > 0)
+      out += fmt::format("The log lost events: this is of its first {}.\n",
+                         seconds_text(workload->covers_seconds));
+  }
+  return out +
+         fmt::format(
+             "Simulated: times come from the cost model of NIC '{}' and the program's own times; registered "
+             "bytes are\nof the node with the highest peak, sum over its ranks.\n",
+             rows.front().settings.nic.name);
+}
+
+void run(const Arguments& arguments) {
+  if (arguments.figure || arguments.table) {
+    if (!arguments.patterns.empty() || !arguments.logs.empty())
+      throw UsageError("--figure and --table have programs of their own: give neither logs nor --pattern");
+    const PaperResult result =
+        arguments.figure ? paper_figure(arguments.figure) : paper_table(arguments.table);
+    fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
+    return;
+  }
+  const std::vector<Workload> workloads = workloads_of(arguments);
+  std::vector<Row> rows = rows_of(arguments, workloads);
+  for (Row& row : rows) {
+    const Time begin = monotonic_now();
+    row.result = simulate::simulate(*row.workload, row.settings);
+    row.host_seconds = static_cast<double>(monotonic_now() - begin) * 1e-9;
+  }
+  if (!arguments.json) {
+    fmt::print("{}", text(rows));
+    return;
+  }
+  Json list = Json::array();
+  for (const Row& row : rows) list.push_back(row_json(row));
+  fmt::print("{}", dump({{"schema", "pinion-simulate-1"}, {"rows", std::move(list)}}));
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand(
+      "simulate",
+      "Replay recorded runs, or patterns of communication, under other strategies on a virtual clock");
+  auto a = std::make_shared<Arguments>();
+  const auto list = [&](const char* name, std::vector<std::string>& into, const char* text) {
+    sub->add_option(name, into, text)->delimiter(',')->type_name("LIST");
+  };
+  const auto word = [&](const char* name, std::string& into, const char* text, const char* type) {
+    sub->add_option(name, into, text)->type_name(type);
+  };
+  sub->add_option("logs", a->logs, "log directories or files of one run")->type_name("DIR");
+  std::string patterns = "NAME:CLASS:RANKS, or NAME:SIZE:RANKS; names:";
+  for (const simulate::PatternName& name : simulate::pattern_names())
+    patterns += std::string(" ") + name.name;
+  sub->add_option("--pattern", a->patterns, patterns)->delimiter(',')->type_name("LIST");
+  list("--retention", a->retentions,
+       "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
+  list("--predictor", a->predictors, "predictors by name (`pinion info options`); also oracle, schedule");
+  list("--limit", a->limits, "most bytes registered in one process; 0: no limit [0]");
+  list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
+  word("--nic", a->nic,
+       "cost model of registration: connectx, myrinet, none, or a TOML file [recorded; connectx]", "TEXT");
+  sub->add_option("--ranks", a->ranks, "ranks to make of a log's: it is repeated as often as needed")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  sub->add_option("--ppn", a->ppn, "ranks on a node [as recorded; 1]")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  word("--placement", a->placement, "packed, or random:SEED [packed]", "TEXT");
+  word("--skew", a->skew, "how much later each further copy of a log begins [1ms]", "TIME");
+  sub->add_option("--cores", a->cores, "cores of a node [as recorded; one for each rank and helper]")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("N");
+  sub->add_option("--iterations", a->iterations, "turns of a pattern's main loop [its own]")
+      ->check(CLI::Range(1, 1 << 30))
+      ->type_name("N");
+  sub->add_option("--seed", a->seed, "of the noise [1]")->type_name("N");
+  word("--window", a->window, "previous communication points in a context signature [2]", "N");
+  word("--lru-size", a->lru_size, "bytes that retention lru keeps registered [64M]", "SIZE");
+  word("--poll", a->poll, "longest sleep of the helper while communication goes on [1ms]", "TIME");
+  word("--wake-latency", a->wake_latency, "how late the helper wakes [60us]", "TIME");
+  sub->add_option("--gflops", a->gflops, "of a core, in patterns [1]")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  sub->add_option("--bandwidth", a->bandwidth, "of the network in GB/s, in patterns [1.5]")
+      ->check(CLI::PositiveNumber)
+      ->type_name("X");
+  sub->add_flag("--json", a->json, "one JSON object instead of a table");
+  sub->add_option("--figure", a->figure, "the helper-threads paper's figure, its values beside ours")
+      ->type_name("N");
+  sub->add_option("--table", a->table, "the same for its tables")->type_name("N");
+  sub->callback([a] { run(*a); });
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,57 @@
+// When the sleeping helper looks at its rings, if no deadline of retention comes first: the oftener, the
+// denser records come. Owned by the helper, or by the simulator that stands for it; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+class LookSchedule {
+ public:
+  /// `poll`: the longest sleep while communication is dense.
+  LookSchedule(Duration poll, Time now) : poll_(poll), last_record_(now) {}
+
+  /// The rings were looked at, and there was something.
+  void found(Time now) {
+    const Duration gap = now - last_record_;
+    gap_ = gap_ ? (3 * gap_ + gap) / 4 : gap;
+    last_record_ = now;
+  }
+
+  /// Nothing has come for so long that the next record wakes the helper itself.
+  bool deep(Time now) const { return now - last_record_ >= quiet(); }
+
+  /// The next look, at `deadline` at the latest.
+  Time next(Time now, Time deadline, std::size_t registered_bytes) const {
+    // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest
+    // by then.
+    if (deep(now)) return std::min(deadline, now + kDeepSleep);
+    return std::min(deadline, now + within(deadline == kNever ? kNever : deadline - now, registered_bytes));
+  }
+
+  static constexpr Duration kDeepSleep = 250 * kMillisecond;
+
+ private:
+  // While communication goes on, the helper looks this many times in the typical gap between records.
+  static constexpr int kLooksPerGap = 16;
+  static constexpr int kLongestPolls = 16;     ///< the longest sleep, in units of `poll`
+  static constexpr Duration kQuiet = kSecond;  ///< without records for so long (and four typical gaps)
+
+  Duration quiet() const { return std::max<Duration>(kQuiet, 4 * gap_); }
+
+  Duration within(Duration until_deadline, std::size_t registered_bytes) const {
+    const Duration look = std::clamp(gap_ / kLooksPerGap, poll_, poll_ * kLongestPolls);
+    if (until_deadline == kNever || registered_bytes > 0) return look;
+    // Nothing is registered, so nothing can be let go until the next deadline: looks come nearer as it does.
+    return std::clamp(until_deadline / 2, look, std::max(look, gap_ / 2));
+  }
+
+  Duration poll_;
+  Time last_record_;
+  Duration gap_ = 0;  ///< typical time between batches of records
+};
+
+}  // namespace pinion

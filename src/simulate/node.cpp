@@ -1,0 +1,150 @@
+#include "simulate/node.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "simulate/levels.h"
+#include "simulate/schedule_predictor.h"
+
+namespace pinion::simulate {
+
+namespace {
+
+// Records and time stamps of a run begin well after 0, as on a real machine.
+constexpr Time kStart = kSecond;
+
+/// What the node holds, has ever leased, and would hold under an oracle.
+struct Levels {
+  Level registered{kStart}, left_pinned{kStart};
+  LateLevel oracle{kStart};
+};
+
+std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseModel noise,
+                                                std::uint64_t seed) {
+  std::vector<std::unique_ptr<Script>> scripts;
+  for (std::size_t thread = 0; thread < program.threads.size(); ++thread)
+    scripts.push_back(std::make_unique<ProgramScript>(program.threads[thread], noise, seed_of(seed, thread)));
+  return scripts;
+}
+
+/// One simulated process; what it holds counts for all the ranks that it stands for.
+class SimulatedRank final : private Observer {
+ public:
+  SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
+                Levels& levels)
+      : count_(static_cast<std::int64_t>(member.ranks)),
+        levels_(levels),
+        program_(workload.programs[member.program]),
+        scripts_(scripts_of(program_, settings.noise, member.seed)),
+        process_({.retention = settings.retention,
+                  .nic = settings.nic,
+                  .limit = settings.limit ? settings.limit : UINT64_MAX,
+                  .lru_bytes = settings.lru_bytes,
+                  .own_core = own_core,
+                  .poll = settings.poll,
+                  .ring = 256 * program_.threads.size(),
+                  .memcpy_bytes_per_ns = workload.memcpy_bytes_per_ns,
+                  .start = kStart + member.starts,
+                  .wake_latency = [latency = settings.wake_latency] { return latency; }},
+                 predictor(settings, member), *this) {
+    for (const auto& script : scripts_) process_.add_thread(*script);
+  }
+
+  Process& process() { return process_; }
+  std::uint64_t ranks() const { return static_cast<std::uint64_t>(count_); }
+
+ private:
+  std::unique_ptr<Predictor> predictor(const Settings& settings, const Member& member) const {
+    const bool oracle = settings.predictor == "oracle";
+    if (!oracle && settings.predictor != "schedule")
+      return make_predictor(settings.predictor, settings.window);
+    return std::make_unique<SchedulePredictor>(
+        oracle ? "oracle" : "schedule",
+        std::make_shared<Schedule>(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
+                                   kStart + member.starts));
+  }
+
+  void registered(Time now, std::int64_t bytes) override { levels_.registered.change(now, count_ * bytes); }
+  void left_pinned(Time now, std::int64_t bytes) override { levels_.left_pinned.change(now, count_ * bytes); }
+  void oracle_held(Time time, std::int64_t bytes) override {
+    levels_.oracle.change(process_.now(), time, count_ * bytes);
+  }
+
+  const std::int64_t count_;
+  Levels& levels_;
+  const Program& program_;
+  const std::vector<std::unique_ptr<Script>> scripts_;
+  Process process_;
+};
+
+void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
+  for (const auto member :
+       {&runlog::Counters::acquires, &runlog::Counters::hits, &runlog::Counters::waits,
+        &runlog::Counters::misses, &runlog::Counters::late, &runlog::Counters::bounced,
+        &runlog::Counters::observed, &runlog::Counters::registrations, &runlog::Counters::deregistrations,
+        &runlog::Counters::wait_ns, &runlog::Counters::registration_ns, &runlog::Counters::bounce_ns,
+        &runlog::Counters::helper_cpu_ns, &runlog::Counters::reuses, &runlog::Counters::within_0_5,
+        &runlog::Counters::within_5, &runlog::Counters::at_release_within_0_5,
+        &runlog::Counters::at_release_within_5})
+    sum.*member += n * c.*member;
+  sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
+}
+
+}  // namespace
+
+NodeResult simulate_node(const Workload& workload, const Settings& settings,
+                         const std::vector<Member>& members) {
+  std::uint64_t all = 0;
+  Time end = kStart;
+  for (const Member& member : members) all += member.ranks;
+  const bool own_core = settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
+  Levels levels;
+  std::vector<std::unique_ptr<SimulatedRank>> ranks;
+  for (const Member& member : members)
+    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, levels));
+
+  NodeResult result;
+  std::vector<SimulatedRank*> running;
+  for (const auto& rank : ranks) running.push_back(rank.get());
+  while (!running.empty()) {
+    // Whose event is next, and how far it may go before another one's.
+    std::size_t first = 0;
+    Time until = kNever;
+    for (std::size_t i = 1; i < running.size(); ++i) {
+      Time other = running[i]->process().next_event();
+      const Time earliest = running[first]->process().next_event();
+      if (other < earliest) {
+        first = i;
+        other = earliest;
+      }
+      until = std::min(until, other);
+    }
+    Process& process = running[first]->process();
+    process.step(until);
+    if (process.running() || process.helper_busy()) continue;
+    process.finish();
+    end = std::max(end, process.ended());
+    const runlog::Counters& counters = process.counters();
+    const std::uint64_t events =
+        counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
+    add(result.counters, counters, running[first]->ranks());
+    result.events_simulated += events;
+    result.events += events * running[first]->ranks();
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+
+  levels.registered.advance(end);
+  levels.left_pinned.advance(end);
+  levels.oracle.advance(end);
+  result.length = end - kStart;
+  const auto length = static_cast<double>(std::max<Duration>(result.length, 1));
+  result.registered.peak = levels.registered.peak();
+  result.registered.mean = levels.registered.byte_ns() / length;
+  result.registered.oracle_peak = levels.oracle.peak();
+  result.registered.oracle_mean = levels.oracle.byte_ns() / length;
+  result.registered.leave_pinned_peak = levels.left_pinned.peak();
+  result.registered.leave_pinned_mean = levels.left_pinned.byte_ns() / length;
+  return result;
+}
+
+}  // namespace pinion::simulate

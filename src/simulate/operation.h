@@ -1,0 +1,46 @@
+// What a simulated thread does, one operation after the other: values, and where they come from.
+#pragma once
+
+#include <cstdint>
+
+#include "base/access.h"
+#include "base/call_kind.h"
+#include "base/clock.h"
+#include "base/range.h"
+
+namespace pinion::simulate {
+
+constexpr Duration kUntilReleased = -1;
+
+struct Operation {
+  enum class Kind : std::uint8_t {
+    acquire,       ///< a transfer needs `range`
+    release,       ///< the transfer of `slot` is complete
+    memory_event,  ///< `range` is unmapped
+    pause,         ///< nothing but the time before it
+  };
+  Kind kind = Kind::acquire;
+  CallKind call = CallKind::send;
+  Access access = Access::read;
+  std::uint32_t slot = 0;  ///< of an acquire, and of its release; a small number of the thread's own
+  std::uint64_t site = 0;
+  Range range{};
+  Duration compute = 0;   ///< by the thread, since its previous operation was done
+  Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it
+  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under on-demand, where
+  /// the release is work of the thread).
+  Duration lasts = kUntilReleased;
+  Time not_before = 0;  ///< absolute
+
+  bool operator==(const Operation&) const = default;
+};
+
+/// The operations of one thread. Equal scripts give equal operations.
+class Script {
+ public:
+  virtual ~Script() = default;
+  /// False: the thread has nothing more to do (for now).
+  virtual bool next(Operation& operation) = 0;
+};
+
+}  // namespace pinion::simulate

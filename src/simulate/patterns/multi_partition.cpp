@@ -1,0 +1,59 @@
+#include "simulate/patterns/multi_partition.h"
+
+#include <algorithm>
+
+namespace pinion::simulate {
+
+MultiPartition::MultiPartition(int points, int ranks, int rank) : points_(points), side_(square_root(ranks)) {
+  const int p = side_;
+  const int column = rank % p, row = rank / p;
+  for (int c = 0; c < p; ++c) {
+    Cell cell{};
+    cell.at = {(column + c) % p, (row - c + p) % p, c};
+    for (std::size_t d = 0; d < 3; ++d) cell.size[d] = points / p + (cell.at[d] < points % p);
+    cells_.push_back(cell);
+  }
+  const auto at = [p](int i, int j) { return (i + p) % p + p * ((j + p) % p); };
+  successor_ = {at(column + 1, row), at(column, row + 1), at(column - 1, row + 1)};
+  predecessor_ = {at(column - 1, row), at(column, row - 1), at(column + 1, row - 1)};
+}
+
+const MultiPartition::Cell& MultiPartition::in_stage(Direction d, int stage) const {
+  return *std::find_if(cells_.begin(), cells_.end(), [&](const Cell& cell) { return cell.at[d] == stage; });
+}
+
+std::uint64_t MultiPartition::face_bytes(Direction d, int missing) const {
+  constexpr std::uint64_t kLayers = 2, kValues = 5;
+  std::uint64_t points = 0;
+  for (const Cell& cell : cells_)
+    if (cell.at[d] != missing) points += face(cell, d);
+  return points * kLayers * kValues * kDouble;
+}
+
+std::uint64_t MultiPartition::faces_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Direction d : {x, y, z}) sum += face_bytes(d, side_ - 1) + face_bytes(d, 0);
+  return sum;
+}
+
+void MultiPartition::copy_faces(ProgramBuilder& builder, Address in, Address out, std::uint64_t site) const {
+  if (side_ == 1) return;
+  // From below what lies at the far side of the predecessor's cells, and so on: pieces beside each other.
+  for (const Direction d : {x, y, z}) {
+    for (const bool upper : {false, true}) {
+      const std::uint64_t bytes = face_bytes(d, upper ? side_ - 1 : 0);
+      builder.post(CallKind::receive_nonblocking, in, bytes, upper ? successor(d) : predecessor(d), site++);
+      in += bytes;
+    }
+  }
+  for (const Direction d : {x, y, z}) {
+    for (const bool upper : {true, false}) {
+      const std::uint64_t bytes = face_bytes(d, upper ? side_ - 1 : 0);
+      builder.post(CallKind::send_nonblocking, out, bytes, upper ? successor(d) : predecessor(d), site++);
+      out += bytes;
+    }
+  }
+  builder.wait();
+}
+
+}  // namespace pinion::simulate

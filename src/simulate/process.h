@@ -1,0 +1,256 @@
+// One process in virtual time: the real Domain, retention and predictor over a ModelDevice, under a discrete
+// event loop. Its threads follow their scripts; device calls take the model's time and whatever else happens
+// meanwhile does happen meanwhile, for the registry works in steps: an acquire can find its region being
+// registered and wait, or being deregistered and miss.
+//
+// What is modelled here, and not run: the engine's calls around the registry (what each retention does on an
+// application thread) and its helper's sleep. Everything else is the code of the product.
+//
+// Deterministic: equal scripts and settings give equal runs. One thread at a time; processes share nothing.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/coverage.h"
+#include "base/options.h"
+#include "device/model.h"
+#include "monitor/brackets.h"
+#include "predict/predictor.h"
+#include "registry/domain.h"
+#include "retention/helper_retention.h"
+#include "retention/look_schedule.h"
+#include "runlog/format.h"
+#include "simulate/operation.h"
+#include "simulate/oracle_bound.h"
+
+namespace pinion::simulate {
+
+/// Hears what happens in a process, in order of time where nothing else is said. Byte counts are changes.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void registered(Time, std::int64_t /*bytes*/) {}
+  /// Pages ever leased, less memory events.
+  virtual void left_pinned(Time, std::int64_t /*bytes*/) {}
+  /// Pages that an oracle would hold: in order of time too, but heard of only when they are certain.
+  virtual void oracle_held(Time, std::int64_t /*bytes*/) {}
+  virtual void acquired(std::uint64_t /*number of the acquire*/, Time /*asked*/, Time /*leased*/,
+                        runlog::Outcome) {}
+  /// That acquire had been predicted, or seen before, and was not registered in time.
+  virtual void found_late(std::uint64_t /*number of the acquire*/) {}
+  virtual void device_call(Time /*begin*/, Time /*end*/, Range, bool /*registration*/, bool /*failed*/,
+                           Actor) {}
+};
+
+class Process final : private RegisteredListener {
+ public:
+  struct Settings {
+    RetentionKind retention = RetentionKind::helper;
+    CostModel nic;
+    std::uint64_t limit = UINT64_MAX;
+    std::uint64_t lru_bytes = 64 << 20;
+    bool own_core = true;  ///< false: application threads stand still while the helper calls the device
+    /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.
+    Duration poll = kMillisecond;
+    std::size_t ring = 256;          ///< records that wait for the helper at most; further ones are lost
+    double memcpy_bytes_per_ns = 0;  ///< of a bounce buffer; 0: free
+    Time start = kSecond;
+    /// How late each timed wake-up of the helper is.
+    std::function<Duration()> wake_latency = [] { return Duration{0}; };
+  };
+
+  /// `predictor` is for retentions helper and observe. `observer` outlives the process.
+  Process(Settings settings, std::unique_ptr<Predictor> predictor, Observer& observer);
+
+  /// The next thread, which begins at once. `script` outlives the run.
+  void add_thread(Script& script);
+  /// Its script has more, after it had no more.
+  void resume(std::uint16_t thread);
+  /// Does something at that time.
+  void at(Time time, std::function<void()> what);
+  /// A memory event, as the hooks report it, by `thread`.
+  void change_memory(Range range, std::uint16_t thread = 0);
+
+  /// Runs the next event, and what the same thread does after it before anything else happens and not after
+  /// `until`.
+  void step(Time until = 0);
+  /// When that will be; kNever: nothing is to come.
+  Time next_event() const { return events_.empty() ? kNever : events_.front().time; }
+  /// Threads have something to do.
+  bool running() const { return application_events_ > 0 || !waiting_.empty(); }
+  /// The helper is in a device call.
+  bool helper_busy() const { return helper_busy_; }
+  /// What the helper has begun is done, and everything idle is let go at once. The end of the run.
+  void finish();
+  /// Nothing happens until then. Not before the last event, not after the next one.
+  void pass(Time time) { clock_.set(time); }
+
+  Time now() { return clock_.now(); }
+  /// When the thread that ran longest had done its last operation.
+  Time ended() const { return ended_; }
+  /// As the engine keeps them; the helper's CPU time is that of its device calls.
+  const runlog::Counters& counters();
+
+  template <class F>
+  void for_each_lease(F&& f) const {
+    for (const Lease& lease : leases_)
+      if (lease.live && lease.record.region.region) f(lease.range, *lease.record.region.region);
+  }
+  HelperRetention* retention() { return retention_ ? &*retention_ : nullptr; }
+  Domain& domain() { return domain_; }
+  ModelDevice& device() { return device_; }
+  const Budget& budget() const { return budget_; }
+
+ private:
+  enum class What : std::uint8_t { thread, device_call, release, helper_wakes, helper_acts, script };
+  struct Event {
+    Time time;
+    std::uint64_t order;
+    What what;
+    bool application;
+    std::uint32_t index;
+    bool operator<(const Event& other) const {  // for a heap whose front is the earliest
+      return time != other.time ? time > other.time : order > other.order;
+    }
+  };
+
+  static constexpr std::uint32_t kHelper = 0;  ///< its call; a thread's is its number + 1
+  /// Who is on its way through the registry's steps, or in a device call.
+  struct Call {
+    enum class Phase : std::uint8_t {
+      none,
+      registering,  ///< of the ticket
+      evicting,     ///< victims of the ticket
+      retiring,     ///< regions that it lets go itself
+      bouncing,     ///< copies what could not be registered
+    };
+    Phase phase = Phase::none;
+    bool waited = false;
+    Domain::Ticket ticket;
+    std::vector<Region*> regions;  ///< being deregistered, from `next` on
+    std::size_t next = 0;
+    Registration registration;
+    Time device_begin = 0;
+    Duration in_device = 0;          ///< calls of this acquire so far
+    Duration registration_took = 0;  ///< the last one that succeeded
+  };
+  struct Lease {
+    Record record;
+    Range range{};
+    std::uint64_t number = 0;
+    Time leased = 0;
+    std::uint16_t thread = 0;
+    bool live = false;
+  };
+  struct Thread {
+    Script* script = nullptr;
+    Operation operation{};  ///< the next one
+    bool idle = true;
+    Time free_at = 0;
+    Time asked = 0;
+    Duration delayed = 0;  ///< its waits for registration so far
+    std::uint32_t lease = 0;
+    std::vector<std::uint32_t> slots;  ///< leases
+    std::unique_ptr<RecentRegions> recent = std::make_unique<RecentRegions>();
+  };
+  struct Noticed {
+    Record record;
+    std::uint16_t thread;
+    std::uint64_t number;
+  };
+
+  /// What hears of the oracle's changes.
+  auto oracle_changed() {
+    return [this](Time time, std::int64_t bytes) { observer_.oracle_held(time, bytes); };
+  }
+  void registered_changed(Time now, std::int64_t bytes, int regions) override;
+
+  void schedule(Time time, What what, bool application, std::uint32_t index);
+  void run(const Event& event, Time until);
+  void delay_application(Duration by);
+
+  // ---- device calls and the registry's steps (registry/blocking.h, unrolled over events) ----
+
+  Actor actor(std::uint32_t call) const { return call == kHelper ? Actor::helper : Actor::application; }
+  Call& call(std::uint32_t number) { return number == kHelper ? helper_call_ : calls_[number - 1]; }
+  /// What `device_call` costs; the clock stays: the time passes in the events until then.
+  template <class F>
+  Duration cost(std::uint32_t number, F&& device_call);
+  void go(std::uint32_t number, Domain::Step step);
+  void retire_next(std::uint32_t number);
+  void device_call_done(std::uint32_t number);
+  void resume_waiters();
+
+  // ---- application threads ----
+
+  /// When the thread's next operation is due; kNever: it has none.
+  Time fetch(Thread& thread);
+  void schedule_next(std::uint16_t number);
+  void run_thread(std::uint16_t number, Time until);
+  /// Each of these: false when the thread goes on later, by an event of its own.
+  bool perform(std::uint16_t number);
+  bool acquire(std::uint16_t number, const Operation& operation);
+  bool release(std::uint16_t number, std::uint32_t lease);
+  void acquired(std::uint16_t number, Domain::Step step);
+  void granted(std::uint16_t number);
+  void retire_here(std::uint16_t number, std::vector<Region*> regions);
+  std::uint32_t take_lease();
+  void push(const Record& record, std::uint16_t thread, std::uint64_t number);
+  void note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread);
+
+  // ---- the helper ----
+
+  void wake_by(Time wake);
+  void wakes();
+  void drain();
+  void take(Noticed& noticed);
+  void act();
+  void acted(Duration took);
+  void sleep(Time deadline);
+
+  const Settings settings_;
+  Observer& observer_;
+  VirtualClock clock_;
+  ModelDevice device_;
+  Budget budget_;
+  Brackets brackets_;
+  Domain domain_;
+  std::unique_ptr<Predictor> predictor_;
+  CostEstimates costs_;
+  std::optional<HelperRetention> retention_;
+
+  std::vector<Event> events_;  ///< a heap
+  std::uint64_t scheduled_ = 0;
+  std::size_t application_events_ = 0;
+  std::deque<std::function<void()>> script_events_;
+  std::deque<Thread> threads_;
+  std::deque<Call> calls_;
+  std::list<std::uint32_t> waiting_;
+  std::vector<Lease> leases_;
+  std::vector<std::uint32_t> free_leases_;
+
+  std::vector<Noticed> ring_;
+  bool records_lost_ = false;
+  LookSchedule looks_;
+  Call helper_call_;
+  HelperRetention::Action action_;  ///< under way
+  bool reaping_ = false;            ///< what the helper's device call is about, rather than action_
+  bool helper_busy_ = false;
+  Time wake_at_ = kNever;
+  bool wake_planned_ = false;
+  std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts
+  std::size_t doomed_bytes_ = 0;
+  Duration helper_device_time_ = 0;
+
+  Coverage leave_pinned_;
+  OracleBound oracle_;
+  Time ended_;
+  runlog::Counters counters_{};
+};
+
+}  // namespace pinion::simulate

@@ -1,0 +1,19 @@
+#include "simulate/program.h"
+
+#include <algorithm>
+
+namespace pinion::simulate {
+
+std::uint64_t Program::acquires() const {
+  const auto count = [](const std::vector<Operation>& part) {
+    return static_cast<std::uint64_t>(std::count_if(part.begin(), part.end(), [](const Operation& operation) {
+      return operation.kind == Operation::Kind::acquire;
+    }));
+  };
+  std::uint64_t sum = 0;
+  for (const ThreadProgram& thread : threads)
+    sum += count(thread.before) + thread.turns * count(thread.turn) + count(thread.after);
+  return sum;
+}
+
+}  // namespace pinion::simulate

@@ -1,0 +1,55 @@
+// What a process does, written down: for each of its threads the operations before, in each turn of, and
+// after its main loop. Values, shared by all ranks that do the same.
+#pragma once
+
+#include <vector>
+
+#include "simulate/noise.h"
+#include "simulate/operation.h"
+
+namespace pinion::simulate {
+
+struct ThreadProgram {
+  std::vector<Operation> before, turn, after;
+  std::uint64_t turns = 0;
+
+  bool operator==(const ThreadProgram&) const = default;
+  std::uint64_t operations() const { return before.size() + turns * turn.size() + after.size(); }
+};
+
+struct Program {
+  std::vector<ThreadProgram> threads;
+
+  bool operator==(const Program&) const = default;
+  std::uint64_t acquires() const;
+};
+
+/// A thread's program as a script, its computations disturbed by noise.
+class ProgramScript final : public Script {
+ public:
+  ProgramScript(const ThreadProgram& program, NoiseModel noise, std::uint64_t seed)
+      : program_(program), noise_(noise, seed), operations_(static_cast<double>(program.operations())) {}
+
+  bool next(Operation& operation) override {
+    while (at_ == part_->size()) {
+      if (part_ == &program_.after) return false;
+      at_ = 0;
+      part_ = turn_ < program_.turns ? &program_.turn : &program_.after;
+      ++turn_;
+    }
+    operation = (*part_)[at_++];
+    operation.compute = noise_.of(operation.compute, static_cast<double>(done_++) / operations_);
+    return true;
+  }
+
+ private:
+  const ThreadProgram& program_;
+  Noise noise_;
+  const std::vector<Operation>* part_ = &program_.before;
+  std::size_t at_ = 0;
+  std::uint64_t turn_ = 0;
+  std::uint64_t done_ = 0;
+  const double operations_;
+};
+
+}  // namespace pinion::simulate

@@ -1,0 +1,122 @@
+#include "simulate/simulation.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "simulate/node.h"
+
+namespace pinion::simulate {
+
+namespace {
+
+using Node = std::vector<Member>;
+
+/// Each kind of node with the number of nodes that are of it.
+std::map<Node, std::uint64_t> nodes_of(const Workload& workload, const Settings& settings) {
+  const bool alike = settings.noise.kind == NoiseModel::Kind::none;
+  std::map<Node, std::uint64_t> nodes;
+  for (int number = 0; number < workload.placement.nodes(); ++number) {
+    std::map<Member, std::uint64_t> members;
+    for (const int rank : workload.placement.ranks_of(number)) {
+      const auto index = static_cast<std::size_t>(rank);
+      const Workload::Rank& of = workload.ranks[index];
+      const std::uint64_t seed = alike ? 0 : seed_of(settings.seed, index);
+      ++members[{of.program, of.starts, seed, 0}];
+    }
+    Node node;
+    for (const auto& [member, count] : members) {
+      node.push_back(member);
+      node.back().ranks = count;
+    }
+    ++nodes[node];
+  }
+  return nodes;
+}
+
+double seconds(double ns) { return ns * 1e-9; }
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
+
+bool is_predictor(const std::string& name) {
+  return name == "oracle" || name == "schedule" || make_predictor(name, 0) != nullptr;
+}
+
+Result simulate(const Workload& workload, const Settings& settings) {
+  const std::map<Node, std::uint64_t> nodes = nodes_of(workload, settings);
+  std::vector<const Node*> kinds;
+  for (const auto& [node, count] : nodes) kinds.push_back(&node);
+  std::vector<NodeResult> results(kinds.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < kinds.size();)
+      results[i] = simulate_node(workload, settings, *kinds[i]);
+  };
+  std::vector<std::thread> others;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (std::size_t i = 1; i < std::min(cores, kinds.size()); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+
+  Result result;
+  runlog::Counters sum{};
+  double charged = 0;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const std::uint64_t count = nodes.at(*kinds[i]);
+    const NodeResult& node = results[i];
+    const runlog::Counters& c = node.counters;
+    std::uint64_t ranks = 0;
+    for (const Member& member : *kinds[i]) ranks += member.ranks;
+    result.acquires.total += count * c.acquires;
+    result.acquires.hits += count * c.hits;
+    result.acquires.waits += count * c.waits;
+    result.acquires.misses += count * c.misses;
+    result.acquires.late += count * c.late;
+    result.acquires.bounced += count * c.bounced;
+    result.acquires.observed += count * c.observed;
+    result.registrations += count * c.registrations;
+    result.deregistrations += count * c.deregistrations;
+    sum.registration_ns += count * c.registration_ns;
+    sum.wait_ns += count * c.wait_ns;
+    sum.bounce_ns += count * c.bounce_ns;
+    sum.helper_cpu_ns += count * c.helper_cpu_ns;
+    sum.leave_pinned_registration_ns += static_cast<double>(count) * c.leave_pinned_registration_ns;
+    sum.reuses += count * c.reuses;
+    sum.within_0_5 += count * c.within_0_5;
+    sum.within_5 += count * c.within_5;
+    sum.at_release_within_0_5 += count * c.at_release_within_0_5;
+    sum.at_release_within_5 += count * c.at_release_within_5;
+    if (settings.cores && ranks >= static_cast<std::uint64_t>(settings.cores))
+      charged += static_cast<double>(count * c.helper_cpu_ns);
+    result.ranks += static_cast<int>(count * ranks);
+    result.ranks_simulated += static_cast<int>(kinds[i]->size());
+    result.nodes += static_cast<int>(count);
+    result.events += count * node.events;
+    result.events_simulated += node.events_simulated;
+    result.seconds = std::max(result.seconds, seconds(static_cast<double>(node.length)));
+    if (i == 0 || node.registered.peak > result.registered.peak) result.registered = node.registered;
+  }
+  result.nodes_simulated = static_cast<int>(kinds.size());
+
+  const auto mean = [&](auto ns) { return seconds(static_cast<double>(ns)) / result.ranks; };
+  result.cost.on_demand = mean(sum.registration_ns);
+  result.cost.waits = mean(sum.wait_ns);
+  result.cost.bounce = mean(sum.bounce_ns);
+  result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * workload.bookkeeping_ns);
+  result.cost.helper_cpu = mean(sum.helper_cpu_ns);
+  result.cost.helper_charged = mean(charged);
+  result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
+  result.prediction = {sum.reuses,
+                       result.acquires.late,
+                       share(sum.within_0_5, sum.reuses),
+                       share(sum.within_5, sum.reuses),
+                       share(sum.at_release_within_0_5, sum.reuses),
+                       share(sum.at_release_within_5, sum.reuses)};
+  return result;
+}
+
+}  // namespace pinion::simulate

@@ -1,0 +1,52 @@
+// A whole job in virtual time: each rank a process (process.h), the processes of a node on one time line.
+//
+// Ranks are not coupled: each follows its own program, and waits for nobody but its own registrations. Ranks
+// that do the same are simulated once and counted as often as there are of them, and so are nodes with the
+// same ranks on them; with noise every rank differs and every one is simulated. Nodes are independent, and
+// simulated side by side on the machine's cores: the result does not depend on how many there are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "runlog/analysis.h"
+#include "simulate/noise.h"
+#include "simulate/process.h"
+#include "simulate/workload.h"
+
+namespace pinion::simulate {
+
+struct Settings {
+  RetentionKind retention = RetentionKind::helper;
+  std::string predictor = "shortest";  ///< also `oracle` and `schedule` (schedule_predictor.h)
+  unsigned window = 2;
+  CostModel nic;
+  std::uint64_t limit = 0;  ///< of one process; 0: none
+  std::uint64_t lru_bytes = 64 << 20;
+  int cores = 0;  ///< of a node; 0: enough for the helpers too
+  Duration poll = kMillisecond;
+  Duration wake_latency = 60 * kMicrosecond;
+  NoiseModel noise;
+  std::uint64_t seed = 1;
+};
+
+struct Result {
+  runlog::RegisteredBytes registered;  ///< of the node with the highest peak
+  runlog::Acquires acquires;           ///< of all ranks
+  runlog::Cost cost;                   ///< mean over ranks
+  runlog::Prediction prediction;
+  std::uint64_t registrations = 0, deregistrations = 0;
+  double seconds = 0;  ///< of the node that ran longest
+  int ranks = 0, ranks_simulated = 0;
+  int nodes = 0, nodes_simulated = 0;
+  /// As a log would have them: leases, device calls and memory events; of all ranks, and of those simulated.
+  std::uint64_t events = 0, events_simulated = 0;
+};
+
+/// Whether that name is a predictor here.
+bool is_predictor(const std::string& name);
+
+Result simulate(const Workload& workload, const Settings& settings);
+
+}  // namespace pinion::simulate

@@ -1,0 +1,254 @@
+#include "simulate/workload.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "simulate/random.h"
+
+namespace pinion::simulate {
+
+// ---- patterns ----
+
+namespace {
+
+std::uint64_t hash_of(const Program& program) {
+  std::uint64_t hash = 0;
+  const auto add = [&](auto value) { hash = seed_of(hash, static_cast<std::uint64_t>(value)); };
+  for (const ThreadProgram& thread : program.threads) {
+    add(thread.turns);
+    for (const auto* part : {&thread.before, &thread.turn, &thread.after}) {
+      add(part->size());
+      for (const Operation& operation : *part) {
+        add(operation.range.begin), add(operation.range.end), add(operation.site);
+        add(operation.compute), add(operation.transfer);
+      }
+    }
+  }
+  return hash;
+}
+
+}  // namespace
+
+Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement placement,
+                          const Machine& machine) {
+  Workload workload;
+  workload.pattern = pattern.name;
+  workload.placement = std::move(placement);
+  std::unordered_multimap<std::uint64_t, std::uint32_t> known;
+  for (int rank = 0; rank < pattern.ranks; ++rank) {
+    ProgramBuilder builder(rank, workload.placement, machine);
+    pattern.write(builder, turns ? turns : pattern.turns);
+    Program program = builder.finish();
+    const std::uint64_t hash = hash_of(program);
+    const auto [first, last] = known.equal_range(hash);
+    const auto same = std::find_if(
+        first, last, [&](const auto& entry) { return workload.programs[entry.second] == program; });
+    if (same != last) {
+      workload.ranks.push_back({same->second});
+      continue;
+    }
+    const auto number = static_cast<std::uint32_t>(workload.programs.size());
+    workload.programs.push_back(std::move(program));
+    workload.ranks.push_back({number});
+    known.emplace(hash, number);
+  }
+  return workload;
+}
+
+// ---- logs ----
+
+namespace {
+
+/// How long registration has held up a thread, up to each moment.
+class Delays {
+ public:
+  void add(Time begin, Duration took) {
+    if (took <= 0) return;
+    sum_ += took;
+    delays_.push_back({begin, std::max(begin + took, delays_.empty() ? 0 : delays_.back().end), sum_});
+  }
+  /// Whether a delay that was added covers `time`.
+  bool cover(Time time) const { return !delays_.empty() && time < delays_.back().end; }
+  Duration before(Time time) const {
+    const auto after = std::lower_bound(delays_.begin(), delays_.end(), time,
+                                        [](const Delay& delay, Time at) { return delay.begin < at; });
+    return after == delays_.begin() ? 0 : std::prev(after)->sum;
+  }
+
+ private:
+  struct Delay {
+    Time begin, end;
+    Duration sum;  ///< with all before
+  };
+  std::vector<Delay> delays_;
+  Duration sum_ = 0;
+};
+
+struct Action {
+  Time time;  ///< the program's own
+  std::size_t order;
+  const runlog::Event* event;
+  bool release;
+  bool operator<(const Action& other) const {
+    return time != other.time ? time < other.time : order < other.order;
+  }
+};
+
+/// Where the log's events end.
+Time covered_until(const runlog::Log& log) {
+  if (log.all_events()) return log.last_ns();
+  Time last = log.header.start_ns;
+  for (const runlog::Event& event : log.events) last = std::max(last, event.end_ns);
+  return std::min(last, log.last_ns());
+}
+
+ThreadProgram thread_program(std::vector<Action> actions, Time start, Time end) {
+  std::sort(actions.begin(), actions.end());
+  ThreadProgram program;
+  std::map<const runlog::Event*, std::uint32_t> slots;
+  std::vector<std::uint32_t> free_slots;
+  Time last = start;
+  for (const Action& action : actions) {
+    const runlog::Event& event = *action.event;
+    const Duration gap = std::max<Duration>(0, action.time - last);
+    last = std::max(last, action.time);
+    Operation operation;
+    operation.range = {event.address, event.address + event.bytes};
+    if (event.kind == runlog::EventKind::memory_event) {
+      operation.kind = Operation::Kind::memory_event;
+      operation.range = operation.range.to_pages();
+      operation.compute = gap;
+    } else if (action.release) {
+      operation.kind = Operation::Kind::release;
+      operation.transfer = gap;
+      operation.slot = slots.extract(&event).mapped();
+      free_slots.push_back(operation.slot);
+    } else {
+      operation.call = static_cast<CallKind>(event.call);
+      operation.access = static_cast<Access>(event.access & static_cast<std::uint8_t>(Access::all));
+      operation.site = event.site;
+      operation.compute = gap;
+      if (free_slots.empty()) {
+        operation.slot = static_cast<std::uint32_t>(slots.size());
+      } else {
+        operation.slot = free_slots.back();
+        free_slots.pop_back();
+      }
+      slots[&event] = operation.slot;
+    }
+    program.before.push_back(operation);
+  }
+  Operation rest;
+  rest.kind = Operation::Kind::pause;
+  rest.compute = std::max<Duration>(0, end - last);
+  program.after.push_back(rest);
+  return program;
+}
+
+}  // namespace
+
+Program program_of(const runlog::Log& log) {
+  using runlog::EventKind;
+  std::vector<const runlog::Event*> events;
+  for (const runlog::Event& event : log.events) {
+    const bool here = event.kind == EventKind::deregistration && !(event.flags & runlog::kByHelper);
+    if (event.kind == EventKind::lease || event.kind == EventKind::memory_event || here)
+      events.push_back(&event);
+  }
+  std::stable_sort(events.begin(), events.end(),
+                   [](const auto* a, const auto* b) { return a->begin_ns < b->begin_ns; });
+
+  // Threads by the log's numbers, from 0 on without gaps.
+  std::map<std::uint16_t, std::size_t> numbers;
+  std::vector<Delays> delays;
+  const auto number_of = [&](const runlog::Event& event) {
+    const auto [at, is_new] = numbers.try_emplace(event.thread, delays.size());
+    if (is_new) delays.emplace_back();
+    return at->second;
+  };
+  for (const runlog::Event* event : events) {
+    if (event->kind == EventKind::memory_event) continue;
+    Delays& of = delays[number_of(*event)];
+    if (event->kind == EventKind::deregistration) {
+      if (!of.cover(event->begin_ns)) of.add(event->begin_ns, event->end_ns - event->begin_ns);
+      continue;
+    }
+    const auto wait = static_cast<Duration>(
+        std::min(event->wait_ns, static_cast<std::uint64_t>(event->end_ns - event->begin_ns)));
+    of.add(event->begin_ns, wait);
+    if (event->outcome == runlog::Outcome::bounced && log.header.memcpy_bytes_per_ns > 0)
+      of.add(event->begin_ns + wait,
+             static_cast<Duration>(static_cast<double>(event->bytes) / log.header.memcpy_bytes_per_ns));
+  }
+  if (delays.empty()) delays.emplace_back();
+
+  std::vector<std::vector<Action>> actions(delays.size());
+  std::size_t order = 0, latest = 0;  // memory events are taken for those of the thread that was heard last
+  for (const runlog::Event* event : events) {
+    if (event->kind == EventKind::deregistration) continue;
+    if (event->kind == EventKind::lease) latest = number_of(*event);
+    const Delays& of = delays[latest];
+    actions[latest].push_back({event->begin_ns - of.before(event->begin_ns), order++, event, false});
+    if (event->kind == EventKind::lease)
+      actions[latest].push_back({event->end_ns - of.before(event->end_ns), order++, event, true});
+  }
+  Program program;
+  const Time end = covered_until(log);
+  for (std::size_t thread = 0; thread < actions.size(); ++thread)
+    program.threads.push_back(
+        thread_program(std::move(actions[thread]), log.header.start_ns, end - delays[thread].before(end)));
+  return program;
+}
+
+Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload& workload) {
+  for (const runlog::Log& log : logs)
+    if (log.header.page_bytes != page_size())
+      return Error::make(EINVAL, "%.200s: recorded with pages of %u bytes, this machine's have %zu",
+                         log.path.c_str(), log.header.page_bytes, page_size());
+  std::stable_sort(logs.begin(), logs.end(),
+                   [](const auto& a, const auto& b) { return a.header.rank < b.header.rank; });
+  const auto recorded = static_cast<int>(logs.size());
+  const int ranks = tiling.ranks ? tiling.ranks : recorded;
+
+  std::map<std::string, std::pair<int, Time>> hosts;  // number, and when its first rank began
+  for (const runlog::Log& log : logs) {
+    const auto number = static_cast<int>(hosts.size());
+    const auto at = hosts.try_emplace(log.header.host, number, log.header.start_ns).first;
+    at->second.second = std::min(at->second.second, log.header.start_ns);
+    workload.programs.push_back(program_of(log));
+    if (!log.all_events())
+      workload.covers_seconds = std::max(
+          workload.covers_seconds, static_cast<double>(covered_until(log) - log.header.start_ns) * 1e-9);
+  }
+  std::vector<int> node_of;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const runlog::ProcessHeader& header = logs[static_cast<std::size_t>(rank % recorded)].header;
+    const int copy = rank / recorded;
+    const auto& [host, began] = hosts.at(header.host);
+    node_of.push_back(host + copy * static_cast<int>(hosts.size()));
+    workload.ranks.push_back(
+        {static_cast<std::uint32_t>(rank % recorded), header.start_ns - began + copy * tiling.skew});
+  }
+  workload.placement = Placement(std::move(node_of));
+  if (tiling.ppn)
+    if (Error error = Placement::make(ranks, tiling.ppn, tiling.placement, workload.placement)) return error;
+
+  const runlog::ProcessHeader& header = logs.front().header;
+  const runlog::Counters& counters = logs.front().live.counters;
+  if (counters.fit_register_b_ns > 0)
+    workload.nic = {"recorded",
+                    counters.fit_register_a_ns,
+                    counters.fit_register_b_ns,
+                    counters.fit_deregister_a_ns,
+                    counters.fit_deregister_b_ns,
+                    {}};
+  if (header.memcpy_bytes_per_ns > 0) workload.memcpy_bytes_per_ns = header.memcpy_bytes_per_ns;
+  if (counters.bookkeeping_samples)
+    workload.bookkeeping_ns =
+        static_cast<double>(counters.bookkeeping_ns) / static_cast<double>(counters.bookkeeping_samples);
+  workload.cores = std::max(0, header.cores);
+  return {};
+}
+
+}  // namespace pinion::simulate

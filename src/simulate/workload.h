@@ -1,0 +1,53 @@
+// What is simulated: the ranks of a job, what each does, and where it runs. Made from a pattern or from the
+// logs of a run; values.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "device/cost_model.h"
+#include "runlog/reader.h"
+#include "simulate/pattern.h"
+#include "simulate/placement.h"
+#include "simulate/program.h"
+
+namespace pinion::simulate {
+
+struct Workload {
+  struct Rank {
+    std::uint32_t program;
+    Duration starts = 0;  ///< after the first rank of its node
+  };
+
+  std::string log, pattern;  ///< what it was made from; one of them is empty
+  Placement placement;
+  std::vector<Program> programs;  ///< ranks that do the same share one
+  std::vector<Rank> ranks;
+  // What a log says of the machine that it was recorded on.
+  CostModel nic;                    ///< of the run's own fit; name empty: none
+  double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
+  double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
+  int cores = 0;                    ///< of a node; 0: not known
+  /// Where events were lost: what was recorded of the run, in seconds; else 0.
+  double covers_seconds = 0;
+};
+
+/// `turns`: of the main loop; 0: as the pattern has it.
+Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement placement,
+                          const Machine& machine);
+
+struct Tiling {
+  int ranks = 0;  ///< 0: as many as there are logs
+  int ppn = 0;    ///< 0: as recorded; copies of a rank run on copies of its node
+  std::string placement = "packed";
+  Duration skew = kMillisecond;  ///< each further copy of the run begins so much later
+};
+/// The logs of one run, in order of rank.
+Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload& workload);
+
+/// What a process did, with its waits for registration taken out.
+Program program_of(const runlog::Log& log);
+
+}  // namespace pinion::simulate

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %,
+# and misses within 5 % of the acquires. The device is the emulated NIC, whose cost is known; a message and a computation
+# take long against what else the machine does.
+source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
+examples=$build/bin/examples
+
+# agrees NAME RETENTION RANKS PROGRAM ARGUMENTS...
+agrees() {
+  local name=$1 retention=$2 n=$3
+  shift 3
+  under "--retention $retention --device emulated --nic connectx" "$n" "$@"
+  verified || fail "$name: the program: $(cat "$work/out" "$work/err")"
+  "$pinion" report --json "$work/log" >"$work/live.json" || fail "$name: no report"
+  "$pinion" simulate --json --nic connectx --retention "$retention" "$work/log" >"$work/simulated.json" ||
+    fail "$name: no simulation"
+  python3 - "$name" "$work/live.json" "$work/simulated.json" <<'PYTHON' || fail "$name"
+import json, sys
+name, live, simulated = sys.argv[1], json.load(open(sys.argv[2])), json.load(open(sys.argv[3]))["rows"][0]
+def off(of, allowed, of_whole=None):
+    a, b = of(live), of(simulated)
+    error = abs(a - b) / max(of_whole or a, 1)
+    print(f"{name}: live {a}, simulated {b}, {100 * error:.2f} % off")
+    return error > allowed
+wrong = [
+    off(lambda r: r["registered_bytes"]["peak"], 0.02),
+    off(lambda r: r["registered_bytes"]["mean"], 0.10),
+    off(lambda r: r["registered_bytes"]["leave_pinned_peak"], 0.02),
+    off(lambda r: r["registered_bytes"]["leave_pinned_mean"], 0.02),
+    off(lambda r: r["acquires"]["misses"], 0.05, live["acquires"]["total"]),
+]
+assert live["acquires"]["total"] == simulated["acquires"]["total"]
+sys.exit(any(wrong))
+PYTHON
+}
+
+for retention in on-demand leave-pinned helper; do
+  agrees "figure1 under $retention" "$retention" 2 "$examples/figure1" --size 4M --iterations 20 --compute 30ms
+  agrees "fft3d under $retention" "$retention" 2 "$examples/fft3d" --grid 128x128x128 --iterations 25
+done
+
+# A log that cannot be read is one line, and a mistake of the user's.
+printf 'no log' >"$work/broken.plog"
+"$pinion" simulate "$work/broken.plog" >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] || fail "status of a broken log"
+[ "$(wc -l <"$work/err")" -eq 1 ] && grep -q 'not a Pinion log' "$work/err" || fail "broken log: $(cat "$work/err")"
+
+[ "$failures" -eq 0 ]

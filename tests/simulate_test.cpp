@@ -1,0 +1,344 @@
+// Whole jobs: logs replayed, nodes added up, ranks that do the same counted instead of simulated, bounds that
+// agree with the strategies that they bound, and equal results for equal seeds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "simulate/node.h"
+#include "simulate/simulation.h"
+#include "support/runlog_files.h"
+
+namespace pinion::simulate {
+namespace {
+
+const CostModel kNic{"test", 246, 16000, 62, 4000, {}};
+
+Workload pattern(const std::string& text, int ppn = 1, std::uint64_t turns = 0) {
+  Pattern found;
+  Placement placement;
+  EXPECT_FALSE(find_pattern(text, found));
+  EXPECT_FALSE(Placement::make(found.ranks, ppn, "packed", placement));
+  return pattern_workload(found, turns, placement, {});
+}
+
+Settings under(RetentionKind retention) {
+  Settings settings;
+  settings.retention = retention;
+  settings.nic = kNic;
+  return settings;
+}
+
+Result run(const Workload& workload, Settings settings) { return simulate(workload, settings); }
+
+void expect_equal(const Result& a, const Result& b) {
+  EXPECT_EQ(a.registered.peak, b.registered.peak);
+  EXPECT_EQ(a.registered.mean, b.registered.mean);
+  EXPECT_EQ(a.registered.oracle_peak, b.registered.oracle_peak);
+  EXPECT_EQ(a.registered.oracle_mean, b.registered.oracle_mean);
+  EXPECT_EQ(a.acquires.misses, b.acquires.misses);
+  EXPECT_EQ(a.acquires.late, b.acquires.late);
+  EXPECT_EQ(a.acquires.total, b.acquires.total);
+  EXPECT_EQ(a.seconds, b.seconds);
+  EXPECT_EQ(a.cost.added(), b.cost.added());
+  EXPECT_EQ(a.prediction.within_0_5, b.prediction.within_0_5);
+  EXPECT_EQ(a.events, b.events);
+}
+
+// ---- bounds ----
+
+class Bounds : public ::testing::TestWithParam<const char*> {};
+
+// What leave-pinned would hold, computed under any strategy, is what leave-pinned holds.
+TEST_P(Bounds, LeavePinnedIsWhatItHolds) {
+  const Workload workload = pattern(GetParam(), 1, 10);
+  const Result pinned = run(workload, under(RetentionKind::leave_pinned));
+  const auto peak = static_cast<double>(pinned.registered.peak);
+  EXPECT_NEAR(static_cast<double>(pinned.registered.leave_pinned_peak), peak, 0.02 * peak);
+  EXPECT_NEAR(pinned.registered.leave_pinned_mean, pinned.registered.mean, 0.02 * pinned.registered.mean);
+  for (const RetentionKind other : {RetentionKind::helper, RetentionKind::on_demand}) {
+    const Result result = run(workload, under(other));
+    EXPECT_EQ(result.registered.leave_pinned_peak, pinned.registered.leave_pinned_peak);
+    EXPECT_NEAR(result.registered.leave_pinned_mean, pinned.registered.mean, 0.02 * pinned.registered.mean);
+  }
+}
+
+// Nobody holds less than the oracle bound and is not late. What holds just that is on-demand, less what its
+// registrations, which are the program's time, take: there the bound itself is the strategy.
+TEST_P(Bounds, OracleIsBelowEveryStrategyThatRegisters) {
+  const Workload workload = pattern(GetParam(), 1, 10);
+  for (const RetentionKind kind :
+       {RetentionKind::helper, RetentionKind::on_demand, RetentionKind::leave_pinned}) {
+    const Result result = run(workload, under(kind));
+    EXPECT_LE(result.registered.oracle_peak, result.registered.peak) << to_string(kind);
+    EXPECT_LE(result.registered.oracle_mean, 1.001 * result.registered.mean) << to_string(kind);
+  }
+  const Result on_demand = run(workload, under(RetentionKind::on_demand));
+  const auto peak = static_cast<double>(on_demand.registered.peak);
+  EXPECT_NEAR(static_cast<double>(on_demand.registered.oracle_peak), peak, 0.02 * peak);
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, Bounds,
+                         ::testing::Values("bt:A:4", "sp:A:4", "lu:A:4", "cg:A:4", "ft:A:4", "mg:A:8",
+                                           "is:A:4", "reuse:4M:2", "no-reuse:4M:2", "nested:1M:2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+// Deregistration that costs nothing makes on-demand hold what the oracle bound says, to the byte.
+TEST(Bounds, OnDemandWithFreeDeregistrationIsTheOracle) {
+  Settings settings = under(RetentionKind::on_demand);
+  settings.nic.deregister_ns_base = settings.nic.deregister_ns_per_page = 0;
+  for (const char* name : {"ft:A:4", "reuse:4M:2", "cg:A:4"}) {
+    const Result result = run(pattern(name, 1, 10), settings);
+    EXPECT_EQ(result.registered.oracle_peak, result.registered.peak) << name;
+    EXPECT_NEAR(result.registered.oracle_mean, result.registered.mean, 0.02 * result.registered.mean) << name;
+  }
+}
+
+// ---- ranks that do the same ----
+
+TEST(Classes, AreSimulatedOnceAndCounted) {
+  const Workload workload = pattern("cg:S:16", 1, 2);
+  const Result result = run(workload, under(RetentionKind::helper));
+  EXPECT_EQ(result.ranks, 16);
+  EXPECT_LT(result.ranks_simulated, 16);
+  // Every rank on its own: the sums are the same.
+  Result all;
+  std::uint64_t events = 0;
+  for (int rank = 0; rank < 16; ++rank) {
+    const NodeResult node =
+        simulate_node(workload, under(RetentionKind::helper),
+                      {{workload.ranks[static_cast<std::size_t>(rank)].program, 0, 0, 1}});
+    all.acquires.total += node.counters.acquires;
+    all.acquires.misses += node.counters.misses;
+    events += node.events;
+  }
+  EXPECT_EQ(result.acquires.total, all.acquires.total);
+  EXPECT_EQ(result.acquires.misses, all.acquires.misses);
+  EXPECT_EQ(result.events, events);
+}
+
+// Four equal ranks on a node: one process that counts four times, or four processes.
+TEST(Classes, NodeOfEqualRanksIsTheSumOfThem) {
+  const Workload workload = pattern("reuse:1M:8", 1);
+  const Settings settings = under(RetentionKind::helper);
+  const NodeResult once = simulate_node(workload, settings, {{0, 0, 0, 4}});
+  const NodeResult four =
+      simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}});
+  EXPECT_EQ(once.registered.peak, four.registered.peak);
+  EXPECT_NEAR(once.registered.mean, four.registered.mean, 1e-6 * once.registered.mean);
+  EXPECT_EQ(once.registered.oracle_peak, four.registered.oracle_peak);
+  EXPECT_EQ(once.counters.misses, four.counters.misses);
+  EXPECT_EQ(once.events, four.events);
+  EXPECT_EQ(4 * once.events_simulated, four.events_simulated);
+}
+
+// Two ranks that begin at different times do not hold at the same time what each holds for a moment.
+TEST(Nodes, AreSummedOnOneTimeLine) {
+  const Workload workload = pattern("reuse:1M:2", 1);
+  const Settings settings = under(RetentionKind::on_demand);
+  const NodeResult together = simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 0, 0, 1}});
+  const NodeResult apart = simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 100 * kMillisecond, 0, 1}});
+  EXPECT_EQ(together.registered.peak, std::size_t{2} << 20);
+  EXPECT_EQ(apart.registered.peak, std::size_t{1} << 20);
+  EXPECT_EQ(apart.registered.oracle_peak, std::size_t{1} << 20);
+  EXPECT_EQ(apart.length, together.length + 100 * kMillisecond);
+}
+
+// ---- determinism ----
+
+class NoiseTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(NoiseTest, EqualSeedsGiveEqualRuns) {
+  const Workload workload = pattern("bt:W:9", 3, 50);
+  Settings settings = under(RetentionKind::helper);
+  ASSERT_FALSE(NoiseModel::parse(GetParam(), settings.noise));
+  const Result one = run(workload, settings), same = run(workload, settings);
+  expect_equal(one, same);
+  EXPECT_EQ(one.ranks_simulated, settings.noise.kind == NoiseModel::Kind::none ? 3 : 9);
+  settings.seed = 2;
+  const Result other = run(workload, settings);
+  const auto kind = settings.noise.kind;
+  if (kind == NoiseModel::Kind::uniform || kind == NoiseModel::Kind::irregular)
+    EXPECT_NE(one.seconds, other.seconds);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, NoiseTest,
+                         ::testing::Values("none", "1%", "spikes", "warm-up", "regime", "drift", "irregular"),
+                         [](const auto& info) { return "model" + std::to_string(info.index); });
+
+TEST(Noise, StaysWithinItsModel) {
+  Noise one({NoiseModel::Kind::uniform, 0.01}, 1), irregular({NoiseModel::Kind::irregular, 0}, 1);
+  Noise drift({NoiseModel::Kind::drift, 0}, 1), spikes({NoiseModel::Kind::spikes, 0}, 1);
+  Duration least = kSecond, most = 0, spiked = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const Duration d = one.of(1000000, 0.5);
+    least = std::min(least, d), most = std::max(most, d);
+    ASSERT_GE(irregular.of(1000000, 0.5), 500000);
+    ASSERT_LE(irregular.of(1000000, 0.5), 2000000);
+    spiked += spikes.of(1000000, 0.5) - 1000000;
+  }
+  EXPECT_GE(least, 990000);
+  EXPECT_LE(most, 1010000);
+  EXPECT_LT(least, 991000);
+  EXPECT_GT(most, 1009000);
+  EXPECT_EQ(drift.of(1000000, 1), 1500000);
+  // 10 s of computation: 100 spikes of 1.25 ms.
+  EXPECT_NEAR(static_cast<double>(spiked), 100 * 1.25e6, 40 * 1.25e6);
+  NoiseModel model;
+  EXPECT_TRUE(NoiseModel::parse("2", model));
+  EXPECT_TRUE(NoiseModel::parse("-1%", model));
+  EXPECT_TRUE(NoiseModel::parse("", model));
+}
+
+// ---- oracle ----
+
+TEST(Predictors, OracleIsNeverWrongUnderNoise) {
+  Settings settings = under(RetentionKind::helper);
+  settings.noise = {NoiseModel::Kind::uniform, 0.01};
+  settings.predictor = "oracle";
+  for (const char* name : {"bt:A:4", "ft:A:4", "irregular:1M:1"}) {
+    const Result oracle = run(pattern(name, 1, 30), settings);
+    EXPECT_EQ(oracle.prediction.within_0_5, 1) << name;
+    EXPECT_EQ(oracle.prediction.at_release_within_0_5, 1) << name;
+  }
+}
+
+// ---- logs ----
+
+namespace rl = runlog;
+
+rl::Log log_of(std::vector<rl::Event> events, Time start, Time end, int rank = 0, const char* host = "node") {
+  rl::Log log{};
+  log.header.start_ns = start;
+  log.header.page_bytes = static_cast<std::uint32_t>(page_size());
+  log.header.rank = rank;
+  log.header.cores = 16;
+  std::strcpy(log.header.host, host);
+  log.live.last_ns = end;
+  log.live.complete = 1;
+  log.events = std::move(events);
+  return log;
+}
+
+constexpr Time kUs = kMicrosecond;
+constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;
+
+/// What it waited for registration before is not the program's time.
+TEST(Replay, WaitsAreTakenOut) {
+  rl::Event first = rl::lease(100 * kUs, 150 * kUs, kMemory, 65536, 7);
+  first.wait_ns = 20 * 1000;
+  rl::Event second = rl::lease(180 * kUs, 190 * kUs, kMemory, 65536, 8);
+  const Program program = program_of(log_of({first, second}, 0, 250 * kUs));
+  ASSERT_EQ(program.threads.size(), 1u);
+  const ThreadProgram& thread = program.threads[0];
+  ASSERT_EQ(thread.before.size(), 4u);
+  EXPECT_EQ(thread.before[0].compute, 100 * kUs);
+  EXPECT_EQ(thread.before[0].site, 7u);
+  EXPECT_EQ(thread.before[1].transfer, 30 * kUs);
+  EXPECT_EQ(thread.before[2].compute, 30 * kUs);
+  EXPECT_EQ(thread.before[3].transfer, 10 * kUs);
+  EXPECT_EQ(thread.after[0].compute, 60 * kUs);
+}
+
+// Under on-demand, each release also waits for its deregistration.
+TEST(Replay, DeregistrationsOfTheThreadAreTakenOut) {
+  const auto out = rl::event(rl::EventKind::deregistration, 150 * kUs, 160 * kUs, kMemory, 65536);
+  auto by_helper = rl::event(rl::EventKind::deregistration, 165 * kUs, 170 * kUs, kMemory, 65536);
+  by_helper.flags = rl::kByHelper;
+  const Program program = program_of(log_of({rl::lease(100 * kUs, 150 * kUs, kMemory, 65536), out, by_helper,
+                                             rl::lease(180 * kUs, 190 * kUs, kMemory, 65536)},
+                                            0, 200 * kUs));
+  EXPECT_EQ(program.threads[0].before[2].compute, 20 * kUs);
+}
+
+TEST(Replay, OverlappingTransfersThreadsAndMemoryEvents) {
+  rl::Event a = rl::lease(10 * kUs, 40 * kUs, kMemory, 65536),
+            b = rl::lease(20 * kUs, 30 * kUs, kMemory + (1 << 20), 65536);
+  rl::Event other = rl::lease(15 * kUs, 16 * kUs, kMemory + (2 << 20), 65536);
+  other.thread = 3;
+  const auto gone = rl::event(rl::EventKind::memory_event, 50 * kUs, 50 * kUs, kMemory, 65536);
+  const Program program = program_of(log_of({a, b, other, gone}, 0, 60 * kUs));
+  ASSERT_EQ(program.threads.size(), 2u);
+  const auto& ops = program.threads[0].before;
+  ASSERT_EQ(ops.size(), 5u);
+  using Kind = Operation::Kind;
+  EXPECT_EQ(ops[0].kind, Kind::acquire);
+  EXPECT_EQ(ops[1].kind, Kind::acquire);
+  EXPECT_NE(ops[0].slot, ops[1].slot);
+  EXPECT_EQ(ops[2].kind, Kind::release);
+  EXPECT_EQ(ops[2].slot, ops[1].slot);
+  EXPECT_EQ(ops[4].kind, Kind::memory_event);
+  EXPECT_EQ(program.threads[1].before.size(), 2u);
+}
+
+std::vector<rl::Event> loop(int turns, Duration period, std::uint64_t address) {
+  std::vector<rl::Event> events;
+  for (int i = 1; i <= turns; ++i)
+    events.push_back(rl::lease(i * period, i * period + kMillisecond, address, 1 << 20, 1));
+  return events;
+}
+
+TEST(Replay, SimulatesWhatWasRecorded) {
+  const Time end = 101 * 10 * kMillisecond;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log_of(loop(100, 10 * kMillisecond, kMemory), 0, end)}, {}, workload));
+  const Result pinned = run(workload, under(RetentionKind::leave_pinned));
+  EXPECT_EQ(pinned.acquires.total, 100u);
+  EXPECT_EQ(pinned.acquires.misses, 1u);
+  EXPECT_EQ(pinned.registered.peak, 1u << 20);
+  // Its one registration is time that the recorded run did not have.
+  EXPECT_NEAR(pinned.seconds, 1.01 + 1e-9 * (256 * 246 + 16000), 1e-8);
+  const Result helper = run(workload, under(RetentionKind::helper));
+  EXPECT_LE(helper.acquires.late, 5u);
+  EXPECT_LT(helper.registered.mean, 0.3 * pinned.registered.mean);
+}
+
+TEST(Replay, TilesToMoreRanksWithSkew) {
+  std::vector<rl::Log> logs = {
+      log_of(loop(10, 10 * kMillisecond, kMemory), 0, kSecond, 0, "a"),
+      log_of(loop(10, 10 * kMillisecond, kMemory), 5 * kMillisecond, kSecond, 1, "a")};
+  Tiling tiling;
+  tiling.ranks = 5;
+  tiling.skew = 20 * kMillisecond;
+  Workload workload;
+  ASSERT_FALSE(log_workload(logs, tiling, workload));
+  ASSERT_EQ(workload.ranks.size(), 5u);
+  EXPECT_EQ(workload.placement.nodes(), 3);  // copies of the node
+  EXPECT_EQ(workload.ranks[1].starts, 5 * kMillisecond);
+  EXPECT_EQ(workload.ranks[4].starts, 40 * kMillisecond);
+  EXPECT_EQ(workload.ranks[4].program, 0u);
+  const Result result = run(workload, under(RetentionKind::leave_pinned));
+  EXPECT_EQ(result.ranks, 5);
+  EXPECT_EQ(result.acquires.total, 50u);
+  EXPECT_EQ(result.registered.peak, 2u << 20);
+  tiling.ppn = 5;
+  Workload one_node;
+  ASSERT_FALSE(log_workload(logs, tiling, one_node));
+  EXPECT_EQ(one_node.placement.nodes(), 1);
+  EXPECT_EQ(run(one_node, under(RetentionKind::leave_pinned)).registered.peak, 5u << 20);
+}
+
+TEST(Replay, OtherPageSizesAreRefused) {
+  rl::Log log = log_of({}, 0, kSecond);
+  log.header.page_bytes *= 2;
+  Workload workload;
+  EXPECT_TRUE(log_workload({log}, {}, workload));
+}
+
+TEST(Replay, EmptyLogIsARunWithoutTransfers) {
+  Workload workload;
+  ASSERT_FALSE(log_workload({log_of({}, 0, kSecond)}, {}, workload));
+  const Result result = run(workload, under(RetentionKind::helper));
+  EXPECT_EQ(result.acquires.total, 0u);
+  EXPECT_EQ(result.seconds, 1);
+  EXPECT_EQ(result.registered.peak, 0u);
+}
+
+}  // namespace
+}  // namespace pinion::simulate
