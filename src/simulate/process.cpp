@@ -93,6 +93,7 @@ void Process::delay_application(Duration by) {
 
 void Process::finish() {
   while (helper_busy_) step();
+  drain();
   ++plans_;  // no wake-up is wanted any more
   oracle_.settle(kNever, oracle_changed());
   const auto retire = [&](Region* region) {

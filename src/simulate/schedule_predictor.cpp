@@ -18,8 +18,10 @@ Schedule::Schedule(const std::vector<std::unique_ptr<Script>>& scripts, Time sta
       uses_[thread].push_back({time, buffer, operation.site, operation.range.begin});
       if (buffer == times_.size()) times_.emplace_back();
       std::vector<Times>& of = times_[buffer];
-      if (of.empty() || of.back().thread != thread) of.push_back({static_cast<std::uint16_t>(thread), {}});
+      if (of.empty() || of.back().thread != thread)
+        of.push_back({static_cast<std::uint16_t>(thread), {}, {}});
       of.back().times.push_back(time);
+      of.back().positions.push_back(uses_[thread].size() - 1);
     }
   }
 }
@@ -44,10 +46,13 @@ void SchedulePredictor::observe(const Use& use) {
 Time SchedulePredictor::next_use(BufferId buffer, Time after) const {
   if (buffer >= known_as_.size() || known_as_[buffer] == kUnknown) return kNever;
   Time earliest = kNever;
-  for (const auto& [thread, times] : schedule_->times(known_as_[buffer])) {
+  for (const auto& [thread, times, positions] : schedule_->times(known_as_[buffer])) {
     const Duration shift = threads_[thread].shift;
-    const auto next = std::upper_bound(times.begin(), times.end(), after - shift);
-    if (next != times.end()) earliest = std::min(earliest, *next + shift);
+    // Not one that was seen already: `after` may lie before it, by what the thread has waited since.
+    const auto unseen = std::lower_bound(positions.begin(), positions.end(), threads_[thread].next);
+    const auto later =
+        std::upper_bound(times.begin() + (unseen - positions.begin()), times.end(), after - shift);
+    if (later != times.end()) earliest = std::min(earliest, *later + shift);
   }
   return earliest;
 }

@@ -34,6 +34,7 @@ class Schedule {
   struct Times {
     std::uint16_t thread;
     std::vector<Time> times;
+    std::vector<std::size_t> positions;  ///< in uses()
   };
   const std::vector<Times>& times(std::uint32_t buffer) const { return times_[buffer]; }
 

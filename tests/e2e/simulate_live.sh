@@ -12,7 +12,7 @@ agrees() {
   under "--retention $retention --device emulated --nic connectx" "$n" "$@"
   verified || fail "$name: the program: $(cat "$work/out" "$work/err")"
   "$pinion" report --json "$work/log" >"$work/live.json" || fail "$name: no report"
-  "$pinion" simulate --json --nic connectx --retention "$retention" "$work/log" >"$work/simulated.json" ||
+  "$pinion" simulate "$work/log" --json --retention "$retention" >"$work/simulated.json" ||
     fail "$name: no simulation"
   python3 - "$name" "$work/live.json" "$work/simulated.json" <<'PYTHON' || fail "$name"
 import json, sys
@@ -34,9 +34,16 @@ sys.exit(any(wrong))
 PYTHON
 }
 
-for retention in on-demand leave-pinned helper; do
+# What the helper holds depends on how late it wakes: the simulator's 60 us are those of a machine with time for it.
+retentions=(on-demand leave-pinned)
+if awk -v cores="$(nproc)" '{ exit !($1 <= cores) }' /proc/loadavg; then
+  retentions+=(helper)
+else
+  echo "retention helper left out: the machine is busy (load $(cut -d' ' -f1 /proc/loadavg) on $(nproc) cores)"
+fi
+for retention in "${retentions[@]}"; do
   agrees "figure1 under $retention" "$retention" 2 "$examples/figure1" --size 4M --iterations 20 --compute 30ms
-  agrees "fft3d under $retention" "$retention" 2 "$examples/fft3d" --grid 128x128x128 --iterations 25
+  agrees "fft3d under $retention" "$retention" 2 "$examples/fft3d" --grid 256x128x128 --iterations 25
 done
 
 # A log that cannot be read is one line, and a mistake of the user's.
