@@ -1,0 +1,45 @@
+// When the sleeping helper looks at its rings, worked out by hand.
+#include "retention/look_schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace pinion {
+namespace {
+
+constexpr Duration kPoll = kMillisecond;
+
+/// Records every `gap` up to `now`.
+LookSchedule dense(Duration gap, Time now) {
+  LookSchedule looks(kPoll, now - 100 * gap);
+  for (Time time = now - 99 * gap; time <= now; time += gap) looks.found(time);
+  return looks;
+}
+
+TEST(LookSchedule, SixteenLooksInTheTypicalGap) {
+  EXPECT_EQ(dense(160 * kMillisecond, 0).next(0, kNever, 1), 10 * kMillisecond);
+  EXPECT_EQ(dense(kMillisecond, 0).next(0, kNever, 1), kPoll);             // no oftener than `poll`
+  EXPECT_EQ(dense(900 * kMillisecond, 0).next(0, kNever, 1), 16 * kPoll);  // no more seldom than 16 of it
+}
+
+TEST(LookSchedule, DeadlineComesFirst) {
+  EXPECT_EQ(dense(160 * kMillisecond, 0).next(0, 3 * kMillisecond, 1), 3 * kMillisecond);
+}
+
+TEST(LookSchedule, WithNothingRegisteredHalfWayToTheDeadline) {
+  const LookSchedule looks = dense(160 * kMillisecond, 0);
+  EXPECT_EQ(looks.next(0, 100 * kMillisecond, 0), 50 * kMillisecond);
+  EXPECT_EQ(looks.next(0, 400 * kMillisecond, 0), 80 * kMillisecond);  // half a gap at most
+  EXPECT_EQ(looks.next(0, 4 * kMillisecond, 0), 4 * kMillisecond);
+}
+
+TEST(LookSchedule, DeepAfterASecondAndFourGaps) {
+  const LookSchedule looks = dense(kMillisecond, 0), seldom = dense(kSecond, 0);
+  EXPECT_FALSE(looks.deep(kSecond - 1));
+  EXPECT_TRUE(looks.deep(kSecond));
+  EXPECT_EQ(looks.next(kSecond, kNever, 1), kSecond + LookSchedule::kDeepSleep);
+  EXPECT_FALSE(seldom.deep(3 * kSecond));
+  EXPECT_TRUE(seldom.deep(4 * kSecond));
+}
+
+}  // namespace
+}  // namespace pinion
