@@ -279,6 +279,23 @@ TEST(Replay, OverlappingTransfersThreadsAndMemoryEvents) {
   EXPECT_EQ(program.threads[1].before.size(), 2u);
 }
 
+// What no program does, but a log that passed the reader may say: waits of one thread at the same time,
+// transfers of nothing, events before the run.
+TEST(Replay, ImpossibleLogsAreHarmless) {
+  rl::Event a = rl::lease(100 * kUs, 110 * kUs, kMemory, 65536), b = a,
+            nothing = rl::lease(0, kUs, kMemory, 0);
+  a.wait_ns = b.wait_ns = 10 * 1000;
+  b.begin_ns += kUs;
+  std::vector<rl::Event> events = {nothing, a, b, b, a};
+  for (int i = 0; i < 100; ++i) events.push_back(i % 3 ? a : b);
+  events.push_back(rl::event(rl::EventKind::memory_event, 0, 0, 0, std::uint64_t{1} << 57));
+  Workload workload;
+  ASSERT_FALSE(log_workload({log_of(events, 50 * kUs, 60 * kUs)}, {}, workload));
+  const Result result = run(workload, under(RetentionKind::helper));
+  EXPECT_EQ(result.acquires.total, 104u);
+  EXPECT_EQ(result.acquires.hits + result.acquires.waits + result.acquires.misses, 104u);
+}
+
 std::vector<rl::Event> loop(int turns, Duration period, std::uint64_t address) {
   std::vector<rl::Event> events;
   for (int i = 1; i <= turns; ++i)

@@ -29,7 +29,6 @@ class Level {
 
   std::uint64_t peak() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(peak_, 0)); }
   double byte_ns() const { return byte_ns_; }
-  Time last() const { return last_; }
 
  private:
   Time last_;

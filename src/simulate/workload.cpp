@@ -153,8 +153,8 @@ Program program_of(const runlog::Log& log) {
   std::vector<const runlog::Event*> events;
   for (const runlog::Event& event : log.events) {
     const bool here = event.kind == EventKind::deregistration && !(event.flags & runlog::kByHelper);
-    if (event.kind == EventKind::lease || event.kind == EventKind::memory_event || here)
-      events.push_back(&event);
+    const bool lease = event.kind == EventKind::lease && event.bytes > 0;
+    if (lease || event.kind == EventKind::memory_event || here) events.push_back(&event);
   }
   std::stable_sort(events.begin(), events.end(),
                    [](const auto* a, const auto* b) { return a->begin_ns < b->begin_ns; });
@@ -189,9 +189,12 @@ Program program_of(const runlog::Log& log) {
     if (event->kind == EventKind::deregistration) continue;
     if (event->kind == EventKind::lease) latest = number_of(*event);
     const Delays& of = delays[latest];
-    actions[latest].push_back({event->begin_ns - of.before(event->begin_ns), order++, event, false});
+    const Time begin = event->begin_ns - of.before(event->begin_ns);
+    actions[latest].push_back({begin, order++, event, false});
+    // Waits that overlap, which no program has but a log may, would end a transfer before it begins.
     if (event->kind == EventKind::lease)
-      actions[latest].push_back({event->end_ns - of.before(event->end_ns), order++, event, true});
+      actions[latest].push_back(
+          {std::max(begin, event->end_ns - of.before(event->end_ns)), order++, event, true});
   }
   Program program;
   const Time end = covered_until(log);
