@@ -4,6 +4,7 @@
 
 #include <ctime>
 #include <memory>
+#include <optional>
 
 #include "command.h"
 #include "device/cost_model.h"
@@ -26,13 +27,13 @@ struct Arguments {
   std::vector<std::string> predictors{Options{}.predictor};
   std::vector<std::string> limits{"0"};
   std::vector<std::string> noises{"none"};
-  std::string window = "2", lru_size = "64M", poll = "1ms", wake_latency = "60us", skew = "1ms";
-  std::string nic, placement = "packed";
+  std::string window = "2", lru_size = "64M", poll = "1ms";
+  std::string nic, wake_latency, skew, placement = "packed";
   int ranks = 0, ppn = 0, cores = 0;
   std::uint64_t iterations = 0, seed = 1;
   double gflops = 1, bandwidth = 1.5;
   bool json = false;
-  int figure = 0, table = 0;
+  std::optional<int> figure, table;
 };
 
 struct Row {
@@ -42,6 +43,7 @@ struct Row {
   Result result;
   double cpu_seconds;
 
+  std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
   bool predicts() const {
     return settings.retention == RetentionKind::helper || settings.retention == RetentionKind::observe;
   }
@@ -63,10 +65,17 @@ Duration duration_of(const char* option, const std::string& text) {
   return *duration;
 }
 
+/// 10^9 a second.
+double rate_of(const char* option, double rate) {
+  if (!(rate >= 1e-3 && rate <= 1e6))  // no number is neither
+    throw UsageError(fmt::format("{}: {} is not from 0.001 to 1000000", option, rate));
+  return rate * 1e9;
+}
+
 simulate::Machine machine_of(const Arguments& arguments) {
   simulate::Machine machine;
-  machine.flops = arguments.gflops * 1e9;
-  machine.network_bytes_per_second = arguments.bandwidth * 1e9;
+  machine.flops = rate_of("--gflops", arguments.gflops);
+  machine.network_bytes_per_second = rate_of("--bandwidth", arguments.bandwidth);
   return machine;
 }
 
@@ -77,6 +86,8 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
     check(simulate::find_pattern(text, pattern));
     if (arguments.ranks)
       throw UsageError("--ranks is for logs; a pattern's stand in its name: NAME:CLASS:RANKS");
+    if (!arguments.skew.empty())
+      throw UsageError("--skew is for logs; the ranks of a pattern begin together");
     simulate::Placement placement;
     check(
         simulate::Placement::make(pattern.ranks, std::max(1, arguments.ppn), arguments.placement, placement));
@@ -92,7 +103,10 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
     tiling.ranks = arguments.ranks;
     tiling.ppn = arguments.ppn;
     tiling.placement = arguments.placement;
-    tiling.skew = duration_of("--skew", arguments.skew);
+    if (!arguments.skew.empty()) tiling.skew = duration_of("--skew", arguments.skew);
+    if (!tiling.ppn && tiling.placement != "packed")
+      throw UsageError(
+          "--placement of a log's ranks needs --ppn; without it, they run where they were recorded");
     check(simulate::log_workload(std::move(logs), tiling, workloads.emplace_back()));
     workloads.back().log = fmt::format("{}", fmt::join(arguments.logs, " "));
   }
@@ -100,8 +114,9 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
   return workloads;
 }
 
-CostModel nic_of(const Arguments& arguments, const Workload& workload) {
-  if (arguments.nic.empty() && !workload.nic.name.empty() && workload.nic.name != "none") return workload.nic;
+/// Absent: as recorded.
+std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& workload) {
+  if (arguments.nic.empty() && !workload.recorded.empty()) return std::nullopt;
   const CostModelResult loaded = load_cost_model(arguments.nic.empty() ? "connectx" : arguments.nic);
   check(loaded.error);
   return loaded.model;
@@ -134,7 +149,8 @@ std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>
             settings.lru_bytes = options.lru_size;
             settings.cores = arguments.cores ? arguments.cores : workload.cores;
             settings.poll = options.poll;
-            settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
+            if (!arguments.wake_latency.empty())
+              settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
             settings.seed = arguments.seed;
             check(simulate::NoiseModel::parse(noise, settings.noise));
             rows.push_back(std::move(row));
@@ -157,7 +173,7 @@ Json row_json(const Row& row) {
           {"policy", "sleeping"},
           {"limit_bytes", row.settings.limit},
           {"noise", row.noise},
-          {"nic", row.settings.nic.name},
+          {"nic", row.nic()},
           {"ranks", r.ranks},
           {"ranks_simulated", r.ranks_simulated},
           {"nodes", r.nodes},
@@ -206,8 +222,9 @@ std::string text(const std::vector<Row>& rows) {
     std::vector<Row> of;
     while (i < rows.size() && rows[i].workload == workload) of.push_back(rows[i++]);
     const Result& r = of.front().result;
-    out += fmt::format("{}: {} ranks on {} nodes", workload->log.empty() ? workload->pattern : workload->log,
-                       r.ranks, r.nodes);
+    out += fmt::format("{}: {} ranks on {} nodes, NIC {}",
+                       workload->log.empty() ? workload->pattern : workload->log, r.ranks, r.nodes,
+                       of.front().nic());
     if (r.ranks_simulated < r.ranks)
       out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
     out += "\n" + table_text(of);
@@ -216,18 +233,15 @@ std::string text(const std::vector<Row>& rows) {
                          seconds_text(workload->covers_seconds));
   }
   return out +
-         fmt::format(
-             "Simulated: times come from the cost model of NIC '{}' and the program's own times; registered "
-             "bytes are\nof the node with the highest peak, sum over its ranks.\n",
-             rows.front().settings.nic.name);
+         "Simulated: times come from the NIC's cost model and the program's own times; registered bytes "
+         "are\nof "
+         "the node with the highest peak, sum over its ranks.\n";
 }
 
 void run(const Arguments& arguments) {
   if (arguments.figure || arguments.table) {
-    if (!arguments.patterns.empty() || !arguments.logs.empty())
-      throw UsageError("--figure and --table have programs of their own: give neither logs nor --pattern");
     const PaperResult result =
-        arguments.figure ? paper_figure(arguments.figure) : paper_table(arguments.table);
+        arguments.figure ? paper_figure(*arguments.figure) : paper_table(*arguments.table);
     fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
     return;
   }
@@ -290,17 +304,20 @@ void add_simulate(CLI::App& app) {
   word("--window", a->window, "previous communication points in a context signature [2]", "N");
   word("--lru-size", a->lru_size, "bytes that retention lru keeps registered [64M]", "SIZE");
   word("--poll", a->poll, "longest sleep of the helper while communication goes on [1ms]", "TIME");
-  word("--wake-latency", a->wake_latency, "how late the helper wakes [60us]", "TIME");
-  sub->add_option("--gflops", a->gflops, "of a core, in patterns [1]")
-      ->check(CLI::PositiveNumber)
-      ->type_name("X");
-  sub->add_option("--bandwidth", a->bandwidth, "of the network in GB/s, in patterns [1.5]")
-      ->check(CLI::PositiveNumber)
-      ->type_name("X");
+  word("--wake-latency", a->wake_latency, "how late the helper wakes [recorded; 60us]", "TIME");
+  sub->add_option("--gflops", a->gflops, "of a core, in patterns [1]")->type_name("X");
+  sub->add_option("--bandwidth", a->bandwidth, "of the network in GB/s, in patterns [1.5]")->type_name("X");
+  // The paper's figures have programs and settings of their own.
+  const std::vector<CLI::Option*> others = sub->get_options();
+  CLI::Option* const figure =
+      sub->add_option("--figure", a->figure, "the helper-threads paper's figure, its values beside ours");
+  CLI::Option* const table = sub->add_option("--table", a->table, "the same for its tables");
+  for (CLI::Option* option : {figure, table}) {
+    option->type_name("N")->excludes(option == figure ? table : figure);
+    for (CLI::Option* other : others)
+      if (other != sub->get_help_ptr()) option->excludes(other);
+  }
   sub->add_flag("--json", a->json, "one JSON object instead of a table");
-  sub->add_option("--figure", a->figure, "the helper-threads paper's figure, its values beside ours")
-      ->type_name("N");
-  sub->add_option("--table", a->table, "the same for its tables")->type_name("N");
   sub->callback([a] { run(*a); });
 }
 

@@ -144,7 +144,8 @@ class Cli : public ::testing::Test {
 };
 
 TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
-  expect_usage_error({}, "no command given; valid commands: run, compare, report, info, doctor, bench");
+  expect_usage_error({},
+                     "no command given; valid commands: run, compare, report, simulate, info, doctor, bench");
   expect_usage_error({"runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"--limit", "2G"}, "unknown option '--limit'");
   expect_usage_error({"run"}, "no command given: pinion run [options] -- CMD...");
@@ -167,6 +168,69 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"info", "colours"}, "colours");
   expect_usage_error({"bench"}, "no bench given; valid: events, hit");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
+}
+
+TEST_F(Cli, UsageErrorsOfSimulate) {
+  const auto expect = [&](std::vector<std::string> arguments, const char* reason) {
+    arguments.insert(arguments.begin(), "simulate");
+    expect_usage_error(arguments, reason);
+  };
+  expect({}, "give logs, or --pattern NAME:CLASS:RANKS");
+  expect({"nowhere"}, "nowhere: No such file or directory");
+  expect({"--pattern", "bt:C:8"}, "a square number");
+  const struct {
+    const char *option, *value, *reason;
+  } bad_values[] = {{"--retention", "best", "'best' is not one of"},
+                    {"--predictor", "best", "shortest, oracle, schedule"},
+                    {"--limit", "lots", "expected a size"},
+                    {"--noise", "loud", "a share such as 1%"},
+                    {"--nic", "none-such", "connectx"},
+                    {"--wake-latency", "5", "a time such as"},
+                    {"--placement", "random:x", "needs a whole number as seed"},
+                    {"--cores", "0", "--cores"},
+                    {"--gflops", "nan", "nan is not from 0.001 to 1000000"},
+                    {"--bandwidth", "0", "0 is not from 0.001 to 1000000"},
+                    {"--ranks", "8", "--ranks is for logs"},
+                    {"--skew", "1ms", "--skew is for logs"},
+                    {"--figure", "2", "excludes --figure"}};
+  for (const auto& [option, value, reason] : bad_values)
+    expect({"--pattern", "bt:S:4", option, value}, reason);
+  expect({"--figure", "3"}, "valid: 2, 5, 6, 11, 12, 13, 14");
+  expect({"--table", "0"}, "valid: 2, 3, 4");
+  write_log(root() / "log", 0);
+  expect({"log", "--iterations", "2"}, "--iterations is for patterns");
+  expect({"log", "--placement", "random:1"}, "needs --ppn");
+}
+
+TEST_F(Cli, SimulateJson) {
+  write_log(root() / "log", 0);
+  write_log(root() / "log", 1);
+  const Outcome o = pinion({"simulate", "log", "--pattern", "cg:A:4", "--json", "--limit", "0,1M"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json all = json::parse(o.out);
+  EXPECT_EQ(all["schema"], "pinion-simulate-1");
+  ASSERT_EQ(all["rows"].size(), 12u);  // two programs, two limits, three strategies
+  for (const json& row : all["rows"]) {
+    EXPECT_NE(row["log"].is_null(), row["pattern"].is_null());
+    EXPECT_EQ(row["predictor"].is_null(), row["retention"] != "helper");
+    EXPECT_EQ(row["policy"], "sleeping");
+    for (const char* key : {"limit_bytes", "ranks", "seconds", "seconds_added"})
+      EXPECT_TRUE(row[key].is_number()) << key;
+    for (const char* key :
+         {"peak", "mean", "oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})
+      EXPECT_TRUE(row["registered_bytes"][key].is_number_unsigned()) << key;
+    for (const char* key : {"total", "hits", "waits", "misses", "late", "bounced"})
+      EXPECT_TRUE(row["acquires"][key].is_number_unsigned()) << key;
+    for (const char* key : {"reuses", "within_0_5_percent", "within_5_percent", "late"})
+      EXPECT_TRUE(row["prediction"][key].is_number()) << key;
+    for (const char* key : {"within_0_5_percent", "within_5_percent"})
+      EXPECT_TRUE(row["prediction"]["at_release"][key].is_number()) << key;
+  }
+  const json& replayed = all["rows"].back();
+  EXPECT_EQ(replayed["log"], "log");
+  EXPECT_EQ(replayed["nic"], "recorded");
+  EXPECT_EQ(replayed["ranks"], 2);
+  EXPECT_EQ(replayed["acquires"]["total"], 4);
 }
 
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {

@@ -136,6 +136,10 @@ TEST_F(Reader, StateOutOfRange) {
                "no number");
   expect_error(read_with<std::uint64_t>(counters + offsetof(Counters, registered_peak_bytes), ~0ull),
                "more registered bytes");
+  const std::size_t lateness = counters + offsetof(Counters, lateness);
+  expect_error(read_with<std::uint32_t>(lateness + offsetof(Lateness, kept), Lateness::kMost + 1),
+               "more wake-ups");
+  expect_error(read_with<std::uint32_t>(lateness + offsetof(Lateness, kept), 1), "more wake-ups");
   expect_error(
       read_with<double>(kLive + offsetof(LiveState, series) + offsetof(SeriesBin, byte_ns), std::nan("")),
       "time series");

@@ -193,7 +193,9 @@ TEST(Ft, PeersOnTheNodeNeedNoRegistration) {
   // Four ranks of which two share the node: their halves of the arrays stay out.
   const Written slab("ft:S:4", 0, 2);
   for (const Operation& operation : slab.program.threads[0].turn)
-    if (operation.kind == Operation::Kind::acquire) EXPECT_EQ(operation.range.bytes(), std::size_t{1} << 19);
+    if (operation.kind == Operation::Kind::acquire) {
+      EXPECT_EQ(operation.range.bytes(), std::size_t{1} << 19);
+    }
 }
 
 // 32 points a side on 2x2x2 ranks: 16 each, two ghosts.

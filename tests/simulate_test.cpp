@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(Patterns, Bounds,
 // Deregistration that costs nothing makes on-demand hold what the oracle bound says, to the byte.
 TEST(Bounds, OnDemandWithFreeDeregistrationIsTheOracle) {
   Settings settings = under(RetentionKind::on_demand);
-  settings.nic.deregister_ns_base = settings.nic.deregister_ns_per_page = 0;
+  settings.nic->deregister_ns_base = settings.nic->deregister_ns_per_page = 0;
   for (const char* name : {"ft:A:4", "reuse:4M:2", "cg:A:4"}) {
     const Result result = run(pattern(name, 1, 10), settings);
     EXPECT_EQ(result.registered.oracle_peak, result.registered.peak) << name;
@@ -161,12 +161,15 @@ TEST_P(NoiseTest, EqualSeedsGiveEqualRuns) {
   const Result one = run(workload, settings), same = run(workload, settings);
   expect_equal(one, same);
   EXPECT_GT(one.acquires.total, 0u);
-  if (settings.noise.kind != NoiseModel::Kind::none) EXPECT_EQ(one.ranks_simulated, 9);
+  if (settings.noise.kind != NoiseModel::Kind::none) {
+    EXPECT_EQ(one.ranks_simulated, 9);
+  }
   settings.seed = 2;
   const Result other = run(workload, settings);
   const auto kind = settings.noise.kind;
-  if (kind == NoiseModel::Kind::uniform || kind == NoiseModel::Kind::irregular)
+  if (kind == NoiseModel::Kind::uniform || kind == NoiseModel::Kind::irregular) {
     EXPECT_NE(one.seconds, other.seconds);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, NoiseTest,
@@ -301,6 +304,170 @@ std::vector<rl::Event> loop(int turns, Duration period, std::uint64_t address) {
   for (int i = 1; i <= turns; ++i)
     events.push_back(rl::lease(i * period, i * period + kMillisecond, address, 1 << 20, 1));
   return events;
+}
+
+// ---- what a log says of its machine ----
+
+TEST(Lateness, IsKeptToAnEighthOfItsValue) {
+  using rl::Lateness;
+  for (const std::int64_t late : {0, 1, 7, 8, 9, 100, 4095, 4096, 1000000, 2000000000}) {
+    const std::int64_t kept = Lateness::decode(Lateness::encode(late));
+    EXPECT_LE(kept, late);
+    EXPECT_GT(kept, late - late / 8 - 1) << late;
+  }
+  EXPECT_EQ(Lateness::encode(-1), 0);
+  EXPECT_EQ(Lateness::encode(INT64_MAX), UINT8_MAX);
+  for (int code = 0; code <= UINT8_MAX; ++code)
+    EXPECT_EQ(Lateness::encode(Lateness::decode(static_cast<std::uint8_t>(code))), code);
+}
+
+// However many there are, those that are kept are evenly spread over the run, and in order.
+TEST(Lateness, LongRunsKeepEverySoManieth) {
+  rl::Lateness lateness{};
+  for (std::uint64_t n = 0; n < 10 * rl::Lateness::kMost; ++n) {
+    lateness.add(static_cast<std::int64_t>(n));
+    ASSERT_LE(lateness.kept, rl::Lateness::kMost);
+    ASSERT_EQ(lateness.kept, (n + lateness.stride) / lateness.stride);
+  }
+  EXPECT_EQ(lateness.stride, 16u);
+  EXPECT_EQ(lateness.wakeups, 10 * rl::Lateness::kMost);
+  for (std::uint32_t i = 0; i < lateness.kept; ++i)
+    ASSERT_EQ(lateness.codes[i], rl::Lateness::encode(16 * static_cast<std::int64_t>(i)));
+}
+
+TEST(WakeLatency, FollowsTheRecordedOrder) {
+  rl::Lateness recorded{};
+  for (const Duration late : {64, 128, 32}) recorded.add(late);
+  WakeLatency latency(recorded);
+  for (const Duration late : {64, 128, 32, 64, 128}) EXPECT_EQ(latency.next(), late);
+  recorded.stride = 2;  // each stands for two
+  latency = WakeLatency(recorded);
+  for (const Duration late : {64, 64, 128, 128, 32, 32, 64}) EXPECT_EQ(latency.next(), late);
+  EXPECT_EQ(WakeLatency(rl::Lateness{}).next(), 60 * kUs);
+  EXPECT_EQ(WakeLatency(7).next(), 7);
+}
+
+TEST(CallTimes, StrayAsThoseRecorded) {
+  CallTimes times;
+  times.observe(Actor::helper, true, 300, 100);
+  times.observe(Actor::helper, true, 50, 100);
+  for (const Duration expected : {3000, 500, 3000})
+    EXPECT_EQ(times.next(Actor::helper, true, 1000), expected);
+  EXPECT_EQ(times.next(Actor::helper, false, 1000), 1000);
+  EXPECT_EQ(times.next(Actor::application, true, 1000), 1000);
+  times.observe(Actor::helper, false, INT64_MAX, 0);
+  EXPECT_EQ(times.next(Actor::helper, false, kSecond), kLongestCall);
+}
+
+/// One transfer of 10 pages, whose registration took twice what the fit says: 2 * (10 * 100 + 1000) ns.
+rl::Log fitted_log(const char* retention) {
+  const std::uint64_t bytes = 10 * page_size();
+  rl::Event lease = rl::lease(100 * kUs, 150 * kUs, kMemory, bytes);
+  lease.wait_ns = 4000;
+  rl::Log log = log_of({rl::event(rl::EventKind::registration, 100 * kUs, 104 * kUs, kMemory, bytes), lease},
+                       0, kMillisecond);
+  std::strcpy(log.header.retention, retention);
+  log.header.cores = log.header.local_ranks = 1;
+  log.live.counters.fit_register_a_ns = 100;
+  log.live.counters.fit_register_b_ns = 1000;
+  return log;
+}
+
+// The largest values that the reader lets pass: times of years and ranges of the whole address space.
+TEST(Replay, ExtremesAreHarmless) {
+  constexpr Time kTenYears = Time{10} * 365 * 86400 * kSecond;
+  constexpr std::uint64_t kAll = std::uint64_t{1} << 57;
+  rl::Log log = log_of({}, 0, kTenYears);
+  for (int i = 0; i < 40; ++i) {
+    const Time begin = i % 4 * (kTenYears / 4);
+    rl::Event lease =
+        rl::lease(begin, kTenYears, 0, i % 2 ? kAll : 1, 1, i % 3 ? rl::Outcome::miss : rl::Outcome::bounced);
+    lease.wait_ns = UINT64_MAX;
+    log.events.push_back(lease);
+    log.events.push_back(rl::event(rl::EventKind::registration, begin, kTenYears, 0, i % 2 ? kAll : 1));
+    log.events.push_back(rl::event(rl::EventKind::deregistration, begin, kTenYears, 0, kAll));
+  }
+  log.header.memcpy_bytes_per_ns = 1e-300;
+  rl::Counters& counters = log.live.counters;
+  counters.fit_register_a_ns = counters.fit_register_b_ns = 1e308;
+  counters.fit_deregister_a_ns = counters.fit_deregister_b_ns = 1e308;
+  for (int i = 0; i < 10; ++i) counters.lateness.add(INT64_MAX);
+  counters.bookkeeping_ns = counters.bookkeeping_samples = counters.helper_cpu_ns = UINT64_MAX;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log}, {}, workload));
+  for (const RetentionKind kind : {RetentionKind::observe, RetentionKind::on_demand,
+                                   RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::helper}) {
+    Settings settings = under(kind);
+    settings.nic.reset();
+    settings.cores = 1;
+    for (const std::uint64_t limit : {std::uint64_t{0}, std::uint64_t{1} << 20}) {
+      settings.limit = limit;
+      EXPECT_EQ(run(workload, settings).acquires.total, 40u);
+    }
+  }
+}
+
+TEST(Replay, CallsTakeAsLongAsRecordedUnlessANicIsGiven) {
+  Workload workload;
+  ASSERT_FALSE(log_workload({fitted_log("leave-pinned")}, {}, workload));
+  Settings settings = under(RetentionKind::leave_pinned);
+  EXPECT_DOUBLE_EQ(run(workload, settings).cost.on_demand, 1e-9 * (16000 + 10 * 246));
+  settings.nic.reset();
+  EXPECT_DOUBLE_EQ(run(workload, settings).cost.on_demand, 4e-6);
+}
+
+// Each rank has its own fit: what one of two says is not what both have.
+TEST(Replay, EachRankHasItsOwnFit) {
+  rl::Log other = fitted_log("leave-pinned");
+  other.header.rank = 1;
+  other.live.counters.fit_register_b_ns = 3000;  // whose registration then took just as long as its fit says
+  other.live.counters.fit_register_a_ns = 100;
+  Workload workload;
+  ASSERT_FALSE(log_workload({fitted_log("leave-pinned"), other}, {}, workload));
+  EXPECT_EQ(workload.recorded[0].nic.register_cost(10), 2000);
+  EXPECT_EQ(workload.recorded[1].nic.register_cost(10), 4000);
+  Settings settings = under(RetentionKind::leave_pinned);
+  settings.nic.reset();
+  EXPECT_DOUBLE_EQ(run(workload, settings).cost.on_demand, 4e-6);  // mean over ranks
+}
+
+// No core is idle. A helper that ran so when the times were recorded is in those times; one that did not run,
+// or had a core of its own, is not.
+TEST(Replay, HelpersOfTheRecordedRunAreInItsTimes) {
+  const auto seconds = [](const char* retention, int cores) {
+    rl::Log log = fitted_log(retention);
+    log.header.cores = cores;
+    log.events = loop(50, 10 * kMillisecond, kMemory);
+    log.live.last_ns = 51 * 10 * kMillisecond;
+    Workload workload;
+    EXPECT_FALSE(log_workload({log}, {}, workload));
+    Settings settings = under(RetentionKind::helper);
+    settings.cores = 1;
+    const Result result = run(workload, settings);
+    EXPECT_GT(result.cost.helper_charged, 0);
+    return result.seconds - result.cost.on_demand;
+  };
+  EXPECT_NEAR(seconds("helper", 1), 0.51, 1e-6);
+  EXPECT_GT(seconds("helper", 2), 0.512);
+  EXPECT_GT(seconds("on-demand", 1), 0.512);
+}
+
+// What the helper took of the processors is what it took of them when it was recorded.
+TEST(Replay, HelperIsChargedItsShareOfItsCalls) {
+  rl::Log log = fitted_log("helper");
+  log.events = loop(50, 10 * kMillisecond, kMemory);
+  log.live.last_ns = 51 * 10 * kMillisecond;
+  auto call = rl::event(rl::EventKind::registration, kMillisecond, 2 * kMillisecond, kMemory, 1 << 20);
+  call.flags = rl::kByHelper;
+  log.events.push_back(call);
+  log.live.counters.helper_cpu_ns = 250 * 1000;  // a quarter of the call
+  Workload workload;
+  ASSERT_FALSE(log_workload({log}, {}, workload));
+  Settings settings = under(RetentionKind::helper);
+  settings.cores = 1;
+  const Result result = run(workload, settings);
+  EXPECT_GT(result.cost.helper_cpu, 0);
+  EXPECT_DOUBLE_EQ(result.cost.helper_charged, 0.25 * result.cost.helper_cpu);
 }
 
 TEST(Replay, SimulatesWhatWasRecorded) {

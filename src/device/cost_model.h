@@ -2,6 +2,7 @@
 // section 3.2). Pure values; presets and files are read before threads start.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "base/clock.h"
@@ -9,6 +10,9 @@
 #include "device/device.h"
 
 namespace pinion {
+
+/// No call is modelled longer: sums of calls have to fit a Duration, whatever ranges a log speaks of.
+constexpr Duration kLongestCall = 60 * kSecond;
 
 struct CostModel {
   std::string name = "none";
@@ -19,10 +23,16 @@ struct CostModel {
   DeviceCaps caps;
 
   Duration register_cost(std::size_t pages) const {
-    return static_cast<Duration>(register_ns_per_page * static_cast<double>(pages) + register_ns_base);
+    return cost(register_ns_per_page, pages, register_ns_base);
   }
   Duration deregister_cost(std::size_t pages) const {
-    return static_cast<Duration>(deregister_ns_per_page * static_cast<double>(pages) + deregister_ns_base);
+    return cost(deregister_ns_per_page, pages, deregister_ns_base);
+  }
+
+ private:
+  static Duration cost(double per_page, std::size_t pages, double base) {
+    return static_cast<Duration>(
+        std::min(per_page * static_cast<double>(pages) + base, static_cast<double>(kLongestCall)));
   }
 };
 

@@ -247,6 +247,7 @@ class Engine {
   std::unordered_set<CallSite> known_sites_;
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
   std::uint64_t wakeups_ = 0;
+  runlog::Lateness lateness_{};
   Time last_update_ = 0;
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;             ///< in a row at which the hooks were open to be overwritten

@@ -343,6 +343,7 @@ void Engine::sleep_until(Time wake) {
     ++wakeups_;
     const Time now = clock_.now();
     if (wake != kNever && now >= wake) {
+      lateness_.add(now - wake);
       for (int i = 0; i < domain_count(); ++i)
         domains_[static_cast<std::size_t>(i)]->costs.wake.observe(now - wake);
     }
@@ -361,6 +362,7 @@ void Engine::tell() {
   runlog::Counters mine{};
   mine.helper_cpu_ns = thread_cpu_ns();
   mine.helper_wakeups = wakeups_;
+  mine.lateness = lateness_;
   mine.events_dropped = log_.events_dropped();
   mine.leave_pinned_bytes = leave_pinned_.bytes();
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;

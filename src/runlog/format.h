@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+#include "runlog/lateness.h"
+
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
@@ -106,6 +108,7 @@ struct Counters {
   double fit_register_a_ns, fit_register_b_ns, fit_deregister_a_ns, fit_deregister_b_ns;
   // Leave-pinned's own first registrations on the same stream, by that fit.
   double leave_pinned_registration_ns;
+  Lateness lateness;  ///< of the helper's timed wake-ups
 };
 
 /// What all processes that share the file agree on, and count together.

@@ -102,6 +102,8 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   if (c.registered_peak_bytes > kAddressEnd || c.registered_now_bytes > kAddressEnd ||
       c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd)
     return "more registered bytes than there are addresses";
+  if (c.lateness.kept > Lateness::kMost || (c.lateness.kept > 0 && c.lateness.stride == 0))
+    return "more wake-ups than are kept";
   for (const SeriesBin& bin : live.series)
     if (!amount(bin.byte_ns) || bin.peak_bytes > kAddressEnd) return "a damaged time series";
   return nullptr;

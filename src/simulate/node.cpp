@@ -27,6 +27,18 @@ std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseMod
   return scripts;
 }
 
+/// What the settings say comes before what was recorded.
+Recorded conditions(const Workload& workload, const Settings& settings, std::uint32_t program) {
+  Recorded conditions;
+  if (!workload.recorded.empty()) conditions = workload.recorded[program];
+  if (settings.nic) {
+    conditions.nic = *settings.nic;
+    conditions.call_times = {};
+  }
+  if (settings.wake_latency) conditions.wake_latency = WakeLatency(*settings.wake_latency);
+  return conditions;
+}
+
 /// One simulated process; what it holds counts for all the ranks that it stands for.
 class SimulatedRank final : private Observer {
  public:
@@ -36,8 +48,9 @@ class SimulatedRank final : private Observer {
         levels_(levels),
         program_(workload.programs[member.program]),
         scripts_(scripts_of(program_, settings.noise, member.seed)),
+        conditions_(conditions(workload, settings, member.program)),
         process_({.retention = settings.retention,
-                  .nic = settings.nic,
+                  .nic = conditions_.nic,
                   .limit = settings.limit ? settings.limit : UINT64_MAX,
                   .lru_bytes = settings.lru_bytes,
                   .own_core = own_core,
@@ -45,7 +58,11 @@ class SimulatedRank final : private Observer {
                   .ring = 256 * program_.threads.size(),
                   .memcpy_bytes_per_ns = workload.memcpy_bytes_per_ns,
                   .start = kStart + member.starts,
-                  .wake_latency = [latency = settings.wake_latency] { return latency; }},
+                  .wake_latency = [this] { return conditions_.wake_latency.next(); },
+                  .call_time =
+                      [this](Actor actor, bool registration, Duration modelled) {
+                        return conditions_.call_times.next(actor, registration, modelled);
+                      }},
                  predictor(settings, member), *this) {
     for (const auto& script : scripts_) process_.add_thread(*script);
   }
@@ -74,8 +91,11 @@ class SimulatedRank final : private Observer {
   Levels& levels_;
   const Program& program_;
   const std::vector<std::unique_ptr<Script>> scripts_;
+  Recorded conditions_;
   Process process_;
 };
+
+}  // namespace
 
 void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
   for (const auto member :
@@ -90,14 +110,13 @@ void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
 }
 
-}  // namespace
-
 NodeResult simulate_node(const Workload& workload, const Settings& settings,
                          const std::vector<Member>& members) {
   std::uint64_t all = 0;
   Time end = kStart;
   for (const Member& member : members) all += member.ranks;
-  const bool own_core = settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
+  const bool own_core =
+      workload.contains_helpers || settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
   Levels levels;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   for (const Member& member : members)

@@ -25,6 +25,9 @@ struct NodeResult {
   std::uint64_t events = 0, events_simulated = 0;
 };
 
+/// Adds `n` times what is counted here.
+void add(runlog::Counters& sum, const runlog::Counters& counters, std::uint64_t n);
+
 NodeResult simulate_node(const Workload& workload, const Settings& settings,
                          const std::vector<Member>& members);
 

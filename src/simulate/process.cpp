@@ -127,11 +127,12 @@ const runlog::Counters& Process::counters() {
 // ---- device calls and the registry's steps ----
 
 template <class F>
-Duration Process::cost(std::uint32_t number, F&& device_call) {
+Duration Process::time_of(std::uint32_t number, bool registration, F&& device_call) {
   const Time begin = clock_.now();
   device_call();
-  const Duration took = clock_.now() - begin;
+  Duration took = clock_.now() - begin;
   clock_.set(begin);
+  if (settings_.call_time) took = settings_.call_time(actor(number), registration, took);
   if (number == kHelper) {
     helper_device_time_ += took;
     if (!settings_.own_core) delay_application(took);
@@ -159,7 +160,7 @@ void Process::go(std::uint32_t number, Domain::Step step) {
     case Domain::Step::register_: {
       made.phase = Call::Phase::registering;
       made.device_begin = clock_.now();
-      const Duration took = cost(number, [&] {
+      const Duration took = time_of(number, true, [&] {
         made.registration =
             device_.register_range(made.ticket.region->range(), made.ticket.try_access, actor(number));
       });
@@ -181,7 +182,7 @@ void Process::retire_next(std::uint32_t number) {
   if (made.next < made.regions.size()) {
     made.device_begin = clock_.now();
     const Duration took =
-        cost(number, [&] { device_.deregister(made.regions[made.next]->key, actor(number)); });
+        time_of(number, false, [&] { device_.deregister(made.regions[made.next]->key, actor(number)); });
     schedule(clock_.now() + took, What::device_call, number != kHelper, number);
     return;
   }
@@ -364,9 +365,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
     record.outcome = runlog::Outcome::bounced;
     ++counters_.bounced;
     counters_.bounced_bytes += record.bytes;
-    if (settings_.memcpy_bytes_per_ns > 0) {
-      const auto copy =
-          static_cast<Duration>(static_cast<double>(record.bytes) / settings_.memcpy_bytes_per_ns);
+    if (const Duration copy = copy_time(record.bytes, settings_.memcpy_bytes_per_ns)) {
       thread.delayed += copy;
       counters_.bounce_ns += static_cast<std::uint64_t>(copy);
       made.phase = Call::Phase::bouncing;

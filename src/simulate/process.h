@@ -62,6 +62,8 @@ class Process final : private RegisteredListener {
     Time start = kSecond;
     /// How late each timed wake-up of the helper is.
     std::function<Duration()> wake_latency = [] { return Duration{0}; };
+    /// What a device call takes where `nic` says `modelled`. Empty: just that.
+    std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
 
   /// `predictor` is for retentions helper and observe. `observer` outlives the process.
@@ -178,9 +180,9 @@ class Process final : private RegisteredListener {
 
   Actor actor(std::uint32_t call) const { return call == kHelper ? Actor::helper : Actor::application; }
   Call& call(std::uint32_t number) { return number == kHelper ? helper_call_ : calls_[number - 1]; }
-  /// What `device_call` costs; the clock stays: the time passes in the events until then.
+  /// What `device_call` takes; the clock stays: the time passes in the events until then.
   template <class F>
-  Duration cost(std::uint32_t number, F&& device_call);
+  Duration time_of(std::uint32_t number, bool registration, F&& device_call);
   void go(std::uint32_t number, Domain::Step step);
   void retire_next(std::uint32_t number);
   void device_call_done(std::uint32_t number);

@@ -71,27 +71,9 @@ Result simulate(const Workload& workload, const Settings& settings) {
     const runlog::Counters& c = node.counters;
     std::uint64_t ranks = 0;
     for (const Member& member : *kinds[i]) ranks += member.ranks;
-    result.acquires.total += count * c.acquires;
-    result.acquires.hits += count * c.hits;
-    result.acquires.waits += count * c.waits;
-    result.acquires.misses += count * c.misses;
-    result.acquires.late += count * c.late;
-    result.acquires.bounced += count * c.bounced;
-    result.acquires.observed += count * c.observed;
-    result.registrations += count * c.registrations;
-    result.deregistrations += count * c.deregistrations;
-    sum.registration_ns += count * c.registration_ns;
-    sum.wait_ns += count * c.wait_ns;
-    sum.bounce_ns += count * c.bounce_ns;
-    sum.helper_cpu_ns += count * c.helper_cpu_ns;
-    sum.leave_pinned_registration_ns += static_cast<double>(count) * c.leave_pinned_registration_ns;
-    sum.reuses += count * c.reuses;
-    sum.within_0_5 += count * c.within_0_5;
-    sum.within_5 += count * c.within_5;
-    sum.at_release_within_0_5 += count * c.at_release_within_0_5;
-    sum.at_release_within_5 += count * c.at_release_within_5;
+    add(sum, c, count);
     if (settings.cores && ranks >= static_cast<std::uint64_t>(settings.cores))
-      charged += static_cast<double>(count * c.helper_cpu_ns);
+      charged += static_cast<double>(count * c.helper_cpu_ns) * workload.helper_cpu_share;
     result.ranks += static_cast<int>(count * ranks);
     result.ranks_simulated += static_cast<int>(kinds[i]->size());
     result.nodes += static_cast<int>(count);
@@ -101,6 +83,9 @@ Result simulate(const Workload& workload, const Settings& settings) {
     if (i == 0 || node.registered.peak > result.registered.peak) result.registered = node.registered;
   }
   result.nodes_simulated = static_cast<int>(kinds.size());
+  result.acquires = {sum.acquires, sum.hits, sum.waits, sum.misses, sum.late, sum.bounced, sum.observed};
+  result.registrations = sum.registrations;
+  result.deregistrations = sum.deregistrations;
 
   const auto mean = [&](auto ns) { return seconds(static_cast<double>(ns)) / result.ranks; };
   result.cost.on_demand = mean(sum.registration_ns);
@@ -111,7 +96,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.cost.helper_charged = mean(charged);
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
   result.prediction = {sum.reuses,
-                       result.acquires.late,
+                       sum.late,
                        share(sum.within_0_5, sum.reuses),
                        share(sum.within_5, sum.reuses),
                        share(sum.at_release_within_0_5, sum.reuses),

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -21,12 +22,12 @@ struct Settings {
   RetentionKind retention = RetentionKind::helper;
   std::string predictor = "shortest";  ///< also `oracle` and `schedule` (schedule_predictor.h)
   unsigned window = 2;
-  CostModel nic;
-  std::uint64_t limit = 0;  ///< of one process; 0: none
+  std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded
+  std::uint64_t limit = 0;       ///< of one process; 0: none
   std::uint64_t lru_bytes = 64 << 20;
   int cores = 0;  ///< of a node; 0: enough for the helpers too
   Duration poll = kMillisecond;
-  Duration wake_latency = 60 * kMicrosecond;
+  std::optional<Duration> wake_latency;  ///< of the helper; absent: as recorded, or 60 us
   NoiseModel noise;
   std::uint64_t seed = 1;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/options.h"
 #include "simulate/random.h"
 
 namespace pinion::simulate {
@@ -63,13 +64,16 @@ namespace {
 /// How long registration has held up a thread, up to each moment.
 class Delays {
  public:
+  /// Added in order of `begin`. What overlaps counts once: a deregistration that an acquire waited for is
+  /// part of its wait.
   void add(Time begin, Duration took) {
-    if (took <= 0) return;
-    sum_ += took;
-    delays_.push_back({begin, std::max(begin + took, delays_.empty() ? 0 : delays_.back().end), sum_});
+    const Time end = begin + took;
+    begin = std::max(begin, end_);
+    if (end <= begin) return;
+    end_ = end;
+    sum_ += end - begin;
+    delays_.push_back({begin, sum_});
   }
-  /// Whether a delay that was added covers `time`.
-  bool cover(Time time) const { return !delays_.empty() && time < delays_.back().end; }
   Duration before(Time time) const {
     const auto after = std::lower_bound(delays_.begin(), delays_.end(), time,
                                         [](const Delay& delay, Time at) { return delay.begin < at; });
@@ -78,10 +82,11 @@ class Delays {
 
  private:
   struct Delay {
-    Time begin, end;
+    Time begin;
     Duration sum;  ///< with all before
   };
   std::vector<Delay> delays_;
+  Time end_ = 0;  ///< of the last one
   Duration sum_ = 0;
 };
 
@@ -171,15 +176,14 @@ Program program_of(const runlog::Log& log) {
     if (event->kind == EventKind::memory_event) continue;
     Delays& of = delays[number_of(*event)];
     if (event->kind == EventKind::deregistration) {
-      if (!of.cover(event->begin_ns)) of.add(event->begin_ns, event->end_ns - event->begin_ns);
+      of.add(event->begin_ns, event->end_ns - event->begin_ns);
       continue;
     }
     const auto wait = static_cast<Duration>(
         std::min(event->wait_ns, static_cast<std::uint64_t>(event->end_ns - event->begin_ns)));
     of.add(event->begin_ns, wait);
-    if (event->outcome == runlog::Outcome::bounced && log.header.memcpy_bytes_per_ns > 0)
-      of.add(event->begin_ns + wait,
-             static_cast<Duration>(static_cast<double>(event->bytes) / log.header.memcpy_bytes_per_ns));
+    if (event->outcome == runlog::Outcome::bounced)
+      of.add(event->begin_ns + wait, copy_time(event->bytes, log.header.memcpy_bytes_per_ns));
   }
   if (delays.empty()) delays.emplace_back();
 
@@ -204,6 +208,58 @@ Program program_of(const runlog::Log& log) {
   return program;
 }
 
+namespace {
+
+CostModel fit_of(const runlog::Counters& counters) {
+  return {"recorded",
+          counters.fit_register_a_ns,
+          counters.fit_register_b_ns,
+          counters.fit_deregister_a_ns,
+          counters.fit_deregister_b_ns,
+          {}};
+}
+
+Recorded recorded_in(const runlog::Log& log) {
+  Recorded recorded;
+  recorded.nic = fit_of(log.live.counters);
+  recorded.wake_latency = WakeLatency(log.live.counters.lateness);
+  for (const runlog::Event& event : log.events) {
+    const bool registration = event.kind == runlog::EventKind::registration;
+    if (!registration && event.kind != runlog::EventKind::deregistration) continue;
+    if (event.flags & runlog::kFailed) continue;
+    const std::size_t pages = Range{event.address, event.address + event.bytes}.pages();
+    recorded.call_times.observe(
+        event.flags & runlog::kByHelper ? Actor::helper : Actor::application, registration,
+        event.end_ns - event.begin_ns,
+        registration ? recorded.nic.register_cost(pages) : recorded.nic.deregister_cost(pages));
+  }
+  return recorded;
+}
+
+/// What all logs together say of the machine.
+void learn_machine(const std::vector<runlog::Log>& logs, Workload& workload) {
+  double bookkeeping_ns = 0, samples = 0, helper_cpu_ns = 0, helper_device_ns = 0;
+  for (const runlog::Log& log : logs) {
+    const runlog::Counters& counters = log.live.counters;
+    bookkeeping_ns += static_cast<double>(counters.bookkeeping_ns);
+    samples += static_cast<double>(counters.bookkeeping_samples);
+    if (!log.all_events()) continue;
+    helper_cpu_ns += static_cast<double>(counters.helper_cpu_ns);
+    for (const runlog::Event& event : log.events)
+      if (event.flags & runlog::kByHelper)
+        helper_device_ns += static_cast<double>(event.end_ns - event.begin_ns);
+  }
+  if (samples > 0) workload.bookkeeping_ns = bookkeeping_ns / samples;
+  if (helper_device_ns > 0) workload.helper_cpu_share = helper_cpu_ns / helper_device_ns;
+  const runlog::ProcessHeader& header = logs.front().header;
+  workload.contains_helpers = std::string(header.retention) == to_string(RetentionKind::helper) &&
+                              header.cores > 0 && std::max(header.local_ranks, 1) >= header.cores;
+  if (header.memcpy_bytes_per_ns > 0) workload.memcpy_bytes_per_ns = header.memcpy_bytes_per_ns;
+  workload.cores = std::max(0, header.cores);
+}
+
+}  // namespace
+
 Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload& workload) {
   for (const runlog::Log& log : logs)
     if (log.header.page_bytes != page_size())
@@ -220,6 +276,7 @@ Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload
     const auto at = hosts.try_emplace(log.header.host, number, log.header.start_ns).first;
     at->second.second = std::min(at->second.second, log.header.start_ns);
     workload.programs.push_back(program_of(log));
+    workload.recorded.push_back(recorded_in(log));
     if (!log.all_events())
       workload.covers_seconds = std::max(
           workload.covers_seconds, static_cast<double>(covered_until(log) - log.header.start_ns) * 1e-9);
@@ -237,20 +294,7 @@ Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload
   if (tiling.ppn)
     if (Error error = Placement::make(ranks, tiling.ppn, tiling.placement, workload.placement)) return error;
 
-  const runlog::ProcessHeader& header = logs.front().header;
-  const runlog::Counters& counters = logs.front().live.counters;
-  if (counters.fit_register_b_ns > 0)
-    workload.nic = {"recorded",
-                    counters.fit_register_a_ns,
-                    counters.fit_register_b_ns,
-                    counters.fit_deregister_a_ns,
-                    counters.fit_deregister_b_ns,
-                    {}};
-  if (header.memcpy_bytes_per_ns > 0) workload.memcpy_bytes_per_ns = header.memcpy_bytes_per_ns;
-  if (counters.bookkeeping_samples)
-    workload.bookkeeping_ns =
-        static_cast<double>(counters.bookkeeping_ns) / static_cast<double>(counters.bookkeeping_samples);
-  workload.cores = std::max(0, header.cores);
+  learn_machine(logs, workload);
   return {};
 }
 

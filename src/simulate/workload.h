@@ -9,11 +9,20 @@
 #include "base/error.h"
 #include "device/cost_model.h"
 #include "runlog/reader.h"
+#include "simulate/call_times.h"
 #include "simulate/pattern.h"
 #include "simulate/placement.h"
 #include "simulate/program.h"
+#include "simulate/wake_latency.h"
 
 namespace pinion::simulate {
+
+/// What a process's log says of how its registrations and its helper went.
+struct Recorded {
+  CostModel nic;  ///< the fit of its calls; free where it made none
+  CallTimes call_times;
+  WakeLatency wake_latency;
+};
 
 struct Workload {
   struct Rank {
@@ -25,11 +34,13 @@ struct Workload {
   Placement placement;
   std::vector<Program> programs;  ///< ranks that do the same share one
   std::vector<Rank> ranks;
-  // What a log says of the machine that it was recorded on.
-  CostModel nic;                    ///< of the run's own fit; name empty: none
+  std::vector<Recorded> recorded;  ///< with each program that a log was read for; of a pattern: empty
+  // What the logs say of the machine.
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
   double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
   int cores = 0;                    ///< of a node; 0: not known
+  double helper_cpu_share = 1;      ///< its helpers' CPU time to the time of their device calls; 1: not known
+  bool contains_helpers = false;    ///< the recorded times: what helpers took of the ranks' cores
   /// Where events were lost: what was recorded of the run, in seconds; else 0.
   double covers_seconds = 0;
 };

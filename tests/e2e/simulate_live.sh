@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %,
-# and misses within 5 % of the acquires. The device is the emulated NIC, whose cost is known; a message and a computation
-# take long against what else the machine does.
+# and acquires that found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where
+# microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs say how late the
+# helper woke and how long its calls took.
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 examples=$build/bin/examples
 
@@ -27,21 +28,14 @@ wrong = [
     off(lambda r: r["registered_bytes"]["mean"], 0.10),
     off(lambda r: r["registered_bytes"]["leave_pinned_peak"], 0.02),
     off(lambda r: r["registered_bytes"]["leave_pinned_mean"], 0.02),
-    off(lambda r: r["acquires"]["misses"], 0.05, live["acquires"]["total"]),
+    off(lambda r: r["acquires"]["misses"] + r["acquires"]["waits"], 0.05, live["acquires"]["total"]),
 ]
 assert live["acquires"]["total"] == simulated["acquires"]["total"]
 sys.exit(any(wrong))
 PYTHON
 }
 
-# What the helper holds depends on how late it wakes: the simulator's 60 us are those of a machine with time for it.
-retentions=(on-demand leave-pinned)
-if awk -v cores="$(nproc)" '{ exit !($1 <= cores) }' /proc/loadavg; then
-  retentions+=(helper)
-else
-  echo "retention helper left out: the machine is busy (load $(cut -d' ' -f1 /proc/loadavg) on $(nproc) cores)"
-fi
-for retention in "${retentions[@]}"; do
+for retention in on-demand leave-pinned helper; do
   agrees "figure1 under $retention" "$retention" 2 "$examples/figure1" --size 4M --iterations 20 --compute 30ms
   agrees "fft3d under $retention" "$retention" 2 "$examples/fft3d" --grid 256x128x128 --iterations 25
 done
