@@ -4,7 +4,6 @@
 # microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs say how late the
 # helper woke and how long its calls took.
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
-examples=$build/bin/examples
 
 # agrees NAME RETENTION RANKS PROGRAM ARGUMENTS...
 agrees() {
