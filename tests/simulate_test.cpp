@@ -251,6 +251,20 @@ TEST(Replay, WaitsAreTakenOut) {
   EXPECT_EQ(thread.after[0].compute, 60 * kUs);
 }
 
+// The two ranges of an exchange begin with the call; the second is waited for after the first.
+TEST(Replay, WaitsOfOneCallFollowEachOther) {
+  rl::Event send = rl::lease(100 * kUs, 150 * kUs, kMemory, 65536),
+            receive = rl::lease(100 * kUs, 150 * kUs, kMemory + (1 << 20), 65536);
+  send.wait_ns = 20 * 1000;
+  receive.wait_ns = 10 * 1000;
+  const Program program = program_of(log_of({send, receive}, 0, 200 * kUs));
+  const auto& ops = program.threads[0].before;
+  EXPECT_EQ(ops[0].compute, 100 * kUs);
+  EXPECT_EQ(ops[1].compute, 0);
+  EXPECT_EQ(ops[2].transfer, 20 * kUs);
+  EXPECT_EQ(program.threads[0].after[0].compute, 50 * kUs);
+}
+
 // Under on-demand, each release also waits for its deregistration.
 TEST(Replay, DeregistrationsOfTheThreadAreTakenOut) {
   const auto out = rl::event(rl::EventKind::deregistration, 150 * kUs, 160 * kUs, kMemory, 65536);

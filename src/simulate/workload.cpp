@@ -64,11 +64,12 @@ namespace {
 /// How long registration has held up a thread, up to each moment.
 class Delays {
  public:
-  /// Added in order of `begin`. What overlaps counts once: a deregistration that an acquire waited for is
-  /// part of its wait.
-  void add(Time begin, Duration took) {
-    const Time end = begin + took;
+  /// Added in order of `begin`. Those of one thread follow each other: the ranges of one call, which all
+  /// begin with it, are waited for one after the other. What would then end after `end` was part of another
+  /// delay, as a deregistration is that an acquire waited for.
+  void add(Time begin, Duration took, Time end) {
     begin = std::max(begin, end_);
+    end = std::min(begin + took, end);
     if (end <= begin) return;
     end_ = end;
     sum_ += end - begin;
@@ -176,14 +177,14 @@ Program program_of(const runlog::Log& log) {
     if (event->kind == EventKind::memory_event) continue;
     Delays& of = delays[number_of(*event)];
     if (event->kind == EventKind::deregistration) {
-      of.add(event->begin_ns, event->end_ns - event->begin_ns);
+      of.add(event->begin_ns, event->end_ns - event->begin_ns, event->end_ns);
       continue;
     }
     const auto wait = static_cast<Duration>(
         std::min(event->wait_ns, static_cast<std::uint64_t>(event->end_ns - event->begin_ns)));
-    of.add(event->begin_ns, wait);
+    of.add(event->begin_ns, wait, event->end_ns);
     if (event->outcome == runlog::Outcome::bounced)
-      of.add(event->begin_ns + wait, copy_time(event->bytes, log.header.memcpy_bytes_per_ns));
+      of.add(event->begin_ns + wait, copy_time(event->bytes, log.header.memcpy_bytes_per_ns), event->end_ns);
   }
   if (delays.empty()) delays.emplace_back();
 
