@@ -336,7 +336,7 @@ TEST(Lateness, IsKeptToAnEighthOfItsValue) {
 }
 
 // However many there are, those that are kept are evenly spread over the run, and in order.
-TEST(Lateness, LongRunsKeepEverySoManieth) {
+TEST(Lateness, LongRunsKeepOneOfMany) {
   rl::Lateness lateness{};
   for (std::uint64_t n = 0; n < 10 * rl::Lateness::kMost; ++n) {
     lateness.add(static_cast<std::int64_t>(n));

@@ -13,7 +13,7 @@ struct Lateness {
   static constexpr std::uint32_t kMost = 1024;
 
   std::uint64_t wakeups;      ///< so far
-  std::uint32_t stride;       ///< every so manieth is kept; 0 before the first one
+  std::uint32_t stride;       ///< the first of so many is kept; 0 before there is one
   std::uint32_t kept;         ///< of `codes`
   std::uint8_t codes[kMost];  ///< encode()
 
