@@ -250,7 +250,7 @@ class Engine {
   runlog::Lateness lateness_{};
   Time last_update_ = 0;
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
-  int exposed_looks_ = 0;             ///< in a row at which the hooks were open to be overwritten
+  int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
   Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;
 

@@ -314,7 +314,8 @@ Time Engine::next_wake() const {
   }
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
-  if (options_.retention != RetentionKind::helper && !looks_.deep(now)) return std::min(wake, now + log_look_);
+  if (options_.retention != RetentionKind::helper && !looks_.deep(now))
+    return std::min(wake, now + log_look_);
   return looks_.next(now, wake, registered_bytes());
 }
 
