@@ -329,6 +329,32 @@ TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
   EXPECT_TRUE(domain->begin_trim().empty());
 }
 
+// Who registers next may be counted from before a later look at the clock.
+TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
+  class Watching final : public Clock {
+   public:
+    explicit Watching(const Budget& budget) : budget_(budget) {}
+    Time now() override { return static_cast<Time>(budget_.bytes()); }
+    Ticks ticks() override { return 0; }
+
+   private:
+    const Budget& budget_;
+  } watching(*budget);
+  Domain watched(device, *budget, brackets, watching, nullptr);
+  bool waited = false;
+  Domain::Ticket wanted;
+  wanted.pages = pages(1, 3);
+  wanted.access = Access::read;
+  Time begin = 0, end = 0;
+  const auto note = [&](Range, bool, bool, Time from, Time to) { begin = from, end = to; };
+  ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
+  EXPECT_EQ(begin, static_cast<Time>(pages_bytes(2)));
+  watched.release(wanted.region);
+  retire_all(watched, Actor::helper, [&](Range, Time from, Time to) { begin = from, end = to; });
+  EXPECT_EQ(end, static_cast<Time>(pages_bytes(2)));
+  EXPECT_EQ(budget->bytes(), 0u);
+}
+
 // ---- failures of the device ----
 
 TEST_F(RegistryTest, PressureOfTheDeviceIsRelievedOnce) {

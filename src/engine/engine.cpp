@@ -429,8 +429,7 @@ void Engine::retire_claimed_here(ThreadContext& thread, int number, Region* regi
   const Range pages = region->range();
   Record call;
   call.begin = ticks_now();
-  retire_claimed(domain(number), region, Actor::application);
-  call.end = ticks_now();
+  call.end = retire_claimed(domain(number), region, Actor::application, ticks_now);
   call.address = pages.begin;
   call.bytes = pages.bytes();
   call.kind = runlog::EventKind::deregistration;

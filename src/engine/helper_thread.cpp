@@ -265,8 +265,8 @@ void Engine::act() {
     while (Region* region = slot.domain->begin_reap()) {
       const Range pages = region->range();
       const Time begin = clock_.now();
-      retire_claimed(*slot.domain, region, Actor::helper);
-      note_device_call(slot, pages, false, false, begin, clock_.now());
+      const Time end = retire_claimed(*slot.domain, region, Actor::helper);
+      note_device_call(slot, pages, false, false, begin, end);
     }
     if (!slot.retention) continue;
     for (;;) {
@@ -276,8 +276,7 @@ void Engine::act() {
       if (action.kind == Kind::sleep) break;
       const Time begin = clock_.now();
       if (action.kind == Kind::deregister) {
-        retire_claimed(*slot.domain, action.region, Actor::helper);
-        const Time end = clock_.now();
+        const Time end = retire_claimed(*slot.domain, action.region, Actor::helper);
         note_device_call(slot, action.pages, false, false, begin, end);
         slot.retention->done(action, {}, true, end - begin, end);
       } else {

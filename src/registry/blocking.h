@@ -8,10 +8,17 @@
 
 namespace pinion {
 
-/// Deregisters a region claimed by one of the begin_ functions.
-inline void retire_claimed(Domain& domain, Region* region, Actor actor) {
+/// Deregisters a region claimed by one of the begin_ functions. Returns the `now()` at which the device was
+/// done: before the region's bytes may be registered anew, so that time lines too keep to the limit.
+template <class Now>
+auto retire_claimed(Domain& domain, Region* region, Actor actor, Now&& now) {
   domain.device().deregister(region->key, actor);
+  const auto end = now();
   domain.finish_retire(region);
+  return end;
+}
+inline Time retire_claimed(Domain& domain, Region* region, Actor actor) {
+  return retire_claimed(domain, region, actor, [&] { return domain.clock().now(); });
 }
 
 /// How long an acquire waits for a memory event that crosses it to be over. The kernel may give an address
@@ -56,8 +63,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         for (Region* victim : ticket.victims) {
           const Range range = victim->range();
           const Time begin = domain.clock().now();
-          retire_claimed(domain, victim, actor);
-          on_device_call(range, false, false, begin, domain.clock().now());
+          const Time end = retire_claimed(domain, victim, actor);
+          on_device_call(range, false, false, begin, end);
         }
         step = domain.begin(ticket);
         break;
@@ -88,8 +95,8 @@ void retire_all(Domain& domain, Actor actor, OnDeregistration&& on_deregistratio
   const auto retire = [&](Region* region) {
     const Range range = region->range();
     const Time begin = domain.clock().now();
-    retire_claimed(domain, region, actor);
-    on_deregistration(range, begin, domain.clock().now());
+    const Time end = retire_claimed(domain, region, actor);
+    on_deregistration(range, begin, end);
   };
   while (Region* region = domain.begin_reap()) retire(region);
   for (const RegionRef& ref : domain.idle_regions()) {
