@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "engine/process.h"
 #include "monitor/libc_hooks.h"
 
 namespace pinion::cli {
@@ -86,14 +87,7 @@ std::string preload_library() { return library_beside_command("libpinion-preload
 
 std::string symbols_library() { return library_beside_command("libpinion-symbols.so"); }
 
-bool inside_launcher() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
-    if (std::getenv(name)) return true;
-  // A batch script and the shell of an allocation are numbered as tasks too. They have no step, or one of the
-  // reserved numbers at the end of 32 bits.
-  const char* step = std::getenv("SLURM_STEP_ID");
-  return std::getenv("SLURM_PROCID") && step && std::strtoul(step, nullptr, 10) < 0xfffffff0;
-}
+bool inside_launcher() { return job_place().rank >= 0; }
 
 Environment with_pinion(const Options& options) {
   std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
