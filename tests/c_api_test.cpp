@@ -25,8 +25,11 @@
 #include "base/call_kind.h"
 #include "pinion/pinion.h"
 #include "runlog/reader.h"
+#include "support/eventually.h"
 
 namespace {
+
+using pinion::test::eventually;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
@@ -89,15 +92,6 @@ std::uint64_t pinned_by_kernel() {
 std::size_t open_descriptors() {
   const auto list = std::filesystem::directory_iterator("/proc/self/fd");
   return static_cast<std::size_t>(std::distance(begin(list), end(list)));
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 std::string last_error() { return pinion_last_error(); }

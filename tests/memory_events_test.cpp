@@ -18,6 +18,7 @@
 
 #include "pinion/pinion.h"
 #include "support/deterministic_scheduler.h"
+#include "support/eventually.h"
 #include "support/registry_fixture.h"
 
 extern char** environ;
@@ -25,6 +26,7 @@ extern char** environ;
 namespace pinion {
 namespace {
 
+using test::eventually;
 using test::test_scale;
 using Step = Domain::Step;
 
@@ -135,7 +137,9 @@ TEST_F(MemoryEvents, ManyRegionsInOneEvent) {
   ASSERT_EQ(use(beside, 1), 0);
   const auto after = statistics();
   EXPECT_EQ(after.hits, before.hits + 1) << "of the one beside";
-  EXPECT_EQ(after.regions, kRegions / 100 + 1) << "the doomed ones were let go";
+  // One of the doomed may be in the helper's hands at this moment.
+  EXPECT_TRUE(eventually([this] { return statistics().regions == kRegions / 100 + 1; }))
+      << statistics().regions;
   ::munmap(p, 2 * kRegions * kPage);
   ::munmap(beside, kPage);
 }
