@@ -14,50 +14,27 @@ namespace pinion::simulate {
 
 namespace {
 
-struct Class {
-  char name;
-  int points;
-  std::uint64_t steps;
-};
-constexpr Class kClasses[] = {{'S', 12, 60},   {'W', 24, 200},  {'A', 64, 200},  {'B', 102, 200},
-                              {'C', 162, 200}, {'D', 408, 250}, {'E', 1020, 250}};
+constexpr CubeClass kClasses[] = {{'S', 12, 60},   {'W', 24, 200},  {'A', 64, 200},  {'B', 102, 200},
+                                  {'C', 162, 200}, {'D', 408, 250}, {'E', 1020, 250}};
 
 double flops_of_step(double n) { return 3478.8 * n * n * n - 17655.7 * n * n + 28023.7 * n; }
 
 void write(ProgramBuilder& builder, int points, std::uint64_t steps) {
   const MultiPartition partition(points, builder.ranks(), builder.rank());
-  const int stages = partition.cells_per_side();
   const auto side = static_cast<std::uint64_t>(partition.largest_side() + 1);
   const std::uint64_t forward = side * side * 30 * kDouble, backward = side * side * 5 * kDouble;
   const std::uint64_t room = std::max(partition.faces_bytes(), forward);
   const Address in = builder.array(room), out = builder.array(room);
   const double flops = flops_of_step(points) / builder.ranks();
 
-  using Direction = MultiPartition::Direction;
   builder.begin_turn();
   partition.copy_faces(builder, in, out, 1);
   builder.compute(0.25 * flops);  // right-hand sides
   std::uint64_t site = 20;
-  for (const Direction d : {Direction::x, Direction::y, Direction::z}) {
-    const double stage_flops = 0.25 * flops / stages;
-    for (int stage = 0; stage < stages; ++stage) {
-      if (stage > 0) {
-        builder.post(CallKind::receive_nonblocking, out, forward, partition.predecessor(d), site);
-        builder.wait();
-      }
-      builder.compute(0.9 * stage_flops);
-      if (stage + 1 < stages)
-        builder.post(CallKind::send_nonblocking, in, forward, partition.successor(d), site + 1);
-    }
-    for (int stage = stages; stage-- > 0;) {
-      if (stage + 1 < stages) {
-        builder.post(CallKind::receive_nonblocking, out, backward, partition.successor(d), site + 2);
-        builder.wait();
-      }
-      builder.compute(0.1 * stage_flops);
-      if (stage > 0)
-        builder.post(CallKind::send_nonblocking, in, backward, partition.predecessor(d), site + 3);
-    }
+  for (const auto d : {MultiPartition::x, MultiPartition::y, MultiPartition::z}) {
+    const double stage_flops = 0.25 * flops / partition.cells_per_side();
+    partition.sweep(builder, d, out, in, site, {[=](int) { return forward; }, 0.9 * stage_flops},
+                    {[=](int) { return backward; }, 0.1 * stage_flops});
     site += 4;
   }
   builder.end_turn(steps);
@@ -66,18 +43,7 @@ void write(ProgramBuilder& builder, int points, std::uint64_t steps) {
 }  // namespace
 
 Error make_bt(const std::string& scale, const std::string& ranks, Pattern& pattern) {
-  Error error;
-  const Class* of = find_class(kClasses, "bt", scale, error);
-  if (!of) return error;
-  if ((error = read_ranks(ranks, "bt", RanksRule::square, pattern.ranks))) return error;
-  if (of->points / square_root(pattern.ranks) < 3)
-    return Error::make(EINVAL, "pattern bt: %d ranks leave cells of less than 3 points a side of class %c",
-                       pattern.ranks, of->name);
-  pattern.turns = of->steps;
-  pattern.write = [points = of->points](ProgramBuilder& builder, std::uint64_t turns) {
-    write(builder, points, turns);
-  };
-  return {};
+  return make_multi_partition("bt", kClasses, write, scale, ranks, pattern);
 }
 
 }  // namespace pinion::simulate

@@ -14,13 +14,8 @@ namespace pinion::simulate {
 
 namespace {
 
-struct Class {
-  char name;
-  int points;
-  std::uint64_t steps;
-};
-constexpr Class kClasses[] = {{'S', 12, 50},   {'W', 33, 300},  {'A', 64, 250},  {'B', 102, 250},
-                              {'C', 162, 250}, {'D', 408, 300}, {'E', 1020, 300}};
+constexpr CubeClass kClasses[] = {{'S', 12, 50},   {'W', 33, 300},  {'A', 64, 250},  {'B', 102, 250},
+                                  {'C', 162, 250}, {'D', 408, 300}, {'E', 1020, 300}};
 
 double flops_of_step(double n) { return 1984.77 * n * n * n - 10923.3 * n * n + 27770.9 * n - 144010; }
 
@@ -99,7 +94,7 @@ void write(ProgramBuilder& builder, int points, std::uint64_t steps) {
 
 Error make_lu(const std::string& scale, const std::string& ranks, Pattern& pattern) {
   Error error;
-  const Class* of = find_class(kClasses, "lu", scale, error);
+  const CubeClass* of = find_class(kClasses, "lu", scale, error);
   if (!of) return error;
   if ((error = read_ranks(ranks, "lu", RanksRule::power_of_two, pattern.ranks))) return error;
   if (of->points / Grid(pattern.ranks).rows < 3)

@@ -56,4 +56,43 @@ void MultiPartition::copy_faces(ProgramBuilder& builder, Address in, Address out
   builder.wait();
 }
 
+void MultiPartition::sweep(ProgramBuilder& builder, Direction d, Address received, Address sent,
+                           std::uint64_t site, const Way& forward, const Way& backward) const {
+  for (int stage = 0; stage < side_; ++stage) {
+    const std::uint64_t bytes = forward.bytes(stage);
+    if (stage > 0) {
+      builder.post(CallKind::receive_nonblocking, received, bytes, predecessor(d), site);
+      builder.wait();
+    }
+    builder.compute(forward.flops);
+    if (stage + 1 < side_) builder.post(CallKind::send_nonblocking, sent, bytes, successor(d), site + 1);
+  }
+  for (int stage = side_; stage-- > 0;) {
+    const std::uint64_t bytes = backward.bytes(stage);
+    if (stage + 1 < side_) {
+      builder.post(CallKind::receive_nonblocking, received, bytes, successor(d), site + 2);
+      builder.wait();
+    }
+    builder.compute(backward.flops);
+    if (stage > 0) builder.post(CallKind::send_nonblocking, sent, bytes, predecessor(d), site + 3);
+  }
+}
+
+Error make_multi_partition(const char* name, std::span<const CubeClass> classes,
+                           void (*write)(ProgramBuilder& builder, int points, std::uint64_t steps),
+                           const std::string& scale, const std::string& ranks, Pattern& pattern) {
+  Error error;
+  const CubeClass* of = find_class(classes, name, scale, error);
+  if (!of) return error;
+  if ((error = read_ranks(ranks, name, RanksRule::square, pattern.ranks))) return error;
+  if (of->points / square_root(pattern.ranks) < 3)
+    return Error::make(EINVAL, "pattern %s: %d ranks leave cells of less than 3 points a side of class %c",
+                       name, pattern.ranks, of->name);
+  pattern.turns = of->steps;
+  pattern.write = [write, points = of->points](ProgramBuilder& builder, std::uint64_t turns) {
+    write(builder, points, turns);
+  };
+  return {};
+}
+
 }  // namespace pinion::simulate

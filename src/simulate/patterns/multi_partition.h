@@ -4,6 +4,8 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "simulate/patterns/patterns.h"
@@ -36,6 +38,15 @@ class MultiPartition {
   /// The exchange of two layers of ghost points, five values each, with all six neighbours at once
   /// (copy_faces): received into pieces of `in`, sent from pieces of `out`.
   void copy_faces(ProgramBuilder& builder, Address in, Address out, std::uint64_t site) const;
+  /// One way of a sweep: what a stage passes on, and what it computes.
+  struct Way {
+    std::function<std::uint64_t(int stage)> bytes;
+    double flops;
+  };
+  /// A sweep: each stage waits for its neighbour's message, computes, and sends its own; forward to the
+  /// successor, then backward. Of four sites, `site` is the first.
+  void sweep(ProgramBuilder& builder, Direction d, Address received, Address sent, std::uint64_t site,
+             const Way& forward, const Way& backward) const;
   /// Bytes of either buffer of copy_faces.
   std::uint64_t faces_bytes() const;
 
@@ -46,5 +57,10 @@ class MultiPartition {
   std::vector<Cell> cells_;
   std::array<int, 3> successor_, predecessor_;
 };
+
+/// What BT and SP make of their arguments; `write` writes the program of a rank.
+Error make_multi_partition(const char* name, std::span<const CubeClass> classes,
+                           void (*write)(ProgramBuilder& builder, int points, std::uint64_t steps),
+                           const std::string& scale, const std::string& ranks, Pattern& pattern);
 
 }  // namespace pinion::simulate

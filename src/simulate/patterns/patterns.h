@@ -27,6 +27,13 @@ Error read_ranks(const std::string& text, const char* name, RanksRule rule, int&
 int square_root(int n);  ///< rounded down
 int log2_of(int n);      ///< rounded down
 
+/// A class of a benchmark on a cube.
+struct CubeClass {
+  char name;
+  int points;  ///< a side
+  std::uint64_t steps;
+};
+
 Error unknown_class(const char* name, const std::string& given, const std::string& valid);
 
 /// The row of `table` (each with a member `name`) that is the class, or null and an error with the valid
