@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "launch.h"
+#include "log_directory.h"
 
 namespace pinion::cli {
 
@@ -48,24 +49,6 @@ std::string launcher_for(const Family& family) {
   return "";
 }
 
-/// A file for a program's output, gone with this object.
-class OutputFile {
- public:
-  OutputFile() {
-    path_ = (fs::temp_directory_path() / "pinion-bench-XXXXXX").string();
-    const int file = ::mkstemp(path_.data());
-    if (file < 0) throw Failure(fmt::format("cannot write {}", path_));
-    ::close(file);
-  }
-  ~OutputFile() { ::unlink(path_.c_str()); }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 /// The first line with words in it: launchers frame what they say.
 std::string first_words(const std::string& path) {
   std::ifstream lines(path);
@@ -81,14 +64,17 @@ std::map<std::string, double> run_once(const CommandLine& launcher, const std::s
   command.insert(command.end(), {"-n", "2"});
   command.insert(command.end(), under.begin(), under.end());
   command.insert(command.end(), {program, "2"});
-  const OutputFile output;
-  const int status = run_and_wait(command, {}, output.path());
+  const TemporaryLogDirectory directory;
+  const std::string output = directory.path() + "/output";
+  const int status = run_and_wait(command, {}, output);
   if (status != 0)
-    throw Failure(fmt::format("{}: status {}: {}", launcher.front(), status, first_words(output.path())));
+    throw Failure(fmt::format("{}: status {}: {}", launcher.front(), status, first_words(output)));
   std::map<std::string, double> ns;
-  std::ifstream lines(output.path());
+  std::ifstream lines(output);
   std::string name;
   for (double value = 0; lines >> name >> value;) ns[name] = value;
+  // Where Pinion stays off, it says so first: that run would compare nothing.
+  if (ns.empty()) throw Failure(fmt::format("no figures: {}", first_words(output)));
   return ns;
 }
 
