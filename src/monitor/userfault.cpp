@@ -1,6 +1,7 @@
 #include "monitor/userfault.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -77,9 +78,25 @@ struct Channel {
   Error error;
 };
 
+/// Whether valgrind runs the program: its tools load a library of that name into it.
+bool under_valgrind() {
+  const auto is_valgrinds = [](dl_phdr_info* object, std::size_t, void*) {
+    const char* const slash = std::strrchr(object->dlpi_name, '/');
+    return static_cast<int>(slash != nullptr && std::strncmp(slash, "/vgpreload_", 11) == 0);
+  };
+  return dl_iterate_phdr(is_valgrinds, nullptr) != 0;
+}
+
 /// The features that this kernel has.
 Channel probe() {
   Channel channel;
+  if (under_valgrind()) {
+    channel.error = Error::make(
+        EDEADLK,
+        "valgrind runs one thread at a time: an unmap would wait for the reader of userfaultfd, and "
+        "the reader for the thread that unmaps");
+    return channel;
+  }
   channel.fd = open_userfaultfd();
   if (is_error(channel.fd)) {
     const int code = static_cast<int>(-channel.fd);
