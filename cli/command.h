@@ -29,5 +29,6 @@ void add_simulate(CLI::App& app);
 void add_info(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_softroce(CLI::App& app, const CommandLine& command, int& status);
 
 }  // namespace pinion::cli

@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
   add_info(app);
   add_doctor(app);
   add_bench(app);
+  add_softroce(app, command, status);
 
   try {
     // CLI11 takes arguments from the back.

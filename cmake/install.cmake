@@ -15,6 +15,12 @@ foreach(target pinion-preload pinion-symbols pinion_command)
   endif()
 endforeach()
 
+# `pinion softroce` finds them beside the command, in the build tree too.
+foreach(part machine init guest)
+  configure_file(${PROJECT_SOURCE_DIR}/softroce/${part} ${PROJECT_BINARY_DIR}/share/pinion/softroce/${part} COPYONLY)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/softroce/${part} DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/softroce)
+endforeach()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
 install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/packaging/pinionConfig.cmake.in
