@@ -22,5 +22,9 @@ constexpr Access operator|(Access a, Access b) {
 constexpr bool includes(Access have, Access want) {
   return (static_cast<std::uint8_t>(want) & ~static_cast<std::uint8_t>(have)) == 0;
 }
+/// Whether the device itself must be able to write: where a peer may write, it must too.
+constexpr bool writes(Access access) {
+  return includes(access, Access::write) || includes(access, Access::remote_write);
+}
 
 }  // namespace pinion

@@ -94,10 +94,14 @@ const std::vector<Row>& rows() {
       {{"lru-size", "size", "64M", "bytes that retention lru keeps registered", {}},
        [](Options& o, std::string_view v) { return set_size(o.lru_size, v); },
        [](const Options& o) { return format_size(o.lru_size); }},
-      {{"device", "choice", "pin", "what registers memory (see `pinion info devices`)", {"pin", "emulated"}},
+      {{"device",
+        "text",
+        "pin",
+        "what registers memory: pin, emulated, verbs, verbs:NAME or verbs:NAME:PORT; `pinion info devices`",
+        {}},
        [](Options& o, std::string_view v) {
          o.device = v;
-         return true;
+         return v == "pin" || v == "emulated" || v == "verbs" || (v.rfind("verbs:", 0) == 0 && v.size() > 6);
        },
        [](const Options& o) { return o.device; }},
       {{"nic",

@@ -5,6 +5,7 @@
 #include "device/cost_model.h"
 #include "device/emulated.h"
 #include "device/pin.h"
+#include "device/verbs.h"
 
 namespace pinion {
 
@@ -13,6 +14,7 @@ namespace {
 constexpr DeviceKind kKinds[] = {
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
     {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)"},
+    {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
 };
 
 }  // namespace
@@ -28,6 +30,10 @@ DeviceResult make_device(const std::string& device, const std::string& nic) {
     CostModelResult loaded = load_cost_model(nic);
     if (loaded.error) return {loaded.error, nullptr};
     return {{}, make_emulated_device(make_pin_device(), std::move(loaded.model))};
+  }
+  if (device == "verbs" || device.rfind("verbs:", 0) == 0) {
+    VerbsDeviceResult made = make_verbs_device(device.size() > 6 ? device.substr(6) : "");
+    return {made.error, std::move(made.device)};
   }
   std::string valid;
   for (const DeviceKind& kind : kKinds) valid += std::string(valid.empty() ? "" : ", ") + kind.name;

@@ -16,7 +16,7 @@ struct DeviceKind {
 };
 const DeviceKind* device_kinds(std::size_t* count);
 
-/// `device` is one of device_kinds(); `nic` is a cost model (cost_model.h), for emulated devices only. Errors
+/// `device` is one of device_kinds(), verbs perhaps with a choice; `nic` is a cost model (cost_model.h), for emulated devices only. Errors
 /// list the valid names.
 struct DeviceResult {
   Error error;

@@ -14,10 +14,6 @@ namespace pinion {
 
 namespace {
 
-bool writes(Access access) {
-  return includes(access, Access::write) || includes(access, Access::remote_write);
-}
-
 std::string refusal(int error) {
   switch (error) {
     case 0:

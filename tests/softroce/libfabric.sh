@@ -35,4 +35,4 @@ try 0 FI_MR_CACHE_MONITOR=userfaultfd \$cache own after
 try 0 FI_MR_CACHE_MONITOR=disabled \$cache own
 exit \$failed
 END
-"$here/boot" "$work/guest"
+"$build/bin/pinion" softroce --memory 1G --timeout 300s -- bash "$work/guest"

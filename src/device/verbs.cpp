@@ -1,0 +1,266 @@
+#include "device/verbs.h"
+
+#include "device/verbs_library.h"
+
+#ifdef PINION_HAS_VERBS
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/options.h"
+#include "device/fault_in.h"
+#include "device/handle_table.h"
+#include "device/memlock.h"
+
+namespace pinion {
+
+namespace {
+
+int verbs_access(Access access) {
+  int flags = 0;
+  if (writes(access)) flags |= IBV_ACCESS_LOCAL_WRITE;
+  if (includes(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (includes(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
+  return flags;
+}
+
+/// Which device and port: the user's words taken apart. Port 0: whichever is active.
+struct Choice {
+  std::string name;
+  unsigned port = 0;
+};
+
+Error parse(const std::string& text, Choice& choice) {
+  const auto colon = text.find(':');
+  choice.name = text.substr(0, colon);
+  if (colon == std::string::npos) return {};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data() + colon + 1, end, choice.port);
+  if (error == std::errc{} && stopped == end && choice.port >= 1 && choice.port <= 255) return {};
+  return Error::make(EINVAL, "'%s' names no port of an RDMA device: NAME:PORT, PORT from 1 to 255",
+                     text.c_str());
+}
+
+/// The port's number when it is active (any where none is asked for), else 0.
+unsigned active_port(const VerbsLibrary& verbs, ibv_context* context, unsigned wanted, unsigned ports) {
+  for (unsigned port = 1; port <= ports; ++port) {
+    if (wanted != 0 && port != wanted) continue;
+    ibv_port_attr attributes{};
+    // The library's own function fills in what was there from the start, the state among it.
+    if (verbs.query_port(context, static_cast<std::uint8_t>(port),
+                         reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0 &&
+        attributes.state == IBV_PORT_ACTIVE)
+      return port;
+  }
+  return 0;
+}
+
+/// A context and a protection domain. What it opened, it closes.
+class Opened {
+ public:
+  explicit Opened(const VerbsLibrary& verbs) : verbs_(verbs) {}
+  ~Opened() {
+    if (!owner_) return;
+    if (pd != nullptr) verbs_.dealloc_pd(pd);
+    if (context != nullptr) verbs_.close_device(context);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+  Error open(const Choice& choice) {
+    int count = 0;
+    ibv_device** const devices = verbs_.get_device_list(&count);
+    if (devices == nullptr || count == 0) {
+      if (devices != nullptr) verbs_.free_device_list(devices);
+      return Error::make(ENODEV, "this machine has no RDMA device (ibv_devinfo shows them)");
+    }
+    std::string names;
+    for (int i = 0; i < count && port == 0; ++i) {
+      const std::string name = verbs_.get_device_name(devices[i]);
+      names += (names.empty() ? "" : ", ") + name;
+      if (choice.name.empty() || name == choice.name) use(devices[i], choice.port);
+    }
+    verbs_.free_device_list(devices);
+    if (port != 0) {
+      pd = verbs_.alloc_pd(context);
+      if (pd != nullptr) return {};
+      return Error::make(errno, "%s gives no protection domain: %s", verbs_.get_device_name(context->device),
+                         std::strerror(errno));
+    }
+    if (choice.name.empty())
+      return Error::make(ENODEV, "no RDMA device has an active port, or none may be opened; there are: %s",
+                         names.c_str());
+    const std::string asked = choice.name + (choice.port ? ":" + std::to_string(choice.port) : "");
+    return Error::make(ENODEV, "RDMA device %s is not there, not active or may not be opened; there are: %s",
+                       asked.c_str(), names.c_str());
+  }
+
+  /// The program's own.
+  Error borrow(ibv_pd* theirs) {
+    owner_ = false;
+    pd = theirs;
+    context = theirs->context;
+    if (const int code = verbs_.query_device(context, &attributes))
+      return Error::make(code, "RDMA device %s does not answer: %s", verbs_.get_device_name(context->device),
+                         std::strerror(code));
+    return {};
+  }
+
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  unsigned port = 0;  ///< of what was opened
+  ibv_device_attr attributes{};
+
+ private:
+  void use(ibv_device* device, unsigned wanted) {
+    context = verbs_.open_device(device);
+    if (context == nullptr) return;
+    if (verbs_.query_device(context, &attributes) == 0)
+      port = active_port(verbs_, context, wanted, attributes.phys_port_cnt);
+    if (port != 0) return;
+    verbs_.close_device(context);
+    context = nullptr;
+  }
+
+  const VerbsLibrary& verbs_;
+  bool owner_ = true;
+};
+
+class VerbsDevice final : public Device {
+ public:
+  VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened)
+      : verbs_(verbs),
+        choice_{verbs.get_device_name(opened->context->device), opened->port},
+        state_(std::make_unique<State>(1)) {
+    caps_.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
+    caps_.max_region_bytes = opened->attributes.max_mr_size;
+    state_->opened = std::move(opened);
+  }
+
+  ~VerbsDevice() override {
+    while (const auto region = state_->table.take_any()) verbs_.dereg_mr(*region);
+  }
+
+  const char* name() const override { return "verbs"; }
+
+  std::string description() const override {
+    std::string text =
+        "registers with RDMA device " + choice_.name + ", port " + std::to_string(choice_.port);
+    if (verbs_.is_fork_initialized != nullptr && verbs_.is_fork_initialized() == IBV_FORK_DISABLED)
+      text += " (a program that forks needs RDMAV_FORK_SAFE=1 on this kernel)";
+    return text;
+  }
+
+  DeviceCaps caps() const override { return caps_; }
+
+  Registration register_range(Range pages, Access access, Actor) override {
+    if (pages.empty() || pages.to_pages() != pages)
+      return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
+    Error error;
+    ibv_pd* const pd = protection_domain(error);
+    if (pd == nullptr) return {error, {}, {}};
+    // Faults are dearer inside the driver, which holds the process's memory map meanwhile.
+    if (Error refused = fault_in(pages, writes(access))) return {refused, {}, {}};
+    ibv_mr* const region =
+        verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(), verbs_access(access));
+    if (region == nullptr) return {refusal(errno, pages), {}, {}};
+    const std::uint64_t handle = state_->table.add(region);
+    return {{}, {handle, region->lkey, region->rkey}, access};
+  }
+
+  void deregister(DeviceKey key, Actor) override {
+    // A refusal (windows of the program bound to it, which ours never have) leaves it to the process's end.
+    if (const auto region = state_->table.take(key.handle)) verbs_.dereg_mr(*region);
+  }
+
+  void abandon_after_fork() override {
+    // Leaked on purpose: context and regions are the parent's, and its memory is what they stand for.
+    State* const parents = state_.release();
+    state_ = std::make_unique<State>(parents->table.next_after_fork());
+  }
+
+ private:
+  struct State {
+    explicit State(std::uint64_t first_handle) : table(first_handle) {}
+    std::mutex mutex;  ///< guards `opened`
+    std::unique_ptr<Opened> opened;
+    HandleTable<ibv_mr*> table;
+  };
+
+  /// In a forked child, which cannot register by its parent's context, it is opened anew.
+  ibv_pd* protection_domain(Error& error) {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->opened && choice_.port == 0) {
+      error = Error::make(ENODEV, "a forked child cannot register in its parent's protection domain");
+      return nullptr;
+    }
+    if (!state_->opened) {
+      auto opened = std::make_unique<Opened>(verbs_);
+      error = opened->open(choice_);
+      if (error) return nullptr;
+      state_->opened = std::move(opened);
+    }
+    return state_->opened->pd;
+  }
+
+  Error refusal(int code, Range pages) const {
+    switch (code) {
+      case ENOMEM:
+        return memlock_error(code, pages.bytes());
+      case EFAULT:
+        return Error::make(code, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
+      default:
+        return Error::make(code,
+                           "RDMA device %s refuses to register %s: %s (it takes %zu regions of at most %s)",
+                           choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code),
+                           caps_.max_regions, format_size(caps_.max_region_bytes).c_str());
+    }
+  }
+
+  const VerbsLibrary& verbs_;
+  const Choice choice_;  ///< what was opened; port 0: the program's protection domain
+  DeviceCaps caps_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace
+
+VerbsDeviceResult make_verbs_device(const std::string& choice) {
+  Choice wanted;
+  if (Error error = parse(choice, wanted)) return {error, nullptr};
+  Error error;
+  const VerbsLibrary* const verbs = verbs_library(error);
+  if (verbs == nullptr) return {error, nullptr};
+  auto opened = std::make_unique<Opened>(*verbs);
+  error = opened->open(wanted);
+  if (error) return {error, nullptr};
+  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened))};
+}
+
+VerbsDeviceResult make_verbs_device(ibv_pd* pd) {
+  Error error;
+  const VerbsLibrary* const verbs = verbs_library(error);
+  if (verbs == nullptr) return {error, nullptr};
+  auto opened = std::make_unique<Opened>(*verbs);
+  error = opened->borrow(pd);
+  if (error) return {error, nullptr};
+  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened))};
+}
+
+}  // namespace pinion
+
+#else
+
+namespace pinion {
+
+VerbsDeviceResult make_verbs_device(const std::string&) {
+  return {Error::make(ENOTSUP, "built without the headers of libibverbs (Debian: libibverbs-dev)"), nullptr};
+}
+VerbsDeviceResult make_verbs_device(ibv_pd*) { return make_verbs_device(std::string()); }
+
+}  // namespace pinion
+
+#endif

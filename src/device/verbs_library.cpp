@@ -1,0 +1,57 @@
+#include "device/verbs_library.h"
+
+#ifdef PINION_HAS_VERBS
+#include <dlfcn.h>
+
+#include <cerrno>
+#include <string>
+
+namespace pinion {
+
+namespace {
+
+struct Loaded {
+  VerbsLibrary functions;
+  Error error;
+};
+
+Loaded load() {
+  Loaded loaded;
+  void* const library = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    loaded.error = Error::make(
+        ENOENT, "libibverbs cannot be loaded (%s); Debian: libibverbs1 ibverbs-providers", ::dlerror());
+    return loaded;
+  }
+  std::string missing;
+  const auto find = [&](auto& function, const char* name, bool needed = true) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    if (function == nullptr && needed) missing = name;
+  };
+  VerbsLibrary& verbs = loaded.functions;
+  find(verbs.get_device_list, "ibv_get_device_list");
+  find(verbs.free_device_list, "ibv_free_device_list");
+  find(verbs.get_device_name, "ibv_get_device_name");
+  find(verbs.open_device, "ibv_open_device");
+  find(verbs.close_device, "ibv_close_device");
+  find(verbs.query_device, "ibv_query_device");
+  find(verbs.query_port, "ibv_query_port");
+  find(verbs.alloc_pd, "ibv_alloc_pd");
+  find(verbs.dealloc_pd, "ibv_dealloc_pd");
+  find(verbs.reg_mr, "ibv_reg_mr");
+  find(verbs.dereg_mr, "ibv_dereg_mr");
+  find(verbs.is_fork_initialized, "ibv_is_fork_initialized", false);
+  if (!missing.empty()) loaded.error = Error::make(ENOSYS, "libibverbs has no %s", missing.c_str());
+  return loaded;
+}
+
+}  // namespace
+
+const VerbsLibrary* verbs_library(Error& error) {
+  static const Loaded loaded = load();
+  error = loaded.error;
+  return loaded.error ? nullptr : &loaded.functions;
+}
+
+}  // namespace pinion
+#endif

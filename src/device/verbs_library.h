@@ -1,0 +1,33 @@
+// libibverbs, loaded when first asked for: machines without it run everything else. The functions are the
+// library's own, also where a preload stands in front of them. Constant once loaded, and never unloaded; any
+// thread, not from hooks.
+#pragma once
+
+#if __has_include(<infiniband/verbs.h>)
+#define PINION_HAS_VERBS 1
+#include <infiniband/verbs.h>
+
+#include "base/error.h"
+
+namespace pinion {
+
+struct VerbsLibrary {
+  decltype(&ibv_get_device_list) get_device_list = nullptr;
+  decltype(&ibv_free_device_list) free_device_list = nullptr;
+  decltype(&ibv_get_device_name) get_device_name = nullptr;
+  decltype(&ibv_open_device) open_device = nullptr;
+  decltype(&ibv_close_device) close_device = nullptr;
+  decltype(&ibv_query_device) query_device = nullptr;
+  decltype(&ibv_query_port) query_port = nullptr;  ///< fills in the first part of a port's attributes
+  decltype(&ibv_alloc_pd) alloc_pd = nullptr;
+  decltype(&ibv_dealloc_pd) dealloc_pd = nullptr;
+  decltype(&ibv_reg_mr) reg_mr = nullptr;
+  decltype(&ibv_dereg_mr) dereg_mr = nullptr;
+  decltype(&ibv_is_fork_initialized) is_fork_initialized = nullptr;  ///< null before rdma-core 35
+};
+
+/// Null and an error where the library is not there or is too old.
+const VerbsLibrary* verbs_library(Error& error);
+
+}  // namespace pinion
+#endif

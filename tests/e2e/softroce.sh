@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# On a real kernel RDMA stack, in the virtual machine of `pinion softroce`: the tests of tests/softroce, a program of the
+# C API and an MPI program whose memory an RDMA device registers; and the command itself.
+source "$(dirname "$0")/script.bash"
+pinion=$build/bin/pinion
+
+if [ "$(uname -m)" != x86_64 ]; then
+  echo "skipped: the virtual machine runs on x86-64 alone"
+  exit 77
+fi
+
+refused() {
+  local want=$1 output status
+  shift
+  output=$("$pinion" softroce "$@" 2>&1)
+  status=$?
+  [ $status -eq 2 ] && [ "$(wc -l <<<"$output")" -eq 1 ] || fail "$*: status $status: $output"
+  grep -q -- "$want" <<<"$output" || fail "$*: $output"
+}
+refused 'no command given'
+refused '--memory 1: valid is a size' --memory 1 -- true
+refused '--timeout soon: valid is a time' --timeout soon -- true
+refused 'no such directory' --share "$work/none" -- true
+
+# One machine for all that runs in it.
+mkdir "$work/shared"
+cat >"$work/inside" <<END
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # the command is root there
+cd "$work/shared" || exit
+for test in "$build"/tests/softroce/*_test; do
+  "\$test" >"\$(basename "\$test").log" 2>&1
+  echo "\$? \$(basename "\$test")" >>tests
+done
+PINION=device=verbs,retention=leave-pinned "$build/bin/examples/registration_cache" 30 >example 2>&1
+PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_device 2>&1
+"$pinion" info devices >devices
+"$pinion" run --device verbs --log log -- mpirun --oversubscribe -n 2 "$build/bin/examples/figure1" --iterations 5 >figure1 2>&1
+"$pinion" report log --json >report.json
+echo to the one; echo to the other >&2
+exit 7
+END
+"$pinion" softroce --share "$work/shared" --timeout 400s -- bash "$work/inside" >"$work/out" 2>"$work/err"
+status=$?
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # the command is root there
+cd "$work/shared" || exit
+[ $status -eq 7 ] || fail "status $status: $(cat "$work/out" "$work/err")"
+[ "$(cat "$work/out")" = "to the one" ] || fail "standard output: $(cat "$work/out")"
+[ "$(tail -1 "$work/err")" = "to the other" ] || fail "standard error: $(cat "$work/err")"
+
+ran=0
+while read -r status test; do
+  ran=$((ran + 1))
+  [ "$status" -eq 0 ] || { fail "$test"; cat "$test.log"; }
+  grep -qE '^\[  PASSED  \] [1-9]' "$test.log" || fail "$test ran nothing"
+done <tests
+[ $ran -eq "$(ls "$build"/tests/softroce/*_test | wc -l)" ] || fail "$ran tests ran"
+
+grep -q '60 acquires, 5[0-9] hits' example || fail "the example: $(cat example)"
+grep -q 'mlx5_0 is not there.*there are: rxe0' no_device || fail "a device that is not there: $(cat no_device)"
+grep -q 'registers with RDMA device rxe0' devices || fail "info: $(cat devices)"
+[ "$(grep -c verified figure1)" -ge 1 ] || fail "figure1: $(cat figure1)"
+python3 - report.json <<'END' || fail "the report of figure1: $(cat report.json)"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert "rxe0" in report["device"], report["device"]
+assert report["registrations"] > 0 and report["registrations"] == report["deregistrations"]
+assert report["pinned_at_exit_bytes"] == 0
+END
+
+output=$("$pinion" softroce --timeout 5s --memory 1G -- sleep 60 2>&1)
+status=$?
+[ $status -eq 124 ] && [ "$output" = "pinion softroce: stopped after 5 s" ] || fail "time over: status $status: $output"
+
+exit $((failures > 0))
