@@ -680,9 +680,15 @@ TEST(ModelDevice, KeepsTheCapsOfTheModel) {
 TEST(MakeDevice, MakesEveryKind) {
   std::size_t count = 0;
   const DeviceKind* kinds = device_kinds(&count);
-  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(count, 3u);
   for (std::size_t i = 0; i < count; ++i) {
     const DeviceResult made = make_device(kinds[i].name, "connectx");
+    if (made.error && std::string(kinds[i].name) == "verbs") {
+      // Without a NIC: the library, the device or its headers are named.
+      EXPECT_TRUE(mentions(made.error, {"RDMA device"}) || mentions(made.error, {"libibverbs"}))
+          << made.error.message;
+      continue;
+    }
     ASSERT_FALSE(made.error) << made.error.message;
     EXPECT_STREQ(made.device->name(), kinds[i].name);
     EXPECT_FALSE(made.device->description().empty());
