@@ -206,9 +206,9 @@ TEST_F(RegistryTest, DeviceCapOnARegionLimitsMerges) {
 
 TEST_F(RegistryTest, VictimIsTheOneUsedFarthestInTheFuture) {
   limit(pages_bytes(12));
-  idle(pages(0, 4), 1)->next_use.store(1000);
-  idle(pages(10, 14), 2)->next_use.store(3000);
-  idle(pages(20, 24), 3)->next_use.store(2000);
+  expected(pages(0, 4), 1, 1000);
+  expected(pages(10, 14), 2, 3000);
+  expected(pages(20, 24), 3, 2000);
   idle(pages(30, 34), 4);
   EXPECT_TRUE(hits(pages(0, 4)));
   EXPECT_FALSE(hits(pages(10, 14)));
@@ -219,7 +219,7 @@ TEST_F(RegistryTest, UnpredictedRegionsGoFirstAndInOrderOfUse) {
   limit(pages_bytes(12));
   idle(pages(0, 4), 30);
   idle(pages(10, 14), 20);
-  idle(pages(20, 24), 10)->next_use.store(1'000'000);
+  expected(pages(20, 24), 10, 1'000'000);
   idle(pages(30, 34), 40);
   EXPECT_FALSE(hits(pages(10, 14)));
   EXPECT_TRUE(hits(pages(0, 4)));

@@ -376,7 +376,7 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   record.end = ticks_now();
   Region* region = record.region.region;
   if (region) {
-    region->last_use.store(record.end, std::memory_order_relaxed);
+    region->used(record.begin, record.end);
     const auto released = domain(record.domain).release(region);
     if (retire_at_release_ && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);

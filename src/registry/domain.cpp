@@ -66,7 +66,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     }
     const std::size_t bytes = coverage_.would_add(ticket.want);
     if (budget_.reserve(bytes)) break;
-    if (ticket.lease && make_room(ticket.want, bytes, ticket.victims)) return Step::deregister;
+    if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.error = limit_error(bytes);
       return Step::refused;
@@ -85,8 +85,13 @@ Domain::Step Domain::begin(Ticket& ticket) {
   // one.
   region->access.store(ticket.try_access, std::memory_order_relaxed);
   region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
+  region->interval.store(0, std::memory_order_relaxed);
   region->next_use.store(0, std::memory_order_relaxed);
   region->indexed = true;
+  if (pressed_.load(std::memory_order_relaxed)) {
+    victims_.recall(region, clock_.ticks());
+    victims_.add(region);
+  }
   account(ticket.want, true);
   index_.insert(region);
   // A bracket opened before the region was in the index has not seen it; nor has one who lost sight before.
@@ -223,6 +228,24 @@ bool Domain::covered(Range pages) {
   return coverage_.covers(pages);
 }
 
+void Domain::expect(const RegionRef& ref, Time next_use) {
+  ref.region->next_use.store(next_use, std::memory_order_relaxed);
+  if (!pressed_.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(slow_);
+  if (ref.current()) victims_.expect(ref.region);
+}
+
+void Domain::set_call_pages(double pages) {
+  std::lock_guard lock(slow_);
+  victims_.set_call_pages(pages);
+}
+
+void Domain::set_keep_bytes(std::uint64_t bytes) {
+  std::lock_guard lock(slow_);
+  keep_bytes_ = bytes;
+  victims_.set_order(Victims::Order::least_recently_used);
+}
+
 std::size_t Domain::own_bytes() {
   std::lock_guard lock(slow_);
   return slab_.bytes() + index_.bytes();
@@ -232,6 +255,14 @@ std::vector<Region*> Domain::begin_trim() {
   std::lock_guard lock(slow_);
   std::vector<Region*> victims;
   if (coverage_.bytes() > keep_bytes_) evict(coverage_.bytes() - keep_bytes_, victims);
+  return victims;
+}
+
+std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  const std::uint64_t held = budget_.bytes();
+  if (held > bytes) evict(held - bytes, victims);
   return victims;
 }
 
@@ -305,66 +336,64 @@ void Domain::replace_nested(Range want, std::vector<Region*>& victims) {
   }
 }
 
-bool Domain::make_room(Range want, std::uint64_t bytes, std::vector<Region*>& victims) {
-  const auto& limits = budget_.limits();
-  const std::uint64_t used = budget_.bytes();
-  const std::uint64_t over = used + bytes > limits.bytes ? used + bytes - limits.bytes : 0;
-  // Idle regions inside `want` free nothing: their bytes would be needed again at once.
-  if (want.bytes() > limits.bytes || limits.regions == 0 || over > idle_bytes(want)) return false;
-  evict(std::max<std::uint64_t>(over, 1), victims);
+void Domain::feel_pressure() {
+  if (pressed_.load(std::memory_order_relaxed)) return;
+  pressed_.store(true, std::memory_order_relaxed);
+  index_.for_each([&](Region* region) {
+    victims_.add(region);
+    return true;
+  });
+}
+
+bool Domain::make_room(Range want, std::vector<Region*>& victims) {
+  const std::uint64_t most = budget_.most_bytes();
+  const std::uint64_t regions = budget_.limits().regions;
+  if (want.bytes() > most || regions == 0) return false;
+  feel_pressure();
+  // Regions overlap each other and `want`: only the union of pages tells what letting them go is worth. So
+  // they go from it for a moment.
+  const std::uint64_t held = budget_.bytes() - coverage_.bytes();  // by other domains
+  const auto fits = [&] {
+    return held + coverage_.bytes() + coverage_.would_add(want) <= most &&
+           budget_.regions() - victims.size() < regions;
+  };
+  bool enough = false;
+  do {
+    Region* region = victims_.take(clock_.ticks());
+    if (!region) break;
+    victims.push_back(region);
+    coverage_.remove(region->range());
+    enough = fits();
+  } while (!enough);
+  std::vector<Region*> chosen;
+  chosen.swap(victims);
+  for (Region* region : chosen) {
+    coverage_.add(region->range());
+    if (enough)
+      claim_victim(region, victims);
+    else
+      victims_.put_back(region);
+  }
   return !victims.empty();
 }
 
-std::uint64_t Domain::idle_bytes(Range except) const {
-  std::uint64_t bytes = 0;
-  Address counted = 0;  // everything below is
-  const auto count = [&](Address begin, Address end) {
-    begin = std::max(begin, counted);
-    if (begin >= end) return;
-    bytes += end - begin;
-    counted = end;
-  };
-  index_.for_each([&](Region* region) {
-    const auto word = region->word.load();
-    if (!word.leasable() || word.leases() != 0) return true;
-    const Range range = region->range();
-    count(range.begin, std::min(range.end, except.begin));
-    count(std::max(range.begin, except.end), range.end);
-    return true;
-  });
-  return bytes;
+bool Domain::claim_victim(Region* region, std::vector<Region*>& victims) {
+  if (!region->word.try_retire()) {
+    victims_.put_back(region);
+    return false;
+  }
+  victims_.remember(region);
+  unindex(region);
+  victims.push_back(region);
+  return true;
 }
 
 void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
-  if (bytes == 0) return;
-  // Leaseholders and the helper write the hints meanwhile: sorted by is what they were at one moment.
-  struct Candidate {
-    Time next_use;
-    Ticks last_use;
-    Region* region;
-    /// Farthest predicted next use first (a region without a prediction is not expected back), then least
-    /// recently used.
-    bool operator<(const Candidate& other) const {
-      return next_use != other.next_use ? next_use < other.next_use : last_use > other.last_use;
-    }
-  };
-  std::vector<Candidate> idle;
-  index_.for_each([&](Region* region) {
-    const auto word = region->word.load();
-    if (!word.leasable() || word.leases() != 0) return true;
-    const Time next_use = region->next_use.load(std::memory_order_relaxed);
-    idle.push_back(
-        {next_use == 0 ? kNever : next_use, region->last_use.load(std::memory_order_relaxed), region});
-    return true;
-  });
-  std::make_heap(idle.begin(), idle.end());  // mostly a few of very many go
-  for (auto end = idle.end(); bytes > 0 && end != idle.begin(); --end) {
-    std::pop_heap(idle.begin(), end);
-    Region* region = std::prev(end)->region;
-    if (!region->word.try_retire()) continue;
-    unindex(region);
-    victims.push_back(region);
-    bytes -= std::min<std::uint64_t>(bytes, region->range().bytes());
+  feel_pressure();
+  while (bytes > 0) {
+    Region* region = victims_.take(clock_.ticks());
+    if (!region) return;
+    if (claim_victim(region, victims)) bytes -= std::min<std::uint64_t>(bytes, region->range().bytes());
   }
 }
 
@@ -382,6 +411,7 @@ Error Domain::limit_error(std::size_t needed) const {
 void Domain::unindex(Region* region) {
   if (!region->indexed) return;
   index_.erase(region);
+  victims_.remove(region);
   region->indexed = false;
 }
 

@@ -31,6 +31,7 @@
 #include "registry/region.h"
 #include "registry/region_index.h"
 #include "registry/slab.h"
+#include "registry/victims.h"
 
 namespace pinion {
 
@@ -110,6 +111,13 @@ class Domain {
   /// Registered regions without leases, at most `most`, in order of address.
   std::vector<RegionRef> idle_regions(std::size_t most = SIZE_MAX);
   bool covered(Range pages);
+  /// When the region is predicted to be used next; 0: not known. For the helper.
+  void expect(const RegionRef& ref, Time next_use);
+  /// What a registration's constant part is worth in pages, for the choice of victims.
+  void set_call_pages(double pages);
+  /// Lets idle regions go until the budget holds at most so many bytes, as far as there are any; claimed as
+  /// by begin_retire().
+  std::vector<Region*> begin_shrink(std::uint64_t bytes);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
   /// What the regions and their index have taken from the system; it is used again, and never given back.
@@ -118,7 +126,7 @@ class Domain {
   Clock& clock() { return clock_; }
 
   /// What retention lru keeps: idle regions beyond this many bytes are let go, least recently used first.
-  void set_keep_bytes(std::uint64_t bytes) { keep_bytes_ = bytes; }
+  void set_keep_bytes(std::uint64_t bytes);
   /// Idle regions to let go so that at most keep_bytes stay, claimed as by begin_retire().
   std::vector<Region*> begin_trim();
 
@@ -136,13 +144,15 @@ class Domain {
   /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the index;
   /// the idle ones become victims.
   void replace_nested(Range want, std::vector<Region*>& victims);
-  /// Claims idle regions, least worth keeping first, until a new region of `bytes` fits the budget. False
-  /// (and nothing claimed) when letting every idle region go would not be enough.
-  bool make_room(Range want, std::uint64_t bytes, std::vector<Region*>& victims);
-  /// Claims at least `bytes` of idle regions (as far as there are any), least worth keeping first.
+  /// Claims idle regions (Victims says which) until `want` fits the budget. False, and nothing claimed, when
+  /// letting every idle region go would not be enough.
+  bool make_room(Range want, std::vector<Region*>& victims);
+  /// Claims idle regions of at least so many bytes, as far as there are any.
   void evict(std::uint64_t bytes, std::vector<Region*>& victims);
-  /// Bytes of the union of the idle regions, without those in `except`.
-  std::uint64_t idle_bytes(Range except) const;
+  /// Claims a region that Victims gave; false (and it is back there): in use since.
+  bool claim_victim(Region* region, std::vector<Region*>& victims);
+  /// From the first time that memory is short, the order of victims is kept.
+  void feel_pressure();
   Error limit_error(std::size_t needed) const;
   void unindex(Region* region);
   void account(Range pages, bool add);
@@ -161,12 +171,15 @@ class Domain {
   std::atomic<std::size_t> registered_bytes_{0};
   std::atomic<std::size_t> region_count_{0};
 
+  std::atomic<bool> pressed_{false};  ///< written under the slow lock: `victims_` holds every region
+
   std::mutex slow_;  // guards all that follows, and writing to the index
   Slab<Region> slab_;
   Coverage coverage_;
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
   std::uint64_t keep_bytes_ = UINT64_MAX;
+  Victims victims_;
 };
 
 // ---- the critical path, inline ----

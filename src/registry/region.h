@@ -15,6 +15,7 @@
 namespace pinion {
 
 class Domain;
+class RegionHeap;
 
 struct alignas(64) Region {
   RegionWord word;
@@ -26,21 +27,33 @@ struct alignas(64) Region {
   std::atomic<Access> access{Access::read};
   std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
 
-  // Hints for choosing victims, without order among them. The helper writes its own on another line than the
-  // one that a hit needs.
-  std::atomic<Ticks> last_use{0};             ///< by leaseholders
-  alignas(64) std::atomic<Time> next_use{0};  ///< by the helper: predicted; 0: not known
+  // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another
+  // line than the one that a hit needs.
+  std::atomic<Ticks> last_use{0};  ///< by leaseholders
+  std::atomic<Ticks> interval{0};  ///< by leaseholders: typical, from one use to the next; 0: not known
+  alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
 
   // Guarded by the domain's slow lock.
   DeviceKey key;
   Region* next_free = nullptr;
   bool indexed = false;
+  std::uint32_t heap_slot = 0;
+  RegionHeap* heap = nullptr;
 
   // Written by the one that claimed the region for reaping.
   Region* next_reaped = nullptr;
 
   Range range() const { return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)}; }
   std::uint32_t generation() const { return word.load().generation(); }
+
+  /// Leased from `begin` to `end`; by leaseholders. Where several are at it, some uses go uncounted.
+  void used(Ticks begin, Ticks end) {
+    const Ticks before = last_use.load(std::memory_order_relaxed);
+    last_use.store(end, std::memory_order_relaxed);
+    if (begin <= before) return;
+    const Ticks known = interval.load(std::memory_order_relaxed);
+    interval.store(known ? known / 2 + (begin - before) / 2 : begin - before, std::memory_order_relaxed);
+  }
 };
 
 /// A region as it was at one time: survives the recycling of the slot.

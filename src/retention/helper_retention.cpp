@@ -50,7 +50,7 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   queue_.remove(id);
   if (registered(record.region)) {
     const Time next = earliest_use(record.region.region->range(), time);
-    record.region.region->next_use.store(next == kNever ? 0 : next, std::memory_order_relaxed);
+    domain_.expect(record.region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
 }
@@ -236,7 +236,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   buffer.region = region;
   if (!registered(region)) return;
   const Time next = earliest_use(region.region->range(), now);
-  region.region->next_use.store(next == kNever ? 0 : next, std::memory_order_relaxed);
+  domain_.expect(region, next == kNever ? 0 : next);
   look_again(action.buffer, now + patience(buffer));
 }
 

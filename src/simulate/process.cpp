@@ -407,7 +407,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index) {
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   std::vector<Region*> retired;
   if (Region* region = record.region.region) {
-    region->last_use.store(record.end, std::memory_order_relaxed);
+    region->used(record.begin, record.end);
     const auto released = domain_.release(region);
     if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
       if (Region* claimed = domain_.begin_retire(record.region)) retired.push_back(claimed);
