@@ -42,6 +42,8 @@ constexpr const char* kRetentionNames[] = {"observe", "on-demand", "leave-pinned
 constexpr const char* kMonitorNames[] = {
     "auto", "libc", "libc+userfaultfd", "symbols", "symbols+userfaultfd", "userfaultfd", "brackets"};
 
+constexpr const char* kPolicyNames[] = {"sleeping", "none-if-busy", "aggressive", "conservative"};
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
       {{"off", "switch", "no", "do nothing at all: the program runs as without Pinion", {"yes", "no"}},
@@ -91,6 +93,32 @@ const std::vector<Row>& rows() {
         {}},
        [](Options& o, std::string_view v) { return set_count(o.limit_regions, v); },
        [](const Options& o) { return std::to_string(o.limit_regions); }},
+      {{"node-limit",
+        "size",
+        "0",
+        "most bytes registered at a time by all processes of the job on a node, shared by need; 0: no such "
+        "limit",
+        {}},
+       [](Options& o, std::string_view v) { return set_size(o.node_limit, v); },
+       [](const Options& o) { return format_size(o.node_limit); }},
+      {{"policy",
+        "choice",
+        "sleeping",
+        "which of a node's processes have a helper, and on which cores (retention helper)",
+        {std::begin(kPolicyNames), std::end(kPolicyNames)}},
+       [](Options& o, std::string_view v) {
+         for (std::size_t i = 0; i < std::size(kPolicyNames); ++i)
+           if (v == kPolicyNames[i]) o.policy = static_cast<PolicyKind>(i);
+         return true;
+       },
+       [](const Options& o) { return std::string(to_string(o.policy)); }},
+      {{"policy-every",
+        "count",
+        "100",
+        "transfers after which policies look at the node's processes again",
+        {}},
+       [](Options& o, std::string_view v) { return set_count(o.policy_every, v) && o.policy_every > 0; },
+       [](const Options& o) { return std::to_string(o.policy_every); }},
       {{"lru-size", "size", "64M", "bytes that retention lru keeps registered", {}},
        [](Options& o, std::string_view v) { return set_size(o.lru_size, v); },
        [](const Options& o) { return format_size(o.lru_size); }},
@@ -321,6 +349,7 @@ std::string format_options(const Options& options) {
 }
 
 const char* to_string(RetentionKind kind) { return kRetentionNames[static_cast<int>(kind)]; }
+const char* to_string(PolicyKind kind) { return kPolicyNames[static_cast<int>(kind)]; }
 const char* to_string(MonitorKind kind) { return kMonitorNames[static_cast<int>(kind)]; }
 
 std::optional<bool> list_holds(std::string_view list, int rank) {

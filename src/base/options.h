@@ -25,6 +25,9 @@ enum class MonitorKind : std::uint8_t {
   brackets
 };
 
+/// Who of a node's processes has a helper (node/policy.h).
+enum class PolicyKind : std::uint8_t { sleeping, none_if_busy, aggressive, conservative };
+
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
 
 struct Options {
@@ -36,6 +39,9 @@ struct Options {
   std::uint64_t limit =
       0;  ///< bytes; 0: the least of RLIMIT_MEMLOCK, cgroup and device caps (see registry/budget.h)
   std::uint64_t limit_regions = 0;
+  std::uint64_t node_limit = 0;  ///< bytes of all processes of the job on the node; 0: none
+  PolicyKind policy = PolicyKind::sleeping;
+  std::uint64_t policy_every = 100;  ///< operations from one look at the node's other processes to the next
   std::uint64_t lru_size = 64 << 20;
   std::string device = "pin";
   std::string nic = "connectx";
@@ -73,8 +79,10 @@ std::string format_options(const Options& options);
 
 const char* to_string(RetentionKind kind);
 const char* to_string(MonitorKind kind);
+const char* to_string(PolicyKind kind);
 
-/// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another form.
+/// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another
+/// form.
 std::optional<bool> list_holds(std::string_view list, int rank);
 
 /// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another

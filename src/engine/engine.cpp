@@ -53,8 +53,14 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   auto* engine = new Engine(options, place);
   engine->earlier_ = newest_;
   newest_ = engine;
+  engine->enter_node();
+  const std::uint64_t node_limit = engine->place_among_ ? engine->place_among_->limit() : options.node_limit;
+  const int sharing =
+      engine->place_among_ ? 1 : std::max(1, place.local_ranks);  // each his part, or as it comes
   engine->budget_ = std::make_unique<Budget>(
-      find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks));
+      find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks,
+                  node_limit / static_cast<std::uint64_t>(sharing)),
+      engine->place_among_ ? engine->place_among_->allowance() : nullptr);
   Error error;
   const std::string device_text = made.device->description();
   engine->add_domain(std::move(made.device), options.device, options.nic, error);

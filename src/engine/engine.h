@@ -22,6 +22,7 @@
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
 #include "monitor/monitor.h"
+#include "node/place.h"
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/helper_retention.h"
@@ -179,6 +180,12 @@ class Engine {
   void push(ThreadContext& thread, const Record& record);
   double memcpy_bandwidth();
 
+  // The node's other processes (engine/node_place.cpp).
+  void enter_node();
+  /// The helper: what the others need, and what the policy says.
+  void attend_node(Time now);
+  void shrink_to(std::uint64_t bytes);
+
   // The helper (engine/helper_thread.cpp).
   Error start_helper();
   void helper_main();
@@ -220,6 +227,7 @@ class Engine {
   mutable RealClock clock_;
   EventBoard events_;
   Meter meter_;
+  std::unique_ptr<node::Place> place_among_;  ///< null: nothing asks for the node's other processes
   std::unique_ptr<Budget> budget_;
   std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
   std::atomic<int> domain_count_{0};
@@ -253,6 +261,9 @@ class Engine {
   int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
   Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;
+  std::uint64_t transfers_ = 0, transfers_attended_ = 0;  ///< drained; up to the last attend_node()
+  bool has_helper_ = true;                                ///< as the policy says
+  node::CpuSet cpus_allowed_, cpus_run_on_;
 
   // What the helper tells others: its share of the counters, brought up to date after each batch.
   std::mutex told_mutex_;

@@ -99,10 +99,12 @@ void Engine::stop() {
 
 void Engine::helper_main() {
   settle_thread();
+  cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
   looks_ = LookSchedule(options_.poll, clock_.now());
   while (!stopping_.load(std::memory_order_acquire)) {
     drain();
     serve_closing();
+    attend_node(clock_.now());
     act();
     const Time now = clock_.now();
     if (now - last_update_ >= kUpdateEvery) {
@@ -181,7 +183,9 @@ void Engine::take(Record& record, std::uint16_t thread) {
         leave_pinned_.add(pages);
         events_.mark(pages);
       }
-      if (slot.retention) slot.retention->use(record, begin, thread, scale.to_duration(record.delayed));
+      ++transfers_;
+      if (slot.retention && has_helper_)
+        slot.retention->use(record, begin, thread, scale.to_duration(record.delayed));
       break;
     }
     case runlog::EventKind::registration:
@@ -313,7 +317,7 @@ Time Engine::next_wake() const {
   }
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
-  if (options_.retention != RetentionKind::helper && !looks_.deep(now))
+  if ((options_.retention != RetentionKind::helper || !has_helper_) && !looks_.deep(now))
     return std::min(wake, now + log_look_);
   return looks_.next(now, wake, registered_bytes());
 }
@@ -411,6 +415,11 @@ void Engine::end_of_run() {
   drain();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();
+  // Who still holds leases keeps its share, until the process ends.
+  if (place_among_ && budget_->bytes() == 0) {
+    budget_->end_allowance();
+    place_among_->leave();
+  }
   tell();
   const runlog::Counters all = counters();
   const std::uint64_t pinned = pinned_bytes();

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/process_stat.h"
 #include "predict/context.h"
 
 namespace pinion {
@@ -58,22 +59,11 @@ bool has_variable(int process, std::string_view name) {
   return false;
 }
 
-struct Ancestry {
-  int parent = 0;
-  std::uint64_t started = 0;  ///< clock ticks since boot
-};
-
-Ancestry ancestry_of(int process) {
-  const std::string stat = content(proc(process, "stat"));
-  // pid (name) state ppid ... ; the name may hold anything, the start time is field 22.
-  std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  Ancestry found;
-  std::string field;
-  for (int number = 3; number <= 22 && fields >> field; ++number) {
-    if (number == 4) found.parent = std::atoi(field.c_str());
-    if (number == 22) found.started = std::strtoull(field.c_str(), nullptr, 10);
-  }
-  return found;
+/// Containers of one host name number their processes each for itself.
+std::uint64_t process_space() {
+  struct stat space {};
+  ::stat("/proc/self/ns/pid", &space);
+  return space.st_ino;
 }
 
 }  // namespace
@@ -89,19 +79,18 @@ JobPlace job_place() {
 
 std::uint64_t job_key() {
   int process = ::getpid();
-  Ancestry ancestry = ancestry_of(process);
+  ProcessStat of = process_stat(process);
   if (const char* variable = rank_variable()) {
     // Scripts and wrappers between a rank and its launcher have the rank too.
     do {
-      process = ancestry.parent;
-      ancestry = ancestry_of(process);
-    } while (ancestry.parent > 0 && has_variable(process, variable));
+      process = of.parent;
+      of = process_stat(process);
+    } while (of.parent > 0 && has_variable(process, variable));
   }
-  // Containers of one host name number their processes each for itself.
-  struct stat space {};
-  ::stat("/proc/self/ns/pid", &space);
-  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), ancestry.started), space.st_ino);
+  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), of.started), process_space());
 }
+
+std::uint64_t room_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
 
 std::string command_line() {
   std::string text = content("/proc/self/cmdline");

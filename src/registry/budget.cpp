@@ -54,7 +54,7 @@ std::uint64_t cgroup_memory_limit() {
 }  // namespace
 
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const DeviceCaps& caps,
-                   int local_processes) {
+                   int local_processes, std::uint64_t node_bytes) {
   Limits limits;
   const auto take = [&](std::uint64_t bytes, const char* from) {
     if (bytes >= limits.bytes) return;
@@ -73,6 +73,7 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const D
     take(cgroup / 2 / share, "half of the cgroup's memory.max, shared by the node's ranks");
   if (caps.max_bytes) take(caps.max_bytes, "the device's cap on registered bytes");
   if (user_bytes) take(user_bytes, "--limit");
+  if (node_bytes) take(node_bytes, "--node-limit, shared by the node's processes");
   if (caps.max_regions) limits.regions = caps.max_regions;
   if (user_regions) limits.regions = std::min(limits.regions, user_regions);
   return limits;

@@ -24,9 +24,10 @@ struct Limits {
 
 /// The least of: the user's limit (0: none), RLIMIT_MEMLOCK (of a user without CAP_IPC_LOCK; it counts per
 /// user, so it is shared by the `local_processes` ranks of the node), the cgroup's memory limit, half of the
-/// node's memory, the device's caps. The cgroup's and the node's memory are shared by the ranks as well.
+/// node's memory, the device's caps, all of a limit of the node. The cgroup's and the node's memory are
+/// shared by the ranks as well.
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const DeviceCaps& caps,
-                   int local_processes);
+                   int local_processes, std::uint64_t node_bytes = 0);
 
 /// A share of what several processes may register together. Called under the budget's mutex.
 class Allowance {
@@ -38,6 +39,8 @@ class Allowance {
   virtual void raise(std::uint64_t bytes) = 0;
   /// Gives back what is beyond `bytes`, as far as it can be given back.
   virtual void lower(std::uint64_t bytes) = 0;
+  /// Nothing is asked for, or given back, from now on.
+  virtual void end() = 0;
 };
 
 class Budget {
@@ -68,6 +71,12 @@ class Budget {
   void give_back(std::uint64_t keep_at_hand) {
     std::lock_guard lock(mutex_);
     if (allowance_) allowance_->lower(bytes() + keep_at_hand);
+  }
+
+  /// The last call that the allowance gets; only what is held of it may be reserved from now on.
+  void end_allowance() {
+    std::lock_guard lock(mutex_);
+    if (allowance_) allowance_->end();
   }
 
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

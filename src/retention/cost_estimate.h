@@ -89,10 +89,13 @@ class WakeMargin {
  public:
   explicit WakeMargin(Duration first) : late_(first) {}
   void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
-  Duration value() const { return late_.value(); }
+  /// What the helper may have to wait besides, for its turn on a core that it shares (node/policy.h).
+  void set_turn(Duration turn) { turn_ = turn; }
+  Duration value() const { return late_.value() + turn_; }
 
  private:
   RecentLargest<Duration, 3> late_;
+  Duration turn_ = 0;
 };
 
 /// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.

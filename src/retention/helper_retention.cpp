@@ -95,6 +95,12 @@ void HelperRetention::stop_acting() {
   memory_event({0, ~Address{0}});  // nothing is queued, or to be looked at again
 }
 
+void HelperRetention::act_again() {
+  if (settings_.act) return;
+  settings_.act = true;
+  sweep();
+}
+
 // ---- deciding ----
 
 template <class F>

@@ -72,6 +72,8 @@ class HelperRetention {
   void sweep();
   /// From now on predicts and keeps score only, as with Settings::act false.
   void stop_acting();
+  /// And from now on acts again, on whatever is idle by now.
+  void act_again();
 
   /// What to do now. At most one action at a time; done() comes before the next call (not for sleep).
   Action next(Time now);

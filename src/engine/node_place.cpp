@@ -1,0 +1,72 @@
+// The engine among the node's other processes: its share of a limit of the node, and whether it has a helper.
+// No process is looked for where neither a limit nor a policy asks for it (node::Place::needed()), nor where
+// nothing is registered (retention observe).
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "engine/engine.h"
+#include "engine/process.h"
+#include "registry/blocking.h"
+
+namespace pinion {
+
+void Engine::enter_node() {
+  node::Place::Settings settings;
+  settings.limit = options_.node_limit;
+  if (options_.retention == RetentionKind::helper) settings.policy = options_.policy;
+  settings.every = options_.policy_every;
+  if (observes_ || !node::Place::needed(settings)) return;
+  settings.job = room_key();
+  settings.identity = node::identity_of(process_);
+  if (const Error alone = node::Place::enter(settings, place_among_)) {
+    std::fprintf(stderr,
+                 "pinion: the node's other processes cannot be met (%s): each keeps to an equal part of "
+                 "--node-limit, and has a helper\n",
+                 alone.message);
+    return;
+  }
+  if (options_.node_limit && place_among_->limit() != options_.node_limit)
+    std::fprintf(stderr, "pinion: --node-limit is %s here: a process that came before has said so\n",
+                 format_size(place_among_->limit()).c_str());
+}
+
+void Engine::attend_node(Time now) {
+  if (!place_among_ || !place_among_->due(now, transfers_ - transfers_attended_)) return;
+  transfers_attended_ = transfers_;
+  std::uint32_t threads = 0;
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
+  const node::Place::Duty duty = place_among_->attend(now, leave_pinned_.bytes(), budget_->bytes(), threads,
+                                                      cpus_allowed_, node::cpus_of(process_));
+
+  if (budget_->bytes() > duty.hold_at_most) shrink_to(duty.hold_at_most);
+  budget_->give_back(duty.at_hand);
+
+  has_helper_ = duty.helper;
+  for (int i = 0; i < domain_count(); ++i) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    if (!slot.retention || observes_) continue;
+    slot.costs.wake.set_turn(duty.turn);
+    if (!has_helper_)
+      slot.retention->stop_acting();
+    else if (!keeps_nothing_.load(std::memory_order_acquire))
+      slot.retention->act_again();
+  }
+  const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
+  if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);
+}
+
+void Engine::shrink_to(std::uint64_t bytes) {
+  for (int i = 0; i < domain_count() && budget_->bytes() > bytes; ++i) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    for (Region* victim : slot.domain->begin_shrink(bytes)) {
+      const Range pages = victim->range();
+      const Time begin = clock_.now();
+      const Time end = retire_claimed(*slot.domain, victim, Actor::helper);
+      note_device_call(slot, pages, false, false, begin, end);
+    }
+  }
+}
+
+}  // namespace pinion

@@ -1,0 +1,38 @@
+// Which CPUs there are, and which of them share a core: what the kernel tells in sysfs (hwloc reads the same
+// files, and takes longer to start than most programs would forgive in each of their ranks). Ordinary code.
+#pragma once
+
+#include <bitset>
+#include <vector>
+
+namespace pinion::node {
+
+/// CPUs beyond this many are not seen.
+constexpr int kMostCpus = 1024;
+using CpuSet = std::bitset<kMostCpus>;
+
+/// The CPUs that a thread may run on (0: the calling one). Empty where the system does not say.
+CpuSet cpus_of(int thread);
+/// Lets the calling thread run on those CPUs, as far as its cpuset allows them.
+void run_on(const CpuSet& cpus);
+
+/// The cores of the machine.
+class Cores {
+ public:
+  /// For tests: the core of each CPU.
+  explicit Cores(std::vector<int> core_of) : core_of_(std::move(core_of)) {}
+  static Cores of_this_machine();
+
+  /// How many cores the CPUs belong to.
+  int count(const CpuSet& cpus) const;
+  /// One CPU of each core that has none in `taken`, in order.
+  std::vector<int> free_of(const CpuSet& cpus, const CpuSet& taken) const;
+
+ private:
+  int core_of(int cpu) const {
+    return static_cast<std::size_t>(cpu) < core_of_.size() ? core_of_[static_cast<std::size_t>(cpu)] : cpu;
+  }
+  std::vector<int> core_of_;  ///< by its first CPU; CPUs beyond are cores of their own
+};
+
+}  // namespace pinion::node

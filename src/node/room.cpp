@@ -1,0 +1,362 @@
+#include "node/room.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+
+#include "base/process_stat.h"
+#include "base/range.h"
+#include "monitor/system_call.h"
+
+namespace pinion::node {
+
+namespace {
+
+template <class T>
+using Shared = std::atomic<T>;
+static_assert(Shared<std::uint64_t>::is_always_lock_free, "shared between processes");
+
+struct SharedCpus {
+  Shared<std::uint64_t> words[kMostCpus / 64];
+
+  void store(const CpuSet& cpus) {
+    for (std::size_t i = 0; i < std::size(words); ++i) {
+      std::uint64_t word = 0;
+      for (std::size_t bit = 0; bit < 64; ++bit) word |= std::uint64_t{cpus[64 * i + bit]} << bit;
+      words[i].store(word, std::memory_order_relaxed);
+    }
+  }
+  CpuSet load() const {
+    CpuSet cpus;
+    for (std::size_t i = 0; i < std::size(words); ++i) {
+      const std::uint64_t word = words[i].load(std::memory_order_relaxed);
+      for (std::size_t bit = 0; bit < 64; ++bit) cpus[64 * i + bit] = (word >> bit) & 1;
+    }
+    return cpus;
+  }
+};
+
+/// All fields but the owner are written by the owner alone, and mean nothing together.
+struct alignas(64) Slot {
+  Shared<std::uint64_t> owner;  ///< identity; 0: free
+  Shared<std::uint64_t> need;
+  Shared<std::uint64_t> tie;
+  Shared<std::uint64_t> shortage;
+  Shared<std::uint32_t> threads;
+  SharedCpus allowed, bound;
+};
+
+constexpr char kMagic[8] = {'p', 'i', 'n', 'r', 'o', 'o', 'm', '\0'};
+constexpr std::uint32_t kVersion = 1;
+
+}  // namespace
+
+/// A file of zeros becomes a room when its magic is written.
+struct RoomFile {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t bytes;
+  std::uint64_t limit;  ///< written under the file's lock, by who finds nobody inside
+  alignas(64) Shared<std::uint64_t> shortages;
+  Shared<std::uint32_t> slots_used;  ///< beyond them no slot has ever been
+  Slot slots[NodeRoom::kMostProcesses];
+  Shared<std::uint64_t> pieces[NodeRoom::kPieces];  ///< identities; 0: free
+};
+
+namespace {
+
+Error failed(const std::string& path, const char* what) {
+  const int code = errno;
+  return Error::make(code, "%.200s: %s: %s", path.c_str(), what, std::strerror(code));
+}
+
+std::string prefix() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
+
+/// An open file of a room, and the turn to join or leave it.
+class Door {
+ public:
+  explicit Door(const std::string& path, int flags)
+      : file_(::open(path.c_str(), flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600)) {}
+  ~Door() {
+    if (file_ < 0) return;
+    lock(F_UNLCK);  // whatever else a forked child has open
+    ::close(file_);
+  }
+  int file() const { return file_; }
+  /// False: another holds it, for longer than anybody needs.
+  bool wait() {
+    constexpr int kTries = 2000;
+    for (int i = 0; i < kTries; ++i) {
+      if (try_lock()) return true;
+      const timespec pause{0, 1'000'000};
+      ::nanosleep(&pause, nullptr);
+    }
+    return false;
+  }
+  bool try_lock() { return lock(F_WRLCK) == 0; }
+
+  struct stat status() const {
+    struct stat found {};
+    ::fstat(file_, &found);
+    return found;
+  }
+
+ private:
+  int lock(short type) {
+    struct flock whole {};
+    whole.l_type = type;
+    whole.l_whence = SEEK_SET;
+    return ::fcntl(file_, F_OFD_SETLK, &whole);
+  }
+  const int file_;
+};
+
+bool is_ours(const struct stat& status) {
+  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
+}
+
+bool is_room(const RoomFile& file) {
+  return std::memcmp(file.magic, kMagic, sizeof kMagic) == 0 && file.version == kVersion &&
+         file.bytes == sizeof(RoomFile);
+}
+
+// Memory events of this mapping are nobody's concern. Children of fork() do not get it.
+RoomFile* map(int file) {
+  const long mapped = raw_system_call(
+      SYS_mmap, arguments_of(0L, sizeof(RoomFile), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L));
+  if (is_error(mapped)) {
+    errno = static_cast<int>(-mapped);
+    return nullptr;
+  }
+  raw_system_call(SYS_madvise, arguments_of(mapped, sizeof(RoomFile), MADV_DONTFORK));
+  return reinterpret_cast<RoomFile*>(mapped);
+}
+void unmap(RoomFile* file) { raw_system_call(SYS_munmap, arguments_of(file, sizeof(RoomFile))); }
+
+int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
+
+bool gone(std::uint64_t identity) {
+  const int process = process_of(identity);
+  if (process <= 0) return true;
+  // Only half of the start time is known.
+  const ProcessStat stat = process_stat(process);
+  const std::uint64_t started = (stat.started & ~0xffffffffULL) | (identity & 0xffffffff);
+  return has_ended(process, started);
+}
+
+}  // namespace
+
+std::uint64_t identity_of(int process) {
+  return static_cast<std::uint64_t>(process) << 32 | (process_stat(process).started & 0xffffffff);
+}
+
+// ---- joining and leaving ----
+
+Error NodeRoom::join(const std::string& directory, std::uint64_t job, std::uint64_t limit,
+                     std::uint64_t identity) {
+  leave();
+  char name[32];
+  std::snprintf(name, sizeof name, "%016" PRIx64, job);
+  identity_ = identity;
+  opened_by_ = ::getpid();
+  return open_and_join(directory + "/" + prefix() + name, limit);
+}
+
+Error NodeRoom::open_and_join(const std::string& path, std::uint64_t limit) {
+  for (;;) {
+    Door door(path, O_CREAT);
+    if (door.file() < 0) return failed(path, "cannot be opened");
+    if (!is_ours(door.status()))
+      return Error::make(EPERM, "%.200s: not a file of this user's alone", path.c_str());
+    if (!door.wait()) return Error::make(EBUSY, "%.200s: locked by another process", path.c_str());
+    const struct stat status = door.status();
+    if (status.st_nlink == 0) continue;  // the last one has left meanwhile
+    if (status.st_size != 0 && status.st_size != sizeof(RoomFile))
+      return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
+    // With its memory: touching it later must not fail.
+    if (const int code = ::posix_fallocate(door.file(), 0, sizeof(RoomFile))) {
+      errno = code;
+      return failed(path, "cannot be made");
+    }
+    RoomFile* file = map(door.file());
+    if (!file) return failed(path, "cannot be mapped");
+    if (file->magic[0] == '\0') {
+      file->version = kVersion;
+      file->bytes = sizeof(RoomFile);
+      std::memcpy(file->magic, kMagic, sizeof kMagic);
+    }
+    if (!is_room(*file)) {
+      unmap(file);
+      return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
+    }
+    file_ = file;
+    path_ = path;
+    inode_ = status.st_ino;
+    clear_up(true);
+    if (!anybody_else()) file->limit = limit;
+    limit_ = file->limit;
+    const std::uint64_t least = (limit_ + kPieces - 1) / kPieces;
+    piece_bytes_ = std::max<std::uint64_t>(page_size(), page_ceil(least));
+    pieces_ = std::min(kPieces, limit_ / piece_bytes_);
+    for (int i = 0; i < kMostProcesses && slot_ < 0; ++i) {
+      Slot& slot = file->slots[i];
+      std::uint64_t free = 0;
+      if (!slot.owner.compare_exchange_strong(free, identity_)) continue;
+      slot_ = i;
+      file->slots_used = std::max<std::uint32_t>(file->slots_used, static_cast<std::uint32_t>(i + 1));
+      post_shortage(0);
+      post({});
+    }
+    if (slot_ >= 0) return {};
+    leave();
+    return Error::make(ENOSPC, "%.200s: %d processes are in it already", path.c_str(), kMostProcesses);
+  }
+}
+
+void NodeRoom::leave() {
+  if (!file_) return;
+  if (opened_by_ == ::getpid()) {
+    Door door(path_, 0);
+    const bool turn = door.file() >= 0 && door.status().st_ino == inode_ && door.wait();
+    if (slot_ >= 0) reclaim(slot_, identity_);
+    if (turn) {
+      clear_up(true);
+      if (!anybody_else()) ::unlink(path_.c_str());
+    }
+    unmap(file_);
+  }
+  file_ = nullptr;
+  slot_ = -1;
+  limit_ = pieces_ = 0;
+}
+
+bool NodeRoom::anybody_else() const {
+  return std::any_of(std::begin(file_->slots), std::end(file_->slots), [&](const Slot& slot) {
+    const std::uint64_t owner = slot.owner.load();
+    return owner != 0 && owner != identity_;
+  });
+}
+
+void NodeRoom::reclaim(int slot, std::uint64_t identity) {
+  for (Shared<std::uint64_t>& piece : file_->pieces) {
+    std::uint64_t owner = identity;
+    piece.compare_exchange_strong(owner, 0);
+  }
+  file_->slots[slot].owner.compare_exchange_strong(identity, 0);
+}
+
+int NodeRoom::clear_up(bool all) {
+  constexpr int kAFew = 2;
+  int ended = 0;
+  for (int looked = 0, i = 0; i < kMostProcesses && (all || looked < kAFew); ++i) {
+    const int slot = next_look_;
+    next_look_ = (next_look_ + 1) % kMostProcesses;
+    const std::uint64_t owner = file_->slots[slot].owner.load();
+    if (owner == 0 || slot == slot_) continue;
+    ++looked;
+    // Our own identity in another slot is from before an exec.
+    if (owner != identity_ && !gone(owner)) continue;
+    reclaim(slot, owner);
+    ++ended;
+  }
+  return ended;
+}
+
+void remove_abandoned_rooms(const std::string& directory) {
+  DIR* entries = ::opendir(directory.c_str());
+  if (!entries) return;
+  const std::string ours = prefix();
+  while (const dirent* entry = ::readdir(entries)) {
+    if (std::strncmp(entry->d_name, ours.c_str(), ours.size()) != 0) continue;
+    const std::string path = directory + "/" + entry->d_name;
+    Door door(path, 0);
+    if (door.file() < 0) continue;
+    const struct stat status = door.status();
+    if (!is_ours(status) || status.st_size != sizeof(RoomFile) || !door.try_lock()) continue;
+    RoomFile* file = map(door.file());
+    if (!file) continue;
+    const bool abandoned =
+        is_room(*file) && std::all_of(std::begin(file->slots), std::end(file->slots), [](const Slot& slot) {
+          const std::uint64_t owner = slot.owner.load();
+          return owner == 0 || gone(owner);
+        });
+    if (abandoned) ::unlink(path.c_str());
+    unmap(file);
+  }
+  ::closedir(entries);
+}
+
+// ---- the limit ----
+
+bool NodeRoom::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
+  const std::size_t before = pieces.size();
+  for (std::uint64_t i = 0; i < pieces_ && pieces.size() < before + count; ++i) {
+    Shared<std::uint64_t>& piece = file_->pieces[i];
+    std::uint64_t owner = piece.load(std::memory_order_relaxed);
+    if (owner == 0 && piece.compare_exchange_strong(owner, identity_))
+      pieces.push_back(static_cast<std::uint16_t>(i));
+  }
+  if (pieces.size() == before + count) return true;
+  while (pieces.size() > before) {
+    give_back(pieces.back());
+    pieces.pop_back();
+  }
+  return false;
+}
+
+void NodeRoom::give_back(std::uint16_t piece) {
+  std::uint64_t owner = identity_;
+  file_->pieces[piece].compare_exchange_strong(owner, 0);
+}
+
+void NodeRoom::post_shortage(std::uint64_t bytes) {
+  file_->slots[slot_].shortage.store(bytes, std::memory_order_relaxed);
+  if (bytes) file_->shortages.fetch_add(1, std::memory_order_release);
+}
+
+std::uint64_t NodeRoom::shortages() const { return file_->shortages.load(std::memory_order_acquire); }
+
+// ---- what processes tell each other ----
+
+void NodeRoom::post(const Post& post) {
+  Slot& slot = file_->slots[slot_];
+  slot.need.store(post.standing.need, std::memory_order_relaxed);
+  slot.tie.store(post.standing.tie, std::memory_order_relaxed);
+  slot.threads.store(post.threads, std::memory_order_relaxed);
+  slot.allowed.store(post.allowed);
+  slot.bound.store(post.bound);
+}
+
+std::vector<NodeRoom::Member> NodeRoom::members(std::size_t& self) const {
+  std::vector<Member> all;
+  const int used = std::min<int>(kMostProcesses, static_cast<int>(file_->slots_used.load() & 0xffff));
+  for (int i = 0; i < used; ++i) {
+    const Slot& slot = file_->slots[i];
+    const std::uint64_t owner = slot.owner.load(std::memory_order_acquire);
+    if (owner == 0) continue;
+    if (i == slot_) self = all.size();
+    Member member;
+    member.identity = owner;
+    member.shortage = slot.shortage.load(std::memory_order_relaxed);
+    member.post.standing = {slot.need.load(std::memory_order_relaxed),
+                            slot.tie.load(std::memory_order_relaxed)};
+    member.post.threads = slot.threads.load(std::memory_order_relaxed);
+    member.post.allowed = slot.allowed.load();
+    member.post.bound = slot.bound.load();
+    all.push_back(member);
+  }
+  return all;
+}
+
+}  // namespace pinion::node

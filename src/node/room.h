@@ -1,0 +1,110 @@
+// Where the processes of one user's job on a node meet: a file in shared memory with a slot for each process
+// and the pieces that a limit of the node is dealt out in.
+//
+// A NodeRoom is one process's membership. join(), leave() and the object itself: one thread at a time.
+// Between them any thread may call the rest; never from hooks.
+//
+// Processes may be killed at any instruction, so nothing here waits for a process:
+//   - A slot belongs to the process whose identity (pid and start time) it holds. Whoever finds that this
+//   process
+//     has ended gives back its pieces, then its slot; both by compare-and-swap against that identity, so that
+//     several may be at it, or one be killed in the midst of it.
+//   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each, and
+//   the
+//     sum of what processes hold cannot exceed the limit at any time.
+//   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
+// The last to leave removes the file; what a job that was killed as a whole has left, the same user's next
+// one removes. A child of fork() is no member and has no mapping.
+//
+// What stands in the file is not believed: indices are ours, and numbers of others only weigh in decisions.
+// The file must be the user's own, and closed to others.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "node/cores.h"
+#include "node/policy.h"
+
+namespace pinion::node {
+
+/// Who a process is as long as it lives: pid and (the low half of) its start time; never 0.
+std::uint64_t identity_of(int process);
+
+struct RoomFile;
+
+class NodeRoom {
+ public:
+  static constexpr int kMostProcesses = 512;
+  static constexpr std::uint64_t kPieces = 1024;
+
+  NodeRoom() = default;
+  ~NodeRoom() { leave(); }
+  NodeRoom(const NodeRoom&) = delete;
+  NodeRoom& operator=(const NodeRoom&) = delete;
+
+  /// Joins the room of `job` in `directory`. `limit`: bytes that its processes may have registered together;
+  /// 0: no limit. Who joins a room where others have said another limit gets theirs. `identity` is the
+  /// calling process's; tests give others.
+  Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
+  /// Gives everything back. Harmless outside.
+  void leave();
+  bool inside() const { return file_ != nullptr; }
+
+  // ---- the limit ----
+
+  std::uint64_t limit() const { return limit_; }
+  /// Pages that pieces are made of; what the last piece would exceed the limit by is nobody's.
+  std::uint64_t piece_bytes() const { return piece_bytes_; }
+  /// Takes pieces, all `count` or none: their numbers are added to `pieces`.
+  bool take(std::size_t count, std::vector<std::uint16_t>& pieces);
+  void give_back(std::uint16_t piece);
+  /// So many bytes were asked for and not to be had; 0: not any more.
+  void post_shortage(std::uint64_t bytes);
+  /// Changes whenever somebody runs short: one load.
+  std::uint64_t shortages() const;
+
+  // ---- what processes tell each other ----
+
+  struct Post {
+    Standing standing;
+    std::uint32_t threads = 1;  ///< that compute
+    CpuSet allowed;             ///< CPUs that its cpuset has
+    CpuSet bound;               ///< CPUs that its program runs on
+  };
+  void post(const Post& post);
+  struct Member {
+    std::uint64_t identity = 0;
+    std::uint64_t shortage = 0;
+    Post post;
+  };
+  /// All processes here, in the same order for all of them; `self`: the number of the calling one.
+  std::vector<Member> members(std::size_t& self) const;
+  /// Finds out whether a few of the others (or all) have ended, and clears up after them. Returns how many
+  /// had.
+  int clear_up(bool all);
+
+ private:
+  Error open_and_join(const std::string& path, std::uint64_t limit);
+  bool anybody_else() const;
+  void reclaim(int slot, std::uint64_t identity);
+
+  RoomFile* file_ = nullptr;
+  std::string path_;
+  std::uint64_t inode_ = 0;
+  std::uint64_t identity_ = 0;
+  int slot_ = -1;
+  int opened_by_ = 0;  ///< process id
+  std::uint64_t limit_ = 0;
+  std::uint64_t piece_bytes_ = 0;
+  std::uint64_t pieces_ = 0;
+  int next_look_ = 0;
+};
+
+/// Removes the files of this user's rooms in `directory` that nobody alive is in.
+void remove_abandoned_rooms(const std::string& directory);
+
+}  // namespace pinion::node
