@@ -1,0 +1,458 @@
+// The room in which a node's processes meet: slots, pieces of a limit, processes that are killed, files that
+// are not what they should be; and what policies make of it.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "base/process_stat.h"
+#include "node/node_share.h"
+#include "node/place.h"
+#include "node/room.h"
+#include "support/temporary_directory.h"
+
+namespace pinion::node {
+namespace {
+
+constexpr std::uint64_t kLimit = 1 << 30;
+constexpr std::uint64_t kJob = 7;
+
+class RoomTest : public ::testing::Test {
+ protected:
+  TemporaryDirectory directory;
+
+  std::string path() const {
+    std::string name;
+    DIR* entries = ::opendir(directory.path().c_str());
+    while (const dirent* entry = ::readdir(entries))
+      if (entry->d_name[0] != '.') name = directory.path() + "/" + entry->d_name;
+    ::closedir(entries);
+    return name;
+  }
+  Error join(NodeRoom& room, std::uint64_t identity, std::uint64_t limit = kLimit) {
+    return room.join(directory.path(), kJob, limit, identity);
+  }
+  static std::uint64_t self() { return identity_of(::getpid()); }
+
+  /// A child that joins, takes that many pieces, and waits to be killed.
+  pid_t child_with(std::size_t pieces) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      NodeRoom room;
+      std::vector<std::uint16_t> taken;
+      const bool ok = !join(room, self()) && room.take(pieces, taken);
+      const char answer = ok ? 'y' : 'n';
+      if (::write(ready[1], &answer, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    char answer = 0;
+    EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+    EXPECT_EQ(answer, 'y');
+    ::close(ready[0]);
+    ::close(ready[1]);
+    return child;
+  }
+  static void end(pid_t child, bool reap = true) {
+    ::kill(child, SIGKILL);
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+    if (reap) ::waitpid(child, nullptr, 0);
+  }
+  static std::size_t free_pieces(NodeRoom& room) {
+    std::vector<std::uint16_t> taken;
+    while (room.take(1, taken)) {
+    }
+    for (const std::uint16_t piece : taken) room.give_back(piece);
+    return taken.size();
+  }
+};
+
+TEST_F(RoomTest, TheLastToLeaveRemovesTheFile) {
+  const pid_t child = child_with(1);
+  {
+    NodeRoom room;
+    ASSERT_FALSE(join(room, self()));
+    EXPECT_NE(path(), "");
+    room.leave();
+    EXPECT_NE(path(), "") << "another is in it";
+  }
+  end(child);
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self()));
+  room.leave();
+  EXPECT_EQ(path(), "");
+}
+
+TEST_F(RoomTest, ProcessesSeeWhatOthersPost) {
+  const pid_t child = child_with(0);
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self()));
+  NodeRoom::Post post;
+  post.standing = {123, 456};
+  post.threads = 3;
+  post.allowed.set(0).set(1000);
+  post.bound.set(63).set(64);
+  room.post(post);
+  std::size_t number = 9;
+  const auto members = room.members(number);
+  ASSERT_EQ(members.size(), 2u);
+  ASSERT_LT(number, 2u);
+  EXPECT_EQ(members[number].identity, self());
+  EXPECT_EQ(members[1 - number].identity, identity_of(child));
+  const NodeRoom::Post& seen = members[number].post;
+  EXPECT_EQ(seen.standing.need, 123u);
+  EXPECT_EQ(seen.standing.tie, 456u);
+  EXPECT_EQ(seen.threads, 3u);
+  EXPECT_EQ(seen.allowed, post.allowed);
+  EXPECT_EQ(seen.bound, post.bound);
+  end(child);
+}
+
+// Also while it is a zombie: its memory is gone.
+TEST_F(RoomTest, WhatAKilledProcessHeldIsThereAgain) {
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self()));
+  const std::size_t all = free_pieces(room);
+  EXPECT_EQ(all, NodeRoom::kPieces);
+  for (const bool reaped : {true, false}) {
+    const pid_t child = child_with(300);
+    EXPECT_EQ(free_pieces(room), all - 300);
+    EXPECT_EQ(room.clear_up(true), 0) << "it lives";
+    end(child, reaped);
+    EXPECT_EQ(room.clear_up(true), 1);
+    EXPECT_EQ(room.clear_up(true), 0);
+    EXPECT_EQ(free_pieces(room), all);
+    std::size_t number;
+    EXPECT_EQ(room.members(number).size(), 1u);
+    if (!reaped) ::waitpid(child, nullptr, 0);
+  }
+}
+
+TEST_F(RoomTest, AJobThatWasKilledLeavesNothingForTheNext) {
+  end(child_with(1000));
+  EXPECT_NE(path(), "");
+  {
+    NodeRoom room;  // of the same job: what is there is used again
+    ASSERT_FALSE(join(room, self(), 2 * kLimit));
+    EXPECT_EQ(room.limit(), 2 * kLimit);
+    EXPECT_EQ(free_pieces(room), NodeRoom::kPieces);
+  }
+  end(child_with(1000));
+  const pid_t living = child_with(1);
+  remove_abandoned_rooms(directory.path());
+  EXPECT_NE(path(), "");
+  end(living);
+  remove_abandoned_rooms(directory.path());
+  EXPECT_EQ(path(), "");
+}
+
+// A pid that another process has now, and what was there before an exec.
+TEST_F(RoomTest, AnIdentityIsMoreThanAPid) {
+  NodeRoom former, room;
+  const std::uint64_t before = self() - 1;
+  ASSERT_FALSE(join(former, before));
+  std::vector<std::uint16_t> taken;
+  ASSERT_TRUE(former.take(5, taken));
+  ASSERT_FALSE(join(room, self()));
+  EXPECT_EQ(free_pieces(room), NodeRoom::kPieces);
+  NodeRoom after_exec;
+  ASSERT_TRUE(room.take(7, taken));
+  ASSERT_FALSE(join(after_exec, self()));
+  EXPECT_EQ(free_pieces(after_exec), NodeRoom::kPieces);
+  std::size_t number;
+  EXPECT_EQ(after_exec.members(number).size(), 1u);
+}
+
+TEST_F(RoomTest, ForksAreNoMembers) {
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self()));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    room.leave();  // touches nothing of the parent's
+    ::_exit(0);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::size_t number;
+  EXPECT_EQ(room.members(number).size(), 1u);
+  EXPECT_NE(path(), "");
+}
+
+TEST_F(RoomTest, TheFirstSaysTheLimit) {
+  const pid_t child = child_with(0);
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self(), 5 << 20));
+  EXPECT_EQ(room.limit(), kLimit);
+  end(child);
+}
+
+TEST_F(RoomTest, SmallLimitsAreDealtInPages) {
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self(), 10 * page_size() + 1));
+  EXPECT_EQ(room.piece_bytes(), page_size());
+  EXPECT_EQ(free_pieces(room), 10u);
+  ASSERT_FALSE(join(room, self(), page_size() - 1));
+  EXPECT_EQ(free_pieces(room), 0u);
+}
+
+TEST_F(RoomTest, ForeignFilesAreNotBelieved) {
+  {
+    NodeRoom room;
+    ASSERT_FALSE(join(room, self()));
+  }
+  const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
+  NodeRoom room;
+
+  std::ofstream(name) << "short";
+  ::chmod(name.c_str(), 0600);
+  EXPECT_EQ(join(room, self()).code, EINVAL);
+  ::unlink(name.c_str());
+
+  const std::size_t bytes = [&] {
+    NodeRoom measured;
+    EXPECT_FALSE(join(measured, self()));
+    struct stat status {};
+    ::stat(name.c_str(), &status);
+    return static_cast<std::size_t>(status.st_size);
+  }();
+  std::ofstream(name) << std::string(bytes, 'x');
+  ::chmod(name.c_str(), 0600);
+  EXPECT_EQ(join(room, self()).code, EINVAL);
+  ::chmod(name.c_str(), 0644);
+  EXPECT_EQ(join(room, self()).code, EPERM);
+  ::unlink(name.c_str());
+
+  ASSERT_EQ(::symlink("/dev/null", name.c_str()), 0);
+  EXPECT_EQ(join(room, self()).code, ELOOP);
+  ::unlink(name.c_str());
+
+  ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0);
+  EXPECT_EQ(join(room, self()).code, EPERM);
+  EXPECT_FALSE(room.inside());
+}
+
+// Many processes take and give back under the eyes of each other; some are killed in the midst of it.
+TEST_F(RoomTest, NoPieceIsEverHeldTwice) {
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self(), 64 * page_size()));
+  std::vector<pid_t> children;
+  for (int i = 0; i < 6; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      NodeRoom own;
+      if (join(own, self())) ::_exit(1);
+      const auto count = static_cast<std::size_t>(i % 3 + 1);
+      for (int round = 0; round < 3000; ++round) {
+        std::vector<std::uint16_t> taken;
+        if (!own.take(count, taken)) continue;
+        std::sort(taken.begin(), taken.end());
+        if (std::adjacent_find(taken.begin(), taken.end()) != taken.end()) ::_exit(2);
+        for (const std::uint16_t piece : taken) own.give_back(piece);
+      }
+      own.leave();
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  ::kill(children[0], SIGKILL);
+  ::kill(children[3], SIGKILL);
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    int status = 1;
+    ::waitpid(children[i], &status, 0);
+    EXPECT_TRUE(i % 3 == 0 || status == 0) << i;
+  }
+  room.clear_up(true);
+  EXPECT_EQ(free_pieces(room), 64u);
+}
+
+// ---- shares ----
+
+// Two processes' budgets (here, of two rooms in one process) never have more than the limit between them.
+TEST_F(RoomTest, BudgetsShareALimit) {
+  constexpr std::uint64_t kPage = 4096;
+  NodeRoom rooms[2];
+  // The second has a parent's identity, which lives as long.
+  ASSERT_FALSE(join(rooms[0], self(), 100 * kPage));
+  ASSERT_FALSE(join(rooms[1], identity_of(::getppid()), 100 * kPage));
+  NodeShare first(rooms[0]), second(rooms[1]);
+  Budget budgets[2] = {Budget{Limits{}, &first}, Budget{Limits{}, &second}};
+  EXPECT_EQ(budgets[0].most_bytes(), 0u);
+  EXPECT_TRUE(budgets[0].reserve(60 * kPage));
+  EXPECT_FALSE(budgets[1].reserve(60 * kPage));
+  std::size_t number;
+  EXPECT_EQ(rooms[0].members(number)[1].shortage, 60 * kPage);
+  EXPECT_TRUE(budgets[1].reserve(40 * kPage));
+  EXPECT_EQ(rooms[0].members(number)[1].shortage, 0u) << "it got something since";
+  budgets[0].release(60 * kPage);
+  EXPECT_FALSE(budgets[1].reserve(kPage)) << "what was released is at hand for its own next";
+  budgets[0].give_back(10 * kPage);
+  EXPECT_TRUE(budgets[1].reserve(50 * kPage));
+  EXPECT_FALSE(budgets[1].reserve(1));
+  EXPECT_TRUE(budgets[0].reserve(10 * kPage));
+  budgets[1].release(90 * kPage);
+  budgets[1].end_allowance();
+  EXPECT_FALSE(budgets[1].reserve(1));
+  EXPECT_TRUE(budgets[0].reserve(90 * kPage));
+}
+
+TEST_F(RoomTest, ThreadsReserveAndGiveBack) {
+  NodeRoom room;
+  ASSERT_FALSE(join(room, self(), 64 * page_size()));
+  NodeShare share(room);
+  Budget budget{Limits{}, &share};
+  std::vector<std::thread> threads;
+  for (std::uint64_t pages = 1; pages <= 3; ++pages) {
+    threads.emplace_back([&, pages] {
+      for (int i = 0; i < 5000; ++i) {
+        if (!budget.reserve(pages * page_size())) continue;
+        EXPECT_LE(budget.bytes(), budget.most_bytes());
+        budget.release(pages * page_size());
+        if (i % 8 == 0) budget.give_back(0);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  budget.give_back(0);
+  EXPECT_EQ(budget.most_bytes(), 0u);
+  EXPECT_EQ(free_pieces(room), 64u);
+}
+
+// ---- policies ----
+
+const std::vector<Standing> kFour = {{100, 1}, {400, 2}, {400, 3}, {50, 4}};
+std::vector<bool> helpers(PolicyKind policy, const std::vector<Standing>& processes, int idle_cores) {
+  std::vector<bool> have;
+  for (std::size_t i = 0; i < processes.size(); ++i)
+    have.push_back(terms_of(policy, processes, i, idle_cores, {}).helper);
+  return have;
+}
+
+TEST(Policies, WhoHasAHelper) {
+  using V = std::vector<bool>;
+  EXPECT_EQ(helpers(PolicyKind::sleeping, kFour, 0), V(4, true));
+  EXPECT_EQ(helpers(PolicyKind::none_if_busy, kFour, 0), V(4, false));
+  EXPECT_EQ(helpers(PolicyKind::none_if_busy, kFour, 1), V(4, true));
+  EXPECT_EQ(helpers(PolicyKind::aggressive, kFour, 0), V(4, false));
+  EXPECT_EQ(helpers(PolicyKind::aggressive, kFour, 2), V(4, true));
+  // The largest; between equals, whose draw is higher.
+  EXPECT_EQ(helpers(PolicyKind::conservative, kFour, 0), V(4, false));
+  EXPECT_EQ(helpers(PolicyKind::conservative, kFour, 1), (V{false, false, true, false}));
+  EXPECT_EQ(helpers(PolicyKind::conservative, kFour, 2), (V{false, true, true, false}));
+  EXPECT_EQ(helpers(PolicyKind::conservative, kFour, 9), V(4, true));
+  // Alike in all: still as many as there are cores.
+  const auto alike = helpers(PolicyKind::conservative, std::vector<Standing>(6, {1, 1}), 2);
+  EXPECT_EQ(std::count(alike.begin(), alike.end(), true), 2);
+}
+
+// Equation (2): n helpers on a core.
+TEST(Policies, TurnsOnSharedCores) {
+  const std::vector<Standing> six(6);
+  const TimeSlices slices{1000, 10};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(terms_of(PolicyKind::aggressive, six, i, 2, slices).turn, 3 * 1010);
+    EXPECT_EQ(terms_of(PolicyKind::aggressive, six, i, 2, slices).idle_core, static_cast<int>(i % 2));
+    EXPECT_EQ(terms_of(PolicyKind::aggressive, six, i, 6, slices).turn, 0) << "its own core";
+    EXPECT_EQ(terms_of(PolicyKind::aggressive, six, i, 4, slices).turn, i % 4 < 2 ? 2 * 1010 : 0);
+    EXPECT_EQ(terms_of(PolicyKind::conservative, six, i, 2, slices).turn, 0);
+    EXPECT_EQ(terms_of(PolicyKind::sleeping, six, i, 2, slices).turn, 0);
+  }
+}
+
+TEST(Policies, SharesAreInProportionToNeedWhereNotAllFits) {
+  const std::vector<Standing> processes = {{600, 0}, {300, 0}, {0, 0}};
+  EXPECT_EQ(fair_share(processes, 0, 1000), 600u);
+  EXPECT_EQ(fair_share(processes, 0, 450), 300u);
+  EXPECT_EQ(fair_share(processes, 1, 450), 150u);
+  EXPECT_EQ(fair_share(processes, 2, 450), 0u);
+}
+
+TEST(CoresTest, SiblingsAreOneCore) {
+  const Cores cores({0, 1, 0, 1});
+  CpuSet all;
+  for (int cpu : {0, 1, 2, 3, 7}) all.set(static_cast<std::size_t>(cpu));
+  EXPECT_EQ(cores.count(all), 3);
+  EXPECT_EQ(cores.count(CpuSet().set(0).set(2)), 1);
+  EXPECT_EQ(cores.free_of(all, CpuSet().set(2)), (std::vector<int>{1, 7}));
+  EXPECT_GE(Cores::of_this_machine().count(cpus_of(0)), 1);
+}
+
+TEST(ProcessStatTest, KnowsTheLivingFromTheDead) {
+  const ProcessStat own = process_stat(::getpid());
+  ASSERT_TRUE(own.read);
+  EXPECT_EQ(own.parent, ::getppid());
+  EXPECT_FALSE(has_ended(::getpid(), own.started));
+  EXPECT_TRUE(has_ended(::getpid(), own.started + 1));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t info;
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  EXPECT_TRUE(has_ended(child, process_stat(child).started)) << "a zombie";
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(has_ended(child, 0));
+}
+
+// A process's place, from entering to leaving, beside one that runs short.
+TEST_F(RoomTest, PlaceTellsWhatFollows) {
+  Place::Settings settings;
+  EXPECT_FALSE(Place::needed(settings));
+  settings.limit = 100 * page_size();
+  settings.policy = PolicyKind::aggressive;
+  settings.directory = directory.path();
+  settings.job = kJob;
+  settings.identity = self();
+  settings.every = 10;
+  EXPECT_TRUE(Place::needed(settings));
+  std::unique_ptr<Place> place;
+  ASSERT_FALSE(Place::enter(settings, place));
+  ASSERT_NE(place->allowance(), nullptr);
+  Budget budget{Limits{}, place->allowance()};
+  ASSERT_TRUE(budget.reserve(80 * page_size()));
+
+  CpuSet machine, bound;  // cores 2 and 3 of four are free
+  for (std::size_t cpu = 0; cpu < 4; ++cpu) machine.set(cpu);
+  bound.set(0).set(1);
+  const Time start = kSecond;
+  const auto attend = [&](Time now) {
+    return place->attend(now, 80 * page_size(), budget.bytes(), 1, machine, bound);
+  };
+  EXPECT_TRUE(place->due(start, 0));
+  auto duty = attend(start);
+  EXPECT_TRUE(duty.helper);
+  EXPECT_EQ(duty.hold_at_most, UINT64_MAX);
+  EXPECT_EQ(duty.at_hand, 20 * page_size());
+  EXPECT_FALSE(place->due(start + 2 * kMillisecond, 9));
+  EXPECT_TRUE(place->due(start + 2 * kMillisecond, 10));
+  EXPECT_TRUE(place->due(start + kSecond, 0));
+
+  NodeRoom other;
+  ASSERT_FALSE(join(other, identity_of(::getppid())));
+  NodeShare share(other);
+  Budget theirs{Limits{}, &share};
+  NodeRoom::Post post;
+  post.standing.need = 80 * page_size();
+  other.post(post);
+  EXPECT_FALSE(theirs.reserve(80 * page_size()));
+  EXPECT_TRUE(place->due(start + 2 * kMillisecond, 0)) << "somebody runs short";
+  duty = attend(start + 2 * kMillisecond);
+  EXPECT_EQ(duty.hold_at_most, 50 * page_size());
+  EXPECT_EQ(duty.at_hand, 0u);
+  budget.release(80 * page_size());
+  budget.end_allowance();
+  place->leave();
+  EXPECT_FALSE(place->due(start + kSecond, 0));
+}
+
+}  // namespace
+}  // namespace pinion::node
