@@ -16,13 +16,18 @@ using simulate::Settings;
 using simulate::Workload;
 using Row = PaperResult::Row;
 
+Workload workload_of(const std::string& name, simulate::Placement placement) {
+  simulate::Pattern pattern;
+  if (const Error error = simulate::find_pattern(name, pattern)) throw Failure(error.message);
+  return simulate::pattern_workload(pattern, 0, std::move(placement), {});
+}
 Workload workload_of(const std::string& name, int ppn = 1, const std::string& where = "packed") {
   simulate::Pattern pattern;
   simulate::Placement placement;
   Error error = simulate::find_pattern(name, pattern);
   if (!error) error = simulate::Placement::make(pattern.ranks, ppn, where, placement);
   if (error) throw Failure(error.message);
-  return simulate::pattern_workload(pattern, 0, std::move(placement), {});
+  return workload_of(name, std::move(placement));
 }
 
 /// The paper's helper has a core of its own and watches its queue there; registration on its ConnectX as UCX
@@ -170,6 +175,78 @@ PaperResult figure_6() {
   return result;
 }
 
+// ---- helpers that share the idle cores of a node (section 5) ----
+
+struct Crowd {
+  const char* name;
+  Workload workload;
+  double paper[3];  ///< Table 1: no helper, conservative, aggressive
+};
+
+/// Nodes of 8 cores, mostly with 6 ranks: two idle cores, three helpers on each under the aggressive policy.
+std::vector<Crowd> crowds() {
+  std::vector<int> node_of;  // CG: two nodes of 6 ranks, four of 5
+  for (int node = 0; node < 6; ++node) node_of.insert(node_of.end(), node < 2 ? 6 : 5, node);
+  std::vector<Crowd> all;
+  all.push_back({"SP.D.36", workload_of("sp:D:36", 6), {18.60, 18.60, 18.62}});
+  all.push_back({"CG.D.32", workload_of("cg:D:32", simulate::Placement(node_of)), {17.08, 17.09, 17.09}});
+  return all;
+}
+
+Result crowded(const Workload& workload, PolicyKind policy) {
+  Settings settings = settings_of(RetentionKind::helper);
+  settings.policy = policy;
+  settings.time_slices.slice = 100 * kMillisecond;  // of the paper's Linux
+  return simulate::simulate(workload, settings);
+}
+
+PaperResult figure_8() {
+  PaperResult result{
+      "Figure 8",
+      "Registered memory of a node with fewer idle cores than helpers, against leave-pinned",
+      "nodes of 8 cores with 6 ranks (CG: 5 on four of six); policies decide every 100 operations; time "
+      "slices of 100 ms; without a helper a rank leaves everything pinned",
+      {}};
+  for (const Crowd& crowd : crowds()) {
+    const Result pinned = under(RetentionKind::leave_pinned, crowd.workload);
+    const auto add = [&](const char* how, PolicyKind policy) {
+      const Result of = crowded(crowd.workload, policy);
+      result.rows.push_back({fmt::format("{}: mean saved, {}", crowd.name, how),
+                             "%",
+                             {},
+                             saved(of.registered.mean, pinned.registered.mean)});
+    };
+    result.rows.push_back(
+        {fmt::format("{}: peak without helpers", crowd.name), "MiB", {}, peak(pinned) / (1 << 20)});
+    add("aggressive", PolicyKind::aggressive);
+    add("conservative", PolicyKind::conservative);
+    add("sleeping (ours)", PolicyKind::sleeping);
+  }
+  return result;
+}
+
+PaperResult table_1() {
+  PaperResult result{"Table 1",
+                     "Run times with fewer idle cores than helpers",
+                     "as Figure 8; modelled at 1 Gflop/s a core and 1.5 GB/s: only ratios can be compared",
+                     {}};
+  for (const Crowd& crowd : crowds()) {
+    const double none = under(RetentionKind::leave_pinned, crowd.workload).seconds;
+    const double conservative = crowded(crowd.workload, PolicyKind::conservative).seconds;
+    const double aggressive = crowded(crowd.workload, PolicyKind::aggressive).seconds;
+    const double sleeping = crowded(crowd.workload, PolicyKind::sleeping).seconds;
+    const auto over = [&](const char* how, std::optional<double> paper, double seconds) {
+      result.rows.push_back(
+          {fmt::format("{}: {} over no helper", crowd.name, how), "%", paper, 100 * (seconds / none - 1)});
+    };
+    result.rows.push_back({fmt::format("{}: no helper", crowd.name), "s", crowd.paper[0], none});
+    over("conservative", 100 * (crowd.paper[1] / crowd.paper[0] - 1), conservative);
+    over("aggressive", 100 * (crowd.paper[2] / crowd.paper[0] - 1), aggressive);
+    over("sleeping (ours)", {}, sleeping);
+  }
+  return result;
+}
+
 PaperResult figure_11() {
   PaperResult result{
       "Figure 11",
@@ -275,6 +352,8 @@ PaperResult paper_figure(int number) {
       return figure_5();
     case 6:
       return figure_6();
+    case 8:
+      return figure_8();
     case 11:
       return figure_11();
     case 12:
@@ -284,12 +363,14 @@ PaperResult paper_figure(int number) {
     case 14:
       return scaling("Figure 14", "Weak scaling of FT", kWeak);
     default:
-      throw UsageError(fmt::format("figure {} is not simulated; valid: 2, 5, 6, 11, 12, 13, 14", number));
+      throw UsageError(fmt::format("figure {} is not simulated; valid: 2, 5, 6, 8, 11, 12, 13, 14", number));
   }
 }
 
 PaperResult paper_table(int number) {
   switch (number) {
+    case 1:
+      return table_1();
     case 2:
       return table_2();
     case 3:
@@ -297,7 +378,7 @@ PaperResult paper_table(int number) {
     case 4:
       return table_4();
     default:
-      throw UsageError(fmt::format("table {} is not simulated; valid: 2, 3, 4", number));
+      throw UsageError(fmt::format("table {} is not simulated; valid: 1, 2, 3, 4", number));
   }
 }
 

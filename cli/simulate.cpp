@@ -29,6 +29,7 @@ struct Arguments {
   std::vector<std::string> noises{"none"};
   std::string window = "2", lru_size = "64M", poll = "1ms";
   std::string nic, wake_latency, skew, placement = "packed";
+  std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
   int ranks = 0, ppn = 0, cores = 0;
   std::uint64_t iterations = 0, seed = 1;
   double gflops = 1, bandwidth = 1.5;
@@ -133,6 +134,8 @@ std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>
                                                 {"limit", limit},
                                                 {"window", arguments.window},
                                                 {"lru-size", arguments.lru_size},
+                                                {"policy", arguments.policy},
+                                                {"policy-every", arguments.policy_every},
                                                 {"poll", arguments.poll}});
             if (!simulate::is_predictor(predictor)) {
               Options ignored;
@@ -148,6 +151,9 @@ std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>
             settings.limit = options.limit;
             settings.lru_bytes = options.lru_size;
             settings.cores = arguments.cores ? arguments.cores : workload.cores;
+            settings.policy = options.policy;
+            settings.policy_every = options.policy_every;
+            settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
             settings.poll = options.poll;
             if (!arguments.wake_latency.empty())
               settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
@@ -170,7 +176,7 @@ Json row_json(const Row& row) {
           {"pattern", name(row.workload->pattern)},
           {"retention", to_string(row.settings.retention)},
           {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
-          {"policy", "sleeping"},
+          {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
           {"noise", row.noise},
           {"nic", row.nic()},
@@ -201,6 +207,8 @@ std::string table_text(const std::vector<Row>& rows) {
     const Result& r = row.result;
     std::string strategy = to_string(row.settings.retention);
     if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
+    if (row.settings.policy != PolicyKind::sleeping)
+      strategy += fmt::format(", {}", to_string(row.settings.policy));
     if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
     if (row.noise != "none") strategy += ", noise " + row.noise;
     const runlog::RegisteredBytes& b = r.registered;
@@ -297,6 +305,11 @@ void add_simulate(CLI::App& app) {
   sub->add_option("--cores", a->cores, "cores of a node [as recorded; one for each rank and helper]")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
+  word("--policy", a->policy,
+       "of helpers, given --cores: sleeping, none-if-busy, aggressive, conservative [sleeping]", "NAME");
+  word("--policy-every", a->policy_every,
+       "acquires after which policies look at the node's ranks again [100]", "N");
+  word("--time-slice", a->time_slice, "of helpers that share a core [4ms]", "TIME");
   sub->add_option("--iterations", a->iterations, "turns of a pattern's main loop [its own]")
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");

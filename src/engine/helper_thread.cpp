@@ -372,6 +372,8 @@ void Engine::tell() {
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
   for (int i = 0; i < domain_count(); ++i) {
     const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    if (const double per_page = slot.costs.registration.a(); per_page > 0)
+      slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
     if (i == 0) {
       mine.fit_register_a_ns = slot.costs.registration.a();
       mine.fit_register_b_ns = slot.costs.registration.b();

@@ -91,7 +91,7 @@ class WakeMargin {
   void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
   /// What the helper may have to wait besides, for its turn on a core that it shares (node/policy.h).
   void set_turn(Duration turn) { turn_ = turn; }
-  Duration value() const { return late_.value() + turn_; }
+  Duration value() const { return std::max(late_.value(), turn_); }
 
  private:
   RecentLargest<Duration, 3> late_;

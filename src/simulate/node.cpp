@@ -1,8 +1,11 @@
 #include "simulate/node.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <utility>
 
+#include "node/policy.h"
 #include "simulate/levels.h"
 #include "simulate/schedule_predictor.h"
 
@@ -43,7 +46,7 @@ Recorded conditions(const Workload& workload, const Settings& settings, std::uin
 class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
-                Levels& levels)
+                std::function<Time(Time)> turn_after, Levels& levels)
       : count_(static_cast<std::int64_t>(member.ranks)),
         levels_(levels),
         program_(workload.programs[member.program]),
@@ -59,6 +62,7 @@ class SimulatedRank final : private Observer {
                   .memcpy_bytes_per_ns = workload.memcpy_bytes_per_ns,
                   .start = kStart + member.starts,
                   .wake_latency = [this] { return conditions_.wake_latency.next(); },
+                  .turn_after = std::move(turn_after),
                   .call_time =
                       [this](Actor actor, bool registration, Duration modelled) {
                         return conditions_.call_times.next(actor, registration, modelled);
@@ -97,6 +101,67 @@ class SimulatedRank final : private Observer {
 
 }  // namespace
 
+namespace {
+
+/// The node's helpers under its policy. Each process looks at the others after so many of its own acquires,
+/// as in the engine.
+class Helpers {
+ public:
+  Helpers(const Settings& settings, std::uint64_t ranks)
+      : settings_(settings),
+        idle_cores_(settings.cores ? std::max(0, settings.cores - static_cast<int>(ranks))
+                                   : static_cast<int>(ranks)),
+        crowded_(static_cast<std::uint64_t>(idle_cores_) < ranks) {}
+
+  /// Whether ranks that do the same may have other terms than each other.
+  bool tell_ranks_apart() const {
+    return crowded_ && idle_cores_ > 0 &&
+           (settings_.policy == PolicyKind::aggressive || settings_.policy == PolicyKind::conservative);
+  }
+  void add(std::size_t process) {
+    standings_.push_back({0, seed_of(settings_.seed, process)});
+    look_at_.push_back(0);
+  }
+  std::function<Time(Time)> turn_after(std::size_t process, std::size_t processes) const {
+    if (settings_.policy != PolicyKind::aggressive || !tell_ranks_apart()) return {};
+    const auto cores = static_cast<std::size_t>(idle_cores_), core = process % cores;
+    const auto on_core = static_cast<Duration>((processes + cores - 1 - core) / cores);
+    const Duration slice = settings_.time_slices.slice, each = slice + settings_.time_slices.context_switch;
+    const Duration first = static_cast<Duration>(process / cores) * each;
+    // Round robin: everyone has his slice, whether he uses it or not.
+    return [=](Time time) {
+      const Duration into = (time + on_core * each - first % (on_core * each)) % (on_core * each);
+      return into < slice ? time : time + on_core * each - into;
+    };
+  }
+  void attend(std::size_t number, Process& process) {
+    if (settings_.policy == PolicyKind::sleeping || process.acquires() < look_at_[number]) return;
+    look_at_[number] = process.acquires() + settings_.policy_every;
+    standings_[number].need = process.left_pinned_bytes();
+    const node::Terms terms =
+        node::terms_of(settings_.policy, standings_, number, idle_cores_, settings_.time_slices);
+    process.set_helper(terms.helper, terms.turn);
+  }
+
+ private:
+  const Settings& settings_;
+  const int idle_cores_;
+  const bool crowded_;
+  std::vector<node::Standing> standings_;
+  std::vector<std::uint64_t> look_at_;
+};
+
+std::vector<Member> one_by_one(const std::vector<Member>& members) {
+  std::vector<Member> all;
+  for (Member member : members) {
+    const std::uint64_t ranks = std::exchange(member.ranks, 1);
+    all.insert(all.end(), ranks, member);
+  }
+  return all;
+}
+
+}  // namespace
+
 void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
   for (const auto member :
        {&runlog::Counters::acquires, &runlog::Counters::hits, &runlog::Counters::waits,
@@ -111,44 +176,58 @@ void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
 }
 
 NodeResult simulate_node(const Workload& workload, const Settings& settings,
-                         const std::vector<Member>& members) {
+                         const std::vector<Member>& kinds) {
   std::uint64_t all = 0;
   Time end = kStart;
-  for (const Member& member : members) all += member.ranks;
+  for (const Member& member : kinds) all += member.ranks;
+  Helpers helpers(settings, all);
+  const std::vector<Member> members = helpers.tell_ranks_apart() ? one_by_one(kinds) : kinds;
   const bool own_core =
       workload.contains_helpers || settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
   Levels levels;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
-  for (const Member& member : members)
-    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, levels));
+  for (const Member& member : members) {
+    ranks.push_back(std::make_unique<SimulatedRank>(
+        workload, settings, member, own_core, helpers.turn_after(ranks.size(), members.size()), levels));
+    helpers.add(ranks.size() - 1);
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) helpers.attend(i, ranks[i]->process());
 
   NodeResult result;
-  std::vector<SimulatedRank*> running;
-  for (const auto& rank : ranks) running.push_back(rank.get());
+  result.ranks_simulated = static_cast<int>(ranks.size());
+  struct Running {
+    std::size_t number;
+    SimulatedRank* rank;
+    Process& process() const { return rank->process(); }
+    std::uint64_t ranks() const { return rank->ranks(); }
+  };
+  std::vector<Running> running;
+  for (std::size_t i = 0; i < ranks.size(); ++i) running.push_back({i, ranks[i].get()});
   while (!running.empty()) {
     // Whose event is next, and how far it may go before another one's.
     std::size_t first = 0;
     Time until = kNever;
     for (std::size_t i = 1; i < running.size(); ++i) {
-      Time other = running[i]->process().next_event();
-      const Time earliest = running[first]->process().next_event();
+      Time other = running[i].process().next_event();
+      const Time earliest = running[first].process().next_event();
       if (other < earliest) {
         first = i;
         other = earliest;
       }
       until = std::min(until, other);
     }
-    Process& process = running[first]->process();
+    Process& process = running[first].process();
     process.step(until);
+    helpers.attend(running[first].number, process);
     if (process.running() || process.helper_busy()) continue;
     process.finish();
     end = std::max(end, process.ended());
     const runlog::Counters& counters = process.counters();
     const std::uint64_t events =
         counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
-    add(result.counters, counters, running[first]->ranks());
+    add(result.counters, counters, running[first].ranks());
     result.events_simulated += events;
-    result.events += events * running[first]->ranks();
+    result.events += events * running[first].ranks();
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(first));
   }
 

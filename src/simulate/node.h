@@ -23,6 +23,7 @@ struct NodeResult {
   runlog::Counters counters{};
   Duration length = 0;  ///< from the start of the first rank to the end of the last
   std::uint64_t events = 0, events_simulated = 0;
+  int ranks_simulated = 0;
 };
 
 /// Adds `n` times what is counted here.

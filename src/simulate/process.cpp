@@ -26,6 +26,8 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
   const bool acts = settings_.retention == RetentionKind::helper;
   if (acts || settings_.retention == RetentionKind::observe)
     retention_.emplace(domain_, *predictor_, costs_, HelperRetention::Settings{.act = acts});
+  if (settings_.nic.register_ns_per_page > 0)
+    domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
   if (settings_.retention == RetentionKind::lru) domain_.set_keep_bytes(settings_.lru_bytes);
 }
 
@@ -38,6 +40,18 @@ void Process::add_thread(Script& script) {
 
 void Process::resume(std::uint16_t thread) {
   if (threads_[thread].idle) schedule_next(thread);
+}
+
+void Process::set_helper(bool has_helper, Duration turn) {
+  costs_.wake.set_turn(turn);
+  if (has_helper == has_helper_ || settings_.retention != RetentionKind::helper) return;
+  has_helper_ = has_helper;
+  if (has_helper) {
+    retention_->act_again();
+    if (!helper_busy_) wake_by(clock_.now());
+  } else {
+    retention_->stop_acting();
+  }
 }
 
 void Process::at(Time time, std::function<void()> what) {
@@ -454,6 +468,7 @@ void Process::note_device_call(const Call& made, runlog::EventKind kind, Range p
 }
 
 void Process::push(const Record& record, std::uint16_t thread, std::uint64_t number) {
+  if (!has_helper_ && record.kind != runlog::EventKind::memory_event) return;
   if (settings_.retention == RetentionKind::helper || record.kind == runlog::EventKind::memory_event) {
     // Memory events have a board of their own, which loses none that matters.
     if (ring_.size() < settings_.ring || record.kind == runlog::EventKind::memory_event) {
@@ -482,8 +497,10 @@ void Process::wake_by(Time wake) {
   wake_at_ = wake;
   wake_planned_ = wake != kNever;
   ++plans_;
-  if (wake_planned_)
-    schedule(std::max(wake, clock_.now()) + settings_.wake_latency(), What::helper_wakes, false, plans_);
+  if (!wake_planned_) return;
+  Time at = std::max(wake, clock_.now()) + settings_.wake_latency();
+  if (settings_.turn_after) at = settings_.turn_after(at);
+  schedule(at, What::helper_wakes, false, plans_);
 }
 
 void Process::wakes() {
@@ -566,7 +583,7 @@ void Process::acted(Duration took) {
 void Process::sleep(Time deadline) {
   helper_busy_ = false;
   helper_call_.phase = Call::Phase::none;
-  const bool looks = settings_.poll > 0 && settings_.retention == RetentionKind::helper;
+  const bool looks = settings_.poll > 0 && settings_.retention == RetentionKind::helper && has_helper_;
   wake_by(looks ? looks_.next(clock_.now(), deadline, domain_.registered_bytes()) : deadline);
 }
 

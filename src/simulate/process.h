@@ -62,6 +62,8 @@ class Process final : private RegisteredListener {
     Time start = kSecond;
     /// How late each timed wake-up of the helper is.
     std::function<Duration()> wake_latency = [] { return Duration{0}; };
+    /// When a helper that would run at a time really does, on a core that it shares. Empty: at that time.
+    std::function<Time(Time)> turn_after = {};
     /// What a device call takes where `nic` says `modelled`. Empty: just that.
     std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
@@ -73,6 +75,9 @@ class Process final : private RegisteredListener {
   void add_thread(Script& script);
   /// Its script has more, after it had no more.
   void resume(std::uint16_t thread);
+  /// Whether there is a helper (retention helper), and how long it may have to wait for its turn on a core
+  /// that it shares. Without one, what is registered stays.
+  void set_helper(bool has_helper, Duration turn);
   /// Does something at that time.
   void at(Time time, std::function<void()> what);
   /// A memory event, as the hooks report it, by `thread`.
@@ -107,6 +112,9 @@ class Process final : private RegisteredListener {
   Domain& domain() { return domain_; }
   ModelDevice& device() { return device_; }
   const Budget& budget() const { return budget_; }
+  std::uint64_t acquires() const { return counters_.acquires; }
+  /// Registered if nothing were let go.
+  std::size_t left_pinned_bytes() const { return leave_pinned_.bytes(); }
 
  private:
   enum class What : std::uint8_t { thread, device_call, release, helper_wakes, helper_acts, script };
@@ -243,6 +251,7 @@ class Process final : private RegisteredListener {
   HelperRetention::Action action_;  ///< under way
   bool reaping_ = false;            ///< what the helper's device call is about, rather than action_
   bool helper_busy_ = false;
+  bool has_helper_ = true;
   Time wake_at_ = kNever;
   bool wake_planned_ = false;
   std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts

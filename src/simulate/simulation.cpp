@@ -75,7 +75,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
     if (settings.cores && ranks >= static_cast<std::uint64_t>(settings.cores))
       charged += static_cast<double>(count * c.helper_cpu_ns) * workload.helper_cpu_share;
     result.ranks += static_cast<int>(count * ranks);
-    result.ranks_simulated += static_cast<int>(kinds[i]->size());
+    result.ranks_simulated += node.ranks_simulated;
     result.nodes += static_cast<int>(count);
     result.events += count * node.events;
     result.events_simulated += node.events_simulated;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "node/policy.h"
 #include "runlog/analysis.h"
 #include "simulate/noise.h"
 #include "simulate/process.h"
@@ -25,7 +26,10 @@ struct Settings {
   std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded
   std::uint64_t limit = 0;       ///< of one process; 0: none
   std::uint64_t lru_bytes = 64 << 20;
-  int cores = 0;  ///< of a node; 0: enough for the helpers too
+  int cores = 0;                             ///< of a node; 0: enough for the helpers too
+  PolicyKind policy = PolicyKind::sleeping;  ///< of helpers, where `cores` is given
+  std::uint64_t policy_every = 100;          ///< acquires of a process
+  node::TimeSlices time_slices;              ///< of helpers that share a core
   Duration poll = kMillisecond;
   std::optional<Duration> wake_latency;  ///< of the helper; absent: as recorded, or 60 us
   NoiseModel noise;
