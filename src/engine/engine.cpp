@@ -54,17 +54,20 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   engine->earlier_ = newest_;
   newest_ = engine;
   engine->enter_node();
-  const std::uint64_t node_limit = engine->place_among_ ? engine->place_among_->limit() : options.node_limit;
-  const int sharing =
-      engine->place_among_ ? 1 : std::max(1, place.local_ranks);  // each his part, or as it comes
+  // Who cannot meet the others keeps to an equal part.
+  node::Place* node = engine->place_among_.get();
+  const auto ranks = static_cast<std::uint64_t>(std::max(1, place.local_ranks));
+  const std::uint64_t node_bytes = node ? node->limit() : (options.node_limit + ranks - 1) / ranks;
   engine->budget_ = std::make_unique<Budget>(
-      find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks,
-                  node_limit / static_cast<std::uint64_t>(sharing)),
-      engine->place_among_ ? engine->place_among_->allowance() : nullptr);
+      find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks, node_bytes),
+      node ? node->allowance() : nullptr);
   Error error;
   const std::string device_text = made.device->description();
   engine->add_domain(std::move(made.device), options.device, options.nic, error);
-  if (error) return error;
+  if (error) {
+    engine->leave_node();
+    return error;
+  }
 
   watch_forks();
 
@@ -104,6 +107,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   if (error) {
     running_.store(nullptr, std::memory_order_release);
     engine->leave_memory();
+    engine->leave_node();
   }
   return error;
 }

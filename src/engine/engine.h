@@ -182,6 +182,7 @@ class Engine {
 
   // The node's other processes (engine/node_place.cpp).
   void enter_node();
+  void leave_node();
   /// The helper: what the others need, and what the policy says.
   void attend_node(Time now);
   void shrink_to(std::uint64_t bytes);

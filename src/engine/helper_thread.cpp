@@ -418,10 +418,7 @@ void Engine::end_of_run() {
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();
   // Who still holds leases keeps its share, until the process ends.
-  if (place_among_ && budget_->bytes() == 0) {
-    budget_->end_allowance();
-    place_among_->leave();
-  }
+  if (budget_->bytes() == 0) leave_node();
   tell();
   const runlog::Counters all = counters();
   const std::uint64_t pinned = pinned_bytes();

@@ -31,6 +31,12 @@ void Engine::enter_node() {
                  format_size(place_among_->limit()).c_str());
 }
 
+void Engine::leave_node() {
+  if (!place_among_) return;
+  budget_->end_allowance();
+  place_among_->leave();
+}
+
 void Engine::attend_node(Time now) {
   if (!place_among_ || !place_among_->due(now, transfers_ - transfers_attended_)) return;
   transfers_attended_ = transfers_;
