@@ -139,6 +139,66 @@ TEST(Classes, NodeOfEqualRanksIsTheSumOfThem) {
 }
 
 // Two ranks that begin at different times do not hold at the same time what each holds for a moment.
+// ---- policies for helpers ----
+
+/// Two nodes of six ranks, each with a partner on the other one.
+Workload crowd() {
+  std::vector<int> node_of;
+  for (int rank = 0; rank < 12; ++rank) node_of.push_back(rank % 2);
+  Pattern found;
+  EXPECT_FALSE(find_pattern("reuse:1M:12", found));
+  return pattern_workload(found, 30, Placement(node_of), {});
+}
+Result crowded(PolicyKind policy, int cores, std::uint64_t seed = 1) {
+  Settings settings = under(RetentionKind::helper);
+  settings.policy = policy;
+  settings.policy_every = 4;
+  settings.cores = cores;
+  settings.seed = seed;
+  return run(crowd(), settings);
+}
+constexpr PolicyKind kThePapers[] = {PolicyKind::none_if_busy, PolicyKind::aggressive,
+                                     PolicyKind::conservative};
+
+TEST(Policies, WithoutAnIdleCoreAllStaysPinned) {
+  const Result pinned = run(crowd(), under(RetentionKind::leave_pinned));
+  EXPECT_LT(crowded(PolicyKind::sleeping, 6).registered.mean, pinned.registered.mean);
+  for (const PolicyKind policy : kThePapers) {
+    const Result result = crowded(policy, 6);
+    EXPECT_EQ(result.registered.peak, pinned.registered.peak);
+    EXPECT_EQ(result.registered.mean, pinned.registered.mean);
+    EXPECT_EQ(result.cost.helper_cpu, 0);
+  }
+}
+
+TEST(Policies, WithACoreForEachHelperTheyAreAlike) {
+  const Result sleeping = crowded(PolicyKind::sleeping, 12);
+  for (const PolicyKind policy : kThePapers) expect_equal(crowded(policy, 12), sleeping);
+}
+
+// Two of six have a helper, and save what two of six save.
+TEST(Policies, ConservativeSavesItsShare) {
+  const double none = crowded(PolicyKind::conservative, 6).registered.mean;
+  const double all = crowded(PolicyKind::conservative, 12).registered.mean;
+  const Result two = crowded(PolicyKind::conservative, 8);
+  EXPECT_NEAR(none - two.registered.mean, (none - all) / 3, 0.05 * none);
+  expect_equal(two, crowded(PolicyKind::conservative, 8));
+  EXPECT_GT(two.ranks_simulated, crowded(PolicyKind::conservative, 12).ranks_simulated) << "they differ now";
+}
+
+// Intervals between uses shorter than a turn leave nothing to be let go; longer ones do.
+TEST(Policies, AggressiveWaitsForItsTurn) {
+  Settings settings = under(RetentionKind::helper);
+  settings.policy = PolicyKind::aggressive;
+  settings.cores = 8;
+  const Workload workload = crowd();
+  settings.time_slices.slice = 100 * kMicrosecond;
+  const double brief = run(workload, settings).registered.mean;
+  settings.time_slices.slice = 10 * kSecond;
+  const double endless = run(workload, settings).registered.mean;
+  EXPECT_LT(brief, 0.9 * endless);
+}
+
 TEST(Nodes, AreSummedOnOneTimeLine) {
   const Workload workload = pattern("reuse:1M:2", 1);
   const Settings settings = under(RetentionKind::on_demand);
