@@ -97,7 +97,7 @@ std::size_t sieve(const Trace& trace) {
 
 // ---- traces ----
 
-constexpr std::size_t kUses = 20'000;
+constexpr std::size_t kUses = 8'000;
 
 Trace loop(std::uint32_t length) {
   Trace trace(kUses);
@@ -170,7 +170,7 @@ TEST_F(VictimPolicy, PopularOnesStay) {
     EXPECT_GT(share(ours(trace)), share(lru(trace)) + 0.02) << exponent;
     EXPECT_GT(share(ours(trace)), share(sieve(trace)) - 0.06) << exponent;
   }
-  const Trace shifting = zipf(1.0, 5000);
+  const Trace shifting = zipf(1.0, 2000);
   EXPECT_GT(share(ours(shifting)), share(lru(shifting)) + 0.02);
   EXPECT_GT(share(ours(shifting)), share(sieve(shifting)));
 }
