@@ -207,7 +207,7 @@ std::string table_text(const std::vector<Row>& rows) {
     const Result& r = row.result;
     std::string strategy = to_string(row.settings.retention);
     if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
-    if (row.settings.policy != PolicyKind::sleeping)
+    if (row.settings.retention == RetentionKind::helper && row.settings.policy != PolicyKind::sleeping)
       strategy += fmt::format(", {}", to_string(row.settings.policy));
     if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
     if (row.noise != "none") strategy += ", noise " + row.noise;
