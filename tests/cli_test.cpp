@@ -195,8 +195,8 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
                     {"--figure", "2", "excludes --figure"}};
   for (const auto& [option, value, reason] : bad_values)
     expect({"--pattern", "bt:S:4", option, value}, reason);
-  expect({"--figure", "3"}, "valid: 2, 5, 6, 11, 12, 13, 14");
-  expect({"--table", "0"}, "valid: 2, 3, 4");
+  expect({"--figure", "3"}, "valid: 2, 5, 6, 8, 11, 12, 13, 14");
+  expect({"--table", "0"}, "valid: 1, 2, 3, 4");
   write_log(root() / "log", 0);
   expect({"log", "--iterations", "2"}, "--iterations is for patterns");
   expect({"log", "--placement", "random:1"}, "needs --ppn");

@@ -59,8 +59,11 @@ TEST(Options, EveryTypeIsSetByName) {
   const Error error = parse_options(
       o,
       "off=yes,retention=lru,window=4,threshold=1,limit=2G,limit-regions=77,lru-size=1M,device=emulated,"
-      "nic=myrinet,poll=2ms,log=/some/where,log-size=128K");
+      "nic=myrinet,poll=2ms,log=/some/where,log-size=128K,node-limit=8G,policy=conservative,policy-every=7");
   ASSERT_FALSE(error) << error.message;
+  EXPECT_EQ(o.node_limit, std::uint64_t{8} << 30);
+  EXPECT_EQ(o.policy, PolicyKind::conservative);
+  EXPECT_EQ(o.policy_every, 7u);
   EXPECT_TRUE(o.off);
   EXPECT_EQ(o.retention, RetentionKind::lru);
   EXPECT_EQ(o.window, 4u);
@@ -132,6 +135,8 @@ TEST(Options, ErrorsListWhatIsValid) {
   expect_refused("window=9", "0 to 8");
   expect_refused("window=two", "a whole number");
   expect_refused("limit-regions=-3", "a whole number");
+  expect_refused("policy=fair", "sleeping, none-if-busy, aggressive, conservative");
+  expect_refused("policy-every=0", "a whole number");
   expect_refused("threshold=0", "a size");
   expect_refused("poll=5", "a time such as 500us, 5ms or 1s");
   expect_refused("poll=10us", "50us to 1s");
