@@ -432,8 +432,8 @@ TEST_F(RoomTest, PlaceTellsWhatFollows) {
   EXPECT_TRUE(duty.helper);
   EXPECT_EQ(duty.hold_at_most, UINT64_MAX);
   EXPECT_EQ(duty.at_hand, 20 * page_size());
-  EXPECT_FALSE(place->due(start + 2 * kMillisecond, 9));
-  EXPECT_TRUE(place->due(start + 2 * kMillisecond, 10));
+  EXPECT_FALSE(place->due(start + 20 * kMillisecond, 9));
+  EXPECT_TRUE(place->due(start + 20 * kMillisecond, 10));
   EXPECT_TRUE(place->due(start + kSecond, 0));
 
   NodeRoom other;

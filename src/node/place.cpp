@@ -11,7 +11,8 @@ namespace pinion::node {
 namespace {
 
 constexpr Duration kAtLeastEvery = 200 * kMillisecond;
-constexpr Duration kAtMostEvery = kMillisecond;
+/// A look costs some 20 us where 64 processes are.
+constexpr Duration kAtMostEvery = 10 * kMillisecond, kAtMostEveryIfShort = kMillisecond;
 /// A shortage that lasts is posted again by each transfer that meets it.
 constexpr Duration kShortagesLast = kSecond;
 
@@ -44,9 +45,10 @@ Error Place::enter(const Settings& settings, std::unique_ptr<Place>& place) {
 }
 
 bool Place::due(Time now, std::uint64_t operations) const {
-  if (!room_.inside() || now - attended_ < kAtMostEvery) return false;
-  return now - attended_ >= kAtLeastEvery || operations >= settings_.every ||
-         room_.shortages() != shortages_seen_;
+  if (!room_.inside()) return false;
+  const Duration since = now - attended_;
+  return since >= kAtLeastEvery || (since >= kAtMostEvery && operations >= settings_.every) ||
+         (since >= kAtMostEveryIfShort && room_.shortages() != shortages_seen_);
 }
 
 Place::Duty Place::attend(Time now, std::uint64_t need, std::uint64_t registered, std::uint32_t threads,
@@ -62,8 +64,7 @@ Place::Duty Place::attend(Time now, std::uint64_t need, std::uint64_t registered
 
   std::size_t self = 0;
   std::vector<NodeRoom::Member> members = room_.members(self);
-  const bool short_ourselves = members[self].shortage > 0;
-  if (room_.clear_up(short_ourselves) > 0) members = room_.members(self);
+  if (room_.clear_up(false) > 0) members = room_.members(self);
 
   std::vector<Standing> standings;
   CpuSet all, taken;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -40,8 +41,8 @@ struct SharedCpus {
   CpuSet load() const {
     CpuSet cpus;
     for (std::size_t i = 0; i < std::size(words); ++i) {
-      const std::uint64_t word = words[i].load(std::memory_order_relaxed);
-      for (std::size_t bit = 0; bit < 64; ++bit) cpus[64 * i + bit] = (word >> bit) & 1;
+      for (std::uint64_t word = words[i].load(std::memory_order_relaxed); word != 0; word &= word - 1)
+        cpus.set(64 * i + static_cast<std::size_t>(std::countr_zero(word)));
     }
     return cpus;
   }

@@ -27,7 +27,7 @@ report_says "$what" "all(rank.registered_bytes.peak <= 5 * $mib < rank.registere
 report_says "$what" 'r.acquires.bounced > 0 and r.critical_path_seconds.bounce > 0 and r.seconds_added > 0'
 
 # A limit of the node: the sum over its ranks, at every moment. Four ranks have three arrays of 2 MiB each.
-for retention in leave-pinned helper lru on-demand; do
+for retention in leave-pinned helper; do
   what="limit of the node: $retention"
   runs "$what" "--retention $retention --node-limit 18M" 4
   report_says "$what" "r.registered_bytes.peak <= 18 * $mib"
@@ -40,11 +40,11 @@ report_says "$what" "r.registered_bytes.peak <= 6 * $mib and r.acquires.bounced 
 ranks=$(($(nproc) + 1))
 [ $ranks -ge 4 ] || ranks=4
 [ $ranks -le 8 ] || ranks=8
-for policy in none-if-busy aggressive conservative sleeping; do
+for policy in none-if-busy aggressive conservative; do
   what="$ranks ranks, policy $policy"
   runs "$what" "--policy $policy --policy-every 4 --node-limit 64M" "$ranks"
   report_says "$what" "r.registered_bytes.peak <= 64 * $mib"
-  if [ "$policy" != sleeping ] && [ "$ranks" -gt "$(nproc)" ]; then
+  if [ "$ranks" -gt "$(nproc)" ]; then
     report_says "$what" 'r.registrations - r.acquires.misses <= r.ranks'  # nobody registers ahead
   fi
 done
