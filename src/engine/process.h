@@ -16,8 +16,8 @@ JobPlace job_place();
 /// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
 std::uint64_t job_key();
 
-/// The processes that share a limit of the node, or its cores: those of a job, or all of the user's that have no
-/// rank.
+/// The processes that share a limit of the node, or its cores: those of a job, or all of the user's that have
+/// no rank.
 std::uint64_t room_key();
 
 /// The command that started the process, its arguments separated by spaces.
