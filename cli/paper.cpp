@@ -35,6 +35,8 @@ Workload workload_of(const std::string& name, int ppn = 1, const std::string& wh
 Settings settings_of(RetentionKind retention) {
   Settings settings;
   settings.retention = retention;
+  settings.predictor = "shortest";
+  settings.time_budget.share = TimeBudget::kUnbounded;
   settings.nic = load_cost_model("connectx").model;
   settings.cores = 8;
   settings.poll = 0;

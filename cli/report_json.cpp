@@ -22,6 +22,7 @@ Json to_json(const runlog::RankReport& r) {
           {"registration_failures", r.registration_failures},
           {"critical_path_seconds", cli::to_json(r.cost)},
           {"prediction", cli::to_json(r.prediction)},
+          {"time_budget", cli::to_json(r.budget)},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
           {"events", r.events},
@@ -85,6 +86,10 @@ Json to_json(const runlog::Prediction& p) {
            {{"within_0_5_percent", p.at_release_within_0_5}, {"within_5_percent", p.at_release_within_5}}}};
 }
 
+Json to_json(const runlog::TimeBudgetUse& b) {
+  return {{"allowed_seconds", b.allowed}, {"spent_seconds", b.spent}, {"refused", b.refused}};
+}
+
 Json to_json(const runlog::Report& r) {
   return {
       {"schema", "pinion-report-1"},
@@ -107,6 +112,7 @@ Json to_json(const runlog::Report& r) {
       {"registration_failures", r.registration_failures},
       {"critical_path_seconds", to_json(r.cost)},
       {"prediction", to_json(r.prediction)},
+      {"time_budget", to_json(r.budget)},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
       {"events",

@@ -13,6 +13,7 @@ Json to_json(const runlog::RegisteredBytes& bytes);
 Json to_json(const runlog::Acquires& acquires);
 Json to_json(const runlog::Cost& cost);  ///< the critical path, and what seconds added takes it against
 Json to_json(const runlog::Prediction& prediction);
+Json to_json(const runlog::TimeBudgetUse& budget);
 Json to_json(const runlog::Report& report);
 
 /// Text for standard output: indented, bytes that are no UTF-8 replaced.

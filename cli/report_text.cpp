@@ -162,6 +162,10 @@ std::string critical_path_section(const Report& r) {
                                   : "");
   out += row("less leave-pinned's registration", -c.leave_pinned);
   out += row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
+  if (r.budget.allowed > 0)
+    out += row("time budget", r.budget.allowed,
+               fmt::format("spent {}; {} kept for want of it", seconds_text(r.budget.spent),
+                           plural(r.budget.refused, "time a region was", "times a region was")));
   return out;
 }
 

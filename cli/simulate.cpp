@@ -27,6 +27,8 @@ struct Arguments {
   std::vector<std::string> predictors{Options{}.predictor};
   std::vector<std::string> limits{"0"};
   std::vector<std::string> noises{"none"};
+  std::vector<std::string> budgets{"0.5%"};
+  std::string start_credit = "20ms", minimize = "mean", study;
   std::string window = "2", lru_size = "64M", poll = "1ms";
   std::string nic, wake_latency, skew, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
@@ -40,14 +42,13 @@ struct Arguments {
 struct Row {
   const Workload* workload;
   Settings settings;
-  std::string noise;
+  std::string noise, budget;
   Result result;
   double cpu_seconds;
 
   std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
-  bool predicts() const {
-    return settings.retention == RetentionKind::helper || settings.retention == RetentionKind::observe;
-  }
+  bool acts() const { return settings.retention == RetentionKind::helper; }
+  bool predicts() const { return acts() || settings.retention == RetentionKind::observe; }
 };
 
 void check(const Error& error) {
@@ -123,26 +124,28 @@ std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& work
   return loaded.model;
 }
 
-std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>& workloads) {
-  std::vector<Row> rows;
-  for (const Workload& workload : workloads) {
-    for (const std::string& noise : arguments.noises) {
-      for (const std::string& limit : arguments.limits) {
-        for (const std::string& retention : arguments.retentions) {
-          for (const std::string& predictor : arguments.predictors) {
+void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload& workload) {
+  for (const std::string& noise : arguments.noises) {
+    for (const std::string& limit : arguments.limits) {
+      for (const std::string& retention : arguments.retentions) {
+        for (const std::string& predictor : arguments.predictors) {
+          for (const std::string& budget : arguments.budgets) {
             const Options options = options_of({{"retention", retention},
                                                 {"limit", limit},
                                                 {"window", arguments.window},
                                                 {"lru-size", arguments.lru_size},
                                                 {"policy", arguments.policy},
                                                 {"policy-every", arguments.policy_every},
+                                                {"time-budget", budget},
+                                                {"start-credit", arguments.start_credit},
+                                                {"minimize", arguments.minimize},
                                                 {"poll", arguments.poll}});
             if (!simulate::is_predictor(predictor)) {
               Options ignored;
               Error error = set_option(ignored, "predictor", predictor);
               throw UsageError(fmt::format("{}, oracle, schedule", error.message));
             }
-            Row row{&workload, {}, noise, {}, 0};
+            Row row{&workload, {}, noise, budget, {}, 0};
             Settings& settings = row.settings;
             settings.retention = options.retention;
             settings.predictor = predictor;
@@ -150,6 +153,8 @@ std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>
             settings.nic = nic_of(arguments, workload);
             settings.limit = options.limit;
             settings.lru_bytes = options.lru_size;
+            settings.time_budget = {options.time_budget, options.start_credit};
+            settings.minimize_peak = options.minimize == Minimize::peak;
             settings.cores = arguments.cores ? arguments.cores : workload.cores;
             settings.policy = options.policy;
             settings.policy_every = options.policy_every;
@@ -160,22 +165,61 @@ std::vector<Row> rows_of(const Arguments& arguments, const std::vector<Workload>
             settings.seed = arguments.seed;
             check(simulate::NoiseModel::parse(noise, settings.noise));
             rows.push_back(std::move(row));
-            if (!rows.back().predicts()) break;  // the other predictors would change nothing
+            if (!rows.back().acts()) break;  // another budget would change nothing
           }
+          if (!rows.back().predicts()) break;  // nor would another predictor
         }
       }
     }
   }
-  return rows;
+}
+
+// ---- studies: tables of many rows, one command each ----
+
+/// Of each kind of program one that takes seconds to simulate.
+const std::vector<std::string> kStudyPatterns = {
+    "bt:B:4",     "sp:B:4",        "lu:B:4",        "cg:B:4",      "ft:B:4",       "mg:C:4",
+    "is:C:4",     "reuse:1M:2",    "no-reuse:1M:2", "nested:1M:2", "warm-up:1M:2", "regime-change:1M:2",
+    "drift:1M:2", "irregular:1M:2"};
+
+/// What --study asks for, beside what is given.
+Arguments with_study(Arguments arguments) {
+  if (!arguments.study.empty() && arguments.patterns.empty() && arguments.logs.empty())
+    arguments.patterns = kStudyPatterns;
+  return arguments;
+}
+
+std::vector<Arguments> parts_of(const Arguments& arguments) {
+  if (arguments.study.empty()) return {arguments};
+  Arguments helper = arguments;
+  helper.retentions = {"helper"};
+  if (arguments.study == "prediction") {
+    helper.predictors = {"adaptive", "shortest", "periodicity", "schedule", "oracle"};
+    helper.noises = {"none", "1%", "spikes", "warm-up", "regime", "drift", "irregular"};
+    return {helper};
+  }
+  // The curve of one predictor, and the other strategies as points beside it.
+  Arguments points = helper, others = arguments;
+  helper.budgets = {"0.01%", "0.03%", "0.1%", "0.3%", "0.5%", "1%", "3%", "5%"};
+  points.predictors = {"shortest", "schedule", "oracle"};
+  points.budgets = {"off"};
+  others.retentions = {"on-demand", "lru", "leave-pinned"};
+  return {helper, points, others};
 }
 
 Json row_json(const Row& row) {
   const Result& r = row.result;
+  Json budget;
+  if (row.acts()) {
+    budget = to_json(r.budget);
+    budget["option"] = row.budget;
+  }
   const auto name = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   return {{"log", name(row.workload->log)},
           {"pattern", name(row.workload->pattern)},
           {"retention", to_string(row.settings.retention)},
           {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
+          {"time_budget", budget},
           {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
           {"noise", row.noise},
@@ -200,21 +244,30 @@ Json row_json(const Row& row) {
 
 std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
 
+/// What a row simulates, but for what `heading` says of all.
+std::string strategy_text(const Row& row) {
+  std::string strategy = to_string(row.settings.retention);
+  if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
+  if (row.acts() && row.settings.policy != PolicyKind::sleeping)
+    strategy += fmt::format(", {}", to_string(row.settings.policy));
+  if (row.acts() && row.budget != "0.5%") strategy += ", budget " + row.budget;
+  if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
+  if (row.noise != "none") strategy += ", noise " + row.noise;
+  return strategy;
+}
+
+std::string added_text(const Result& r) {
+  return fmt::format("{:.4f} ({})", r.cost.added(),
+                     percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0));
+}
+
 std::string table_text(const std::vector<Row>& rows) {
   Table table({"strategy", "run time", "seconds added", "registered peak / mean", "oracle peak / mean",
                "leave-pinned peak", "misses", "late", "bounced"});
   for (const Row& row : rows) {
     const Result& r = row.result;
-    std::string strategy = to_string(row.settings.retention);
-    if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
-    if (row.settings.retention == RetentionKind::helper && row.settings.policy != PolicyKind::sleeping)
-      strategy += fmt::format(", {}", to_string(row.settings.policy));
-    if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
-    if (row.noise != "none") strategy += ", noise " + row.noise;
     const runlog::RegisteredBytes& b = r.registered;
-    table.add({strategy, seconds_text(r.seconds),
-               fmt::format("{:.4f} ({})", r.cost.added(),
-                           percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0)),
+    table.add({strategy_text(row), seconds_text(r.seconds), added_text(r),
                pair_text(static_cast<double>(b.peak), b.mean),
                pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
                bytes_text(static_cast<double>(b.leave_pinned_peak)), count_text(r.acquires.misses),
@@ -223,7 +276,31 @@ std::string table_text(const std::vector<Row>& rows) {
   return table.text();
 }
 
-std::string text(const std::vector<Row>& rows) {
+/// Predictions, and registered bytes as shares of leave-pinned's.
+std::string study_text(const std::vector<Row>& rows) {
+  Table table({"strategy", "within 0.5 / 5 %", "at release", "late", "seconds added", "peak", "mean",
+               "oracle peak / mean"});
+  for (const Row& row : rows) {
+    const Result& r = row.result;
+    const runlog::RegisteredBytes& b = r.registered;
+    const runlog::Prediction& p = r.prediction;
+    const auto share = [](double of, double whole) {
+      return whole > 0 ? fmt::format("{:.3f}", of / whole) : "-";
+    };
+    const auto peak = static_cast<double>(b.leave_pinned_peak);
+    const auto pair = [&](double first, double second) {
+      return row.predicts() ? fmt::format("{:5.1f} {:5.1f}", 100 * first, 100 * second) : "-";
+    };
+    table.add({strategy_text(row), pair(p.within_0_5, p.within_5),
+               pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late), added_text(r),
+               share(static_cast<double>(b.peak), peak), share(b.mean, b.leave_pinned_mean),
+               share(static_cast<double>(b.oracle_peak), peak) + " / " +
+                   share(b.oracle_mean, b.leave_pinned_mean)});
+  }
+  return table.text();
+}
+
+std::string text(const std::vector<Row>& rows, bool study) {
   std::string out;
   for (std::size_t i = 0; i < rows.size();) {
     const Workload* workload = rows[i].workload;
@@ -235,18 +312,19 @@ std::string text(const std::vector<Row>& rows) {
                        of.front().nic());
     if (r.ranks_simulated < r.ranks)
       out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
-    out += "\n" + table_text(of);
+    out += "\n" + (study ? study_text(of) : table_text(of));
     if (workload->covers_seconds > 0)
       out += fmt::format("The log lost events: this is of its first {}.\n",
                          seconds_text(workload->covers_seconds));
   }
-  return out +
+  return out + (study ? "Peak and mean are shares of leave-pinned's. " : "") +
          "Simulated: times come from the NIC's cost model and the program's own times; registered bytes "
          "are\nof "
          "the node with the highest peak, sum over its ranks.\n";
 }
 
-void run(const Arguments& arguments) {
+void run(const Arguments& given) {
+  const Arguments arguments = with_study(given);
   if (arguments.figure || arguments.table) {
     const PaperResult result =
         arguments.figure ? paper_figure(*arguments.figure) : paper_table(*arguments.table);
@@ -254,14 +332,16 @@ void run(const Arguments& arguments) {
     return;
   }
   const std::vector<Workload> workloads = workloads_of(arguments);
-  std::vector<Row> rows = rows_of(arguments, workloads);
+  std::vector<Row> rows;
+  for (const Workload& workload : workloads)
+    for (const Arguments& part : parts_of(arguments)) add_rows(rows, part, workload);
   for (Row& row : rows) {
     const std::clock_t begin = std::clock();
     row.result = simulate::simulate(*row.workload, row.settings);
     row.cpu_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   }
   if (!arguments.json) {
-    fmt::print("{}", text(rows));
+    fmt::print("{}", text(rows, !arguments.study.empty()));
     return;
   }
   Json list = Json::array();
@@ -291,6 +371,9 @@ void add_simulate(CLI::App& app) {
        "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
   list("--predictor", a->predictors, "predictors by name (`pinion info options`); also oracle, schedule");
   list("--limit", a->limits, "most bytes registered in one process; 0: no limit [0]");
+  list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
+  word("--start-credit", a->start_credit, "of the time budget [20ms]", "TIME");
+  word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
   word("--nic", a->nic,
        "cost model of registration: connectx, myrinet, none, or a TOML file [recorded; connectx]", "TEXT");
@@ -320,6 +403,12 @@ void add_simulate(CLI::App& app) {
   word("--wake-latency", a->wake_latency, "how late the helper wakes [recorded; 60us]", "TIME");
   sub->add_option("--gflops", a->gflops, "of a core, in patterns [1]")->type_name("X");
   sub->add_option("--bandwidth", a->bandwidth, "of the network in GB/s, in patterns [1.5]")->type_name("X");
+  sub->add_option(
+         "--study", a->study,
+         "prediction: each predictor under each noise; budget: registered bytes against the time "
+         "budget, the other strategies beside it. Of --pattern or logs, else of a choice of patterns")
+      ->check(CLI::IsMember({"prediction", "budget"}))
+      ->type_name("TEXT");
   // The paper's figures have programs and settings of their own.
   const std::vector<CLI::Option*> others = sub->get_options();
   CLI::Option* const figure =

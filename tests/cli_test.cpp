@@ -181,7 +181,7 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
   const struct {
     const char *option, *value, *reason;
   } bad_values[] = {{"--retention", "best", "'best' is not one of"},
-                    {"--predictor", "best", "shortest, oracle, schedule"},
+                    {"--predictor", "best", "periodicity, oracle, schedule"},
                     {"--limit", "lots", "expected a size"},
                     {"--noise", "loud", "a share such as 1%"},
                     {"--nic", "none-such", "connectx"},
@@ -223,6 +223,7 @@ TEST_F(Cli, SimulateJson) {
       EXPECT_TRUE(row["acquires"][key].is_number_unsigned()) << key;
     for (const char* key : {"reuses", "within_0_5_percent", "within_5_percent", "late"})
       EXPECT_TRUE(row["prediction"][key].is_number()) << key;
+    EXPECT_EQ(row["time_budget"].is_null(), row["retention"] != "helper");
     for (const char* key : {"within_0_5_percent", "within_5_percent"})
       EXPECT_TRUE(row["prediction"]["at_release"][key].is_number()) << key;
   }
@@ -231,6 +232,20 @@ TEST_F(Cli, SimulateJson) {
   EXPECT_EQ(replayed["nic"], "recorded");
   EXPECT_EQ(replayed["ranks"], 2);
   EXPECT_EQ(replayed["acquires"]["total"], 4);
+}
+
+TEST_F(Cli, StudiesAreTablesOfManyRows) {
+  const Outcome curve = pinion({"simulate", "--study", "budget", "--pattern", "cg:S:4", "--json"});
+  ASSERT_EQ(curve.status, 0) << curve.err;
+  std::size_t budgets = 0, others = 0;
+  const json rows = json::parse(curve.out)["rows"];
+  for (const json& row : rows) (row["predictor"] == "adaptive" ? budgets : others) += 1;
+  EXPECT_EQ(budgets, 8u);
+  EXPECT_EQ(others, 6u);
+  const Outcome text = pinion({"simulate", "--study", "prediction", "--pattern", "cg:S:4"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  for (const char* word : {"(adaptive), noise 1%", "(schedule), noise drift", "within 0.5 / 5 %"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << word;
 }
 
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {

@@ -45,6 +45,16 @@ TEST(Options, Durations) {
     EXPECT_FALSE(parse_duration(bad)) << bad;
 }
 
+TEST(Options, Shares) {
+  EXPECT_DOUBLE_EQ(parse_share("0.5%").value(), 0.005);
+  EXPECT_DOUBLE_EQ(parse_share("100%").value(), 1);
+  EXPECT_DOUBLE_EQ(parse_share("0.0001%").value(), 1e-6);
+  EXPECT_EQ(parse_share("0%"), 0);
+  for (const char* bad : {"", "%", "5", "-1%", "101%", "1 %", "nan%"}) EXPECT_FALSE(parse_share(bad)) << bad;
+  for (const double share : {0.005, 0.0001, 0.05, 0.0})
+    EXPECT_DOUBLE_EQ(parse_share(format_share(share)).value(), share);
+}
+
 TEST(Options, WrittenAsRead) {
   for (const std::uint64_t size :
        {std::uint64_t{0}, std::uint64_t{1500}, std::uint64_t{65536}, std::uint64_t{3} << 30})
@@ -59,7 +69,9 @@ TEST(Options, EveryTypeIsSetByName) {
   const Error error = parse_options(
       o,
       "off=yes,retention=lru,window=4,threshold=1,limit=2G,limit-regions=77,lru-size=1M,device=emulated,"
-      "nic=myrinet,poll=2ms,log=/some/where,log-size=128K,node-limit=8G,policy=conservative,policy-every=7");
+      "nic=myrinet,poll=2ms,time-budget=1.5%,start-credit=5ms,minimize=peak,profile=p,log=/some/"
+      "where,log-size=128K,"
+      "node-limit=8G,policy=conservative,policy-every=7");
   ASSERT_FALSE(error) << error.message;
   EXPECT_EQ(o.node_limit, std::uint64_t{8} << 30);
   EXPECT_EQ(o.policy, PolicyKind::conservative);
@@ -74,6 +86,12 @@ TEST(Options, EveryTypeIsSetByName) {
   EXPECT_EQ(o.device, "emulated");
   EXPECT_EQ(o.nic, "myrinet");
   EXPECT_EQ(o.poll, 2 * kMillisecond);
+  EXPECT_DOUBLE_EQ(o.time_budget, 0.015);
+  EXPECT_EQ(o.start_credit, 5 * kMillisecond);
+  EXPECT_EQ(o.minimize, Minimize::peak);
+  EXPECT_EQ(o.profile, "p");
+  ASSERT_FALSE(set_option(o, "time-budget", "off"));
+  EXPECT_LT(o.time_budget, 0);
   EXPECT_EQ(o.log, "/some/where");
   EXPECT_EQ(o.log_size, 128u << 10);
 }
@@ -98,7 +116,7 @@ TEST(Options, DefaultsOfTheTableAreTheDefaults) {
 }
 
 TEST(Options, TheTableIsComplete) {
-  const std::set<std::string> types = {"size", "count", "time", "choice", "text", "switch"};
+  const std::set<std::string> types = {"size", "count", "time", "share", "choice", "text", "switch"};
   std::set<std::string> names;
   for (const OptionSpec& spec : option_specs()) {
     EXPECT_TRUE(names.insert(spec.name).second) << spec.name;

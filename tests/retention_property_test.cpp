@@ -113,10 +113,10 @@ class RandomProgram {
     });
     ASSERT_LE(helper_.registered().now(), limit_);
     Time before = 0;
-    for (const auto& item : helper_.retention().queue()) {
+    helper_.retention().queue().for_each([&](const auto& item) {
       ASSERT_GE(item.deadline - item.service, before);
       before = item.deadline;
-    }
+    });
   }
 
   std::mt19937_64 random_;

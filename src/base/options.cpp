@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -65,9 +66,9 @@ const std::vector<Row>& rows() {
        [](const Options& o) { return std::string(to_string(o.retention)); }},
       {{"predictor",
         "choice",
-        "shortest",
+        "adaptive",
         "how the next use of a region is predicted (retention helper, observe)",
-        {"shortest"}},
+        {"adaptive", "shortest", "periodicity"}},
        [](Options& o, std::string_view v) {
          o.predictor = v;
          return true;
@@ -76,6 +77,52 @@ const std::vector<Row>& rows() {
       {{"window", "count", "2", "previous communication points in a context signature, 0 to 8", {}},
        [](Options& o, std::string_view v) { return set_count(o.window, v) && o.window <= 8; },
        [](const Options& o) { return std::to_string(o.window); }},
+      {{"profile",
+        "text",
+        "",
+        "file that predictor adaptive learns from earlier runs by, and keeps what it learnt in; empty: none",
+        {}},
+       [](Options& o, std::string_view v) {
+         o.profile = v;
+         return true;
+       },
+       [](const Options& o) { return o.profile; }},
+      {{"time-budget",
+        "share",
+        "0.5%",
+        "most of elapsed time that retention helper may cost against leave-pinned, beside start-credit; or "
+        "off",
+        {}},
+       [](Options& o, std::string_view v) {
+         const auto share = parse_share(v);
+         if (!share && v != "off") return false;
+         o.time_budget = share.value_or(-1);
+         return true;
+       },
+       [](const Options& o) { return o.time_budget < 0 ? std::string("off") : format_share(o.time_budget); }},
+      {{"start-credit",
+        "time",
+        "20ms",
+        "time that retention helper may cost from the start, 0ms to 1000s",
+        {}},
+       [](Options& o, std::string_view v) {
+         const auto d = parse_duration(v);
+         if (!d || *d > 1000 * kSecond) return false;
+         o.start_credit = *d;
+         return true;
+       },
+       [](const Options& o) { return format_duration(o.start_credit); }},
+      {{"minimize",
+        "choice",
+        "mean",
+        "what the time budget is spent on: registered bytes at any time, or only where they are near their "
+        "peak",
+        {"mean", "peak"}},
+       [](Options& o, std::string_view v) {
+         o.minimize = v == "peak" ? Minimize::peak : Minimize::mean;
+         return true;
+       },
+       [](const Options& o) { return std::string(o.minimize == Minimize::peak ? "peak" : "mean"); }},
       {{"threshold", "size", "16K", "smallest transfer in bytes that needs registration", {}},
        [](Options& o, std::string_view v) { return set_size(o.threshold, v) && o.threshold > 0; },
        [](const Options& o) { return format_size(o.threshold); }},
@@ -226,6 +273,7 @@ std::string joined(const std::vector<std::string>& words) {
 const char* valid_form(const OptionSpec& spec) {
   if (!std::strcmp(spec.type, "size")) return "a size such as 4096, 16K, 1.5M or 2G";
   if (!std::strcmp(spec.type, "count")) return "a whole number";
+  if (!std::strcmp(spec.type, "share")) return "a share such as 0.5%, or off";
   if (!std::strcmp(spec.type, "time")) return "a time such as 500us, 5ms or 1s";
   return "not empty";
 }
@@ -379,6 +427,19 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 
 std::optional<Duration> parse_duration(std::string_view text) {
   return parse_scaled<Duration>(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 1e18);
+}
+
+std::optional<double> parse_share(std::string_view text) {
+  // In millionths of a percent.
+  const auto parts = parse_scaled<std::int64_t>(text, {{"%", 1e6}}, 100e6);
+  if (!parts) return std::nullopt;
+  return static_cast<double>(*parts) / 1e8;
+}
+
+std::string format_share(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g%%", share * 100);
+  return text;
 }
 
 std::string format_size(std::uint64_t bytes) {

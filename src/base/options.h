@@ -29,12 +29,17 @@ enum class MonitorKind : std::uint8_t {
 enum class PolicyKind : std::uint8_t { sleeping, none_if_busy, aggressive, conservative };
 
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
+enum class Minimize : std::uint8_t { mean, peak };
 
 struct Options {
   bool off = false;
   RetentionKind retention = RetentionKind::helper;
-  std::string predictor = "shortest";
+  std::string predictor = "adaptive";
   std::uint64_t window = 2;
+  std::string profile;
+  double time_budget = 0.005;  ///< share of elapsed time; negative: off
+  Duration start_credit = 20 * kMillisecond;
+  Minimize minimize = Minimize::mean;
   std::uint64_t threshold = 16 << 10;
   std::uint64_t limit =
       0;  ///< bytes; 0: the least of RLIMIT_MEMLOCK, cgroup and device caps (see registry/budget.h)
@@ -58,7 +63,7 @@ struct Options {
 /// One row of the table.
 struct OptionSpec {
   const char* name;           ///< as in `--name value`, `PINION="name=value"` and TOML
-  const char* type;           ///< size, count, time, choice, text, switch
+  const char* type;           ///< size, count, time, share, choice, text, switch
   const char* default_value;  ///< as the user would write it
   const char* text;           ///< one line
   std::vector<std::string> choices;
@@ -90,6 +95,9 @@ std::optional<bool> list_holds(std::string_view list, int rank);
 std::optional<std::uint64_t> parse_size(std::string_view text);
 /// "10us", "5ms", "2s", "100ns" -> nanoseconds.
 std::optional<Duration> parse_duration(std::string_view text);
+/// "0.5%" -> 0.005, from 0 to 100 %. Nothing when the text has another form.
+std::optional<double> parse_share(std::string_view text);
+std::string format_share(double share);
 /// 65536 -> "64K", 1500 -> "1500".
 std::string format_size(std::uint64_t bytes);
 std::string format_duration(Duration d);

@@ -39,7 +39,8 @@ Engine::Engine(const Options& options, const JobPlace& place)
       retire_at_release_(options.retention == RetentionKind::on_demand),
       options_(options),
       place_(place),
-      process_(::getpid()) {}
+      process_(::getpid()),
+      time_budget_({.share = options.time_budget, .credit = options.start_credit}, clock_.now()) {}
 
 // ---- start ----
 
@@ -62,6 +63,10 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
       find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks, node_bytes),
       node ? node->allowance() : nullptr);
   Error error;
+  if (!options.profile.empty()) {
+    if (Error unread = read_profile(profile_path(options.profile, place.rank), engine->profile_))
+      std::fprintf(stderr, "pinion: no profile: %s\n", unread.message);
+  }
   const std::string device_text = made.device->description();
   engine->add_domain(std::move(made.device), options.device, options.nic, error);
   if (error) {
@@ -128,9 +133,20 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
     slot->predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
-    slot->retention = std::make_unique<HelperRetention>(
-        *slot->domain, *slot->predictor, slot->costs,
-        HelperRetention::Settings{.act = options_.retention == RetentionKind::helper});
+    HelperRetention::Settings settings;
+    settings.act = options_.retention == RetentionKind::helper;
+    settings.budget = &time_budget_;
+    settings.minimize_peak = options_.minimize == Minimize::peak;
+    if (!options_.profile.empty()) {
+      settings.site_name = [this](std::uint64_t site) { return stable_sites_.name(site); };
+      // A profile that cannot be used costs the profile, not the run.
+      if (!profile_.empty()) {
+        if (Error unused = slot->predictor->load_profile(profile_))
+          std::fprintf(stderr, "pinion: %s\n", unused.message);
+      }
+    }
+    slot->retention =
+        std::make_unique<HelperRetention>(*slot->domain, *slot->predictor, slot->costs, std::move(settings));
   }
   domain_of_[static_cast<std::size_t>(number)] = slot->domain.get();
   domains_[static_cast<std::size_t>(number)] = std::move(slot);

@@ -18,6 +18,7 @@
 #include "base/options.h"
 #include "device/device.h"
 #include "engine/meter.h"
+#include "engine/profile_file.h"
 #include "engine/thread_context.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
@@ -202,6 +203,7 @@ class Engine {
   void retire_idle(DomainSlot& slot);
   void retire_all_idle();
   void serve_closing();
+  void keep_profile();
   void tell();
   void end_of_run();
 
@@ -251,9 +253,12 @@ class Engine {
   };
   std::vector<Drained> batch_;
   runlog::LogWriter log_;
+  TimeBudget time_budget_;  ///< of all domains
   Coverage leave_pinned_;
   double leave_pinned_registration_ns_ = 0;
   std::unordered_set<CallSite> known_sites_;
+  StableSites stable_sites_;
+  std::string profile_;  ///< as it was read at the start, for each domain to begin with
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
   std::uint64_t wakeups_ = 0;
   runlog::Lateness lateness_{};

@@ -114,6 +114,10 @@ void Engine::helper_main() {
       if (retire_at_release_) retire_all_idle();
       tell();
       const runlog::Counters all = counters();
+      if (all.bookkeeping_samples)
+        time_budget_.kept_books(
+            std::llround(static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
+                         static_cast<double>(all.bookkeeping_samples)));
       meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
         log_.update(all, series, now);
       });
@@ -177,15 +181,19 @@ void Engine::take(Record& record, std::uint16_t thread) {
   switch (record.kind) {
     case runlog::EventKind::lease: {
       const Range pages = range.to_pages();
+      const Duration waited = scale.to_duration(record.wait), delayed = scale.to_duration(record.delayed);
+      Duration first = 0;  // what leave-pinned would have waited
       if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
-        leave_pinned_registration_ns_ +=
-            static_cast<double>(slot.costs.registration.expected(fresh / page_size()));
+        const Duration expected = slot.costs.registration.expected(fresh / page_size());
+        leave_pinned_registration_ns_ += static_cast<double>(expected);
+        // Pages that were never touched take much longer than expected; they would, there too.
+        first = fresh == pages.bytes() ? waited : std::min(expected, waited);
         leave_pinned_.add(pages);
         events_.mark(pages);
       }
       ++transfers_;
-      if (slot.retention && has_helper_)
-        slot.retention->use(record, begin, thread, scale.to_duration(record.delayed));
+      time_budget_.waited(thread, delayed + waited, first);
+      if (slot.retention && has_helper_) slot.retention->use(record, begin, thread, delayed, end, waited);
       break;
     }
     case runlog::EventKind::registration:
@@ -367,6 +375,12 @@ void Engine::tell() {
   mine.helper_cpu_ns = thread_cpu_ns();
   mine.helper_wakeups = wakeups_;
   mine.lateness = lateness_;
+  if (options_.retention == RetentionKind::helper) {
+    time_budget_.advance(clock_.now());
+    mine.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
+    mine.budget_spent_ns = time_budget_.lost();
+    mine.budget_refused = time_budget_.refused();
+  }
   mine.events_dropped = log_.events_dropped();
   mine.leave_pinned_bytes = leave_pinned_.bytes();
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
@@ -413,8 +427,22 @@ void Engine::serve_closing() {
   closing_.notify_all();
 }
 
+void Engine::keep_profile() {
+  if (options_.profile.empty()) return;
+  std::string most;  // of the domain that learnt most
+  for (int i = 0; i < domain_count(); ++i) {
+    const auto& predictor = domains_[static_cast<std::size_t>(i)]->predictor;
+    std::string profile = predictor ? predictor->profile() : std::string();
+    if (profile.size() > most.size()) most.swap(profile);
+  }
+  if (most.empty()) return;
+  if (Error failed = write_profile(profile_path(options_.profile, place_.rank), most))
+    std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
+}
+
 void Engine::end_of_run() {
   drain();
+  keep_profile();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();
   // Who still holds leases keeps its share, until the process ends.

@@ -6,23 +6,41 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/call_kind.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/range.h"
 
 namespace pinion {
 
 using BufferId = std::uint32_t;  ///< the helper's number for a buffer; reused after forget()
 
-/// One use of a buffer by a transfer.
+/// One use of a buffer by a transfer. A use is known at its end; uses that overlap in time may come in any
+/// order.
 struct Use {
   BufferId buffer = 0;
-  std::uint64_t site = 0;  ///< hash of the call site's stack frames
+  std::uint64_t site = 0;  ///< names the call site's stack frames
   Address address = 0;     ///< of the transfer's buffer
   CallKind kind = CallKind::none;
   std::uint16_t thread = 0;  ///< contexts are followed per thread
   Time time = 0;             ///< when the transfer needed its registration
+  Time end = 0;              ///< when it was over
+  std::size_t pages = 1;
+  /// It began while another transfer of the buffer was under way (one send buffer, several peers): the same
+  /// use, as far as registration is concerned.
+  bool continues = false;
+  /// How long before the use a prediction of it could still be acted upon.
+  Duration lead = 0;
+};
+
+/// What is expected of a buffer's next use.
+struct Estimate {
+  Time time = kNever;   ///< when; kNever: none is predicted
+  Time early = kNever;  ///< when to be ready for it, at the price that was asked for
+  double risk = 0;      ///< probability that the use comes before `early`
+  double reuse = 0;     ///< probability that the buffer is used again at all, as far as can be told
 };
 
 class Predictor {
@@ -30,15 +48,36 @@ class Predictor {
   virtual ~Predictor() = default;
   virtual const char* name() const = 0;
 
-  /// Learns from a use; uses of one thread come in order.
+  /// Learns from a use.
   virtual void observe(const Use& use) = 0;
-  /// The earliest predicted use of `buffer` later than `after`; kNever when none is predicted.
-  virtual Time next_use(BufferId buffer, Time after) const = 0;
   /// The buffer is gone.
   virtual void forget(BufferId buffer) = 0;
+
+  /// The earliest predicted use of `buffer` later than `after`; kNever when none is predicted.
+  virtual Time next_use(BufferId buffer, Time after) const = 0;
+  /// The same with its sureness. `worth`: being ready so much sooner is as bad as the use coming before one
+  /// is ready; `early` makes the sum of both least, by what the errors were lately.
+  virtual Estimate estimate(BufferId buffer, Time after, Duration worth) const;
+  /// What next_use() said at `moment` about the use after the buffer's last one, from the uses that were over
+  /// by then. For the score, before the use itself is observed.
+  virtual Time predicted_at(BufferId buffer, Time last_use, Time moment) const;
+
+  // A predictor that follows the program re-anchors its predictions at every use. Whoever has planned by them
+  // learns here what the last observe() did to them.
+
+  /// Predictions may have become earlier by so much. (Later ones are found when their time has come.)
+  virtual Duration sooner() const { return 0; }
+  /// These buffers' next uses were predicted anew.
+  virtual const std::vector<BufferId>& moved() const;
+
+  /// What was learnt, for later runs of the same program (docs/prediction.md). The default has nothing to
+  /// keep and takes nothing.
+  virtual std::string profile() const { return {}; }
+  virtual Error load_profile(const std::string&) { return {}; }
 };
 
-/// `shortest`: the paper's. Null for an unknown name (the option table has checked it).
+/// `shortest`: the paper's; `periodicity`: Freitag et al.'s; `adaptive`: ours. Null for an unknown name (the
+/// option table has checked it). `window`: of `shortest`.
 std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window);
 
 }  // namespace pinion

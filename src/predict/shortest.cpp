@@ -46,9 +46,4 @@ void ShortestPredictor::forget(BufferId buffer) {
   contexts_of_[buffer].clear();
 }
 
-std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window) {
-  if (name == "shortest") return std::make_unique<ShortestPredictor>(window);
-  return nullptr;
-}
-
 }  // namespace pinion

@@ -38,7 +38,7 @@ class LinearFit {
   double a() const { return a_; }
   double b() const { return b_; }
   Duration expected(std::size_t pages) const {
-    return std::llround(std::max(0.0, a_ * static_cast<double>(pages) + b_));
+    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(pages) + b_) + 0.5);
   }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t pages) const {
@@ -71,7 +71,10 @@ class RecentLargest {
  public:
   explicit RecentLargest(T first) : value_(first) { recent_.fill(first); }
   void observe(T value) {
-    recent_[next_++ % recent_.size()] = value;
+    T& oldest = recent_[next_++ % recent_.size()];
+    const bool same = oldest == value || (oldest < value_ && value <= value_);
+    oldest = value;
+    if (same) return;
     auto sorted = recent_;
     std::nth_element(sorted.begin(), sorted.begin() + (n - 1), sorted.end(), std::greater<>());
     value_ = sorted[n - 1];

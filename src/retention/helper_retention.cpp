@@ -1,6 +1,7 @@
 #include "retention/helper_retention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace pinion {
@@ -10,46 +11,85 @@ constexpr Duration kLeastPatience = 10 * kMillisecond;
 // Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
 // once. A machine that others begin to use too makes intervals twice as long as any before.
 constexpr int kPatience = 3;
+// Waking for each transfer pays only where buffers are idle for longer than that takes.
+constexpr Duration kLeastIdle = 250 * kMicrosecond;
+// How long after a transfer should be over the helper looks whether it is.
+constexpr Duration kOver = 10 * kMicrosecond;
+// Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
+constexpr Duration kExperiment = 4;
+// Where there is no budget to set it: seconds of holding everything that one lost second is worth.
+constexpr double kPrice = 200;
+
+/// Its four highest bits, so that margins need not be worked out anew for every change of the price.
+Duration rounded(double value) {
+  const auto whole = static_cast<std::uint64_t>(std::clamp(value, 0.0, 1e17));
+  const int rest = std::max(0, static_cast<int>(std::bit_width(whole)) - 4);
+  return static_cast<Duration>(whole >> rest << rest);
+}
 
 bool registered(const RegionRef& ref) { return ref.current() && ref.region->word.load().leasable(); }
 }  // namespace
 
 HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs,
                                  Settings settings)
-    : domain_(domain), predictor_(predictor), settings_(settings), costs_(costs) {}
+    : domain_(domain), predictor_(predictor), settings_(std::move(settings)), costs_(costs) {}
 
 // ---- learning ----
 
-void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Duration delayed) {
+void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Duration delayed, Time end,
+                          Duration waited) {
   if (thread >= delays_.size()) delays_.resize(thread + std::size_t{1});
   delays_[thread] = delayed;
+  end = std::max(end, time);
   const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
   const BufferId id = buffer_of(pages);
   Buffer& buffer = buffers_[id];
   buffer.thread = thread;
-  if (buffer.last_use != kNotYet) {
+  // Several transfers of one buffer at a time are one use of it.
+  const bool continues = time < buffer.busy_until;
+  if (buffer.last_use != kNotYet && !continues) {
     keep_score(buffer, id, time);
     buffer.longest_interval = std::max(buffer.longest_interval, time - buffer.last_use);
-    if (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait) {
-      record.flags |= runlog::kLate;
-      ++score_.late;
-    }
+    buffer.reused = true;
+  }
+  if (buffer.reused && (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait)) {
+    record.flags |= runlog::kLate;
+    ++score_.late;
   }
   buffer.last_use = std::max(buffer.last_use, time);
+  buffer.busy_until = std::max(buffer.busy_until, end);
+  buffer.lasts = std::max(end - time - waited, Duration{0});
+  give_back(buffer);
   buffer.access = buffer.access | record.access;
   // Regions may overlap: another one than before may have served.
   if (registered(buffer.region) && buffer.region.region != record.region.region)
     replaced_.push_back(buffer.region);
   buffer.region = record.region;
   look_again(id, kNever);
+  set_time(overs_, id, &Buffer::over_at, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
   item_pages_.observe(pages.pages());
 
-  predictor_.observe({id, record.site, record.address, record.call, thread, time - delayed});
-  buffer.predicted_at_release = next_use(id, time);
+  Use use;
+  use.buffer = id;
+  use.site = settings_.site_name ? settings_.site_name(record.site) : record.site;
+  use.address = record.address;
+  use.kind = record.call;
+  use.thread = thread;
+  use.time = time - delayed;
+  use.end = std::max(end - waited, time) - delayed;
+  use.pages = pages.pages();
+  use.continues = continues;
+  use.lead = lead(pages.pages());
+  predictor_.observe(use);
+  buffer.predicted_at_release = next_use(id, time).time;
   queue_.remove(id);
+  queue_.advance(predictor_.sooner());
+  for (const BufferId moved : predictor_.moved()) {
+    if (moved != id) reconsider(moved);
+  }
   if (registered(record.region)) {
-    const Time next = earliest_use(record.region.region->range(), time);
+    const Time next = earliest_use(record.region.region->range(), time).time;
     domain_.expect(record.region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
@@ -63,7 +103,9 @@ void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   };
   score_.at_release_within_0_5 += within(buffer.predicted_at_release, 0.005);
   score_.at_release_within_5 += within(buffer.predicted_at_release, 0.05);
-  const Time last = next_use(id, buffer.last_use);
+  const Duration delay = delay_of(buffer);
+  Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.pages.pages()) - delay);
+  if (last != kNever) last += delay;
   score_.within_0_5 += within(last, 0.005);
   score_.within_5 += within(last, 0.05);
 }
@@ -111,17 +153,58 @@ void HelperRetention::for_each_buffer_in(Range range, F&& f) const {
   }
 }
 
-Time HelperRetention::next_use(BufferId id, Time after) const {
-  const std::uint16_t thread = buffers_[id].thread;
-  const Duration delayed = thread < delays_.size() ? delays_[thread] : 0;
-  const Time next = predictor_.next_use(id, after - delayed);
-  return next == kNever ? kNever : next + delayed;
+Duration HelperRetention::delay_of(const Buffer& buffer) const {
+  return buffer.thread < delays_.size() ? delays_[buffer.thread] : 0;
 }
 
-Time HelperRetention::earliest_use(Range region, Time after) const {
-  Time earliest = kNever;
-  for_each_buffer_in(region, [&](BufferId id) { earliest = std::min(earliest, next_use(id, after)); });
+Estimate HelperRetention::next_use(BufferId id, Time after) const {
+  const Duration delay = delay_of(buffers_[id]);
+  Estimate next = predictor_.estimate(id, after - delay, worth(buffers_[id].pages.pages()));
+  if (next.time != kNever) next.time += delay;
+  if (next.early != kNever) next.early += delay;
+  return next;
+}
+
+Estimate HelperRetention::earliest_use(Range region, Time after) const {
+  Estimate earliest;
+  for_each_buffer_in(region, [&](BufferId id) {
+    const Estimate next = next_use(id, after);
+    earliest.time = std::min(earliest.time, next.time);
+    earliest.early = std::min(earliest.early, next.early);
+    earliest.risk = std::max(earliest.risk, next.risk);
+    earliest.reuse = std::max(earliest.reuse, next.reuse);
+  });
   return earliest;
+}
+
+Duration HelperRetention::worth(std::size_t pages) const {
+  const double price = settings_.budget ? settings_.budget->price() : kPrice;
+  const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(pages)));
+}
+
+Duration HelperRetention::lead(std::size_t pages) const {
+  return costs_.registration.upper(pages) + costs_.wake.value();
+}
+
+void HelperRetention::enqueue(BufferId id, Time after) {
+  const Time deadline = next_use(id, after).early;
+  if (deadline != kNever) {
+    queue_.insert(id, deadline, service_time(buffers_[id].pages.pages()));
+  } else {
+    listen(id, after, after);  // to let it go again
+  }
+}
+
+void HelperRetention::reconsider(BufferId id) {
+  const Buffer& buffer = buffers_[id];
+  if (!settings_.act || !buffer.live || buffer.last_use == kNotYet) return;
+  if (registered(buffer.region)) {
+    undecided_.push_back(id);
+  } else {
+    queue_.remove(id);
+    enqueue(id, buffer.last_use);
+  }
 }
 
 Duration HelperRetention::service_time(std::size_t pages) const {
@@ -141,33 +224,105 @@ bool HelperRetention::may_deregister(std::size_t pages, Time deadline, Time now)
 bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) {
   const Buffer& buffer = buffers_[id];
   if (!buffer.live || !registered(buffer.region)) return false;
-  const Range range = buffer.region.region->range();
-  const Time deadline = earliest_use(range, after);
-  if (!may_deregister(range.pages(), deadline, now)) {
-    look_again(id, std::max(deadline, now) + patience(buffer));
+  const RegionRef ref = buffer.region;
+  const std::size_t pages = ref.region->range().pages();
+  const Estimate next = earliest_use(ref.region->range(), after);
+  const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
+                        !settings_.budget->fits(kExperiment * worst_cost(ref));
+  if (!may_deregister(pages, next.early, now) || too_dear || !worth_it(buffer, pages, next, now)) {
+    listen(id, after, now);
+    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
+    look_again(id,
+               meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
   }
-  return claim(buffer.region, after, action);
+  if (claim(ref, after, action)) return true;
+  // It is in use, and its release brings it back; or there was no room for it in the budget.
+  if (settings_.budget && registered(ref) && !ref.region->word.load().leases()) {
+    const Time enough = settings_.budget->enough_at(worst_cost(ref));
+    if (enough != kNever) look_again(id, std::max(now + kMillisecond, enough));
+  }
+  return false;
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
+  const Duration worst = settings_.budget ? worst_cost(ref) : 0;
+  if (settings_.budget && !settings_.budget->reserve(worst)) return false;
   action.region = domain_.begin_retire(ref);
-  if (!action.region) return false;  // in use: its release brings it back
+  if (settings_.budget) settings_.budget->give_back(worst);
+  if (!action.region) return false;
   action.kind = Action::Kind::deregister;
   action.pages = action.region->range();
   action.after = after;
+  if (settings_.budget) {
+    for_each_buffer_in(action.pages, [&](BufferId id) {
+      Buffer& buffer = buffers_[id];
+      if (served_elsewhere(buffer, ref)) return;
+      give_back(buffer);
+      buffer.reserved = costs_.registration.upper(buffer.pages.pages());
+      settings_.budget->reserve(buffer.reserved);
+    });
+  }
   return true;
+}
+
+bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
+  return registered(buffer.region) && buffer.region.region != than.region;
+}
+
+Duration HelperRetention::worst_cost(RegionRef ref) const {
+  Duration sum = 0;
+  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+    const Buffer& buffer = buffers_[id];
+    if (!served_elsewhere(buffer, ref))
+      sum += costs_.registration.upper(buffer.pages.pages()) - buffer.reserved;
+  });
+  return std::max<Duration>(sum, 0);
+}
+
+bool HelperRetention::worth_it(const Buffer& buffer, std::size_t pages, const Estimate& next,
+                               Time now) const {
+  if (settings_.minimize_peak && !may_raise_peak(buffer, now)) return false;
+  if (next.time == kNever) return true;
+  return static_cast<double>(std::min(next.early, next.time) - now) >=
+         next.risk * static_cast<double>(worth(pages));
+}
+
+bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
+  const double late = next.reuse * static_cast<double>(worth(buffer.pages.pages()));
+  return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
+}
+
+bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
+  return near_peak() || now - peak_since_ < patience(buffer);
+}
+
+bool HelperRetention::near_peak() const {
+  return domain_.registered_bytes() + largest_pages_ * page_size() > peak_;
+}
+
+void HelperRetention::give_back(Buffer& buffer) {
+  if (buffer.reserved) settings_.budget->give_back(buffer.reserved);
+  buffer.reserved = 0;
 }
 
 Duration HelperRetention::patience(const Buffer& buffer) {
   return std::max(kPatience * buffer.longest_interval, kLeastPatience);
 }
 
-void HelperRetention::look_again(BufferId id, Time at) {
-  Buffer& buffer = buffers_[id];
-  if (buffer.look_at != kNever) looks_.erase({buffer.look_at, id});
-  buffer.look_at = at;
-  if (at != kNever) looks_.emplace(at, id);
+void HelperRetention::set_time(std::set<std::pair<Time, BufferId>>& order, BufferId id, Time Buffer::*of,
+                               Time at) {
+  Time& before = buffers_[id].*of;
+  if (before != kNever) order.erase({before, id});
+  before = at;
+  if (at != kNever) order.emplace(at, id);
+}
+
+void HelperRetention::listen(BufferId id, Time after, Time now) {
+  const Buffer& buffer = buffers_[id];
+  if (buffer.longest_interval < kLeastIdle) return;
+  const Time use = next_use(id, after).time;
+  set_time(overs_, id, &Buffer::over_at, use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver);
 }
 
 Time HelperRetention::due(const RegistrationQueue::Item& item) const {
@@ -182,13 +337,26 @@ HelperRetention::Action HelperRetention::next(Time now) {
     replaced_.clear();
     return action;
   }
+  if (settings_.budget) settings_.budget->advance(now);
+  // What these were waited for has been heard by now, or the next look will.
+  while (!overs_.empty() && overs_.begin()->first <= now)
+    set_time(overs_, overs_.begin()->second, &Buffer::over_at, kNever);
+  if (settings_.minimize_peak) look_at_peak(now);
 
   // Registration condition: while it holds, the first item of the RQ may wait.
   while (!queue_.empty() && due(queue_.first()) <= now) {
-    const BufferId id = queue_.first().buffer;
+    const RegistrationQueue::Item item = queue_.first();
+    const BufferId id = item.buffer;
     queue_.remove(id);
     const Buffer& buffer = buffers_[id];
     if (registered(buffer.region)) continue;
+    // Meanwhile it may be expected later.
+    const Estimate use = next_use(id, buffer.last_use);
+    if (use.early > item.asked) {
+      enqueue(id, buffer.last_use);
+      continue;
+    }
+    if (!worth_registering(buffer, use)) continue;
     action.kind = Action::Kind::register_ahead;
     action.buffer = id;
     action.pages = buffer.pages;
@@ -220,9 +388,23 @@ HelperRetention::Action HelperRetention::next(Time now) {
   return action;
 }
 
+/// What was kept while there was little registered is looked at again when there is much.
+void HelperRetention::look_at_peak(Time now) {
+  const std::size_t registered_now = domain_.registered_bytes();
+  if (registered_now > peak_) {
+    peak_ = registered_now;
+    peak_since_ = now;
+  }
+  if (registered_now > registered_before_ && near_peak()) {
+    for (const auto& [time, id] : looks_) undecided_.push_back(id);
+  }
+  registered_before_ = registered_now;
+}
+
 Time HelperRetention::next_deadline() const {
   Time wake = kNever;
   if (!queue_.empty()) wake = due(queue_.first());
+  if (!overs_.empty()) wake = std::min(wake, overs_.begin()->first);
   if (!looks_.empty()) wake = std::min(wake, looks_.begin()->first);
   return wake;
 }
@@ -230,10 +412,7 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.pages.pages(), took);
-    for_each_buffer_in(action.pages, [&](BufferId id) {
-      const Time deadline = next_use(id, action.after);
-      if (deadline != kNever) queue_.insert(id, deadline, service_time(buffers_[id].pages.pages()));
-    });
+    for_each_buffer_in(action.pages, [&](BufferId id) { enqueue(id, action.after); });
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
@@ -241,8 +420,10 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   Buffer& buffer = buffers_[action.buffer];
   buffer.region = region;
   if (!registered(region)) return;
-  const Time next = earliest_use(region.region->range(), now);
+  for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
+  const Time next = earliest_use(region.region->range(), now).time;
   domain_.expect(region, next == kNever ? 0 : next);
+  listen(action.buffer, buffer.last_use, now);
   look_again(action.buffer, now + patience(buffer));
 }
 
@@ -263,6 +444,7 @@ BufferId HelperRetention::buffer_of(Range pages) {
   buffers_[id] = Buffer{};
   buffers_[id].live = true;
   buffers_[id].pages = pages;
+  all_pages_ += pages.pages();
   if (by_begin_.size() > forget_beyond_) forget_oldest(id);
   return id;
 }
@@ -270,6 +452,9 @@ BufferId HelperRetention::buffer_of(Range pages) {
 void HelperRetention::drop(BufferId id) {
   queue_.remove(id);
   look_again(id, kNever);
+  set_time(overs_, id, &Buffer::over_at, kNever);
+  give_back(buffers_[id]);
+  all_pages_ -= buffers_[id].pages.pages();
   predictor_.forget(id);
   by_begin_.erase({buffers_[id].pages.begin, buffers_[id].pages.end});
   buffers_[id] = Buffer{};

@@ -13,10 +13,17 @@
 //   - predictions are made on the program's own time, without its waits for registration: an interval that a
 //     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
 //   - the sleeping helper's wake-up lateness is a term of t_p;
-//   - nothing is queued for memory that changed.
+//   - a predictor that re-anchors is followed: the queue's deadlines move with its predictions, and an item
+//     whose time has come is asked for once more before it is served;
+//   - nothing is queued for memory that changed;
+//   - a region is let go only where the time budget has room for the worst that this may cost, and where the
+//     bytes freed are worth the time that it is likely to cost (time_budget.h); the margin before a use grows
+//     with that price, from on-demand to leave-pinned;
+//   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <vector>
@@ -26,6 +33,7 @@
 #include "retention/cost_estimate.h"
 #include "retention/record.h"
 #include "retention/registration_queue.h"
+#include "retention/time_budget.h"
 
 namespace pinion {
 
@@ -42,6 +50,12 @@ class HelperRetention {
  public:
   struct Settings {
     bool act = true;  ///< false: predict and keep score only (retention observe)
+    /// What may be lost. None: nothing is refused.
+    TimeBudget* budget = nullptr;
+    /// Registered bytes count only where one buffer more would make them the most that there ever were.
+    bool minimize_peak = false;
+    /// What a call site is called in predictions, if not by its number: a name that outlives the run.
+    std::function<std::uint64_t(std::uint64_t)> site_name;
   };
 
   struct Action {
@@ -64,8 +78,11 @@ class HelperRetention {
 
   /// Takes one item of the deregistration queue: learns from it, keeps score and sets the lease's `late` flag
   /// in `record.flags`. What is to be done about it, next() says. `time`: when the transfer needed its
-  /// registration. `delayed`: how long the thread has waited for registrations before, in all.
-  void use(Record& record, Time time, std::uint16_t thread, Duration delayed = 0);
+  /// registration. `delayed`: how long the thread has waited for registrations before, in all. `end`: when
+  /// the transfer was over, if not at once. `waited`: for this registration. What was waited must have been
+  /// charged to the time budget before.
+  void use(Record& record, Time time, std::uint16_t thread, Duration delayed = 0, Time end = 0,
+           Duration waited = 0);
   /// Pages of `range` changed: forgets the buffers there and drops what is queued for them.
   void memory_event(Range range);
   /// Records were lost: looks at every idle region that no decision is due for.
@@ -94,10 +111,15 @@ class HelperRetention {
     Access access = Access::read;
     std::uint16_t thread = 0;  ///< that used it last
     Time last_use = kNotYet;
+    Time busy_until = kNotYet;  ///< the end of its transfers so far
+    bool reused = false;        ///< its last use was not its first
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
     Time look_at = kNever;  ///< when to look again whether its region is still worth keeping
+    Time over_at = kNever;  ///< when the next use should be over
+    Duration lasts = 0;     ///< its transfers, lately
+    Duration reserved = 0;  ///< in the time budget, for its next use
   };
   static constexpr std::size_t kMostBuffers = 16384;
 
@@ -107,18 +129,41 @@ class HelperRetention {
   void keep_score(const Buffer& buffer, BufferId id, Time time);
   template <class F>
   void for_each_buffer_in(Range range, F&& f) const;
+  Duration delay_of(const Buffer& buffer) const;
   /// The buffer's earliest predicted use later than `after`.
-  Time next_use(BufferId id, Time after) const;
-  Time earliest_use(Range region, Time after) const;
+  Estimate next_use(BufferId id, Time after) const;
+  Estimate earliest_use(Range region, Time after) const;
+  /// Holding so many pages for that long is as bad as one late transfer of them.
+  Duration worth(std::size_t pages) const;
+  /// How long before its use the helper must begin to register a buffer.
+  Duration lead(std::size_t pages) const;
+  /// Plans anew for a buffer whose next use is predicted anew.
+  void reconsider(BufferId id);
+  void enqueue(BufferId id, Time after);
   /// The deregistration condition for a region of so many pages whose earliest deadline is `deadline`.
   bool may_deregister(std::size_t pages, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
-  /// Claims the region for deregistration, if it is idle.
+  /// What a use of each buffer of the region may cost, when this region is gone.
+  Duration worst_cost(RegionRef ref) const;
+  /// Whether so many pages, free until the use, are worth what is likely to be lost by it.
+  bool worth_it(const Buffer& buffer, std::size_t pages, const Estimate& next, Time now) const;
+  /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
+  bool worth_registering(const Buffer& buffer, const Estimate& next) const;
+  /// Whether holding the buffer's region may raise the peak: one more would, or the peak is young.
+  bool may_raise_peak(const Buffer& buffer, Time now) const;
+  bool near_peak() const;
+  void look_at_peak(Time now);
+  static bool served_elsewhere(const Buffer& buffer, RegionRef than);
+  void give_back(Buffer& buffer);
+  /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
   /// How long after its predicted use a region is kept for it.
   static Duration patience(const Buffer& buffer);
-  void look_again(BufferId id, Time at);
+  void look_again(BufferId id, Time at) { set_time(looks_, id, &Buffer::look_at, at); }
+  /// Wakes the helper when the buffer's next use should be over.
+  void listen(BufferId id, Time after, Time now);
+  void set_time(std::set<std::pair<Time, BufferId>>& order, BufferId id, Time Buffer::*of, Time at);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
   /// The terms of the registration condition: one item of the RQ and one of the DQ.
@@ -134,11 +179,15 @@ class HelperRetention {
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   RegistrationQueue queue_;
-  std::set<std::pair<Time, BufferId>> looks_;    ///< by Buffer::look_at
-  std::deque<BufferId> undecided_;               ///< used since the last decision about them
-  std::vector<RegionRef> replaced_;              ///< by another region that serves the same buffer
-  std::size_t largest_pages_ = 1;                ///< of any buffer so far
-  RecentLargest<std::size_t, 1> item_pages_{1};  ///< what an item of the DQ may ask to deregister
+  std::set<std::pair<Time, BufferId>> looks_;  ///< by Buffer::look_at
+  std::set<std::pair<Time, BufferId>> overs_;  ///< by Buffer::over_at
+  std::deque<BufferId> undecided_;             ///< used since the last decision about them
+  std::vector<RegionRef> replaced_;            ///< by another region that serves the same buffer
+  std::size_t largest_pages_ = 1;              ///< of any buffer so far
+  std::size_t all_pages_ = 0;                  ///< of all buffers
+  Time peak_since_ = 0;
+  std::size_t peak_ = 0, registered_before_ = 0;  ///< bytes registered: most, and at the last decision
+  RecentLargest<std::size_t, 1> item_pages_{1};   ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;
 };

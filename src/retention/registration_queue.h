@@ -1,6 +1,6 @@
 // The registration queue (RQ) of section 3.2: buffers to be registered ahead, ordered by deadline, and spaced
 // so that the helper, which serves one after the other, completes each by its deadline, and an item of the
-// deregistration queue in between.
+// deregistration queue in between. All deadlines can be made earlier at once.
 // Owned by the helper; one thread.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace pinion {
 class RegistrationQueue {
  public:
   struct Item {
-    mutable Time deadline;  ///< made earlier in place, which never changes the order
+    Time deadline;
+    Time asked;  ///< what insert() was asked for
     BufferId buffer;
     Duration service;  ///< cost of serving this item plus one item of the deregistration queue
   };
@@ -25,7 +26,8 @@ class RegistrationQueue {
   /// to the item after it, and those before it where they would.
   void insert(BufferId buffer, Time deadline, Duration service) {
     remove(buffer);
-    auto current = items_.insert({spaced(deadline), buffer, service});
+    if (items_.empty()) advanced_ = 0;
+    auto current = items_.insert({spaced(deadline + advanced_), deadline + advanced_, buffer, service});
     at_[buffer] = current;
     while (current != items_.begin()) {
       const auto before = std::prev(current);
@@ -46,32 +48,47 @@ class RegistrationQueue {
   /// What insert() would leave of `deadline`: less the service of those that would have to be served right
   /// before.
   Time room(Time deadline, Duration service) const {
-    deadline = spaced(deadline);
+    deadline = spaced(deadline + advanced_);
     Time start = deadline - service;
     for (auto before = items_.upper_bound(deadline); before != items_.begin();) {
       --before;
       if (before->deadline <= start) break;
       start -= before->service;
     }
-    return start + service;
+    return start + service - advanced_;
   }
+
+  /// Makes all deadlines earlier.
+  void advance(Duration by) { advanced_ += by; }
 
   bool empty() const { return items_.empty(); }
   std::size_t size() const { return items_.size(); }
-  const Item& first() const { return *items_.begin(); }
+  Item first() const { return item(*items_.begin()); }
   bool contains(BufferId buffer) const { return at_.count(buffer) != 0; }
-
-  auto begin() const { return items_.begin(); }
-  auto end() const { return items_.end(); }
+  template <class F>
+  void for_each(F&& f) const {  ///< f(item), by deadline
+    for (const Entry& entry : items_) f(item(entry));
+  }
 
  private:
+  struct Entry {
+    // Both plus `advanced_`.
+    mutable Time deadline;  ///< made earlier in place, which never changes the order
+    Time asked;
+    BufferId buffer;
+    Duration service;
+  };
   struct ByDeadline {
     using is_transparent = void;
-    bool operator()(const Item& a, const Item& b) const { return a.deadline < b.deadline; }
-    bool operator()(const Item& a, Time b) const { return a.deadline < b; }
-    bool operator()(Time a, const Item& b) const { return a < b.deadline; }
+    bool operator()(const Entry& a, const Entry& b) const { return a.deadline < b.deadline; }
+    bool operator()(const Entry& a, Time b) const { return a.deadline < b; }
+    bool operator()(Time a, const Entry& b) const { return a < b.deadline; }
   };
-  using Items = std::multiset<Item, ByDeadline>;
+  using Items = std::multiset<Entry, ByDeadline>;
+
+  Item item(const Entry& entry) const {
+    return {entry.deadline - advanced_, entry.asked - advanced_, entry.buffer, entry.service};
+  }
 
   /// `deadline`, or earlier so that the item after it keeps its time.
   Time spaced(Time deadline) const {
@@ -84,6 +101,7 @@ class RegistrationQueue {
   }
 
   Items items_;
+  Duration advanced_ = 0;  ///< since the queue was last empty
   std::unordered_map<BufferId, Items::iterator> at_;
 };
 

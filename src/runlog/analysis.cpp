@@ -181,6 +181,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.events_dropped = c.events_dropped + c.records_dropped;
   r.cost = cost_of(log);
   r.prediction = prediction_of(c);
+  r.budget = {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
   return r;
 }
 
@@ -327,6 +328,9 @@ void Analysis::add(const Log& log) {
   report.events += rank.events;
   report.events_dropped += rank.events_dropped;
   report.cost = report.cost + rank.cost;
+  report.budget.allowed += rank.budget.allowed;
+  report.budget.spent += rank.budget.spent;
+  report.budget.refused += rank.budget.refused;
   const Counters& c = log.live.counters;
   reuses.reuses += c.reuses;
   reuses.late += c.late;
@@ -347,6 +351,8 @@ Report Analysis::report() const {
   Report report = state_->report;
   report.cost = report.cost / static_cast<double>(report.ranks);
   report.prediction = prediction_of(state_->reuses);
+  report.budget.allowed /= report.ranks;
+  report.budget.spent /= report.ranks;
   for (const auto& [host, node] : state_->nodes) {
     const auto& [lines, ranks] = node;
     report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});

@@ -50,6 +50,12 @@ struct Prediction {
   double at_release_within_0_5 = 0, at_release_within_5 = 0;
 };
 
+/// The ledger of retention helper (retention/time_budget.h).
+struct TimeBudgetUse {
+  double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
+  std::uint64_t refused = 0;      ///< times that a region was kept for want of budget
+};
+
 struct RankReport {
   std::string host;
   std::int32_t rank = -1;
@@ -63,6 +69,7 @@ struct RankReport {
   std::uint64_t events = 0, events_dropped = 0;
   Cost cost;
   Prediction prediction;
+  TimeBudgetUse budget;
 };
 
 struct NodeReport {
@@ -96,6 +103,7 @@ struct Report {
   double events_cover_seconds = 0;
   Cost cost;
   Prediction prediction;
+  TimeBudgetUse budget;              ///< seconds: mean over ranks
   std::vector<RankReport> per_rank;  ///< by host and rank
   std::vector<CallSite> call_sites;  ///< most time lost first, then most bytes
 

@@ -1,4 +1,4 @@
-// The run log's file format, version 2: one file for all processes of a job on a node, written through
+// The run log's file format, version 3: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers.
 //
 // The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
@@ -21,7 +21,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -108,6 +108,10 @@ struct Counters {
   double fit_register_a_ns, fit_register_b_ns, fit_deregister_a_ns, fit_deregister_b_ns;
   // Leave-pinned's own first registrations on the same stream, by that fit.
   double leave_pinned_registration_ns;
+  // Time budget of retention helper: what may be lost, what was, how often a region was kept for want of it.
+  std::uint64_t budget_ns;
+  std::int64_t budget_spent_ns;
+  std::uint64_t budget_refused;
   Lateness lateness;  ///< of the helper's timed wake-ups
 };
 

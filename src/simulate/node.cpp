@@ -56,6 +56,9 @@ class SimulatedRank final : private Observer {
                   .nic = conditions_.nic,
                   .limit = settings.limit ? settings.limit : UINT64_MAX,
                   .lru_bytes = settings.lru_bytes,
+                  .time_budget = settings.time_budget,
+                  .minimize_peak = settings.minimize_peak,
+                  .bookkeeping_ns = workload.bookkeeping_ns,
                   .own_core = own_core,
                   .poll = settings.poll,
                   .ring = 256 * program_.threads.size(),
@@ -163,15 +166,28 @@ std::vector<Member> one_by_one(const std::vector<Member>& members) {
 }  // namespace
 
 void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
-  for (const auto member :
-       {&runlog::Counters::acquires, &runlog::Counters::hits, &runlog::Counters::waits,
-        &runlog::Counters::misses, &runlog::Counters::late, &runlog::Counters::bounced,
-        &runlog::Counters::observed, &runlog::Counters::registrations, &runlog::Counters::deregistrations,
-        &runlog::Counters::wait_ns, &runlog::Counters::registration_ns, &runlog::Counters::bounce_ns,
-        &runlog::Counters::helper_cpu_ns, &runlog::Counters::reuses, &runlog::Counters::within_0_5,
-        &runlog::Counters::within_5, &runlog::Counters::at_release_within_0_5,
-        &runlog::Counters::at_release_within_5})
+  for (const auto member : {&runlog::Counters::acquires,
+                            &runlog::Counters::hits,
+                            &runlog::Counters::waits,
+                            &runlog::Counters::misses,
+                            &runlog::Counters::late,
+                            &runlog::Counters::bounced,
+                            &runlog::Counters::observed,
+                            &runlog::Counters::registrations,
+                            &runlog::Counters::deregistrations,
+                            &runlog::Counters::wait_ns,
+                            &runlog::Counters::registration_ns,
+                            &runlog::Counters::bounce_ns,
+                            &runlog::Counters::helper_cpu_ns,
+                            &runlog::Counters::reuses,
+                            &runlog::Counters::within_0_5,
+                            &runlog::Counters::within_5,
+                            &runlog::Counters::at_release_within_0_5,
+                            &runlog::Counters::at_release_within_5,
+                            &runlog::Counters::budget_ns,
+                            &runlog::Counters::budget_refused})
     sum.*member += n * c.*member;
+  sum.budget_spent_ns += static_cast<std::int64_t>(n) * c.budget_spent_ns;
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
 }
 

@@ -19,13 +19,17 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
                      "--limit"}),
       domain_(device_, budget_, brackets_, clock_, this),
       predictor_(std::move(predictor)),
+      time_budget_(settings_.time_budget, settings_.start),
       looks_(std::max<Duration>(settings_.poll, 1), settings_.start),
       oracle_(settings_.nic),
       ended_(settings_.start) {
   clock_.set(settings_.start);
   const bool acts = settings_.retention == RetentionKind::helper;
   if (acts || settings_.retention == RetentionKind::observe)
-    retention_.emplace(domain_, *predictor_, costs_, HelperRetention::Settings{.act = acts});
+    retention_.emplace(
+        domain_, *predictor_, costs_,
+        HelperRetention::Settings{
+            .act = acts, .budget = &time_budget_, .minimize_peak = settings_.minimize_peak, .site_name = {}});
   if (settings_.nic.register_ns_per_page > 0)
     domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
   if (settings_.retention == RetentionKind::lru) domain_.set_keep_bytes(settings_.lru_bytes);
@@ -135,6 +139,10 @@ const runlog::Counters& Process::counters() {
     counters_.late = score.late;
   }
   counters_.helper_cpu_ns = static_cast<std::uint64_t>(helper_device_time_);
+  time_budget_.advance(ended_);
+  counters_.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
+  counters_.budget_spent_ns = time_budget_.lost();
+  counters_.budget_refused = time_budget_.refused();
   return counters_;
 }
 
@@ -336,10 +344,13 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   record.flags = 0;
 
   const Range pages = operation.range.to_pages();
+  lease.first = 0;
+  lease.all_new = false;
   if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
     leave_pinned_.add(pages);
-    counters_.leave_pinned_registration_ns +=
-        static_cast<double>(settings_.nic.register_cost(fresh / page_size()));
+    lease.first = settings_.nic.register_cost(fresh / page_size());
+    lease.all_new = fresh == pages.bytes();
+    counters_.leave_pinned_registration_ns += static_cast<double>(lease.first);
     observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
   }
 
@@ -426,7 +437,8 @@ bool Process::release(std::uint16_t number, std::uint32_t index) {
     if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
       if (Region* claimed = domain_.begin_retire(record.region)) retired.push_back(claimed);
   }
-  push(record, number, lease.number);
+  const auto waited = static_cast<Duration>(record.wait);
+  push(record, number, lease.number, lease.all_new ? waited : std::min(lease.first, waited));
   lease.live = false;
   free_leases_.push_back(index);
   if (retired.empty()) return true;
@@ -454,7 +466,7 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   record.kind = runlog::EventKind::memory_event;
   record.address = range.begin;
   record.bytes = range.bytes();
-  push(record, thread, 0);
+  push(record, thread);
 }
 
 void Process::note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread) {
@@ -464,15 +476,15 @@ void Process::note_device_call(const Call& made, runlog::EventKind kind, Range p
   record.end = static_cast<Ticks>(clock_.now());
   record.address = pages.begin;
   record.bytes = pages.bytes();
-  push(record, thread, 0);
+  push(record, thread);
 }
 
-void Process::push(const Record& record, std::uint16_t thread, std::uint64_t number) {
+void Process::push(const Record& record, std::uint16_t thread, std::uint64_t number, Duration leave_pinned) {
   if (!has_helper_ && record.kind != runlog::EventKind::memory_event) return;
   if (settings_.retention == RetentionKind::helper || record.kind == runlog::EventKind::memory_event) {
     // Memory events have a board of their own, which loses none that matters.
     if (ring_.size() < settings_.ring || record.kind == runlog::EventKind::memory_event) {
-      ring_.push_back({record, thread, number});
+      ring_.push_back({record, thread, number, leave_pinned});
     } else {
       records_lost_ = true;
       ++counters_.records_dropped;
@@ -485,7 +497,7 @@ void Process::push(const Record& record, std::uint16_t thread, std::uint64_t num
       wake_by(clock_.now() + settings_.poll);
     }
   } else if (retention_) {  // it only learns, whenever it looks
-    Noticed noticed{record, thread, number};
+    Noticed noticed{record, thread, number, leave_pinned};
     take(noticed);
   }
 }
@@ -513,6 +525,8 @@ void Process::wakes() {
 
 void Process::drain() {
   if (!ring_.empty()) looks_.found(clock_.now());
+  time_budget_.kept_books(
+      static_cast<Duration>(static_cast<double>(counters_.acquires) * settings_.bookkeeping_ns));
   for (Noticed& noticed : ring_) take(noticed);
   ring_.clear();
   doomed_bytes_ = 0;
@@ -527,10 +541,13 @@ void Process::take(Noticed& noticed) {
   const Range range{record.address, record.address + record.bytes};
   const auto begin = static_cast<Time>(record.begin), end = static_cast<Time>(record.end);
   switch (record.kind) {
-    case runlog::EventKind::lease:
-      retention_->use(record, begin, noticed.thread, static_cast<Duration>(record.delayed));
+    case runlog::EventKind::lease: {
+      const auto delayed = static_cast<Duration>(record.delayed), wait = static_cast<Duration>(record.wait);
+      time_budget_.waited(noticed.thread, delayed + wait, noticed.leave_pinned);
+      retention_->use(record, begin, noticed.thread, delayed, end, wait);
       if (record.flags & runlog::kLate) observer_.found_late(noticed.number);
       break;
+    }
     case runlog::EventKind::registration:
       costs_.registration.observe(range.pages(), end - begin);
       break;

@@ -54,7 +54,10 @@ class Process final : private RegisteredListener {
     CostModel nic;
     std::uint64_t limit = UINT64_MAX;
     std::uint64_t lru_bytes = 64 << 20;
-    bool own_core = true;  ///< false: application threads stand still while the helper calls the device
+    TimeBudget::Settings time_budget = {};
+    bool minimize_peak = false;
+    double bookkeeping_ns = 0;  ///< of an acquire: counted, but no time on the clock
+    bool own_core = true;       ///< false: application threads stand still while the helper calls the device
     /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.
     Duration poll = kMillisecond;
     std::size_t ring = 256;          ///< records that wait for the helper at most; further ones are lost
@@ -108,6 +111,7 @@ class Process final : private RegisteredListener {
     for (const Lease& lease : leases_)
       if (lease.live && lease.record.region.region) f(lease.range, *lease.record.region.region);
   }
+  const TimeBudget& time_budget() const { return time_budget_; }
   HelperRetention* retention() { return retention_ ? &*retention_ : nullptr; }
   Domain& domain() { return domain_; }
   ModelDevice& device() { return device_; }
@@ -153,6 +157,8 @@ class Process final : private RegisteredListener {
     Record record;
     Range range{};
     std::uint64_t number = 0;
+    Duration first = 0;  ///< what leave-pinned pays for its pages that were never leased before
+    bool all_new = false;
     Time leased = 0;
     std::uint16_t thread = 0;
     bool live = false;
@@ -172,6 +178,7 @@ class Process final : private RegisteredListener {
     Record record;
     std::uint16_t thread;
     std::uint64_t number;
+    Duration leave_pinned;  ///< would have waited so long
   };
 
   /// What hears of the oracle's changes.
@@ -210,7 +217,7 @@ class Process final : private RegisteredListener {
   void granted(std::uint16_t number);
   void retire_here(std::uint16_t number, std::vector<Region*> regions);
   std::uint32_t take_lease();
-  void push(const Record& record, std::uint16_t thread, std::uint64_t number);
+  void push(const Record& record, std::uint16_t thread, std::uint64_t number = 0, Duration leave_pinned = 0);
   void note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread);
 
   // ---- the helper ----
@@ -232,6 +239,7 @@ class Process final : private RegisteredListener {
   Domain domain_;
   std::unique_ptr<Predictor> predictor_;
   CostEstimates costs_;
+  TimeBudget time_budget_;
   std::optional<HelperRetention> retention_;
 
   std::vector<Event> events_;  ///< a heap

@@ -29,32 +29,57 @@ Schedule::Schedule(const std::vector<std::unique_ptr<Script>>& scripts, Time sta
 SchedulePredictor::SchedulePredictor(const char* name, std::shared_ptr<const Schedule> schedule)
     : name_(name), schedule_(std::move(schedule)), threads_(schedule_->threads()) {}
 
+const SchedulePredictor::Anchor& SchedulePredictor::Thread::by(Time moment) const {
+  std::size_t back = 0;
+  while (back + 1 < anchors.size() && back < seen && at(back).known > moment) ++back;
+  return at(back);
+}
+
 void SchedulePredictor::observe(const Use& use) {
   Thread& thread = threads_[use.thread];
   const auto& uses = schedule_->uses(use.thread);
-  // Records may be lost: the next one that it can be.
-  const auto found = std::find_if(
-      uses.begin() + static_cast<std::ptrdiff_t>(thread.next), uses.end(),
-      [&](const Schedule::Use& due) { return due.site == use.site && due.address == use.address; });
+  // The first one not seen that it can be: records may be lost, or come in another order.
+  thread.was_seen.resize(uses.size());
+  const std::size_t next = thread.latest().next;
+  auto found = uses.begin() + static_cast<std::ptrdiff_t>(next > kDisorder ? next - kDisorder : 0);
+  const auto at = [&] { return static_cast<std::size_t>(found - uses.begin()); };
+  while (found != uses.end() &&
+         (thread.was_seen[at()] || found->site != use.site || found->address != use.address))
+    ++found;
   if (found == uses.end()) return;
-  thread.next = static_cast<std::size_t>(found - uses.begin()) + 1;
-  thread.shift = use.time - found->time;
+  thread.was_seen[at()] = true;
+  ++thread.seen;
+  thread.anchors[thread.seen % thread.anchors.size()] = {use.end, std::max(next, at() + 1),
+                                                         use.time - found->time};
   if (use.buffer >= known_as_.size()) known_as_.resize(use.buffer + std::size_t{1}, kUnknown);
   known_as_[use.buffer] = found->buffer;
+  over_.resize(known_as_.size(), 0);
+  over_[use.buffer] = use.end;
 }
 
-Time SchedulePredictor::next_use(BufferId buffer, Time after) const {
+template <class AnchorOf>
+Time SchedulePredictor::next_use(BufferId buffer, Time after, AnchorOf&& anchor_of) const {
   if (buffer >= known_as_.size() || known_as_[buffer] == kUnknown) return kNever;
   Time earliest = kNever;
   for (const auto& [thread, times, positions] : schedule_->times(known_as_[buffer])) {
-    const Duration shift = threads_[thread].shift;
+    const Anchor& anchor = anchor_of(threads_[thread]);
     // Not one that was seen already: `after` may lie before it, by what the thread has waited since.
-    const auto unseen = std::lower_bound(positions.begin(), positions.end(), threads_[thread].next);
+    const auto unseen = std::lower_bound(positions.begin(), positions.end(), anchor.next);
     const auto later =
-        std::upper_bound(times.begin() + (unseen - positions.begin()), times.end(), after - shift);
-    if (later != times.end()) earliest = std::min(earliest, *later + shift);
+        std::upper_bound(times.begin() + (unseen - positions.begin()), times.end(), after - anchor.shift);
+    if (later != times.end()) earliest = std::min(earliest, *later + anchor.shift);
   }
   return earliest;
+}
+
+Time SchedulePredictor::next_use(BufferId buffer, Time after) const {
+  return next_use(buffer, after, [](const Thread& thread) -> const Anchor& { return thread.latest(); });
+}
+
+Time SchedulePredictor::predicted_at(BufferId buffer, Time last_use, Time moment) const {
+  // Nothing can be done about the next use before the last one is over.
+  if (buffer < over_.size()) moment = std::max(moment, over_[buffer]);
+  return next_use(buffer, last_use, [&](const Thread& thread) -> const Anchor& { return thread.by(moment); });
 }
 
 void SchedulePredictor::forget(BufferId buffer) {

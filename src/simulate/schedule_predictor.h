@@ -7,6 +7,7 @@
 // One thread, as every predictor.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -50,19 +51,38 @@ class SchedulePredictor final : public Predictor {
   const char* name() const override { return name_; }
   void observe(const Use& use) override;
   Time next_use(BufferId buffer, Time after) const override;
+  Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   void forget(BufferId buffer) override;
 
  private:
-  struct Thread {
-    std::size_t next = 0;  ///< the first use that has not been seen
-    Duration shift = 0;    ///< how much later than scheduled its last use was
+  /// Where a thread was in its schedule when a use of it had just been seen.
+  struct Anchor {
+    Time known = INT64_MIN;  ///< when that was
+    std::size_t next = 0;    ///< the first use that had not been seen
+    Duration shift = 0;      ///< how much later than scheduled the last one was
   };
+  struct Thread {
+    std::array<Anchor, 64> anchors;  ///< the last ones
+    std::size_t seen = 0;
+    std::vector<bool> was_seen;  ///< by position in the schedule
+
+    const Anchor& latest() const { return at(0); }
+    const Anchor& at(std::size_t back) const { return anchors[(seen - back) % anchors.size()]; }
+    /// The latest one that was there at `moment`, if it is remembered.
+    const Anchor& by(Time moment) const;
+  };
+  template <class AnchorOf>
+  Time next_use(BufferId buffer, Time after, AnchorOf&& anchor_of) const;
+
+  /// Transfers that are under way together end in any order: so many positions.
+  static constexpr std::size_t kDisorder = 32;
   static constexpr std::uint32_t kUnknown = UINT32_MAX;
 
   const char* const name_;
   const std::shared_ptr<const Schedule> schedule_;
   std::vector<Thread> threads_;
   std::vector<std::uint32_t> known_as_;  ///< by BufferId: the schedule's number
+  std::vector<Time> over_;               ///< by BufferId: the end of its last use
 };
 
 }  // namespace pinion::simulate

@@ -95,6 +95,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.cost.helper_cpu = mean(sum.helper_cpu_ns);
   result.cost.helper_charged = mean(charged);
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
+  result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
   result.prediction = {sum.reuses,
                        sum.late,
                        share(sum.within_0_5, sum.reuses),

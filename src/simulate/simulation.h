@@ -21,11 +21,13 @@ namespace pinion::simulate {
 
 struct Settings {
   RetentionKind retention = RetentionKind::helper;
-  std::string predictor = "shortest";  ///< also `oracle` and `schedule` (schedule_predictor.h)
+  std::string predictor = "adaptive";  ///< also `oracle` and `schedule` (schedule_predictor.h)
   unsigned window = 2;
   std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded
   std::uint64_t limit = 0;       ///< of one process; 0: none
   std::uint64_t lru_bytes = 64 << 20;
+  TimeBudget::Settings time_budget;
+  bool minimize_peak = false;
   int cores = 0;                             ///< of a node; 0: enough for the helpers too
   PolicyKind policy = PolicyKind::sleeping;  ///< of helpers, where `cores` is given
   std::uint64_t policy_every = 100;          ///< acquires of a process
@@ -41,6 +43,7 @@ struct Result {
   runlog::Acquires acquires;           ///< of all ranks
   runlog::Cost cost;                   ///< mean over ranks
   runlog::Prediction prediction;
+  runlog::TimeBudgetUse budget;  ///< mean over ranks
   std::uint64_t registrations = 0, deregistrations = 0;
   double seconds = 0;  ///< of the node that ran longest
   int ranks = 0, ranks_simulated = 0;

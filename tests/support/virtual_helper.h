@@ -65,7 +65,10 @@ class VirtualHelper final : private simulate::Observer {
   struct Settings {
     /// UCX's model of an InfiniBand device, as the priors of CostEstimates have it.
     CostModel nic = {"virtual", 246, 16000, 62, 4000, {}};
+    std::string predictor = "shortest";
     unsigned window = 2;
+    TimeBudget::Settings time_budget = {.share = TimeBudget::kUnbounded};
+    bool minimize_peak = false;
     std::uint64_t limit = UINT64_MAX;
     RetentionKind retention = RetentionKind::helper;
     bool own_core = true;
@@ -105,12 +108,14 @@ class VirtualHelper final : private simulate::Observer {
       : process_({.retention = settings.retention,
                   .nic = settings.nic,
                   .limit = settings.limit,
+                  .time_budget = settings.time_budget,
+                  .minimize_peak = settings.minimize_peak,
                   .own_core = settings.own_core,
                   .poll = settings.poll,
                   .ring = settings.ring,
                   .start = settings.start,
                   .wake_latency = settings.wake_latency},
-                 make_predictor("shortest", settings.window), *this) {
+                 make_predictor(settings.predictor, settings.window), *this) {
     registered_.set(settings.start, 0);
     leave_pinned_.set(settings.start, 0);
   }
@@ -175,6 +180,8 @@ class VirtualHelper final : private simulate::Observer {
   Domain& domain() { return process_.domain(); }
   ModelDevice& device() { return process_.device(); }
   const Budget& budget() { return process_.budget(); }
+  const TimeBudget& time_budget() const { return process_.time_budget(); }
+  const runlog::Counters& counters() { return process_.counters(); }
 
  private:
   /// A blocking transfer is an acquire and a release; another one lasts by itself.

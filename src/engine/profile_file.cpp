@@ -1,0 +1,105 @@
+#include "engine/profile_file.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "predict/context.h"
+
+namespace pinion {
+
+namespace {
+
+constexpr off_t kMostBytes = 64 << 20;
+
+struct File {
+  explicit File(int number) : fd(number) {}
+  ~File() {
+    if (fd >= 0) ::close(fd);
+  }
+  const int fd;
+};
+
+Error failed(const char* what, const std::string& path) {
+  return Error::make(errno, "%s: %s: %s", path.c_str(), what, std::strerror(errno));
+}
+
+}  // namespace
+
+std::string profile_path(const std::string& path, int rank) {
+  return rank > 0 ? path + "." + std::to_string(rank) : path;
+}
+
+Error read_profile(const std::string& path, std::string& bytes) {
+  bytes.clear();
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.fd < 0) return errno == ENOENT ? Error{} : failed("cannot be opened", path);
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) return failed("cannot be read", path);
+  if (!S_ISREG(status.st_mode) || status.st_size > kMostBytes)
+    return Error::make(EINVAL, "%s: not a profile of Pinion", path.c_str());
+  bytes.resize(static_cast<std::size_t>(status.st_size));
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::read(file.fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed("cannot be read", path);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  bytes.resize(done);
+  return {};
+}
+
+Error write_profile(const std::string& path, const std::string& bytes) {
+  const std::string part = path + ".part." + std::to_string(::getpid());
+  {
+    const File file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.fd < 0) return failed("cannot be written", part);
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t n = ::write(file.fd, bytes.data() + done, bytes.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        const Error error = failed("cannot be written", part);
+        ::unlink(part.c_str());
+        return error;
+      }
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  if (::rename(part.c_str(), path.c_str()) == 0) return {};
+  const Error error = failed("cannot be written", path);
+  ::unlink(part.c_str());
+  return error;
+}
+
+std::uint64_t StableSites::name(CallSite site) {
+  if (const auto known = names_.find(site); known != names_.end()) return known->second;
+  std::uint64_t name = 0;
+#ifdef DLFO_STRUCT_HAS_EH_DBASE  // glibc 2.35 has _dl_find_object
+  CallFrames frames;
+  if (call_site_frames(site, frames)) {
+    name = mix(7, frames.depth);
+    for (std::uint32_t i = 0; i < frames.depth; ++i) {
+      // A return address may lie behind its function's last byte: look up the call instead.
+      const Address address = frames.return_addresses[i] - 1;
+      dl_find_object found{};
+      if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) continue;
+      const auto begin = reinterpret_cast<Address>(found.dlfo_map_start);
+      const auto end = reinterpret_cast<Address>(found.dlfo_map_end);
+      name = mix(mix(name, end - begin), address - begin);
+    }
+  }
+#endif
+  if (name == 0) name = site;
+  if (names_.size() == kMost) names_.clear();
+  names_.emplace(site, name);
+  return name;
+}
+
+}  // namespace pinion

@@ -1,0 +1,33 @@
+// The learnt profile of option `profile`: its file, and names of call sites that mean the same in another
+// run. Slow; the engine's start and the helper only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "predict/call_site.h"
+
+namespace pinion {
+
+/// Of a rank: `path` of rank 0 or where there are no ranks, else `path`.<rank>.
+std::string profile_path(const std::string& path, int rank);
+/// Empty, and no error, where there is no such file yet.
+Error read_profile(const std::string& path, std::string& bytes);
+/// As a whole or not at all.
+Error write_profile(const std::string& path, const std::string& bytes);
+
+/// Names call sites by module and offset of their frames, whatever addresses modules are loaded at. A module
+/// is known by the size it takes in memory, which is found without a lock and without a look at memory that
+/// another thread may be unmapping; one that was built anew is another one.
+class StableSites {
+ public:
+  std::uint64_t name(CallSite site);
+
+ private:
+  static constexpr std::size_t kMost = 65536;
+  std::unordered_map<CallSite, std::uint64_t> names_;
+};
+
+}  // namespace pinion

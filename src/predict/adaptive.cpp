@@ -1,0 +1,420 @@
+#include "predict/adaptive.h"
+
+#include <algorithm>
+
+#include "predict/profile.h"
+
+namespace pinion {
+
+namespace {
+constexpr std::size_t kMostHeld = 32;
+constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
+// How far ahead a buffer is looked for: so many times the events between its uses, and at least so many.
+constexpr std::uint64_t kReach = 3, kLeastReach = 64;
+// Own errors that a buffer needs until those of others no longer count.
+constexpr std::size_t kEnoughErrors = 8;
+// A margin: being ready is not worth it.
+constexpr Duration kNotReady = INT64_MIN;
+
+std::uint64_t site_key(std::uint64_t site) { return mix(6, site); }  // never 0 for a site that has no name
+}  // namespace
+
+// ---- learning ----
+
+void AdaptivePredictor::observe(const Use& use) {
+  sooner_ = 0;
+  moved_.clear();
+  if (use.thread >= threads_.size()) threads_.resize(use.thread + std::size_t{1});
+  Thread& thread = threads_[use.thread];
+  Buffer& buffer = buffer_of(use);
+  if (use.continues) {
+    buffer.end = std::max(buffer.end, use.end);
+    return;
+  }
+  const bool is_new = buffer.uses == 0;
+  if (!is_new) {
+    judge(buffer, use);
+    learn_reuse(buffer, use);
+    if (buffer.thread == use.thread) buffer.gap = thread.events - buffer.event;
+  }
+  Site& site = sites_.insert(site_key(use.site));
+  site.uses += 1;
+  buffer.thread = use.thread;
+  buffer.site = use.site;
+  ++buffer.uses;
+  buffer.last = use.time;
+  buffer.end = use.end;
+  buffer.event = thread.events;
+
+  arrive(thread, use, {{use.site, buffer.key}, use.buffer, is_new});
+  find_next(thread, use.buffer);
+  choose_reuse(thread, buffer);
+  buffer.chain_at_release = chain_next(buffer, use.time);
+  thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
+                                                           thread.ahead.generation(), thread.events};
+  ++thread.events;
+}
+
+AdaptivePredictor::Buffer& AdaptivePredictor::buffer_of(const Use& use) {
+  if (use.buffer >= buffers_.size()) buffers_.resize(use.buffer + std::size_t{1});
+  Buffer& buffer = buffers_[use.buffer];
+  if (buffer.live) return buffer;
+  buffer.live = true;
+  buffer.loss = loss_;
+  // The n-th buffer of this size that this site is the first to use.
+  Site& site = sites_.insert(site_key(use.site));
+  do {
+    buffer.key = mix(mix(mix(4, use.site), use.pages), ++site.buffers);
+  } while (!by_key_.try_emplace(buffer.key, use.buffer).second);
+  return buffer;
+}
+
+void AdaptivePredictor::forget(BufferId id) {
+  if (id >= buffers_.size() || !buffers_[id].live) return;
+  by_key_.erase(buffers_[id].key);
+  buffers_[id] = {};
+}
+
+void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
+  const auto interval = static_cast<float>(use.time - buffer.last);
+  Horizon horizon{};
+  const Time chain_last = chain_at(buffer, use.time - use.lead, horizon);
+  const Time believed_last = believed(buffer, horizon, chain_last, buffer.reuse_at);
+  const auto loss_of = [&](Time predicted) {
+    return predicted == kNever ? 1.0f : prediction_loss(static_cast<float>(predicted - use.time), interval);
+  };
+  const Time said[2][2] = {{buffer.chain_at_release, buffer.reuse_at}, {chain_last, buffer.reuse_at}};
+  for (const Horizon h : {at_release, at_last}) {
+    for (const Expert expert : {chain, reuse}) {
+      const float loss = loss_of(said[h][expert]);
+      buffer.loss[h][expert] += (loss - buffer.loss[h][expert]) / 16;
+      loss_[h][expert] += (loss - loss_[h][expert]) / 64;
+    }
+  }
+  if (believed_last == kNever || interval <= 0) return;
+  const auto error = static_cast<float>(use.time - believed_last);
+  buffer.errors.add(error);
+  buffer.margin = {};
+  shares_.add(error / interval);
+}
+
+void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
+  const Duration interval = use.time - buffer.last;
+  if (interval > 0) {
+    for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
+      Interval& known = reuses_.insert(buffer.contexts[kind]).interval;
+      if (known.known()) reuse_records_[kind].learn(known, interval);
+      known.learn(interval);
+    }
+  }
+  if (Site* site = sites_.find(site_key(buffer.site))) site->reused += 1;
+}
+
+void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
+  const Contexts contexts = newest_position(thread).contexts();
+  const auto own = [&](ContextKind kind) { return mix(contexts[static_cast<unsigned>(kind)], buffer.key); };
+  buffer.contexts = {own(ContextKind::run), own(ContextKind::previous), own(ContextKind::current),
+                     mix(5, buffer.key)};
+  buffer.reuse_at = kNever;
+  float least = 0;
+  for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
+    const Reuse* known = reuses_.find(buffer.contexts[kind]);
+    if (!known || !known->interval.known()) continue;
+    const float loss = reuse_records_[kind].loss(known->interval);
+    if (buffer.reuse_at != kNever && loss >= least) continue;
+    buffer.reuse_at = buffer.last + known->interval.expected();
+    least = loss;
+  }
+}
+
+// ---- the stream of a thread ----
+
+void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel::Event& event) {
+  thread.credit = std::min(thread.credit + kStepsPerEvent, kMostCredit);
+  // Whatever began before this one and was under way has ended by now, if it had ended when this one began.
+  while (!thread.held.empty() && (thread.held.front().end <= use.time || thread.held.size() >= kMostHeld))
+    settle(thread);
+
+  LookAhead& ahead = thread.ahead;
+  Held held{event, use.time, use.end, LookAhead::kNone, ahead.generation()};
+  const std::uint64_t head = ahead.head();
+  // One that began before another that has come was passed over; any other is one of the next.
+  if (!thread.held.empty() && use.time < thread.held.back().time)
+    held.step = ahead.overdue(event.name, event.is_new);
+  if (held.step != LookAhead::kNone) {
+    ahead[held.step].seen = true;
+  } else {
+    held.step = ahead.expected(event.name, event.is_new, use.time);
+    if (held.step != LookAhead::kNone) sooner_ = ahead.anchor(held.step, use.time);
+  }
+  const std::uint64_t step = held.step;
+  const auto later = std::upper_bound(thread.held.begin(), thread.held.end(), use.time,
+                                      [](Time time, const Held& other) { return time < other.time; });
+  thread.held.insert(later, held);
+  if (step == LookAhead::kNone) {
+    restart(thread);
+    return;
+  }
+  Buffer& buffer = buffers_[event.buffer];
+  if (buffer.plan.generation == ahead.generation() && buffer.plan.step <= step)
+    plan(buffer, ahead, ahead[step].next_same);
+  // Those passed over so long ago that they will not come any more.
+  for (std::uint64_t i = head; i < ahead.head(); ++i) {
+    if (i >= LookAhead::kTolerance) pass(thread, i - LookAhead::kTolerance);
+  }
+}
+
+void AdaptivePredictor::settle(Thread& thread) {
+  const Held held = thread.held.front();
+  thread.held.erase(thread.held.begin());
+  bool surprise = false;
+  if (thread.begun) {
+    surprise = model_.surprising(thread.contexts, held.event.name);
+    model_.learn(thread.contexts, held.event, held.time - thread.time);
+  }
+  thread.begun = true;
+  thread.position.advance(held.event.name, surprise);
+  thread.contexts = thread.position.contexts();
+  thread.time = held.time;
+  // What was expected before it and has not come by now was left out.
+  if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
+  for (std::uint64_t i = held.step; i-- > 0 && held.step - i <= LookAhead::kTolerance;) pass(thread, i);
+}
+
+/// Nothing is expected at a step any more that was passed over.
+void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
+  LookAhead& ahead = thread.ahead;
+  if (!ahead.holds(i) || ahead[i].seen || i >= ahead.head()) return;
+  LookAhead::Step& step = ahead[i];
+  step.seen = true;
+  if (!step.live) return;
+  Buffer& buffer = buffers_[step.buffer];
+  if (buffer.plan.generation != ahead.generation() || buffer.plan.step != i || buffer.key != step.name.buffer)
+    return;
+  plan(buffer, ahead, step.next_same);
+  moved_.push_back(step.buffer);
+}
+
+StreamPosition AdaptivePredictor::newest_position(Thread& thread) {
+  StreamPosition position = thread.position;
+  Contexts contexts = thread.contexts;
+  bool begun = thread.begun;
+  for (const Held& held : thread.held) {
+    position.advance(held.event.name, begun && model_.surprising(contexts, held.event.name));
+    contexts = position.contexts();
+    begun = true;
+  }
+  return position;
+}
+
+// ---- the walk ahead ----
+
+void AdaptivePredictor::restart(Thread& thread) {
+  std::uint64_t steps = thread.ahead.tail() - thread.ahead.head();
+  thread.ahead.restart(newest_position(thread), thread.held.back().time);
+  // Whatever was planned is planned anew.
+  while (steps-- > 0 && walk(thread)) {
+  }
+}
+
+bool AdaptivePredictor::walk(Thread& thread) {
+  if (thread.credit == 0) return false;
+  --thread.credit;
+  LookAhead& ahead = thread.ahead;
+  LookAhead::Step* step = ahead.extend(model_);
+  if (!step) return false;
+  if (step->buffer >= buffers_.size() || buffers_[step->buffer].key != step->name.buffer) {
+    const auto at = by_key_.find(step->name.buffer);
+    if (at == by_key_.end()) return true;  // a new one, or one that is gone
+    step->buffer = at->second;
+  }
+  step->live = true;
+  Buffer& buffer = buffers_[step->buffer];
+  if (&threads_[buffer.thread] != &thread) return true;
+  const std::uint64_t i = ahead.last();
+  if (buffer.walked_in == ahead.generation() && ahead.holds(buffer.walked_to))
+    ahead[buffer.walked_to].next_same = i;
+  buffer.walked_in = ahead.generation();
+  buffer.walked_to = i;
+  if (buffer.plan.generation != ahead.generation()) {
+    plan(buffer, ahead, i);
+    moved_.push_back(step->buffer);
+  }
+  return true;
+}
+
+void AdaptivePredictor::plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step) {
+  if (buffer.plan.generation != 0) buffer.before = buffer.plan;
+  buffer.plan = step == LookAhead::kNone ? Plan{} : Plan{ahead.generation(), step, ahead[step].at};
+}
+
+void AdaptivePredictor::find_next(Thread& thread, BufferId id) {
+  const Buffer& buffer = buffers_[id];
+  if (buffer.uses < 2 && !profiled_) return;  // nothing has ever led back to it
+  const LookAhead& ahead = thread.ahead;
+  const std::uint64_t reach = std::max(kLeastReach, kReach * buffer.gap);
+  while (buffer.plan.generation != ahead.generation() && ahead.tail() - ahead.head() < reach &&
+         walk(thread)) {
+  }
+}
+
+// ---- predicting ----
+
+Time AdaptivePredictor::chain_next(const Buffer& buffer, Time after) const {
+  const LookAhead& ahead = threads_[buffer.thread].ahead;
+  if (buffer.plan.generation == 0 || buffer.plan.generation != ahead.generation()) return kNever;
+  for (std::uint64_t i = buffer.plan.step; i != LookAhead::kNone && ahead.holds(i); i = ahead[i].next_same) {
+    const Time time = ahead.base() + ahead[i].at;
+    if (time > after) return time;
+  }
+  return kNever;
+}
+
+/// What chain_next() said at `moment` about the use that is expected now.
+Time AdaptivePredictor::chain_at(const Buffer& buffer, Time moment, Horizon& horizon) const {
+  const Thread& thread = threads_[buffer.thread];
+  horizon = at_release;
+  moment = std::max(moment, buffer.end);
+  const std::uint64_t oldest =
+      thread.events > thread.anchors.size() ? thread.events - thread.anchors.size() : 0;
+  for (std::uint64_t i = thread.events; i-- > std::max(oldest, buffer.event);) {
+    const Anchor& anchor = thread.anchors[i % thread.anchors.size()];
+    if (anchor.known > moment) continue;
+    if (anchor.event == buffer.event) return buffer.chain_at_release;
+    horizon = at_last;
+    for (const Plan* plan : {&buffer.plan, &buffer.before}) {
+      if (plan->generation != 0 && plan->generation == anchor.generation) return anchor.base + plan->at;
+    }
+    return kNever;
+  }
+  return buffer.chain_at_release;
+}
+
+AdaptivePredictor::Horizon AdaptivePredictor::horizon_of(const Buffer& buffer) const {
+  return threads_[buffer.thread].events <= buffer.event + 1 ? at_release : at_last;
+}
+
+Time AdaptivePredictor::believed(const Buffer& buffer, Horizon horizon, Time chain_says,
+                                 Time reuse_says) const {
+  if (chain_says == kNever) return reuse_says;
+  if (reuse_says == kNever) return chain_says;
+  // In doubt the chain, which sees what the buffer's own past does not show.
+  return buffer.loss[horizon][reuse] < 0.85f * buffer.loss[horizon][chain] ? reuse_says : chain_says;
+}
+
+Time AdaptivePredictor::next_use(BufferId id, Time after) const {
+  if (id >= buffers_.size() || buffers_[id].uses == 0) return kNever;
+  const Buffer& buffer = buffers_[id];
+  const Time reuse_says = buffer.reuse_at > after ? buffer.reuse_at : kNever;
+  return believed(buffer, horizon_of(buffer), chain_next(buffer, after), reuse_says);
+}
+
+Time AdaptivePredictor::predicted_at(BufferId id, Time, Time moment) const {
+  if (id >= buffers_.size() || buffers_[id].uses == 0) return kNever;
+  const Buffer& buffer = buffers_[id];
+  Horizon horizon{};
+  const Time chain_says = chain_at(buffer, moment, horizon);
+  return believed(buffer, horizon, chain_says, buffer.reuse_at);
+}
+
+const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buffer, Duration worth) const {
+  Margin& margin = buffer.margin;
+  if (margin.worth == worth) return margin;
+  // While a buffer has few errors of its own, those of all others count, in proportion to its interval.
+  std::array<float, 64 + kEnoughErrors> errors;
+  const auto own = buffer.errors.sorted(), shares = shares_.sorted();
+  std::size_t n = own.size();
+  std::copy(own.begin(), own.end(), errors.begin());
+  if (n < kEnoughErrors && !shares.empty() && buffer.reuse_at != kNever) {
+    const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
+    const std::size_t borrowed = kEnoughErrors - n;
+    for (std::size_t i = 0; i < borrowed; ++i)
+      errors[n + i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
+    n += borrowed;
+    std::sort(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(n));
+  }
+  margin = {worth, 0, 0.5};
+  if (n == 0) return margin;
+  // Not to be ready at all costs as much as being late for certain.
+  margin = {worth, kNotReady, 1};
+  auto least = static_cast<double>(worth);
+  const auto consider = [&](double by, double risk, double held) {
+    const double cost = held + risk * static_cast<double>(worth);
+    if (cost >= least) return;
+    least = cost;
+    margin.by = std::llround(by);
+    margin.risk = risk;
+  };
+  // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
+  // and the further beyond the fewer. Held in vain, in the mean: from then to the use.
+  const auto of_all = [n](double k) { return k / (static_cast<double>(n) + 0.5); };
+  double sum = 0;  // of the errors from the k-th on
+  for (std::size_t k = n; k-- > 0;) {
+    const double error = static_cast<double>(errors[k]), by = std::max(0.0, -error);
+    sum += error;
+    if (error > 0 && k > 0 && errors[k - 1] > 0) continue;  // all of these mean no margin
+    const auto later = static_cast<double>(n - k);
+    consider(by, of_all(static_cast<double>(k) + 0.5),
+             std::max(0.0, sum + by * later) / static_cast<double>(n));
+  }
+  const double reach = std::max(-errors[0], errors[n / 2] - errors[0]);
+  for (double further = 1, k = 0.5; further <= 4; further *= 2) {
+    k /= 4;
+    const double by = (1 + further) * reach;
+    consider(by, of_all(k), std::max(0.0, by + sum / static_cast<double>(n)));
+  }
+  return margin;
+}
+
+Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) const {
+  Estimate estimate;
+  estimate.time = next_use(id, after);
+  if (estimate.time == kNever) return estimate;
+  const Buffer& buffer = buffers_[id];
+  const Margin& margin = margin_of(buffer, worth);
+  estimate.early = margin.by == kNotReady ? kNever : estimate.time - margin.by;
+  estimate.risk = margin.risk;
+  // What leads on to it has been seen to do so; what only was used before may have been used for the last
+  // time.
+  const double reuses = buffer.uses - 1;
+  estimate.reuse = chain_next(buffer, after) != kNever ? 1 : std::max(0.0, reuses - 1) / (reuses + 1);
+  return estimate;
+}
+
+// ---- profile ----
+
+std::string AdaptivePredictor::profile() const {
+  Profile profile;
+  model_.for_each([&](std::uint64_t context, const EventName& next, Duration after, float right) {
+    profile.transitions.push_back({context, next.site, next.buffer, after, static_cast<double>(right)});
+  });
+  reuses_.for_each([&](const Reuse& reuse) {
+    if (reuse.interval.known() && reuse.interval.expected() > 0)
+      profile.reuses.push_back({reuse.key, reuse.interval.expected()});
+  });
+  sites_.for_each([&](const Site& site) {
+    profile.sites.push_back(
+        {site.key, static_cast<double>(site.uses), static_cast<double>(std::min(site.uses, site.reused))});
+  });
+  return profile.to_bytes();
+}
+
+Error AdaptivePredictor::load_profile(const std::string& bytes) {
+  Profile profile;
+  if (Error error = profile.from_bytes(bytes)) return error;
+  profiled_ = true;
+  for (const auto& transition : profile.transitions)
+    model_.assume(transition.context, {transition.site, transition.buffer}, transition.after_ns,
+                  static_cast<float>(transition.right));
+  for (const auto& reuse : profile.reuses) reuses_.insert(reuse.context).interval.assume(reuse.after_ns);
+  for (const auto& site : profile.sites) {
+    // As much as a few uses of this run say.
+    const double weight = std::min(1.0, 4 / std::max(site.uses, 1.0));
+    Site& known = sites_.insert(site.site);
+    known.uses = static_cast<float>(site.uses * weight);
+    known.reused = static_cast<float>(site.reused * weight);
+  }
+  return {};
+}
+
+}  // namespace pinion

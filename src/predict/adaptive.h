@@ -1,0 +1,151 @@
+// Our predictor (docs/prediction.md). Two experts speak for each buffer, and the one with the least recent
+// loss is believed, on each horizon:
+//
+//   chain  which event comes next, and after what delay, walked ahead to the buffer's next use and
+//   re-anchored
+//          at every event (EventModel, LookAhead): its errors are those of the last short gap
+//   reuse  how long after a use in this context the buffer is used again (Interval): right where events come
+//          in no order that repeats
+//
+// Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
+// only, so the newest are held until one begins after their end, and put in order.
+//
+// Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream goes
+// another way than expected all too often, the walk is short and the reuse expert speaks.
+// Memory: EventModel::kMostNodes contexts, as many reuse contexts, LookAhead::kMostSteps steps a thread, and
+// what each buffer needs (the caller bounds those): about 12 MB and 1 KB a buffer at the very most.
+#pragma once
+
+#include <array>
+#include <unordered_map>
+#include <vector>
+
+#include "predict/event_model.h"
+#include "predict/look_ahead.h"
+#include "predict/predictor.h"
+#include "predict/recent_values.h"
+
+namespace pinion {
+
+class AdaptivePredictor final : public Predictor {
+ public:
+  const char* name() const override { return "adaptive"; }
+  void observe(const Use& use) override;
+  void forget(BufferId buffer) override;
+  Time next_use(BufferId buffer, Time after) const override;
+  Estimate estimate(BufferId buffer, Time after, Duration worth) const override;
+  Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
+  Duration sooner() const override { return sooner_; }
+  const std::vector<BufferId>& moved() const override { return moved_; }
+  std::string profile() const override;
+  Error load_profile(const std::string& bytes) override;
+
+  /// Contexts known.
+  std::size_t contexts() const { return model_.size() + reuses_.size(); }
+
+ private:
+  enum Horizon : unsigned { at_release, at_last };  ///< one full reuse ahead; when it can still be acted upon
+  enum Expert : unsigned { chain, reuse };
+
+  /// A buffer's next use on its thread's look-ahead.
+  struct Plan {
+    std::uint32_t generation = 0;  ///< of the walk; 0: none
+    std::uint64_t step = 0;
+    Duration at = 0;
+  };
+  /// How much before its predicted time a use is prepared for.
+  struct Margin {
+    Duration worth = -1;  ///< that it was worked out for; -1: none
+    Duration by = 0;
+    double risk = 0;
+  };
+  static constexpr unsigned kReuseContexts = 4;
+  struct Buffer {
+    bool live = false;
+    std::uint16_t thread = 0;  ///< that used it last
+    std::uint64_t key = 0;     ///< names it in another run too
+    std::uint64_t site = 0;    ///< of the last use
+    std::uint32_t uses = 0;
+    Time last = 0, end = 0;                      ///< of the last use
+    std::uint64_t event = 0;                     ///< number of the last use among its thread's
+    std::uint64_t gap = 0;                       ///< events of the thread from use to use
+    Plan plan, before;                           ///< `before`: of the walk before this one
+    std::uint64_t walked_to = LookAhead::kNone;  ///< its last step
+    std::uint32_t walked_in = 0;                 ///< in this walk
+    Time chain_at_release = kNever;
+    Time reuse_at = kNever;
+    std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use
+    std::array<std::array<float, 2>, 2> loss{};            ///< by horizon and expert
+    RecentValues<64> errors;                               ///< actual less predicted, at last, in ns
+    mutable Margin margin;                                 ///< for its `worth`, until the next error
+  };
+  struct Held {
+    EventModel::Event event;
+    Time time, end;
+    std::uint64_t step;  ///< of the look-ahead, and of which walk
+    std::uint32_t generation;
+  };
+  /// Where the time line was, once an event was known.
+  struct Anchor {
+    Time known = INT64_MIN;
+    Time base = 0;
+    std::uint32_t generation = 0;
+    std::uint64_t event = 0;
+  };
+  struct Thread {
+    bool begun = false;
+    StreamPosition position;  ///< behind the events in order
+    Contexts contexts{};
+    Time time = 0;           ///< of the last event in order
+    std::vector<Held> held;  ///< by time
+    LookAhead ahead;
+    std::uint64_t events = 0;
+    std::size_t credit = 0;  ///< steps that may be walked
+    std::array<Anchor, 64> anchors;
+  };
+  struct Reuse {
+    std::uint64_t key = 0;
+    std::uint32_t used = 0;
+    Interval interval;
+  };
+  struct Site {
+    std::uint64_t key = 0;
+    std::uint32_t used = 0;
+    std::uint32_t buffers = 0;  ///< first used here
+    float uses = 0, reused = 0;
+  };
+
+  Buffer& buffer_of(const Use& use);
+  void judge(Buffer& buffer, const Use& use);
+  void learn_reuse(Buffer& buffer, const Use& use);
+  void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
+  void settle(Thread& thread);
+  StreamPosition newest_position(Thread& thread);
+  void restart(Thread& thread);
+  bool walk(Thread& thread);
+  void find_next(Thread& thread, BufferId id);
+  void plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step);
+  void pass(Thread& thread, std::uint64_t step);
+  void choose_reuse(Thread& thread, Buffer& buffer);
+
+  Time chain_next(const Buffer& buffer, Time after) const;
+  Time chain_at(const Buffer& buffer, Time moment, Horizon& horizon) const;
+  Horizon horizon_of(const Buffer& buffer) const;
+  Time believed(const Buffer& buffer, Horizon horizon, Time chain_says, Time reuse_says) const;
+  const Margin& margin_of(const Buffer& buffer, Duration worth) const;
+
+  EventModel model_;
+  ContextTable<Reuse> reuses_{EventModel::kMostNodes};
+  std::array<IntervalRecord, kReuseContexts> reuse_records_;
+  ContextTable<Site> sites_{4096};
+  std::vector<Thread> threads_;
+  std::vector<Buffer> buffers_;
+  std::unordered_map<std::uint64_t, BufferId> by_key_;
+  std::array<std::array<float, 2>, 2> loss_{{{0.5f, 0.5f}, {0.5f, 0.5f}}};  ///< of all buffers: a new one's
+  RecentValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
+  bool profiled_ = false;    ///< so even a buffer used once may be known
+  Duration sooner_ = 0;
+  std::vector<BufferId> moved_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,100 @@
+// Contexts of an event stream: from where the stream stands, the keys of everything that may tell what comes
+// next. Pure values; a key depends on nothing but the names of sites and buffers, so that it means the same
+// in another run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "predict/context.h"
+
+namespace pinion {
+
+/// A communication point: this call site with this buffer.
+struct EventName {
+  std::uint64_t site = 0;
+  std::uint64_t buffer = 0;  ///< the buffer's key, not its number
+
+  std::uint64_t symbol() const { return mix(mix(2, site), buffer); }
+  bool operator==(const EventName& other) const { return site == other.site && buffer == other.buffer; }
+};
+
+/// Stands for any buffer that has never been used before.
+constexpr std::uint64_t kNewBuffer = 1;
+
+enum class ContextKind : unsigned {
+  current,   ///< this event alone
+  previous,  ///< and the one before
+  recent,    ///< the last four
+  run,       ///< how often this event came in a row, and the one before the run
+  phase,     ///< how many events ago it was that the stream took an unusual turn, and which
+  sites,     ///< this and the previous call site, whatever the buffers
+  history,   ///< the last sixteen
+};
+constexpr unsigned kContextKinds = 7;
+
+using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each kind; 0: none
+
+/// Where an event stream stands.
+class StreamPosition {
+ public:
+  /// `surprise`: it is not what usually follows the event before.
+  void advance(const EventName& event, bool surprise) {
+    const std::uint64_t symbol = event.symbol();
+    if (symbol == recent_[0]) {
+      if (run_ < kLongest) ++run_;
+    } else {
+      before_run_ = recent_[0];
+      run_ = 1;
+    }
+    history_ = kBase * history_ + symbol - kOldest * last_[at_];
+    last_[at_] = symbol;
+    at_ = (at_ + 1) % kHistory;
+    for (std::size_t i = recent_.size() - 1; i > 0; --i) recent_[i] = recent_[i - 1];
+    recent_[0] = symbol;
+    previous_site_ = site_;
+    site_ = event.site;
+    if (surprise) {
+      phase_ = symbol;
+      since_ = 0;
+    } else if (since_ <= kLongest) {
+      ++since_;
+    }
+  }
+
+  Contexts contexts() const {
+    const auto key = [](ContextKind kind) { return mix(3, static_cast<std::uint64_t>(kind)); };
+    const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
+    return {
+        mix(key(ContextKind::current), recent_[0]),
+        pair,
+        mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
+        mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
+        // Long after a change the count tells nothing, and would fill the table.
+        since_ > kLongest ? 0 : mix(mix(mix(key(ContextKind::phase), recent_[0]), phase_), since_),
+        mix(mix(key(ContextKind::sites), site_), previous_site_),
+        mix(key(ContextKind::history), history_),
+    };
+  }
+
+ private:
+  static constexpr std::uint32_t kLongest = 1024;
+
+  static constexpr std::uint32_t kHistory = 16;
+  // Of a polynomial over the symbols, modulo 2^64: one comes in, the oldest goes.
+  static constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15;
+  static constexpr std::uint64_t kOldest = [](std::uint64_t power) {
+    for (std::uint32_t n = 1; n < kHistory; n *= 2) power *= power;
+    return power;
+  }(kBase);
+
+  std::array<std::uint64_t, 4> recent_{};  ///< symbols, newest first
+  std::array<std::uint64_t, kHistory> last_{};
+  std::uint64_t history_ = 0;
+  std::uint32_t at_ = 0;
+  std::uint64_t before_run_ = 0, phase_ = 0;
+  std::uint64_t site_ = 0, previous_site_ = 0;
+  std::uint32_t run_ = 0, since_ = 0;
+};
+
+}  // namespace pinion

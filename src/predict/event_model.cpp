@@ -1,0 +1,94 @@
+#include "predict/event_model.h"
+
+namespace pinion {
+
+namespace {
+constexpr std::uint8_t kHardlyTested = 3;
+constexpr std::uint8_t kRemembered = 32;
+constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, what a profile says
+}  // namespace
+
+float EventModel::probability(const Node& node, unsigned kind) const {
+  if (node.assumed) return assumed_right_ * node.right;
+  constexpr float kWeight = 2;  // of the others
+  const float others = first_right_[kind];
+  const auto tested = static_cast<float>(node.tested);
+  return (tested * node.right + kWeight * others) / (tested + kWeight);
+}
+
+void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
+  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
+    if (contexts[kind] == 0) continue;
+    const bool current = kind == static_cast<unsigned>(ContextKind::current);
+    EventName name = event.name;
+    if (event.is_new && kind == static_cast<unsigned>(ContextKind::sites)) name.buffer = kNewBuffer;
+    Node& node = nodes_.insert(contexts[kind]);
+    if (node.delay.known()) {
+      const bool right = node.next == name;
+      const float was_right = right ? 1.0f : 0.0f;
+      if (node.assumed) {
+        assumed_right_ += (was_right - assumed_right_) / 8;
+        node.tested = right ? kAsGoodAs : 0;
+      } else if (node.tested < kHardlyTested) {
+        first_right_[kind] += (was_right - first_right_[kind]) / 32;
+      }
+      // Over many: a node's next answer must not depend on its last one, for a walk asks it for answers
+      // further ahead.
+      if (node.tested < kRemembered) ++node.tested;
+      node.right += (was_right - node.right) / static_cast<float>(node.tested);
+      node.assumed = false;
+      if (right) {
+        // What usually follows an event is what surprises are measured by: not to be swayed by each of them.
+        node.trust = static_cast<std::uint8_t>(current ? std::min(node.trust + 2, 8) : 1);
+        node.buffer = event.buffer;
+        delays_[kind].learn(node.delay, after);
+        node.delay.learn(after);
+        continue;
+      }
+      if (node.trust > 0) {
+        --node.trust;
+        continue;
+      }
+    }
+    node.next = name;
+    node.buffer = event.buffer;
+    node.assumed = false;
+    node.trust = 0;
+    node.delay.assume(after);
+  }
+}
+
+bool EventModel::predict(const Contexts& contexts, Next& next) {
+  const Node* best = nullptr;
+  const Node* usual = nullptr;
+  float least = 0;
+  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
+    const Node* node = contexts[kind] == 0 ? nullptr : nodes_.find(contexts[kind]);
+    if (!node || !node->delay.known()) continue;
+    if (kind == static_cast<unsigned>(ContextKind::current)) usual = node;
+    // Which event it is counts more than when it comes.
+    const float loss = 1 - probability(*node, kind) + 0.1f * delays_[kind].loss(node->delay);
+    if (best && loss >= least) continue;
+    best = node;
+    least = loss;
+  }
+  if (!best) return false;
+  next = {best->next, best->buffer, best->delay.expected(), usual && !(usual->next == best->next)};
+  return true;
+}
+
+bool EventModel::surprising(const Contexts& contexts, const EventName& event) {
+  const Node* usual = nodes_.find(contexts[static_cast<unsigned>(ContextKind::current)]);
+  return usual && usual->delay.known() && !(usual->next == event);
+}
+
+void EventModel::assume(std::uint64_t context, const EventName& next, Duration after, float right) {
+  if (context == 0) return;
+  Node& node = nodes_.insert(context);
+  node.next = next;
+  node.delay.assume(after);
+  node.right = right;
+  node.assumed = true;
+}
+
+}  // namespace pinion

@@ -1,0 +1,72 @@
+// Which event comes next, and how long after: learnt for each context of an event stream, answered by the
+// context with the best recent record. One thread; at most kMostNodes contexts are kept.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "predict/context_table.h"
+#include "predict/event_context.h"
+#include "predict/interval.h"
+#include "predict/predictor.h"
+
+namespace pinion {
+
+class EventModel {
+ public:
+  static constexpr std::size_t kMostNodes = 32768;
+
+  struct Event {
+    EventName name;
+    BufferId buffer = 0;
+    bool is_new = false;  ///< the buffer's first use
+  };
+  struct Next {
+    EventName name;
+    BufferId buffer = 0;  ///< that had this name when it was last met
+    Duration after = 0;
+    bool surprise = false;  ///< not what usually follows
+  };
+
+  /// After `contexts` came `event`, so much later.
+  void learn(const Contexts& contexts, const Event& event, Duration after);
+  /// What comes after `contexts`; false where no context is known.
+  bool predict(const Contexts& contexts, Next& next);
+  /// Whether `event` is not what usually follows the event before.
+  bool surprising(const Contexts& contexts, const EventName& event);
+
+  std::size_t size() const { return nodes_.size(); }
+
+  // ---- profile ----
+  template <class F>
+  void for_each(F&& f) const {  ///< f(context, name of the next event, its delay, share of right predictions)
+    nodes_.for_each([&](const Node& node) {
+      if (node.delay.known())
+        f(node.key, node.next, node.delay.expected(), node.tested > 0 ? node.right : 0.5f);
+    });
+  }
+  void assume(std::uint64_t context, const EventName& next, Duration after, float right);
+
+ private:
+  struct Node {
+    std::uint64_t key = 0;  ///< the context
+    std::uint32_t used = 0;
+    BufferId buffer = 0;
+    EventName next;
+    Interval delay;
+    float right = 0;          ///< share of right predictions, of the last 32 or so
+    std::uint8_t tested = 0;  ///< predictions so far, up to 32
+    std::uint8_t trust = 0;   ///< misses until another event takes the place
+    bool assumed = false;     ///< from a profile, and not tested since
+  };
+  /// The probability that the node is right, by its own record, and while that is short by its kind's.
+  float probability(const Node& node, unsigned kind) const;
+
+  ContextTable<Node> nodes_{kMostNodes};
+  // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.
+  std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.66f, 0.55f, 0.66f};
+  float assumed_right_ = 0.5f;  ///< of nodes from a profile, at their first test
+  std::array<IntervalRecord, kContextKinds> delays_;
+};
+
+}  // namespace pinion

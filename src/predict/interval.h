@@ -1,0 +1,156 @@
+// How long something takes that happens again and again: several estimates of it, of which the one with the
+// least recent loss is believed. Values in ns.
+//
+//   steady   mean of the last 64 or so, deaf to single outliers: noise averages out
+//   median   of the last 8: right while some are far off, and 4 turns after a change
+//   least    of the last 8: right where now and then something comes in between
+//   latest   right 1 turn after a change
+//   trend    a line through the last 16 or so: right while the value drifts
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "predict/recent_values.h"
+
+namespace pinion {
+
+/// Of a prediction that was `off` when `interval` passed, 0 to 1: almost right counts much more than less
+/// wrong, so that of two values that alternate one is believed, and not their mean.
+inline float prediction_loss(float off, float interval) {
+  off = std::abs(off);
+  return off / (off + 0.01f * std::max(std::abs(interval), 1.0f));
+}
+
+class Interval {
+ public:
+  void learn(Duration took) {
+    const auto value = static_cast<float>(took);
+    if (count_ == 0) {
+      steady_ = level_ = level_of_level_ = value;
+    } else {
+      const float pace = 1.0f / static_cast<float>(std::min<unsigned>(count_, 32u));
+      for (unsigned i = 0; i < kEstimates; ++i)
+        loss_[i] += pace * (prediction_loss(estimate(i) - value, value) - loss_[i]);
+    }
+    latest_ = value;
+    recent_.add(value);
+    if (count_ < 255) ++count_;
+    follow(value);
+    // Brown's double exponential smoothing.
+    level_ += trend_pace() * (value - level_);
+    level_of_level_ += trend_pace() * (level_ - level_of_level_);
+    believed_ = best();
+  }
+
+  bool known() const { return count_ > 0; }
+  unsigned count() const { return count_; }
+  Duration expected() const { return std::llround(estimate(believed_)); }
+  /// Of the estimate that is believed, 0 to 1; 0 with one observation.
+  float loss() const { return loss_[believed_]; }
+
+  /// One value that was learnt elsewhere.
+  void assume(Duration value) {
+    *this = {};
+    learn(value);
+  }
+
+ private:
+  enum Estimate : std::uint8_t { steady, least, median, latest, trend };
+  static constexpr unsigned kEstimates = 5;
+
+  float estimate(unsigned which) const {
+    const auto sorted = recent_.sorted();
+    switch (which) {
+      case steady:
+        return steady_;
+      case least:
+        return sorted.front();
+      case median:
+        return sorted[(sorted.size() - 1) / 2];
+      case latest:
+        return latest_;
+      default: {
+        const float pace = trend_pace();
+        return 2 * level_ - level_of_level_ + pace / (1 - pace) * (level_ - level_of_level_);
+      }
+    }
+  }
+  float trend_pace() const { return 1.0f / static_cast<float>(std::clamp<unsigned>(count_, 2u, 8u)); }
+
+  void follow(float value) {
+    if (count_ < 4) {
+      steady_ = estimate(median);
+      spread_ = estimate(median) - estimate(least);
+      followed_ = count_;
+      return;
+    }
+    const float off = value - steady_;
+    const float usual = 4 * spread_ + 0.005f * std::abs(steady_);
+    if (std::abs(off) > usual) {
+      // Once is an outlier; four times in a row it has changed.
+      if (++strange_ < 4) return;
+      steady_ = estimate(median);
+      spread_ = std::abs(value - steady_);
+      followed_ = 4;
+      strange_ = 0;
+      return;
+    }
+    strange_ = 0;
+    if (followed_ < 64) ++followed_;
+    const float pace = 1.0f / static_cast<float>(followed_);
+    steady_ += pace * off;
+    spread_ += std::max(pace, 1.0f / 16) * (std::abs(off) - spread_);
+  }
+
+  std::uint8_t best() const {
+    // The calmest one, unless another is clearly better: the less calm, and the fewer observations, the
+    // clearer. Where something can be known at all, too early is better than too late.
+    const float for_least = loss_[least] < 0.6f ? 1.02f : 0.95f;
+    const float factor[kEstimates] = {1, for_least, 0.85f, 0.85f, 0.97f};
+    constexpr float kFew[kEstimates] = {0, 0.3f, 0.3f, 0.1f, 0.2f};
+    std::uint8_t best = steady;
+    for (std::uint8_t i = 1; i < kEstimates; ++i) {
+      const float few = best == steady ? kFew[i] / static_cast<float>(count_) : 0;
+      if (loss_[i] + few < factor[i] * loss_[best]) best = i;
+    }
+    return best;
+  }
+
+  RecentValues<8> recent_;
+  float latest_ = 0, steady_ = 0, spread_ = 0, level_ = 0, level_of_level_ = 0;
+  std::array<float, kEstimates> loss_{};
+  std::uint8_t count_ = 0, followed_ = 0, strange_ = 0, believed_ = steady;
+};
+
+/// What to expect of an Interval of some kind: its own loss, and while it has few observations, how others
+/// with as few have done.
+class IntervalRecord {
+ public:
+  /// `interval`, before it learns that it took so long this time.
+  void learn(const Interval& interval, Duration took) {
+    float& record = losses_[few(interval)];
+    record +=
+        (prediction_loss(static_cast<float>(interval.expected() - took), static_cast<float>(took)) - record) /
+        32;
+  }
+  float loss(const Interval& interval) const {
+    constexpr float kWeight = 4;  // of the others
+    const auto tested = static_cast<float>(std::min<unsigned>(interval.count() - 1, 16));
+    const float few_observations = 0.1f / static_cast<float>(interval.count());
+    return (tested * interval.loss() + kWeight * losses_[few(interval)]) / (tested + kWeight) +
+           few_observations;
+  }
+
+ private:
+  static unsigned few(const Interval& interval) {
+    const unsigned n = interval.count();
+    return n < 4 ? n - 1 : n < 8 ? 3 : 4;
+  }
+  std::array<float, 5> losses_ = {0.4f, 0.35f, 0.3f, 0.3f, 0.3f};  ///< by number of observations
+};
+
+}  // namespace pinion

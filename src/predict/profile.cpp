@@ -1,0 +1,99 @@
+#include "predict/profile.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace pinion {
+
+namespace {
+
+// The file: Header | Transition[] | Reuse[] | Site[]. Little-endian, natural alignment.
+constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'P', 'R'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint64_t kMostEntries = 1 << 20;  ///< of each kind; tables keep fewer
+constexpr std::int64_t kLongest = std::int64_t{1} << 60;
+
+struct Header {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t reserved;
+  std::uint64_t transitions, reuses, sites;
+  std::uint64_t checksum;  ///< of what follows
+};
+static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Profile::Transition) == 40 && sizeof(Profile::Reuse) == 16 &&
+              sizeof(Profile::Site) == 24);
+
+std::uint64_t checksum(const char* bytes, std::size_t size) {
+  std::uint64_t sum = 0xCBF29CE484222325ull;  // FNV-1a
+  for (std::size_t i = 0; i < size; ++i)
+    sum = (sum ^ static_cast<unsigned char>(bytes[i])) * 0x100000001B3ull;
+  return sum;
+}
+
+template <class T>
+void append(std::string& bytes, const std::vector<T>& entries) {
+  if (!entries.empty())
+    bytes.append(reinterpret_cast<const char*>(entries.data()), entries.size() * sizeof(T));
+}
+template <class T>
+const char* take(const char* at, std::vector<T>& entries, std::uint64_t count) {
+  entries.resize(count);
+  if (count > 0) std::memcpy(entries.data(), at, count * sizeof(T));
+  return at + count * sizeof(T);
+}
+
+Error broken(const char* why) { return Error::make(EINVAL, "profile: %s; it is not used", why); }
+
+}  // namespace
+
+std::string Profile::to_bytes() const {
+  std::string bytes(sizeof(Header), '\0');
+  append(bytes, transitions);
+  append(bytes, reuses);
+  append(bytes, sites);
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kVersion;
+  header.transitions = transitions.size();
+  header.reuses = reuses.size();
+  header.sites = sites.size();
+  header.checksum = checksum(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+
+Error Profile::from_bytes(const std::string& bytes) {
+  *this = {};
+  Header header;
+  if (bytes.size() < sizeof header) return broken("cut short");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return broken("not a profile of Pinion");
+  if (header.version != kVersion) return broken("of another version of Pinion");
+  if (header.transitions > kMostEntries || header.reuses > kMostEntries || header.sites > kMostEntries)
+    return broken("damaged");
+  const std::uint64_t size =
+      header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse) + header.sites * sizeof(Site);
+  const std::uint64_t there = bytes.size() - sizeof header;
+  if (there < size) return broken("cut short");
+  if (there > size || checksum(bytes.data() + sizeof header, size) != header.checksum)
+    return broken("damaged");
+  const char* at = bytes.data() + sizeof header;
+  at = take(at, transitions, header.transitions);
+  at = take(at, reuses, header.reuses);
+  take(at, sites, header.sites);
+  // Whoever can compute a checksum can still write nonsense.
+  const auto sane = [](std::int64_t ns) { return ns > -kLongest && ns < kLongest; };
+  bool good = true;
+  for (const Transition& transition : transitions)
+    good &= transition.context != 0 && sane(transition.after_ns) && transition.right >= 0 &&
+            transition.right <= 1;
+  for (const Reuse& reuse : reuses) good &= reuse.context != 0 && reuse.after_ns > 0 && sane(reuse.after_ns);
+  for (const Site& site : sites)
+    good &= std::isfinite(site.uses) && site.uses >= 0 && site.reused >= 0 && site.reused <= site.uses;
+  if (good) return {};
+  *this = {};
+  return broken("damaged");
+}
+
+}  // namespace pinion

@@ -1,0 +1,57 @@
+#include "retention/time_budget.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pinion {
+
+namespace {
+// The price of a budget that is not touched yet, as a share of 1 / share.
+constexpr double kUnused = 0.02;
+// Without a budget.
+constexpr double kUnboundedPrice = 200;
+constexpr double kLeastShare = 1e-6;  // for the price only
+}  // namespace
+
+void TimeBudget::advance(Time now) { now_ = std::max(now_, now); }
+
+void TimeBudget::waited(std::uint16_t thread, Duration total, Duration leave_pinned) {
+  if (thread >= waits_.size()) waits_.resize(thread + std::size_t{1}, 0);
+  Duration& before = waits_[thread];
+  // Less than before: the thread is another one that has got its number.
+  waited_ += (total < before ? total : total - before) - leave_pinned;
+  before = total;
+}
+
+void TimeBudget::kept_books(Duration total) { books_ = total; }
+
+Duration TimeBudget::allowed() const {
+  if (!bounded()) return 0;
+  return settings_.credit + static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
+}
+
+bool TimeBudget::reserve(Duration worst) {
+  if (!fits(worst)) {
+    ++refused_;
+    return false;
+  }
+  reserved_ += worst;
+  return true;
+}
+
+Time TimeBudget::enough_at(Duration worst) const {
+  const Duration missing = worst - left();
+  if (!bounded() || missing <= 0) return now_;
+  const double wait = static_cast<double>(missing) / settings_.share;
+  return wait < 1e15 ? now_ + static_cast<Duration>(wait) : kNever;  // by 0 too
+}
+
+double TimeBudget::price() const {
+  if (!bounded()) return kUnboundedPrice;
+  const auto all = static_cast<double>(std::max<Duration>(allowed(), 1));
+  const double used = std::clamp(static_cast<double>(lost()) / all, 0.0, 0.999);
+  // Once half of it is used: 1 / share.
+  return (kUnused + 4 * used * used * used / (1 - used)) / std::max(settings_.share, kLeastShare);
+}
+
+}  // namespace pinion

@@ -1,0 +1,74 @@
+// The ledger of the time that retention may cost a process, against leave-pinned: a start credit plus a share
+// of the time that has passed. Letting a region go may cost what registering its buffers on the critical path
+// costs, so that much is reserved, and given back when the region is registered again in time; what threads
+// really lost is charged. A reservation that does not fit is refused, and the region stays. So what is lost
+// never exceeds credit + share * elapsed, whatever the program does, as far as reservations cover the worst
+// and threads lose nothing that leave-pinned would lose as well.
+//
+// The ledger also has the price: how many seconds of holding everything one lost second is worth. By itself
+// that is 1 / share, for who gives a share of the time would have nothing registered for it; it is lower
+// while the budget is unused and grows without bound as the budget runs out.
+//
+// One for all domains of a process; the helper's thread (or the simulator's).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+class TimeBudget {
+ public:
+  struct Settings {
+    double share = 0.005;  ///< of elapsed time; kUnbounded: nothing is refused
+    Duration credit = 20 * kMillisecond;
+  };
+  static constexpr double kUnbounded = -1;
+
+  TimeBudget(Settings settings, Time start) : settings_(settings), start_(start), now_(start) {}
+
+  bool bounded() const { return settings_.share >= 0; }
+  /// Time has passed. Never back.
+  void advance(Time now);
+
+  // ---- what was lost ----
+
+  /// `thread` has waited for registrations `total` so long, of which leave-pinned would have waited
+  /// `leave_pinned` more than at the last call. Totals, so that records may be lost.
+  void waited(std::uint16_t thread, Duration total, Duration leave_pinned);
+  /// Bookkeeping on application threads, so far.
+  void kept_books(Duration total);
+
+  // ---- what may be lost ----
+
+  /// Whether a reservation would fit.
+  bool fits(Duration worst) const { return !bounded() || worst <= left(); }
+  bool reserve(Duration worst);
+  void give_back(Duration worst) { reserved_ -= worst; }
+  /// When that reservation will fit, if nothing is lost until then.
+  Time enough_at(Duration worst) const;
+
+  /// Seconds of holding everything that one lost second is worth.
+  double price() const;
+
+  Duration allowed() const;  ///< credit and share, so far; 0 where nothing is bounded
+  Duration lost() const { return waited_ + books_; }
+  Duration reserved() const { return reserved_; }
+  std::uint64_t refused() const { return refused_; }
+
+ private:
+  Duration left() const { return allowed() - lost() - reserved_; }
+
+  const Settings settings_;
+  const Time start_;
+  Time now_;
+  std::vector<Duration> waits_;  ///< of each thread, so far
+  Duration waited_ = 0;          ///< of all, less what leave-pinned would have waited
+  Duration books_ = 0;
+  Duration reserved_ = 0;
+  std::uint64_t refused_ = 0;
+};
+
+}  // namespace pinion

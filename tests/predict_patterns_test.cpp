@@ -1,0 +1,118 @@
+// Patterns x noise: what `adaptive` must reach under a time budget, beside a predictor that knows the
+// schedule, an oracle, and leave-pinned. `pinion simulate --study prediction` prints the same figures.
+// Deterministic.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "simulate/simulation.h"
+
+namespace pinion::simulate {
+namespace {
+
+struct Case {
+  const char* pattern;
+  std::uint64_t turns;  ///< 0: as the benchmark has them
+  bool learnt;          ///< turns enough for what comes before anything can be known to be less than 1 %
+  // Registered bytes, as shares of leave-pinned's: the mean may be the greater of both.
+  double mean_over_oracle, mean;
+  double peak_over_oracle = 1;
+};
+
+class PatternTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static Workload workload() {
+    Pattern pattern;
+    Placement placement;
+    EXPECT_FALSE(find_pattern(GetParam().pattern, pattern));
+    EXPECT_FALSE(Placement::make(pattern.ranks, 1, "packed", placement));
+    return pattern_workload(pattern, GetParam().turns, placement, {});
+  }
+  static Settings settings_of(const char* predictor) {
+    Settings settings;
+    settings.predictor = predictor;
+    settings.nic = CostModel{"connectx", 246, 16000, 62, 4000, {}};
+    return settings;
+  }
+  static Result run(const Workload& workload, const char* noise, const char* predictor = "adaptive") {
+    Settings settings = settings_of(predictor);
+    EXPECT_FALSE(NoiseModel::parse(noise, settings.noise));
+    return simulate(workload, settings);
+  }
+  static void expect_within_budget(const Result& result, const char* noise) {
+    EXPECT_LE(result.cost.added(), 0.020 + 0.005 * result.seconds) << noise;
+  }
+};
+
+TEST_P(PatternTest, WithoutNoiseAndWithOnePercent) {
+  const Case& is = GetParam();
+  const Workload of = workload();
+  for (const char* noise : {"none", "1%"}) {
+    const Result result = run(of, noise);
+    const runlog::RegisteredBytes& bytes = result.registered;
+    const double mean = bytes.mean / bytes.leave_pinned_mean;
+    const double oracle = bytes.oracle_mean / bytes.leave_pinned_mean;
+    EXPECT_LE(mean, std::max(is.mean, oracle + is.mean_over_oracle)) << noise << ", oracle " << oracle;
+    const auto most = static_cast<double>(bytes.leave_pinned_peak);
+    EXPECT_LE(static_cast<double>(bytes.peak) / most,
+              static_cast<double>(bytes.oracle_peak) / most + is.peak_over_oracle)
+        << noise;
+    expect_within_budget(result, noise);
+    if (!is.learnt) continue;
+    const double knows = run(of, noise, "schedule").prediction.within_0_5;
+    const bool quiet = noise == std::string("none");
+    EXPECT_GE(result.prediction.within_0_5, quiet ? 0.99 : 0.95 * knows) << noise << ", schedule " << knows;
+  }
+}
+
+TEST_P(PatternTest, TheBudgetHoldsUnderEveryNoise) {
+  const Workload of = workload();
+  for (const char* noise : {"spikes", "warm-up", "regime", "drift", "irregular"})
+    expect_within_budget(run(of, noise), noise);
+}
+
+// Where the peak is what counts, nothing is paid for a lower mean, and the peak is no higher.
+TEST_P(PatternTest, MinimizingThePeakPaysForNothingElse) {
+  const Workload of = workload();
+  Settings settings = settings_of("adaptive");
+  const Result mean = simulate(of, settings);
+  settings.minimize_peak = true;
+  const Result peak = simulate(of, settings);
+  EXPECT_LE(peak.registered.peak, mean.registered.peak);
+  EXPECT_LE(peak.registrations, mean.registrations);
+  expect_within_budget(peak, "none");
+}
+
+// More to spend is never a much higher mean.
+TEST_P(PatternTest, TheMeanFallsWithTheBudget) {
+  const Workload of = workload();
+  double before = 1;
+  for (const double share : {0.0, 0.001, 0.005, 0.05}) {
+    Settings settings = settings_of("adaptive");
+    settings.time_budget = {share, share == 0 ? 0 : 20 * kMillisecond};
+    settings.noise = {NoiseModel::Kind::uniform, 0.01};
+    const Result result = simulate(of, settings);
+    const double mean = result.registered.mean / result.registered.leave_pinned_mean;
+    EXPECT_LE(mean, before + 0.03) << share;
+    before = mean;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Patterns, PatternTest,
+    ::testing::Values(Case{"bt:A:4", 0, true, 0.03, 0}, Case{"sp:A:4", 200, true, 0.03, 0},
+                      Case{"lu:A:4", 0, true, 0.03, 0}, Case{"cg:A:4", 0, true, 0, 0.25},
+                      Case{"ft:A:4", 25, false, 0, 0.25, 0.03}, Case{"ft:S:4", 300, true, 0, 0.25, 0.03},
+                      Case{"mg:A:4", 0, false, 0, 0.5}, Case{"mg:A:4", 200, true, 0, 0.5},
+                      Case{"no-reuse:1M:2", 0, false, 0, 1, 0.1}, Case{"irregular:1M:2", 0, false, 0, 1}),
+    [](const auto& info) {
+      std::string name = info.param.pattern + ("_" + std::to_string(info.param.turns));
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace pinion::simulate

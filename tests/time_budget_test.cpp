@@ -1,0 +1,148 @@
+// The time budget: the ledger by itself, and the bound that it promises on programs made to break it.
+#include "retention/time_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "support/virtual_helper.h"
+
+namespace pinion {
+namespace {
+
+constexpr Duration ms = kMillisecond, us = kMicrosecond;
+
+TEST(TimeBudget, AReservationFitsOrIsRefused) {
+  TimeBudget budget({.share = 0.01, .credit = 10 * ms}, kSecond);
+  EXPECT_TRUE(budget.reserve(6 * ms));
+  EXPECT_FALSE(budget.reserve(5 * ms));
+  EXPECT_EQ(budget.refused(), 1u);
+  EXPECT_EQ(budget.enough_at(5 * ms), kSecond + 100 * ms) << "1 ms of 1 %";
+  budget.advance(kSecond + 100 * ms);
+  EXPECT_TRUE(budget.reserve(5 * ms));
+  EXPECT_FALSE(budget.reserve(1));
+  budget.give_back(6 * ms);
+  EXPECT_TRUE(budget.reserve(6 * ms));
+}
+
+TEST(TimeBudget, WhatIsLostIsGone) {
+  TimeBudget budget({.share = 0, .credit = 10 * ms}, 0);
+  budget.waited(0, 4 * ms, 0);
+  budget.waited(3, 5 * ms, 3 * ms);
+  budget.waited(0, 5 * ms, 0);  // a total: 1 ms more
+  EXPECT_EQ(budget.lost(), 7 * ms);
+  budget.kept_books(2 * ms);
+  EXPECT_EQ(budget.lost(), 9 * ms);
+  EXPECT_FALSE(budget.reserve(2 * ms));
+  EXPECT_TRUE(budget.reserve(1 * ms));
+  EXPECT_EQ(budget.enough_at(ms), kNever) << "nothing is added as time passes";
+  budget.waited(3, ms, 0);
+  EXPECT_EQ(budget.lost(), 10 * ms) << "another thread has got the number";
+}
+
+TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {
+  TimeBudget budget({.share = 0.005, .credit = 10 * ms}, 0);
+  double before = 0;
+  for (const Duration lost : {0 * ms, 2 * ms, 5 * ms, 9 * ms, 10 * ms, 50 * ms}) {
+    budget.waited(0, lost, 0);
+    EXPECT_GE(budget.price(), before);
+    before = budget.price();
+  }
+  EXPECT_GT(before, 10000) << "seconds of everything, for one second";
+  EXPECT_GT(TimeBudget({.share = 0.0001, .credit = 0}, 0).price(),
+            TimeBudget({.share = 0.05, .credit = 0}, 0).price());
+}
+
+TEST(TimeBudget, WithoutABoundNothingIsRefused) {
+  TimeBudget budget({.share = TimeBudget::kUnbounded, .credit = 0}, 0);
+  budget.waited(0, 100 * kSecond, 0);
+  EXPECT_TRUE(budget.reserve(100 * kSecond));
+  EXPECT_EQ(budget.refused(), 0u);
+}
+
+// ---- the bound ----
+
+/// What a program does next, as seen by somebody who wants it to lose time.
+struct Adversary {
+  const char* name;
+  /// Compute time before the n-th transfer, and which buffer it takes.
+  std::function<std::pair<Duration, std::size_t>(std::size_t n, std::mt19937_64& random)> next;
+  std::size_t buffers;
+};
+
+const std::vector<Adversary>& adversaries() {
+  static const std::vector<Adversary> all = {
+      // Teaches a long interval, then comes back at once, again and again.
+      {"broken-promise",
+       [](std::size_t n, auto&) {
+         return std::pair{n % 20 == 19 ? 500 * us : 30 * ms, n % 3};
+       },
+       3},
+      // Many buffers once, then all of them in a row.
+      {"all-at-once",
+       [](std::size_t n, auto&) {
+         return std::pair{n / 400 % 2 ? 20 * us : 5 * ms, n % 400};
+       },
+       400},
+      {"random",
+       [](std::size_t, std::mt19937_64& random) {
+         return std::pair{static_cast<Duration>(random() % 4000) * us, std::size_t{random() % 30}};
+       },
+       30},
+      // Just before the helper would be ready: intervals shrink, and jump back.
+      {"shrinking",
+       [](std::size_t n, auto&) {
+         return std::pair{(50 - static_cast<Duration>(n % 48)) * ms, n % 2};
+       },
+       2},
+  };
+  return all;
+}
+
+using Case = std::tuple<std::size_t, const char*, double>;
+class Adversarial : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Adversarial, LosesNoMoreThanCreditAndShare) {
+  const auto& [which, predictor, share] = GetParam();
+  const Adversary& adversary = adversaries()[which];
+  test::VirtualHelper::Settings settings;
+  settings.predictor = predictor;
+  settings.time_budget = {.share = share, .credit = 5 * ms};
+  settings.wake_latency = [] { return 60 * us; };
+  settings.poll = ms;
+  test::VirtualHelper run(settings);
+  std::mt19937_64 random(1);
+  for (std::size_t n = 0; n < 3000; ++n) {
+    const auto [compute, buffer] = adversary.next(n, random);
+    test::VirtualHelper::Transfer transfer;
+    transfer.site = 1 + buffer % 5;
+    transfer.range = test::virtual_pages(1000 * buffer, 16 + 200 * (buffer % 3));
+    transfer.compute = compute;
+    transfer.duration = 50 * us;
+    run.add(transfer);
+  }
+  double most = 0;
+  run.after_each = [&] {
+    const runlog::Counters& c = run.counters();
+    const double lost = static_cast<double>(c.wait_ns + c.registration_ns) - c.leave_pinned_registration_ns;
+    const auto elapsed = static_cast<double>(run.now() - settings.start);
+    ASSERT_LE(lost, static_cast<double>(5 * ms) + share * elapsed + 1) << elapsed;
+    most = std::max(most, lost);
+  };
+  run.run();
+  EXPECT_GT(most, 0.05 * ms) << "the program was no adversary";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Adversarial,
+                         ::testing::Combine(::testing::Range(std::size_t{0}, std::size_t{4}),
+                                            ::testing::Values("adaptive", "shortest"),
+                                            ::testing::Values(0.0, 0.0005, 0.005)),
+                         [](const auto& info) {
+                           std::string name = adversaries()[std::get<0>(info.param)].name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_" + std::get<1>(info.param) + "_" +
+                                  std::to_string(static_cast<int>(std::get<2>(info.param) * 1e5));
+                         });
+
+}  // namespace
+}  // namespace pinion
