@@ -22,14 +22,15 @@ constexpr Time kStart = kSecond;
 constexpr Duration kPeriod = 10 * kMillisecond;
 constexpr Duration kOver = 10 * kMicrosecond;  // the helper looks so long after a transfer should be over
 
-/// Says what the test tells it to.
+/// Says what the test tells it to, and keeps what it is told.
 class ToldPredictor final : public Predictor {
  public:
   const char* name() const override { return "told"; }
-  void observe(const Use&) override {}
+  void observe(const Use& use) override { uses.push_back(use); }
   Time next_use(BufferId, Time) const override { return next; }
   void forget(BufferId) override {}
   Time next = kNever;
+  std::vector<Use> uses;
 };
 
 /// The retention alone over a domain whose device costs nothing: the test is application, helper and clock.
@@ -197,6 +198,27 @@ INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices), [](
 });
 
 // The DQ item that may come in between is as large as recent ones were; a giant of long ago does not count.
+TEST_F(RetentionTest, RangesOfOneCallBeginTogetherWhateverOneOfThemWaited) {
+  HelperRetention told_retention{domain, told, costs, {}};
+  const auto used = [&](Range range, Time time, Duration delayed) {
+    Record record;
+    record.kind = runlog::EventKind::lease;
+    record.address = range.begin;
+    record.bytes = range.bytes();
+    told_retention.use(record, time, 0, delayed, time + 10 * kMillisecond);
+  };
+  // A call with two ranges, the first of which was waited for; then one without waits.
+  used(virtual_pages(0, 4), kStart, 0);
+  used(virtual_pages(10, 4), kStart, 5 * kMillisecond);
+  used(virtual_pages(0, 4), kStart + 105 * kMillisecond, 5 * kMillisecond);
+  used(virtual_pages(10, 4), kStart + 105 * kMillisecond, 5 * kMillisecond);
+  ASSERT_EQ(told.uses.size(), 4u);
+  EXPECT_EQ(told.uses[0].time, kStart);
+  EXPECT_EQ(told.uses[1].time, kStart);
+  EXPECT_EQ(told.uses[2].time, kStart + 100 * kMillisecond);
+  EXPECT_EQ(told.uses[3].time, kStart + 100 * kMillisecond);
+}
+
 TEST_F(RetentionTest, TermOfTheOtherItemIsTheLargestRecentOne) {
   costs.registration = kFree;
   costs.deregistration = LinearFit(1000, 0);

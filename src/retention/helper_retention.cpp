@@ -38,8 +38,13 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
 
 void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Duration delayed, Time end,
                           Duration waited) {
-  if (thread >= delays_.size()) delays_.resize(thread + std::size_t{1});
-  delays_[thread] = delayed;
+  if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
+  // The ranges of a call all begin with it: what one of them was waited for came after the next one's
+  // beginning.
+  if (ThreadDelay& last = threads_[thread]; time == last.call)
+    delayed = std::min(delayed, last.delayed);
+  else
+    last = {time, delayed};
   end = std::max(end, time);
   const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
   const BufferId id = buffer_of(pages);
@@ -154,7 +159,7 @@ void HelperRetention::for_each_buffer_in(Range range, F&& f) const {
 }
 
 Duration HelperRetention::delay_of(const Buffer& buffer) const {
-  return buffer.thread < delays_.size() ? delays_[buffer.thread] : 0;
+  return buffer.thread < threads_.size() ? threads_[buffer.thread].delayed : 0;
 }
 
 Estimate HelperRetention::next_use(BufferId id, Time after) const {

@@ -175,7 +175,12 @@ class HelperRetention {
   CostEstimates& costs_;
 
   std::vector<Buffer> buffers_;
-  std::vector<Duration> delays_;  ///< of each thread, up to its last record
+  /// How long registration had held a thread up, when its last call began.
+  struct ThreadDelay {
+    Time call = kNotYet;
+    Duration delayed = 0;
+  };
+  std::vector<ThreadDelay> threads_;
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   RegistrationQueue queue_;
