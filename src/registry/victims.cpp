@@ -66,18 +66,15 @@ Region* Victims::take(Ticks now) {
   return take_expected_last();
 }
 
-// Keys are never later than the last use: a top whose key is true is the one. Each key that is not is paid
-// for by a use since; regions in use are put back for the time being.
-Region* Victims::take_least_recently_used() {
+/// The first of the heap that is idle. `is_first`: whether the heap's top is in its place; where not, it has
+/// been put there.
+template <class IsFirst>
+Region* Victims::take_first_idle(RegionHeap& heap, IsFirst&& is_first) {
   Region* found = nullptr;
-  while (!found && !others_.empty()) {
-    Region* top = others_.top();
-    const std::int64_t last_use = by_last_use(top);
-    if (last_use > others_.top_key()) {
-      others_.rekey(top, last_use);
-      continue;
-    }
-    others_.erase(top);
+  while (!found && !heap.empty()) {
+    Region* top = heap.top();
+    if (!is_first(top)) continue;
+    heap.erase(top);
     if (idle(top))
       found = top;
     else
@@ -86,6 +83,17 @@ Region* Victims::take_least_recently_used() {
   for (Region* region : in_use_) add(region);
   in_use_.clear();
   return found;
+}
+
+// Keys are never later than the last use: a top whose key is true is the one. Each key that is not is paid
+// for by a use since; regions in use are put back for the time being.
+Region* Victims::take_least_recently_used() {
+  return take_first_idle(others_, [this](Region* top) {
+    const std::int64_t last_use = by_last_use(top);
+    if (last_use <= others_.top_key()) return true;
+    others_.rekey(top, last_use);
+    return false;
+  });
 }
 
 Region* Victims::take_sampled(Ticks now) {
@@ -120,18 +128,7 @@ Region* Victims::take_sampled(Ticks now) {
 
 // What is in use was expected about now, and so is mostly below.
 Region* Victims::take_expected_last() {
-  Region* found = nullptr;
-  while (!found && !expected_.empty()) {
-    Region* top = expected_.top();
-    expected_.erase(top);
-    if (idle(top))
-      found = top;
-    else
-      in_use_.push_back(top);
-  }
-  for (Region* region : in_use_) add(region);
-  in_use_.clear();
-  return found;
+  return take_first_idle(expected_, [](Region*) { return true; });
 }
 
 std::size_t Victims::bucket(Range range) {

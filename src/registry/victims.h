@@ -62,6 +62,8 @@ class Victims {
 
   static bool idle(const Region* region);
   static std::size_t bucket(Range range);
+  template <class IsFirst>
+  Region* take_first_idle(RegionHeap& heap, IsFirst&& is_first);
   Region* take_least_recently_used();
   Region* take_sampled(Ticks now);
   Region* take_expected_last();
