@@ -31,13 +31,15 @@ enum class CallKind : std::uint8_t {
   window = 21,  ///< memory that others may read and write
   file_read = 22,
   file_write = 23,
+  reg_mr = 24,  ///< a registration that the program asked for
 };
 
 inline const char* to_string(CallKind kind) {
-  static const char* const names[] = {
-      "none",  "send",   "receive", "isend",     "irecv",      "send_init", "recv_init", "sendrecv",
-      "bcast", "gather", "scatter", "allgather", "alltoall",   "reduce",    "allreduce", "reduce_scatter",
-      "scan",  "api",    "put",     "get",       "accumulate", "window",    "file_read", "file_write"};
+  static const char* const names[] = {"none",           "send",      "receive",   "isend",      "irecv",
+                                      "send_init",      "recv_init", "sendrecv",  "bcast",      "gather",
+                                      "scatter",        "allgather", "alltoall",  "reduce",     "allreduce",
+                                      "reduce_scatter", "scan",      "api",       "put",        "get",
+                                      "accumulate",     "window",    "file_read", "file_write", "reg_mr"};
   const auto index = static_cast<unsigned>(kind);
   return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

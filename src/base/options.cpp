@@ -40,6 +40,7 @@ bool set_size(std::uint64_t& out, std::string_view text) {
 }
 
 constexpr const char* kRetentionNames[] = {"observe", "on-demand", "leave-pinned", "lru", "helper"};
+constexpr const char* kRemoteKeysNames[] = {"auto", "shared", "strict"};
 constexpr const char* kMonitorNames[] = {
     "auto", "libc", "libc+userfaultfd", "symbols", "symbols+userfaultfd", "userfaultfd", "brackets"};
 
@@ -189,6 +190,29 @@ const std::vector<Row>& rows() {
          return !v.empty();
        },
        [](const Options& o) { return o.nic; }},
+      {{"front",
+        "choice",
+        "mpi",
+        "where transfers are met: mpi: at MPI calls; verbs: below all libraries, at ibv_reg_mr",
+        {"mpi", "verbs"}},
+       [](Options& o, std::string_view v) {
+         o.front = v == "verbs" ? Front::verbs : Front::mpi;
+         return true;
+       },
+       [](const Options& o) { return std::string(o.front == Front::verbs ? "verbs" : "mpi"); }},
+      {{"remote-keys",
+        "choice",
+        "auto",
+        "front verbs: keys that peers have outlive their deregistration (shared), never (strict), or for "
+        "callers "
+        "that have a cache of their own (auto)",
+        {std::begin(kRemoteKeysNames), std::end(kRemoteKeysNames)}},
+       [](Options& o, std::string_view v) {
+         for (std::size_t i = 0; i < std::size(kRemoteKeysNames); ++i)
+           if (v == kRemoteKeysNames[i]) o.remote_keys = static_cast<RemoteKeys>(i);
+         return true;
+       },
+       [](const Options& o) { return std::string(to_string(o.remote_keys)); }},
       {{"monitor",
         "choice",
         "auto",
@@ -398,6 +422,7 @@ std::string format_options(const Options& options) {
 
 const char* to_string(RetentionKind kind) { return kRetentionNames[static_cast<int>(kind)]; }
 const char* to_string(PolicyKind kind) { return kPolicyNames[static_cast<int>(kind)]; }
+const char* to_string(RemoteKeys keys) { return kRemoteKeysNames[static_cast<int>(keys)]; }
 const char* to_string(MonitorKind kind) { return kMonitorNames[static_cast<int>(kind)]; }
 
 std::optional<bool> list_holds(std::string_view list, int rank) {

@@ -28,6 +28,13 @@ enum class MonitorKind : std::uint8_t {
 /// Who of a node's processes has a helper (node/policy.h).
 enum class PolicyKind : std::uint8_t { sleeping, none_if_busy, aggressive, conservative };
 
+/// Where the program's transfers are met: at its MPI calls, or below all libraries, where these register
+/// memory with the RDMA devices that the program opened.
+enum class Front : std::uint8_t { mpi, verbs };
+
+/// Whether a key with remote rights outlives the deregistration by whom it was given to (intercept/verbs).
+enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
+
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
 enum class Minimize : std::uint8_t { mean, peak };
 
@@ -50,6 +57,8 @@ struct Options {
   std::uint64_t lru_size = 64 << 20;
   std::string device = "pin";
   std::string nic = "connectx";
+  Front front = Front::mpi;
+  RemoteKeys remote_keys = RemoteKeys::automatic;
   MonitorKind monitor = MonitorKind::automatic;
   Duration poll = kMillisecond;
   bool intranode = true;         ///< transfers between processes of one node are registered
@@ -85,6 +94,7 @@ std::string format_options(const Options& options);
 const char* to_string(RetentionKind kind);
 const char* to_string(MonitorKind kind);
 const char* to_string(PolicyKind kind);
+const char* to_string(RemoteKeys keys);
 
 /// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another
 /// form.

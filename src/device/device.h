@@ -32,6 +32,7 @@ struct DeviceKey {
   std::uint64_t handle = 0;
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
+  std::uint32_t system_handle = 0;  ///< what the system calls it, where it has a name (ibv_mr::handle)
 };
 
 struct Registration {

@@ -27,6 +27,8 @@ int verbs_access(Access access) {
   return flags;
 }
 
+Access local_part(Access access) { return writes(access) ? Access::write : Access::read; }
+
 /// Which device and port: the user's words taken apart. Port 0: whichever is active.
 struct Choice {
   std::string name;
@@ -131,8 +133,10 @@ class Opened {
 
 class VerbsDevice final : public Device {
  public:
-  VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened)
+  VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened,
+              std::optional<int> extra_access = std::nullopt)
       : verbs_(verbs),
+        extra_access_(extra_access),
         choice_{verbs.get_device_name(opened->context->device), opened->port},
         state_(std::make_unique<State>(1)) {
     caps_.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
@@ -164,11 +168,12 @@ class VerbsDevice final : public Device {
     if (pd == nullptr) return {error, {}, {}};
     // Faults are dearer inside the driver, which holds the process's memory map meanwhile.
     if (Error refused = fault_in(pages, writes(access))) return {refused, {}, {}};
-    ibv_mr* const region =
-        verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(), verbs_access(access));
+    if (extra_access_) access = local_part(access);
+    ibv_mr* const region = verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(),
+                                         verbs_access(access) | extra_access_.value_or(0));
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     const std::uint64_t handle = state_->table.add(region);
-    return {{}, {handle, region->lkey, region->rkey}, access};
+    return {{}, {handle, region->lkey, region->rkey, region->handle}, access};
   }
 
   void deregister(DeviceKey key, Actor) override {
@@ -221,6 +226,7 @@ class VerbsDevice final : public Device {
   }
 
   const VerbsLibrary& verbs_;
+  const std::optional<int> extra_access_;
   const Choice choice_;  ///< what was opened; port 0: the program's protection domain
   DeviceCaps caps_;
   std::unique_ptr<State> state_;
@@ -240,14 +246,14 @@ VerbsDeviceResult make_verbs_device(const std::string& choice) {
   return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened))};
 }
 
-VerbsDeviceResult make_verbs_device(ibv_pd* pd) {
+VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access) {
   Error error;
   const VerbsLibrary* const verbs = verbs_library(error);
   if (verbs == nullptr) return {error, nullptr};
   auto opened = std::make_unique<Opened>(*verbs);
   error = opened->borrow(pd);
   if (error) return {error, nullptr};
-  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened))};
+  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened), extra_access)};
 }
 
 }  // namespace pinion
@@ -259,7 +265,7 @@ namespace pinion {
 VerbsDeviceResult make_verbs_device(const std::string&) {
   return {Error::make(ENOTSUP, "built without the headers of libibverbs (Debian: libibverbs-dev)"), nullptr};
 }
-VerbsDeviceResult make_verbs_device(ibv_pd*) { return make_verbs_device(std::string()); }
+VerbsDeviceResult make_verbs_device(ibv_pd*, std::optional<int>) { return make_verbs_device(std::string()); }
 
 }  // namespace pinion
 

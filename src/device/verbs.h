@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "device/device.h"
@@ -22,7 +23,9 @@ struct VerbsDeviceResult {
 VerbsDeviceResult make_verbs_device(const std::string& choice);
 
 /// Registers in a protection domain of the program's own, which outlives the device. In a forked child, where
-/// it is of no use, registering fails (ENODEV).
-VerbsDeviceResult make_verbs_device(ibv_pd* pd);
+/// it is of no use, registering fails (ENODEV). With `extra_access`, its registrations have these flags of
+/// ibv_access_flags beside local rights, no others: remote rights are not given because a request might be
+/// made for them later, and requests to the device are for local rights alone.
+VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access = std::nullopt);
 
 }  // namespace pinion

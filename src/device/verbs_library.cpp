@@ -3,7 +3,9 @@
 #ifdef PINION_HAS_VERBS
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cerrno>
+#include <memory>
 #include <string>
 
 namespace pinion {
@@ -48,9 +50,17 @@ Loaded load() {
 }  // namespace
 
 const VerbsLibrary* verbs_library(Error& error) {
-  static const Loaded loaded = load();
-  error = loaded.error;
-  return loaded.error ? nullptr : &loaded.functions;
+  // No static variable's guard: who waits for it may hold the dynamic linker's lock (a constructor of a
+  // library that is being loaded), which load() needs. Whoever loads second has the same, and throws his
+  // away.
+  static std::atomic<const Loaded*> known{nullptr};
+  const Loaded* loaded = known.load(std::memory_order_acquire);
+  if (loaded == nullptr) {
+    auto fresh = std::make_unique<const Loaded>(load());
+    if (known.compare_exchange_strong(loaded, fresh.get())) loaded = fresh.release();
+  }
+  error = loaded->error;
+  return loaded->error ? nullptr : &loaded->functions;
 }
 
 }  // namespace pinion

@@ -19,6 +19,9 @@ namespace pinion {
 
 namespace {
 
+constexpr const char* kProgramsDevices =
+    "registers with the program's own RDMA devices, below its libraries (--front verbs)";
+
 // A directory that goes away with whoever made it is on one node. On another there would be nobody to take
 // the log away again.
 bool has_log(const Options& options) {
@@ -47,7 +50,9 @@ Engine::Engine(const Options& options, const JobPlace& place)
 Error Engine::start(const Options& options, const JobPlace& place, const std::string& command) {
   if (running()) return Error::make(EBUSY, "an engine runs in this process already");
   calibration();
-  DeviceResult made = make_device(options.device, options.nic);
+  // Below the libraries there is no domain before the program has a device.
+  const bool own_device = options.front != Front::verbs;
+  DeviceResult made = own_device ? make_device(options.device, options.nic) : DeviceResult{};
   if (made.error) return made.error;
 
   // Never freed: a thread may be inside it when the run ends.
@@ -60,15 +65,16 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   const auto ranks = static_cast<std::uint64_t>(std::max(1, place.local_ranks));
   const std::uint64_t node_bytes = node ? node->limit() : (options.node_limit + ranks - 1) / ranks;
   engine->budget_ = std::make_unique<Budget>(
-      find_limits(options.limit, options.limit_regions, made.device->caps(), place.local_ranks, node_bytes),
+      find_limits(options.limit, options.limit_regions, own_device ? made.device->caps() : DeviceCaps{},
+                  place.local_ranks, node_bytes),
       node ? node->allowance() : nullptr);
   Error error;
   if (!options.profile.empty()) {
     if (Error unread = read_profile(profile_path(options.profile, place.rank), engine->profile_))
       std::fprintf(stderr, "pinion: no profile: %s\n", unread.message);
   }
-  const std::string device_text = made.device->description();
-  engine->add_domain(std::move(made.device), options.device, options.nic, error);
+  const std::string device_text = own_device ? made.device->description() : kProgramsDevices;
+  if (own_device) engine->add_domain(std::move(made.device), options.device, options.nic, error);
   if (error) {
     engine->leave_node();
     return error;
@@ -185,6 +191,13 @@ Error Engine::close_domain(int number) {
         EBUSY, "%zu regions of the domain are under lease: release all leases before closing it", leased);
   slot.open = false;
   return {};
+}
+
+void Engine::reopen_domain(int number) {
+  std::lock_guard lock(domains_mutex_);
+  DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+  slot.open = true;
+  slot.meter.restart();
 }
 
 StartedMonitor Engine::watch_events(MonitorKind kind) {
@@ -445,6 +458,11 @@ void Engine::drop_device(DomainSlot& slot) {
 
 void Engine::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   if (Region* region = domain(number).begin_retire(ref)) retire_claimed_here(thread, number, region);
+}
+
+void Engine::let_idle_go(ThreadContext& thread) {
+  for (int i = 0; i < domain_count(); ++i)
+    for (const RegionRef& idle : domain(i).idle_regions()) retire_now(thread, i, idle);
 }
 
 void Engine::reap_now(ThreadContext& thread, int number) {

@@ -84,6 +84,8 @@ class Engine {
   /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
   /// are out; the domain then stays open.
   Error close_domain(int number);
+  /// A domain of add_domain() that was closed, for its owner to use again.
+  void reopen_domain(int number);
 
   const Options& options() const { return options_; }
   const Limits& limits() const { return budget_->limits(); }
@@ -103,6 +105,10 @@ class Engine {
   void release(ThreadContext& thread, Transfer& transfer);
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_stop(Transfer& transfer);
+
+  /// Lets go what nobody uses, in all domains: for memory, or a limit of the system's, that is needed
+  /// elsewhere.
+  void let_idle_go(ThreadContext& thread);
 
   /// The process that this engine was started in.
   pid_t process() const { return process_; }

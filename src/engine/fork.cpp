@@ -49,9 +49,7 @@ void Engine::let_go_before_fork() {
   const std::unique_lock lock(domains_mutex_, std::try_to_lock);
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
-  for (int i = 0; i < domain_count(); ++i) {
-    for (const RegionRef& idle : domain(i).idle_regions()) retire_now(*thread, i, idle);
-  }
+  let_idle_go(*thread);
 }
 
 }  // namespace pinion

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 #include "intercept/exports.h"
 #include "intercept/same_build.h"
+#include "intercept/verbs/callers.h"
 #include "predict/call_site.h"
 
 extern "C" PINION_EXPORT int dlclose(void* handle) {
@@ -16,5 +17,6 @@ extern "C" PINION_EXPORT int dlclose(void* handle) {
   const int result = next(handle);
   pinion::Engine::on_memory_change_end(kEverything);
   pinion::invalidate_call_sites();
+  pinion::verbs::forget_callers();
   return result;
 }

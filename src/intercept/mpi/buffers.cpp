@@ -140,7 +140,11 @@ PINION_INSTANTIATE(Count, Aint)
 
 bool Buffers::enter() {
   nesting_used_ = true;
-  return nesting_.enter();
+  if (!nesting_.enter()) return false;
+  if (nesting_.engine().options().front != Front::verbs) return true;
+  if (!told_) verbs::t_mpi_call = {0, nesting_.thread().sites->capture(entry_), kind_, peer_};
+  told_ = true;
+  return false;
 }
 
 bool Buffers::is_left_out(int other) const {

@@ -14,6 +14,7 @@
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/session.h"
 #include "intercept/mpi/type_sizes.h"
+#include "intercept/verbs/call_context.h"
 #include "predict/unwind.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
@@ -24,6 +25,7 @@ class Buffers {
       : entry_(entry), kind_(kind), least_(g_least_bytes.load(std::memory_order_relaxed)) {}
   ~Buffers() {
     if (nesting_used_) release();
+    if (told_) verbs::t_mpi_call = {};
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -159,6 +161,8 @@ class Buffers {
                  Access access);
 
   bool is_left_out(int other) const;
+  /// False where nothing is to be leased: inside another call, or because libraries below register
+  /// (--front verbs), who are then told which call they do it for.
   bool enter();
   void lease(Range range, Access access, int other);
   void lease_received(Range range, int source, std::int64_t known);
@@ -173,6 +177,7 @@ class Buffers {
   CallKind kind_;
   Party party_ = Party::none;
   bool nesting_used_ = false;
+  bool told_ = false;
   int peer_ = -1;
   std::uint64_t least_;
   union {

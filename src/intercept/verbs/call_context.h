@@ -1,0 +1,13 @@
+// The MPI call that a thread is in, for what libraries below it register meanwhile (--front verbs): its call
+// site says more of the transfer than the stack of the library's progress engine. Written and read by the
+// owning thread.
+#pragma once
+
+#include "engine/engine.h"
+
+namespace pinion::verbs {
+
+/// `time` is not used; site 0: in no call that is known.
+inline thread_local CallPoint t_mpi_call{};
+
+}  // namespace pinion::verbs

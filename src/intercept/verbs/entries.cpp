@@ -1,0 +1,110 @@
+// The functions of libibverbs that the preload stands before. They have the versions that the library gives
+// them (preload.map). Programs built for the library's first version (IBVERBS_1.0) come by here as the
+// library's own code for them calls these. Programs that look functions up with dlsym or dlvsym pass by.
+//
+// verbs.h makes macros of some of the names, hence the parentheses.
+#include <atomic>
+#include <cerrno>
+
+#include "intercept/exports.h"
+#include "intercept/verbs/front.h"
+#include "intercept/verbs/inside.h"
+
+namespace {
+
+using pinion::EntryFrame;
+using pinion::verbs::Asked;
+using pinion::verbs::Inside;
+
+/// A function of the library's own, looked up when it is first called. Not in a static variable of a
+/// function: who waits for its guard may hold the dynamic linker's lock, which looking up needs.
+template <class F>
+class Next {
+ public:
+  explicit constexpr Next(const char* name) : name_(name) {}
+  F get() {
+    F found = found_.load(std::memory_order_acquire);
+    if (found == nullptr) found_.store(found = pinion::next_symbol<F>(name_), std::memory_order_release);
+    return found;
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<F> found_{nullptr};
+};
+
+constinit Next<decltype(&ibv_reg_mr)> next_reg_mr{"ibv_reg_mr"};
+constinit Next<decltype(&ibv_reg_mr_iova)> next_reg_mr_iova{"ibv_reg_mr_iova"};
+constinit Next<decltype(&ibv_reg_mr_iova2)> next_reg_mr_iova2{"ibv_reg_mr_iova2"};
+constinit Next<decltype(&ibv_dereg_mr)> next_dereg_mr{"ibv_dereg_mr"};
+constinit Next<decltype(&ibv_rereg_mr)> next_rereg_mr{"ibv_rereg_mr"};
+constinit Next<decltype(&ibv_dealloc_pd)> next_dealloc_pd{"ibv_dealloc_pd"};
+constinit Next<decltype(&ibv_close_device)> next_close_device{"ibv_close_device"};
+
+pinion::verbs::Library library() { return {next_reg_mr.get(), next_dereg_mr.get()}; }
+
+/// A registration that passes by. Where the system has no room for it, what Pinion keeps makes way.
+template <class F, class... Arguments>
+ibv_mr* pass(F function, Arguments... arguments) {
+  const bool outermost = !Inside::now();
+  const Inside inside;
+  ibv_mr* const mr = function(arguments...);
+  if (mr != nullptr || errno != ENOMEM || !outermost) return mr;
+  if (pinion::verbs::make_room()) return function(arguments...);
+  errno = ENOMEM;
+  return nullptr;
+}
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+}  // namespace
+
+extern "C" {
+
+PINION_EXPORT ibv_mr*(ibv_reg_mr)(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  const EntryFrame entry = EntryFrame::here();
+  const Asked asked{pd, address, bytes, address_of(address), access};
+  if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
+  return pass(next_reg_mr.get(), pd, address, bytes, access);
+}
+
+PINION_EXPORT ibv_mr*(ibv_reg_mr_iova)(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
+                                       int access) {
+  const EntryFrame entry = EntryFrame::here();
+  const Asked asked{pd, address, bytes, iova, access};
+  if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
+  return pass(next_reg_mr_iova.get(), pd, address, bytes, iova, access);
+}
+
+PINION_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
+                                       unsigned access) {
+  const EntryFrame entry = EntryFrame::here();
+  const Asked asked{pd, address, bytes, iova, static_cast<int>(access)};
+  if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
+  return pass(next_reg_mr_iova2.get(), pd, address, bytes, iova, access);
+}
+
+PINION_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
+  if (const auto result = pinion::verbs::deregister_memory(library(), mr)) return *result;
+  return next_dereg_mr.get()(mr);
+}
+
+PINION_EXPORT int ibv_rereg_mr(ibv_mr* mr, int changes, ibv_pd* pd, void* address, std::size_t bytes,
+                               int access) {
+  const EntryFrame entry = EntryFrame::here();
+  const Asked changed{pd, address, bytes, address_of(address), access};
+  if (const auto result = pinion::verbs::reregister_memory(library(), mr, changes, changed, entry))
+    return *result;
+  return next_rereg_mr.get()(mr, changes, pd, address, bytes, access);
+}
+
+PINION_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {
+  pinion::verbs::protection_domain_ends(pd);
+  return next_dealloc_pd.get()(pd);
+}
+
+PINION_EXPORT int ibv_close_device(ibv_context* context) {
+  pinion::verbs::device_ends(context);
+  return next_close_device.get()(context);
+}
+}

@@ -1,0 +1,261 @@
+#include "intercept/verbs/front.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include "engine/process.h"
+#include "intercept/same_build.h"
+#include "intercept/verbs/call_context.h"
+#include "intercept/verbs/callers.h"
+#include "intercept/verbs/handles.h"
+#include "intercept/verbs/inside.h"
+#include "intercept/verbs/protection_domains.h"
+
+namespace pinion::verbs {
+
+namespace {
+
+constexpr int kRemoteWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kRemote = kRemoteWrites | IBV_ACCESS_REMOTE_READ;
+constexpr int kPlain = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORDERING;
+
+// Registrations may be asked for before constructors of this library have run.
+constinit Handles g_handles;
+constinit ProtectionDomains g_domains;
+
+// ---- the engine's life ----
+
+constinit std::mutex g_starting;
+constinit std::atomic<Engine*> g_engine{nullptr};
+constinit std::atomic<bool> g_off{false};     ///< everything passes by
+constinit std::atomic<bool> g_forked{false};  ///< the handles are the parent's
+
+Error start(Engine*& engine) {
+  if (!same_build_or_say_so()) return {};
+  Options options;
+  if (Error error = options_from_environment(options)) return error;
+  if (options.off || options.front != Front::verbs) return {};
+  const JobPlace place = job_place();
+  if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
+  if (Error error = Engine::join(options, place, false)) return error;
+  engine = Engine::running();
+  const int handler = pthread_atfork(nullptr, nullptr, [] {
+    g_off.store(true);
+    g_forked.store(true);
+  });
+  if (handler != 0) return Error::make(handler, "no memory for a fork handler");
+  std::atexit(Engine::stop);
+  return {};
+}
+
+/// The engine that runs for the front; null: there is none, or no more.
+Engine* running_engine() {
+  if (g_off.load(std::memory_order_acquire)) return nullptr;
+  Engine* engine = g_engine.load(std::memory_order_acquire);
+  if (engine == nullptr) [[unlikely]] {
+    const std::lock_guard lock(g_starting);
+    engine = g_engine.load(std::memory_order_acquire);
+    if (engine == nullptr && !g_off.load()) {
+      if (const Error error = start(engine))
+        std::fprintf(stderr, "pinion: %s: memory is registered as without Pinion\n", error.message);
+      g_engine.store(engine, std::memory_order_release);
+      g_off.store(engine == nullptr, std::memory_order_release);
+    }
+  }
+  return engine != nullptr && engine == Engine::running() ? engine : nullptr;
+}
+
+// ---- what is answered ----
+
+bool is_plain(const Asked& asked) {
+  const auto begin = reinterpret_cast<Address>(asked.address);
+  if ((asked.access & ~kPlain) != 0 || asked.iova != begin || begin == 0 || asked.bytes == 0) return false;
+  // These the library refuses, and says how.
+  if ((asked.access & kRemoteWrites) != 0 && (asked.access & IBV_ACCESS_LOCAL_WRITE) == 0) return false;
+  return asked.bytes <= ~Address{0} - page_size() - begin;
+}
+
+/// Whether a key is allowed to outlive its deregistration.
+bool may_be_kept(const Asked& asked, const Options& options, const EntryFrame& entry) {
+  if ((asked.access & kRemote) == 0) return true;  // of no use to peers
+  if (options.remote_keys != RemoteKeys::automatic) return options.remote_keys == RemoteKeys::shared;
+  return caches_itself(entry.return_address);
+}
+
+CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
+  const Ticks now = ticks_now();
+  if (t_mpi_call.site != 0) return {now, t_mpi_call.site, t_mpi_call.kind, t_mpi_call.peer};
+  return {now, thread.sites->capture(entry), CallKind::reg_mr};
+}
+
+/// What the program asks for it gets: beyond the limit the registration is made without Pinion.
+void report_refusal(const Engine& engine, const Error& why) {
+  if (why.code != ENOMEM && why.code != ENOSPC) return;
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  const Limits& limits = engine.limits();
+  std::fprintf(stderr,
+               "pinion: %llu bytes (%s) hold no further registration of the program's: what exceeds them is "
+               "registered as without Pinion (said once)\n",
+               static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str());
+}
+
+/// Finds something to stand behind a handle. False: nothing has happened.
+bool back(const Library& library, const Asked& asked, const EntryFrame& entry, Backing& backing) {
+  if (Inside::now() || !is_plain(asked)) return false;
+  Engine* const engine = running_engine();
+  if (engine == nullptr || !may_be_kept(asked, engine->options(), entry)) return false;
+  ThreadContext* const thread = this_thread();
+  const int domain =
+      thread ? g_domains.domain(*engine, asked.pd, asked.access & ~IBV_ACCESS_LOCAL_WRITE) : -1;
+  if (domain < 0) return false;
+  const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
+  Error why;
+  if (!engine->acquire(*thread, domain, call_point(*thread, entry), Range::of(asked.address, asked.bytes),
+                       local, backing.transfer, Refusal::report, &why)) {
+    report_refusal(*engine, why);
+    return false;
+  }
+  backing.access = asked.access;
+  backing.real = nullptr;
+  if (backing.transfer.record.region.region != nullptr) return true;
+  // Retention observe: the program's own registration, whose time is recorded.
+  const Inside inside;
+  backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
+  if (backing.real != nullptr) return true;
+  engine->release(*thread, backing.transfer);
+  return false;
+}
+
+/// An error leaves everything as it was.
+int give_back(const Library& library, Backing& backing) {
+  if (backing.real != nullptr) {
+    const Inside inside;
+    if (const int error = library.dereg_mr(backing.real)) return error;
+    backing.real = nullptr;
+  }
+  if (!backing.transfer.active) return 0;
+  Engine* const engine = g_engine.load(std::memory_order_acquire);
+  if (engine != Engine::running()) {
+    engine->release_after_stop(backing.transfer);
+    return 0;
+  }
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr) return ENOMEM;
+  engine->release(*thread, backing.transfer);
+  return 0;
+}
+
+void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
+  mr.context = asked.pd->context;
+  mr.pd = asked.pd;
+  mr.addr = asked.address;
+  mr.length = asked.bytes;
+  if (backing.real != nullptr) {
+    mr.handle = backing.real->handle;
+    mr.lkey = backing.real->lkey;
+    mr.rkey = backing.real->rkey;
+  } else {
+    const DeviceKey& key = backing.transfer.record.region.region->key;  // does not change under the lease
+    mr.handle = key.system_handle;
+    mr.lkey = key.lkey;
+    mr.rkey = key.rkey;
+  }
+}
+
+}  // namespace
+
+ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry) {
+  try {
+    Backing backing;
+    if (!back(library, asked, entry, backing)) return nullptr;
+    Handle* const handle = g_handles.take();
+    if (handle == nullptr) {
+      give_back(library, backing);
+      return nullptr;
+    }
+    handle->backing = backing;
+    fill(handle->mr, asked, backing);
+    handle->out.store(true, std::memory_order_release);
+    return &handle->mr;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+std::optional<int> deregister_memory(const Library& library, ibv_mr* mr) {
+  Handle* const handle = g_handles.find(mr);
+  if (handle == nullptr) return std::nullopt;
+  if (g_forked.load(std::memory_order_acquire)) return 0;
+  if (!handle->out.exchange(false, std::memory_order_acq_rel)) return EINVAL;
+  if (const int error = give_back(library, handle->backing)) {
+    handle->out.store(true, std::memory_order_release);
+    return error;
+  }
+  g_handles.put(handle);
+  return 0;
+}
+
+std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
+                                     const EntryFrame& entry) {
+  Handle* const handle = g_handles.find(mr);
+  if (handle == nullptr) return std::nullopt;
+  const bool moves = (changes & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  if (g_forked.load(std::memory_order_acquire) || !handle->out.load(std::memory_order_acquire) ||
+      changes == 0 || (changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 ||
+      (moves && (changed.address == nullptr || changed.bytes == 0))) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  Asked asked = changed;
+  if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) asked.pd = mr->pd;
+  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) asked.access = handle->backing.access;
+  if (!moves) {
+    asked.address = mr->addr;
+    asked.bytes = mr->length;
+  }
+  asked.iova = reinterpret_cast<Address>(asked.address);
+  Backing backing;
+  if (!back(library, asked, entry, backing)) {
+    // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
+    if ((asked.access & ~kPlain) != 0) {
+      errno = EOPNOTSUPP;
+      return IBV_REREG_MR_ERR_CMD;
+    }
+    const Inside inside;
+    backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
+    if (backing.real == nullptr) return IBV_REREG_MR_ERR_CMD;
+    backing.access = asked.access;
+  }
+  give_back(library, handle->backing);
+  handle->backing = backing;
+  fill(*mr, asked, backing);
+  return 0;
+}
+
+void protection_domain_ends(const ibv_pd* pd) {
+  Engine* const engine = g_engine.load(std::memory_order_acquire);
+  if (engine != nullptr && engine == Engine::running()) g_domains.end(*engine, pd);
+}
+
+void device_ends(const ibv_context* context) {
+  Engine* const engine = g_engine.load(std::memory_order_acquire);
+  if (engine != nullptr && engine == Engine::running()) g_domains.end(*engine, context);
+}
+
+bool make_room() {
+  Engine* const engine = g_engine.load(std::memory_order_acquire);
+  if (engine == nullptr || engine != Engine::running() || engine->budget().bytes() == 0) return false;
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr) return false;
+  engine->let_idle_go(*thread);
+  return true;
+}
+
+}  // namespace pinion::verbs

@@ -1,0 +1,55 @@
+// Below the libraries: their registrations and deregistrations of memory, answered from Pinion's registry.
+// The library above may register for each transfer; Pinion keeps, predicts and lets go. Its handle has the
+// address, length, protection domain and context that were asked for, and the keys of the region under it.
+//
+// What is not asked for in the plain way (windows, zero-based, on demand, hugepages, another address for
+// peers), what Pinion refuses, and, where keys are strict, what peers may use, is the library's own affair:
+// register_memory() then says null, and its caller goes on to libibverbs.
+//
+// The engine starts at the first registration, which may be before main(), in any thread. It ends as the
+// process exits. In a forked child the parent's handles are inert, and everything passes by. Any thread; not
+// from hooks.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+
+#include "predict/unwind.h"
+
+namespace pinion::verbs {
+
+/// libibverbs' own functions, as far as the front needs them itself.
+struct Library {
+  decltype(&ibv_reg_mr) reg_mr;
+  decltype(&ibv_dereg_mr) dereg_mr;
+};
+
+struct Asked {
+  ibv_pd* pd;
+  void* address;
+  std::size_t bytes;
+  std::uint64_t iova;
+  int access;
+};
+
+/// A handle; or null, and nothing has happened.
+ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry);
+
+/// What ibv_dereg_mr returns; nothing where the handle is none of ours.
+std::optional<int> deregister_memory(const Library& library, ibv_mr* mr);
+
+/// The same for ibv_rereg_mr. The handle stays what it is for the program. A refusal leaves everything as it
+/// was.
+std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
+                                     const EntryFrame& entry);
+
+/// Before the program frees it; before it closes it.
+void protection_domain_ends(const ibv_pd* pd);
+void device_ends(const ibv_context* context);
+
+/// What no transfer uses is let go, for a registration that passed by and met a limit of the system's. False:
+/// there is nothing to let go.
+bool make_room();
+
+}  // namespace pinion::verbs

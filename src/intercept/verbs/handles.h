@@ -1,0 +1,55 @@
+// The handles that the program gets for registrations that Pinion answers. They are recognised by their
+// address alone: what somebody else's handle points to is never read.
+//
+// Owns the memory of all handles, in chunks that are never unmapped. find() takes no lock, and holds in a
+// forked child too; take() and put() share a short mutex. Any thread; not from hooks.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "engine/engine.h"
+
+namespace pinion::verbs {
+
+/// What stands behind a handle: a lease; or, where nothing was leased, a registration of the library's.
+struct Backing {
+  Transfer transfer;
+  ibv_mr* real = nullptr;
+  int access = 0;  ///< as asked for
+};
+
+struct Handle {
+  ibv_mr mr;  ///< what the program sees, and so the first
+  Backing backing;
+  std::atomic<bool> out{false};  ///< given to the program, and not deregistered
+  Handle* next_free = nullptr;
+};
+
+class Handles {
+ public:
+  /// Null where the system has no memory for it.
+  Handle* take();
+  void put(Handle* handle);
+  /// The handle, ours and in use or not; null where it is none of ours.
+  Handle* find(const ibv_mr* mr) const;
+
+ private:
+  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;  ///< and where a chunk begins
+  static constexpr std::size_t kInChunk = kChunkBytes / sizeof(Handle);
+  static constexpr std::size_t kPlaces = 8192;  ///< for chunks; half of them are used at most
+
+  static std::size_t place_of(Address chunk) { return (chunk / kChunkBytes * 0x9E3779B97F4A7C15ull) >> 51; }
+  bool grow();
+
+  std::array<std::atomic<Address>, kPlaces> chunks_{};  ///< hashed by address; entries only ever come
+  std::mutex mutex_;                                    ///< guards what follows
+  std::size_t chunk_count_ = 0;
+  Handle* free_ = nullptr;
+};
+
+}  // namespace pinion::verbs

@@ -1,0 +1,98 @@
+#include "intercept/verbs/protection_domains.h"
+
+#include <cstdio>
+
+#include "device/verbs.h"
+
+namespace pinion::verbs {
+
+namespace {
+
+void say_why_not(const Error& error) {
+  static const bool said = [&] {
+    return std::fprintf(stderr, "pinion: a protection domain is left to the program: %s (said once)\n",
+                        error.message) > 0;
+  }();
+  static_cast<void>(said);
+}
+
+}  // namespace
+
+/// One that was freed without a call that is met (ibv_unimport_pd), and another made in its place, is
+/// another.
+bool ProtectionDomains::is_now(const Entry& entry, const ibv_pd* pd) const {
+  return entry.pd == pd && entry.context == pd->context && entry.handle == pd->handle;
+}
+
+int ProtectionDomains::domain(Engine& engine, ibv_pd* pd, int extra_access) {
+  const std::lock_guard lock(mutex_);
+  Entry* unused = nullptr;
+  for (Entry& entry : entries_) {
+    if (is_now(entry, pd) && entry.extra_access == extra_access) return entry.number;
+    if (entry.pd == nullptr && (unused == nullptr || unused->number < 0)) unused = &entry;
+  }
+  if (unused == nullptr) {
+    say_why_not(Error::make(ENOSPC, "%d of them are in use, counted with their kinds of remote rights",
+                            kMostDomains));
+    return -1;
+  }
+  return aim(engine, *unused, pd, extra_access) ? unused->number : -1;
+}
+
+bool ProtectionDomains::aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_access) {
+  VerbsDeviceResult made = make_verbs_device(pd, extra_access);
+  if (made.error) {
+    say_why_not(made.error);
+    return false;
+  }
+  if (entry.number >= 0) {
+    entry.device->aim(std::move(made.device));
+    engine.reopen_domain(entry.number);
+  } else {
+    auto device = std::make_unique<PdDevice>();
+    device->aim(std::move(made.device));
+    entry.device = device.get();
+    Error error;
+    entry.number = engine.add_domain(std::move(device), error);
+    if (entry.number < 0) {
+      say_why_not(error);
+      return false;
+    }
+  }
+  entry.pd = pd;
+  entry.context = pd->context;
+  entry.handle = pd->handle;
+  entry.extra_access = extra_access;
+  return true;
+}
+
+template <class Ends>
+void ProtectionDomains::end_all(Engine& engine, bool closes, Ends ends) {
+  for (Entry& entry : entries_) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (entry.pd == nullptr || !ends(entry)) continue;
+    }
+    // Nobody registers in what is being freed, so the entry stays as it is meanwhile.
+    const bool empty = !engine.close_domain(entry.number);
+    const std::lock_guard lock(mutex_);
+    if (empty) {
+      entry.device->aim(nullptr);
+      entry.pd = nullptr;
+    } else if (closes) {
+      // Its regions stay leased to the end: the domain is of no further use, nor is its place.
+      entry.device->abandon();
+      entry = {};
+    }
+  }
+}
+
+void ProtectionDomains::end(Engine& engine, const ibv_pd* pd) {
+  end_all(engine, false, [pd](const Entry& entry) { return entry.pd == pd; });
+}
+
+void ProtectionDomains::end(Engine& engine, const ibv_context* context) {
+  end_all(engine, true, [context](const Entry& entry) { return entry.context == context; });
+}
+
+}  // namespace pinion::verbs

@@ -1,0 +1,47 @@
+// Which domain of the engine registers in which protection domain of the program: one for each pair of a
+// protection domain and the rights beyond local ones. So a key gives peers no right that was not asked for
+// with it.
+//
+// One short mutex, not held while a domain is emptied. Any thread; not from hooks.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <mutex>
+
+#include "engine/engine.h"
+#include "intercept/verbs/pd_device.h"
+
+namespace pinion::verbs {
+
+class ProtectionDomains {
+ public:
+  /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
+  int domain(Engine& engine, ibv_pd* pd, int extra_access);
+
+  /// Before the program frees the protection domain: what is idle in its domains is let go.
+  void end(Engine& engine, const ibv_pd* pd);
+  /// Before the program closes the device. What it has not deregistered goes with it.
+  void end(Engine& engine, const ibv_context* context);
+
+ private:
+  struct Entry {
+    ibv_pd* pd = nullptr;  ///< null: free
+    ibv_context* context = nullptr;
+    std::uint32_t handle = 0;  ///< the kernel's, of the protection domain
+    int extra_access = 0;
+    int number = -1;
+    PdDevice* device = nullptr;  ///< the engine's; once made, as long as the engine runs
+  };
+
+  bool is_now(const Entry& entry, const ibv_pd* pd) const;
+  bool aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_access);
+  template <class Ends>
+  void end_all(Engine& engine, bool closes, Ends ends);
+
+  std::mutex mutex_;  ///< guards the entries
+  std::array<Entry, kMostDomains> entries_;
+};
+
+}  // namespace pinion::verbs

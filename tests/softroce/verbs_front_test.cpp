@@ -1,0 +1,118 @@
+// The verbs front on a real kernel RDMA stack: a program that registers for each transfer, with the preload
+// and without. Runs in the virtual machine (tests/e2e/softroce.sh).
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+namespace {
+
+struct Ended {
+  int status = -1;
+  std::string output;  ///< standard output and error
+};
+
+/// The program's scenario under these options; `off`: without Pinion.
+Ended run(const std::string& scenario, const std::string& options, const std::string& environment = "") {
+  const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  const auto preload = here.parent_path().parent_path() / "lib" / "libpinion-preload.so";
+  const std::string pinion =
+      options == "off" ? "" : "PINION=front=verbs," + options + " LD_PRELOAD=" + preload.string() + " ";
+  const std::string command = "env " + environment + " " + pinion + (here / "verbs_front_program").string() +
+                              " " + scenario + " 2>&1";
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  Ended ended;
+  std::array<char, 4096> part;
+  while (std::fgets(part.data(), part.size(), pipe)) ended.output += part.data();
+  const int status = pclose(pipe);
+  ended.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ended;
+}
+
+/// The scenario goes well, and says just this before it is done.
+void expect(const std::string& scenario, const std::string& options, const std::string& says,
+            const std::string& environment = "") {
+  const Ended ended = run(scenario, options, environment);
+  EXPECT_EQ(ended.status, 0) << scenario << " under " << options;
+  EXPECT_EQ(ended.output, says + "done\n") << scenario << " under " << options;
+}
+
+TEST(VerbsFront, KeepsWhatTheRetentionSays) {
+  expect("loop", "off", "40 keys, 0 bytes kept\n");
+  expect("loop", "retention=leave-pinned,remote-keys=shared", "2 keys, 2097152 bytes kept\n");
+  expect("loop", "retention=on-demand,remote-keys=shared", "40 keys, 0 bytes kept\n");
+  expect("loop", "retention=observe,remote-keys=shared", "40 keys, 0 bytes kept\n");
+  EXPECT_EQ(run("loop", "retention=helper,remote-keys=shared").status, 0);
+}
+
+TEST(VerbsFront, StrictKeysOfPeersAreNotKept) {
+  expect("loop", "retention=leave-pinned,remote-keys=strict", "21 keys, 1048576 bytes kept\n");
+  expect("after", "retention=leave-pinned,remote-keys=strict", "refused\n");
+  expect("after", "retention=leave-pinned,remote-keys=shared", "allowed\n");
+}
+
+TEST(VerbsFront, OfItselfKeepsKeysForLibrariesThatDo) {
+  expect("after", "retention=leave-pinned", "refused\n");
+  expect("after-by-cache", "retention=leave-pinned", "allowed\n");
+}
+
+TEST(VerbsFront, NoKeyOutlivesItsMemory) {
+  expect("stale-cache", "off", "is lost\n");
+  expect("stale", "off", "arrives\n");
+  for (const char* const retention : {"leave-pinned", "lru", "helper"})
+    expect("stale", std::string("remote-keys=shared,retention=") + retention, "arrives\n");
+}
+
+TEST(VerbsFront, IsWhatTheProgramAskedFor) {
+  for (const char* const options : {"retention=leave-pinned,remote-keys=shared",
+                                    "retention=leave-pinned,remote-keys=strict", "retention=observe"})
+    for (const char* const scenario : {"rights", "passing"}) expect(scenario, options, "");
+}
+
+// Without Pinion this device re-registers nothing.
+TEST(VerbsFront, ReregistersUnderTheSameHandle) {
+  expect("reregistration", "remote-keys=shared", "");
+  expect("reregistration", "remote-keys=strict", "");
+  expect("reregistration", "retention=observe", "");
+}
+
+TEST(VerbsFront, ProtectionDomainsComeAndGo) {
+  const Ended ended = run("domains", "retention=leave-pinned,remote-keys=shared");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.output,
+            "pinion: a protection domain is left to the program: 16 of them are in use, counted with their "
+            "kinds of remote rights (said once)\n2 keys, 2097152 bytes kept\ndone\n");
+}
+
+TEST(VerbsFront, ForksThreadsAndEnds) {
+  expect("fork", "retention=leave-pinned,remote-keys=shared", "");
+  expect("threads", "retention=leave-pinned,remote-keys=shared", "0 others\n");
+  for (const char* const retention : {"leave-pinned", "on-demand", "helper"})
+    expect("leaving", std::string("remote-keys=shared,retention=") + retention, "");
+}
+
+TEST(VerbsFront, IsThereBeforeMain) {
+  expect("none", "retention=leave-pinned,remote-keys=shared", "2 keys, 2097152 bytes kept\n",
+         "BEFORE_MAIN=1");
+}
+
+TEST(VerbsFront, TheProgramGetsWhatExceedsLimits) {
+  const Ended ended = run("limit", "retention=leave-pinned,limit=1M");
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(
+      ended.output,
+      "pinion: 1048576 bytes (--limit) hold no further registration of the program's: what exceeds them "
+      "is registered as without Pinion (said once)\ndone\n");
+  const Ended limited = run("memlock", "retention=leave-pinned,remote-keys=strict");
+  EXPECT_EQ(limited.status, 0) << limited.output;
+}
+
+TEST(VerbsFront, IsNotThereUnlessAskedFor) {
+  for (const char* const options : {"front=mpi,retention=leave-pinned", "off"})
+    EXPECT_EQ(run("loop", options).output, "40 keys, 0 bytes kept\ndone\n") << options;
+}
+
+}  // namespace
