@@ -7,6 +7,7 @@
 #include <memory>
 #include <sstream>
 
+#include "caches_above.h"
 #include "command.h"
 #include "device/memlock.h"
 #include "device/pin.h"
@@ -208,6 +209,27 @@ Check check_libfabric() {
   return {"libfabric", text, "FI_MR_CACHE_MONITOR=disabled keeps it from caching registrations"};
 }
 
+/// What stands above the verbs front, and what it cannot see.
+Check check_verbs_front() {
+  std::string text = "under --front verbs `pinion run` switches off the caches of: ";
+  std::vector<std::string> named, users;
+  for (const CacheAbove& cache : caches_above()) {
+    named.push_back(cache.library);
+    for (const auto& [name, value] : cache.off)
+      if (const char* set = std::getenv(name.c_str()); set && value != set)
+        users.push_back(fmt::format("{}={}", name, set));
+  }
+  text += fmt::format(
+      "{}; not seen: registrations of programs that look libibverbs' functions up by dlsym or dlvsym (NCCL), "
+      "or "
+      "have a libibverbs of their own inside",
+      fmt::join(named, ", "));
+  if (users.empty()) return {"verbs front", text, {}};
+  return {"verbs front", text,
+          fmt::format("{} stays as you have set it, and a cache above keeps what it registers",
+                      fmt::join(users, ", "))};
+}
+
 Check check_preloads() {
   const char* preload = std::getenv("LD_PRELOAD");
   if (!preload || !*preload) return {"preloads", "LD_PRELOAD is not set", {}};
@@ -254,6 +276,7 @@ void doctor(bool json) {
   checks.push_back(check_other_hooks(other_hooks));
   check_competitors(checks);
   checks.push_back(check_libfabric());
+  checks.push_back(check_verbs_front());
   for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
 
   if (json) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "caches_above.h"
 #include "engine/process.h"
 #include "monitor/libc_hooks.h"
 
@@ -98,7 +99,11 @@ Environment with_pinion(const Options& options) {
     libraries = others;
   else if (!others.empty())
     libraries += ":" + others;
-  return {{"PINION", format_options(options)}, {"PINION_CONFIG", ""}, {"LD_PRELOAD", libraries}};
+  Environment environment = {
+      {"PINION", format_options(options)}, {"PINION_CONFIG", ""}, {"LD_PRELOAD", libraries}};
+  if (options.front == Front::verbs)
+    for (const auto& [name, value] : variables_to_set(caches_above())) environment[name] = value;
+  return environment;
 }
 
 int execute(const CommandLine& command, const Environment& environment) {

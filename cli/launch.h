@@ -23,7 +23,7 @@ std::string symbols_library();
 
 /// The variables of a program that runs under Pinion with these options: PINION with all of them, whether
 /// they came from a file, the environment or flags; so that nothing has to be found again by ranks elsewhere;
-/// and LD_PRELOAD.
+/// and LD_PRELOAD. With `--front verbs` also those that switch off the caches above.
 Environment with_pinion(const Options& options);
 
 /// Becomes the program. Returns only where that failed, with the status that shells give (127: not found,

@@ -1,10 +1,13 @@
 // `pinion run`: one program, or one rank of it, with the preload set.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
+#include "caches_above.h"
 #include "command.h"
+#include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
 #include "log_directory.h"
@@ -16,15 +19,35 @@ namespace pinion::cli {
 
 namespace {
 
+const char* no_log_text(const Options& options) {
+  return options.front == Front::verbs
+             ? "no process left a log: did the program register memory with an RDMA device?"
+             : "no rank left a log: did the program use MPI?";
+}
+
 // What the logs of all ranks say, in a few lines on stderr: standard output is the program's.
-void print_summary(const std::string& directory) {
+void print_summary(const std::string& directory, const Options& options) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
-    fmt::print(stderr, "pinion: {}\n",
-               error.code == ENOENT ? "no rank left a log: did the program use MPI?" : error.message);
+    fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options) : error.message);
     return;
   }
   fmt::print(stderr, "{}", summary_text(report));
+}
+
+/// Libraries behave otherwise than the user may expect.
+void tell_caches_off(const Options& options) {
+  if (options.front != Front::verbs) return;
+  std::string text;
+  for (const CacheAbove& cache : caches_above()) {
+    text += text.empty() ? "" : "; ";
+    text += cache.library;
+    for (const auto& [name, value] : cache.off) {
+      const char* const users = std::getenv(name.c_str());
+      text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
+    }
+  }
+  fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
 }
 
 int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLine command) {
@@ -34,6 +57,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   if (inside_launcher()) {
     // Other ranks share the directory: nothing is taken out of it here.
     if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
+    if (inherited.empty() && job_place().rank == 0) tell_caches_off(options);
     Environment environment = with_pinion(flags.options());
     if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
     return execute(command, environment);
@@ -42,11 +66,12 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
+  tell_caches_off(options);
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
-  print_summary(directory);
+  print_summary(directory, options);
   return status;
 }
 

@@ -1,0 +1,23 @@
+// Registration caches of the libraries that stand above a front of Pinion's: with one of theirs active,
+// Pinion sees each buffer once, and keeps what they keep. Which libraries are installed, in which version,
+// and the documented variables that switch their caches off.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pinion::cli {
+
+struct CacheAbove {
+  std::string library;                                   ///< with its version
+  std::vector<std::pair<std::string, std::string>> off;  ///< variables and the values that switch it off
+};
+
+/// Of the libraries that programs started from here would find. Loads them.
+std::vector<CacheAbove> caches_above();
+
+/// Those variables of `caches` that the user has not set.
+std::vector<std::pair<std::string, std::string>> variables_to_set(const std::vector<CacheAbove>& caches);
+
+}  // namespace pinion::cli
