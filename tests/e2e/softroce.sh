@@ -37,18 +37,11 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 "$pinion" info devices >devices
 "$pinion" run --device verbs --log log -- mpirun --oversubscribe -n 2 "$build/bin/examples/figure1" --iterations 5 >figure1 2>&1
 "$pinion" report log --json >report.json
-if mpirun --version | grep -q 'Open MPI'; then
-  # A rank's log is mapped: not where the other maps it through another machine's file system.
-  UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --front verbs --retention leave-pinned --log /tmp/ucx -- \
-    mpirun --oversubscribe -n 2 --mca pml ucx "$build/bin/examples/figure1" --iterations 5 >ucx 2>&1
-  "$pinion" report /tmp/ucx --json >ucx.json
-fi
 echo to the one; echo to the other >&2
 exit 7
 END
 "$pinion" softroce --share "$work/shared" --timeout 400s -- bash "$work/inside" >"$work/out" 2>"$work/err"
 status=$?
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1  # the command is root there
 cd "$work/shared" || exit
 [ $status -eq 7 ] || fail "status $status: $(cat "$work/out" "$work/err")"
 [ "$(cat "$work/out")" = "to the one" ] || fail "standard output: $(cat "$work/out")"
@@ -73,21 +66,6 @@ assert "rxe0" in report["device"], report["device"]
 assert report["registrations"] > 0 and report["registrations"] == report["deregistrations"]
 assert report["pinned_at_exit_bytes"] == 0
 END
-
-# Below UCX: its registrations for 15 messages of three buffers, each in its own call of MPI.
-if [ -e ucx ]; then
-  grep -q verified ucx || fail "figure1 over UCX: $(cat ucx)"
-  grep -q '^pinion: registration caches above.*UCX_RCACHE_ENABLE=n' ucx || fail "the caches above: $(cat ucx)"
-  python3 - ucx.json <<'END' || fail "the report of figure1 over UCX: $(cat ucx.json)"
-import json, sys
-report = json.load(open(sys.argv[1]))
-assert "--front verbs" in report["device"], report["device"]
-assert report["ranks"] == 2 and all(rank["registrations"] > 0 for rank in report["per_rank"])
-assert report["acquires"]["hits"] >= 10 and report["registrations"] == report["deregistrations"]
-assert report["pinned_at_exit_bytes"] == 0
-assert any(site["call"] == "send" for site in report["call_sites"]), report["call_sites"]
-END
-fi
 
 output=$("$pinion" softroce --timeout 5s --memory 1G -- sleep 60 2>&1)
 status=$?
