@@ -1,37 +1,70 @@
 #include "caches_above.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 
 namespace pinion::cli {
 
 namespace {
 
+struct Version {
+  unsigned major = 0, minor = 0;
+};
+
+/// What `ask` says of a library, in a process of its own: libraries start threads, patch code and print as
+/// they are loaded. Nothing where it is not there.
+std::optional<Version> version_of(const char* library, const char* function, Version (*ask)(void* function)) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::dup2(nowhere, STDERR_FILENO);
+    void* const handle = ::dlopen(library, RTLD_LAZY);
+    void* const asked = handle ? ::dlsym(handle, function) : nullptr;
+    if (!asked) ::_exit(1);
+    const Version version = ask(asked);
+    ::_exit(::write(ends[1], &version, sizeof version) != sizeof version);
+  }
+  ::close(ends[1]);
+  Version version;
+  const bool told = child > 0 && ::read(ends[0], &version, sizeof version) == sizeof version;
+  ::close(ends[0]);
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  return told ? std::optional(version) : std::nullopt;
+}
+
 void find_ucx(std::vector<CacheAbove>& caches) {
-  void* const library = ::dlopen("libucp.so.0", RTLD_LAZY | RTLD_NODELETE);
-  if (!library) return;
-  const auto get_version =
-      reinterpret_cast<void (*)(unsigned*, unsigned*, unsigned*)>(::dlsym(library, "ucp_get_version"));
-  if (!get_version) return;
-  unsigned major = 0, minor = 0, release = 0;
-  get_version(&major, &minor, &release);
-  CacheAbove ucx{fmt::format("UCX {}.{}", major, minor), {{"UCX_RCACHE_ENABLE", "n"}}};
+  const auto found = version_of("libucp.so.0", "ucp_get_version", [](void* function) {
+    Version version;
+    unsigned release = 0;
+    reinterpret_cast<void (*)(unsigned*, unsigned*, unsigned*)>(function)(&version.major, &version.minor,
+                                                                          &release);
+    return version;
+  });
+  if (!found) return;
+  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor), {{"UCX_RCACHE_ENABLE", "n"}}};
   // Before 1.16 its InfiniBand part had a cache of its own.
-  if (major == 1 && minor < 16) ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+  if (found->major == 1 && found->minor < 16) ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
   caches.push_back(std::move(ucx));
 }
 
 void find_libfabric(std::vector<CacheAbove>& caches) {
-  void* const library = ::dlopen("libfabric.so.1", RTLD_LAZY | RTLD_NODELETE);
-  if (!library) return;
-  const auto get_version = reinterpret_cast<std::uint32_t (*)()>(::dlsym(library, "fi_version"));
-  if (!get_version) return;
-  const std::uint32_t version = get_version();
+  const auto found = version_of("libfabric.so.1", "fi_version", [](void* function) {
+    const std::uint32_t version = reinterpret_cast<std::uint32_t (*)()>(function)();
+    return Version{version >> 16, version & 0xffff};
+  });
+  if (!found) return;
   caches.push_back(
-      {fmt::format("libfabric {}.{}", version >> 16, version & 0xffff), {{"FI_MR_CACHE_MAX_COUNT", "0"}}});
+      {fmt::format("libfabric {}.{}", found->major, found->minor), {{"FI_MR_CACHE_MAX_COUNT", "0"}}});
 }
 
 }  // namespace
