@@ -198,6 +198,23 @@ INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices), [](
 });
 
 // The DQ item that may come in between is as large as recent ones were; a giant of long ago does not count.
+TEST_F(RetentionTest, NothingIsExpectedOfMemoryThatWentUnderItsTransfer) {
+  const Range range = virtual_pages(0, 4);
+  learn(range);
+  settle(kStart + kPeriod);
+  ASSERT_NE(retention.next_deadline(), kNever);  // to be registered again
+  // Unmapped in the middle of the next transfer, whose record comes when it is over.
+  retention.memory_event(range);
+  Record record;
+  record.kind = runlog::EventKind::lease;
+  record.address = range.begin;
+  record.bytes = range.bytes();
+  record.flags = runlog::kMemoryGone;
+  retention.use(record, kStart + 2 * kPeriod, 0);
+  EXPECT_EQ(what(kStart + 3 * kPeriod), Kind::sleep);
+  EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
 TEST_F(RetentionTest, RangesOfOneCallBeginTogetherWhateverOneOfThemWaited) {
   HelperRetention told_retention{domain, told, costs, {}};
   const auto used = [&](Range range, Time time, Duration delayed) {

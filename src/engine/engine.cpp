@@ -421,6 +421,7 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
       retire_now(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.
+      record.flags |= runlog::kMemoryGone;
       doomed_bytes_.fetch_add(region->range().bytes(), std::memory_order_relaxed);
       brackets_.sight.blind() ? reap_now(thread, record.domain) : expect_reaping();
     }

@@ -47,6 +47,8 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
     last = {time, delayed};
   end = std::max(end, time);
   const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
+  // The event came before its end, and so before this record: there is nothing here to be used again.
+  if (record.flags & runlog::kMemoryGone) return memory_event(pages);
   const BufferId id = buffer_of(pages);
   Buffer& buffer = buffers_[id];
   buffer.thread = thread;

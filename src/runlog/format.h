@@ -50,8 +50,9 @@ enum class Outcome : std::uint8_t {
 
 constexpr std::uint8_t kLate =
     1;  ///< flag of a lease: wait or miss although a use had been predicted (or seen) before
-constexpr std::uint8_t kByHelper = 2;  ///< flag of a (de)registration: off the critical path
-constexpr std::uint8_t kFailed = 4;    ///< flag of a registration: refused
+constexpr std::uint8_t kByHelper = 2;    ///< flag of a (de)registration: off the critical path
+constexpr std::uint8_t kFailed = 4;      ///< flag of a registration: refused
+constexpr std::uint8_t kMemoryGone = 8;  ///< flag of a lease: its memory changed while it was out
 
 struct Event {
   std::int64_t begin_ns;  ///< CLOCK_MONOTONIC

@@ -79,9 +79,9 @@ report_says() {
   [ "$answer" = True ] || fail "$1: not so: $2 ($answer): $(what_is '(r.acquires, r.registered_bytes, r.registrations, r.deregistrations, r.registration_failures, r.pinned_at_exit_bytes)')"
 }
 
-# What holds for every run that ended in order. The helper may find that what it registers ahead has just gone.
+# What holds for every run that ended in order.
 books_balance() {
   report_says "$1" '(sum([r.acquires.hits, r.acquires.waits, r.acquires.misses, r.acquires.bounced, r.acquires.observed]) == r.acquires.total and
-    r.registrations == r.deregistrations and (r.registration_failures == 0 or r.retention == "helper") and r.pinned_at_exit_bytes == 0 and
+    r.registrations == r.deregistrations and r.registration_failures == 0 and r.pinned_at_exit_bytes == 0 and
     all(rank.complete for rank in r.per_rank))'
 }
