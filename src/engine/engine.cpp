@@ -416,12 +416,13 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   Region* region = record.region.region;
   if (region) {
     region->used(record.begin, record.end);
+    if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
+      record.flags |= runlog::kMemoryGone;
     const auto released = domain(record.domain).release(region);
     if (retire_at_release_ && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.
-      record.flags |= runlog::kMemoryGone;
       doomed_bytes_.fetch_add(region->range().bytes(), std::memory_order_relaxed);
       brackets_.sight.blind() ? reap_now(thread, record.domain) : expect_reaping();
     }

@@ -81,6 +81,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region->begin.store(ticket.want.begin, std::memory_order_relaxed);
   region->end.store(ticket.want.end, std::memory_order_release);  // read by the index's validated walk
   region->domain.store(this, std::memory_order_relaxed);
+  region->memory_changed.store(false, std::memory_order_relaxed);
   // Registrations are asked for with all rights first: a later request with more rights then needs no second
   // one.
   region->access.store(ticket.try_access, std::memory_order_relaxed);
@@ -193,6 +194,7 @@ Region* Domain::begin_reap() {
 std::size_t Domain::doom(Range range) {
   std::size_t waiting = 0;
   index_.for_each_overlap(range, [&](Region* region) {
+    region->memory_changed.store(true, std::memory_order_relaxed);
     const auto before = region->word.doom();
     if (before.state() != RegionState::registered || before.leases() != 0) return;
     waiting += region->range().bytes();

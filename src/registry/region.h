@@ -25,6 +25,7 @@ struct alignas(64) Region {
   std::atomic<Address> end{0};
   std::atomic<Domain*> domain{nullptr};
   std::atomic<Access> access{Access::read};
+  std::atomic<bool> memory_changed{false};    ///< why it is doomed: set by hooks, before that
   std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
 
   // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another

@@ -433,8 +433,8 @@ bool Process::release(std::uint16_t number, std::uint32_t index) {
   std::vector<Region*> retired;
   if (Region* region = record.region.region) {
     region->used(record.begin, record.end);
+    if (region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
     const auto released = domain_.release(region);
-    if (released == RegionWord::Released::idle_doomed) record.flags |= runlog::kMemoryGone;
     if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
       if (Region* claimed = domain_.begin_retire(record.region)) retired.push_back(claimed);
   }
