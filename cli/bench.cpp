@@ -24,6 +24,7 @@ struct Registered {
   const char* name;
   const char* text;
   void (*run)(Bench&);
+  bool takes_device;
 };
 
 // Filled by static objects of other files, so it must not be one itself.
@@ -86,8 +87,9 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
 
 }  // namespace
 
-BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&)) {
-  registered_benches().push_back({name, text, run});
+BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
+                                     bool takes_device) {
+  registered_benches().push_back({name, text, run, takes_device});
 }
 
 void Bench::compare(const std::string& name, const std::string& metric, const std::string& unit,
@@ -114,6 +116,7 @@ void add_bench(CLI::App& app) {
   struct Arguments {
     std::string name;
     unsigned rounds = 9;
+    std::string device;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
@@ -126,11 +129,16 @@ void add_bench(CLI::App& app) {
   sub->add_option("--rounds", arguments->rounds, "interleaved rounds, of which the median is taken [9]")
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
+  sub->add_option("--device", arguments->device,
+                  "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT])")
+      ->type_name("NAME");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table");
   sub->callback([arguments, names] {
     for (const Registered& bench : registered_benches()) {
       if (arguments->name != bench.name) continue;
-      Bench result(arguments->rounds);
+      if (!arguments->device.empty() && !bench.takes_device)
+        throw UsageError(fmt::format("bench {} has no --device", bench.name));
+      Bench result(arguments->rounds, arguments->device);
       bench.run(result);
       const Json m = machine();
       if (arguments->json) {

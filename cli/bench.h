@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pinion::cli {
@@ -34,9 +35,11 @@ struct BenchSubject {
 
 class Bench {
  public:
-  explicit Bench(unsigned rounds) : rounds_(rounds) {}
+  Bench(unsigned rounds, std::string device) : rounds_(rounds), device_(std::move(device)) {}
 
   unsigned rounds() const { return rounds_; }
+  /// The device that the user wants measured; empty: he has not said.
+  const std::string& device() const { return device_; }
 
   /// Measures every subject once a round, after one round that is thrown away, and adds a row each.
   void compare(const std::string& name, const std::string& metric, const std::string& unit,
@@ -52,12 +55,13 @@ class Bench {
 
  private:
   unsigned rounds_;
+  std::string device_;
   std::vector<BenchRow> rows_;
   std::vector<std::string> notes_;
 };
 
 struct BenchRegistration {
-  BenchRegistration(const char* name, const char* text, void (*run)(Bench&));
+  BenchRegistration(const char* name, const char* text, void (*run)(Bench&), bool takes_device = false);
 };
 
 }  // namespace pinion::cli

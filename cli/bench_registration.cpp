@@ -1,30 +1,36 @@
-// `pinion bench registration`: what registering costs on this machine's devices, by size and page size.
+// `pinion bench registration`: what registering costs on this machine's devices, by size, page size and
+// whether the memory has been touched.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "bench.h"
 #include "bench_ranges.h"
+#include "command.h"
 #include "device/make.h"
+#include "system_files.h"
 
 namespace pinion::cli {
 
 namespace {
 
-/// Touched memory on system pages or, where the system gives them, on transparent hugepages.
-class TouchedMemory {
+/// Memory on system pages or, where the system gives them, on transparent hugepages.
+class BenchMemory {
  public:
-  TouchedMemory(std::size_t bytes, bool huge) : mapped_(bytes + kHuge) {
+  BenchMemory(std::size_t bytes, bool huge, bool touched) : mapped_(bytes + kHuge) {
     memory_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const Address begin = (reinterpret_cast<Address>(memory_) + kHuge - 1) / kHuge * kHuge;
     range = {begin, begin + bytes};
     ::madvise(reinterpret_cast<void*>(begin), bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    std::memset(reinterpret_cast<void*>(begin), 1, bytes);
+    if (touched) std::memset(reinterpret_cast<void*>(begin), 1, bytes);
   }
-  ~TouchedMemory() { ::munmap(memory_, mapped_); }
-  TouchedMemory(const TouchedMemory&) = delete;
-  TouchedMemory& operator=(const TouchedMemory&) = delete;
+  ~BenchMemory() { ::munmap(memory_, mapped_); }
+  BenchMemory(const BenchMemory&) = delete;
+  BenchMemory& operator=(const BenchMemory&) = delete;
 
   Range range;
 
@@ -34,15 +40,29 @@ class TouchedMemory {
   void* memory_;
 };
 
-void measure(Bench& bench, Device& device, const std::string& subject, const std::string& name, Range range) {
+struct Case {
+  std::size_t kilobytes;
+  bool huge;
+  bool touched;
+
+  std::string name() const {
+    const std::string size =
+        kilobytes < 1024 ? fmt::format("{}K", kilobytes) : fmt::format("{}M", kilobytes / 1024);
+    return fmt::format("{}-{}{}", huge ? "2M" : "4K", size, touched ? "" : "-unfaulted");
+  }
+};
+
+void measure(Bench& bench, Device& device, const std::string& subject, const Case& what) {
   std::vector<double> in, out;
   const double us = calibration().ns_per_tick / 1000;
+  std::optional<BenchMemory> memory;
   for (unsigned round = 0; round <= bench.rounds(); ++round) {
+    if (!memory || !what.touched) memory.emplace(what.kilobytes << 10, what.huge, what.touched);
     const Ticks begin = ticks_now();
-    const Registration made = device.register_range(range, Access::all, Actor::application);
+    const Registration made = device.register_range(memory->range, Access::all, Actor::application);
     const Ticks middle = ticks_now();
     if (made.error) {
-      bench.note(fmt::format("{} {}: {}", subject, name, made.error.message));
+      bench.note(fmt::format("{} {}: {}", subject, what.name(), made.error.message));
       return;
     }
     device.deregister(made.key, Actor::application);
@@ -50,40 +70,44 @@ void measure(Bench& bench, Device& device, const std::string& subject, const std
     in.push_back(static_cast<double>(middle - begin) * us);
     out.push_back(static_cast<double>(ticks_now() - middle) * us);
   }
-  bench.add(name, subject, "us", "us", in);
-  bench.add(name, subject, "deregister_us", "us", out);
+  bench.add(what.name(), subject, "us", "us", in);
+  bench.add(what.name(), subject, "deregister_us", "us", out);
 }
 
 void run(Bench& bench) {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::vector<std::string> subjects;
-  for (const char* nic : {"", "connectx"}) {
-    DeviceResult made = make_device(*nic ? "emulated" : "pin", *nic ? nic : "none");
+  struct Subject {
+    std::string name, device, nic;
+  };
+  std::vector<Subject> subjects{{"pinion", "pin", "none"},
+                                {"pinion-emulated-connectx", "emulated", "connectx"}};
+  if (!bench.device().empty()) subjects = {{bench.device(), bench.device(), "none"}};
+  std::vector<std::pair<std::string, std::unique_ptr<Device>>> devices;
+  for (const Subject& subject : subjects) {
+    DeviceResult made = make_device(subject.device, subject.nic);
+    if (made.error && !bench.device().empty()) throw UsageError(made.error.message);
     if (made.error) {
       bench.note(made.error.message);
       continue;
     }
-    subjects.push_back(*nic ? fmt::format("pinion-emulated-{}", nic) : "pinion");
-    bench.note(fmt::format("{}: {}", subjects.back(), made.device->description()));
-    devices.push_back(std::move(made.device));
+    bench.note(fmt::format("{}: {}", subject.name, made.device->description()));
+    devices.emplace_back(subject.name, std::move(made.device));
   }
   bench.note(
-      "Touched memory. pinion: pinned by the kernel; emulated: NIC cost modelled; neither is measured on a "
-      "NIC.");
-  for (const bool huge : {false, true}) {
-    for (const std::size_t kilobytes : {4, 64, 1024, 16 * 1024, 64 * 1024}) {
-      if (huge && kilobytes < 1024) continue;
-      const TouchedMemory memory(kilobytes << 10, huge);
-      const std::string size =
-          kilobytes < 1024 ? fmt::format("{}K", kilobytes) : fmt::format("{}M", kilobytes / 1024);
-      for (std::size_t i = 0; i < devices.size(); ++i)
-        measure(bench, *devices[i], subjects[i], fmt::format("{}-{}", huge ? "2M" : "4K", size),
-                memory.range);
-    }
-  }
+      "pinion: pinned by the kernel; emulated: NIC cost modelled; neither is measured on a NIC. verbs: what "
+      "the "
+      "RDMA device's driver takes, on this processor.");
+  if (field_of("/proc/cpuinfo", "model name").find("TCG") != std::string::npos)
+    bench.note(
+        "The processor is emulated: what it takes beside something else means more than what it takes.");
+  for (const bool touched : {true, false})
+    for (const bool huge : {false, true})
+      for (const std::size_t kilobytes : {4, 64, 1024, 4 * 1024, 16 * 1024, 64 * 1024}) {
+        if (huge && kilobytes < 1024) continue;
+        for (const auto& [name, device] : devices) measure(bench, *device, name, {kilobytes, huge, touched});
+      }
 }
 
-const BenchRegistration registration{"registration", "Registering memory, by page size and size", run};
+const BenchRegistration registration{"registration", "Registering memory, by page size and size", run, true};
 
 }  // namespace
 

@@ -20,12 +20,11 @@ constexpr std::size_t kBlocks = 16;
 constexpr std::size_t kLeast = std::size_t{64} << 10, kMost = std::size_t{8} << 20;
 
 TEST(MemoryAllocators, BlocksAreWhatWasLastWritten) {
-  if (!RingDevice::available())
-    GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+  if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator unmaps unseen";
   install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds a sink in place
   {
-    World world(RingEngine::options(RetentionKind::leave_pinned));
+    World world(TransferEngine::options(RetentionKind::leave_pinned));
     const char* const preload = std::getenv("LD_PRELOAD");
     std::printf("%s: registrations are%s kept\n", preload ? preload : "libc",
                 world.ring.keeps() ? "" : " not");

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "monitor/libc_hooks.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 #if __has_include(<ucm/api/ucm.h>)
 extern "C" {
@@ -203,7 +203,7 @@ class Coexistence {
     const Hearing alone = hearing_alone(case_);
     if (case_.moment == Case::Moment::before) load(case_);
     {
-      RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
+      TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
       ring_ = &ring;
       if (case_.moment == Case::Moment::after) load_between_acquire_and_hit();
       const Hearing together =
@@ -257,7 +257,7 @@ class Coexistence {
 
   const Case case_;
   Wire wire_{kBytes};
-  RingEngine* ring_ = nullptr;
+  TransferEngine* ring_ = nullptr;
 };
 
 [[noreturn]] void run_and_exit(const Case& c) {
@@ -276,7 +276,7 @@ class HooksBeside : public ::testing::TestWithParam<Case> {};
 TEST_P(HooksBeside, EveryoneSeesEveryEvent) {
   const Case& c = GetParam();
   if (kSanitized) GTEST_SKIP() << "sanitizers patch libc themselves";
-  if (!RingDevice::available()) GTEST_SKIP() << "no io_uring here, or too little memory may be locked";
+  if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   if (c.open_mpi && !has_open_mpi()) GTEST_SKIP() << "Open MPI is not installed";
   if (c.ucx && ::access("/usr/include/ucm/api/ucm.h", R_OK) != 0) GTEST_SKIP() << "UCX is not installed";

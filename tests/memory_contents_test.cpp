@@ -72,8 +72,7 @@ void settle(World& world) {
 class MemoryContents : public ::testing::TestWithParam<Program> {};
 
 TEST_P(MemoryContents, AreWhatWasLastWritten) {
-  if (!RingDevice::available())
-    GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+  if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   // Blocks of both kinds: mappings of their own, and parts of heaps.
   ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(kBlockPages / 2 * page_size()));
   install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds a sink in place

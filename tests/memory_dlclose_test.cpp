@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "support/gate.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -40,8 +40,7 @@ class Library {
 class MemoryDlclose : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!RingDevice::available())
-      GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+    if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   }
   void TearDown() override {
     if (memory_.empty()) return;
@@ -75,7 +74,7 @@ TEST_F(MemoryDlclose, AStaleRegistrationIsSeenInTheContents) {
 }
 
 TEST_F(MemoryDlclose, AnIdleRegistrationGoes) {
-  RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
+  TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
   expect_transfers(ring, ring.acquire(library_.buffer()), wire_, library_.buffer(), kOld);
   library_.unload();
   expect_gone(library_.buffer());
@@ -83,8 +82,8 @@ TEST_F(MemoryDlclose, AnIdleRegistrationGoes) {
 }
 
 TEST_F(MemoryDlclose, ALeaseIsNotShared) {
-  RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
-  RingLease holder = ring.acquire(library_.buffer());
+  TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
+  TransferLease holder = ring.acquire(library_.buffer());
   ASSERT_TRUE(holder);
   library_.unload();
   expect_gone(library_.buffer());
@@ -95,13 +94,13 @@ TEST_F(MemoryDlclose, ALeaseIsNotShared) {
 }
 
 TEST_F(MemoryDlclose, ARegistrationUnderWayIsMadeAnew) {
-  RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
+  TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
   Gate gate;
-  ring.device().at = [&](RingDevice::Moment moment, Range pages, Actor) {
-    if (moment == RingDevice::Moment::registered && pages.overlaps(library_.buffer())) gate.pass();
+  ring.device().at = [&](TransferDevice::Moment moment, Range pages, Actor) {
+    if (moment == TransferDevice::Moment::registered && pages.overlaps(library_.buffer())) gate.pass();
   };
   gate.arm();
-  RingLease lease;
+  TransferLease lease;
   std::thread registering([&] { lease = ring.acquire(library_.buffer()); });
   gate.wait_reached();
   library_.unload();
@@ -111,7 +110,7 @@ TEST_F(MemoryDlclose, ARegistrationUnderWayIsMadeAnew) {
   expect_transfers(ring, lease, wire_, memory_, kNew);
 }
 
-std::optional<RingEngine> begun;
+std::optional<TransferEngine> begun;
 Range leaving;
 int error_of_leaving = 0;
 
@@ -119,7 +118,7 @@ int error_of_leaving = 0;
 TEST_F(MemoryDlclose, ARunThatBeginsInItKeepsNothingOfIt) {
   leaving = library_.buffer();
   library_.when_it_leaves([] {
-    begun.emplace(RingEngine::options(RetentionKind::leave_pinned));
+    begun.emplace(TransferEngine::options(RetentionKind::leave_pinned));
     error_of_leaving = begun->acquire(leaving).error().code;
   });
   library_.unload();

@@ -40,9 +40,9 @@ const Ending kEndings[] = {
   ::alarm(60);
   // Reachable, and there to the last.
   static World* world;
-  static RingLease lease;
+  static TransferLease lease;
   install_libc_hooks({dawdling_begin, dawdling_end});
-  world = new World(RingEngine::options(RetentionKind::leave_pinned));
+  world = new World(TransferEngine::options(RetentionKind::leave_pinned));
   for (std::size_t i = 0; i < kPlaces; ++i) {
     void* const at =
         ::mmap(nullptr, kPlacePages * page_size(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -65,8 +65,7 @@ const Ending kEndings[] = {
 class MemoryExit : public ::testing::TestWithParam<Ending> {};
 
 TEST_P(MemoryExit, LeavesNothingPinned) {
-  if (!RingDevice::available())
-    GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+  if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   const int file = ::memfd_create("registered", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(::ftruncate(file, kBytes), 0);
   const pid_t child = ::fork();

@@ -14,7 +14,7 @@
 #include "monitor/system_call.h"
 #include "support/foreign_patcher.h"
 #include "support/gate.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -34,8 +34,8 @@ void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 class OverwrittenHooks : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!RingDevice::available()) GTEST_SKIP() << "no io_uring here, or too little memory may be locked";
-    ring_ = std::make_unique<RingEngine>(RingEngine::options(RetentionKind::leave_pinned));
+    if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
+    ring_ = std::make_unique<TransferEngine>(TransferEngine::options(RetentionKind::leave_pinned));
     other_ = std::make_unique<ForeignPatcher>();
     memory_ = map();
     fill(memory_, kOld);
@@ -76,10 +76,10 @@ class OverwrittenHooks : public ::testing::Test {
 
   Range memory_;
   Gate gate_;
-  std::atomic<RingDevice::Moment> stop_at_{};
+  std::atomic<TransferDevice::Moment> stop_at_{};
   std::atomic<Address> stop_in_{0};
   Wire wire_{kPages * page_size()};
-  std::unique_ptr<RingEngine> ring_;
+  std::unique_ptr<TransferEngine> ring_;
   std::unique_ptr<ForeignPatcher> other_;
 };
 
@@ -114,7 +114,7 @@ TEST_F(OverwrittenHooks, WhileTheyMayBe) {
 }
 
 TEST_F(OverwrittenHooks, ALeaseFromBeforeServesItsHolderAlone) {
-  RingLease lease = ring_->acquire(memory_);
+  TransferLease lease = ring_->acquire(memory_);
   other_->open();
   expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kOld);
   std::memset(wire_.data(), 0, memory_.bytes());
@@ -126,15 +126,15 @@ TEST_F(OverwrittenHooks, ALeaseFromBeforeServesItsHolderAlone) {
 
 TEST_F(OverwrittenHooks, LeasesShareNothingMeanwhile) {
   other_->open();
-  RingLease whole = ring_->acquire(memory_);
+  TransferLease whole = ring_->acquire(memory_);
   // A part that the holder of the whole transfers no more.
   const Range part{memory_.begin, memory_.begin + 2 * page_size()};
   replace_unseen(part);
   expect_contents(part, kNew);
   // Nor does a larger one take in what others have registered.
-  RingLease again = ring_->acquire(part);
+  TransferLease again = ring_->acquire(part);
   const Range overlap{part.begin + page_size(), memory_.end};
-  RingLease larger = ring_->acquire(overlap);
+  TransferLease larger = ring_->acquire(overlap);
   again.release();
   ASSERT_EQ(unseen_munmap(pointer(part.begin), page_size()), 0);
   ASSERT_EQ(map(part.begin, page_size()), (Range{part.begin, part.begin + page_size()}));
@@ -146,10 +146,10 @@ TEST_F(OverwrittenHooks, LeasesShareNothingMeanwhile) {
 TEST_F(OverwrittenHooks, ARegistrationThatTheyInterruptIsNotKept) {
   if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
   // Set once: the helper, which lets go what they interrupted, calls it too.
-  device().at = [this](RingDevice::Moment now, Range pages, Actor) {
+  device().at = [this](TransferDevice::Moment now, Range pages, Actor) {
     if (now == stop_at_ && pages.begin == stop_in_) gate_.pass();
   };
-  for (const auto moment : {RingDevice::Moment::registering, RingDevice::Moment::registered}) {
+  for (const auto moment : {TransferDevice::Moment::registering, TransferDevice::Moment::registered}) {
     const Range memory = map();
     stop_at_ = moment;
     stop_in_ = memory.begin;

@@ -16,7 +16,7 @@
 
 #include "registry/blocking.h"
 #include "support/deterministic_scheduler.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -51,8 +51,7 @@ const Interruption kInterruptions[] = {
 class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
  protected:
   void SetUp() override {
-    if (!RingDevice::available())
-      GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+    if (!RingDevice::available()) GTEST_SKIP() << RingDevice::kMissing;
     test_ = this;
     struct sigaction action {};
     action.sa_sigaction = [](int, siginfo_t*, void* context) {

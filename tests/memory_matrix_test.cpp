@@ -1,6 +1,7 @@
 // Every way in which memory goes, in every state that its registration can be in: whatever is mapped at the
 // address afterwards is what transfers see. Proved by contents, on a device that uses the pages pinned at
-// registration (support/ring_device.h), with the engine's own hooks. What is held up is held by gates.
+// registration (support/transfer_device.h), with the engine's own hooks. What is held up is held by gates.
+// On a kernel's RDMA stack, too: tests/softroce.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -24,7 +25,7 @@
 #include "monitor/libc_hooks.h"
 #include "registry/blocking.h"
 #include "support/gate.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -448,9 +449,8 @@ const EventKind kEvents[] = {
     {"ThreadExit", make<ThreadExit>},
 };
 
-#define NEEDS_RING()            \
-  if (!RingDevice::available()) \
-  GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)"
+#define NEEDS_TRANSFERS() \
+  if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define NEEDS_MALLOC_OF_LIBC(event) \
   if (event.of_malloc) GTEST_SKIP() << "the sanitizer's allocator keeps what is freed"
@@ -465,9 +465,9 @@ constexpr std::uint64_t kOld = 1, kNew = 2;
 class StaleRegistration : public ::testing::TestWithParam<EventKind> {};
 
 TEST_P(StaleRegistration, IsSeenInTheContents) {
-  NEEDS_RING();
+  NEEDS_TRANSFERS();
   NEEDS_MALLOC_OF_LIBC(GetParam());
-  RingDevice device;
+  EngineDevice device;
   Wire wire(bytes_of(4 * kPages));
   const auto event = GetParam().make();
   const Range memory = event->prepare();
@@ -524,11 +524,11 @@ RetentionKind retention_for(State state) {
 /// Memory, and an engine whose device calls for it can be held.
 class HeldDevice : public ::testing::Test {
  protected:
-  using Moment = RingDevice::Moment;
+  using Moment = TransferDevice::Moment;
 
   void start(RetentionKind retention) {
-    ring_ = std::make_unique<RingEngine>(RingEngine::options(retention));
-    ring_->device().at = [this](Moment moment, Range pages, Actor actor) {
+    engine_ = std::make_unique<TransferEngine>(TransferEngine::options(retention));
+    engine_->device().at = [this](Moment moment, Range pages, Actor actor) {
       if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
     };
   }
@@ -549,13 +549,13 @@ class HeldDevice : public ::testing::Test {
   bool teach_helper() {
     for (int use = 0; use < kMostUses; ++use) {
       use_once();
-      if (ring_->device().registrations(Actor::helper) > 0) return true;
+      if (engine_->device().registrations(Actor::helper) > 0) return true;
     }
     return false;
   }
   /// Goes on until the helper lets the memory go after a use.
   bool becomes_queued() {
-    RingDevice& device = ring_->device();
+    EngineDevice& device = engine_->device();
     for (int use = 0; use < kMostUses; ++use) {
       use_once();
       const auto until = used_ + kInterval / 2;
@@ -568,7 +568,7 @@ class HeldDevice : public ::testing::Test {
     // Late uses do not make the next interval shorter: the predictor would believe that one for ever.
     std::this_thread::sleep_until(used_ + kInterval);
     used_ = std::chrono::steady_clock::now();
-    ring_->acquire(memory_, Access::all, 2).release();
+    engine_->acquire(memory_, Access::all, 2).release();
   }
 
   static constexpr int kMostUses = 200;
@@ -581,13 +581,13 @@ class HeldDevice : public ::testing::Test {
   std::thread side_;
   std::chrono::steady_clock::time_point used_ = std::chrono::steady_clock::now();
   Wire wire_{bytes_of(4 * kPages)};
-  std::unique_ptr<RingEngine> ring_;  // last: no call of its device outlives what that uses
+  std::unique_ptr<TransferEngine> engine_;  // last: no call of its device outlives what that uses
 };
 
 class MemoryMatrix : public HeldDevice, public ::testing::WithParamInterface<Cell> {
  protected:
   void SetUp() override {
-    NEEDS_RING();
+    NEEDS_TRANSFERS();
     NEEDS_MALLOC_OF_LIBC(GetParam().event);
 #if defined(__SANITIZE_THREAD__)
     if (GetParam().event.make == make<ThreadExit>)
@@ -603,14 +603,14 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
   if (memory_.empty()) GTEST_SKIP() << event->why_not;
   fill(memory_, kOld);
   start(retention_for(state));
-  RingDevice& device = ring_->device();
-  const bool keeps = ring_->keeps();
+  EngineDevice& device = engine_->device();
+  const bool keeps = engine_->keeps();
   if (!keeps && state != State::leased && state != State::registering && state != State::registered &&
       state != State::retiring)
     GTEST_SKIP() << "nothing is kept here beyond its lease";
 
   // Whether such memory can be pinned at all.
-  if (const RingLease probe = ring_->acquire(memory_); !probe) {
+  if (const TransferLease probe = engine_->acquire(memory_); !probe) {
     EXPECT_EQ(probe.error().code, EFAULT);
     GTEST_SKIP() << "this kernel does not pin such memory: " << probe.error().message;
   }
@@ -619,25 +619,25 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
   others.insert(others.end(), neighbours.begin(), neighbours.end());
   for (const Range& other : others) {
     fill(other, kOld);
-    ring_->acquire(other).release();
+    engine_->acquire(other).release();
   }
 
   // Into the state.
-  RingLease holder, late;
+  TransferLease holder, late;
   switch (state) {
     case State::idle:
       ASSERT_EQ(device.live(memory_), 1u);
       break;
     case State::leased:
-      holder = ring_->acquire(memory_);
+      holder = engine_->acquire(memory_);
       ASSERT_TRUE(holder);
       break;
     case State::registering:
     case State::registered:
-      ring_->let_go();
+      engine_->let_go();
       ASSERT_EQ(device.live(memory_), 0u);
       hold(state == State::registering ? Moment::registering : Moment::registered, Actor::application);
-      side_ = std::thread([&] { late = ring_->acquire(memory_); });
+      side_ = std::thread([&] { late = engine_->acquire(memory_); });
       gate_.wait_reached();
       break;
     case State::registering_ahead:
@@ -651,7 +651,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
       break;
     case State::retiring:
       hold(Moment::deregistering, Actor::application);
-      side_ = std::thread([&] { ring_->acquire(memory_).release(); });
+      side_ = std::thread([&] { engine_->acquire(memory_).release(); });
       gate_.wait_reached();
       break;
     case State::queued:
@@ -668,40 +668,40 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
   if (HasFatalFailure()) return;
   if (const Range to = event->moved_to(); !to.empty()) {
     fill(to, 0);  // the old pages, at another place
-    expect_transfers(*ring_, ring_->acquire(to), wire_, to, 0);
+    expect_transfers(*engine_, engine_->acquire(to), wire_, to, 0);
   }
   if (state == State::leased && !event->untouched().empty()) {
     const Range rest = event->untouched();
     ASSERT_TRUE(holds(rest, kOld));
-    expect_transfers(*ring_, holder, wire_, rest, kOld);
+    expect_transfers(*engine_, holder, wire_, rest, kOld);
   }
   fill(memory_, kNew);
   for (const Range& other : event->taken_too()) fill(other, kNew);
 
   // Out of it.
   pass_gate();
-  const auto expect_right = [&](const RingLease& lease) {
+  const auto expect_right = [&](const TransferLease& lease) {
     // Memory of another kind may have come that this kernel does not pin: then the transfer is refused.
     if (!lease && lease.error().code == EFAULT) return;
     fill(memory_, kNew);
-    expect_transfers(*ring_, lease, wire_, memory_, kNew);
+    expect_transfers(*engine_, lease, wire_, memory_, kNew);
   };
   if (state == State::registering || state == State::registered) expect_right(late);
-  expect_right(ring_->acquire(memory_));
+  expect_right(engine_->acquire(memory_));
   if (state == State::leased) {
     holder.release();
-    expect_right(ring_->acquire(memory_));
+    expect_right(engine_->acquire(memory_));
   }
   for (const Range& other : event->taken_too()) {
     fill(other, kNew);
-    expect_transfers(*ring_, ring_->acquire(other), wire_, other, kNew);
+    expect_transfers(*engine_, engine_->acquire(other), wire_, other, kNew);
   }
   if (keeps && (state == State::idle || state == State::leased)) {
     const std::size_t before = device.registrations();
     EXPECT_GE(before, registrations);
     for (const Range& other : neighbours) {
       EXPECT_EQ(device.live(other), 1u) << "a neighbour's registration went";
-      expect_transfers(*ring_, ring_->acquire(other), wire_, other, kOld);
+      expect_transfers(*engine_, engine_->acquire(other), wire_, other, kOld);
     }
     EXPECT_EQ(device.registrations(), before) << "a neighbour was registered again";
   }
@@ -724,7 +724,7 @@ INSTANTIATE_TEST_SUITE_P(All, MemoryMatrix, ::testing::ValuesIn(all_cells()), []
 class UnseenEvents : public HeldDevice {
  protected:
   void SetUp() override {
-    NEEDS_RING();
+    NEEDS_TRANSFERS();
     memory_ = map(bytes_of(kPages));
     other_ = map(page_size());
     fill(memory_, kOld);
@@ -732,39 +732,39 @@ class UnseenEvents : public HeldDevice {
   /// The hooks are gone for good, and the engine learns of it when it registers other memory.
   void lose_events() {
     uninstall_libc_hooks();
-    ring_->acquire(other_).release();
-    ASSERT_EQ(ring_->device().live(other_), 0u) << "the engine still believes in its hooks";
+    engine_->acquire(other_).release();
+    ASSERT_EQ(engine_->device().live(other_), 0u) << "the engine still believes in its hooks";
   }
   void expect_new_memory() {
     ASSERT_EQ(map(memory_.bytes(), kAnonymous | MAP_FIXED, pointer(memory_.begin)), memory_);
     fill(memory_, kNew);
-    expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+    expect_transfers(*engine_, engine_->acquire(memory_), wire_, memory_, kNew);
   }
   Range other_;
 };
 
 TEST_F(UnseenEvents, NothingIdleIsBelieved) {
   start(RetentionKind::leave_pinned);
-  ring_->acquire(memory_).release();
+  engine_->acquire(memory_).release();
   lose_events();
   expect_new_memory();
 }
 
 TEST_F(UnseenEvents, NothingIsRegisteredAhead) {
   start(RetentionKind::helper);
-  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
   ASSERT_TRUE(teach_helper());
   ASSERT_TRUE(becomes_queued());
   lose_events();
   const auto until = used_ + 2 * kInterval;  // when the helper expects the next use, it is over
-  while (ring_->device().live(memory_) == 0 && std::chrono::steady_clock::now() < until)
+  while (engine_->device().live(memory_) == 0 && std::chrono::steady_clock::now() < until)
     std::this_thread::yield();
   expect_new_memory();
 }
 
 TEST_F(UnseenEvents, WhatIsBeingRegisteredAheadIsNotKept) {
   start(RetentionKind::helper);
-  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
   ASSERT_TRUE(teach_helper());
   hold(Moment::registered, Actor::helper);
   for (int use = 0; !gate_.wait_reached_for(2 * kInterval); ++use) {
@@ -787,7 +787,7 @@ enum class Pause {
 /// first.
 struct Crossing {
   Pause pause;
-  RingDevice::Moment moment;
+  TransferDevice::Moment moment;
   bool registration_first;
 };
 
@@ -795,9 +795,9 @@ struct Crossing {
 class PausedEvent : public ::testing::Test {
  protected:
   void SetUp() override {
-    NEEDS_RING();
+    NEEDS_TRANSFERS();
     install_libc_hooks({begin, end});  // the engine finds a sink in place, and checks that events arrive
-    ring_ = std::make_unique<RingEngine>(RingEngine::options(RetentionKind::leave_pinned));
+    engine_ = std::make_unique<TransferEngine>(TransferEngine::options(RetentionKind::leave_pinned));
     const Range all = map(3 * bytes_of(kPages));
     before_ = {all.begin, all.begin + bytes_of(kPages)};
     memory_ = {before_.end, before_.end + bytes_of(kPages)};
@@ -811,7 +811,7 @@ class PausedEvent : public ::testing::Test {
     for (std::thread* thread : {&event_, &registration_}) {
       if (thread->joinable()) thread->join();
     }
-    ring_.reset();
+    engine_.reset();
     uninstall_libc_hooks();
   }
 
@@ -836,7 +836,7 @@ class PausedEvent : public ::testing::Test {
     event_.join();
     fill(memory_, kNew);
   }
-  void expect_refused(const RingLease& lease) {
+  void expect_refused(const TransferLease& lease) {
     EXPECT_FALSE(lease);
     EXPECT_EQ(lease.error().code, EAGAIN) << lease.error().message;
   }
@@ -847,32 +847,32 @@ class PausedEvent : public ::testing::Test {
   std::thread event_, registration_;
   Range before_, memory_;
   Wire wire_{bytes_of(kPages)};
-  std::unique_ptr<RingEngine> ring_;
+  std::unique_ptr<TransferEngine> engine_;
 };
 
 class PausedEventAt : public PausedEvent, public ::testing::WithParamInterface<Pause> {};
 
 TEST_P(PausedEventAt, RefusesItsMemoryAndNoOther) {
-  ring_->acquire(before_).release();
-  ring_->acquire(memory_).release();
+  engine_->acquire(before_).release();
+  engine_->acquire(memory_).release();
   start_event(GetParam());
-  expect_refused(ring_->acquire(memory_));
+  expect_refused(engine_->acquire(memory_));
   const Range inner{memory_.begin + page_size(), memory_.begin + 2 * page_size()};
-  expect_refused(ring_->acquire(inner));
-  expect_transfers(*ring_, ring_->acquire(before_), wire_, before_, kOld);
+  expect_refused(engine_->acquire(inner));
+  expect_transfers(*engine_, engine_->acquire(before_), wire_, before_, kOld);
   finish_event(GetParam());
-  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+  expect_transfers(*engine_, engine_->acquire(memory_), wire_, memory_, kNew);
 }
 
 TEST_P(PausedEventAt, LeavesALeaseAlone) {
-  RingLease holder = ring_->acquire(memory_);
+  TransferLease holder = engine_->acquire(memory_);
   start_event(GetParam());
-  expect_refused(ring_->acquire(memory_));
-  if (GetParam() == Pause::begun) expect_transfers(*ring_, holder, wire_, memory_, kOld);
+  expect_refused(engine_->acquire(memory_));
+  if (GetParam() == Pause::begun) expect_transfers(*engine_, holder, wire_, memory_, kOld);
   holder.release();
-  expect_refused(ring_->acquire(memory_));
+  expect_refused(engine_->acquire(memory_));
   finish_event(GetParam());
-  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+  expect_transfers(*engine_, engine_->acquire(memory_), wire_, memory_, kNew);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PausedEventAt, ::testing::Values(Pause::begun, Pause::called),
@@ -884,41 +884,41 @@ class CrossingEvent : public PausedEvent, public ::testing::WithParamInterface<C
 
 TEST_P(CrossingEvent, RegistersWhatIsThereOrNothing) {
   const auto [pause, moment, registration_first] = GetParam();
-  ring_->device().at = [this](RingDevice::Moment now, Range pages, Actor) {
+  engine_->device().at = [this](TransferDevice::Moment now, Range pages, Actor) {
     if (now == GetParam().moment && pages.overlaps(memory_)) device_gate_.pass();
   };
   device_gate_.arm();
-  RingLease lease;
-  registration_ = std::thread([&] { lease = ring_->acquire(memory_); });
+  TransferLease lease;
+  registration_ = std::thread([&] { lease = engine_->acquire(memory_); });
   device_gate_.wait_reached();
   start_event(pause);
   if (registration_first) {
     device_gate_.open();
     registration_.join();
     expect_refused(lease);
-    EXPECT_EQ(ring_->device().live(memory_), 0u);
+    EXPECT_EQ(engine_->device().live(memory_), 0u);
     finish_event(pause);
   } else {
     finish_event(pause);
     device_gate_.open();
     registration_.join();
-    expect_transfers(*ring_, lease, wire_, memory_, kNew);
+    expect_transfers(*engine_, lease, wire_, memory_, kNew);
     fill(memory_, kNew);
   }
-  expect_transfers(*ring_, ring_->acquire(memory_), wire_, memory_, kNew);
+  expect_transfers(*engine_, engine_->acquire(memory_), wire_, memory_, kNew);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, CrossingEvent, ::testing::ValuesIn([] {
       std::vector<Crossing> all;
       for (const Pause pause : {Pause::begun, Pause::called})
-        for (const auto moment : {RingDevice::Moment::registering, RingDevice::Moment::registered})
+        for (const auto moment : {TransferDevice::Moment::registering, TransferDevice::Moment::registered})
           for (const bool first : {false, true}) all.push_back({pause, moment, first});
       return all;
     }()),
     [](const auto& info) {
       return std::string(info.param.pause == Pause::begun ? "BeforeTheCall" : "AfterTheCall") +
-             (info.param.moment == RingDevice::Moment::registering ? "_Registering" : "_Registered") +
+             (info.param.moment == TransferDevice::Moment::registering ? "_Registering" : "_Registered") +
              (info.param.registration_first ? "_GoesOnFirst" : "_GoesOnLast");
     });
 
@@ -934,8 +934,8 @@ class WhenCounted final : public RegisteredListener {
 };
 
 TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
-  NEEDS_RING();
-  RingDevice device;
+  NEEDS_TRANSFERS();
+  EngineDevice device;
   Budget budget{Limits{}};
   Brackets brackets;
   RealClock clock;

@@ -18,7 +18,7 @@
 
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -43,7 +43,7 @@ long raw(long number, T... arguments) {
 class Monitors : public ::testing::TestWithParam<MonitorKind> {
  protected:
   void SetUp() override {
-    if (!RingDevice::available()) GTEST_SKIP() << "no io_uring that pins memory";
+    if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
     memory_ =
         Range::of(::mmap(nullptr, kPages * page_size(), kReadWrite, kAnonymous, -1, 0), kPages * page_size());
     fill(memory_, kOld);
@@ -56,9 +56,9 @@ class Monitors : public ::testing::TestWithParam<MonitorKind> {
     return std::string(to_string(kind)).find("userfaultfd") != std::string::npos;
   }
   void start(MonitorKind kind, RetentionKind retention = RetentionKind::leave_pinned) {
-    Options options = RingEngine::options(retention);
+    Options options = TransferEngine::options(retention);
     options.monitor = kind;
-    ring_ = std::make_unique<RingEngine>(options);
+    ring_ = std::make_unique<TransferEngine>(options);
   }
   /// An idle registration of memory_.
   void keep() {
@@ -77,7 +77,7 @@ class Monitors : public ::testing::TestWithParam<MonitorKind> {
 
   Range memory_;
   Wire wire_{kPages * page_size()};
-  std::unique_ptr<RingEngine> ring_;
+  std::unique_ptr<TransferEngine> ring_;
 };
 
 // ---- what userfaultfd adds ----
@@ -150,7 +150,7 @@ TEST_P(Unseen, ManyTimes) {
 
 /// Under a lease: its holder goes on, nobody else is let in.
 TEST_P(Unseen, UnderALease) {
-  RingLease old = ring_->acquire(memory_);
+  TransferLease old = ring_->acquire(memory_);
   ASSERT_EQ(raw(SYS_munmap, memory_.begin, memory_.bytes()), 0);
   map_again_unseen();
   expect_new_contents();
@@ -162,14 +162,14 @@ TEST_P(Unseen, UnderALease) {
 TEST_P(Unseen, WhileRegistering) {
   ring_->let_go();
   std::atomic<int> turns{0};
-  ring_->device().at = [&](RingDevice::Moment moment, Range range, Actor) {
-    if (moment != RingDevice::Moment::registered || !range.overlaps(memory_) || turns++ > 0) return;
+  ring_->device().at = [&](TransferDevice::Moment moment, Range range, Actor) {
+    if (moment != TransferDevice::Moment::registered || !range.overlaps(memory_) || turns++ > 0) return;
     raw(SYS_munmap, memory_.begin, memory_.bytes());
     raw(SYS_mmap, memory_.begin, memory_.bytes(), kReadWrite, kAnonymous | MAP_FIXED_NOREPLACE, -1, 0);
     wait_for_userfaultfd();
     fill(memory_, kNew);
   };
-  const RingLease lease = ring_->acquire(memory_);
+  const TransferLease lease = ring_->acquire(memory_);
   EXPECT_EQ(turns, 2) << "what was registered was not let go";
   expect_transfers(*ring_, lease, wire_, memory_, kNew);
 }
@@ -190,10 +190,10 @@ TEST_P(Unseen, WhatCannotBeWatchedIsNotKept) {
   request.mode = UFFDIO_REGISTER_MODE_WP;
   ASSERT_EQ(::ioctl(other, UFFDIO_REGISTER, &request), 0);
 
-  RingLease lease = ring_->acquire(theirs);
+  TransferLease lease = ring_->acquire(theirs);
   expect_transfers(*ring_, lease, wire_, theirs, kOld);
   {
-    const RingLease second = ring_->acquire(theirs);
+    const TransferLease second = ring_->acquire(theirs);
     EXPECT_TRUE(second);
     EXPECT_NE(second.key().handle, lease.key().handle);
   }

@@ -11,8 +11,8 @@
 
 #include "monitor/libc_hooks.h"
 #include "registry/blocking.h"
-#include "support/ring_engine.h"
 #include "support/track.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -62,12 +62,11 @@ class WhenCounted final : public RegisteredListener {
 class MemoryPairs : public ::testing::TestWithParam<Point> {
  protected:
   void SetUp() override {
-    if (!RingDevice::available())
-      GTEST_SKIP() << "no io_uring here, or too little memory may be locked (ulimit -l)";
+    if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
     test_ = this;
     install_libc_hooks({begin, end});
     memory_ = Range::of(map(nullptr), kBytes);
-    using Moment = RingDevice::Moment;
+    using Moment = TransferDevice::Moment;
     device_.at = [this](Moment moment, Range, Actor) {
       const bool registers = moment == Moment::registering || moment == Moment::registered;
       const bool done = moment == Moment::registered || moment == Moment::deregistered;

@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/ring_engine.h"
+#include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
@@ -47,7 +47,7 @@ struct Settings {
   seconds report{60};
   unsigned threads = 4;
   std::size_t idle = 1000;
-  Options options = RingEngine::options(RetentionKind::leave_pinned);
+  Options options = TransferEngine::options(RetentionKind::leave_pinned);
 };
 
 std::uint64_t status_bytes(std::initializer_list<const char*> keys) {
@@ -77,7 +77,7 @@ class Storm {
   explicit Storm(const Settings& settings)
       : settings_(settings), busy_(8 * settings.threads), ring_(settings.options) {
     // All regions that there will ever be at once, so that the registry need not grow later.
-    std::vector<RingLease> leases;
+    std::vector<TransferLease> leases;
     for (std::size_t i = 0; i < settings.idle + busy_; ++i) {
       // A page lies between them, so that they stay regions of their own.
       const Range all = map_pages(kIdlePages + 1);
@@ -183,7 +183,7 @@ class Storm {
     std::size_t lost = 0;
     for (std::size_t i = 0; i < idle_.size(); ++i) {
       lost += ring_.device().live(idle_[i]) != 1;
-      const RingLease lease = ring_.acquire(idle_[i]);
+      const TransferLease lease = ring_.acquire(idle_[i]);
       ASSERT_TRUE(lease) << lease.error().message;
       ASSERT_EQ(ring_.device().send(lease.key(), idle_[i], wire, 0), 0);
       ASSERT_TRUE(holds(wire.as<std::uint64_t>(), idle_[i], i)) << "STALE: other contents were sent";
@@ -208,7 +208,7 @@ class Storm {
       const Range memory = map_pages(1 + random() % kMostPages);
       touch(memory, random() | 1);
       // Some memory is never transferred.
-      RingLease lease;
+      TransferLease lease;
       if (random() % 4 != 0) lease = ring_.acquire(memory, Access::all, 1 + random() % 6);
       if (lease && round % kTransferredRounds == 0) transfer(lease, memory, wire);
       // The one who has unmapped what was here may not be out of its call yet.
@@ -237,7 +237,7 @@ class Storm {
       *reinterpret_cast<volatile std::uint64_t*>(page) = word_of(page, stamp);
   }
 
-  void transfer(const RingLease& lease, Range memory, const Wire& wire) {
+  void transfer(const TransferLease& lease, Range memory, const Wire& wire) {
     if (const int error = ring_.device().send(lease.key(), memory, wire, 0)) {
       ADD_FAILURE() << "not sent: " << std::strerror(error);
       return;
@@ -253,7 +253,7 @@ class Storm {
   const Settings settings_;
   /// Most regions of the threads: what each holds, lets go, or has left doomed since somebody last looked.
   const std::size_t busy_;
-  RingEngine ring_;
+  TransferEngine ring_;
   std::vector<Range> idle_;
   bool keeps_idle_ = false;
   std::atomic<bool> over_{false};
@@ -297,8 +297,8 @@ int main(int argc, char** argv) {
   using namespace pinion::test;
   ::testing::InitGoogleTest(&argc, argv);
   const Settings settings = parse(argc, argv);
-  if (!RingDevice::available()) {
-    std::puts("no io_uring here, or too little memory may be locked (ulimit -l)");
+  if (!EngineDevice::available()) {
+    std::puts(EngineDevice::kMissing);
     return 77;
   }
   const bool right = Storm(settings).run() && !::testing::UnitTest::GetInstance()->Failed();

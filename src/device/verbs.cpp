@@ -217,11 +217,20 @@ class VerbsDevice final : public Device {
         return memlock_error(code, pages.bytes());
       case EFAULT:
         return Error::make(code, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
-      default:
-        return Error::make(code,
-                           "RDMA device %s refuses to register %s: %s (it takes %zu regions of at most %s)",
+      // How drivers and cgroups say that there are too many regions. Nothing else is invalid in what is asked.
+      case EAGAIN:
+      case EBUSY:
+      case EINVAL:
+      case ENOSPC:
+        return Error::make(ENOSPC,
+                           "RDMA device %s has no room for a region of %s: %s. All processes together may have "
+                           "%zu, of at most %s each, a cgroup perhaps fewer (rdma.max): let idle ones go "
+                           "(--limit-regions)",
                            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code),
                            caps_.max_regions, format_size(caps_.max_region_bytes).c_str());
+      default:
+        return Error::make(code, "RDMA device %s refuses to register %s: %s", choice_.name.c_str(),
+                           format_size(pages.bytes()).c_str(), std::strerror(code));
     }
   }
 

@@ -1,7 +1,7 @@
 /*
  * libfabric's own registration cache, under whatever monitor it has: a buffer is registered, sent, let go,
- * unmapped, mapped anew at the same address with other contents, registered and sent again. What arrives tells
- * whether the cache believed a registration of pages that are gone.
+ * unmapped, mapped anew at the same address with other contents, registered and sent again. What arrives
+ * tells whether the cache believed a registration of pages that are gone.
  *
  *   libfabric_cache MONITOR [before|after]
  *
@@ -28,13 +28,13 @@
 
 enum { kBytes = 1 << 20, kRounds = 4 };
 
-#define CHECK(call)                                                                 \
-  do {                                                                              \
-    const long result_ = (call);                                                    \
-    if (result_) {                                                                  \
-      fprintf(stderr, "%s: %ld %s\n", #call, result_, fi_strerror((int)-result_));  \
-      exit(1);                                                                      \
-    }                                                                               \
+#define CHECK(call)                                                                \
+  do {                                                                             \
+    const long result_ = (call);                                                   \
+    if (result_) {                                                                 \
+      fprintf(stderr, "%s: %ld %s\n", #call, result_, fi_strerror((int)-result_)); \
+      exit(1);                                                                     \
+    }                                                                              \
   } while (0)
 
 /* ---- a monitor that sees nothing: what the instrument shows then ---- */
@@ -44,8 +44,8 @@ static void deaf_stop(struct fid_mem_monitor* m) {}
 static int deaf_subscribe(struct fid_mem_monitor* m, const void* a, size_t n) { return 0; }
 static void deaf_unsubscribe(struct fid_mem_monitor* m, const void* a, size_t n) {}
 static bool deaf_valid(struct fid_mem_monitor* m, const void* a, size_t n) { return true; }
-static struct fi_ops_mem_monitor deaf_ops = {sizeof deaf_ops,  deaf_start,       deaf_stop,
-                                             deaf_subscribe,   deaf_unsubscribe, deaf_valid};
+static struct fi_ops_mem_monitor deaf_ops = {sizeof deaf_ops, deaf_start,       deaf_stop,
+                                             deaf_subscribe,  deaf_unsubscribe, deaf_valid};
 static struct fid_mem_monitor deaf = {.fid.fclass = FI_CLASS_MEM_MONITOR, .export_ops = &deaf_ops};
 
 /* ---- a connection ---- */
@@ -249,8 +249,9 @@ int main(int argc, char** argv) {
   }
   usleep(100000);
   CHECK(fi_close(&reg(arrived)->fid)); /* what libfabric was told of is unpinned at its next registration */
-  printf("%s %s: wrong %d mapped, %d malloc, beside %d; same place %d, kept %d of %d; pinned %ld kB\n", monitor,
-         pinion, mapped_wrong, wrong - mapped_wrong, beside_stale, same_place, kept, kRounds, pinned_kb());
+  printf("%s %s: wrong %d mapped, %d malloc, beside %d; same place %d, kept %d of %d; pinned %ld kB\n",
+         monitor, pinion, mapped_wrong, wrong - mapped_wrong, beside_stale, same_place, kept, kRounds,
+         pinned_kb());
 
   CHECK(fi_close(&arrived_mr->fid));
   CHECK(fi_close(&here.ep->fid));

@@ -11,6 +11,7 @@
 #include "device/make.h"
 #include "device/memlock.h"
 #include "device/verbs.h"
+#include "few_objects.h"
 #include "queue_pair.h"
 
 namespace pinion {
@@ -145,6 +146,22 @@ TEST(VerbsDevice, TheLimitOfLockedMemoryIsNamed) {
     const Registration made = device->register_range(memory.range(), Access::all, Actor::application);
     if (made.error.code != ENOMEM) return 11;
     return std::strstr(made.error.message, "RLIMIT_MEMLOCK) is 512K") != nullptr ? 0 : 12;
+  };
+  EXPECT_EQ(in_child(refused), 0);
+}
+
+TEST(VerbsDevice, ADeviceThatIsFullIsNamed) {
+  const auto refused = [] {
+    if (!have_few_objects(10)) return 10;
+    const auto device = open();
+    const Memory memory;
+    for (int i = 0; i < 10; ++i) {
+      const Registration made = device->register_range(memory.range(), Access::all, Actor::application);
+      if (made.error.code == 0) continue;
+      if (made.error.code != ENOSPC) return 11;
+      return std::strstr(made.error.message, "rxe0 has no room for a region of 1M") != nullptr ? 0 : 12;
+    }
+    return 13;
   };
   EXPECT_EQ(in_child(refused), 0);
 }

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "few_objects.h"
 #include "queue_pair.h"
 
 namespace {
@@ -304,6 +305,24 @@ void memlock() {
         errno == ENOMEM);
 }
 
+/// What is kept makes way where the device gives no more regions. Prints how many can be had at one time.
+void device_full() {
+  CHECK(pinion::have_few_objects(24));
+  LoopedQueuePair pair;
+  const auto use = [&](int access) {
+    char* const memory = map();
+    CHECK(ibv_dereg_mr(registered(pair.pd(), memory, kBytes, access)) == 0);
+  };
+  for (int i = 0; i < 40; ++i) use(IBV_ACCESS_LOCAL_WRITE);
+  for (int i = 0; i < 4; ++i) use(kTarget);
+  std::vector<ibv_mr*> held;
+  while (ibv_mr* const mr = ibv_reg_mr(pair.pd(), map(), kBytes, kTarget)) held.push_back(mr);
+  CHECK(errno == EAGAIN);
+  std::printf("%zu at a time\n", held.size());
+  for (ibv_mr* mr : held) CHECK(ibv_dereg_mr(mr) == 0);
+  use(IBV_ACCESS_LOCAL_WRITE);
+}
+
 /// As programs end that do not tidy up.
 void leaving() {
   auto* const pair = new LoopedQueuePair;
@@ -321,7 +340,7 @@ void leaving() {
 
 }  // namespace
 
-int main(int, char** arguments) {
+extern "C" int main(int, char** arguments) {
   const std::string name = arguments[1];
   if (name == "loop") loop();
   if (name == "stale") stale(true);
@@ -336,6 +355,7 @@ int main(int, char** arguments) {
   if (name == "threads") threads();
   if (name == "limit") beyond_the_limit();
   if (name == "memlock") memlock();
+  if (name == "device-full") device_full();
   if (name == "leaving") leaving();
   std::puts("done");
   return 0;

@@ -16,13 +16,14 @@ struct Ended {
 };
 
 /// The program's scenario under these options; `off`: without Pinion.
-Ended run(const std::string& scenario, const std::string& options, const std::string& environment = "") {
+Ended run(const std::string& scenario, const std::string& options, const std::string& environment = "",
+          const std::string& program = "verbs_front_program") {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto preload = here.parent_path().parent_path() / "lib" / "libpinion-preload.so";
   const std::string pinion =
       options == "off" ? "" : "PINION=front=verbs," + options + " LD_PRELOAD=" + preload.string() + " ";
-  const std::string command = "env " + environment + " " + pinion + (here / "verbs_front_program").string() +
-                              " " + scenario + " 2>&1";
+  const std::string command =
+      "env " + environment + " " + pinion + (here / program).string() + " " + scenario + " 2>&1";
   std::FILE* const pipe = popen(command.c_str(), "r");
   Ended ended;
   std::array<char, 4096> part;
@@ -108,6 +109,23 @@ TEST(VerbsFront, TheProgramGetsWhatExceedsLimits) {
       "is registered as without Pinion (said once)\ndone\n");
   const Ended limited = run("memlock", "retention=leave-pinned,remote-keys=strict");
   EXPECT_EQ(limited.status, 0) << limited.output;
+}
+
+TEST(VerbsFront, WhatIsKeptMakesWayWhereTheDeviceIsFull) {
+  expect("device-full", "off", "20 at a time\n");
+  for (const char* const keys : {"shared", "strict"})
+    expect("device-full", std::string("retention=leave-pinned,remote-keys=") + keys, "20 at a time\n");
+}
+
+// A plugin that brings libibverbs with it. Providers hold that library from then on.
+TEST(VerbsFront, PluginsComeAndGo) {
+  for (const char* const scope : {"local", "global"}) {
+    const std::string twice = "40 keys, 0 bytes kept\ndone\n40 keys, 0 bytes kept\ndone\n";
+    EXPECT_EQ(run(scope, "off", "", "verbs_plugin_host").output, twice + "there\n");
+    const Ended ended = run(scope, "retention=leave-pinned,remote-keys=shared", "", "verbs_plugin_host");
+    EXPECT_EQ(ended.status, 0);
+    EXPECT_EQ(ended.output, "2 keys, 2097152 bytes kept\ndone\n2 keys, 2097152 bytes kept\ndone\nthere\n");
+  }
 }
 
 TEST(VerbsFront, IsNotThereUnlessAskedFor) {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "ring_engine.h"
+#include "transfer_engine.h"
 
 namespace pinion::test {
 

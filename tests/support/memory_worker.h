@@ -75,10 +75,10 @@ struct Counts {
 /// What the threads share.
 struct World {
   explicit World(const Options& options) : ring(options) {
-    ring.device().at = [](RingDevice::Moment, Range, Actor) { dawdle(); };
+    ring.device().at = [](TransferDevice::Moment, Range, Actor) { dawdle(); };
   }
 
-  RingEngine ring;
+  TransferEngine ring;
   std::vector<std::unique_ptr<Place>> places;
   std::vector<MappedPlace*> mappings;  ///< those of them that stay where they are
   /// Who forks a child that will start an engine: what it locks must not be held by others then.
@@ -103,7 +103,7 @@ class Worker {
 
  private:
   struct Held {
-    RingLease lease;
+    TransferLease lease;
     Place* place;
     std::size_t from;
     Address begin;
@@ -158,17 +158,17 @@ class Worker {
     const Place& place = *world_.mappings[chance_.below(world_.mappings.size())];
     const std::size_t from = chance_.below(place.pages.size());
     const std::size_t to = from + 1 + chance_.below(place.pages.size() - from);
-    RingLease lease = world_.ring.acquire(place.range(from, to), Access::all, site());
+    TransferLease lease = world_.ring.acquire(place.range(from, to), Access::all, site());
     ++counts_.blind;
     if (lease && chance_.one_in(4)) hold(std::move(lease));
   }
 
-  RingLease acquire(Place& place, std::size_t from, std::size_t to) {
+  TransferLease acquire(Place& place, std::size_t from, std::size_t to) {
     // Requests need not be whole pages; what is transferred are the samples of all of them.
     const Address margin = page_size() / 4;
     const Range request{place.address(from) + chance_.below(margin),
                         place.address(to) - chance_.below(margin)};
-    RingLease lease = world_.ring.acquire(request, Access::all, site());
+    TransferLease lease = world_.ring.acquire(request, Access::all, site());
     if (!lease) {
       const int code = lease.error().code;
       if (code != ENOMEM && code != EAGAIN) fail(place, from, lease.error().message);
@@ -178,7 +178,7 @@ class Worker {
   }
 
   void transfer(Place& place, std::size_t from, std::size_t to) {
-    RingLease lease = acquire(place, from, to);
+    TransferLease lease = acquire(place, from, to);
     if (!lease) return;
     send_and_receive(lease, place, from, to);
     ++counts_.transfers;
@@ -186,7 +186,7 @@ class Worker {
   }
 
   /// `place` null: the lease is not used again.
-  void hold(RingLease lease, Place* place = nullptr, std::size_t from = 0, std::size_t to = 0) {
+  void hold(TransferLease lease, Place* place = nullptr, std::size_t from = 0, std::size_t to = 0) {
     if (held_.size() == kMostHeld) return;
     Held held{std::move(lease), place, from, place ? place->begin : 0, {}};
     for (std::size_t i = from; i < to; ++i) held.epochs.push_back(place->pages[i].epoch);
@@ -223,7 +223,7 @@ class Worker {
     }
   }
 
-  void send_and_receive(const RingLease& lease, Place& place, std::size_t from, std::size_t to) {
+  void send_and_receive(const TransferLease& lease, Place& place, std::size_t from, std::size_t to) {
     const Range range = place.range(from, to);
     place.settle(from, to, chance_);
     if (!expect(place, from, to, reinterpret_cast<const std::byte*>(range.begin),
@@ -265,7 +265,7 @@ class Worker {
       StackPlace place({begin, begin + kPages * page_size()});
       for (std::size_t i = 1 + chance_.below(3); i > 0; --i) {
         const auto [from, to] = some_pages(place);
-        RingLease lease = acquire(place, from, to);
+        TransferLease lease = acquire(place, from, to);
         if (!lease) continue;
         send_and_receive(lease, place, from, to);
         ++counts_.transfers;
@@ -293,7 +293,7 @@ class Worker {
   /// The child must find what was there when it was made, whatever the parent writes and receives since; the
   /// parent's leases must go on being right, although its pages are copied when either writes.
   void fork(Place& place, std::size_t from, std::size_t to) {
-    RingLease lease;
+    TransferLease lease;
     if (chance_.one_in(2)) lease = acquire(place, from, to);
     // What the child looks at is at rest when it is made.
     std::vector<Place*> at_rest{&place};
@@ -349,7 +349,7 @@ class Worker {
     }
     Place& place = *at_rest.front();
     if (!with_engine || !place.is_copied_at_fork()) return 0;
-    RingEngine ring(RingEngine::options(RetentionKind::leave_pinned));
+    TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
     const Wire wire(wire_.bytes());
     if (const int failure = send_as_a_child(ring, wire, place, from, to)) return failure;
     // Then of other memory at the same place; and where the parent's other threads were in the middle of a
@@ -361,9 +361,9 @@ class Worker {
     }
     return 0;
   }
-  static int send_as_a_child(RingEngine& ring, const Wire& wire, const Place& place, std::size_t from,
+  static int send_as_a_child(TransferEngine& ring, const Wire& wire, const Place& place, std::size_t from,
                              std::size_t to) {
-    const RingLease lease = ring.acquire(place.range(from, to));
+    const TransferLease lease = ring.acquire(place.range(from, to));
     if (!lease || ring.device().send(lease.key(), place.range(from, to), wire, 0) != 0) return 2;
     return place.first_wrong(wire.data(), from, to) == to ? 0 : 3;
   }

@@ -11,9 +11,19 @@
 
 #include "engine/engine.h"
 #include "registry/blocking.h"
+#ifdef PINION_TEST_OVER_VERBS  // in tests/softroce
+#include "softroce/verbs_transfer_device.h"
+#else
 #include "ring_device.h"
+#endif
 
 namespace pinion::test {
+
+#ifdef PINION_TEST_OVER_VERBS
+using EngineDevice = VerbsTransferDevice;
+#else
+using EngineDevice = RingDevice;
+#endif
 
 // ---- contents ----
 
@@ -44,25 +54,25 @@ inline void fill_wire(const Wire& wire, Range memory, std::uint64_t stamp) {
 
 // ---- engine ----
 
-/// A lease in the ring's domain, from the constructor to release().
-class RingLease {
+/// A lease in the domain on that device, from the constructor to release().
+class TransferLease {
  public:
-  RingLease() = default;
-  RingLease(Engine& engine, int domain, Range range, Access access, CallSite site) : engine_(&engine) {
+  TransferLease() = default;
+  TransferLease(Engine& engine, int domain, Range range, Access access, CallSite site) : engine_(&engine) {
     ThreadContext& thread = *this_thread();
     const CallPoint call{ticks_now(), site, CallKind::api};
     if (!engine.acquire(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
       engine_ = nullptr;
   }
-  RingLease(RingLease&& other) noexcept { *this = std::move(other); }
-  RingLease& operator=(RingLease&& other) noexcept {
+  TransferLease(TransferLease&& other) noexcept { *this = std::move(other); }
+  TransferLease& operator=(TransferLease&& other) noexcept {
     release();
     engine_ = std::exchange(other.engine_, nullptr);
     transfer_ = other.transfer_;
     error_ = other.error_;
     return *this;
   }
-  ~RingLease() { release(); }
+  ~TransferLease() { release(); }
 
   explicit operator bool() const { return engine_; }
   const Error& error() const { return error_; }
@@ -78,23 +88,23 @@ class RingLease {
   Error error_;
 };
 
-class RingEngine {
+class TransferEngine {
  public:
-  explicit RingEngine(const Options& options) {
+  explicit TransferEngine(const Options& options) {
     if (const Error error = Engine::join(options, {}, true)) {
       ADD_FAILURE() << error.message;
       std::abort();
     }
     engine_ = Engine::running();
-    auto device = std::make_unique<RingDevice>();
+    auto device = std::make_unique<EngineDevice>();
     device_ = device.get();
     Error error;
     domain_ = engine_->add_domain(std::move(device), error);
     EXPECT_FALSE(error) << error.message;
   }
-  ~RingEngine() { EXPECT_FALSE(Engine::leave()); }
-  RingEngine(const RingEngine&) = delete;
-  RingEngine& operator=(const RingEngine&) = delete;
+  ~TransferEngine() { EXPECT_FALSE(Engine::leave()); }
+  TransferEngine(const TransferEngine&) = delete;
+  TransferEngine& operator=(const TransferEngine&) = delete;
 
   static Options options(RetentionKind retention) {
     Options options;
@@ -103,11 +113,11 @@ class RingEngine {
   }
 
   Engine& engine() { return *engine_; }
-  RingDevice& device() { return *device_; }
+  EngineDevice& device() { return *device_; }
   Domain& domain() { return engine_->domain(domain_); }
   runlog::Counters counters() { return engine_->counters(domain_); }
 
-  RingLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
+  TransferLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
     return {*engine_, domain_, range, access, site};
   }
 
@@ -125,21 +135,21 @@ class RingEngine {
 
  private:
   Engine* engine_;
-  RingDevice* device_;
+  EngineDevice* device_;
   int domain_;
 };
 
 /// Whether the engine's memory can be sent and received: what is filled arrives on the wire, and what comes
 /// from the wire arrives in memory. Leaves another fill() behind.
-inline void expect_transfers(RingEngine& ring, const RingLease& lease, const Wire& wire, Range memory,
-                             std::uint64_t stamp) {
+inline void expect_transfers(TransferEngine& engine, const TransferLease& lease, const Wire& wire,
+                             Range memory, std::uint64_t stamp) {
   ASSERT_TRUE(lease) << lease.error().message;
   ASSERT_TRUE(holds(memory, stamp)) << "the test itself lost the contents";
   std::memset(wire.data(), 0, memory.bytes());
-  ASSERT_EQ(ring.device().send(lease.key(), memory, wire, 0), 0);
+  ASSERT_EQ(engine.device().send(lease.key(), memory, wire, 0), 0);
   EXPECT_TRUE(holds(wire.as<std::uint64_t>(), memory, stamp)) << "STALE: other contents were sent";
   fill_wire(wire, memory, ~stamp);
-  ASSERT_EQ(ring.device().receive(lease.key(), memory, wire, 0), 0);
+  ASSERT_EQ(engine.device().receive(lease.key(), memory, wire, 0), 0);
   EXPECT_TRUE(holds(memory, ~stamp)) << "STALE: what was received went elsewhere";
 }
 

@@ -16,8 +16,9 @@ using pinion::EntryFrame;
 using pinion::verbs::Asked;
 using pinion::verbs::Inside;
 
-/// A function of the library's own, looked up when it is first called. Not in a static variable of a
-/// function: who waits for its guard may hold the dynamic linker's lock, which looking up needs.
+/// A function of the library's own, looked up when it is first called; the library's providers hold it from
+/// then on, whoever closes it. Not in a static variable of a function: who waits for its guard may hold the
+/// dynamic linker's lock, which looking up needs.
 template <class F>
 class Next {
  public:
@@ -43,15 +44,22 @@ constinit Next<decltype(&ibv_close_device)> next_close_device{"ibv_close_device"
 
 pinion::verbs::Library library() { return {next_reg_mr.get(), next_dereg_mr.get()}; }
 
+/// Memory that may not be locked; regions that the device, or a cgroup, does not give. EINVAL, as some
+/// drivers say the latter, stands for what the program did wrong.
+bool is_for_want_of_room(int error) {
+  return error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY;
+}
+
 /// A registration that passes by. Where the system has no room for it, what Pinion keeps makes way.
 template <class F, class... Arguments>
 ibv_mr* pass(F function, Arguments... arguments) {
   const bool outermost = !Inside::now();
   const Inside inside;
   ibv_mr* const mr = function(arguments...);
-  if (mr != nullptr || errno != ENOMEM || !outermost) return mr;
+  const int error = errno;
+  if (mr != nullptr || !is_for_want_of_room(error) || !outermost) return mr;
   if (pinion::verbs::make_room()) return function(arguments...);
-  errno = ENOMEM;
+  errno = error;
   return nullptr;
 }
 

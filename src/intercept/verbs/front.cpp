@@ -96,7 +96,8 @@ CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
 
 /// What the program asks for it gets: beyond the limit the registration is made without Pinion.
 void report_refusal(const Engine& engine, const Error& why) {
-  if (why.code != ENOMEM && why.code != ENOSPC) return;
+  // What the device refuses to Pinion, it refuses to the program: that hears it next.
+  if (why.code != ENOMEM) return;
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
   const Limits& limits = engine.limits();
