@@ -173,7 +173,7 @@ const std::vector<Row>& rows() {
       {{"device",
         "text",
         "pin",
-        "what registers memory: pin, emulated, verbs, verbs:NAME or verbs:NAME:PORT; `pinion info devices`",
+        "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT; `pinion info devices`",
         {}},
        [](Options& o, std::string_view v) {
          o.device = v;

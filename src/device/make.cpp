@@ -15,6 +15,8 @@ constexpr DeviceKind kKinds[] = {
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
     {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)"},
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
+    {"verbs-odp",
+     "the same without pinning, where the device has on-demand paging; what is needed next is prefetched"},
 };
 
 }  // namespace
@@ -31,8 +33,10 @@ DeviceResult make_device(const std::string& device, const std::string& nic) {
     if (loaded.error) return {loaded.error, nullptr};
     return {{}, make_emulated_device(make_pin_device(), std::move(loaded.model))};
   }
-  if (device == "verbs" || device.rfind("verbs:", 0) == 0) {
-    VerbsDeviceResult made = make_verbs_device(device.size() > 6 ? device.substr(6) : "");
+  const std::string kind = device.substr(0, device.find(':'));
+  if (kind == "verbs" || kind == "verbs-odp") {
+    const std::string choice = device.size() > kind.size() ? device.substr(kind.size() + 1) : "";
+    VerbsDeviceResult made = make_verbs_device(choice, kind == "verbs" ? Paging::pinned : Paging::on_demand);
     return {made.error, std::move(made.device)};
   }
   std::string valid;

@@ -60,6 +60,33 @@ unsigned active_port(const VerbsLibrary& verbs, ibv_context* context, unsigned w
   return 0;
 }
 
+/// Whether reliable connections, which all transfers of large memory have, may send, write and read by
+/// on-demand paging. The operation is the provider's, in the context's own table; old providers have none.
+bool has_on_demand_paging(ibv_context* context) {
+  verbs_context* const table = verbs_get_ctx_op(context, query_device_ex);
+  ibv_device_attr_ex attributes{};
+  if (table == nullptr || table->query_device_ex(context, nullptr, &attributes, sizeof attributes) != 0)
+    return false;
+  constexpr std::uint32_t kNeeded =
+      IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+  return (attributes.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
+         (attributes.odp_caps.per_transport_caps.rc_odp_caps & kNeeded) == kNeeded;
+}
+
+/// Advice, no more: what it misses, the device faults in.
+void prefetch(ibv_pd* pd, Range pages, const ibv_mr* region, Access access) {
+  verbs_context* const table = verbs_get_ctx_op(pd->context, advise_mr);
+  if (table == nullptr) return;
+  constexpr std::size_t kMostInAnElement = std::size_t{1} << 30;  // its length has 32 bits
+  while (!pages.empty()) {
+    const std::size_t bytes = std::min(pages.bytes(), kMostInAnElement);
+    ibv_sge element{pages.begin, static_cast<std::uint32_t>(bytes), region->lkey};
+    const auto advice = writes(access) ? IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE : IBV_ADVISE_MR_ADVICE_PREFETCH;
+    if (table->advise_mr(pd, advice, 0, &element, 1) != 0) return;
+    pages.begin += bytes;
+  }
+}
+
 /// A context and a protection domain. What it opened, it closes.
 class Opened {
  public:
@@ -133,9 +160,10 @@ class Opened {
 
 class VerbsDevice final : public Device {
  public:
-  VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened,
+  VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened, Paging paging,
               std::optional<int> extra_access = std::nullopt)
       : verbs_(verbs),
+        on_demand_(paging == Paging::on_demand),
         extra_access_(extra_access),
         choice_{verbs.get_device_name(opened->context->device), opened->port},
         state_(std::make_unique<State>(1)) {
@@ -148,11 +176,12 @@ class VerbsDevice final : public Device {
     while (const auto region = state_->table.take_any()) verbs_.dereg_mr(*region);
   }
 
-  const char* name() const override { return "verbs"; }
+  const char* name() const override { return on_demand_ ? "verbs-odp" : "verbs"; }
 
   std::string description() const override {
     std::string text =
         "registers with RDMA device " + choice_.name + ", port " + std::to_string(choice_.port);
+    if (on_demand_) text += ", which pins nothing (on-demand paging)";
     if (verbs_.is_fork_initialized != nullptr && verbs_.is_fork_initialized() == IBV_FORK_DISABLED)
       text += " (a program that forks needs RDMAV_FORK_SAFE=1 on this kernel)";
     return text;
@@ -160,18 +189,21 @@ class VerbsDevice final : public Device {
 
   DeviceCaps caps() const override { return caps_; }
 
-  Registration register_range(Range pages, Access access, Actor) override {
+  Registration register_range(Range pages, Access access, Actor actor) override {
     if (pages.empty() || pages.to_pages() != pages)
       return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
     Error error;
     ibv_pd* const pd = protection_domain(error);
     if (pd == nullptr) return {error, {}, {}};
     // Faults are dearer inside the driver, which holds the process's memory map meanwhile.
-    if (Error refused = fault_in(pages, writes(access))) return {refused, {}, {}};
+    if (!on_demand_)
+      if (Error refused = fault_in(pages, writes(access))) return {refused, {}, {}};
     if (extra_access_) access = local_part(access);
-    ibv_mr* const region = verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(),
-                                         verbs_access(access) | extra_access_.value_or(0));
+    const int flags =
+        verbs_access(access) | extra_access_.value_or(0) | (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0);
+    ibv_mr* const region = verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(), flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
+    if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
     const std::uint64_t handle = state_->table.add(region);
     return {{}, {handle, region->lkey, region->rkey, region->handle}, access};
   }
@@ -217,17 +249,19 @@ class VerbsDevice final : public Device {
         return memlock_error(code, pages.bytes());
       case EFAULT:
         return Error::make(code, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
-      // How drivers and cgroups say that there are too many regions. Nothing else is invalid in what is asked.
+      // How drivers and cgroups say that there are too many regions. Nothing else is invalid in what is
+      // asked.
       case EAGAIN:
       case EBUSY:
       case EINVAL:
       case ENOSPC:
-        return Error::make(ENOSPC,
-                           "RDMA device %s has no room for a region of %s: %s. All processes together may have "
-                           "%zu, of at most %s each, a cgroup perhaps fewer (rdma.max): let idle ones go "
-                           "(--limit-regions)",
-                           choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code),
-                           caps_.max_regions, format_size(caps_.max_region_bytes).c_str());
+        return Error::make(
+            ENOSPC,
+            "RDMA device %s has no room for a region of %s: %s. All processes together may have "
+            "%zu, of at most %s each, a cgroup perhaps fewer (rdma.max): let idle ones go "
+            "(--limit-regions)",
+            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code), caps_.max_regions,
+            format_size(caps_.max_region_bytes).c_str());
       default:
         return Error::make(code, "RDMA device %s refuses to register %s: %s", choice_.name.c_str(),
                            format_size(pages.bytes()).c_str(), std::strerror(code));
@@ -235,6 +269,7 @@ class VerbsDevice final : public Device {
   }
 
   const VerbsLibrary& verbs_;
+  const bool on_demand_;
   const std::optional<int> extra_access_;
   const Choice choice_;  ///< what was opened; port 0: the program's protection domain
   DeviceCaps caps_;
@@ -243,16 +278,23 @@ class VerbsDevice final : public Device {
 
 }  // namespace
 
-VerbsDeviceResult make_verbs_device(const std::string& choice) {
-  Choice wanted;
-  if (Error error = parse(choice, wanted)) return {error, nullptr};
+VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging) {
   Error error;
   const VerbsLibrary* const verbs = verbs_library(error);
   if (verbs == nullptr) return {error, nullptr};
-  auto opened = std::make_unique<Opened>(*verbs);
-  error = opened->open(wanted);
-  if (error) return {error, nullptr};
-  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened))};
+  return make_verbs_device(*verbs, choice, paging);
+}
+
+VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging) {
+  Choice wanted;
+  if (Error error = parse(choice, wanted)) return {error, nullptr};
+  auto opened = std::make_unique<Opened>(verbs);
+  if (Error error = opened->open(wanted)) return {error, nullptr};
+  if (paging == Paging::on_demand && !has_on_demand_paging(opened->context))
+    return {Error::make(ENOTSUP, "RDMA device %s has no on-demand paging; device verbs pins",
+                        verbs.get_device_name(opened->context->device)),
+            nullptr};
+  return {{}, std::make_unique<VerbsDevice>(verbs, std::move(opened), paging)};
 }
 
 VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access) {
@@ -262,7 +304,7 @@ VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access)
   auto opened = std::make_unique<Opened>(*verbs);
   error = opened->borrow(pd);
   if (error) return {error, nullptr};
-  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened), extra_access)};
+  return {{}, std::make_unique<VerbsDevice>(*verbs, std::move(opened), Paging::pinned, extra_access)};
 }
 
 }  // namespace pinion
@@ -271,10 +313,12 @@ VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access)
 
 namespace pinion {
 
-VerbsDeviceResult make_verbs_device(const std::string&) {
+VerbsDeviceResult make_verbs_device(const std::string&, Paging) {
   return {Error::make(ENOTSUP, "built without the headers of libibverbs (Debian: libibverbs-dev)"), nullptr};
 }
-VerbsDeviceResult make_verbs_device(ibv_pd*, std::optional<int>) { return make_verbs_device(std::string()); }
+VerbsDeviceResult make_verbs_device(ibv_pd*, std::optional<int>) {
+  return make_verbs_device("", Paging::pinned);
+}
 
 }  // namespace pinion
 

@@ -12,15 +12,26 @@ struct ibv_pd;
 
 namespace pinion {
 
+struct VerbsLibrary;
+
 struct VerbsDeviceResult {
   Error error;
   std::unique_ptr<Device> device;
 };
 
+enum class Paging {
+  pinned,
+  /// Registering pins nothing: the device faults in what it meets (on-demand paging). What the helper
+  /// registers ahead of its next use the device is told of, and prefetches (ibv_advise_mr).
+  on_demand
+};
+
 /// Opens a device, with a context and a protection domain of its own. `choice` is NAME or NAME:PORT as
 /// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: no such
-/// device, no active port.
-VerbsDeviceResult make_verbs_device(const std::string& choice);
+/// device, no active port; ENOTSUP: it has no on-demand paging.
+VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
+/// The same by functions that need not be libibverbs' own.
+VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);
 
 /// Registers in a protection domain of the program's own, which outlives the device. In a forked child, where
 /// it is of no use, registering fails (ENODEV). With `extra_access`, its registrations have these flags of

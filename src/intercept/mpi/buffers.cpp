@@ -161,6 +161,16 @@ bool Buffers::is_left_out(int other) const {
 }
 
 void Buffers::acquire(Range range, Access access, int peer, Refusal refusal) {
+  const std::size_t most = nesting_.engine().most_in_a_region();
+  while (range.bytes() > most) [[unlikely]] {
+      const Address cut = page_floor(range.begin) + most;
+      acquire_part({range.begin, cut}, access, peer, refusal);
+      range.begin = cut;
+    }
+  acquire_part(range, access, peer, refusal);
+}
+
+void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal) {
   ThreadContext& thread = nesting_.thread();
   thread.recent.prefetch(range.begin);
   if (point_.time == 0) {

@@ -166,7 +166,9 @@ class Buffers {
   bool enter();
   void lease(Range range, Access access, int other);
   void lease_received(Range range, int source, std::int64_t known);
+  /// In parts, where the device takes no such region.
   void acquire(Range range, Access access, int peer, Refusal refusal = Refusal::charge);
+  void acquire_part(Range range, Access access, int peer, Refusal refusal);
   template <class Take>
   void take_leases(Take take);
   void move_to(Request request);
