@@ -2,8 +2,7 @@
 // arrive, wherever the launcher stands (on the command line of `pinion run`, or in a script that it starts),
 // and without touching what the user told it.
 //
-//   Open MPI  forwards OMPI_* alone. Its own ways to forward more exclude each other (mpirun -x, and the
-//   parameter
+//   Open MPI  forwards OMPI_* alone. Its own ways to forward more exclude each other (mpirun -x and
 //             mca_base_env_list: 4.x refuses the two together), so neither is Pinion's to take. But every
 //             node can be told to start ranks by a command (4: orte_fork_agent, 5: exec-agent): `pinion run
 //             --inherit NAME=VALUE...`. Where that command is not there, Open MPI says so once, with the

@@ -6,9 +6,8 @@
 // call.
 //
 //   libc         libc's functions redirected in memory (libc_hooks.h)
-//   symbols      the same replacements, reached by a preloaded library's symbols: for machines that do not
-//   let
-//                code be patched. libc's own calls do not pass by symbols, so that alone it keeps nothing
+//   symbols      the same replacements, reached by a preloaded library's symbols: where code may not be
+//                patched. libc's own calls do not pass by symbols, so that alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     none but those that the program tells by pinion_memory_begin and pinion_memory_end
 // The first two can have userfaultfd beside them.

@@ -39,10 +39,9 @@
 //     and acquire it without knowing of U. The hooks close it where they are in place beside this: a mapping
 //     that appears where something is registered proves that the registration is stale (HookSink::appeared).
 //     Alone, it is not covered.
-//   - madvise is told of *before* the pages are dropped, and nothing tells when they have been. The bracket
-//   of
-//     such an event stays open for kDropTime, in which the range is not registered; a thread that is held up
-//     for longer between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
+//   - madvise is told of *before* the pages are dropped, and nothing tells when they have been. Such
+//     an event's bracket stays open for kDropTime, in which the range is not registered; a thread held up for
+//     longer between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
 #pragma once
 
 #include <atomic>

@@ -5,13 +5,11 @@
 // Between them any thread may call the rest; never from hooks.
 //
 // Processes may be killed at any instruction, so nothing here waits for a process:
-//   - A slot belongs to the process whose identity (pid and start time) it holds. Whoever finds that this
-//   process
-//     has ended gives back its pieces, then its slot; both by compare-and-swap against that identity, so that
+//   - A slot belongs to the process whose identity (pid and start time) it holds. Whoever finds that it has
+//     ended gives back its pieces, then its slot; both by compare-and-swap against that identity, so that
 //     several may be at it, or one be killed in the midst of it.
 //   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each, and
-//   the
-//     sum of what processes hold cannot exceed the limit at any time.
+//     what processes hold together cannot exceed the limit at any time.
 //   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
 // The last to leave removes the file; what a job that was killed as a whole has left, the same user's next
 // one removes. A child of fork() is no member and has no mapping.

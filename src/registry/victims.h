@@ -2,9 +2,8 @@
 // expected to be used next. Guarded by the domain's slow lock, as all of it; a hit writes nothing here.
 //
 //   - Regions that retention predicts a next use of (Domain::expect): the farthest goes first. O(log n).
-//   - Before them, those that it predicts none of, because it expects none or because nobody predicts. Of
-//   these
-//     goes first what was used once only (a scan passes without driving out what is used again), the longest
+//   - Before them, those that it predicts none of, because it expects none or because nobody predicts. First
+//     of these goes what was used once only (a scan passes without driving out what is used again), the longest
 //     unused; then what is expected latest by the interval between its recent uses, and what has been unused
 //     longer than that interval, by as long as it has: of a loop that does not fit, a part stays, where LRU
 //     and SIEVE would always have let go just what comes next. How often a region came is remembered beyond
