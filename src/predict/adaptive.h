@@ -1,9 +1,8 @@
 // Our predictor (docs/prediction.md). Two experts speak for each buffer, and the one with the least recent
 // loss is believed, on each horizon:
 //
-//   chain  which event comes next, and after what delay, walked ahead to the buffer's next use and
-//   re-anchored
-//          at every event (EventModel, LookAhead): its errors are those of the last short gap
+//   chain  which event comes next, and after what delay, walked ahead to the buffer's next use, from anew at
+//          every event (EventModel, LookAhead): its errors are those of the last short gap
 //   reuse  how long after a use in this context the buffer is used again (Interval): right where events come
 //          in no order that repeats
 //

@@ -3,13 +3,13 @@
 //
 //   - Regions that retention predicts a next use of (Domain::expect): the farthest goes first. O(log n).
 //   - Before them, those that it predicts none of, because it expects none or because nobody predicts. First
-//     of these goes what was used once only (a scan passes without driving out what is used again), the longest
-//     unused; then what is expected latest by the interval between its recent uses, and what has been unused
-//     longer than that interval, by as long as it has: of a loop that does not fit, a part stays, where LRU
-//     and SIEVE would always have let go just what comes next. How often a region came is remembered beyond
-//     its eviction. All is weighted by the bytes that are freed for the time to register them again. The best
-//     of 32 taken at random (of all, where there are no more): O(1), and nothing to keep in order at each
-//     use.
+//     of these goes what was used once only (a scan passes without driving out what is used again), the
+//     longest unused; then what is expected latest by the interval between its recent uses, and what has been
+//     unused longer than that interval, by as long as it has: of a loop that does not fit, a part stays,
+//     where LRU and SIEVE would always have let go just what comes next. How often a region came is
+//     remembered beyond its eviction. All is weighted by the bytes that are freed for the time to register
+//     them again. The best of 32 taken at random (of all, where there are no more): O(1), and nothing to keep
+//     in order at each use.
 //   - Under retention lru the least recently used: O(log n) amortized over the uses.
 //
 // Regions under lease are passed over.
