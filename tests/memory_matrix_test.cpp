@@ -530,6 +530,7 @@ class HeldDevice : public ::testing::Test {
     engine_ = std::make_unique<TransferEngine>(TransferEngine::options(retention));
     engine_->device().at = [this](Moment moment, Range pages, Actor actor) {
       if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
+      if (moment == Moment::refused) ++refusals_;
     };
   }
   void TearDown() override { pass_gate(); }
@@ -578,6 +579,7 @@ class HeldDevice : public ::testing::Test {
   Gate gate_;
   std::atomic<Moment> held_moment_{};
   std::atomic<Actor> held_actor_{};
+  std::atomic<int> refusals_{0};
   std::thread side_;
   std::chrono::steady_clock::time_point used_ = std::chrono::steady_clock::now();
   Wire wire_{bytes_of(4 * kPages)};
@@ -718,6 +720,29 @@ std::vector<Cell> all_cells() {
 INSTANTIATE_TEST_SUITE_P(All, MemoryMatrix, ::testing::ValuesIn(all_cells()), [](const auto& info) {
   return std::string(info.param.event.name) + "_" + kStates[static_cast<int>(info.param.state)];
 });
+
+// ---- memory that goes between the helper's decision and its call ----
+
+class GoneMeanwhile : public HeldDevice {};
+
+TEST_F(GoneMeanwhile, IsNoFailure) {
+  NEEDS_TRANSFERS();
+  memory_ = map(bytes_of(kPages));
+  fill(memory_, kOld);
+  start(RetentionKind::helper);
+  if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  ASSERT_TRUE(teach_helper());
+  hold(Moment::registering, Actor::helper);
+  for (int use = 0; !gate_.wait_reached_for(2 * kInterval); ++use) {
+    ASSERT_LT(use, kMostUses);
+    use_once();
+  }
+  ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
+  pass_gate();
+  while (refusals_ == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(5 * kInterval);  // whoever counted it would have by now
+  EXPECT_EQ(engine_->counters().registration_failures, 0u);
+}
 
 // ---- when events cannot be seen any more ----
 

@@ -198,6 +198,17 @@ INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices), [](
 });
 
 // The DQ item that may come in between is as large as recent ones were; a giant of long ago does not count.
+TEST_F(RetentionTest, WhatIsRegisteredAheadIsNotWantedOnceItsMemoryHasGone) {
+  const Range range = virtual_pages(0, 4);
+  learn(range);
+  settle(kStart + kPeriod);
+  const auto action = retention.next(retention.next_deadline());
+  ASSERT_EQ(action.kind, Kind::register_ahead);
+  EXPECT_TRUE(retention.wants(action));
+  retention.memory_event(range);
+  EXPECT_FALSE(retention.wants(action));
+}
+
 TEST_F(RetentionTest, NothingIsExpectedOfMemoryThatWentUnderItsTransfer) {
   const Range range = virtual_pages(0, 4);
   learn(range);

@@ -298,14 +298,27 @@ void Engine::act() {
         ticket.lease = false;
         bool waited = false;
         Duration took = 0;
+        struct Refused {
+          Range pages;
+          Time from, to;
+        };
+        std::vector<Refused> refused;
         const auto step = run_ticket(
             *slot.domain, ticket, Actor::helper, waited,
             [&](Range pages, bool registration, bool failed, Time from, Time to) {
-              note_device_call(slot, pages, registration, failed, from, to);
+              if (failed)
+                refused.push_back({pages, from, to});
+              else
+                note_device_call(slot, pages, registration, false, from, to);
               if (registration && !failed) took = to - from;
             },
             [this](Range pages) { return monitor_->watch(pages); });
         const bool ok = step == Domain::Step::leased;
+        // Memory that went, of which the word had not come yet when this was decided, is no failure.
+        if (!refused.empty()) drain();
+        if (ok || slot.retention->wants(action))
+          for (const Refused& call : refused)
+            note_device_call(slot, call.pages, true, true, call.from, call.to);
         slot.retention->done(action, ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{},
                              ok, took, clock_.now());
       }

@@ -73,6 +73,12 @@ class HelperRetention {
     Time after = 0;  ///< of a deregistration: uses expected later than this are queued
   };
 
+  /// Whether what a registration ahead was decided for is still so: not when its memory has gone since.
+  bool wants(const Action& action) const {
+    const Buffer& buffer = buffers_[action.buffer];
+    return buffer.live && action.pages.contains(buffer.pages);
+  }
+
   /// `costs` is fed by done() and by whoever else sees device calls of the same thread.
   HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs, Settings settings);
 

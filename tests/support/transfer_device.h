@@ -60,6 +60,7 @@ class TransferDevice : public Device {
   enum class Moment {
     registering,    ///< nothing is pinned yet
     registered,     ///< the pages are pinned, the caller does not know it yet
+    refused,        ///< they cannot be pinned
     deregistering,  ///< the pages are pinned still
     deregistered    ///< they are not any more, the caller does not know it yet
   };
@@ -73,7 +74,10 @@ class TransferDevice : public Device {
     EXPECT_EQ(pages, pages.to_pages());
     at(Moment::registering, pages, actor);
     Pinned pinned{pages, {}};
-    if (const Error error = pin(pinned)) return {error, {}, {}};
+    if (const Error error = pin(pinned)) {
+      at(Moment::refused, pages, actor);
+      return {error, {}, {}};
+    }
     std::uint64_t handle;
     {
       const std::lock_guard lock(mutex_);
