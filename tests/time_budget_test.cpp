@@ -37,7 +37,16 @@ TEST(TimeBudget, WhatIsLostIsGone) {
   EXPECT_TRUE(budget.reserve(1 * ms));
   EXPECT_EQ(budget.enough_at(ms), kNever) << "nothing is added as time passes";
   budget.waited(3, ms, 0);
-  EXPECT_EQ(budget.lost(), 10 * ms) << "another thread has got the number";
+  EXPECT_EQ(budget.lost(), 9 * ms) << "an older lease has ended later";
+  budget.waited(3, 6 * ms, 0);
+  EXPECT_EQ(budget.lost(), 10 * ms);
+}
+
+TEST(TimeBudget, LeavePinnedWaitsForUntouchedPagesToo) {
+  EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 1), 100 * ms);
+  EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 0.5), 50 * ms);
+  EXPECT_EQ(leave_pinned_wait(100 * ms, 30 * ms, 0.125), 30 * ms);
+  EXPECT_EQ(leave_pinned_wait(10 * ms, 30 * ms, 0.125), 10 * ms);
 }
 
 TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {

@@ -186,13 +186,13 @@ void Engine::take(Record& record, std::uint16_t thread) {
       if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
         const Duration expected = slot.costs.registration.expected(fresh / page_size());
         leave_pinned_registration_ns_ += static_cast<double>(expected);
-        // Pages that were never touched take much longer than expected; they would, there too.
-        first = fresh == pages.bytes() ? waited : std::min(expected, waited);
+        first = leave_pinned_wait(waited, expected,
+                                  static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
         leave_pinned_.add(pages);
         events_.mark(pages);
       }
       ++transfers_;
-      time_budget_.waited(thread, delayed + waited, first);
+      time_budget_.waited(std::size_t{thread} * kMostDomains + record.domain, delayed + waited, first);
       if (slot.retention && has_helper_) slot.retention->use(record, begin, thread, delayed, end, waited);
       break;
     }

@@ -15,12 +15,11 @@ constexpr double kLeastShare = 1e-6;  // for the price only
 
 void TimeBudget::advance(Time now) { now_ = std::max(now_, now); }
 
-void TimeBudget::waited(std::uint16_t thread, Duration total, Duration leave_pinned) {
-  if (thread >= waits_.size()) waits_.resize(thread + std::size_t{1}, 0);
-  Duration& before = waits_[thread];
-  // Less than before: the thread is another one that has got its number.
-  waited_ += (total < before ? total : total - before) - leave_pinned;
-  before = total;
+void TimeBudget::waited(std::size_t who, Duration total, Duration leave_pinned) {
+  if (who >= waits_.size()) waits_.resize(who + 1, 0);
+  Duration& before = waits_[who];
+  waited_ += std::max<Duration>(total - before, 0) - leave_pinned;
+  before = std::max(before, total);
 }
 
 void TimeBudget::kept_books(Duration total) { books_ = total; }

@@ -12,12 +12,21 @@
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "base/clock.h"
 
 namespace pinion {
+
+/// What leave-pinned would have waited of a wait for a range, of which the share `fresh` (0 to 1) is
+/// registered for the first time, when `expected` is what registering that much takes. Pages that were never
+/// touched take much longer than expected, with leave-pinned too: so it is its share of the wait at least.
+inline Duration leave_pinned_wait(Duration waited, Duration expected, double fresh) {
+  return std::min(waited, std::max(expected, static_cast<Duration>(static_cast<double>(waited) * fresh)));
+}
 
 class TimeBudget {
  public:
@@ -35,9 +44,10 @@ class TimeBudget {
 
   // ---- what was lost ----
 
-  /// `thread` has waited for registrations `total` so long, of which leave-pinned would have waited
-  /// `leave_pinned` more than at the last call. Totals, so that records may be lost.
-  void waited(std::uint16_t thread, Duration total, Duration leave_pinned);
+  /// `who` (a thread, in one domain) has waited for registrations `total` so long, of which leave-pinned
+  /// would have waited `leave_pinned` more than at the last call. Totals, so that records may be lost; they
+  /// may come in another order, as leases end in another one than they began in.
+  void waited(std::size_t who, Duration total, Duration leave_pinned);
   /// Bookkeeping on application threads, so far.
   void kept_books(Duration total);
 
@@ -64,7 +74,7 @@ class TimeBudget {
   const Settings settings_;
   const Time start_;
   Time now_;
-  std::vector<Duration> waits_;  ///< of each thread, so far
+  std::vector<Duration> waits_;  ///< of each, so far
   Duration waited_ = 0;          ///< of all, less what leave-pinned would have waited
   Duration books_ = 0;
   Duration reserved_ = 0;
