@@ -93,9 +93,8 @@ void run(Bench& bench) {
     devices.emplace_back(subject.name, std::move(made.device));
   }
   bench.note(
-      "pinion: pinned by the kernel; emulated: NIC cost modelled; neither is measured on a NIC. verbs: what "
-      "the "
-      "RDMA device's driver takes, on this processor.");
+      "pinion: pinned by the kernel; emulated: NIC cost modelled; neither is measured on a NIC. "
+      "verbs: what the RDMA device's driver takes, on this processor.");
   if (field_of("/proc/cpuinfo", "model name").find("TCG") != std::string::npos)
     bench.note(
         "The processor is emulated: what it takes beside something else means more than what it takes.");

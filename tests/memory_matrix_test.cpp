@@ -554,6 +554,14 @@ class HeldDevice : public ::testing::Test {
     }
     return false;
   }
+  /// Goes on until the helper's call stops at the gate.
+  bool helper_is_held() {
+    for (int use = 0; use < kMostUses; ++use) {
+      if (gate_.wait_reached_for(2 * kInterval)) return true;
+      use_once();
+    }
+    return gate_.wait_reached_for(2 * kInterval);
+  }
   /// Goes on until the helper lets the memory go after a use.
   bool becomes_queued() {
     EngineDevice& device = engine_->device();
@@ -645,11 +653,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
     case State::registering_ahead:
       ASSERT_TRUE(teach_helper());
       hold(Moment::registered, Actor::helper);
-      for (int use = 0;; ++use) {
-        ASSERT_LT(use, kMostUses);
-        if (gate_.wait_reached_for(2 * kInterval)) break;
-        use_once();
-      }
+      ASSERT_TRUE(helper_is_held());
       break;
     case State::retiring:
       hold(Moment::deregistering, Actor::application);
@@ -733,10 +737,7 @@ TEST_F(GoneMeanwhile, IsNoFailure) {
   if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
   ASSERT_TRUE(teach_helper());
   hold(Moment::registering, Actor::helper);
-  for (int use = 0; !gate_.wait_reached_for(2 * kInterval); ++use) {
-    ASSERT_LT(use, kMostUses);
-    use_once();
-  }
+  ASSERT_TRUE(helper_is_held());
   ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
   pass_gate();
   while (refusals_ == 0) std::this_thread::yield();
@@ -792,10 +793,7 @@ TEST_F(UnseenEvents, WhatIsBeingRegisteredAheadIsNotKept) {
   if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
   ASSERT_TRUE(teach_helper());
   hold(Moment::registered, Actor::helper);
-  for (int use = 0; !gate_.wait_reached_for(2 * kInterval); ++use) {
-    ASSERT_LT(use, kMostUses);
-    use_once();
-  }
+  ASSERT_TRUE(helper_is_held());
   lose_events();
   pass_gate();
   expect_new_memory();
