@@ -65,6 +65,16 @@ extern "C" {
   }
 }
 
+// Polling for a message that does not come.
+[[gnu::noinline]] void p2p_poll(long rounds) {
+  MPI_Request request;
+  int index = 0, flag = 0;
+  MPI_Irecv(&g_in, 1, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, &request);
+  for (long i = 0; i < rounds; ++i) MPI_Testany(1, &request, &index, &flag, MPI_STATUS_IGNORE);
+  MPI_Send(&g_out, 1, MPI_DOUBLE, 0, 1, MPI_COMM_SELF);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 }  // extern "C"
 
 namespace {
@@ -74,6 +84,7 @@ constexpr Case kCases[] = {
     {"window", p2p_window, 2 * kWindow + 1, 1},
     {"sendrecv", p2p_sendrecv, 1, 1},
     {"self", p2p_self, 3, 1},
+    {"poll", p2p_poll, 1, 1},
 };
 
 double best_ns(const Case& measured, long batches, long rounds) {

@@ -1,5 +1,6 @@
 // The public C API, from the outside: what a library that links libpinion relies on.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -289,6 +291,31 @@ TEST_F(ApiTest, StartAndStopTwentyTimes) {
   }
   EXPECT_EQ(pinned_by_kernel(), pinned);
   EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+// glibc maps large blocks for themselves, and takes them from the heap once as large a one was freed: what Pinion frees
+// must not decide where the program's buffers are.
+TEST_F(ApiTest, TheProgramsBlocksAreMappedAsBefore) {
+  if (kSanitized) GTEST_SKIP() << "not glibc's allocator";
+  const auto is_mapped = [] {
+    constexpr std::size_t kBytes = std::size_t{1} << 20;
+    const std::size_t before = ::mallinfo2().hblks;
+    void* volatile block = std::malloc(kBytes);
+    const bool mapped = ::mallinfo2().hblks > before;
+    // Not freed, which would be the decision.
+    std::memset(block, 0, kBytes);
+    return mapped;
+  };
+  if (!is_mapped()) GTEST_SKIP() << "the tests before have freed as large a block";
+  const auto log = std::filesystem::temp_directory_path() / ("pinion-heap-" + std::to_string(::getpid()));
+  start("retention=helper,log=" + log.string());
+  Memory memory(64);
+  use(memory.page(0), 64 * kPage);
+  EXPECT_TRUE(is_mapped());
+  close(domain_);
+  ASSERT_EQ(pinion_stop(), 0);
+  std::filesystem::remove_all(log);
+  EXPECT_TRUE(is_mapped());
 }
 
 TEST_F(ApiTest, NoHelperThreadIsAnErrorAndLeavesNothingBehind) {

@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <vector>
 
 #include "device/make.h"
+#include "engine/copy_speed.h"
 #include "engine/fabric_monitor.h"
 #include "engine/process.h"
 #include "monitor/userfault.h"
@@ -119,7 +118,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
     info.local_ranks = place.local_ranks;
     info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
     info.limit_bytes = engine->limits().bytes;
-    info.memcpy_bytes_per_ns = engine->memcpy_bandwidth();
+    info.memcpy_bytes_per_ns = engine->copy_speed();
     info.start = now;
     // A log that cannot be written costs the log, not the run.
     if (Error failed = engine->log_.open(options.log, info, options.log_size))
@@ -413,7 +412,7 @@ void Engine::charge_bounce(ThreadContext& thread, Transfer& transfer, const Erro
   if (!bounce_reported_.exchange(true)) std::fprintf(stderr, "pinion: %s (said once)\n", why.message);
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
   // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
-  const auto ns = static_cast<double>(transfer.record.bytes) / memcpy_bandwidth();
+  const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
   while (ticks_now() - begin < cost) StdAtomics::relax();
@@ -504,21 +503,11 @@ void Engine::push(ThreadContext& thread, const Record& record) {
     wake_helper();
 }
 
-double Engine::memcpy_bandwidth() {
-  double known = memcpy_bytes_per_ns_.load(std::memory_order_relaxed);
+double Engine::copy_speed() {
+  double known = copy_bytes_per_ns_.load(std::memory_order_relaxed);
   if (known > 0) return known;
-  constexpr std::size_t kBytes = std::size_t{8} << 20;
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  Ticks best = ~Ticks{0};
-  for (int i = 0; i < 3; ++i) {
-    const Ticks begin = ticks_now();
-    std::memcpy(to.data(), from.data(), kBytes);
-    asm volatile("" : : "r"(to.data()) : "memory");
-    best = std::min(best, ticks_now() - begin);
-  }
-  known = static_cast<double>(kBytes) /
-          static_cast<double>(std::max<Duration>(1, calibration().to_duration(best)));
-  memcpy_bytes_per_ns_.store(known, std::memory_order_relaxed);
+  known = measure_copy_speed();
+  copy_bytes_per_ns_.store(known, std::memory_order_relaxed);
   return known;
 }
 

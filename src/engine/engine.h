@@ -188,7 +188,7 @@ class Engine {
   void expect_reaping();
   void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
   void push(ThreadContext& thread, const Record& record);
-  double memcpy_bandwidth();
+  double copy_speed();
 
   // The node's other processes (engine/node_place.cpp).
   void enter_node();
@@ -245,7 +245,7 @@ class Engine {
   std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
   std::atomic<int> domain_count_{0};
   std::mutex domains_mutex_;  ///< opening and closing
-  std::atomic<double> memcpy_bytes_per_ns_{0};
+  std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
   std::atomic<bool> keeps_nothing_{false};  ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};

@@ -17,6 +17,8 @@ class Completions {
  public:
   /// Whether any of them may be ours; where not, the call is none of our business.
   static bool concern(const Request* requests, int n) {
+    if (!Requests::any_known()) [[likely]]
+      return false;
     if (!requests) return false;
     for (int i = 0; i < n; ++i)
       if (Requests::may_know(key_of(requests[i]))) return true;

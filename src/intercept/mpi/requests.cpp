@@ -2,6 +2,7 @@
 
 namespace pinion::mpi {
 
+constinit std::atomic<std::uint32_t> Requests::entries_known_{0};
 constinit std::array<std::atomic<std::uint32_t>, 1024> Requests::known_{};
 
 Requests& Requests::instance() {
@@ -12,14 +13,14 @@ Requests& Requests::instance() {
 
 Requests::Entry& Requests::entry_of(Shard& shard, Key request) {
   const auto [at, is_new] = shard.entries.try_emplace(request);
-  if (is_new) known_[filter_of(request)].fetch_add(1, std::memory_order_release);
+  if (is_new) count(request, 1);
   return at->second;
 }
 
 void Requests::forget_if_unused(Shard& shard, Key request, const Entry& entry) {
   if (!entry.operations.empty() || entry.remembered) return;
   shard.entries.erase(request);
-  known_[filter_of(request)].fetch_sub(1, std::memory_order_release);
+  count(request, -1);
 }
 
 void Requests::hold(Key request, Operation&& operation) {
@@ -80,7 +81,7 @@ void Requests::release_all(ThreadContext& thread, Engine& engine) {
     std::lock_guard lock(shard.mutex);
     for (auto& [request, entry] : shard.entries) {
       for (Operation& operation : entry.operations) operation.complete(thread, engine);
-      known_[filter_of(request)].fetch_sub(1, std::memory_order_release);
+      count(request, -1);
     }
     shard.entries.clear();
   }

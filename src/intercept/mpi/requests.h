@@ -20,7 +20,10 @@ class Requests {
   using Key = std::uintptr_t;
   static Requests& instance();
 
-  /// What every completion asks first, without a lock. False: nothing is known about the request.
+  /// What every completion asks first, without a lock: whether anything is known about any request. Programs
+  /// poll for small messages as fast as the processor can, most of them with nothing else under way.
+  static bool any_known() { return entries_known_.load(std::memory_order_acquire) != 0; }
+  /// What it asks then, of each request. False: nothing is known about it.
   static bool may_know(Key request) {
     return known_[filter_of(request)].load(std::memory_order_acquire) != 0;
   }
@@ -56,7 +59,13 @@ class Requests {
   void forget_if_unused(Shard& shard, Key request, const Entry& entry);
 
   std::array<Shard, 16> shards_;
-  /// Handles in the table, by filter_of(). Static: completions of small messages ask nothing else.
+  static void count(Key request, std::int32_t by) {
+    known_[filter_of(request)].fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);
+    entries_known_.fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);
+  }
+
+  /// Handles in the tables: all, and by filter_of(). Static: completions of small messages ask nothing else.
+  static constinit std::atomic<std::uint32_t> entries_known_;
   static constinit std::array<std::atomic<std::uint32_t>, 1024> known_;
 };
 
