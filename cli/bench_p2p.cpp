@@ -111,9 +111,9 @@ void run(Bench& bench) {
     return;
   }
   bench.note(
-      "Messages of 8 bytes between two ranks of this node; `self`: of a rank to itself. A sample is the best "
-      "of 40 "
-      "batches of one run, the runs with and without Pinion by turns.");
+      "Messages of 8 bytes between two ranks of this node; `self`: of a rank to itself; `poll`: for one that "
+      "does not come. A sample is the best of 40 batches of one run, the runs with and without Pinion by "
+      "turns.");
 }
 
 const BenchRegistration registration{"p2p", "MPI calls of small messages, with and without Pinion", run};
