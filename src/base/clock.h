@@ -16,6 +16,13 @@ constexpr Duration kMicrosecond = 1000;
 constexpr Duration kMillisecond = 1000 * kMicrosecond;
 constexpr Duration kSecond = 1000 * kMillisecond;
 
+/// The nearest whole number of ns, halves away from zero: std::llround without its call.
+inline Duration nearest(double ns) {
+  const auto whole = static_cast<Duration>(ns);
+  const double rest = ns - static_cast<double>(whole);
+  return whole + (rest >= 0.5) - (rest <= -0.5);
+}
+
 /// Reads the cycle counter (x86-64: TSC, aarch64: the virtual counter). Not serializing: a few ns of slack
 /// are fine for prediction. Callable from anywhere.
 inline Ticks ticks_now() {

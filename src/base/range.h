@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,7 +31,10 @@ struct Range {
     return {a, a + bytes};
   }
   std::size_t bytes() const { return end - begin; }
-  std::size_t pages() const { return (page_ceil(end) - page_floor(begin)) / page_size(); }
+  std::size_t pages() const {
+    // A shift: page sizes are powers of two, and this is asked for often.
+    return (page_ceil(end) - page_floor(begin)) >> std::countr_zero(page_size());
+  }
   bool empty() const { return end <= begin; }
   bool contains(const Range& r) const { return begin <= r.begin && r.end <= end; }
   bool overlaps(const Range& r) const { return begin < r.end && r.begin < end; }

@@ -102,7 +102,7 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
   const Duration interval = use.time - buffer.last;
   if (interval > 0) {
     for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
-      Interval& known = reuses_.insert(buffer.contexts[kind]).interval;
+      Interval& known = reuses_.insert(buffer.contexts[kind]);
       if (known.known()) reuse_records_[kind].learn(known, interval);
       known.learn(interval);
     }
@@ -111,18 +111,18 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
 }
 
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
-  const Contexts contexts = newest_position(thread).contexts();
+  const Contexts& contexts = newest(thread).contexts;
   const auto own = [&](ContextKind kind) { return mix(contexts[static_cast<unsigned>(kind)], buffer.key); };
   buffer.contexts = {own(ContextKind::run), own(ContextKind::previous), own(ContextKind::current),
                      mix(5, buffer.key)};
   buffer.reuse_at = kNever;
   float least = 0;
   for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
-    const Reuse* known = reuses_.find(buffer.contexts[kind]);
-    if (!known || !known->interval.known()) continue;
-    const float loss = reuse_records_[kind].loss(known->interval);
+    const Interval* known = reuses_.find(buffer.contexts[kind]);
+    if (!known || !known->known()) continue;
+    const float loss = reuse_records_[kind].loss(*known);
     if (buffer.reuse_at != kNever && loss >= least) continue;
-    buffer.reuse_at = buffer.last + known->interval.expected();
+    buffer.reuse_at = buffer.last + known->expected();
     least = loss;
   }
 }
@@ -151,6 +151,7 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
   const auto later = std::upper_bound(thread.held.begin(), thread.held.end(), use.time,
                                       [](Time time, const Held& other) { return time < other.time; });
   thread.held.insert(later, held);
+  thread.newest.known = false;
   if (step == LookAhead::kNone) {
     restart(thread);
     return;
@@ -167,18 +168,26 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
 void AdaptivePredictor::settle(Thread& thread) {
   const Held held = thread.held.front();
   thread.held.erase(thread.held.begin());
-  bool surprise = false;
-  if (thread.begun) {
-    surprise = model_.surprising(thread.contexts, held.event.name);
-    model_.learn(thread.contexts, held.event, held.time - thread.time);
-  }
+  // Mostly it was the only one that was held, and what comes of it has been worked out when it came.
+  Newest& newest = thread.newest;
+  const bool only = newest.known && thread.held.empty() && newest.learnt == model_.learnt();
+  const bool surprise =
+      only ? newest.surprise : thread.begun && model_.surprising(thread.contexts, held.event.name);
+  newest.known = false;
+  if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
   thread.begun = true;
-  thread.position.advance(held.event.name, surprise);
-  thread.contexts = thread.position.contexts();
+  if (only) {
+    thread.position = newest.position;
+    thread.contexts = newest.contexts;
+  } else {
+    thread.position.advance(held.event.name, surprise);
+    thread.contexts = thread.position.contexts();
+  }
   thread.time = held.time;
   // What was expected before it and has not come by now was left out.
   if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
-  for (std::uint64_t i = held.step; i-- > 0 && held.step - i <= LookAhead::kTolerance;) pass(thread, i);
+  for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;) pass(thread, --i);
+  thread.passed = std::max(thread.passed, held.step);
 }
 
 /// Nothing is expected at a step any more that was passed over.
@@ -195,23 +204,28 @@ void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
   moved_.push_back(step.buffer);
 }
 
-StreamPosition AdaptivePredictor::newest_position(Thread& thread) {
-  StreamPosition position = thread.position;
-  Contexts contexts = thread.contexts;
+const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
+  Newest& newest = thread.newest;
+  if (newest.known && newest.learnt == model_.learnt()) return newest;
+  newest.known = true;
+  newest.learnt = model_.learnt();
+  newest.position = thread.position;
+  newest.contexts = thread.contexts;
   bool begun = thread.begun;
   for (const Held& held : thread.held) {
-    position.advance(held.event.name, begun && model_.surprising(contexts, held.event.name));
-    contexts = position.contexts();
+    newest.surprise = begun && model_.surprising(newest.contexts, held.event.name);
+    newest.position.advance(held.event.name, newest.surprise);
+    newest.contexts = newest.position.contexts();
     begun = true;
   }
-  return position;
+  return newest;
 }
 
 // ---- the walk ahead ----
 
 void AdaptivePredictor::restart(Thread& thread) {
   std::uint64_t steps = thread.ahead.tail() - thread.ahead.head();
-  thread.ahead.restart(newest_position(thread), thread.held.back().time);
+  thread.ahead.restart(newest(thread).position, thread.held.back().time);
   // Whatever was planned is planned anew.
   while (steps-- > 0 && walk(thread)) {
   }
@@ -321,17 +335,19 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   Margin& margin = buffer.margin;
   if (margin.worth == worth) return margin;
   // While a buffer has few errors of its own, those of all others count, in proportion to its interval.
-  std::array<float, 64 + kEnoughErrors> errors;
-  const auto own = buffer.errors.sorted(), shares = shares_.sorted();
-  std::size_t n = own.size();
-  std::copy(own.begin(), own.end(), errors.begin());
+  std::array<float, kEnoughErrors> mixed;
+  std::span<const float> errors = buffer.errors.sorted();
+  const auto shares = shares_.sorted();
+  std::size_t n = errors.size();
   if (n < kEnoughErrors && !shares.empty() && buffer.reuse_at != kNever) {
     const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
     const std::size_t borrowed = kEnoughErrors - n;
+    std::copy(errors.begin(), errors.end(), mixed.begin());
     for (std::size_t i = 0; i < borrowed; ++i)
-      errors[n + i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
-    n += borrowed;
-    std::sort(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(n));
+      mixed[n + i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
+    n = mixed.size();
+    std::sort(mixed.begin(), mixed.end());
+    errors = mixed;
   }
   margin = {worth, 0, 0.5};
   if (n == 0) return margin;
@@ -342,7 +358,7 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
     const double cost = held + risk * static_cast<double>(worth);
     if (cost >= least) return;
     least = cost;
-    margin.by = std::llround(by);
+    margin.by = nearest(by);
     margin.risk = risk;
   };
   // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
@@ -354,8 +370,9 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
     sum += error;
     if (error > 0 && k > 0 && errors[k - 1] > 0) continue;  // all of these mean no margin
     const auto later = static_cast<double>(n - k);
-    consider(by, of_all(static_cast<double>(k) + 0.5),
-             std::max(0.0, sum + by * later) / static_cast<double>(n));
+    const double held = std::max(0.0, sum + by * later) / static_cast<double>(n);
+    if (held >= least) return margin;  // and from here on it only grows
+    consider(by, of_all(static_cast<double>(k) + 0.5), held);
   }
   const double reach = std::max(-errors[0], errors[n / 2] - errors[0]);
   for (double further = 1, k = 0.5; further <= 4; further *= 2) {
@@ -388,13 +405,13 @@ std::string AdaptivePredictor::profile() const {
   model_.for_each([&](std::uint64_t context, const EventName& next, Duration after, float right) {
     profile.transitions.push_back({context, next.site, next.buffer, after, static_cast<double>(right)});
   });
-  reuses_.for_each([&](const Reuse& reuse) {
-    if (reuse.interval.known() && reuse.interval.expected() > 0)
-      profile.reuses.push_back({reuse.key, reuse.interval.expected()});
+  reuses_.for_each([&](std::uint64_t context, const Interval& interval) {
+    if (interval.known() && interval.expected() > 0)
+      profile.reuses.push_back({context, interval.expected()});
   });
-  sites_.for_each([&](const Site& site) {
+  sites_.for_each([&](std::uint64_t key, const Site& site) {
     profile.sites.push_back(
-        {site.key, static_cast<double>(site.uses), static_cast<double>(std::min(site.uses, site.reused))});
+        {key, static_cast<double>(site.uses), static_cast<double>(std::min(site.uses, site.reused))});
   });
   return profile.to_bytes();
 }
@@ -406,7 +423,7 @@ Error AdaptivePredictor::load_profile(const std::string& bytes) {
   for (const auto& transition : profile.transitions)
     model_.assume(transition.context, {transition.site, transition.buffer}, transition.after_ns,
                   static_cast<float>(transition.right));
-  for (const auto& reuse : profile.reuses) reuses_.insert(reuse.context).interval.assume(reuse.after_ns);
+  for (const auto& reuse : profile.reuses) reuses_.insert(reuse.context).assume(reuse.after_ns);
   for (const auto& site : profile.sites) {
     // As much as a few uses of this run say.
     const double weight = std::min(1.0, 4 / std::max(site.uses, 1.0));

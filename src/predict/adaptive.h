@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -91,25 +92,28 @@ class AdaptivePredictor final : public Predictor {
     std::uint32_t generation = 0;
     std::uint64_t event = 0;
   };
+  /// Behind the events in order, and those that are held.
+  struct Newest {
+    bool known = false;
+    std::uint64_t learnt = 0;  ///< by the model when this was worked out
+    bool surprise = false;     ///< the last of them was one
+    StreamPosition position;
+    Contexts contexts{};
+  };
   struct Thread {
     bool begun = false;
     StreamPosition position;  ///< behind the events in order
     Contexts contexts{};
     Time time = 0;           ///< of the last event in order
     std::vector<Held> held;  ///< by time
+    Newest newest;
+    std::uint64_t passed = 0;  ///< steps before were passed over, or have been seen
     LookAhead ahead;
     std::uint64_t events = 0;
     std::size_t credit = 0;  ///< steps that may be walked
     std::array<Anchor, 64> anchors;
   };
-  struct Reuse {
-    std::uint64_t key = 0;
-    std::uint32_t used = 0;
-    Interval interval;
-  };
   struct Site {
-    std::uint64_t key = 0;
-    std::uint32_t used = 0;
     std::uint32_t buffers = 0;  ///< first used here
     float uses = 0, reused = 0;
   };
@@ -119,7 +123,7 @@ class AdaptivePredictor final : public Predictor {
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void settle(Thread& thread);
-  StreamPosition newest_position(Thread& thread);
+  const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
   void find_next(Thread& thread, BufferId id);
@@ -134,7 +138,7 @@ class AdaptivePredictor final : public Predictor {
   const Margin& margin_of(const Buffer& buffer, Duration worth) const;
 
   EventModel model_;
-  ContextTable<Reuse> reuses_{EventModel::kMostNodes};
+  ContextTable<Interval> reuses_{EventModel::kMostNodes};
   std::array<IntervalRecord, kReuseContexts> reuse_records_;
   ContextTable<Site> sites_{4096};
   std::vector<Thread> threads_;

@@ -1,8 +1,9 @@
 // A hash table of bounded size that forgets what was used longest ago: sets of four ways, grown by doubling
-// up to its bound. `Value` has a member `key` (0: empty) and a member `used`. Pointers are good until the
-// next insert(). One thread.
+// up to its bound. Keys lie apart from the values, a set's in one line of the cache, so that a look that
+// finds nothing touches no value. A key is not 0. Pointers are good until the next insert(). One thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,23 +14,15 @@ namespace pinion {
 template <class Value>
 class ContextTable {
  public:
-  explicit ContextTable(std::size_t most) : most_(most), values_(kFirst) {}
+  explicit ContextTable(std::size_t most) : most_(most), sets_(kFirst / kWays), values_(kFirst) {}
 
   Value* find(std::uint64_t key) {
-    Value* set = &values_[first_of(key)];
+    const std::size_t number = set_of(key);
+    Set& set = sets_[number];
     for (std::size_t way = 0; way < kWays; ++way) {
-      if (set[way].key == key) {
-        set[way].used = ++clock_;
-        return &set[way];
-      }
-    }
-    return nullptr;
-  }
-
-  const Value* find(std::uint64_t key) const {
-    const Value* set = &values_[first_of(key)];
-    for (std::size_t way = 0; way < kWays; ++way) {
-      if (set[way].key == key) return &set[way];
+      if (set.keys[way] != key) continue;
+      set.used[way] = ++clock_;
+      return &values_[number * kWays + way];
     }
     return nullptr;
   }
@@ -38,13 +31,14 @@ class ContextTable {
   Value& insert(std::uint64_t key) {
     if (Value* known = find(key)) return *known;
     if (filled_ * 2 >= values_.size() && values_.size() < most_) grow();
-    return place(key);
+    return place(key, ++clock_);
   }
 
   template <class F>
-  void for_each(F&& f) const {
-    for (const Value& value : values_) {
-      if (value.key != 0) f(value);
+  void for_each(F&& f) const {  ///< f(key, value)
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const std::uint64_t key = sets_[i / kWays].keys[i % kWays];
+      if (key != 0) f(key, values_[i]);
     }
   }
   std::size_t size() const { return filled_; }
@@ -52,39 +46,47 @@ class ContextTable {
  private:
   static constexpr std::size_t kWays = 4, kFirst = 256;
 
-  std::size_t first_of(std::uint64_t key) const {
-    return ((key * 0x9E3779B97F4A7C15ull) >> 20) & (values_.size() - kWays);
+  struct alignas(64) Set {
+    std::array<std::uint64_t, kWays> keys{};  ///< 0: empty
+    std::array<std::uint32_t, kWays> used{};  ///< when, by clock_
+  };
+
+  std::size_t set_of(std::uint64_t key) const {
+    return ((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1);
   }
 
-  Value& place(std::uint64_t key) {
-    Value* set = &values_[first_of(key)];
-    Value* oldest = set;
+  Value& place(std::uint64_t key, std::uint32_t used) {
+    const std::size_t number = set_of(key);
+    Set& set = sets_[number];
+    std::size_t oldest = 0;
     for (std::size_t way = 1; way < kWays; ++way) {
-      if (oldest->key == 0) break;
-      if (set[way].key == 0 || set[way].used < oldest->used) oldest = &set[way];
+      if (set.keys[oldest] == 0) break;
+      if (set.keys[way] == 0 || set.used[way] < set.used[oldest]) oldest = way;
     }
-    filled_ += oldest->key == 0;
-    *oldest = Value{};
-    oldest->key = key;
-    oldest->used = ++clock_;
-    return *oldest;
+    filled_ += set.keys[oldest] == 0;
+    set.keys[oldest] = key;
+    set.used[oldest] = used;
+    Value& value = values_[number * kWays + oldest];
+    value = {};
+    return value;
   }
 
   void grow() {
-    std::vector<Value> old(values_.size() * 2);
-    old.swap(values_);
+    std::vector<Set> sets(sets_.size() * 2);
+    std::vector<Value> values(values_.size() * 2);
+    sets.swap(sets_);
+    values.swap(values_);
     filled_ = 0;
-    for (Value& value : old) {
-      if (value.key == 0) continue;
-      const auto used = value.used;
-      Value& placed = place(value.key);
-      placed = std::move(value);
-      placed.used = used;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Set& set = sets[i / kWays];
+      const std::uint64_t key = set.keys[i % kWays];
+      if (key != 0) place(key, set.used[i % kWays]) = std::move(values[i]);
     }
   }
 
   const std::size_t most_;
-  std::vector<Value> values_;
+  std::vector<Set> sets_;
+  std::vector<Value> values_;  ///< of each set in turn
   std::size_t filled_ = 0;
   std::uint32_t clock_ = 0;  ///< wraps after four thousand million looks; then a few wrong victims
 };

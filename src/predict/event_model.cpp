@@ -17,6 +17,7 @@ float EventModel::probability(const Node& node, unsigned kind) const {
 }
 
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
+  ++learnt_;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     if (contexts[kind] == 0) continue;
     const bool current = kind == static_cast<unsigned>(ContextKind::current);
@@ -84,6 +85,7 @@ bool EventModel::surprising(const Contexts& contexts, const EventName& event) {
 
 void EventModel::assume(std::uint64_t context, const EventName& next, Duration after, float right) {
   if (context == 0) return;
+  ++learnt_;
   Node& node = nodes_.insert(context);
   node.next = next;
   node.delay.assume(after);

@@ -35,24 +35,24 @@ class EventModel {
   /// Whether `event` is not what usually follows the event before.
   bool surprising(const Contexts& contexts, const EventName& event);
 
+  /// Events so far: while it is the same, so are all answers.
+  std::uint64_t learnt() const { return learnt_; }
   std::size_t size() const { return nodes_.size(); }
 
   // ---- profile ----
   template <class F>
   void for_each(F&& f) const {  ///< f(context, name of the next event, its delay, share of right predictions)
-    nodes_.for_each([&](const Node& node) {
+    nodes_.for_each([&](std::uint64_t context, const Node& node) {
       if (node.delay.known())
-        f(node.key, node.next, node.delay.expected(), node.tested > 0 ? node.right : 0.5f);
+        f(context, node.next, node.delay.expected(), node.tested > 0 ? node.right : 0.5f);
     });
   }
   void assume(std::uint64_t context, const EventName& next, Duration after, float right);
 
  private:
   struct Node {
-    std::uint64_t key = 0;  ///< the context
-    std::uint32_t used = 0;
-    BufferId buffer = 0;
     EventName next;
+    BufferId buffer = 0;
     Interval delay;
     float right = 0;          ///< share of right predictions, of the last 32 or so
     std::uint8_t tested = 0;  ///< predictions so far, up to 32
@@ -67,6 +67,7 @@ class EventModel {
   std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.66f, 0.55f, 0.66f};
   float assumed_right_ = 0.5f;  ///< of nodes from a profile, at their first test
   std::array<IntervalRecord, kContextKinds> delays_;
+  std::uint64_t learnt_ = 0;
 };
 
 }  // namespace pinion

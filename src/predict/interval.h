@@ -25,6 +25,13 @@ inline float prediction_loss(float off, float interval) {
   return off / (off + 0.01f * std::max(std::abs(interval), 1.0f));
 }
 
+/// 1 / n for n up to 64: every event asks for several, and divisions take long.
+inline constexpr std::array<float, 65> kOneOver = [] {
+  std::array<float, 65> table{};
+  for (unsigned n = 1; n < table.size(); ++n) table[n] = 1.0f / static_cast<float>(n);
+  return table;
+}();
+
 class Interval {
  public:
   void learn(Duration took) {
@@ -32,9 +39,10 @@ class Interval {
     if (count_ == 0) {
       steady_ = level_ = level_of_level_ = value;
     } else {
-      const float pace = 1.0f / static_cast<float>(std::min<unsigned>(count_, 32u));
+      const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
+      const std::array<float, kEstimates> said = estimates();
       for (unsigned i = 0; i < kEstimates; ++i)
-        loss_[i] += pace * (prediction_loss(estimate(i) - value, value) - loss_[i]);
+        loss_[i] += pace * (prediction_loss(said[i] - value, value) - loss_[i]);
     }
     latest_ = value;
     recent_.add(value);
@@ -44,11 +52,12 @@ class Interval {
     level_ += trend_pace() * (value - level_);
     level_of_level_ += trend_pace() * (level_ - level_of_level_);
     believed_ = best();
+    expected_ = estimates()[believed_];
   }
 
   bool known() const { return count_ > 0; }
   unsigned count() const { return count_; }
-  Duration expected() const { return std::llround(estimate(believed_)); }
+  Duration expected() const { return nearest(static_cast<double>(expected_)); }
   /// Of the estimate that is believed, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 
@@ -62,29 +71,19 @@ class Interval {
   enum Estimate : std::uint8_t { steady, least, median, latest, trend };
   static constexpr unsigned kEstimates = 5;
 
-  float estimate(unsigned which) const {
-    const auto sorted = recent_.sorted();
-    switch (which) {
-      case steady:
-        return steady_;
-      case least:
-        return sorted.front();
-      case median:
-        return sorted[(sorted.size() - 1) / 2];
-      case latest:
-        return latest_;
-      default: {
-        const float pace = trend_pace();
-        return 2 * level_ - level_of_level_ + pace / (1 - pace) * (level_ - level_of_level_);
-      }
-    }
+  std::array<float, kEstimates> estimates() const {
+    const float pace = trend_pace();
+    const float ahead = 2 * level_ - level_of_level_ + pace / (1 - pace) * (level_ - level_of_level_);
+    return {steady_, least_of_recent(), median_of_recent(), latest_, ahead};
   }
-  float trend_pace() const { return 1.0f / static_cast<float>(std::clamp<unsigned>(count_, 2u, 8u)); }
+  float least_of_recent() const { return recent_.sorted().front(); }
+  float median_of_recent() const { return recent_.sorted()[(recent_.size() - 1) / 2]; }
+  float trend_pace() const { return kOneOver[std::clamp<unsigned>(count_, 2u, 8u)]; }
 
   void follow(float value) {
     if (count_ < 4) {
-      steady_ = estimate(median);
-      spread_ = estimate(median) - estimate(least);
+      steady_ = median_of_recent();
+      spread_ = steady_ - least_of_recent();
       followed_ = count_;
       return;
     }
@@ -93,7 +92,7 @@ class Interval {
     if (std::abs(off) > usual) {
       // Once is an outlier; four times in a row it has changed.
       if (++strange_ < 4) return;
-      steady_ = estimate(median);
+      steady_ = median_of_recent();
       spread_ = std::abs(value - steady_);
       followed_ = 4;
       strange_ = 0;
@@ -101,7 +100,7 @@ class Interval {
     }
     strange_ = 0;
     if (followed_ < 64) ++followed_;
-    const float pace = 1.0f / static_cast<float>(followed_);
+    const float pace = kOneOver[followed_];
     steady_ += pace * off;
     spread_ += std::max(pace, 1.0f / 16) * (std::abs(off) - spread_);
   }
@@ -114,6 +113,7 @@ class Interval {
     constexpr float kFew[kEstimates] = {0, 0.3f, 0.3f, 0.1f, 0.2f};
     std::uint8_t best = steady;
     for (std::uint8_t i = 1; i < kEstimates; ++i) {
+      if (loss_[i] >= factor[i] * loss_[best]) continue;
       const float few = best == steady ? kFew[i] / static_cast<float>(count_) : 0;
       if (loss_[i] + few < factor[i] * loss_[best]) best = i;
     }
@@ -122,6 +122,7 @@ class Interval {
 
   RecentValues<8> recent_;
   float latest_ = 0, steady_ = 0, spread_ = 0, level_ = 0, level_of_level_ = 0;
+  float expected_ = 0;  ///< by the estimate that is believed
   std::array<float, kEstimates> loss_{};
   std::uint8_t count_ = 0, followed_ = 0, strange_ = 0, believed_ = steady;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace pinion {
@@ -12,30 +13,34 @@ template <std::size_t most>
 class RecentValues {
  public:
   void add(float value) {
-    float* const end = sorted_.data() + size();
+    const std::size_t n = size();
+    std::size_t at = n;
     if (count_ >= most) {
-      // The oldest makes room.
-      float* const oldest = std::lower_bound(sorted_.data(), end, recent_[count_ % most]);
-      std::move(oldest + 1, end, oldest);
-      insert(value, end - 1);
-    } else {
-      insert(value, end);
+      // The oldest makes room, and only what lies between it and the new one moves.
+      at = place_of(recent_[count_ % most]);
+      for (; at + 1 < n && sorted_[at + 1] < value; ++at) sorted_[at] = sorted_[at + 1];
     }
+    for (; at > 0 && value < sorted_[at - 1]; --at) sorted_[at] = sorted_[at - 1];
+    sorted_[at] = value;
     recent_[count_ % most] = value;
     if (++count_ == 4 * most) count_ = 2 * most;  // beyond `most` only the position counts
   }
-  std::size_t size() const { return std::min(count_, most); }
+  std::size_t size() const { return std::min<std::size_t>(count_, most); }
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
-  void insert(float value, float* end) {
-    float* const at = std::upper_bound(sorted_.data(), end, value);
-    std::move_backward(at, end, end + 1);
-    *at = value;
+  std::size_t place_of(float value) const {
+    std::size_t at = 0;
+    if constexpr (most > 16) {
+      at = static_cast<std::size_t>(std::lower_bound(sorted_.begin(), sorted_.end(), value) - sorted_.begin());
+    } else {
+      while (sorted_[at] < value) ++at;
+    }
+    return at;
   }
 
   std::array<float, most> recent_{}, sorted_{};
-  std::size_t count_ = 0;
+  std::uint32_t count_ = 0;
 };
 
 }  // namespace pinion

@@ -55,7 +55,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   }
 
   // The part of a merge that is not asked for may be changing: that must not hold up the rest.
-  if (brackets_.changing(ticket.want)) ticket.want = ticket.pages;
+  if (!(ticket.want == ticket.pages) && brackets_.changing(ticket.want)) ticket.want = ticket.pages;
 
   for (;;) {
     replace_nested(ticket.want, ticket.victims);

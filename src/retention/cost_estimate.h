@@ -42,7 +42,7 @@ class LinearFit {
   }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t pages) const {
-    return std::llround(static_cast<double>(expected(pages)) * excess_);
+    return nearest(static_cast<double>(expected(pages)) * excess_);
   }
 
  private:

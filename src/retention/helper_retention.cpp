@@ -72,8 +72,8 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   if (registered(buffer.region) && buffer.region.region != record.region.region)
     replaced_.push_back(buffer.region);
   buffer.region = record.region;
-  look_again(id, kNever);
-  set_time(overs_, id, &Buffer::over_at, kNever);
+  looks_.set(id, kNever);
+  overs_.set(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
   item_pages_.observe(pages.pages());
 
@@ -239,7 +239,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (!may_deregister(pages, next.early, now) || too_dear || !worth_it(buffer, pages, next, now)) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
-    look_again(id,
+    looks_.set(id,
                meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
   }
@@ -247,7 +247,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   // It is in use, and its release brings it back; or there was no room for it in the budget.
   if (settings_.budget && registered(ref) && !ref.region->word.load().leases()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
-    if (enough != kNever) look_again(id, std::max(now + kMillisecond, enough));
+    if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
   }
   return false;
 }
@@ -317,19 +317,11 @@ Duration HelperRetention::patience(const Buffer& buffer) {
   return std::max(kPatience * buffer.longest_interval, kLeastPatience);
 }
 
-void HelperRetention::set_time(std::set<std::pair<Time, BufferId>>& order, BufferId id, Time Buffer::*of,
-                               Time at) {
-  Time& before = buffers_[id].*of;
-  if (before != kNever) order.erase({before, id});
-  before = at;
-  if (at != kNever) order.emplace(at, id);
-}
-
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   const Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
   const Time use = next_use(id, after).time;
-  set_time(overs_, id, &Buffer::over_at, use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver);
+  overs_.set(id, use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver);
 }
 
 Time HelperRetention::due(const RegistrationQueue::Item& item) const {
@@ -346,8 +338,8 @@ HelperRetention::Action HelperRetention::next(Time now) {
   }
   if (settings_.budget) settings_.budget->advance(now);
   // What these were waited for has been heard by now, or the next look will.
-  while (!overs_.empty() && overs_.begin()->first <= now)
-    set_time(overs_, overs_.begin()->second, &Buffer::over_at, kNever);
+  while (!overs_.empty() && overs_.first().time <= now)
+    overs_.set(overs_.first().buffer, kNever);
   if (settings_.minimize_peak) look_at_peak(now);
 
   // Registration condition: while it holds, the first item of the RQ may wait.
@@ -385,9 +377,9 @@ HelperRetention::Action HelperRetention::next(Time now) {
   }
 
   // Here it does not: the use was waited for long enough.
-  while (!looks_.empty() && looks_.begin()->first <= now) {
-    const BufferId id = looks_.begin()->second;
-    look_again(id, kNever);
+  while (!looks_.empty() && looks_.first().time <= now) {
+    const BufferId id = looks_.first().buffer;
+    looks_.set(id, kNever);
     if (let_go(id, now, now, action)) return action;
   }
 
@@ -403,7 +395,7 @@ void HelperRetention::look_at_peak(Time now) {
     peak_since_ = now;
   }
   if (registered_now > registered_before_ && near_peak()) {
-    for (const auto& [time, id] : looks_) undecided_.push_back(id);
+    for (const Deadlines::Item& look : looks_.in_order()) undecided_.push_back(look.buffer);
   }
   registered_before_ = registered_now;
 }
@@ -411,8 +403,8 @@ void HelperRetention::look_at_peak(Time now) {
 Time HelperRetention::next_deadline() const {
   Time wake = kNever;
   if (!queue_.empty()) wake = due(queue_.first());
-  if (!overs_.empty()) wake = std::min(wake, overs_.begin()->first);
-  if (!looks_.empty()) wake = std::min(wake, looks_.begin()->first);
+  if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
+  if (!looks_.empty()) wake = std::min(wake, looks_.first().time);
   return wake;
 }
 
@@ -431,7 +423,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   const Time next = earliest_use(region.region->range(), now).time;
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
-  look_again(action.buffer, now + patience(buffer));
+  looks_.set(action.buffer, now + patience(buffer));
 }
 
 // ---- buffers ----
@@ -458,8 +450,8 @@ BufferId HelperRetention::buffer_of(Range pages) {
 
 void HelperRetention::drop(BufferId id) {
   queue_.remove(id);
-  look_again(id, kNever);
-  set_time(overs_, id, &Buffer::over_at, kNever);
+  looks_.set(id, kNever);
+  overs_.set(id, kNever);
   give_back(buffers_[id]);
   all_pages_ -= buffers_[id].pages.pages();
   predictor_.forget(id);

@@ -25,12 +25,12 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
+#include "retention/deadlines.h"
 #include "retention/record.h"
 #include "retention/registration_queue.h"
 #include "retention/time_budget.h"
@@ -122,8 +122,6 @@ class HelperRetention {
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
-    Time look_at = kNever;  ///< when to look again whether its region is still worth keeping
-    Time over_at = kNever;  ///< when the next use should be over
     Duration lasts = 0;     ///< its transfers, lately
     Duration reserved = 0;  ///< in the time budget, for its next use
   };
@@ -166,10 +164,8 @@ class HelperRetention {
   bool claim(RegionRef ref, Time after, Action& action);
   /// How long after its predicted use a region is kept for it.
   static Duration patience(const Buffer& buffer);
-  void look_again(BufferId id, Time at) { set_time(looks_, id, &Buffer::look_at, at); }
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
-  void set_time(std::set<std::pair<Time, BufferId>>& order, BufferId id, Time Buffer::*of, Time at);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
   /// The terms of the registration condition: one item of the RQ and one of the DQ.
@@ -190,12 +186,12 @@ class HelperRetention {
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   RegistrationQueue queue_;
-  std::set<std::pair<Time, BufferId>> looks_;  ///< by Buffer::look_at
-  std::set<std::pair<Time, BufferId>> overs_;  ///< by Buffer::over_at
-  std::deque<BufferId> undecided_;             ///< used since the last decision about them
-  std::vector<RegionRef> replaced_;            ///< by another region that serves the same buffer
-  std::size_t largest_pages_ = 1;              ///< of any buffer so far
-  std::size_t all_pages_ = 0;                  ///< of all buffers
+  Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping
+  Deadlines overs_;                  ///< when a buffer's next use should be over
+  std::deque<BufferId> undecided_;   ///< used since the last decision about them
+  std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
+  std::size_t largest_pages_ = 1;    ///< of any buffer so far
+  std::size_t all_pages_ = 0;        ///< of all buffers
   Time peak_since_ = 0;
   std::size_t peak_ = 0, registered_before_ = 0;  ///< bytes registered: most, and at the last decision
   RecentLargest<std::size_t, 1> item_pages_{1};   ///< what an item of the DQ may ask to deregister

@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <set>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "predict/predictor.h"
@@ -22,12 +23,24 @@ class RegistrationQueue {
     Duration service;  ///< cost of serving this item plus one item of the deregistration queue
   };
 
+  RegistrationQueue() = default;
+  RegistrationQueue(const RegistrationQueue&) = delete;  // at_ points into items_
+  RegistrationQueue& operator=(const RegistrationQueue&) = delete;
+
   /// Inserts (or moves) a buffer. Deadlines are only ever made earlier: this one where it would come too near
   /// to the item after it, and those before it where they would.
   void insert(BufferId buffer, Time deadline, Duration service) {
     remove(buffer);
     if (items_.empty()) advanced_ = 0;
-    auto current = items_.insert({spaced(deadline + advanced_), deadline + advanced_, buffer, service});
+    const Entry entry{spaced(deadline + advanced_), deadline + advanced_, buffer, service};
+    Items::iterator current;
+    if (spare_) {
+      spare_.value() = entry;
+      current = items_.insert(std::move(spare_));
+    } else {
+      current = items_.insert(entry);
+    }
+    if (buffer >= at_.size()) at_.resize(buffer + std::size_t{1}, items_.end());
     at_[buffer] = current;
     while (current != items_.begin()) {
       const auto before = std::prev(current);
@@ -39,10 +52,9 @@ class RegistrationQueue {
   }
 
   void remove(BufferId buffer) {
-    const auto found = at_.find(buffer);
-    if (found == at_.end()) return;
-    items_.erase(found->second);
-    at_.erase(found);
+    if (!contains(buffer)) return;
+    spare_ = items_.extract(at_[buffer]);
+    at_[buffer] = items_.end();
   }
 
   /// What insert() would leave of `deadline`: less the service of those that would have to be served right
@@ -64,7 +76,7 @@ class RegistrationQueue {
   bool empty() const { return items_.empty(); }
   std::size_t size() const { return items_.size(); }
   Item first() const { return item(*items_.begin()); }
-  bool contains(BufferId buffer) const { return at_.count(buffer) != 0; }
+  bool contains(BufferId buffer) const { return buffer < at_.size() && at_[buffer] != items_.end(); }
   template <class F>
   void for_each(F&& f) const {  ///< f(item), by deadline
     for (const Entry& entry : items_) f(item(entry));
@@ -102,7 +114,8 @@ class RegistrationQueue {
 
   Items items_;
   Duration advanced_ = 0;  ///< since the queue was last empty
-  std::unordered_map<BufferId, Items::iterator> at_;
+  std::vector<Items::const_iterator> at_;  ///< by buffer; end: not in the queue
+  Items::node_type spare_;                 ///< of the item that left last: the next one needs no allocation
 };
 
 }  // namespace pinion

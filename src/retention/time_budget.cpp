@@ -47,10 +47,15 @@ Time TimeBudget::enough_at(Duration worst) const {
 
 double TimeBudget::price() const {
   if (!bounded()) return kUnboundedPrice;
-  const auto all = static_cast<double>(std::max<Duration>(allowed(), 1));
-  const double used = std::clamp(static_cast<double>(lost()) / all, 0.0, 0.999);
+  const Duration may = allowed();
+  if (may == price_allowed_ && lost() == price_lost_) return price_;
+  price_allowed_ = may;
+  price_lost_ = lost();
+  const auto all = static_cast<double>(std::max<Duration>(may, 1));
+  const double used = std::clamp(static_cast<double>(price_lost_) / all, 0.0, 0.999);
   // Once half of it is used: 1 / share.
-  return (kUnused + 4 * used * used * used / (1 - used)) / std::max(settings_.share, kLeastShare);
+  price_ = (kUnused + 4 * used * used * used / (1 - used)) / std::max(settings_.share, kLeastShare);
+  return price_;
 }
 
 }  // namespace pinion

@@ -79,6 +79,9 @@ class TimeBudget {
   Duration books_ = 0;
   Duration reserved_ = 0;
   std::uint64_t refused_ = 0;
+  // price() of then: it is asked for several times an event, and changes less often.
+  mutable double price_ = 0;
+  mutable Duration price_allowed_ = -1, price_lost_ = 0;
 };
 
 }  // namespace pinion
