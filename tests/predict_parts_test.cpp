@@ -138,7 +138,7 @@ TEST(EventModel, TheContextThatKnowsSpeaks) {
     EventModel::Next next;
     if (!first) {
       wrong += i >= 40 && (!model.predict(contexts, next) || !(next.name == name));
-      const bool surprise = model.surprising(contexts, name);
+      const bool surprise = model.surprising(position.current(), name);
       model.learn(contexts, {name, 0, false}, i % 4 == 3 ? 5 * ms : 10 * ms);
       position.advance(name, surprise);
     } else {

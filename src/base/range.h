@@ -32,8 +32,9 @@ struct Range {
   }
   std::size_t bytes() const { return end - begin; }
   std::size_t pages() const {
-    // A shift: page sizes are powers of two, and this is asked for often.
-    return (page_ceil(end) - page_floor(begin)) >> std::countr_zero(page_size());
+    // By shifts: this is asked for several times a transfer.
+    const int shift = std::countr_zero(page_size());
+    return ((end + (std::size_t{1} << shift) - 1) >> shift) - (begin >> shift);
   }
   bool empty() const { return end <= begin; }
   bool contains(const Range& r) const { return begin <= r.begin && r.end <= end; }

@@ -172,7 +172,7 @@ void AdaptivePredictor::settle(Thread& thread) {
   Newest& newest = thread.newest;
   const bool only = newest.known && thread.held.empty() && newest.learnt == model_.learnt();
   const bool surprise =
-      only ? newest.surprise : thread.begun && model_.surprising(thread.contexts, held.event.name);
+      only ? newest.surprise : thread.begun && model_.surprising(thread.position.current(), held.event.name);
   newest.known = false;
   if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
   thread.begun = true;
@@ -210,14 +210,13 @@ const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
   newest.known = true;
   newest.learnt = model_.learnt();
   newest.position = thread.position;
-  newest.contexts = thread.contexts;
   bool begun = thread.begun;
   for (const Held& held : thread.held) {
-    newest.surprise = begun && model_.surprising(newest.contexts, held.event.name);
+    newest.surprise = begun && model_.surprising(newest.position.current(), held.event.name);
     newest.position.advance(held.event.name, newest.surprise);
-    newest.contexts = newest.position.contexts();
     begun = true;
   }
+  newest.contexts = newest.position.contexts();
   return newest;
 }
 
@@ -318,9 +317,12 @@ Time AdaptivePredictor::believed(const Buffer& buffer, Horizon horizon, Time cha
 
 Time AdaptivePredictor::next_use(BufferId id, Time after) const {
   if (id >= buffers_.size() || buffers_[id].uses == 0) return kNever;
-  const Buffer& buffer = buffers_[id];
+  return next_use(buffers_[id], after, chain_next(buffers_[id], after));
+}
+
+Time AdaptivePredictor::next_use(const Buffer& buffer, Time after, Time chain_says) const {
   const Time reuse_says = buffer.reuse_at > after ? buffer.reuse_at : kNever;
-  return believed(buffer, horizon_of(buffer), chain_next(buffer, after), reuse_says);
+  return believed(buffer, horizon_of(buffer), chain_says, reuse_says);
 }
 
 Time AdaptivePredictor::predicted_at(BufferId id, Time, Time moment) const {
@@ -385,16 +387,18 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
 
 Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) const {
   Estimate estimate;
-  estimate.time = next_use(id, after);
-  if (estimate.time == kNever) return estimate;
+  if (id >= buffers_.size() || buffers_[id].uses == 0) return estimate;
   const Buffer& buffer = buffers_[id];
+  const Time chain_says = chain_next(buffer, after);
+  estimate.time = next_use(buffer, after, chain_says);
+  if (estimate.time == kNever) return estimate;
   const Margin& margin = margin_of(buffer, worth);
   estimate.early = margin.by == kNotReady ? kNever : estimate.time - margin.by;
   estimate.risk = margin.risk;
   // What leads on to it has been seen to do so; what only was used before may have been used for the last
   // time.
   const double reuses = buffer.uses - 1;
-  estimate.reuse = chain_next(buffer, after) != kNever ? 1 : std::max(0.0, reuses - 1) / (reuses + 1);
+  estimate.reuse = chain_says != kNever ? 1 : std::max(0.0, reuses - 1) / (reuses + 1);
   return estimate;
 }
 

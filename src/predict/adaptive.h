@@ -131,6 +131,7 @@ class AdaptivePredictor final : public Predictor {
   void pass(Thread& thread, std::uint64_t step);
   void choose_reuse(Thread& thread, Buffer& buffer);
 
+  Time next_use(const Buffer& buffer, Time after, Time chain_says) const;
   Time chain_next(const Buffer& buffer, Time after) const;
   Time chain_at(const Buffer& buffer, Time moment, Horizon& horizon) const;
   Horizon horizon_of(const Buffer& buffer) const;

@@ -62,11 +62,13 @@ class StreamPosition {
     }
   }
 
+  /// That of ContextKind::current alone.
+  std::uint64_t current() const { return mix(key(ContextKind::current), recent_[0]); }
+
   Contexts contexts() const {
-    const auto key = [](ContextKind kind) { return mix(3, static_cast<std::uint64_t>(kind)); };
     const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
     return {
-        mix(key(ContextKind::current), recent_[0]),
+        current(),
         pair,
         mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
         mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
@@ -78,6 +80,8 @@ class StreamPosition {
   }
 
  private:
+  static std::uint64_t key(ContextKind kind) { return mix(3, static_cast<std::uint64_t>(kind)); }
+
   static constexpr std::uint32_t kLongest = 1024;
 
   static constexpr std::uint32_t kHistory = 16;

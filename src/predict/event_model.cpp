@@ -78,8 +78,8 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
   return true;
 }
 
-bool EventModel::surprising(const Contexts& contexts, const EventName& event) {
-  const Node* usual = nodes_.find(contexts[static_cast<unsigned>(ContextKind::current)]);
+bool EventModel::surprising(std::uint64_t current, const EventName& event) {
+  const Node* usual = nodes_.find(current);
   return usual && usual->delay.known() && !(usual->next == event);
 }
 

@@ -32,8 +32,8 @@ class EventModel {
   void learn(const Contexts& contexts, const Event& event, Duration after);
   /// What comes after `contexts`; false where no context is known.
   bool predict(const Contexts& contexts, Next& next);
-  /// Whether `event` is not what usually follows the event before.
-  bool surprising(const Contexts& contexts, const EventName& event);
+  /// Whether `event` is not what usually follows the event before, `current` being the context of that alone.
+  bool surprising(std::uint64_t current, const EventName& event);
 
   /// Events so far: while it is the same, so are all answers.
   std::uint64_t learnt() const { return learnt_; }

@@ -41,6 +41,7 @@ class Interval {
     } else {
       const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
       const std::array<float, kEstimates> said = estimates();
+#pragma GCC unroll 5
       for (unsigned i = 0; i < kEstimates; ++i)
         loss_[i] += pace * (prediction_loss(said[i] - value, value) - loss_[i]);
     }
@@ -112,6 +113,7 @@ class Interval {
     const float factor[kEstimates] = {1, for_least, 0.85f, 0.85f, 0.97f};
     constexpr float kFew[kEstimates] = {0, 0.3f, 0.3f, 0.1f, 0.2f};
     std::uint8_t best = steady;
+#pragma GCC unroll 4
     for (std::uint8_t i = 1; i < kEstimates; ++i) {
       if (loss_[i] >= factor[i] * loss_[best]) continue;
       const float few = best == steady ? kFew[i] / static_cast<float>(count_) : 0;

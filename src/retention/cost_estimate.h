@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 
 #include "base/clock.h"
 
@@ -75,9 +74,15 @@ class RecentLargest {
     const bool same = oldest == value || (oldest < value_ && value <= value_);
     oldest = value;
     if (same) return;
-    auto sorted = recent_;
-    std::nth_element(sorted.begin(), sorted.begin() + (n - 1), sorted.end(), std::greater<>());
-    value_ = sorted[n - 1];
+    std::array<T, n> largest{};  // in order of size
+    std::size_t there = 0;
+    for (const T& recent : recent_) {
+      if (there == n && recent <= largest[n - 1]) continue;
+      std::size_t at = there < n ? there++ : n - 1;
+      for (; at > 0 && largest[at - 1] < recent; --at) largest[at] = largest[at - 1];
+      largest[at] = recent;
+    }
+    value_ = largest[n - 1];
   }
   T value() const { return value_; }
 

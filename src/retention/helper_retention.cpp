@@ -89,7 +89,8 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   use.continues = continues;
   use.lead = lead(pages.pages());
   predictor_.observe(use);
-  buffer.predicted_at_release = next_use(id, time).time;
+  // Who acts will ask for its sureness, which is that of now: others' errors do not change it until then.
+  buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
   queue_.remove(id);
   queue_.advance(predictor_.sooner());
   for (const BufferId moved : predictor_.moved()) {
@@ -182,6 +183,12 @@ Estimate HelperRetention::earliest_use(Range region, Time after) const {
     earliest.reuse = std::max(earliest.reuse, next.reuse);
   });
   return earliest;
+}
+
+Time HelperRetention::next_time(BufferId id, Time after) const {
+  const Duration delay = delay_of(buffers_[id]);
+  const Time next = predictor_.next_use(id, after - delay);
+  return next == kNever ? kNever : next + delay;
 }
 
 Duration HelperRetention::worth(std::size_t pages) const {
@@ -320,7 +327,7 @@ Duration HelperRetention::patience(const Buffer& buffer) {
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   const Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
-  const Time use = next_use(id, after).time;
+  const Time use = next_time(id, after);
   overs_.set(id, use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver);
 }
 

@@ -136,6 +136,8 @@ class HelperRetention {
   Duration delay_of(const Buffer& buffer) const;
   /// The buffer's earliest predicted use later than `after`.
   Estimate next_use(BufferId id, Time after) const;
+  /// Its time alone, which is had for less.
+  Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
   /// Holding so many pages for that long is as bad as one late transfer of them.
   Duration worth(std::size_t pages) const;
