@@ -17,19 +17,25 @@ constexpr Duration ms = kMillisecond;
 
 // ---- recent values ----
 
-TEST(RecentValues, KeepsTheLatestInOrder) {
-  RecentValues<16> values;
+template <std::size_t most>
+void keeps_the_latest_in_order() {
+  RecentValues<most> values;
   std::deque<float> kept;
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
     const auto value = static_cast<float>(random() % 20);
     values.add(value);
     kept.push_back(value);
-    if (kept.size() > 16) kept.pop_front();
+    if (kept.size() > most) kept.pop_front();
     std::vector<float> sorted(kept.begin(), kept.end());
     std::sort(sorted.begin(), sorted.end());
     ASSERT_EQ(std::vector<float>(values.sorted().begin(), values.sorted().end()), sorted);
   }
+}
+
+TEST(RecentValues, KeepsTheLatestInOrder) {
+  keeps_the_latest_in_order<8>();
+  keeps_the_latest_in_order<64>();
 }
 
 // ---- intervals ----
@@ -93,8 +99,6 @@ TEST(Interval, OfTwoLengthsOneIsBelieved) {
 // ---- the table ----
 
 struct Entry {
-  std::uint64_t key = 0;
-  std::uint32_t used = 0;
   int value = 0;
 };
 
@@ -109,6 +113,12 @@ TEST(ContextTable, FindsWhatItHolds) {
     ++found;
   }
   EXPECT_GT(found, 950) << "few sets are full while the table is half empty";
+  int listed = 0;
+  table.for_each([&](std::uint64_t key, const Entry& entry) {
+    EXPECT_EQ(entry.value, static_cast<int>(key));
+    ++listed;
+  });
+  EXPECT_EQ(listed, found);
 }
 
 TEST(ContextTable, ForgetsWhatWasUsedLongestAgo) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
 #include <random>
 #include <string>
 
@@ -614,6 +617,47 @@ TEST(RegistrationQueue, RandomInsertsAndRemovesKeepOrderAndSpacing) {
         before = item.deadline;
       });
     }
+  }
+}
+
+// ---- deadlines ----
+
+TEST(Deadlines, TheEarliestIsFirstWhateverMoves) {
+  std::mt19937 random(1);
+  Deadlines deadlines;
+  std::map<BufferId, Time> times;
+  for (int i = 0; i < 5000; ++i) {
+    const auto buffer = static_cast<BufferId>(random() % 60);
+    const Time time = random() % 4 == 0 ? kNever : static_cast<Time>(random() % 100);  // many are equal
+    deadlines.set(buffer, time);
+    if (time == kNever)
+      times.erase(buffer);
+    else
+      times[buffer] = time;
+    std::vector<Deadlines::Item> expected;
+    for (const auto& [id, at] : times) expected.push_back({at, id});
+    std::sort(expected.begin(), expected.end());
+    ASSERT_EQ(deadlines.in_order(), expected);
+    ASSERT_EQ(deadlines.empty(), expected.empty());
+    if (!expected.empty()) { ASSERT_EQ(deadlines.first(), expected.front()); }
+  }
+}
+
+TEST(RecentLargest, IsTheNthOfTheLast32) {
+  std::mt19937 random(1);
+  RecentLargest<Duration, 1> largest{7};
+  RecentLargest<Duration, 3> third{7};
+  std::deque<Duration> recent(32, 7);
+  for (int i = 0; i < 2000; ++i) {
+    const auto value = static_cast<Duration>(random() % 40);
+    largest.observe(value);
+    third.observe(value);
+    recent.push_back(value);
+    recent.pop_front();
+    std::vector<Duration> sorted(recent.begin(), recent.end());
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    ASSERT_EQ(largest.value(), sorted[0]);
+    ASSERT_EQ(third.value(), sorted[2]);
   }
 }
 

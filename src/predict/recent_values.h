@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,8 @@ namespace pinion {
 
 template <std::size_t most>
 class RecentValues {
+  static_assert(std::has_single_bit(most));
+
  public:
   void add(float value) {
     const std::size_t n = size();
@@ -29,13 +32,10 @@ class RecentValues {
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
+  /// Of a value that is there, with all places taken. Without branches, which no processor would foresee.
   std::size_t place_of(float value) const {
     std::size_t at = 0;
-    if constexpr (most > 16) {
-      at = static_cast<std::size_t>(std::lower_bound(sorted_.begin(), sorted_.end(), value) - sorted_.begin());
-    } else {
-      while (sorted_[at] < value) ++at;
-    }
+    for (std::size_t half = most / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);
     return at;
   }
 
