@@ -639,7 +639,9 @@ TEST(Deadlines, TheEarliestIsFirstWhateverMoves) {
     std::sort(expected.begin(), expected.end());
     ASSERT_EQ(deadlines.in_order(), expected);
     ASSERT_EQ(deadlines.empty(), expected.empty());
-    if (!expected.empty()) { ASSERT_EQ(deadlines.first(), expected.front()); }
+    if (!expected.empty()) {
+      ASSERT_EQ(deadlines.first(), expected.front());
+    }
   }
 }
 

@@ -186,7 +186,8 @@ void AdaptivePredictor::settle(Thread& thread) {
   thread.time = held.time;
   // What was expected before it and has not come by now was left out.
   if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
-  for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;) pass(thread, --i);
+  for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
+    pass(thread, --i);
   thread.passed = std::max(thread.passed, held.step);
 }
 
@@ -410,8 +411,7 @@ std::string AdaptivePredictor::profile() const {
     profile.transitions.push_back({context, next.site, next.buffer, after, static_cast<double>(right)});
   });
   reuses_.for_each([&](std::uint64_t context, const Interval& interval) {
-    if (interval.known() && interval.expected() > 0)
-      profile.reuses.push_back({context, interval.expected()});
+    if (interval.known() && interval.expected() > 0) profile.reuses.push_back({context, interval.expected()});
   });
   sites_.for_each([&](std::uint64_t key, const Site& site) {
     profile.sites.push_back(

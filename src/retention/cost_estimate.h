@@ -40,9 +40,7 @@ class LinearFit {
     return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(pages) + b_) + 0.5);
   }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
-  Duration upper(std::size_t pages) const {
-    return nearest(static_cast<double>(expected(pages)) * excess_);
-  }
+  Duration upper(std::size_t pages) const { return nearest(static_cast<double>(expected(pages)) * excess_); }
 
  private:
   static constexpr double kMostExcess = 4;

@@ -345,8 +345,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   }
   if (settings_.budget) settings_.budget->advance(now);
   // What these were waited for has been heard by now, or the next look will.
-  while (!overs_.empty() && overs_.first().time <= now)
-    overs_.set(overs_.first().buffer, kNever);
+  while (!overs_.empty() && overs_.first().time <= now) overs_.set(overs_.first().buffer, kNever);
   if (settings_.minimize_peak) look_at_peak(now);
 
   // Registration condition: while it holds, the first item of the RQ may wait.

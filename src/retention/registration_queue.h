@@ -113,7 +113,7 @@ class RegistrationQueue {
   }
 
   Items items_;
-  Duration advanced_ = 0;  ///< since the queue was last empty
+  Duration advanced_ = 0;                  ///< since the queue was last empty
   std::vector<Items::const_iterator> at_;  ///< by buffer; end: not in the queue
   Items::node_type spare_;                 ///< of the item that left last: the next one needs no allocation
 };
