@@ -25,7 +25,7 @@ struct Arguments {
   std::vector<std::string> logs, patterns;
   std::vector<std::string> retentions{"on-demand", "leave-pinned", "helper"};
   std::vector<std::string> predictors{Options{}.predictor};
-  std::vector<std::string> limits{"0"};
+  std::vector<std::string> limits{"0"}, node_limits{"0"};
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
   std::string start_credit = "20ms", minimize = "mean", study;
@@ -124,50 +124,64 @@ std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& work
   return loaded.model;
 }
 
+/// What changes from row to row of a workload.
+struct Choice {
+  std::string noise, limit, node_limit, retention, predictor, budget;
+};
+
+Row row_of(const Arguments& arguments, const Workload& workload, const Choice& choice) {
+  const Options options = options_of({{"retention", choice.retention},
+                                      {"limit", choice.limit},
+                                      {"node-limit", choice.node_limit},
+                                      {"window", arguments.window},
+                                      {"lru-size", arguments.lru_size},
+                                      {"policy", arguments.policy},
+                                      {"policy-every", arguments.policy_every},
+                                      {"time-budget", choice.budget},
+                                      {"start-credit", arguments.start_credit},
+                                      {"minimize", arguments.minimize},
+                                      {"poll", arguments.poll}});
+  if (!simulate::is_predictor(choice.predictor)) {
+    Options ignored;
+    Error error = set_option(ignored, "predictor", choice.predictor);
+    throw UsageError(fmt::format("{}, oracle, schedule", error.message));
+  }
+  Row row{&workload, {}, choice.noise, choice.budget, {}, 0};
+  Settings& settings = row.settings;
+  settings.retention = options.retention;
+  settings.predictor = choice.predictor;
+  settings.window = static_cast<unsigned>(options.window);
+  settings.nic = nic_of(arguments, workload);
+  settings.limit = options.limit;
+  settings.node_limit = options.node_limit;
+  settings.lru_bytes = options.lru_size;
+  settings.time_budget = {options.time_budget, options.start_credit};
+  settings.minimize_peak = options.minimize == Minimize::peak;
+  settings.cores = arguments.cores ? arguments.cores : workload.cores;
+  settings.policy = options.policy;
+  settings.policy_every = options.policy_every;
+  settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
+  settings.poll = options.poll;
+  if (!arguments.wake_latency.empty())
+    settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
+  settings.seed = arguments.seed;
+  check(simulate::NoiseModel::parse(choice.noise, settings.noise));
+  return row;
+}
+
 void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload& workload) {
   for (const std::string& noise : arguments.noises) {
     for (const std::string& limit : arguments.limits) {
-      for (const std::string& retention : arguments.retentions) {
-        for (const std::string& predictor : arguments.predictors) {
-          for (const std::string& budget : arguments.budgets) {
-            const Options options = options_of({{"retention", retention},
-                                                {"limit", limit},
-                                                {"window", arguments.window},
-                                                {"lru-size", arguments.lru_size},
-                                                {"policy", arguments.policy},
-                                                {"policy-every", arguments.policy_every},
-                                                {"time-budget", budget},
-                                                {"start-credit", arguments.start_credit},
-                                                {"minimize", arguments.minimize},
-                                                {"poll", arguments.poll}});
-            if (!simulate::is_predictor(predictor)) {
-              Options ignored;
-              Error error = set_option(ignored, "predictor", predictor);
-              throw UsageError(fmt::format("{}, oracle, schedule", error.message));
+      for (const std::string& node_limit : arguments.node_limits) {
+        for (const std::string& retention : arguments.retentions) {
+          for (const std::string& predictor : arguments.predictors) {
+            for (const std::string& budget : arguments.budgets) {
+              rows.push_back(
+                  row_of(arguments, workload, {noise, limit, node_limit, retention, predictor, budget}));
+              if (!rows.back().acts()) break;  // another budget would change nothing
             }
-            Row row{&workload, {}, noise, budget, {}, 0};
-            Settings& settings = row.settings;
-            settings.retention = options.retention;
-            settings.predictor = predictor;
-            settings.window = static_cast<unsigned>(options.window);
-            settings.nic = nic_of(arguments, workload);
-            settings.limit = options.limit;
-            settings.lru_bytes = options.lru_size;
-            settings.time_budget = {options.time_budget, options.start_credit};
-            settings.minimize_peak = options.minimize == Minimize::peak;
-            settings.cores = arguments.cores ? arguments.cores : workload.cores;
-            settings.policy = options.policy;
-            settings.policy_every = options.policy_every;
-            settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
-            settings.poll = options.poll;
-            if (!arguments.wake_latency.empty())
-              settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
-            settings.seed = arguments.seed;
-            check(simulate::NoiseModel::parse(noise, settings.noise));
-            rows.push_back(std::move(row));
-            if (!rows.back().acts()) break;  // another budget would change nothing
+            if (!rows.back().predicts()) break;  // nor would another predictor
           }
-          if (!rows.back().predicts()) break;  // nor would another predictor
         }
       }
     }
@@ -222,6 +236,7 @@ Json row_json(const Row& row) {
           {"time_budget", budget},
           {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
+          {"node_limit_bytes", row.settings.node_limit},
           {"noise", row.noise},
           {"nic", row.nic()},
           {"ranks", r.ranks},
@@ -252,6 +267,7 @@ std::string strategy_text(const Row& row) {
     strategy += fmt::format(", {}", to_string(row.settings.policy));
   if (row.acts() && row.budget != "0.5%") strategy += ", budget " + row.budget;
   if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
+  if (row.settings.node_limit) strategy += ", node limit " + format_size(row.settings.node_limit);
   if (row.noise != "none") strategy += ", noise " + row.noise;
   return strategy;
 }
@@ -371,6 +387,8 @@ void add_simulate(CLI::App& app) {
        "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
   list("--predictor", a->predictors, "predictors by name (`pinion info options`); also oracle, schedule");
   list("--limit", a->limits, "most bytes registered in one process; 0: no limit [0]");
+  list("--node-limit", a->node_limits,
+       "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   word("--start-credit", a->start_credit, "of the time budget [20ms]", "TIME");
   word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");

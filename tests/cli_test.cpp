@@ -205,16 +205,17 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
 TEST_F(Cli, SimulateJson) {
   write_log(root() / "log", 0);
   write_log(root() / "log", 1);
-  const Outcome o = pinion({"simulate", "log", "--pattern", "cg:A:4", "--json", "--limit", "0,1M"});
+  const Outcome o = pinion(
+      {"simulate", "log", "--pattern", "cg:A:4", "--json", "--limit", "0,1M", "--node-limit", "0,512K"});
   ASSERT_EQ(o.status, 0) << o.err;
   const json all = json::parse(o.out);
   EXPECT_EQ(all["schema"], "pinion-simulate-1");
-  ASSERT_EQ(all["rows"].size(), 12u);  // two programs, two limits, three strategies
+  ASSERT_EQ(all["rows"].size(), 24u);  // two programs, two limits of either kind, three strategies
   for (const json& row : all["rows"]) {
     EXPECT_NE(row["log"].is_null(), row["pattern"].is_null());
     EXPECT_EQ(row["predictor"].is_null(), row["retention"] != "helper");
     EXPECT_EQ(row["policy"], "sleeping");
-    for (const char* key : {"limit_bytes", "ranks", "seconds", "seconds_added"})
+    for (const char* key : {"limit_bytes", "node_limit_bytes", "ranks", "seconds", "seconds_added"})
       EXPECT_TRUE(row[key].is_number()) << key;
     for (const char* key :
          {"peak", "mean", "oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})

@@ -431,8 +431,8 @@ TEST_F(RoomTest, PlaceTellsWhatFollows) {
   EXPECT_TRUE(place->due(start, 0));
   auto duty = attend(start);
   EXPECT_TRUE(duty.helper);
-  EXPECT_EQ(duty.hold_at_most, UINT64_MAX);
-  EXPECT_EQ(duty.at_hand, 20 * page_size());
+  EXPECT_EQ(duty.sharing.hold_at_most, UINT64_MAX);
+  EXPECT_EQ(duty.sharing.at_hand, 20 * page_size());
   EXPECT_FALSE(place->due(start + 20 * kMillisecond, 9));
   EXPECT_TRUE(place->due(start + 20 * kMillisecond, 10));
   EXPECT_TRUE(place->due(start + kSecond, 0));
@@ -447,8 +447,8 @@ TEST_F(RoomTest, PlaceTellsWhatFollows) {
   EXPECT_FALSE(theirs.reserve(80 * page_size()));
   EXPECT_TRUE(place->due(start + 2 * kMillisecond, 0)) << "somebody runs short";
   duty = attend(start + 2 * kMillisecond);
-  EXPECT_EQ(duty.hold_at_most, 50 * page_size());
-  EXPECT_EQ(duty.at_hand, 0u);
+  EXPECT_EQ(duty.sharing.hold_at_most, 50 * page_size());
+  EXPECT_EQ(duty.sharing.at_hand, 0u);
   budget.release(80 * page_size());
   budget.end_allowance();
   place->leave();

@@ -214,6 +214,54 @@ TEST(SimulatedProcess, LimitEvictsWhatIsIdle) {
   EXPECT_EQ(run.length(), 3 * 4 * kMicrosecond + 2 * kMicrosecond);
 }
 
+// Whoever came first has taken what it needs, and leaves the other its part once that runs short.
+TEST(SimulatedProcess, ALimitOfTheNodeIsSharedByNeed) {
+  constexpr std::size_t kBuffers = 8, kPages = 10;
+  const std::uint64_t limit = 100 * page_size(), each = kBuffers * kPages * page_size();
+  for (const RetentionKind retention :
+       {RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::helper}) {
+    const std::shared_ptr<node::RoomFile> room = node::NodeRoom::simulated();
+    node::NodeRoom rooms[2];
+    std::deque<Heard> both;
+    Sequence scripts[2];
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      ASSERT_FALSE(rooms[i].join(room, limit, i + 1));
+      Process::Settings settings = Heard::under(retention);
+      settings.limit = limit;
+      settings.lru_bytes = each;
+      settings.time_budget = {0, 0};  // the helper lets nothing go of itself
+      settings.room = &rooms[i];
+      both.emplace_back(std::move(settings));
+      if (i == 1) scripts[i].pause(100 * kMillisecond);
+      for (std::size_t use = 0; use < 100 * kBuffers; ++use)
+        scripts[i].acquire(buffer(use % kBuffers, kPages), kMillisecond).release(10 * kMicrosecond);
+      both[i].process.add_thread(scripts[i]);
+    }
+    std::uint64_t most = 0, alone = 0;
+    const auto earliest = [&]() -> Process& {
+      Process &a = both[0].process, &b = both[1].process;
+      return b.next_event() < a.next_event() ? b : a;
+    };
+    for (Time now = 0; now < kSecond + 600 * kMillisecond;) {
+      Process& next = earliest();
+      next.step();
+      now = next.now();
+      most = std::max(most, both[0].process.budget().bytes() + both[1].process.budget().bytes());
+      if (now < kSecond + 100 * kMillisecond) alone = most;
+    }
+    EXPECT_EQ(alone, each) << to_string(retention);
+    EXPECT_LE(most, limit);
+    EXPECT_LE(both[0].process.budget().bytes(), limit / 2);
+    EXPECT_GE(both[1].process.budget().bytes(), limit / 2 - kPages * page_size());
+    EXPECT_EQ(both[0].process.counters().bounced + both[1].process.counters().bounced, 0u);
+    // Who has come to its end leaves all to the other.
+    both[0].process.finish();
+    while (both[1].process.running() || both[1].process.helper_busy()) both[1].process.step();
+    EXPECT_EQ(both[1].process.budget().bytes(), each);
+    both[1].process.finish();
+  }
+}
+
 TEST(SimulatedProcess, UnmappedMemoryIsRegisteredAnew) {
   Heard run(Heard::under(RetentionKind::leave_pinned));
   Sequence script;

@@ -199,6 +199,42 @@ TEST(Policies, AggressiveWaitsForItsTurn) {
   EXPECT_LT(brief, 0.9 * endless);
 }
 
+TEST(NodeLimit, HoldsWhateverTheStrategy) {
+  const Workload workload = pattern("ft:A:8", 4, 6);
+  const std::uint64_t needed = run(workload, under(RetentionKind::leave_pinned)).registered.peak;
+  for (const RetentionKind retention :
+       {RetentionKind::helper, RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::on_demand}) {
+    for (const auto noise : {NoiseModel::Kind::none, NoiseModel::Kind::uniform}) {
+      Settings settings = under(retention);
+      settings.noise = {noise, 0.01};
+      const Result free = run(workload, settings);
+      settings.node_limit = needed / 2;
+      const Result limited = run(workload, settings);
+      EXPECT_LE(limited.registered.peak, needed / 2) << to_string(retention);
+      EXPECT_GT(limited.registered.peak, needed / 4) << to_string(retention);
+      EXPECT_EQ(limited.acquires.total, free.acquires.total);
+      EXPECT_GT(limited.ranks_simulated, noise == NoiseModel::Kind::none ? free.ranks_simulated : 0);
+      expect_equal(run(workload, settings), limited);
+    }
+  }
+}
+
+TEST(NodeLimit, ChangesNothingWhereAllFits) {
+  const Workload workload = pattern("ft:A:8", 4, 6);
+  Settings settings = under(RetentionKind::leave_pinned);
+  const Result free = run(workload, settings);
+  settings.node_limit = 2 * free.registered.peak;
+  expect_equal(run(workload, settings), free);
+}
+
+// More processes than meet in a room: the others keep to an equal part each.
+TEST(NodeLimit, HoldsForAnyNumberOfProcesses) {
+  const Workload workload = pattern("reuse:64K:520", 520, 2);
+  Settings settings = under(RetentionKind::leave_pinned);
+  settings.node_limit = 520 * 64 << 10;
+  EXPECT_LE(run(workload, settings).registered.peak, settings.node_limit * 520 / 512);
+}
+
 TEST(Nodes, AreSummedOnOneTimeLine) {
   const Workload workload = pattern("reuse:1M:2", 1);
   const Settings settings = under(RetentionKind::on_demand);

@@ -46,8 +46,8 @@ void Engine::attend_node(Time now) {
   const node::Place::Duty duty = place_among_->attend(now, leave_pinned_.bytes(), budget_->bytes(), threads,
                                                       cpus_allowed_, node::cpus_of(process_));
 
-  if (budget_->bytes() > duty.hold_at_most) shrink_to(duty.hold_at_most);
-  budget_->give_back(duty.at_hand);
+  if (budget_->bytes() > duty.sharing.hold_at_most) shrink_to(duty.sharing.hold_at_most);
+  budget_->give_back(duty.sharing.at_hand);
 
   has_helper_ = duty.helper;
   for (int i = 0; i < domain_count(); ++i) {

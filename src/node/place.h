@@ -6,8 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/options.h"
+#include "node/attendance.h"
 #include "node/cores.h"
 #include "node/node_share.h"
 #include "node/policy.h"
@@ -28,10 +30,9 @@ class Place {
   /// What follows for the process.
   struct Duty {
     bool helper = true;
-    Duration turn = 0;                        ///< what the helper may have to wait for its core
-    CpuSet run_on;                            ///< where; empty: anywhere
-    std::uint64_t hold_at_most = UINT64_MAX;  ///< registered bytes: others need theirs
-    std::uint64_t at_hand = 0;  ///< of its share, bytes worth keeping beyond what it has registered
+    Duration turn = 0;  ///< what the helper may have to wait for its core
+    CpuSet run_on;      ///< where; empty: anywhere
+    Sharing sharing;    ///< of the node's limit
   };
 
   /// Needs nothing of the node: no file, no look at others.
@@ -49,7 +50,7 @@ class Place {
   std::uint64_t limit() const { return room_.limit(); }
 
   /// Whether it is time to look at the others, `operations` after the last time.
-  bool due(Time now, std::uint64_t operations) const;
+  bool due(Time now, std::uint64_t operations) const { return attendance_.due(now, operations); }
   /// Tells the others, and says what follows from what they tell. `need`: what the process would have
   /// registered if it let nothing go. `threads`: that transfer. `allowed` and `bound`: CPUs of its cpuset,
   /// and of its program.
@@ -62,12 +63,10 @@ class Place {
   const Settings settings_;
   const Cores cores_;
   const std::uint64_t tie_;
-  TimeSlices slices_;  ///< of the helper, once it has attended
+  std::optional<TimeSlices> slices_;  ///< of the helper, once it has attended
   NodeRoom room_;
   NodeShare share_{room_};
-  Time attended_ = 0;
-  Time forgave_ = 0;  ///< when shortages were last forgotten that nobody repeats
-  std::uint64_t shortages_seen_ = 0;
+  Attendance attendance_{room_, settings_.every};
 };
 
 }  // namespace pinion::node

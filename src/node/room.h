@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,10 @@ class NodeRoom {
   /// 0: no limit. Who joins a room where others have said another limit gets theirs. `identity` is the
   /// calling process's; tests give others.
   Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
+  /// A room without a file, for processes that exist in a simulation only: joined by each of them under a
+  /// number of its own, other than 0, and left by each. One thread.
+  static std::shared_ptr<RoomFile> simulated();
+  Error join(std::shared_ptr<RoomFile> room, std::uint64_t limit, std::uint64_t number);
   /// Gives everything back. Harmless outside.
   void leave();
   bool inside() const { return file_ != nullptr; }
@@ -87,10 +92,12 @@ class NodeRoom {
 
  private:
   Error open_and_join(const std::string& path, std::uint64_t limit);
+  bool enter(std::uint64_t limit);
   bool anybody_else() const;
   void reclaim(int slot, std::uint64_t identity);
 
   RoomFile* file_ = nullptr;
+  std::shared_ptr<RoomFile> simulated_;  ///< that it is, where it is no file
   std::string path_;
   std::uint64_t inode_ = 0;
   std::uint64_t identity_ = 0;

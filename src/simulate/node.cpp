@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "node/policy.h"
+#include "node/room.h"
 #include "simulate/levels.h"
 #include "simulate/schedule_predictor.h"
 
@@ -46,15 +47,19 @@ Recorded conditions(const Workload& workload, const Settings& settings, std::uin
 class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
-                std::function<Time(Time)> turn_after, Levels& levels)
+                std::function<Time(Time)> turn_after, Levels& levels, std::unique_ptr<node::NodeRoom> room,
+                std::uint64_t limit)
       : count_(static_cast<std::int64_t>(member.ranks)),
         levels_(levels),
+        room_(std::move(room)),
         program_(workload.programs[member.program]),
         scripts_(scripts_of(program_, settings.noise, member.seed)),
         conditions_(conditions(workload, settings, member.program)),
         process_({.retention = settings.retention,
                   .nic = conditions_.nic,
-                  .limit = settings.limit ? settings.limit : UINT64_MAX,
+                  .limit = limit,
+                  .room = room_.get(),
+                  .look_every = settings.policy_every,
                   .lru_bytes = settings.lru_bytes,
                   .time_budget = settings.time_budget,
                   .minimize_peak = settings.minimize_peak,
@@ -96,6 +101,7 @@ class SimulatedRank final : private Observer {
 
   const std::int64_t count_;
   Levels& levels_;
+  const std::unique_ptr<node::NodeRoom> room_;
   const Program& program_;
   const std::vector<std::unique_ptr<Script>> scripts_;
   Recorded conditions_;
@@ -154,6 +160,30 @@ class Helpers {
   std::vector<std::uint64_t> look_at_;
 };
 
+/// The node's limit, dealt out among its processes by the code that deals it out in a run.
+class NodeLimit {
+ public:
+  NodeLimit(const Settings& settings, std::uint64_t ranks)
+      : limit_(settings.retention == RetentionKind::observe ? 0 : settings.node_limit),
+        process_limit_(settings.limit ? settings.limit : UINT64_MAX),
+        ranks_(std::max<std::uint64_t>(ranks, 1)) {}
+
+  bool given() const { return limit_ > 0; }
+  /// Of the next process: its membership, and its own limit.
+  std::pair<std::unique_ptr<node::NodeRoom>, std::uint64_t> enter() {
+    if (!given()) return {nullptr, process_limit_};
+    auto room = std::make_unique<node::NodeRoom>();
+    // Where there are too many, the others keep to an equal part, as in a run.
+    if (room->join(file_, limit_, ++entered_)) return {nullptr, std::min(process_limit_, limit_ / ranks_)};
+    return {std::move(room), std::min(process_limit_, limit_)};
+  }
+
+ private:
+  const std::uint64_t limit_, process_limit_, ranks_;
+  const std::shared_ptr<node::RoomFile> file_ = limit_ ? node::NodeRoom::simulated() : nullptr;
+  std::uint64_t entered_ = 0;
+};
+
 std::vector<Member> one_by_one(const std::vector<Member>& members) {
   std::vector<Member> all;
   for (Member member : members) {
@@ -197,14 +227,17 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   Time end = kStart;
   for (const Member& member : kinds) all += member.ranks;
   Helpers helpers(settings, all);
-  const std::vector<Member> members = helpers.tell_ranks_apart() ? one_by_one(kinds) : kinds;
+  NodeLimit limit(settings, all);
+  const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
   const bool own_core =
       workload.contains_helpers || settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
   Levels levels;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   for (const Member& member : members) {
-    ranks.push_back(std::make_unique<SimulatedRank>(
-        workload, settings, member, own_core, helpers.turn_after(ranks.size(), members.size()), levels));
+    auto [room, most] = limit.enter();
+    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core,
+                                                    helpers.turn_after(ranks.size(), members.size()), levels,
+                                                    std::move(room), most));
     helpers.add(ranks.size() - 1);
   }
   for (std::size_t i = 0; i < ranks.size(); ++i) helpers.attend(i, ranks[i]->process());

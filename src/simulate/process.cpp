@@ -14,9 +14,10 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
     : settings_(std::move(settings)),
       observer_(observer),
       device_(settings_.nic, &clock_),
+      share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
       budget_(Limits{settings_.limit,
-                     settings_.nic.caps.max_regions ? settings_.nic.caps.max_regions : UINT64_MAX,
-                     "--limit"}),
+                     settings_.nic.caps.max_regions ? settings_.nic.caps.max_regions : UINT64_MAX, "--limit"},
+              share_ ? &*share_ : nullptr),
       domain_(device_, budget_, brackets_, clock_, this),
       predictor_(std::move(predictor)),
       time_budget_(settings_.time_budget, settings_.start),
@@ -33,6 +34,10 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
   if (settings_.nic.register_ns_per_page > 0)
     domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
   if (settings_.retention == RetentionKind::lru) domain_.set_keep_bytes(settings_.lru_bytes);
+  if (settings_.room) {
+    attendance_.emplace(*settings_.room, settings_.look_every);
+    wake_by(settings_.start);
+  }
 }
 
 void Process::add_thread(Script& script) {
@@ -124,6 +129,7 @@ void Process::finish() {
   while (Region* region = domain_.begin_reap()) retire(region);
   for (const RegionRef& ref : domain_.idle_regions())
     if (Region* region = domain_.begin_retire(ref)) retire(region);
+  budget_.end_allowance();
 }
 
 void Process::registered_changed(Time now, std::int64_t bytes, int) { observer_.registered(now, bytes); }
@@ -574,6 +580,7 @@ void Process::act() {
     helper_call_.regions = {doomed};
     return retire_next(kHelper);
   }
+  if (attendance_ && attend()) return retire_next(kHelper);
   if (!retention_) return sleep(kNever);
   reaping_ = false;
   action_ = retention_->next(clock_.now());
@@ -593,6 +600,27 @@ void Process::act() {
   }
 }
 
+/// Looks at the node's other processes, when it is time to, and leaves them theirs of its limit: whether
+/// regions have to go for that first.
+bool Process::attend() {
+  const Time now = clock_.now();
+  if (attendance_->due(now, counters_.acquires - attended_)) {
+    attended_ = counters_.acquires;
+    std::size_t self = 0;
+    const node::NodeRoom::Post post{
+        {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
+    const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
+    sharing_ = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
+    if (budget_.bytes() > sharing_->hold_at_most) {
+      helper_call_.regions = domain_.begin_shrink(sharing_->hold_at_most);
+      if (!helper_call_.regions.empty()) return true;
+    }
+  }
+  if (sharing_) budget_.give_back(sharing_->at_hand);
+  sharing_.reset();
+  return false;
+}
+
 void Process::acted(Duration took) {
   if (!reaping_) retention_->done(action_, {}, true, took, clock_.now());
   act();
@@ -602,7 +630,17 @@ void Process::sleep(Time deadline) {
   helper_busy_ = false;
   helper_call_.phase = Call::Phase::none;
   const bool looks = settings_.poll > 0 && settings_.retention == RetentionKind::helper && has_helper_;
-  wake_by(looks ? looks_.next(clock_.now(), deadline, domain_.registered_bytes()) : deadline);
+  if (looks) {
+    deadline = looks_.next(clock_.now(), deadline, domain_.registered_bytes());
+  } else if (attendance_) {
+    // Only the log waits for records, as in the engine; its looks are those at the others too.
+    const bool filling = counters_.acquires - looked_ > settings_.ring / 4;
+    looked_ = counters_.acquires;
+    look_ = std::clamp(filling ? look_ / 2 : look_ * 2, std::max<Duration>(settings_.poll, 1),
+                       LookSchedule::kDeepSleep);
+    deadline = std::min(deadline, clock_.now() + look_);
+  }
+  wake_by(deadline);
 }
 
 }  // namespace pinion::simulate

@@ -20,6 +20,8 @@
 #include "base/options.h"
 #include "device/model.h"
 #include "monitor/brackets.h"
+#include "node/attendance.h"
+#include "node/node_share.h"
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/helper_retention.h"
@@ -53,6 +55,9 @@ class Process final : private RegisteredListener {
     RetentionKind retention = RetentionKind::helper;
     CostModel nic;
     std::uint64_t limit = UINT64_MAX;
+    node::NodeRoom* room =
+        nullptr;  ///< where a limit of the node is shared out; joined, and outlives the process
+    std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
     std::uint64_t lru_bytes = 64 << 20;
     TimeBudget::Settings time_budget = {};
     bool minimize_peak = false;
@@ -227,6 +232,7 @@ class Process final : private RegisteredListener {
   void drain();
   void take(Noticed& noticed);
   void act();
+  bool attend();
   void acted(Duration took);
   void sleep(Time deadline);
 
@@ -234,6 +240,7 @@ class Process final : private RegisteredListener {
   Observer& observer_;
   VirtualClock clock_;
   ModelDevice device_;
+  std::optional<node::NodeShare> share_;
   Budget budget_;
   Brackets brackets_;
   Domain domain_;
@@ -264,6 +271,11 @@ class Process final : private RegisteredListener {
   bool wake_planned_ = false;
   std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts
   std::size_t doomed_bytes_ = 0;
+  std::optional<node::Attendance> attendance_;
+  std::uint64_t attended_ = 0;            ///< acquires by then
+  std::uint64_t looked_ = 0;              ///< at the last look
+  Duration look_ = kMillisecond;          ///< the next one, where no decision waits for it
+  std::optional<node::Sharing> sharing_;  ///< not done yet
   Duration helper_device_time_ = 0;
 
   Coverage leave_pinned_;

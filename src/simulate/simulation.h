@@ -25,6 +25,7 @@ struct Settings {
   unsigned window = 2;
   std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded
   std::uint64_t limit = 0;       ///< of one process; 0: none
+  std::uint64_t node_limit = 0;  ///< of a node's processes together; 0: none
   std::uint64_t lru_bytes = 64 << 20;
   TimeBudget::Settings time_budget;
   bool minimize_peak = false;

@@ -1,0 +1,45 @@
+#include "node/attendance.h"
+
+namespace pinion::node {
+
+namespace {
+constexpr Duration kAtLeastEvery = 200 * kMillisecond;
+/// A look costs some 20 us where 64 processes are.
+constexpr Duration kAtMostEvery = 10 * kMillisecond, kAtMostEveryIfShort = kMillisecond;
+/// A shortage that lasts is posted again by each transfer that meets it.
+constexpr Duration kShortagesLast = kSecond;
+}  // namespace
+
+bool Attendance::due(Time now, std::uint64_t operations) const {
+  if (!room_.inside()) return false;
+  const Duration since = now - attended_;
+  return since >= kAtLeastEvery || (since >= kAtMostEvery && operations >= every_) ||
+         (since >= kAtMostEveryIfShort && room_.shortages() != shortages_seen_);
+}
+
+std::vector<NodeRoom::Member> Attendance::attend(Time now, const NodeRoom::Post& post, std::size_t& self) {
+  attended_ = now;
+  shortages_seen_ = room_.shortages();
+  if (now - forgave_ >= kShortagesLast) {
+    forgave_ = now;
+    room_.post_shortage(0);
+  }
+  room_.post(post);
+  std::vector<NodeRoom::Member> members = room_.members(self);
+  if (room_.clear_up(false) > 0) members = room_.members(self);
+  return members;
+}
+
+Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,
+                   std::uint64_t registered) {
+  std::vector<Standing> standings;
+  bool others_short = false;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    standings.push_back(members[i].post.standing);
+    others_short = others_short || (i != self && members[i].shortage > 0);
+  }
+  if (!others_short) return {UINT64_MAX, registered / 4};
+  return {fair_share(standings, self, limit), 0};
+}
+
+}  // namespace pinion::node
