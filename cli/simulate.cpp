@@ -8,7 +8,9 @@
 
 #include "command.h"
 #include "device/cost_model.h"
+#include "engine/profile_file.h"
 #include "paper.h"
+#include "predict/profile.h"
 #include "report_json.h"
 #include "simulate/simulation.h"
 #include "text.h"
@@ -30,7 +32,7 @@ struct Arguments {
   std::vector<std::string> budgets{"0.5%"};
   std::string start_credit = "20ms", minimize = "mean", study;
   std::string window = "2", lru_size = "64M", poll = "1ms";
-  std::string nic, wake_latency, skew, placement = "packed";
+  std::string nic, wake_latency, skew, profile, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
   int ranks = 0, ppn = 0, cores = 0;
   std::uint64_t iterations = 0, seed = 1;
@@ -339,6 +341,36 @@ std::string text(const std::vector<Row>& rows, bool study) {
          "the node with the highest peak, sum over its ranks.\n";
 }
 
+/// Ranks that do the same have one profile: that of the first of them.
+std::vector<std::string> profile_paths(const Row& row, const std::string& path) {
+  std::vector<std::string> paths(row.workload->programs.size());
+  for (std::size_t rank = 0; rank < row.workload->ranks.size(); ++rank) {
+    std::string& of = paths[row.workload->ranks[rank].program];
+    if (of.empty()) of = profile_path(path, static_cast<int>(rank));
+  }
+  return paths;
+}
+
+void read_profiles(Row& row, const std::string& path) {
+  row.settings.keep_profiles = true;
+  for (const std::string& of : profile_paths(row, path)) {
+    std::string& profile = row.settings.profiles.emplace_back();
+    if (of.empty()) continue;  // nobody follows this program
+    Error unread = read_profile(of, profile);
+    if (!unread && !profile.empty()) unread = Profile().from_bytes(profile);
+    if (!unread) continue;
+    fmt::print(stderr, "pinion: no profile: {}\n", unread.message);
+    profile.clear();
+  }
+}
+
+void write_profiles(const Row& row, const std::string& path) {
+  const std::vector<std::string> paths = profile_paths(row, path);
+  for (std::size_t program = 0; program < paths.size(); ++program)
+    if (const std::string& profile = row.result.profiles[program]; !profile.empty())
+      check(write_profile(paths[program], profile));
+}
+
 void run(const Arguments& given) {
   const Arguments arguments = with_study(given);
   if (arguments.figure || arguments.table) {
@@ -352,9 +384,12 @@ void run(const Arguments& given) {
   for (const Workload& workload : workloads)
     for (const Arguments& part : parts_of(arguments)) add_rows(rows, part, workload);
   for (Row& row : rows) {
+    const bool profiled = !arguments.profile.empty() && row.predicts();
+    if (profiled) read_profiles(row, arguments.profile);
     const std::clock_t begin = std::clock();
     row.result = simulate::simulate(*row.workload, row.settings);
     row.cpu_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    if (profiled) write_profiles(row, arguments.profile);
   }
   if (!arguments.json) {
     fmt::print("{}", text(rows, !arguments.study.empty()));
@@ -392,6 +427,8 @@ void add_simulate(CLI::App& app) {
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   word("--start-credit", a->start_credit, "of the time budget [20ms]", "TIME");
   word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
+  word("--profile", a->profile,
+       "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
   word("--nic", a->nic,
        "cost model of registration: connectx, myrinet, none, or a TOML file [recorded; connectx]", "TEXT");

@@ -47,6 +47,7 @@ void AdaptivePredictor::observe(const Use& use) {
   buffer.event = thread.events;
 
   arrive(thread, use, {{use.site, buffer.key}, use.buffer, is_new});
+  if (is_new && profiled_) meet(thread, use.buffer);
   find_next(thread, use.buffer);
   choose_reuse(thread, buffer);
   buffer.chain_at_release = chain_next(buffer, use.time);
@@ -242,19 +243,35 @@ bool AdaptivePredictor::walk(Thread& thread) {
     if (at == by_key_.end()) return true;  // a new one, or one that is gone
     step->buffer = at->second;
   }
-  step->live = true;
-  Buffer& buffer = buffers_[step->buffer];
-  if (&threads_[buffer.thread] != &thread) return true;
-  const std::uint64_t i = ahead.last();
+  expect(thread, ahead.last());
+  return true;
+}
+
+/// Step `i`, the last one so far of a buffer that is known.
+void AdaptivePredictor::expect(Thread& thread, std::uint64_t i) {
+  LookAhead& ahead = thread.ahead;
+  const BufferId id = ahead[i].buffer;
+  ahead[i].live = true;
+  Buffer& buffer = buffers_[id];
+  if (&threads_[buffer.thread] != &thread) return;
   if (buffer.walked_in == ahead.generation() && ahead.holds(buffer.walked_to))
     ahead[buffer.walked_to].next_same = i;
   buffer.walked_in = ahead.generation();
   buffer.walked_to = i;
   if (buffer.plan.generation != ahead.generation()) {
     plan(buffer, ahead, i);
-    moved_.push_back(step->buffer);
+    moved_.push_back(id);
   }
-  return true;
+}
+
+/// A buffer that only a profile knew has come: it is expected at what has been walked already, too.
+void AdaptivePredictor::meet(Thread& thread, BufferId id) {
+  LookAhead& ahead = thread.ahead;
+  for (std::uint64_t i = ahead.head(); i < ahead.tail(); ++i) {
+    if (ahead[i].live || ahead[i].name.buffer != buffers_[id].key) continue;
+    ahead[i].buffer = id;
+    expect(thread, i);
+  }
 }
 
 void AdaptivePredictor::plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step) {

@@ -126,6 +126,8 @@ class AdaptivePredictor final : public Predictor {
   const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
+  void expect(Thread& thread, std::uint64_t step);
+  void meet(Thread& thread, BufferId id);
   void find_next(Thread& thread, BufferId id);
   void plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step);
   void pass(Thread& thread, std::uint64_t step);

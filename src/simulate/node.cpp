@@ -50,6 +50,7 @@ class SimulatedRank final : private Observer {
                 std::function<Time(Time)> turn_after, Levels& levels, std::unique_ptr<node::NodeRoom> room,
                 std::uint64_t limit)
       : count_(static_cast<std::int64_t>(member.ranks)),
+        number_(member.program),
         levels_(levels),
         room_(std::move(room)),
         program_(workload.programs[member.program]),
@@ -80,13 +81,20 @@ class SimulatedRank final : private Observer {
   }
 
   Process& process() { return process_; }
+  std::uint32_t program() const { return number_; }
   std::uint64_t ranks() const { return static_cast<std::uint64_t>(count_); }
 
  private:
   std::unique_ptr<Predictor> predictor(const Settings& settings, const Member& member) const {
     const bool oracle = settings.predictor == "oracle";
-    if (!oracle && settings.predictor != "schedule")
-      return make_predictor(settings.predictor, settings.window);
+    if (!oracle && settings.predictor != "schedule") {
+      std::unique_ptr<Predictor> learns = make_predictor(settings.predictor, settings.window);
+      // One that is damaged leaves the predictor as it was.
+      if (member.program < settings.profiles.size())
+        if (const std::string& profile = settings.profiles[member.program]; !profile.empty())
+          learns->load_profile(profile);
+      return learns;
+    }
     return std::make_unique<SchedulePredictor>(
         oracle ? "oracle" : "schedule",
         std::make_shared<Schedule>(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
@@ -100,6 +108,7 @@ class SimulatedRank final : private Observer {
   }
 
   const std::int64_t count_;
+  const std::uint32_t number_;  ///< of its program
   Levels& levels_;
   const std::unique_ptr<node::NodeRoom> room_;
   const Program& program_;
@@ -270,6 +279,9 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
     helpers.attend(running[first].number, process);
     if (process.running() || process.helper_busy()) continue;
     process.finish();
+    if (const std::uint32_t program = running[first].rank->program();
+        settings.keep_profiles && !result.profiles.count(program))
+      result.profiles[program] = process.predictor().profile();
     end = std::max(end, process.ended());
     const runlog::Counters& counters = process.counters();
     const std::uint64_t events =

@@ -1,6 +1,8 @@
 // The processes of one node on one time line. One thread; nodes share nothing.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "simulate/simulation.h"
@@ -24,6 +26,7 @@ struct NodeResult {
   Duration length = 0;  ///< from the start of the first rank to the end of the last
   std::uint64_t events = 0, events_simulated = 0;
   int ranks_simulated = 0;
+  std::map<std::uint32_t, std::string> profiles;  ///< by program, if they are kept
 };
 
 /// Adds `n` times what is counted here.

@@ -117,6 +117,7 @@ class Process final : private RegisteredListener {
       if (lease.live && lease.record.region.region) f(lease.range, *lease.record.region.region);
   }
   const TimeBudget& time_budget() const { return time_budget_; }
+  const Predictor& predictor() const { return *predictor_; }
   HelperRetention* retention() { return retention_ ? &*retention_ : nullptr; }
   Domain& domain() { return domain_; }
   ModelDevice& device() { return device_; }

@@ -63,6 +63,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
   for (std::thread& other : others) other.join();
 
   Result result;
+  if (settings.keep_profiles) result.profiles.resize(workload.programs.size());
   runlog::Counters sum{};
   double charged = 0;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -72,6 +73,8 @@ Result simulate(const Workload& workload, const Settings& settings) {
     std::uint64_t ranks = 0;
     for (const Member& member : *kinds[i]) ranks += member.ranks;
     add(sum, c, count);
+    for (const auto& [program, profile] : node.profiles)
+      if (result.profiles[program].empty()) result.profiles[program] = profile;
     if (settings.cores && ranks >= static_cast<std::uint64_t>(settings.cores))
       charged += static_cast<double>(count * c.helper_cpu_ns) * workload.helper_cpu_share;
     result.ranks += static_cast<int>(count * ranks);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "node/policy.h"
@@ -37,6 +38,8 @@ struct Settings {
   std::optional<Duration> wake_latency;  ///< of the helper; absent: as recorded, or 60 us
   NoiseModel noise;
   std::uint64_t seed = 1;
+  std::vector<std::string> profiles;  ///< that predictors begin with, by program; empty: with nothing
+  bool keep_profiles = false;
 };
 
 struct Result {
@@ -51,6 +54,8 @@ struct Result {
   int nodes = 0, nodes_simulated = 0;
   /// As a log would have them: leases, device calls and memory events; of all ranks, and of those simulated.
   std::uint64_t events = 0, events_simulated = 0;
+  /// If they are kept: by program, what one of the ranks that follow it has learnt.
+  std::vector<std::string> profiles;
 };
 
 /// Whether that name is a predictor here.
