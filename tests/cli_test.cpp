@@ -202,6 +202,24 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
   expect({"log", "--placement", "random:1"}, "needs --ppn");
 }
 
+TEST_F(Cli, SimulateBeginsWithAProfile) {
+  const auto within = [&] {
+    const Outcome o = pinion(
+        {"simulate", "--pattern", "ft:C:4", "--retention", "helper", "--profile", "app.profile", "--json"});
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_EQ(o.err, "");
+    return json::parse(o.out)["rows"][0]["prediction"]["within_0_5_percent"].get<double>();
+  };
+  const double first = within();
+  EXPECT_TRUE(std::filesystem::exists(root() / "app.profile"));
+  EXPECT_GT(within(), first + 0.05);
+
+  std::ofstream(root() / "app.profile") << "nonsense";
+  const Outcome o = pinion({"simulate", "--pattern", "ft:C:4", "--profile", "app.profile"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.err.find("no profile"), std::string::npos) << o.err;
+}
+
 TEST_F(Cli, SimulateJson) {
   write_log(root() / "log", 0);
   write_log(root() / "log", 1);

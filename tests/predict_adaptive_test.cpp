@@ -231,6 +231,26 @@ TEST_F(ProfileTest, ABufferUsedOnceIsKnown) {
   EXPECT_EQ(predictor.next_use(9, now), now + 30 * ms) << "used once in this run";
 }
 
+// The walk to one buffer's next use passes another's before that has come for the first time.
+TEST_F(ProfileTest, ABufferIsExpectedWhereItWasPassed) {
+  const auto turn = [](AdaptivePredictor& predictor, BufferId first, Time& now) {
+    use(predictor, first, now += 10 * ms, 21);
+    use(predictor, first + 1, now += 5 * ms, 22);
+    use(predictor, first + 1, now += 5 * ms, 23);
+  };
+  AdaptivePredictor before, predictor;
+  Time now = kSecond;
+  for (int i = 0; i < 20; ++i) turn(before, 0, now);
+  ASSERT_FALSE(predictor.load_profile(before.profile()));
+  now = 77 * kSecond;
+  use(predictor, 5, now, 21);
+  EXPECT_EQ(predictor.next_use(5, now), now + 20 * ms);
+  use(predictor, 6, now += 5 * ms, 22);
+  EXPECT_EQ(predictor.next_use(6, now), now + 5 * ms);
+  use(predictor, 6, now += 5 * ms, 23);
+  EXPECT_EQ(predictor.next_use(6, now), now + 15 * ms);
+}
+
 TEST_F(ProfileTest, AStaleOneDoesNoHarm) {
   // The same sites, but a problem three times as large: after two turns as if nothing had been known.
   AdaptivePredictor with, without;

@@ -100,6 +100,39 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudget) {
   }
 }
 
+// Few iterations leave little time to learn; a second run begins with what the first has learnt.
+TEST(Profiles, ASecondRunKnowsWhatTheFirstHasLearnt) {
+  struct Pair {
+    const char* pattern;
+    std::uint64_t turns;
+    double least;  ///< of the second run's reuses without noise, within 0.5 %
+  };
+  for (const Pair& is : {Pair{"ft:C:4", 0, 0.99}, Pair{"ft:A:4", 25, 0.99}, Pair{"mg:D:4", 0, 0.99},
+                         Pair{"mg:A:4", 0, 0.96}, Pair{"is:C:4", 0, 0.89}}) {
+    Pattern pattern;
+    Placement placement;
+    ASSERT_FALSE(find_pattern(is.pattern, pattern));
+    ASSERT_FALSE(Placement::make(pattern.ranks, 1, "packed", placement));
+    const Workload workload = pattern_workload(pattern, is.turns, placement, {});
+    for (const char* noise : {"none", "1%"}) {
+      Settings settings;
+      settings.nic = CostModel{"connectx", 246, 16000, 62, 4000, {}};
+      settings.keep_profiles = true;
+      ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
+      const Result first = simulate(workload, settings);
+      ASSERT_EQ(first.profiles.size(), workload.programs.size());
+      settings.profiles = first.profiles;
+      settings.seed = 2;
+      const Result second = simulate(workload, settings);
+      EXPECT_GT(second.prediction.within_0_5, first.prediction.within_0_5) << is.pattern << " " << noise;
+      EXPECT_LE(second.prediction.late, first.prediction.late) << is.pattern << " " << noise;
+      if (noise == std::string("none")) {
+        EXPECT_GE(second.prediction.within_0_5, is.least) << is.pattern;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Patterns, PatternTest,
     ::testing::Values(Case{"bt:A:4", 0, true, 0.03, 0}, Case{"sp:A:4", 200, true, 0.03, 0},
