@@ -1,4 +1,5 @@
-// Device verbs-odp over a library that is made up: no device that tests can have has on-demand paging.
+// Device verbs-odp over a library that is made up: no device that tests can have has on-demand paging. And what
+// a library may refuse by.
 #include "device/verbs_library.h"
 
 #ifdef PINION_HAS_VERBS
@@ -28,6 +29,7 @@ struct Made {
   ibv_pd pd{};
   ibv_mr region{};
   int access = 0;
+  int refuses = 0;  ///< errno
   std::vector<Advised> advised;
 };
 Made made;
@@ -71,7 +73,8 @@ VerbsLibrary library() {
   // The parentheses: verbs.h makes a macro of the name.
   (verbs.reg_mr) = [](ibv_pd*, void*, std::size_t, int access) {
     made.access = access;
-    return &made.region;
+    errno = made.refuses;
+    return made.refuses ? nullptr : &made.region;
   };
   verbs.dereg_mr = [](ibv_mr*) { return 0; };
   return verbs;
@@ -156,6 +159,19 @@ TEST_F(OnDemandPaging, IsNotThereUnlessAskedFor) {
   EXPECT_STREQ(device->name(), "verbs");
   EXPECT_EQ(device->register_range(nowhere_, Access::all, Actor::helper).error.code, EFAULT);
   EXPECT_TRUE(made.advised.empty());
+}
+
+// Soft-RoCE says ENOMEM, mlx5 that or EAGAIN, others something else.
+TEST_F(OnDemandPaging, ADeviceThatIsFullIsNamedWhateverItSays) {
+  const auto device = open(Paging::on_demand);
+  for (const int code : {ENOMEM, EAGAIN, EBUSY, EINVAL, ENOSPC}) {
+    made.refuses = code;
+    const Error error = device->register_range(nowhere_, Access::all, Actor::application).error;
+    EXPECT_EQ(error.code, ENOSPC) << std::strerror(code);
+    EXPECT_NE(std::strstr(error.message, "made0 has no room for a region of 8K: "), nullptr) << error.message;
+    EXPECT_NE(std::strstr(error.message, "may have 100, "), nullptr) << error.message;
+    EXPECT_NE(std::strstr(error.message, "(--limit-regions, --limit)"), nullptr) << error.message;
+  }
 }
 
 }  // namespace

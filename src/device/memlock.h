@@ -16,6 +16,10 @@ struct Memlock {
   std::size_t pinned = 0;  ///< bytes pinned by io_uring, verbs and the like in this process (VmPin)
 
   bool limited() const { return !exempt && limit != SIZE_MAX; }
+  /// Whether the kernel, as far as an RDMA device asks it, lets this process pin `need` bytes more.
+  bool has_room_for(std::size_t need) const {
+    return !limited() || (pinned <= limit && need <= limit - pinned);
+  }
 };
 Memlock memlock();
 

@@ -245,23 +245,23 @@ class VerbsDevice final : public Device {
 
   Error refusal(int code, Range pages) const {
     switch (code) {
-      case ENOMEM:
-        return memlock_error(code, pages.bytes());
       case EFAULT:
         return Error::make(code, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
       // How drivers and cgroups say that there are too many regions. Nothing else is invalid in what is
       // asked.
+      case ENOMEM:
+        if (!memlock().has_room_for(pages.bytes())) return memlock_error(code, pages.bytes());
+        [[fallthrough]];
       case EAGAIN:
       case EBUSY:
       case EINVAL:
       case ENOSPC:
         return Error::make(
             ENOSPC,
-            "RDMA device %s has no room for a region of %s: %s. All processes together may have "
-            "%zu, of at most %s each, a cgroup perhaps fewer (rdma.max): let idle ones go "
-            "(--limit-regions)",
-            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code), caps_.max_regions,
-            format_size(caps_.max_region_bytes).c_str());
+            "RDMA device %s has no room for a region of %s: %s. All processes together may have %zu, a "
+            "cgroup perhaps fewer (rdma.max), and of memory what there is: let idle ones go "
+            "(--limit-regions, --limit)",
+            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code), caps_.max_regions);
       default:
         return Error::make(code, "RDMA device %s refuses to register %s: %s", choice_.name.c_str(),
                            format_size(pages.bytes()).c_str(), std::strerror(code));

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "device/memlock.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
@@ -95,9 +96,10 @@ CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
 }
 
 /// What the program asks for it gets: beyond the limit the registration is made without Pinion.
-void report_refusal(const Engine& engine, const Error& why) {
-  // What the device refuses to Pinion, it refuses to the program: that hears it next.
-  if (why.code != ENOMEM) return;
+void report_refusal(const Engine& engine, const Error& why, std::size_t bytes) {
+  // What the device refuses to Pinion, or the limit of locked memory, is refused to the program: it hears of
+  // that next.
+  if (why.code != ENOMEM || !memlock().has_room_for(bytes)) return;
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
   const Limits& limits = engine.limits();
@@ -120,7 +122,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   Error why;
   if (!engine->acquire(*thread, domain, call_point(*thread, entry), Range::of(asked.address, asked.bytes),
                        local, backing.transfer, Refusal::report, &why)) {
-    report_refusal(*engine, why);
+    report_refusal(*engine, why, asked.bytes);
     return false;
   }
   backing.access = asked.access;
