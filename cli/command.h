@@ -2,10 +2,14 @@
 // on stderr and exit status 2; an error of the work itself is one line and status 1.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+// Not <CLI/CLI.hpp>, which takes seconds to compile: those include it who add to a parser.
+namespace CLI {
+class App;
+}
 
 namespace pinion::cli {
 

@@ -2,6 +2,7 @@
 // all of them alike; one table of medians.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>

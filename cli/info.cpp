@@ -1,6 +1,7 @@
 // `pinion info`: every option, device and strategy there is.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
 #include <memory>

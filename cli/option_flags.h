@@ -1,12 +1,16 @@
 // The option table as command-line flags, merged over PINION_CONFIG and PINION.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
 
 #include "base/options.h"
+
+namespace CLI {
+class App;
+}
 
 namespace pinion::cli {
 

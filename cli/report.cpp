@@ -1,6 +1,7 @@
 // `pinion report`: what logs say, as text, JSON or a trace.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <memory>

@@ -1,6 +1,7 @@
 // `pinion run`: one program, or one rank of it, with the preload set.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
 #include <optional>

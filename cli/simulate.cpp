@@ -2,6 +2,7 @@
 // limits, NICs and numbers of ranks; and the helper-threads paper, one figure a command (paper.h).
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <ctime>
 #include <memory>
 #include <optional>
