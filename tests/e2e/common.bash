@@ -1,13 +1,24 @@
 # What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument. Each script is
-# run once for every family of MPI that there is, with `family` saying which; a script that is not for both says
-# `only_family=openmpi` before it sources this.
+# run once for every family of MPI that there is, with `family` saying which, both at the same time: launchers wait more than
+# they compute. A script that is not for both says `only_family=openmpi` before it sources this, one that depends on times
+# `one_by_one=yes`.
 if [ -z "${family:-}" ]; then
   ran=0 failed=0
-  for family in openmpi mpich; do
-    [ "${only_family:-$family}" = "$family" ] || continue
+  output=$(mktemp -d)
+  trap 'rm -rf "$output"' EXIT
+  read -ra families <<<"${only_family:-openmpi mpich}"
+  for family in "${families[@]}"; do
+    {
+      family=$family "$0" "$@" >"$output/$family" 2>&1
+      echo $? >"$output/$family.status"
+    } &
+    [ -z "${one_by_one:-}" ] || wait
+  done
+  wait
+  for family in "${families[@]}"; do
     echo "== $family"
-    family=$family "$0" "$@"
-    case $? in
+    cat "$output/$family"
+    case $(cat "$output/$family.status") in
       0) ran=1 ;;
       77) ;;
       *) ran=1 failed=1 ;;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Programs that end badly, logs that cannot be written: the program is as without Pinion, and the report works on
 # what is there.
+one_by_one=yes
 . "$(dirname "$0")/common.bash"
 leaving=$programs/mpi_leaving
 

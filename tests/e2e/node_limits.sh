@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Limits of a process and of a node on a program that needs more: it goes on, slower, and says by how much; and policies
 # for helpers with more ranks than cores. fft3d has three arrays of 4 MiB a rank here (two ranks), at most two in use.
+one_by_one=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 fft=("$examples/fft3d" --grid 128x64x64 --iterations 12)
 mib=$((1 << 20))
