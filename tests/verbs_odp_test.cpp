@@ -1,5 +1,5 @@
-// Device verbs-odp over a library that is made up: no device that tests can have has on-demand paging. And what
-// a library may refuse by.
+// Device verbs-odp over a library that is made up: no device that tests can have has on-demand paging. And
+// what a library may refuse by.
 #include "device/verbs_library.h"
 
 #ifdef PINION_HAS_VERBS
