@@ -377,7 +377,7 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
                         : counters.deregistrations)
             .add(1);
       },
-      [this](Range pages) { return monitor_->watch(pages); });
+      [this](Range pages) { return watch(pages); });
   const Ticks all = ticks_now() - begin;
   record.wait = all;
   counters.registration_ticks.add(in_device);
@@ -512,6 +512,12 @@ double Engine::copy_speed() {
 }
 
 // ---- memory events ----
+
+Error Engine::watch(Range pages) {
+  // The helper may hear of the transfer only when the memory has gone again.
+  events_.mark(pages);
+  return monitor_->watch(pages);
+}
 
 void Engine::on_memory_change_begin(Range range) {
   brackets_.open(range);

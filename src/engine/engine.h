@@ -168,6 +168,8 @@ class Engine {
   /// Starts the memory monitor that the options ask for.
   void watch_memory();
   void leave_memory();
+  /// Before memory is registered: its events must be seen from now on. An error says that they will not.
+  Error watch(Range pages);
   // Forks (engine/fork.cpp).
   void let_go_before_fork();
   void keep_nothing(const Error& why);

@@ -132,6 +132,17 @@ void Engine::helper_main() {
 
 void Engine::drain() {
   batch_.clear();
+  // Before the rings: whatever was used before its memory went is then in this batch too, or in an earlier one.
+  bool events_lost = false;
+  EventBoard::Event event;
+  while (events_.take(event, events_lost)) {
+    Drained drained{};
+    drained.record.kind = runlog::EventKind::memory_event;
+    drained.record.begin = drained.record.end = event.time;
+    drained.record.address = event.range.begin;
+    drained.record.bytes = event.range.bytes();
+    batch_.push_back(drained);
+  }
   std::uint64_t dropped = 0;
   std::size_t fullest = 0;
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
@@ -143,16 +154,6 @@ void Engine::drain() {
     fullest = std::max(fullest, batch_.size() - before);
     dropped += thread->ring.dropped();
     if (left) thread->state.store(ThreadContext::State::free, std::memory_order_release);
-  }
-  bool events_lost = false;
-  EventBoard::Event event;
-  while (events_.take(event, events_lost)) {
-    Drained drained{};
-    drained.record.kind = runlog::EventKind::memory_event;
-    drained.record.begin = drained.record.end = event.time;
-    drained.record.address = event.range.begin;
-    drained.record.bytes = event.range.bytes();
-    batch_.push_back(drained);
   }
   if (events_lost) take_memory_change({0, ~Address{0}}, clock_.now());
   // Rings are in order of each thread; together they are put in order of time.
@@ -312,7 +313,7 @@ void Engine::act() {
                 note_device_call(slot, pages, registration, false, from, to);
               if (registration && !failed) took = to - from;
             },
-            [this](Range pages) { return monitor_->watch(pages); });
+            [this](Range pages) { return watch(pages); });
         const bool ok = step == Domain::Step::leased;
         // Memory that went, of which the word had not come yet when this was decided, is no failure.
         if (!refused.empty()) drain();
