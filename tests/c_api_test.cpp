@@ -919,6 +919,35 @@ TEST_F(ApiTest, CallSitesAreTheCallers) {
   std::filesystem::remove_all(directory);
 }
 
+// Memory that is used once and goes at once goes before the helper has heard of it.
+TEST_F(ApiTest, MemoryThatGoesAtOnceIsHeardOf) {
+  NEEDS_KEPT_REGISTRATIONS();
+  constexpr std::size_t kUses = 20, kFar = std::size_t{4} << 20;  // events are looked at by 2 MB
+  const std::string directory = testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid());
+  start("retention=leave-pinned,log=" + directory);
+  auto* const room = static_cast<char*>(
+      ::mmap(nullptr, kUses * kFar, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(room, MAP_FAILED);
+  for (std::size_t i = 0; i < kUses; ++i) {
+    use(room + i * kFar, kPage);
+    ASSERT_EQ(::munmap(room + i * kFar, kPage), 0);
+  }
+  ASSERT_EQ(pinion_stop(), 0);
+  std::vector<pinion::runlog::Log> logs;
+  const pinion::Error error = pinion::runlog::read_logs({directory}, logs);
+  ASSERT_FALSE(error) << error.message;
+  ASSERT_EQ(logs.size(), 1u);
+  std::size_t heard = 0;
+  for (const auto& event : logs[0].events) {
+    const std::uint64_t place = event.address - reinterpret_cast<std::uintptr_t>(room);
+    heard += event.kind == pinion::runlog::EventKind::memory_event && event.bytes == kPage &&
+             place < kUses * kFar && place % kFar == 0;
+  }
+  EXPECT_EQ(heard, kUses);
+  ::munmap(room, kUses * kFar);
+  std::filesystem::remove_all(directory);
+}
+
 // ---- structures that may grow, fork ----
 
 TEST_F(ApiTest, StructuresOfOtherVersions) {

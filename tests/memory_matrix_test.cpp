@@ -745,32 +745,6 @@ TEST_F(GoneMeanwhile, IsNoFailure) {
   EXPECT_EQ(engine_->counters().registration_failures, 0u);
 }
 
-// Used and gone before the helper has heard of it at all.
-TEST_F(GoneMeanwhile, UnheardOfIsNoFailure) {
-  NEEDS_TRANSFERS();
-  memory_ = map(bytes_of(kPages));
-  fill(memory_, kOld);
-  start(RetentionKind::helper);
-  if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
-  ASSERT_TRUE(teach_helper());
-  hold(Moment::registering, Actor::helper);
-  ASSERT_TRUE(helper_is_held());
-  // Far from any other memory that is used, of which events are looked at together.
-  constexpr std::size_t kFar = std::size_t{16} << 20;
-  const Range room = map(kFar);
-  const Range brief{room.begin + kFar / 2, room.begin + kFar / 2 + bytes_of(kPages)};
-  fill(brief, kOld);
-  for (int use = 0; use < 6; ++use) {
-    std::this_thread::sleep_for(kInterval);
-    engine_->acquire(brief, Access::all, 3).release();
-  }
-  ASSERT_EQ(::munmap(pointer(brief.begin), brief.bytes()), 0);
-  pass_gate();
-  std::this_thread::sleep_for(5 * kInterval);
-  EXPECT_EQ(refusals_, 0);
-  EXPECT_EQ(engine_->counters().registration_failures, 0u);
-}
-
 // ---- when events cannot be seen any more ----
 
 class UnseenEvents : public HeldDevice {
