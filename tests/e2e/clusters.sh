@@ -2,6 +2,7 @@
 # Three nodes of two ranks each, which are namespaces of this machine (tests/cluster/nodes.bash): what the user says reaches ranks
 # on other nodes, however it was said and whatever the launcher forwards; logs are found where they were to go, and missed
 # where they are not; nodes without Pinion and killed ranks do no more harm than they must.
+one_by_one=yes # six ranks each, which meet over TCP
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cluster/nodes.bash"
 [ -z "${family:-}" ] || enter_room "$0" "$@"
