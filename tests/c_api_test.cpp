@@ -99,6 +99,17 @@ std::size_t open_descriptors() {
 std::string last_error() { return pinion_last_error(); }
 
 /// One line that names what is in `parts`.
+void read_only_log(const std::string& directory, pinion::runlog::Log& log) {
+  std::vector<pinion::runlog::Log> logs;
+  const pinion::Error error = pinion::runlog::read_logs({directory}, logs);
+  ASSERT_FALSE(error) << error.message;
+  ASSERT_EQ(logs.size(), 1u);
+  log = std::move(logs[0]);
+}
+
+/// Of this process, for one test.
+std::string log_directory() { return testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid()); }
+
 void expect_last_error(std::initializer_list<const char*> parts) {
   const std::string text = last_error();
   EXPECT_FALSE(text.empty());
@@ -307,14 +318,14 @@ TEST_F(ApiTest, TheProgramsBlocksAreMappedAsBefore) {
     return mapped;
   };
   if (!is_mapped()) GTEST_SKIP() << "the tests before have freed as large a block";
-  const auto log = std::filesystem::temp_directory_path() / ("pinion-heap-" + std::to_string(::getpid()));
-  start("retention=helper,log=" + log.string());
+  const std::string directory = log_directory();
+  start("retention=helper,log=" + directory);
   Memory memory(64);
   use(memory.page(0), 64 * kPage);
   EXPECT_TRUE(is_mapped());
   close(domain_);
   ASSERT_EQ(pinion_stop(), 0);
-  std::filesystem::remove_all(log);
+  std::filesystem::remove_all(directory);
   EXPECT_TRUE(is_mapped());
 }
 
@@ -886,7 +897,7 @@ TEST_F(ApiTest, TheHelperLetsGoWhatIsNotExpectedBack) {
 }
 
 TEST_F(ApiTest, CallSitesAreTheCallers) {
-  const std::string directory = testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid());
+  const std::string directory = log_directory();
   start("retention=leave-pinned,log=" + directory);
   Memory memory(1);
   for (int i = 0; i < 6; ++i) {
@@ -896,26 +907,24 @@ TEST_F(ApiTest, CallSitesAreTheCallers) {
   }
   ASSERT_EQ(pinion_stop(), 0);
 
-  std::vector<pinion::runlog::Log> logs;
-  const pinion::Error error = pinion::runlog::read_logs({directory}, logs);
-  ASSERT_FALSE(error) << error.message;
-  ASSERT_EQ(logs.size(), 1u);
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
   std::map<std::uint64_t, int> uses;
-  for (const auto& event : logs[0].events) {
+  for (const auto& event : log.events) {
     if (event.kind != pinion::runlog::EventKind::lease) continue;
     EXPECT_EQ(event.call, static_cast<std::uint8_t>(pinion::CallKind::api));
     ++uses[event.site];
   }
   ASSERT_EQ(uses.size(), 2u);
-  for (const auto& site : logs[0].sites) {
+  for (const auto& site : log.sites) {
     ASSERT_GT(site.frame_count, 1u);
     const auto function =
         reinterpret_cast<std::uint64_t>(uses[site.hash] == 4 ? acquire_here : acquire_there);
     EXPECT_GT(site.frames[0], function) << "the innermost frame is the caller's";
     EXPECT_LT(site.frames[0], function + 512);
   }
-  EXPECT_EQ(logs[0].sites.size(), 2u);
-  EXPECT_EQ(logs[0].live.pinned_at_exit_bytes, 0u);
+  EXPECT_EQ(log.sites.size(), 2u);
+  EXPECT_EQ(log.live.pinned_at_exit_bytes, 0u);
   std::filesystem::remove_all(directory);
 }
 
@@ -923,7 +932,7 @@ TEST_F(ApiTest, CallSitesAreTheCallers) {
 TEST_F(ApiTest, MemoryThatGoesAtOnceIsHeardOf) {
   NEEDS_KEPT_REGISTRATIONS();
   constexpr std::size_t kUses = 20, kFar = std::size_t{4} << 20;  // events are looked at by 2 MB
-  const std::string directory = testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid());
+  const std::string directory = log_directory();
   start("retention=leave-pinned,log=" + directory);
   auto* const room = static_cast<char*>(
       ::mmap(nullptr, kUses * kFar, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -933,12 +942,10 @@ TEST_F(ApiTest, MemoryThatGoesAtOnceIsHeardOf) {
     ASSERT_EQ(::munmap(room + i * kFar, kPage), 0);
   }
   ASSERT_EQ(pinion_stop(), 0);
-  std::vector<pinion::runlog::Log> logs;
-  const pinion::Error error = pinion::runlog::read_logs({directory}, logs);
-  ASSERT_FALSE(error) << error.message;
-  ASSERT_EQ(logs.size(), 1u);
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
   std::size_t heard = 0;
-  for (const auto& event : logs[0].events) {
+  for (const auto& event : log.events) {
     const std::uint64_t place = event.address - reinterpret_cast<std::uintptr_t>(room);
     heard += event.kind == pinion::runlog::EventKind::memory_event && event.bytes == kPage &&
              place < kUses * kFar && place % kFar == 0;

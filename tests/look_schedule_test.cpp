@@ -41,5 +41,17 @@ TEST(LookSchedule, DeepAfterASecondAndFourGaps) {
   EXPECT_TRUE(seldom.deep(4 * kSecond));
 }
 
+TEST(LookSchedule, WhereOnlyTheLogWaitsTheRingsSetThePace) {
+  LookSchedule looks(kPoll, 0);
+  EXPECT_EQ(looks.next_for_log(0, kNever), kMillisecond);
+  EXPECT_EQ(looks.next_for_log(0, kPoll / 2), kPoll / 2);
+  looks.pace(false);
+  EXPECT_EQ(looks.next_for_log(0, kNever), 2 * kMillisecond);
+  for (int look = 0; look < 20; ++look) looks.pace(false);
+  EXPECT_EQ(looks.next_for_log(kSecond, kNever), kSecond + LookSchedule::kDeepSleep);
+  for (int look = 0; look < 20; ++look) looks.pace(true);
+  EXPECT_EQ(looks.next_for_log(0, kNever), kPoll);
+}
+
 }  // namespace
 }  // namespace pinion

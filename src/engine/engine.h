@@ -277,7 +277,6 @@ class Engine {
   Time last_update_ = 0;
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
-  Duration log_look_ = kMillisecond;  ///< as long as the rings fill slowly, where only the log waits for them
   std::uint64_t pinned_at_start_ = 0;
   std::uint64_t transfers_ = 0, transfers_attended_ = 0;  ///< drained; up to the last attend_node()
   bool has_helper_ = true;                                ///< as the policy says

@@ -162,8 +162,7 @@ void Engine::drain() {
   for (Drained& drained : batch_) take(drained.record, drained.thread);
 
   const Time now = clock_.now();
-  const bool filling = fullest > decltype(ThreadContext::ring)::capacity() / 4;
-  log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, options_.poll, LookSchedule::kDeepSleep);
+  looks_.pace(fullest > decltype(ThreadContext::ring)::capacity() / 4);
   if (!batch_.empty()) looks_.found(now);
   if (dropped != dropped_seen_) {
     dropped_seen_ = dropped;
@@ -190,7 +189,7 @@ void Engine::take(Record& record, std::uint16_t thread) {
         first = leave_pinned_wait(waited, expected,
                                   static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
         leave_pinned_.add(pages);
-        events_.mark(pages);
+        events_.mark(pages);  // for those that registered nothing (watch())
       }
       ++transfers_;
       time_budget_.waited(std::size_t{thread} * kMostDomains + record.domain, delayed + waited, first);
@@ -340,7 +339,7 @@ Time Engine::next_wake() const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if ((options_.retention != RetentionKind::helper || !has_helper_) && !looks_.deep(now))
-    return std::min(wake, now + log_look_);
+    return looks_.next_for_log(now, wake);
   return looks_.next(now, wake, registered_bytes());
 }
 

@@ -32,13 +32,12 @@ std::vector<NodeRoom::Member> Attendance::attend(Time now, const NodeRoom::Post&
 
 Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,
                    std::uint64_t registered) {
-  std::vector<Standing> standings;
   bool others_short = false;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    standings.push_back(members[i].post.standing);
+  for (std::size_t i = 0; i < members.size(); ++i)
     others_short = others_short || (i != self && members[i].shortage > 0);
-  }
   if (!others_short) return {UINT64_MAX, registered / 4};
+  std::vector<Standing> standings;
+  for (const NodeRoom::Member& member : members) standings.push_back(member.post.standing);
   return {fair_share(standings, self, limit), 0};
 }
 

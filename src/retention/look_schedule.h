@@ -32,6 +32,14 @@ class LookSchedule {
     return std::min(deadline, now + within(deadline == kNever ? kNever : deadline - now, registered_bytes));
   }
 
+  // ---- where only the log waits for records, and the rings hold them ----
+
+  /// The rings were looked at; `filling`: one of them is more than a quarter full.
+  void pace(bool filling) {
+    log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, poll_, kDeepSleep);
+  }
+  Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
+
   static constexpr Duration kDeepSleep = 250 * kMillisecond;
 
  private:
@@ -51,7 +59,8 @@ class LookSchedule {
 
   Duration poll_;
   Time last_record_;
-  Duration gap_ = 0;  ///< typical time between batches of records
+  Duration gap_ = 0;                  ///< typical time between batches of records
+  Duration log_look_ = kMillisecond;  ///< longer while the rings fill slowly
 };
 
 }  // namespace pinion

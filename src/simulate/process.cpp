@@ -634,11 +634,9 @@ void Process::sleep(Time deadline) {
     deadline = looks_.next(clock_.now(), deadline, domain_.registered_bytes());
   } else if (attendance_) {
     // Only the log waits for records, as in the engine; its looks are those at the others too.
-    const bool filling = counters_.acquires - looked_ > settings_.ring / 4;
+    looks_.pace(counters_.acquires - looked_ > settings_.ring / 4);
     looked_ = counters_.acquires;
-    look_ = std::clamp(filling ? look_ / 2 : look_ * 2, std::max<Duration>(settings_.poll, 1),
-                       LookSchedule::kDeepSleep);
-    deadline = std::min(deadline, clock_.now() + look_);
+    deadline = looks_.next_for_log(clock_.now(), deadline);
   }
   wake_by(deadline);
 }

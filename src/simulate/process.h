@@ -275,7 +275,6 @@ class Process final : private RegisteredListener {
   std::optional<node::Attendance> attendance_;
   std::uint64_t attended_ = 0;            ///< acquires by then
   std::uint64_t looked_ = 0;              ///< at the last look
-  Duration look_ = kMillisecond;          ///< the next one, where no decision waits for it
   std::optional<node::Sharing> sharing_;  ///< not done yet
   Duration helper_device_time_ = 0;
 

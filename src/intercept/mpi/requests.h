@@ -57,13 +57,12 @@ class Requests {
   Shard& shard_of(Key request) { return shards_[mixed(request) >> 60]; }
   Entry& entry_of(Shard& shard, Key request);
   void forget_if_unused(Shard& shard, Key request, const Entry& entry);
-
-  std::array<Shard, 16> shards_;
   static void count(Key request, std::int32_t by) {
     known_[filter_of(request)].fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);
     entries_known_.fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);
   }
 
+  std::array<Shard, 16> shards_;
   /// Handles in the tables: all, and by filter_of(). Static: completions of small messages ask nothing else.
   static constinit std::atomic<std::uint32_t> entries_known_;
   static constinit std::array<std::atomic<std::uint32_t>, 1024> known_;

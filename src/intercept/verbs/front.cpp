@@ -99,8 +99,8 @@ CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
 void report_refusal(const Engine& engine, const Error& why, std::size_t bytes) {
   // What the device refuses to Pinion, or the limit of locked memory, is refused to the program: it hears of
   // that next.
-  if (why.code != ENOMEM || !memlock().has_room_for(bytes)) return;
   static std::atomic<bool> said{false};
+  if (why.code != ENOMEM || said.load(std::memory_order_relaxed) || !memlock().has_room_for(bytes)) return;
   if (said.exchange(true)) return;
   const Limits& limits = engine.limits();
   std::fprintf(stderr,
