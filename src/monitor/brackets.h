@@ -81,9 +81,16 @@ class BasicBrackets {
   bool changing(Range r) const {
     if (overflow_.load(std::memory_order_seq_cst) != 0) return true;
     for (const auto& slot : slots_) {
-      const Address begin = slot.begin.load(std::memory_order_seq_cst);
-      if (begin <= kClaimed) continue;
-      if (r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)})) return true;
+      if (crosses(slot, r)) return true;
+    }
+    return false;
+  }
+
+  /// Whether the calling thread itself is inside an event of the range, whose end it must not wait for (a
+  /// destructor in dlclose). Beyond the slots nobody knows.
+  bool changed_by_caller(Range r) const {
+    for (const auto& slot : slots_) {
+      if (crosses(slot, r) && slot.owner.load(std::memory_order_relaxed) == ::pthread_self()) return true;
     }
     return false;
   }
@@ -100,6 +107,12 @@ class BasicBrackets {
     typename Atomics::template Atomic<Address> end{0};
     typename Atomics::template Atomic<pthread_t> owner{};
   };
+  static bool crosses(const Slot& slot, Range r) {
+    const Address begin = slot.begin.load(std::memory_order_seq_cst);
+    return begin > kClaimed &&
+           r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)});
+  }
+
   std::array<Slot, Slots> slots_;
   typename Atomics::template Atomic<int> overflow_{0};
 };

@@ -21,11 +21,12 @@ inline Time retire_claimed(Domain& domain, Region* region, Actor actor) {
   return retire_claimed(domain, region, actor, [&] { return domain.clock().now(); });
 }
 
-/// How long an acquire waits for a memory event that crosses it to be over. The kernel may give an address
-/// anew before the thread that unmapped it has left its hook: that is worth some microseconds, or a time
-/// slice where that thread was preempted. It ends, because the event may be the waiting thread's own (a
-/// destructor in dlclose).
-constexpr Duration kCrossingPatience = 4 * kMillisecond;
+/// How long an acquire waits for a memory event of another thread that crosses it to be over. The kernel may
+/// give an address anew before the thread that unmapped it has left its hook, and lets an madvise return
+/// before the reader of its event closes the bracket (userfault.h): that is worth some microseconds, or the
+/// time slices of a busy machine until that thread runs. It ends, because that thread may be waiting for this
+/// one (a destructor in dlclose).
+constexpr Duration kCrossingPatience = 100 * kMillisecond;
 
 /// For those whose memory events are seen whatever the memory is.
 inline constexpr auto watched_anyway = [](Range) { return Error{}; };
@@ -44,7 +45,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::leased:
         return step;
       case Domain::Step::refused: {
-        if (!ticket.crossed || !ticket.lease) return step;
+        if (!ticket.crossed_by_another || !ticket.lease) return step;
         const Time now = monotonic_now();  // of real threads, whatever the domain's clock
         if (patience == 0) patience = now + kCrossingPatience;
         if (now >= patience) return step;

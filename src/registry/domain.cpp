@@ -38,11 +38,12 @@ Domain::Step Domain::begin(Ticket& ticket) {
     if (!ticket.lease || lease_candidate(region, ticket.pages, ticket.access)) return Step::leased;
     ticket.region = nullptr;  // doomed since
   }
-  // "In between nothing of the range is registered": a transfer of memory that is being unmapped is not worth
-  // waiting. Nor is it worth to register memory ahead that has changed since its use was predicted.
-  ticket.crossed = brackets_.changing(ticket.pages);
-  if (ticket.crossed || (ticket.changed && !ticket.lease)) {
-    ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped by another thread");
+  // "In between nothing of the range is registered"; whether the end is worth waiting for is the caller's to
+  // say. Nor is it worth to register memory ahead that has changed since its use was predicted.
+  const bool crossed = brackets_.changing(ticket.pages);
+  ticket.crossed_by_another = crossed && !brackets_.changed_by_caller(ticket.pages);
+  if (crossed || (ticket.changed && !ticket.lease)) {
+    ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped");
     return Step::refused;
   }
   if (sight.blind())

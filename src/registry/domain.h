@@ -82,8 +82,9 @@ class Domain {
     bool registered_here = false;  ///< this ticket's own device call made the region
     Range want{};                  ///< pages, or their merge with overlapping regions
     bool changed = false;          ///< the memory changed during this ticket's device call
-    bool crossed = false;          ///< refused because the memory is changing: over as soon as its event is
-    bool unshared = false;         ///< memory events may be missed: the region serves this lease alone
+    /// Refused because the memory is changing, in another thread: over as soon as that event is.
+    bool crossed_by_another = false;
+    bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
     bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
   };
 
