@@ -42,6 +42,30 @@ Event use(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
   return lease(begin, end, page * kPage, pages * kPage);
 }
 
+TEST(Timeline, ChangesMayComeInAnyOrder) {
+  Timeline line, other;
+  line.change(30, -100);
+  line.change(10, 100);
+  line.change(30, 70);  // at the same instant, after what goes
+  line.change(20, 50);
+  line.change(25, 0);
+  other.change(15, 1000);
+  other.change(20, -1000);
+  const auto levels = [](const Timeline& t) {
+    std::vector<std::pair<Time, std::uint64_t>> list;
+    for (const auto& level : t.levels()) list.emplace_back(level.time, level.bytes);
+    return list;
+  };
+  using Levels = std::vector<std::pair<Time, std::uint64_t>>;
+  EXPECT_EQ(levels(line), (Levels{{10, 100}, {20, 150}, {30, 120}}));
+  EXPECT_EQ(line.peak(), 150u);
+  EXPECT_EQ(levels(line.clipped(15, 30)), (Levels{{15, 100}, {20, 150}, {30, 0}}));
+  EXPECT_DOUBLE_EQ(line.clipped(15, 30).byte_ns(), 100 * 5 + 150 * 10);
+  line.add(other);
+  EXPECT_EQ(levels(line), (Levels{{10, 100}, {15, 1100}, {20, 150}, {30, 120}}));
+  EXPECT_EQ(line.peak(), 1100u);
+}
+
 TEST(Analysis, RegisteredBytesAreAUnionFromCallToReturn) {
   const Report r = analyse({make_log(1000, 2000,
                                      {registration(1100, 1150, 10, 4),    // 4 pages

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
+#include <deque>
+#include <future>
 #include <map>
+#include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/call_kind.h"
 #include "base/coverage.h"
@@ -21,37 +24,57 @@ Range pages_of(const Event& e, std::uint64_t page_bytes) {
 
 // A range is held, let go, or gone altogether, at an instant.
 struct Move {
-  enum class Kind : std::uint8_t { gone, remove, add };  // what ends at an instant goes before what begins
   Time time;
-  Kind kind;
   const Event* event;
 };
 
+// Of each kind a list, which mostly is in order already: logs are in order of end.
+struct Moves {
+  std::vector<Move> gone, remove, add;
+};
+
+void in_order(std::vector<Move>& moves) {
+  const auto earlier = [](const Move& a, const Move& b) { return a.time < b.time; };
+  if (!std::is_sorted(moves.begin(), moves.end(), earlier))
+    std::sort(moves.begin(), moves.end(), earlier);
+}
+
+// `added(move, bytes)` hears by how much each range that is held made the union grow.
 template <class F>
-Timeline union_over_time(std::vector<Move> moves, std::uint64_t page_bytes, F&& before_add) {
-  std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
-    return a.time != b.time ? a.time < b.time : a.kind < b.kind;
-  });
+Timeline union_over_time(Moves& moves, std::uint64_t page_bytes, F&& added) {
   Coverage coverage;
   Timeline line;
-  for (const Move& move : moves) {
-    const Range pages = pages_of(*move.event, page_bytes);
-    const std::size_t before = coverage.bytes();
-    if (move.kind == Move::Kind::add) {
-      before_add(*move.event, coverage.would_add(pages));
-      coverage.add(pages);
-    } else if (move.kind == Move::Kind::remove) {
-      coverage.remove(pages);
-    } else {
-      coverage.erase(pages);
+  in_order(moves.gone);
+  in_order(moves.remove);
+  in_order(moves.add);
+  auto gone = moves.gone.begin();
+  auto remove = moves.remove.begin();
+  const auto until = [&](Time time) {
+    for (;;) {
+      const bool left = remove != moves.remove.end() && remove->time <= time;
+      if (gone != moves.gone.end() && gone->time <= (left ? remove->time : time)) {
+        const std::size_t bytes = coverage.erase(pages_of(*gone->event, page_bytes));
+        line.change(gone++->time, -static_cast<std::int64_t>(bytes));
+      } else if (left) {
+        const std::size_t bytes = coverage.remove(pages_of(*remove->event, page_bytes));
+        line.change(remove++->time, -static_cast<std::int64_t>(bytes));
+      } else {
+        return;
+      }
     }
-    line.change(move.time, static_cast<std::int64_t>(coverage.bytes() - before));
+  };
+  for (Move& move : moves.add) {
+    until(move.time);  // what ends at an instant goes before what begins
+    const std::size_t bytes = coverage.add(pages_of(*move.event, page_bytes));
+    line.change(move.time, static_cast<std::int64_t>(bytes));
+    added(move, bytes);
   }
+  until(kNever);
   return line;
 }
 
-Timeline union_over_time(std::vector<Move> moves, std::uint64_t page_bytes) {
-  return union_over_time(std::move(moves), page_bytes, [](const Event&, std::size_t) {});
+Timeline union_over_time(Moves moves, std::uint64_t page_bytes) {
+  return union_over_time(moves, page_bytes, [](const Move&, std::size_t) {});
 }
 
 // The transfer itself: a lease begins with its acquire, which may have registered or waited.
@@ -250,110 +273,137 @@ std::vector<CallSite> list_of(const CallSites& sites) {
 }  // namespace
 
 Timeline registered_timeline(const Log& log) {
-  std::vector<Move> moves;
+  Moves moves;
   for (const Event& e : log.events) {
-    if (e.kind == EventKind::registration && !(e.flags & kFailed))
-      moves.push_back({e.begin_ns, Move::Kind::add, &e});
-    if (e.kind == EventKind::deregistration) moves.push_back({e.end_ns, Move::Kind::remove, &e});
+    if (e.kind == EventKind::registration && !(e.flags & kFailed)) moves.add.push_back({e.begin_ns, &e});
+    if (e.kind == EventKind::deregistration) moves.remove.push_back({e.end_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
 
 Timeline oracle_timeline(const Log& log) {
-  std::vector<Move> moves;
+  Moves moves;
   for (const Event& e : log.events) {
     if (e.kind != EventKind::lease) continue;
-    moves.push_back({transfer_begin(e), Move::Kind::add, &e});
-    moves.push_back({transfer_end(e), Move::Kind::remove, &e});
+    moves.add.push_back({transfer_begin(e), &e});
+    moves.remove.push_back({transfer_end(e), &e});
   }
   // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
   // long before the lease as that takes.
   const Counters& c = log.live.counters;
-  std::unordered_map<const Event*, Duration> ahead;
-  union_over_time(moves, log.header.page_bytes, [&](const Event& e, std::size_t new_bytes) {
+  union_over_time(moves, log.header.page_bytes, [&](Move& move, std::size_t new_bytes) {
     if (new_bytes == 0) return;
     const std::uint64_t pages = new_bytes / log.header.page_bytes;
-    ahead[&e] =
+    move.time -=
         static_cast<Duration>(std::min(c.fit_register_a_ns * static_cast<double>(pages) + c.fit_register_b_ns,
-                                       static_cast<double>(e.begin_ns)));
+                                       static_cast<double>(move.event->begin_ns)));
   });
-  for (Move& move : moves)
-    if (move.kind == Move::Kind::add)
-      if (const auto found = ahead.find(move.event); found != ahead.end()) move.time -= found->second;
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
 
 Timeline leave_pinned_timeline(const Log& log) {
-  std::vector<Move> moves;
+  Moves moves;
   for (const Event& e : log.events) {
-    if (e.kind == EventKind::lease) moves.push_back({e.begin_ns, Move::Kind::add, &e});
-    if (e.kind == EventKind::memory_event) moves.push_back({e.begin_ns, Move::Kind::gone, &e});
+    if (e.kind == EventKind::lease) moves.add.push_back({e.begin_ns, &e});
+    if (e.kind == EventKind::memory_event) moves.gone.push_back({e.begin_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
 
-struct Analysis::State {
-  Report report;  ///< sums; what needs them all is added by report()
-  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes;  ///< with the number of processes
+namespace {
+
+// What one log says, without its events.
+struct Part {
+  ProcessHeader header;
+  Counters counters;
+  Lines lines;
+  RankReport rank;
   CallSites call_sites;
-  Counters reuses{};
-  Duration covered = kNever;
+
+  explicit Part(const Log& log)
+      : header(log.header), counters(log.live.counters), lines(log), rank(rank_report(log, lines)) {
+    add_call_sites(call_sites, log);
+  }
 };
 
-Analysis::Analysis() : state_(std::make_unique<State>()) {}
-Analysis::~Analysis() = default;
+// Sums parts up.
+class Analysis {
+ public:
+  void add(Part&& part);
+  /// Of all that were added: at least one.
+  Report report() const;
 
-void Analysis::add(const Log& log) {
-  auto& [report, nodes, call_sites, reuses, covered] = *state_;
-  const ProcessHeader& header = log.header;
-  if (report.ranks++ == 0) {
-    report.command = header.command;
-    report.options = header.options;
-    report.retention = header.retention;
-    report.predictor = header.predictor;
-    report.device = header.device;
-    report.version = header.pinion_version;
-    report.limit_bytes = header.limit_bytes;
-    report.start = header.start_ns;
+ private:
+  Report report_;  ///< sums; what needs them all is added by report()
+  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes_;  ///< with the number of processes
+  CallSites call_sites_;
+  Counters reuses_{};
+  Duration covered_ = kNever;
+};
+
+void Analysis::add(Part&& part) {
+  const ProcessHeader& header = part.header;
+  if (report_.ranks++ == 0) {
+    report_.command = header.command;
+    report_.options = header.options;
+    report_.retention = header.retention;
+    report_.predictor = header.predictor;
+    report_.device = header.device;
+    report_.version = header.pinion_version;
+    report_.limit_bytes = header.limit_bytes;
+    report_.start = header.start_ns;
   }
-  report.start = std::min(report.start, header.start_ns);
-  const Lines lines(log);
-  const RankReport rank = rank_report(log, lines);
-  report.job_ranks = std::max(report.job_ranks, header.ranks);
-  report.acquires = report.acquires + rank.acquires;
-  report.registrations += rank.registrations;
-  report.deregistrations += rank.deregistrations;
-  report.registration_failures += rank.registration_failures;
-  report.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
-  report.events += rank.events;
-  report.events_dropped += rank.events_dropped;
-  report.cost = report.cost + rank.cost;
-  report.budget.allowed += rank.budget.allowed;
-  report.budget.spent += rank.budget.spent;
-  report.budget.refused += rank.budget.refused;
-  const Counters& c = log.live.counters;
-  reuses.reuses += c.reuses;
-  reuses.late += c.late;
-  reuses.within_0_5 += c.within_0_5;
-  reuses.within_5 += c.within_5;
-  reuses.at_release_within_0_5 += c.at_release_within_0_5;
-  reuses.at_release_within_5 += c.at_release_within_5;
-  covered = std::min(covered, lines.covered - lines.start);
-  report.per_rank.push_back(rank);
-  if (const auto [node, is_new] = nodes.try_emplace(rank.host, lines, 1); !is_new) {
-    node->second.first.add(lines);
+  report_.start = std::min(report_.start, header.start_ns);
+  const RankReport& rank = part.rank;
+  report_.job_ranks = std::max(report_.job_ranks, header.ranks);
+  report_.acquires = report_.acquires + rank.acquires;
+  report_.registrations += rank.registrations;
+  report_.deregistrations += rank.deregistrations;
+  report_.registration_failures += rank.registration_failures;
+  report_.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
+  report_.events += rank.events;
+  report_.events_dropped += rank.events_dropped;
+  report_.cost = report_.cost + rank.cost;
+  report_.budget.allowed += rank.budget.allowed;
+  report_.budget.spent += rank.budget.spent;
+  report_.budget.refused += rank.budget.refused;
+  const Counters& c = part.counters;
+  reuses_.reuses += c.reuses;
+  reuses_.late += c.late;
+  reuses_.within_0_5 += c.within_0_5;
+  reuses_.within_5 += c.within_5;
+  reuses_.at_release_within_0_5 += c.at_release_within_0_5;
+  reuses_.at_release_within_5 += c.at_release_within_5;
+  covered_ = std::min(covered_, part.lines.covered - part.lines.start);
+  if (const auto node = nodes_.find(rank.host); node != nodes_.end()) {
+    node->second.first.add(part.lines);
     ++node->second.second;
+  } else {
+    nodes_.try_emplace(rank.host, std::move(part.lines), 1);
   }
-  add_call_sites(call_sites, log);
+  for (const auto& [key, site] : part.call_sites) {
+    CallSite& sum = call_sites_[key];
+    sum.name = site.name;
+    sum.call = site.call;
+    sum.acquires += site.acquires;
+    sum.bytes += site.bytes;
+    sum.hits += site.hits;
+    sum.waits += site.waits;
+    sum.misses += site.misses;
+    sum.bounced += site.bounced;
+    sum.late += site.late;
+    sum.wait_seconds += site.wait_seconds;
+  }
+  report_.per_rank.push_back(std::move(part.rank));
 }
 
 Report Analysis::report() const {
-  Report report = state_->report;
+  Report report = report_;
   report.cost = report.cost / static_cast<double>(report.ranks);
-  report.prediction = prediction_of(state_->reuses);
+  report.prediction = prediction_of(reuses_);
   report.budget.allowed /= report.ranks;
   report.budget.spent /= report.ranks;
-  for (const auto& [host, node] : state_->nodes) {
+  for (const auto& [host, node] : nodes_) {
     const auto& [lines, ranks] = node;
     report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});
     report.wall_seconds = std::max(report.wall_seconds, lines.seconds());
@@ -362,24 +412,37 @@ Report Analysis::report() const {
     return a.registered.peak > b.registered.peak;
   });
   report.events_cover_seconds =
-      report.all_events() ? report.wall_seconds : seconds(static_cast<double>(state_->covered));
+      report.all_events() ? report.wall_seconds : seconds(static_cast<double>(covered_));
   std::stable_sort(report.per_rank.begin(), report.per_rank.end(),
                    [](const RankReport& a, const RankReport& b) {
                      return a.host != b.host ? a.host < b.host : a.rank < b.rank;
                    });
-  report.call_sites = list_of(state_->call_sites);
+  report.call_sites = list_of(call_sites_);
   return report;
 }
 
+}  // namespace
+
 Report analyse(const std::vector<Log>& logs) {
   Analysis analysis;
-  for (const Log& log : logs) analysis.add(log);
+  for (const Log& log : logs) analysis.add(Part(log));
   return analysis.report();
 }
 
 Error analyse(const std::vector<std::string>& paths, Report& report) {
   Analysis analysis;
-  const Error error = for_each_log(paths, [&](const Log& log) { analysis.add(log); });
+  // As many logs at a time as there are cores, and no more in memory; where no thread is to be had, in turn.
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  std::deque<std::future<Part>> parts;
+  const auto take_first = [&] {
+    analysis.add(parts.front().get());
+    parts.pop_front();
+  };
+  const Error error = for_each_log(paths, [&](Log&& log) {
+    if (parts.size() == cores) take_first();
+    parts.push_back(std::async([log = std::move(log)] { return Part(log); }));
+  });
+  while (!parts.empty()) take_first();
   if (!error) report = analysis.report();
   return error;
 }

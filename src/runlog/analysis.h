@@ -8,11 +8,10 @@
 // leave-pinned holds every page ever leased until a memory event takes it.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
-// Values without state outside; one thread at a time may use an Analysis.
+// Values without state outside; any thread.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -113,24 +112,10 @@ struct Report {
   double share_added() const { return wall_seconds > 0 ? cost.added() / wall_seconds : 0; }
 };
 
-/// Takes a run's logs in, one after another: none has to stay in memory.
-class Analysis {
- public:
-  Analysis();
-  ~Analysis();
-  /// As for_each_log() gave it.
-  void add(const Log& log);
-  /// Of all that were added: at least one.
-  Report report() const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
 /// `logs` is one run: at least one log.
 Report analyse(const std::vector<Log>& logs);
-/// The same of files and directories, whose logs are not in memory together.
+/// The same of files and directories, several logs at a time, each in a thread: no more of them are in memory
+/// than the machine has cores.
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // The parts, for tests and exporters. The ends of the time lines are not clipped to the run.

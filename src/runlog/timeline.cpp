@@ -4,37 +4,41 @@
 
 namespace pinion::runlog {
 
-std::vector<Timeline::Change> Timeline::sorted() const {
-  std::vector<Change> list = changes_;
-  std::sort(list.begin(), list.end());
-  return list;
+void Timeline::change(Time time, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const Change change{time, bytes};
+  if (changes_.empty() || !(change < changes_.back()))
+    changes_.push_back(change);
+  else
+    changes_.insert(std::upper_bound(changes_.begin(), changes_.end(), change), change);
 }
 
 Timeline Timeline::clipped(Time begin, Time end) const {
   Timeline out;
-  std::uint64_t before = 0, level = 0;  // unsigned: sums of absurd input wrap instead of overflowing
-  for (const Change& c : changes_) {
-    if (c.time >= end) continue;
-    level += static_cast<std::uint64_t>(c.bytes);
-    if (c.time <= begin) {
-      before += static_cast<std::uint64_t>(c.bytes);
-    } else {
-      out.changes_.push_back(c);
-    }
+  out.changes_.reserve(changes_.size() + 2);
+  std::uint64_t level = 0;  // unsigned: sums of absurd input wrap instead of overflowing
+  auto c = changes_.begin();
+  for (; c != changes_.end() && c->time <= begin && c->time < end; ++c)
+    level += static_cast<std::uint64_t>(c->bytes);
+  out.change(begin, static_cast<std::int64_t>(level));
+  for (; c != changes_.end() && c->time < end; ++c) {
+    level += static_cast<std::uint64_t>(c->bytes);
+    out.changes_.push_back(*c);
   }
-  out.change(begin, static_cast<std::int64_t>(before));
   out.change(end, static_cast<std::int64_t>(0 - level));
   return out;
 }
 
 void Timeline::add(const Timeline& other) {
+  const auto own = static_cast<std::ptrdiff_t>(changes_.size());
   changes_.insert(changes_.end(), other.changes_.begin(), other.changes_.end());
+  std::inplace_merge(changes_.begin(), changes_.begin() + own, changes_.end());
 }
 
 std::vector<Timeline::Level> Timeline::levels() const {
   std::vector<Level> list;
   std::uint64_t level = 0;
-  for (const Change& c : sorted()) {
+  for (const Change& c : changes_) {
     level += static_cast<std::uint64_t>(c.bytes);
     if (!list.empty() && list.back().time == c.time) {
       list.back().bytes = level;
@@ -48,7 +52,7 @@ std::vector<Timeline::Level> Timeline::levels() const {
 std::uint64_t Timeline::peak() const {
   std::uint64_t level = 0;
   std::int64_t peak = 0;
-  for (const Change& c : sorted()) {
+  for (const Change& c : changes_) {
     level += static_cast<std::uint64_t>(c.bytes);
     peak = std::max(peak, static_cast<std::int64_t>(level));
   }
@@ -59,7 +63,7 @@ double Timeline::byte_ns() const {
   double integral = 0;
   std::uint64_t level = 0;
   Time last = 0;
-  for (const Change& c : sorted()) {
+  for (const Change& c : changes_) {
     integral += static_cast<double>(static_cast<std::int64_t>(level)) * static_cast<double>(c.time - last);
     level += static_cast<std::uint64_t>(c.bytes);
     last = c.time;

@@ -11,10 +11,8 @@ namespace pinion::runlog {
 
 class Timeline {
  public:
-  /// The level changes by `bytes` at `time`. Any order.
-  void change(Time time, std::int64_t bytes) {
-    if (bytes != 0) changes_.push_back({time, bytes});
-  }
+  /// The level changes by `bytes` at `time`. Any order; in order of time it is cheap.
+  void change(Time time, std::int64_t bytes);
 
   /// This timeline within [begin, end]: what was held before `begin` is held from then on, and at `end` all
   /// is let go.
@@ -39,13 +37,11 @@ class Timeline {
   struct Change {
     Time time;
     std::int64_t bytes;
-    bool operator<(const Change& o) const { return time != o.time ? time < o.time : bytes < o.bytes; }
+    bool upwards() const { return bytes > 0; }
+    bool operator<(const Change& o) const { return time != o.time ? time < o.time : upwards() < o.upwards(); }
   };
 
-  /// The changes in order of time.
-  std::vector<Change> sorted() const;
-
-  std::vector<Change> changes_;
+  std::vector<Change> changes_;  ///< in order
 };
 
 }  // namespace pinion::runlog
