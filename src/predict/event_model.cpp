@@ -6,6 +6,8 @@ namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, what a profile says
+// Of two losses that differ by less, the difference is chance.
+constexpr float kAlike = 1.05f;
 }  // namespace
 
 float EventModel::probability(const Node& node, unsigned kind) const {
@@ -60,21 +62,33 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
 }
 
 bool EventModel::predict(const Contexts& contexts, Next& next) {
-  const Node* best = nullptr;
-  const Node* usual = nullptr;
+  std::array<const Node*, kContextKinds> nodes{};
+  std::array<float, kContextKinds> delay_loss{};
+  unsigned best = kContextKinds;
   float least = 0;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     const Node* node = contexts[kind] == 0 ? nullptr : nodes_.find(contexts[kind]);
     if (!node || !node->delay.known()) continue;
-    if (kind == static_cast<unsigned>(ContextKind::current)) usual = node;
+    nodes[kind] = node;
+    delay_loss[kind] = delays_[kind].loss(node->delay);
     // Which event it is counts more than when it comes.
-    const float loss = 1 - probability(*node, kind) + 0.1f * delays_[kind].loss(node->delay);
-    if (best && loss >= least) continue;
-    best = node;
+    const float loss = 1 - probability(*node, kind) + 0.1f * delay_loss[kind];
+    if (best != kContextKinds && loss >= least) continue;
+    best = kind;
     least = loss;
   }
-  if (!best) return false;
-  next = {best->next, best->buffer, best->delay.expected(), usual && !(usual->next == best->next)};
+  if (best == kContextKinds) return false;
+  // When it comes is told by the one that has seen it most often, of those that expect it too and are not
+  // worse at it: noise averages out over many.
+  unsigned when = best;
+  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
+    if (nodes[kind] && nodes[kind]->delay.count() > nodes[when]->delay.count() &&
+        nodes[kind]->next == nodes[best]->next && delay_loss[kind] <= kAlike * delay_loss[best])
+      when = kind;
+  }
+  const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
+  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(),
+          usual && !(usual->next == nodes[best]->next)};
   return true;
 }
 
