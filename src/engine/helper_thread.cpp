@@ -407,14 +407,7 @@ void Engine::tell() {
       mine.fit_deregister_a_ns = slot.costs.deregistration.a();
       mine.fit_deregister_b_ns = slot.costs.deregistration.b();
     }
-    if (!slot.retention) continue;
-    const PredictionScore& score = slot.retention->score();
-    mine.reuses += score.reuses;
-    mine.within_0_5 += score.within_0_5;
-    mine.within_5 += score.within_5;
-    mine.at_release_within_0_5 += score.at_release_within_0_5;
-    mine.at_release_within_5 += score.at_release_within_5;
-    mine.late += score.late;
+    if (slot.retention) slot.retention->score().add_to(mine);
   }
   std::lock_guard lock(told_mutex_);
   told_ = mine;

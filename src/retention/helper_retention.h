@@ -44,6 +44,16 @@ struct PredictionScore {
   std::uint64_t within_0_5 = 0, within_5 = 0;  ///< at the last moment it could still act
   std::uint64_t at_release_within_0_5 = 0, at_release_within_5 = 0;  ///< one full reuse ahead
   std::uint64_t late = 0;
+
+  /// Into the counters of the process, for which nothing has been counted yet or another domain's.
+  void add_to(runlog::Counters& counters) const {
+    counters.reuses += reuses;
+    counters.within_0_5 += within_0_5;
+    counters.within_5 += within_5;
+    counters.at_release_within_0_5 += at_release_within_0_5;
+    counters.at_release_within_5 += at_release_within_5;
+    counters.late += late;
+  }
 };
 
 class HelperRetention {

@@ -174,17 +174,6 @@ Cost cost_of(const Log& log) {
   return cost;
 }
 
-Prediction prediction_of(const Counters& c) {
-  Prediction p;
-  p.reuses = c.reuses;
-  p.late = c.late;
-  p.within_0_5 = share(c.within_0_5, c.reuses);
-  p.within_5 = share(c.within_5, c.reuses);
-  p.at_release_within_0_5 = share(c.at_release_within_0_5, c.reuses);
-  p.at_release_within_5 = share(c.at_release_within_5, c.reuses);
-  return p;
-}
-
 RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
@@ -195,7 +184,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.wall_seconds = lines.seconds();
   r.registered = lines.figures();
   if (!log.all_events()) r.registered.peak = c.registered_peak_bytes;
-  r.acquires = {c.acquires, c.hits, c.waits, c.misses, c.late, c.bounced, c.observed};
+  r.acquires = acquires_of(c);
   r.registrations = c.registrations;
   r.deregistrations = c.deregistrations;
   r.registration_failures = c.registration_failures;
@@ -206,11 +195,6 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.prediction = prediction_of(c);
   r.budget = {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
   return r;
-}
-
-Acquires operator+(const Acquires& a, const Acquires& b) {
-  return {a.total + b.total, a.hits + b.hits,       a.waits + b.waits,      a.misses + b.misses,
-          a.late + b.late,   a.bounced + b.bounced, a.observed + b.observed};
 }
 
 Cost operator+(const Cost& a, const Cost& b) {
@@ -271,6 +255,48 @@ std::vector<CallSite> list_of(const CallSites& sites) {
 }
 
 }  // namespace
+
+void add(Counters& sum, const Counters& c, std::uint64_t n) {
+  for (const auto member : {&Counters::acquires,
+                            &Counters::hits,
+                            &Counters::waits,
+                            &Counters::misses,
+                            &Counters::late,
+                            &Counters::bounced,
+                            &Counters::observed,
+                            &Counters::registrations,
+                            &Counters::deregistrations,
+                            &Counters::registration_failures,
+                            &Counters::wait_ns,
+                            &Counters::registration_ns,
+                            &Counters::bounce_ns,
+                            &Counters::helper_cpu_ns,
+                            &Counters::reuses,
+                            &Counters::within_0_5,
+                            &Counters::within_5,
+                            &Counters::at_release_within_0_5,
+                            &Counters::at_release_within_5,
+                            &Counters::budget_ns,
+                            &Counters::budget_refused})
+    sum.*member += n * c.*member;
+  // As unsigned: sums of absurd input wrap instead of overflowing.
+  sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
+                                                  n * static_cast<std::uint64_t>(c.budget_spent_ns));
+  sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
+}
+
+Acquires acquires_of(const Counters& c) {
+  return {c.acquires, c.hits, c.waits, c.misses, c.late, c.bounced, c.observed};
+}
+
+Prediction prediction_of(const Counters& c) {
+  return {c.reuses,
+          c.late,
+          share(c.within_0_5, c.reuses),
+          share(c.within_5, c.reuses),
+          share(c.at_release_within_0_5, c.reuses),
+          share(c.at_release_within_5, c.reuses)};
+}
 
 Timeline registered_timeline(const Log& log) {
   Moves moves;
@@ -337,7 +363,7 @@ class Analysis {
   Report report_;  ///< sums; what needs them all is added by report()
   std::map<std::string, std::pair<Lines, std::uint64_t>> nodes_;  ///< with the number of processes
   CallSites call_sites_;
-  Counters reuses_{};
+  Counters sum_{};
   Duration covered_ = kNever;
 };
 
@@ -356,10 +382,7 @@ void Analysis::add(Part&& part) {
   report_.start = std::min(report_.start, header.start_ns);
   const RankReport& rank = part.rank;
   report_.job_ranks = std::max(report_.job_ranks, header.ranks);
-  report_.acquires = report_.acquires + rank.acquires;
-  report_.registrations += rank.registrations;
-  report_.deregistrations += rank.deregistrations;
-  report_.registration_failures += rank.registration_failures;
+  runlog::add(sum_, part.counters);
   report_.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
@@ -367,13 +390,6 @@ void Analysis::add(Part&& part) {
   report_.budget.allowed += rank.budget.allowed;
   report_.budget.spent += rank.budget.spent;
   report_.budget.refused += rank.budget.refused;
-  const Counters& c = part.counters;
-  reuses_.reuses += c.reuses;
-  reuses_.late += c.late;
-  reuses_.within_0_5 += c.within_0_5;
-  reuses_.within_5 += c.within_5;
-  reuses_.at_release_within_0_5 += c.at_release_within_0_5;
-  reuses_.at_release_within_5 += c.at_release_within_5;
   covered_ = std::min(covered_, part.lines.covered - part.lines.start);
   if (const auto node = nodes_.find(rank.host); node != nodes_.end()) {
     node->second.first.add(part.lines);
@@ -400,7 +416,11 @@ void Analysis::add(Part&& part) {
 Report Analysis::report() const {
   Report report = report_;
   report.cost = report.cost / static_cast<double>(report.ranks);
-  report.prediction = prediction_of(reuses_);
+  report.acquires = acquires_of(sum_);
+  report.registrations = sum_.registrations;
+  report.deregistrations = sum_.deregistrations;
+  report.registration_failures = sum_.registration_failures;
+  report.prediction = prediction_of(sum_);
   report.budget.allowed /= report.ranks;
   report.budget.spent /= report.ranks;
   for (const auto& [host, node] : nodes_) {

@@ -118,6 +118,13 @@ Report analyse(const std::vector<Log>& logs);
 /// than the machine has cores.
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
+// What counters say, also those of a simulated process.
+
+/// Adds `n` times the counts and times that are sums over processes.
+void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
+Acquires acquires_of(const Counters& counters);
+Prediction prediction_of(const Counters& counters);
+
 // The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
 
 Timeline registered_timeline(const Log& log);

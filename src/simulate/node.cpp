@@ -204,32 +204,6 @@ std::vector<Member> one_by_one(const std::vector<Member>& members) {
 
 }  // namespace
 
-void add(runlog::Counters& sum, const runlog::Counters& c, std::uint64_t n) {
-  for (const auto member : {&runlog::Counters::acquires,
-                            &runlog::Counters::hits,
-                            &runlog::Counters::waits,
-                            &runlog::Counters::misses,
-                            &runlog::Counters::late,
-                            &runlog::Counters::bounced,
-                            &runlog::Counters::observed,
-                            &runlog::Counters::registrations,
-                            &runlog::Counters::deregistrations,
-                            &runlog::Counters::wait_ns,
-                            &runlog::Counters::registration_ns,
-                            &runlog::Counters::bounce_ns,
-                            &runlog::Counters::helper_cpu_ns,
-                            &runlog::Counters::reuses,
-                            &runlog::Counters::within_0_5,
-                            &runlog::Counters::within_5,
-                            &runlog::Counters::at_release_within_0_5,
-                            &runlog::Counters::at_release_within_5,
-                            &runlog::Counters::budget_ns,
-                            &runlog::Counters::budget_refused})
-    sum.*member += n * c.*member;
-  sum.budget_spent_ns += static_cast<std::int64_t>(n) * c.budget_spent_ns;
-  sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
-}
-
 NodeResult simulate_node(const Workload& workload, const Settings& settings,
                          const std::vector<Member>& kinds) {
   std::uint64_t all = 0;
@@ -283,7 +257,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
         settings.keep_profiles && !result.profiles.count(program))
       result.profiles[program] = process.predictor().profile();
     end = std::max(end, process.ended());
-    const runlog::Counters& counters = process.counters();
+    const runlog::Counters counters = process.counters();
     const std::uint64_t events =
         counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
     add(result.counters, counters, running[first].ranks());

@@ -29,9 +29,6 @@ struct NodeResult {
   std::map<std::uint32_t, std::string> profiles;  ///< by program, if they are kept
 };
 
-/// Adds `n` times what is counted here.
-void add(runlog::Counters& sum, const runlog::Counters& counters, std::uint64_t n);
-
 NodeResult simulate_node(const Workload& workload, const Settings& settings,
                          const std::vector<Member>& members);
 

@@ -134,22 +134,15 @@ void Process::finish() {
 
 void Process::registered_changed(Time now, std::int64_t bytes, int) { observer_.registered(now, bytes); }
 
-const runlog::Counters& Process::counters() {
-  if (retention_) {
-    const PredictionScore& score = retention_->score();
-    counters_.reuses = score.reuses;
-    counters_.within_0_5 = score.within_0_5;
-    counters_.within_5 = score.within_5;
-    counters_.at_release_within_0_5 = score.at_release_within_0_5;
-    counters_.at_release_within_5 = score.at_release_within_5;
-    counters_.late = score.late;
-  }
-  counters_.helper_cpu_ns = static_cast<std::uint64_t>(helper_device_time_);
+runlog::Counters Process::counters() {
+  runlog::Counters all = counters_;
+  if (retention_) retention_->score().add_to(all);
+  all.helper_cpu_ns = static_cast<std::uint64_t>(helper_device_time_);
   time_budget_.advance(ended_);
-  counters_.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
-  counters_.budget_spent_ns = time_budget_.lost();
-  counters_.budget_refused = time_budget_.refused();
-  return counters_;
+  all.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
+  all.budget_spent_ns = time_budget_.lost();
+  all.budget_refused = time_budget_.refused();
+  return all;
 }
 
 // ---- device calls and the registry's steps ----

@@ -109,7 +109,7 @@ class Process final : private RegisteredListener {
   /// When the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
   /// As the engine keeps them; the helper's CPU time is that of its device calls.
-  const runlog::Counters& counters();
+  runlog::Counters counters();
 
   template <class F>
   void for_each_lease(F&& f) const {

@@ -36,9 +36,6 @@ std::map<Node, std::uint64_t> nodes_of(const Workload& workload, const Settings&
 }
 
 double seconds(double ns) { return ns * 1e-9; }
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
 
 }  // namespace
 
@@ -86,7 +83,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
     if (i == 0 || node.registered.peak > result.registered.peak) result.registered = node.registered;
   }
   result.nodes_simulated = static_cast<int>(kinds.size());
-  result.acquires = {sum.acquires, sum.hits, sum.waits, sum.misses, sum.late, sum.bounced, sum.observed};
+  result.acquires = runlog::acquires_of(sum);
   result.registrations = sum.registrations;
   result.deregistrations = sum.deregistrations;
 
@@ -99,12 +96,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.cost.helper_charged = mean(charged);
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
   result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
-  result.prediction = {sum.reuses,
-                       sum.late,
-                       share(sum.within_0_5, sum.reuses),
-                       share(sum.within_5, sum.reuses),
-                       share(sum.at_release_within_0_5, sum.reuses),
-                       share(sum.at_release_within_5, sum.reuses)};
+  result.prediction = runlog::prediction_of(sum);
   return result;
 }
 

@@ -181,7 +181,7 @@ class VirtualHelper final : private simulate::Observer {
   ModelDevice& device() { return process_.device(); }
   const Budget& budget() { return process_.budget(); }
   const TimeBudget& time_budget() const { return process_.time_budget(); }
-  const runlog::Counters& counters() { return process_.counters(); }
+  runlog::Counters counters() { return process_.counters(); }
 
  private:
   /// A blocking transfer is an acquire and a release; another one lasts by itself.
