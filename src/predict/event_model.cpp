@@ -1,5 +1,7 @@
 #include "predict/event_model.h"
 
+#include <cmath>
+
 namespace pinion {
 
 namespace {
@@ -8,6 +10,10 @@ constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, what a profile says
 // Of two losses that differ by less, the difference is chance.
 constexpr float kAlike = 1.05f;
+// And of two delays of a profile, as a share.
+constexpr double kAlikeDelays = 0.02;
+// That a run which comes by a long history of another run of the program goes on as that did.
+constexpr float kSameProgram = 0.98f;
 }  // namespace
 
 float EventModel::probability(const Node& node, unsigned kind) const {
@@ -18,6 +24,12 @@ float EventModel::probability(const Node& node, unsigned kind) const {
   return (tested * node.right + kWeight * others) / (tested + kWeight);
 }
 
+float EventModel::in_another_run(const Node& node) const {
+  if (node.assumed) return node.right;  // as it was told
+  const bool history = node.kind == static_cast<unsigned>(ContextKind::history);
+  return node.tested == 0 && history ? kSameProgram : probability(node, node.kind);
+}
+
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
   ++learnt_;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
@@ -26,6 +38,7 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
     EventName name = event.name;
     if (event.is_new && kind == static_cast<unsigned>(ContextKind::sites)) name.buffer = kNewBuffer;
     Node& node = nodes_.insert(contexts[kind]);
+    node.kind = static_cast<std::uint8_t>(kind);
     if (node.delay.known()) {
       const bool right = node.next == name;
       const float was_right = right ? 1.0f : 0.0f;
@@ -78,18 +91,30 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
     least = loss;
   }
   if (best == kContextKinds) return false;
-  // When it comes is told by the one that has seen it most often, of those that expect it too and are not
-  // worse at it: noise averages out over many.
-  unsigned when = best;
-  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    if (nodes[kind] && nodes[kind]->delay.count() > nodes[when]->delay.count() &&
-        nodes[kind]->next == nodes[best]->next && delay_loss[kind] <= kAlike * delay_loss[best])
-      when = kind;
-  }
+  const unsigned when = knows_when(nodes, delay_loss, best);
   const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
   next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(),
           usual && !(usual->next == nodes[best]->next)};
   return true;
+}
+
+// The one that has seen the event most often, of those that expect it too and are not worse at its delay: noise
+// averages out over many. A profile does not say how often, but what is shorter was seen more often.
+unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,
+                                const std::array<float, kContextKinds>& delay_loss, unsigned best) const {
+  const Node& of = *nodes[best];
+  const auto delay = static_cast<double>(of.delay.expected());
+  const auto alike = [&](unsigned kind) {
+    if (!of.assumed) return delay_loss[kind] <= kAlike * delay_loss[best];
+    return std::abs(static_cast<double>(nodes[kind]->delay.expected()) - delay) <= kAlikeDelays * delay;
+  };
+  unsigned when = best;
+  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
+    if (!nodes[kind] || !(nodes[kind]->next == of.next) || !alike(kind)) continue;
+    const bool shorter = of.assumed && when == best && kind < best;
+    if (shorter || nodes[kind]->delay.count() > nodes[when]->delay.count()) when = kind;
+  }
+  return when;
 }
 
 bool EventModel::surprising(std::uint64_t current, const EventName& event) {

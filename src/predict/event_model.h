@@ -41,10 +41,9 @@ class EventModel {
 
   // ---- profile ----
   template <class F>
-  void for_each(F&& f) const {  ///< f(context, name of the next event, its delay, share of right predictions)
+  void for_each(F&& f) const {  ///< f(context, name of the next event, its delay, share of right predictions to expect)
     nodes_.for_each([&](std::uint64_t context, const Node& node) {
-      if (node.delay.known())
-        f(context, node.next, node.delay.expected(), node.tested > 0 ? node.right : 0.5f);
+      if (node.delay.known()) f(context, node.next, node.delay.expected(), in_another_run(node));
     });
   }
   void assume(std::uint64_t context, const EventName& next, Duration after, float right);
@@ -58,9 +57,15 @@ class EventModel {
     std::uint8_t tested = 0;  ///< predictions so far, up to 32
     std::uint8_t trust = 0;   ///< misses until another event takes the place
     bool assumed = false;     ///< from a profile, and not tested since
+    std::uint8_t kind = 0;    ///< of context; not known where assumed
   };
   /// The probability that the node is right, by its own record, and while that is short by its kind's.
   float probability(const Node& node, unsigned kind) const;
+  /// The same in a later run that begins with this one's profile.
+  float in_another_run(const Node& node) const;
+  /// Whose delay to take, of `nodes` (by kind) that know one, `best` being believed on which event comes.
+  unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes,
+                      const std::array<float, kContextKinds>& delay_loss, unsigned best) const;
 
   ContextTable<Node> nodes_{kMostNodes};
   // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.
