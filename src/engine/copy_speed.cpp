@@ -12,8 +12,7 @@ namespace pinion {
 double measure_copy_speed() {
   constexpr std::size_t kBytes = std::size_t{4} << 20, kHugePage = std::size_t{2} << 20;
   constexpr std::size_t kMapped = 2 * kBytes + kHugePage;
-  void* const memory =
-      ::mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = ::mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   auto* const from = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(memory) + kHugePage - 1) &
                                              ~(std::uintptr_t{kHugePage} - 1));

@@ -132,7 +132,8 @@ void Engine::helper_main() {
 
 void Engine::drain() {
   batch_.clear();
-  // Before the rings: whatever was used before its memory went is then in this batch too, or in an earlier one.
+  // Before the rings: whatever was used before its memory went is then in this batch too, or in an earlier
+  // one.
   bool events_lost = false;
   EventBoard::Event event;
   while (events_.take(event, events_lost)) {

@@ -109,8 +109,7 @@ class BasicBrackets {
   };
   static bool crosses(const Slot& slot, Range r) {
     const Address begin = slot.begin.load(std::memory_order_seq_cst);
-    return begin > kClaimed &&
-           r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)});
+    return begin > kClaimed && r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)});
   }
 
   std::array<Slot, Slots> slots_;

@@ -98,8 +98,8 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
   return true;
 }
 
-// The one that has seen the event most often, of those that expect it too and are not worse at its delay: noise
-// averages out over many. A profile does not say how often, but what is shorter was seen more often.
+// The one that has seen the event most often, of those that expect it too and are not worse at its delay:
+// noise averages out over many. A profile does not say how often, but what is shorter was seen more often.
 unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,
                                 const std::array<float, kContextKinds>& delay_loss, unsigned best) const {
   const Node& of = *nodes[best];

@@ -40,8 +40,9 @@ class EventModel {
   std::size_t size() const { return nodes_.size(); }
 
   // ---- profile ----
+  /// f(context, name of the next event, its delay, share of right predictions to expect)
   template <class F>
-  void for_each(F&& f) const {  ///< f(context, name of the next event, its delay, share of right predictions to expect)
+  void for_each(F&& f) const {
     nodes_.for_each([&](std::uint64_t context, const Node& node) {
       if (node.delay.known()) f(context, node.next, node.delay.expected(), in_another_run(node));
     });

@@ -35,8 +35,7 @@ struct Moves {
 
 void in_order(std::vector<Move>& moves) {
   const auto earlier = [](const Move& a, const Move& b) { return a.time < b.time; };
-  if (!std::is_sorted(moves.begin(), moves.end(), earlier))
-    std::sort(moves.begin(), moves.end(), earlier);
+  if (!std::is_sorted(moves.begin(), moves.end(), earlier)) std::sort(moves.begin(), moves.end(), earlier);
 }
 
 // `added(move, bytes)` hears by how much each range that is held made the union grow.
