@@ -44,9 +44,9 @@ Event use(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
 
 TEST(Timeline, ChangesMayComeInAnyOrder) {
   Timeline line, other;
-  line.change(30, -100);
+  line.change(30, 70);
   line.change(10, 100);
-  line.change(30, 70);  // at the same instant, after what goes
+  line.change(30, -100);  // at the same instant, before what comes
   line.change(20, 50);
   line.change(25, 0);
   other.change(15, 1000);
@@ -290,6 +290,56 @@ TEST(Analysis, AKilledRunEndsWithItsLastEvent) {
   EXPECT_DOUBLE_EQ(r.wall_seconds, 400e-9);
   EXPECT_DOUBLE_EQ(r.registered().oracle_mean, 350.0 / 400 * kPage);
   EXPECT_FALSE(r.per_rank[0].complete);
+}
+
+// Files are worked off in threads, several logs at a time: the figures are those of the same logs in turn.
+TEST(Analysis, FilesGiveWhatTheirLogsGive) {
+  TemporaryDirectory directory;
+  constexpr int kRanks = 20;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    RunInfo info;
+    info.job = 1;
+    info.rank = rank;
+    info.ranks = kRanks;
+    info.start = 1000;
+    LogWriter writer;
+    ASSERT_FALSE(writer.open(directory.path(), info, 1 << 20));
+    for (int i = 0; i < 50; ++i) {
+      const Time at = 1000 + 7 * rank + 40 * i;
+      writer.append(lease(at, at + 30 + rank, 0x100000u + 0x1000u * static_cast<unsigned>(i % 3), 4096,
+                          static_cast<std::uint64_t>(1 + i % 2), Outcome::miss));
+    }
+    Series series;
+    series.start(1000);
+    Counters counters{};
+    counters.acquires = static_cast<std::uint64_t>(50 + rank);
+    counters.reuses = 10;
+    counters.within_0_5 = static_cast<std::uint64_t>(rank % 10);
+    writer.finish(counters, series, 4000 + rank, 0);
+  }
+  std::vector<Log> logs;
+  ASSERT_FALSE(read_logs({directory.path()}, logs));
+  ASSERT_EQ(logs.size(), static_cast<std::size_t>(kRanks));
+  const Report of_logs = analyse(logs);
+  Report of_files;
+  ASSERT_FALSE(analyse({directory.path()}, of_files));
+
+  EXPECT_EQ(of_files.ranks, kRanks);
+  EXPECT_EQ(of_files.acquires.total, 20u * 50 + 190);
+  EXPECT_EQ(of_files.events, 20u * 50);
+  EXPECT_GT(of_files.registered().leave_pinned_peak, 0u);
+  EXPECT_EQ(of_files.registered().oracle_peak, of_logs.registered().oracle_peak);
+  EXPECT_DOUBLE_EQ(of_files.registered().oracle_mean, of_logs.registered().oracle_mean);
+  EXPECT_EQ(of_files.registered().leave_pinned_peak, of_logs.registered().leave_pinned_peak);
+  EXPECT_DOUBLE_EQ(of_files.prediction.within_0_5, of_logs.prediction.within_0_5);
+  EXPECT_DOUBLE_EQ(of_files.wall_seconds, of_logs.wall_seconds);
+  ASSERT_EQ(of_files.per_rank.size(), of_logs.per_rank.size());
+  for (std::size_t i = 0; i < of_files.per_rank.size(); ++i) {
+    EXPECT_EQ(of_files.per_rank[i].rank, static_cast<int>(i));
+    EXPECT_EQ(of_files.per_rank[i].acquires.total, of_logs.per_rank[i].acquires.total);
+  }
+  ASSERT_EQ(of_files.call_sites.size(), of_logs.call_sites.size());
+  EXPECT_EQ(of_files.call_sites[0].acquires, of_logs.call_sites[0].acquires);
 }
 
 }  // namespace

@@ -98,6 +98,33 @@ TEST_F(RegistryThreads, AnEventThatIsAlmostOverIsWaitedFor) {
   EXPECT_TRUE(has_waited);
 }
 
+// It may be waiting for whoever waits for it: that costs one acquire the waiting, not all that follow.
+TEST_F(RegistryThreads, AnEventThatLastsIsWaitedForOnce) {
+  std::latch open(1), close(1);
+  std::thread event([&] {
+    brackets.open(pages(0, 4));
+    open.count_down();
+    close.wait();
+    brackets.close(pages(0, 4));
+  });
+  open.wait();
+  bool waited = false;
+  for (const bool expected : {true, false, false}) {
+    auto crossed = ticket(pages(0, 4));
+    waited = false;
+    EXPECT_EQ(run(crossed, waited), Step::refused);
+    EXPECT_EQ(waited, expected);
+  }
+  auto elsewhere = ticket(pages(8, 9));
+  EXPECT_EQ(run(elsewhere, waited), Step::leased);
+  domain->release(elsewhere.region);
+  auto again = ticket(pages(0, 4));
+  EXPECT_EQ(run(again, waited), Step::refused);
+  EXPECT_TRUE(waited) << "it may be another event";
+  close.count_down();
+  event.join();
+}
+
 // Its end would never come.
 TEST_F(RegistryThreads, AnEventOfTheCallersOwnIsNotWaitedFor) {
   brackets.open(pages(0, 4));
@@ -106,6 +133,21 @@ TEST_F(RegistryThreads, AnEventOfTheCallersOwnIsNotWaitedFor) {
   EXPECT_EQ(run(inside, waited), Step::refused);
   EXPECT_EQ(inside.error.code, EAGAIN);
   EXPECT_FALSE(waited);
+
+  // Also where another's crosses it too.
+  std::latch open(1), close(1);
+  std::thread event([&] {
+    brackets.open(pages(4, 8));
+    open.count_down();
+    close.wait();
+    brackets.close(pages(4, 8));
+  });
+  open.wait();
+  auto both = ticket(pages(2, 6));
+  EXPECT_EQ(run(both, waited), Step::refused);
+  EXPECT_FALSE(waited);
+  close.count_down();
+  event.join();
   brackets.close(pages(0, 4));
 }
 

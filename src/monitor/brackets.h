@@ -107,6 +107,7 @@ class BasicBrackets {
     typename Atomics::template Atomic<Address> end{0};
     typename Atomics::template Atomic<pthread_t> owner{};
   };
+
   static bool crosses(const Slot& slot, Range r) {
     const Address begin = slot.begin.load(std::memory_order_seq_cst);
     return begin > kClaimed && r.overlaps({begin - kClaimed - 1, slot.end.load(std::memory_order_relaxed)});

@@ -99,7 +99,8 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
 }
 
 // The one that has seen the event most often, of those that expect it too and are not worse at its delay:
-// noise averages out over many. A profile does not say how often, but what is shorter was seen more often.
+// noise averages out over many. A profile does not say how often, but shorter contexts than the history were
+// seen more often.
 unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,
                                 const std::array<float, kContextKinds>& delay_loss, unsigned best) const {
   const Node& of = *nodes[best];
@@ -111,7 +112,8 @@ unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& no
   unsigned when = best;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     if (!nodes[kind] || !(nodes[kind]->next == of.next) || !alike(kind)) continue;
-    const bool shorter = of.assumed && when == best && kind < best;
+    const bool shorter =
+        of.assumed && when == best && best == static_cast<unsigned>(ContextKind::history) && kind != best;
     if (shorter || nodes[kind]->delay.count() > nodes[when]->delay.count()) when = kind;
   }
   return when;

@@ -17,7 +17,7 @@ struct Profile {
   struct Transition {
     std::uint64_t context, site, buffer;  ///< `site` and `buffer` of the event that follows
     std::int64_t after_ns;
-    double right;  ///< share of predictions by this context that were right
+    double right;  ///< share of predictions by this context that will be right, as far as its run could tell
   };
   struct Reuse {
     std::uint64_t context;

@@ -41,7 +41,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
   // "In between nothing of the range is registered"; whether the end is worth waiting for is the caller's to
   // say. Nor is it worth to register memory ahead that has changed since its use was predicted.
   const bool crossed = brackets_.changing(ticket.pages);
-  ticket.crossed_by_another = crossed && !brackets_.changed_by_caller(ticket.pages);
+  if (!crossed) waited_in_vain_ = false;
+  ticket.crossed_by_another = crossed && !waited_in_vain_ && !brackets_.changed_by_caller(ticket.pages);
   if (crossed || (ticket.changed && !ticket.lease)) {
     ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped");
     return Step::refused;
@@ -156,6 +157,11 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   }
   ticket.error = registration.error;
   return Step::refused;
+}
+
+void Domain::waited_in_vain() {
+  std::lock_guard lock(slow_);
+  waited_in_vain_ = true;
 }
 
 Region* Domain::begin_retire(RegionRef ref) {

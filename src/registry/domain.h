@@ -82,7 +82,8 @@ class Domain {
     bool registered_here = false;  ///< this ticket's own device call made the region
     Range want{};                  ///< pages, or their merge with overlapping regions
     bool changed = false;          ///< the memory changed during this ticket's device call
-    /// Refused because the memory is changing, in another thread: over as soon as that event is.
+    /// Refused because the memory is changing, in another thread: over as soon as that event is, which is
+    /// worth waiting for.
     bool crossed_by_another = false;
     bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
     bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
@@ -90,6 +91,9 @@ class Domain {
 
   Step begin(Ticket& ticket);
   Step commit(Ticket& ticket, const Registration& registration);
+  /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
+  /// again.
+  void waited_in_vain();
 
   /// Claims an idle region (registered, without leases, still of that generation) for deregistration; null
   /// otherwise. The caller deregisters region->key and calls finish_retire().
@@ -179,6 +183,7 @@ class Domain {
   Coverage coverage_;
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
+  bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
   std::uint64_t keep_bytes_ = UINT64_MAX;
   Victims victims_;
 };

@@ -5,6 +5,7 @@
 #include <deque>
 #include <future>
 #include <map>
+#include <memory>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -22,15 +23,16 @@ Range pages_of(const Event& e, std::uint64_t page_bytes) {
   return {e.address & ~mask, (e.address + e.bytes + mask) & ~mask};
 }
 
-// A range is held, let go, or gone altogether, at an instant.
+// A range begins or ends to be held at an instant.
 struct Move {
   Time time;
   const Event* event;
 };
 
-// Of each kind a list, which mostly is in order already: logs are in order of end.
+// When ranges begin to be held and when they end. Mostly both are in order already: logs are in order of end.
 struct Moves {
-  std::vector<Move> gone, remove, add;
+  std::vector<Move> add, end;
+  bool forget = false;  ///< what ends is gone altogether, however often it is held
 };
 
 void in_order(std::vector<Move>& moves) {
@@ -41,34 +43,25 @@ void in_order(std::vector<Move>& moves) {
 // `added(move, bytes)` hears by how much each range that is held made the union grow.
 template <class F>
 Timeline union_over_time(Moves& moves, std::uint64_t page_bytes, F&& added) {
+  in_order(moves.add);
+  in_order(moves.end);
   Coverage coverage;
   Timeline line;
-  in_order(moves.gone);
-  in_order(moves.remove);
-  in_order(moves.add);
-  auto gone = moves.gone.begin();
-  auto remove = moves.remove.begin();
-  const auto until = [&](Time time) {
-    for (;;) {
-      const bool left = remove != moves.remove.end() && remove->time <= time;
-      if (gone != moves.gone.end() && gone->time <= (left ? remove->time : time)) {
-        const std::size_t bytes = coverage.erase(pages_of(*gone->event, page_bytes));
-        line.change(gone++->time, -static_cast<std::int64_t>(bytes));
-      } else if (left) {
-        const std::size_t bytes = coverage.remove(pages_of(*remove->event, page_bytes));
-        line.change(remove++->time, -static_cast<std::int64_t>(bytes));
-      } else {
-        return;
-      }
+  auto end = moves.end.begin();
+  const auto end_until = [&](Time time) {
+    for (; end != moves.end.end() && end->time <= time; ++end) {
+      const Range pages = pages_of(*end->event, page_bytes);
+      const std::size_t bytes = moves.forget ? coverage.erase(pages) : coverage.remove(pages);
+      line.change(end->time, -static_cast<std::int64_t>(bytes));
     }
   };
   for (Move& move : moves.add) {
-    until(move.time);  // what ends at an instant goes before what begins
+    end_until(move.time);  // what ends at an instant goes before what begins
     const std::size_t bytes = coverage.add(pages_of(*move.event, page_bytes));
     line.change(move.time, static_cast<std::int64_t>(bytes));
     added(move, bytes);
   }
-  until(kNever);
+  end_until(kNever);
   return line;
 }
 
@@ -130,6 +123,13 @@ struct Lines {
     oracle.add(other.oracle);
     leave_pinned.add(other.leave_pinned);
     registered_byte_ns += other.registered_byte_ns;
+  }
+
+  // All of a node: in pairs, so that long time lines are not copied for each process.
+  static Lines sum(std::vector<Lines> of) {
+    for (std::size_t step = 1; step < of.size(); step *= 2)
+      for (std::size_t i = 0; i + step < of.size(); i += 2 * step) of[i].add(of[i + step]);
+    return std::move(of.front());
   }
 
   double seconds() const { return static_cast<double>(last - start) * 1e-9; }
@@ -255,6 +255,20 @@ std::vector<CallSite> list_of(const CallSites& sites) {
 
 }  // namespace
 
+CallSite& CallSite::operator+=(const CallSite& other) {
+  name = other.name;
+  call = other.call;
+  acquires += other.acquires;
+  bytes += other.bytes;
+  hits += other.hits;
+  waits += other.waits;
+  misses += other.misses;
+  late += other.late;
+  bounced += other.bounced;
+  wait_seconds += other.wait_seconds;
+  return *this;
+}
+
 void add(Counters& sum, const Counters& c, std::uint64_t n) {
   for (const auto member : {&Counters::acquires,
                             &Counters::hits,
@@ -301,7 +315,7 @@ Timeline registered_timeline(const Log& log) {
   Moves moves;
   for (const Event& e : log.events) {
     if (e.kind == EventKind::registration && !(e.flags & kFailed)) moves.add.push_back({e.begin_ns, &e});
-    if (e.kind == EventKind::deregistration) moves.remove.push_back({e.end_ns, &e});
+    if (e.kind == EventKind::deregistration) moves.end.push_back({e.end_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
@@ -311,7 +325,7 @@ Timeline oracle_timeline(const Log& log) {
   for (const Event& e : log.events) {
     if (e.kind != EventKind::lease) continue;
     moves.add.push_back({transfer_begin(e), &e});
-    moves.remove.push_back({transfer_end(e), &e});
+    moves.end.push_back({transfer_end(e), &e});
   }
   // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
   // long before the lease as that takes.
@@ -328,9 +342,10 @@ Timeline oracle_timeline(const Log& log) {
 
 Timeline leave_pinned_timeline(const Log& log) {
   Moves moves;
+  moves.forget = true;
   for (const Event& e : log.events) {
     if (e.kind == EventKind::lease) moves.add.push_back({e.begin_ns, &e});
-    if (e.kind == EventKind::memory_event) moves.gone.push_back({e.begin_ns, &e});
+    if (e.kind == EventKind::memory_event) moves.end.push_back({e.begin_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
@@ -355,12 +370,12 @@ struct Part {
 class Analysis {
  public:
   void add(Part&& part);
-  /// Of all that were added: at least one.
-  Report report() const;
+  /// Of all that were added: at least one. Uses them up.
+  Report report();
 
  private:
-  Report report_;  ///< sums; what needs them all is added by report()
-  std::map<std::string, std::pair<Lines, std::uint64_t>> nodes_;  ///< with the number of processes
+  Report report_;                                    ///< sums; what needs them all is added by report()
+  std::map<std::string, std::vector<Lines>> nodes_;  ///< of their processes
   CallSites call_sites_;
   Counters sum_{};
   Duration covered_ = kNever;
@@ -390,30 +405,13 @@ void Analysis::add(Part&& part) {
   report_.budget.spent += rank.budget.spent;
   report_.budget.refused += rank.budget.refused;
   covered_ = std::min(covered_, part.lines.covered - part.lines.start);
-  if (const auto node = nodes_.find(rank.host); node != nodes_.end()) {
-    node->second.first.add(part.lines);
-    ++node->second.second;
-  } else {
-    nodes_.try_emplace(rank.host, std::move(part.lines), 1);
-  }
-  for (const auto& [key, site] : part.call_sites) {
-    CallSite& sum = call_sites_[key];
-    sum.name = site.name;
-    sum.call = site.call;
-    sum.acquires += site.acquires;
-    sum.bytes += site.bytes;
-    sum.hits += site.hits;
-    sum.waits += site.waits;
-    sum.misses += site.misses;
-    sum.bounced += site.bounced;
-    sum.late += site.late;
-    sum.wait_seconds += site.wait_seconds;
-  }
+  nodes_[rank.host].push_back(std::move(part.lines));
+  for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
   report_.per_rank.push_back(std::move(part.rank));
 }
 
-Report Analysis::report() const {
-  Report report = report_;
+Report Analysis::report() {
+  Report report = std::move(report_);
   report.cost = report.cost / static_cast<double>(report.ranks);
   report.acquires = acquires_of(sum_);
   report.registrations = sum_.registrations;
@@ -422,8 +420,9 @@ Report Analysis::report() const {
   report.prediction = prediction_of(sum_);
   report.budget.allowed /= report.ranks;
   report.budget.spent /= report.ranks;
-  for (const auto& [host, node] : nodes_) {
-    const auto& [lines, ranks] = node;
+  for (auto& [host, processes] : nodes_) {
+    const std::uint64_t ranks = processes.size();
+    const Lines lines = Lines::sum(std::move(processes));
     report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});
     report.wall_seconds = std::max(report.wall_seconds, lines.seconds());
   }
@@ -450,8 +449,8 @@ Report analyse(const std::vector<Log>& logs) {
 
 Error analyse(const std::vector<std::string>& paths, Report& report) {
   Analysis analysis;
-  // As many logs at a time as there are cores, and no more in memory; where no thread is to be had, in turn.
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  // A log for each core at a time, while the next one is read; where no thread is to be had, in turn.
+  const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
   std::deque<std::future<Part>> parts;
   const auto take_first = [&] {
     analysis.add(parts.front().get());
@@ -459,7 +458,9 @@ Error analyse(const std::vector<std::string>& paths, Report& report) {
   };
   const Error error = for_each_log(paths, [&](Log&& log) {
     if (parts.size() == cores) take_first();
-    parts.push_back(std::async([log = std::move(log)] { return Part(log); }));
+    // To be copied: async() that finds no thread begins again with the same function.
+    const auto part = [log = std::make_shared<const Log>(std::move(log))] { return Part(*log); };
+    parts.push_back(std::async(part));
   });
   while (!parts.empty()) take_first();
   if (!error) report = analysis.report();

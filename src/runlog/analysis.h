@@ -83,6 +83,9 @@ struct CallSite {
   std::string call;
   std::uint64_t acquires = 0, bytes = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0;
   double wait_seconds = 0;  ///< critical path beyond hits, summed over ranks
+
+  /// The same call site in another process.
+  CallSite& operator+=(const CallSite& other);
 };
 
 struct Report {
@@ -114,13 +117,13 @@ struct Report {
 
 /// `logs` is one run: at least one log.
 Report analyse(const std::vector<Log>& logs);
-/// The same of files and directories, several logs at a time, each in a thread: no more of them are in memory
-/// than the machine has cores.
+/// The same of files and directories, up to eight logs at a time, each in a thread: so many, and one that is
+/// being read, are in memory.
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // What counters say, also those of a simulated process.
 
-/// Adds `n` times the counts and times that are sums over processes.
+/// Adds `n` times the counts and times that figures of several processes are made of.
 void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);

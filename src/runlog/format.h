@@ -92,7 +92,7 @@ struct Counters {
   std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
   std::uint64_t registrations, deregistrations, registration_failures;
   std::uint64_t acquired_bytes, bounced_bytes;
-  std::uint64_t wait_ns;          ///< acquires that waited for a registration in progress
+  std::uint64_t wait_ns;          ///< for registrations in progress, and for memory events of other threads
   std::uint64_t registration_ns;  ///< registration on the critical path (deregistration on it included)
   std::uint64_t bounce_ns;        ///< modelled copies
   std::uint64_t bookkeeping_ns;  ///< signature, time stamps, lookup, lease, record: sum over sampled acquires
