@@ -98,16 +98,31 @@ TEST_F(RegistryThreads, AnEventThatIsAlmostOverIsWaitedFor) {
   EXPECT_TRUE(has_waited);
 }
 
+/// Another thread's memory event, as long as this lives.
+class EventOfAnother {
+ public:
+  EventOfAnother(Brackets& brackets, Range range)
+      : thread_([&brackets, range, this] {
+          brackets.open(range);
+          open_.count_down();
+          close_.wait();
+          brackets.close(range);
+        }) {
+    open_.wait();
+  }
+  ~EventOfAnother() {
+    close_.count_down();
+    thread_.join();
+  }
+
+ private:
+  std::latch open_{1}, close_{1};
+  std::thread thread_;  // last: it uses the others
+};
+
 // It may be waiting for whoever waits for it: that costs one acquire the waiting, not all that follow.
 TEST_F(RegistryThreads, AnEventThatLastsIsWaitedForOnce) {
-  std::latch open(1), close(1);
-  std::thread event([&] {
-    brackets.open(pages(0, 4));
-    open.count_down();
-    close.wait();
-    brackets.close(pages(0, 4));
-  });
-  open.wait();
+  EventOfAnother event(brackets, pages(0, 4));
   bool waited = false;
   for (const bool expected : {true, false, false}) {
     auto crossed = ticket(pages(0, 4));
@@ -121,8 +136,6 @@ TEST_F(RegistryThreads, AnEventThatLastsIsWaitedForOnce) {
   auto again = ticket(pages(0, 4));
   EXPECT_EQ(run(again, waited), Step::refused);
   EXPECT_TRUE(waited) << "it may be another event";
-  close.count_down();
-  event.join();
 }
 
 // Its end would never come.
@@ -135,19 +148,10 @@ TEST_F(RegistryThreads, AnEventOfTheCallersOwnIsNotWaitedFor) {
   EXPECT_FALSE(waited);
 
   // Also where another's crosses it too.
-  std::latch open(1), close(1);
-  std::thread event([&] {
-    brackets.open(pages(4, 8));
-    open.count_down();
-    close.wait();
-    brackets.close(pages(4, 8));
-  });
-  open.wait();
+  EventOfAnother event(brackets, pages(4, 8));
   auto both = ticket(pages(2, 6));
   EXPECT_EQ(run(both, waited), Step::refused);
   EXPECT_FALSE(waited);
-  close.count_down();
-  event.join();
   brackets.close(pages(0, 4));
 }
 
