@@ -304,8 +304,8 @@ TEST_F(ApiTest, StartAndStopTwentyTimes) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-// glibc maps large blocks for themselves, and takes them from the heap once as large a one was freed: what Pinion frees
-// must not decide where the program's buffers are.
+// glibc maps large blocks for themselves, and takes them from the heap once as large a one was freed: what
+// Pinion frees must not decide where the program's buffers are.
 TEST_F(ApiTest, TheProgramsBlocksAreMappedAsBefore) {
   if (kSanitized) GTEST_SKIP() << "not glibc's allocator";
   const auto is_mapped = [] {
@@ -934,8 +934,8 @@ TEST_F(ApiTest, MemoryThatGoesAtOnceIsHeardOf) {
   constexpr std::size_t kUses = 20, kFar = std::size_t{4} << 20;  // events are looked at by 2 MB
   const std::string directory = log_directory();
   start("retention=leave-pinned,log=" + directory);
-  auto* const room = static_cast<char*>(
-      ::mmap(nullptr, kUses * kFar, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  auto* const room = static_cast<char*>(::mmap(nullptr, kUses * kFar, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   ASSERT_NE(room, MAP_FAILED);
   for (std::size_t i = 0; i < kUses; ++i) {
     use(room + i * kFar, kPage);

@@ -109,12 +109,12 @@ unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& no
     if (!of.assumed) return delay_loss[kind] <= kAlike * delay_loss[best];
     return std::abs(static_cast<double>(nodes[kind]->delay.expected()) - delay) <= kAlikeDelays * delay;
   };
+  const bool any_shorter = of.assumed && best == static_cast<unsigned>(ContextKind::history);
   unsigned when = best;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     if (!nodes[kind] || !(nodes[kind]->next == of.next) || !alike(kind)) continue;
-    const bool shorter =
-        of.assumed && when == best && best == static_cast<unsigned>(ContextKind::history) && kind != best;
-    if (shorter || nodes[kind]->delay.count() > nodes[when]->delay.count()) when = kind;
+    const bool more = nodes[kind]->delay.count() > nodes[when]->delay.count();
+    if (more || (any_shorter && when == best)) when = kind;
   }
   return when;
 }

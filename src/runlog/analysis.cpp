@@ -173,6 +173,10 @@ Cost cost_of(const Log& log) {
   return cost;
 }
 
+TimeBudgetUse budget_of(const Counters& c) {
+  return {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
+}
+
 RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
@@ -192,7 +196,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.events_dropped = c.events_dropped + c.records_dropped;
   r.cost = cost_of(log);
   r.prediction = prediction_of(c);
-  r.budget = {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
+  r.budget = budget_of(c);
   return r;
 }
 
@@ -401,9 +405,6 @@ void Analysis::add(Part&& part) {
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;
-  report_.budget.allowed += rank.budget.allowed;
-  report_.budget.spent += rank.budget.spent;
-  report_.budget.refused += rank.budget.refused;
   covered_ = std::min(covered_, part.lines.covered - part.lines.start);
   nodes_[rank.host].push_back(std::move(part.lines));
   for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
@@ -418,6 +419,7 @@ Report Analysis::report() {
   report.deregistrations = sum_.deregistrations;
   report.registration_failures = sum_.registration_failures;
   report.prediction = prediction_of(sum_);
+  report.budget = budget_of(sum_);
   report.budget.allowed /= report.ranks;
   report.budget.spent /= report.ranks;
   for (auto& [host, processes] : nodes_) {

@@ -27,7 +27,7 @@ case $family in
     ;;
 esac
 
-# user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
+# once COMMAND..., user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
 once() { on node0 timeout 60 "$@" >"$work/out" 2>"$work/err"; }
 user() {
   local status
