@@ -298,8 +298,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
 // What `run` tells launchers, as a rank on another node then has it: with nothing of this environment.
 TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   install_harmless_preload();
-  std::ofstream(root() / "options.toml") << "limit = \"2G\"\n";
-  ::setenv("PINION_CONFIG", "options.toml", 1);
+  std::ofstream(root() / "options.conf") << "limit=2G\n";
+  ::setenv("PINION_CONFIG", "options.conf", 1);
   ::setenv("PINION", "threshold=8K", 1);
   for (const char* variable : {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"}) {
     const Outcome o = pinion(

@@ -8,11 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#if __has_include(<toml++/toml.h>)
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-#define PINION_HAVE_TOML 1
-#endif
+#include "base/settings_file.h"
 
 namespace pinion {
 
@@ -183,7 +179,7 @@ const std::vector<Row>& rows() {
       {{"nic",
         "text",
         "connectx",
-        "cost model of the emulated device: connectx, myrinet, none, or a TOML file",
+        "cost model of the emulated device: connectx, myrinet, none, or a file",
         {}},
        [](Options& o, std::string_view v) {
          o.nic = v;
@@ -368,39 +364,15 @@ Error parse_options(Options& options, std::string_view text) {
   return {};
 }
 
-#ifdef PINION_HAVE_TOML
 Error load_options_file(Options& options, const std::string& path) {
-  const toml::parse_result result = toml::parse_file(path);
-  if (!result) {
-    return Error::make(EINVAL, "%s: %s (line %u)", path.c_str(),
-                       std::string(result.error().description()).c_str(),
-                       static_cast<unsigned>(result.error().source().begin.line));
-  }
-  for (const auto& [key, node] : result.table()) {
-    std::string value;
-    if (const auto text = node.value_exact<std::string>()) {
-      value = *text;
-    } else if (const auto number = node.value_exact<std::int64_t>()) {
-      value = std::to_string(*number);
-    } else if (const auto flag = node.value_exact<bool>()) {
-      value = *flag ? "yes" : "no";
-    } else {
-      return Error::make(EINVAL, "%s: '%s' must be a text, a whole number or true/false", path.c_str(),
-                         std::string(key.str()).c_str());
-    }
-    if (Error error = set_option(options, key.str(), value)) {
-      return Error::make(error.code, "%s: %s", path.c_str(), error.message);
-    }
-  }
-  return {};
+  return read_settings(path, [&](std::string_view name, std::string_view value) -> Error {
+    // PINION carries the options to the ranks, separated by commas.
+    if (value.find(',') != std::string_view::npos)
+      return Error::make(EINVAL, "option %s: a value must not contain a comma",
+                         std::string(name.substr(0, 60)).c_str());
+    return set_option(options, name, value);
+  });
 }
-#else
-Error load_options_file(Options&, const std::string& path) {
-  return Error::make(ENOTSUP,
-                     "%s: this build has no TOML reader (toml++ was absent); use PINION=\"name=value,...\"",
-                     path.c_str());
-}
-#endif
 
 Error options_from_environment(Options& options) {
   if (const char* path = std::getenv("PINION_CONFIG"); path && *path) {

@@ -71,7 +71,7 @@ struct Options {
 
 /// One row of the table.
 struct OptionSpec {
-  const char* name;           ///< as in `--name value`, `PINION="name=value"` and TOML
+  const char* name;           ///< as in `--name value`, `PINION="name=value"` and files
   const char* type;           ///< size, count, time, share, choice, text, switch
   const char* default_value;  ///< as the user would write it
   const char* text;           ///< one line
@@ -84,7 +84,7 @@ const std::vector<OptionSpec>& option_specs();
 Error set_option(Options& options, std::string_view name, std::string_view value);
 /// "limit=2G,retention=helper"; also the single words `off` and `on`.
 Error parse_options(Options& options, std::string_view text);
-/// A TOML file of `name = value` lines.
+/// A file of `name=value` lines (base/settings_file.h).
 Error load_options_file(Options& options, const std::string& path);
 /// PINION_CONFIG first, then PINION, which overrides it.
 Error options_from_environment(Options& options);
