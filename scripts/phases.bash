@@ -1,17 +1,20 @@
 # What ./demo and ./test share: the option --build, and work that is shown as a line for each phase while a log file has
-# the output. Sourced with the script's own arguments; `program` is its name for messages.
+# the output. Sourced by a script that has set `program`, its name for messages.
 
-# build_option ARGUMENTS...: sets `build`, an absolute path; the caller has not changed its directory yet.
+# build_option ARGUMENTS...: sets `build`, an absolute path, and `others`, the arguments beside `--build DIR`. The caller has
+# not changed its directory yet.
 build_option() {
   build=$(cd "$(dirname "$0")" && pwd)/build
-  case $#:${1-} in
-    0:) ;;
-    2:--build) build=$(realpath -m -- "$2") ;;
-    *)
-      echo "usage: ./$program [--build DIR]" >&2
-      exit 2
-      ;;
-  esac
+  others=()
+  while [ $# -gt 0 ]; do
+    if [ "$1" = --build ] && [ -n "${2-}" ]; then
+      build=$(realpath -m -- "$2")
+      shift
+    else
+      others+=("$1")
+    fi
+    shift
+  done
   # Preload libraries and options are lists with these separators, which know no quoting.
   if [[ $build == *[[:space:]:,]* ]]; then
     echo "./$program: LD_PRELOAD cannot carry a path with a space, a colon or a comma: $build; name another build directory: ./$program --build DIR" >&2

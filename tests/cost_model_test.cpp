@@ -65,7 +65,8 @@ TEST(CostModel, UnknownNameListsTheValidOnes) {
 
 TEST_F(CostModelFile, SetsEveryKey) {
   const auto [error, nic] = load(
-      "# of our own\nregister_ns_per_page=100\nregister_ns_base = 2500.5 # measured\nderegister_ns_per_page=10\n"
+      "# of our own\nregister_ns_per_page=100\nregister_ns_base = 2500.5 # "
+      "measured\nderegister_ns_per_page=10\n"
       "deregister_ns_base=1e3\nmax_regions=8\nmax_region_bytes=1G\nmax_bytes=4294967296\n");
   ASSERT_FALSE(error) << error.message;
   EXPECT_EQ(nic.name, path_);

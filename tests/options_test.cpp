@@ -180,7 +180,8 @@ class OptionsFile : public ::testing::Test {
 
 TEST_F(OptionsFile, HasTheNamesAndUnitsOfOptions) {
   Options o;
-  const Error error = load_options_file(o, write("limit=2G\nwindow = 3\noff=yes\ntime-budget=1%\npoll=2ms\n"));
+  const Error error =
+      load_options_file(o, write("limit=2G\nwindow = 3\noff=yes\ntime-budget=1%\npoll=2ms\n"));
   ASSERT_FALSE(error) << error.message;
   EXPECT_EQ(o.limit, std::uint64_t{2} << 30);
   EXPECT_EQ(o.window, 3u);

@@ -106,9 +106,8 @@ Error set_key(CostModel& model, std::string_view key, std::string_view value) {
 CostModelResult load_file(const std::string& path) {
   CostModelResult result;
   result.model.name = path;
-  result.error = read_settings(path, [&](std::string_view key, std::string_view value) {
-    return set_key(result.model, key, value);
-  });
+  result.error = read_settings(
+      path, [&](std::string_view key, std::string_view value) { return set_key(result.model, key, value); });
   return result;
 }
 
@@ -129,9 +128,10 @@ CostModelResult load_cost_model(const std::string& name_or_path) {
     }
     valid += std::string(row.preset.name) + ", ";
   }
-  return {Error::make(EINVAL, "no cost model is called '%s'; valid: %sor a file's path, with a / or a . in it",
-                      name_or_path.c_str(), valid.c_str()),
-          {}};
+  return {
+      Error::make(EINVAL, "no cost model is called '%s'; valid: %sor a file's path, with a / or a . in it",
+                  name_or_path.c_str(), valid.c_str()),
+      {}};
 }
 
 const CostModelPreset* cost_model_presets(std::size_t* count) {
