@@ -1012,7 +1012,10 @@ TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
 
 long foreign_syscall(long number, long a0, long a1, long a2, long a3, long a4, long a5) {
   ++foreign_calls;
-  return raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+  const long result = raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+  if (!is_error(result)) return result;
+  errno = static_cast<int>(-result);
+  return -1;
 }
 
 TEST_F(PatchedByOthers, SyscallIsLeftToThem) {
