@@ -109,7 +109,7 @@ TEST_F(CostModelFile, WrongKeysAndValuesAreErrorsThatNameThem) {
 }
 
 TEST(CostModel, FileThatIsNotThere) {
-  EXPECT_TRUE(load_cost_model("/nonexistent/nic.toml").error);
+  EXPECT_TRUE(load_cost_model("/nonexistent/nic.conf").error);
   EXPECT_TRUE(load_cost_model("nonexistent.nic").error);
 }
 
