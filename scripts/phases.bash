@@ -26,10 +26,10 @@ build_option() {
   fi
 }
 
-# While a phase lasts, on a terminal: its seconds, and ninja's last [done/all] in the log.
+# While a phase lasts, on a terminal: its seconds, and ninja's last [done/all] in the log. Ctrl-C reaches the script alone.
 show_progress() {
   local what=$1 begun=$SECONDS lines=$2 step
-  while sleep 1; do
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
     step=$(tail -n "+$((lines + 1))" "$log" | grep -oE '^\[[0-9]+/[0-9]+\]' | tail -n 1)
     printf '\r%-58s %4d s  %-14s' "$what" $((SECONDS - begun)) "$step"
   done

@@ -170,6 +170,21 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
 }
 
+// Paths may have spaces.
+TEST_F(Cli, FilesOfSettingsThatAreWrong) {
+  const std::string config = (root() / "my options.conf").string();
+  const std::string nic = (root() / "my own.nic").string();
+  std::ofstream(config) << "# ours\nlimit=2X\n";
+  std::ofstream(nic) << "register_ns_base=16us\n";
+  expect_usage_error({"run", "--device", "emulated", "--nic", nic, "--", "true"},
+                     (nic + ":1: register_ns_base: '16us' is not valid; expected a number").c_str());
+  expect_usage_error({"simulate", "--pattern", "cg:S:2", "--nic", nic},
+                     (nic + ":1: register_ns_base").c_str());
+  ::setenv("PINION_CONFIG", config.c_str(), 1);
+  expect_usage_error({"run", "--", "true"},
+                     (config + ":2: option limit: '2X' is not valid; expected").c_str());
+}
+
 TEST_F(Cli, UsageErrorsOfSimulate) {
   const auto expect = [&](std::vector<std::string> arguments, const char* reason) {
     arguments.insert(arguments.begin(), "simulate");

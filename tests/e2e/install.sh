@@ -20,6 +20,8 @@ part 'out  tests (BUILD_TESTING): BUILD_TESTING=OFF'
 part '\(in \|out\)  RDMA devices and --front verbs (PINION_VERBS)'
 configured -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DBUILD_TESTING=ON && fail "tests without GoogleTest"
 grep -q 'BUILD_TESTING=ON needs GoogleTest' "$work/out" || fail "$(cat "$work/out")"
+configured -DPINION_UCX=perhaps && fail "a part that is neither in nor out"
+grep -q 'PINION_UCX=perhaps: valid are AUTO, ON and OFF' "$work/out" || fail "$(cat "$work/out")"
 
 # Of the build itself. The manifest is the build's, and is put back.
 [ ! -e "$build/install_manifest.txt" ] || cp "$build/install_manifest.txt" "$work/manifest"
