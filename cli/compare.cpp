@@ -212,8 +212,13 @@ void compare(const Arguments& arguments) {
     Options options = arguments.flags.options();
     if (retention != kOff)
       if (const Error error = set_option(options, "retention", retention)) throw UsageError(error.message);
+    for (const Strategy& earlier : strategies)
+      if (earlier.retention == retention)
+        throw UsageError(
+            fmt::format("--retention: {} is given twice; --repeat says how often each runs", retention));
     strategies.push_back({retention, {}});
   }
+  arguments.flags.note_unused();
   const std::size_t total = strategies.size() * arguments.repeat;
   std::size_t number = 0;
   for (unsigned round = 1; round <= arguments.repeat; ++round) {
@@ -253,7 +258,7 @@ void add_compare(CLI::App& app, const CommandLine& command) {
   sub->add_option("--log", arguments->log,
                   "where the logs and outputs of all runs stay [pinion-compare.logs]")
       ->type_name("DIR");
-  sub->add_flag("--json", arguments->json, "one JSON object instead of a table");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   arguments->flags.add_to(*sub, {"off", "retention", "log"});
   sub->add_option("command", arguments->command, "the program and its arguments, best behind `--`")
       ->type_name("CMD");

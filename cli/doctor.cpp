@@ -309,7 +309,7 @@ void doctor(bool json) {
 void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("doctor", "Say what on this machine will hurt, and the cure");
   auto json = std::make_shared<bool>(false);
-  sub->add_flag("--json", *json, "one JSON object instead of text");
+  sub->add_flag("--json", *json, "one JSON object instead of text")->disable_flag_override();
   auto monitor = std::make_shared<std::string>();
   sub->add_option("--monitor", *monitor,
                   "try this memory monitor alone, as a program has it under this one's preloads")

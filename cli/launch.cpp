@@ -52,7 +52,10 @@ int wait_forwarding(pid_t child, const sigset_t& signals) {
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  const fs::path library = self.parent_path().parent_path() / "lib" / name;
+  const fs::path prefix = self.parent_path().parent_path();
+  fs::path library = prefix / "lib" / name;
+  // Where distributions have libraries: lib64, lib/x86_64-linux-gnu.
+  if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;
   if (::access(library.c_str(), R_OK) != 0)
     throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
   // The dynamic loader splits LD_PRELOAD at spaces and colons, and knows no quoting.

@@ -1,6 +1,6 @@
 #include "ucx_cache.h"
 
-#if __has_include(<ucs/memory/rcache.h>)
+#ifdef PINION_HAS_UCX_CACHE
 #include <dlfcn.h>
 #include <sys/mman.h>
 

@@ -271,6 +271,91 @@ TEST_F(Cli, StudiesAreTablesOfManyRows) {
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
   ::setenv("PINION", "limit=lots", 1);
   expect_usage_error({"run", "--", "true"}, "option limit: 'lots'");
+  ::setenv("PINION", "limit=0.4", 1);
+  expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
+  ::unsetenv("PINION");
+  std::ofstream(root() / "options") << "limit = 0.4\n";
+  ::setenv("PINION_CONFIG", "options", 1);
+  expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
+}
+
+// An unset variable of the shell is no choice of a default.
+TEST_F(Cli, EmptyValuesAreRefused) {
+  install_harmless_preload();
+  for (const char* option :
+       {"--limit", "--limit-regions", "--node-limit", "--retention", "--predictor", "--device", "--nic",
+        "--poll", "--time-budget", "--threshold", "--log-size", "--monitor"}) {
+    expect_usage_error({"run", option, "", "--", "touch", "ran"}, "''");
+    expect_usage_error({"run", std::string(option) + "=", "--", "touch", "ran"}, "''");
+  }
+  const std::vector<std::vector<std::string>> others = {{"compare", "--repeat", "", "--", "touch", "ran"},
+                                                        {"compare", "--log", "", "--", "touch", "ran"},
+                                                        {"report", ""},
+                                                        {"report", "x", "--trace", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--seed", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--skew", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--gflops="},
+                                                        {"simulate", "--figure", ""},
+                                                        {"bench", "hit", "--rounds", ""},
+                                                        {"bench", "registration", "--device", ""},
+                                                        {"info", ""},
+                                                        {"doctor", "--monitor", ""},
+                                                        {"softroce", "--memory", "", "--", "touch", "ran"},
+                                                        {"softroce", "--cpus", "", "--", "touch", "ran"}};
+  for (const auto& arguments : others) expect_usage_error(arguments, "the value is empty");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);
+  EXPECT_EQ(pinion({"run", "echo", ""}).status, 0);  // a program's own argument
+}
+
+TEST_F(Cli, ValuesThatAreNone) {
+  install_harmless_preload();
+  const std::vector<std::vector<std::string>> all = {
+      {"run", "--limit", "0.4", "--", "touch", "ran"},
+      {"run", "--limit", "nan", "--", "touch", "ran"},
+      {"run", "--limit", "99999999999G", "--", "touch", "ran"},
+      {"run", "--window", "-1", "--", "touch", "ran"},
+      {"run", "--device", "mlx5_0", "--", "touch", "ran"},
+      {"run", "--nic", "bogus", "--", "touch", "ran"},
+      {"run", "--log", "/proc/none", "--", "touch", "ran"},
+      {"compare", "--limit", "0.4", "--", "touch", "ran"},
+      {"compare", "--repeat", "1.5", "--", "touch", "ran"},
+      {"compare", "--retention", "helper,helper", "--", "touch", "ran"},
+      {"compare", "--json=7", "--", "touch", "ran"},
+      {"simulate", "--pattern", "cg:S:4", "--limit", "0.4"},
+      {"simulate", "--pattern", "cg:S:4", "--seed", "-1"},
+      {"simulate", "--pattern", "cg:S:4", "--seed", "99999999999999999999"},
+      {"simulate", "--pattern", "cg:S:4", "--ppn", "4x"},
+      {"simulate", "--figure", "2x"},
+      {"report", "absent"},
+      {"bench", "hit", "--rounds", "1e3"},
+      {"bench", "registration", "--device", "mlx5_0"},
+      {"info", "options", "more"},
+      {"doctor", "--monitor", "best"},
+      {"doctor", "more"},
+      {"softroce", "--memory", "0.4", "--", "touch", "ran"},
+      {"softroce", "--timeout", "0.4ns", "--", "touch", "ran"},
+      {"softroce", "--cpus", "0", "--", "touch", "ran"}};
+  for (const auto& arguments : all) expect_usage_error(arguments, "");
+  ::setenv("OMPI_COMM_WORLD_RANK", "1", 1);  // a rank does as little
+  expect_usage_error({"run", "--limit", "0.4", "--", "touch", "ran"}, "0.4");
+  expect_usage_error({"run", "--log", "/proc/none", "--", "touch", "ran"}, "/proc/none");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, OptionsWithoutEffectAreNamed) {
+  install_harmless_preload();
+  const auto error_of = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"--", "true"});
+    return pinion(options).err;
+  };
+  EXPECT_NE(error_of({"--nic", "myrinet"}).find("--nic myrinet has no effect: it is for --device emulated"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
+  EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
+  EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
+            std::string::npos);
 }
 
 TEST_F(Cli, WithoutThePreloadLibraryNothingRuns) {
@@ -299,8 +384,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
 // What `run` tells launchers, as a rank on another node then has it: with nothing of this environment.
 TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   install_harmless_preload();
-  std::ofstream(root() / "options.toml") << "limit = \"2G\"\n";
-  ::setenv("PINION_CONFIG", "options.toml", 1);
+  std::ofstream(root() / "options.conf") << "limit=2G\n";
+  ::setenv("PINION_CONFIG", "options.conf", 1);
   ::setenv("PINION", "threshold=8K", 1);
   for (const char* variable : {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"}) {
     const Outcome o = pinion(
@@ -489,22 +574,22 @@ TEST_F(Cli, TraceIsTraceEventJson) {
   EXPECT_EQ(phases["e"], 2);
   EXPECT_EQ(phases["X"], 2);
   EXPECT_EQ(phases["C"], 2);
-  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 1);
+  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
 }
 
 TEST_F(Cli, ReportSaysWhyALogIsNoGood) {
   Outcome o = pinion({"report", "absent"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.err, "pinion report: absent: No such file or directory\n");
   fs::create_directories(root() / "empty");
   o = pinion({"report", "empty"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.err, "pinion report: empty: no run logs (*.plog) in this directory\n");
   write_log(root() / "logs", 0);
   const fs::path log = fs::directory_iterator(root() / "logs")->path();
   fs::resize_file(log, fs::file_size(log) - 1);
   o = pinion({"report", "logs", "--json"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.out, "");
   EXPECT_EQ(o.lines_of_error(), 1);
   EXPECT_NE(o.err.find("truncated"), std::string::npos) << o.err;

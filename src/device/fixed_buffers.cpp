@@ -1,12 +1,13 @@
 #include "device/fixed_buffers.h"
 
-#include <linux/io_uring.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
+
+#include "device/io_uring_abi.h"
 
 namespace pinion {
 
@@ -17,9 +18,9 @@ std::unique_ptr<FixedBuffers> FixedBuffers::open(std::uint32_t slots, int& error
     error = errno;
     return nullptr;
   }
-  io_uring_rsrc_register table{};
+  IoUringTable table{};
   table.nr = slots;
-  table.flags = IORING_RSRC_REGISTER_SPARSE;
+  table.flags = kSparseTable;
   if (syscall(__NR_io_uring_register, fd, IORING_REGISTER_BUFFERS2, &table, sizeof table) != 0) {
     error = errno;
     close(fd);

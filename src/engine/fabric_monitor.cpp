@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 
-#if __has_include(<rdma/fi_ext.h>)
+#ifdef PINION_HAS_LIBFABRIC
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <rdma/fi_ext.h>

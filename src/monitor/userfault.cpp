@@ -31,13 +31,15 @@ namespace {
 
 using detail::userfault_sequence;
 
-// Younger than the oldest headers that this is built with.
+// Younger than the oldest headers that this is built with (Linux 5.15, Ubuntu 22.04).
+constexpr std::uint64_t kWriteProtectShared = 1u << 12;    // UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
+constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NEW, Linux 6.1
 constexpr std::uint64_t kWriteProtectAnyMemory = std::uint64_t{1} << 15;  // UFFD_FEATURE_WP_ASYNC, Linux 6.7
 constexpr unsigned kOwnFileTable = 1u << 1;                               // CLOSE_RANGE_UNSHARE, Linux 5.9
 
 constexpr std::uint64_t kNeeded = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP |
                                   UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE;
-constexpr std::uint64_t kUseful = UFFD_FEATURE_WP_HUGETLBFS_SHMEM | kWriteProtectAnyMemory;
+constexpr std::uint64_t kUseful = kWriteProtectShared | kWriteProtectAnyMemory;
 
 template <class... T>
 long kernel(long number, T... arguments) {
@@ -57,7 +59,7 @@ long open_userfaultfd() {
   // Where a seccomp profile refuses the call, the device may have been let in.
   const long device = kernel(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (is_error(device)) return fd;
-  const long from_device = kernel(SYS_ioctl, device, USERFAULTFD_IOC_NEW, kFlags | UFFD_USER_MODE_ONLY);
+  const long from_device = kernel(SYS_ioctl, device, kNewFromDevice, kFlags | UFFD_USER_MODE_ONLY);
   kernel(SYS_close, device);
   return is_error(from_device) ? fd : from_device;
 }
@@ -346,7 +348,7 @@ Error userfaultfd_refused() {
 const char* userfaultfd_reach() {
   const std::uint64_t features = probe().features;
   if ((features & kWriteProtectAnyMemory) != 0) return "all memory but read-only shared mappings";
-  if ((features & UFFD_FEATURE_WP_HUGETLBFS_SHMEM) != 0)
+  if ((features & kWriteProtectShared) != 0)
     return "anonymous, shared anonymous and hugetlbfs memory, not files";
   return "private anonymous memory alone";
 }

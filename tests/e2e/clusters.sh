@@ -66,13 +66,13 @@ clean() { [ "$(remains)" = "$remains_before" ] || fail "$1: left behind: $(diff 
 all_there='r.ranks == r.job_ranks == 6 and sorted((n.host, n.ranks) for n in r.nodes) == [("node0", 2), ("node1", 2), ("node2", 2)]'
 
 # Around the launcher. A third of the options each from a file that only node0 has, from PINION, from flags.
-on node0 sh -c "echo 'limit = \"64M\"' >/tmp/options.toml"
-PINION_CONFIG=/tmp/options.toml PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
+on node0 sh -c "echo limit=64M >/tmp/options.conf"
+PINION_CONFIG=/tmp/options.conf PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
   fail "around: status $?: $(said)"
 verified && grep -q '^pinion: 6 ranks, ' "$work/err" && ! grep -q 'left no log' "$work/err" || fail "around: $(said)"
 report_says around "$all_there and r.retention == 'on-demand' and r.limit_bytes == 64 << 20 and 'threshold=8K' in r.options"
 books_balance around
-on node0 rm /tmp/options.toml
+on node0 rm /tmp/options.conf
 
 # Inside it, with a directory that is relative to where everybody is.
 user "${launch[@]}" "$pinion" run --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"

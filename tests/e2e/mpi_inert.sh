@@ -44,17 +44,17 @@ refused() {
   [ $status -eq 2 ] || fail "$*: status $status"
   [ "$(wc -l <"$work/err")" -eq 1 ] && grep -q "^pinion: .*$what" "$work/err" || fail "$*: $(cat "$work/err")"
 }
-printf 'retention = "observe"\nthreshold = "1K"\n' >"$work/good.toml"
-printf 'retention = "observed"\n' >"$work/bad.toml"
-printf 'retention = \n' >"$work/broken.toml"
+printf '# for tests\nretention=observe\nthreshold=1K\n' >"$work/good.conf"
+printf '\nretention=observed\n' >"$work/bad.conf"
+printf 'retention\n' >"$work/broken.conf"
 refused "unknown option 'retnetion'; valid options: .*retention" PINION=retnetion=lru
 refused "limit: '2Q'" PINION=limit=2Q
 refused "not of the form" PINION=helper
 refused "no-such" PINION=device=emulated,nic=no-such
-refused "bad.toml: option retention: 'observed' is not one of" PINION_CONFIG="$work/bad.toml"
-refused "broken.toml" PINION_CONFIG="$work/broken.toml"
-refused "absent.toml" PINION_CONFIG="$work/absent.toml"
-PINION_CONFIG=$work/good.toml under "" 2 "$programs/mpi_counted" || fail "good.toml: $(cat "$work/err")"
-report_says good.toml 'r.retention == "observe" and r.acquires.observed == 160'
+refused "bad.conf:2: option retention: 'observed' is not one of" PINION_CONFIG="$work/bad.conf"
+refused "broken.conf:1: .*not of the form name=value" PINION_CONFIG="$work/broken.conf"
+refused "absent.conf: No such file" PINION_CONFIG="$work/absent.conf"
+PINION_CONFIG=$work/good.conf under "" 2 "$programs/mpi_counted" || fail "good.conf: $(cat "$work/err")"
+report_says good.conf 'r.retention == "observe" and r.acquires.observed == 160'
 
 [ "$failures" -eq 0 ]

@@ -28,15 +28,15 @@ for retention in on-demand leave-pinned lru helper; do
 done
 
 # A device whose regions are smaller than a buffer: each is leased in four parts.
-cat >"$work/small.toml" <<END
-register_ns_base = 1000
-register_ns_per_page = 10
-deregister_ns_base = 500
-max_region_bytes = "130K"
+cat >"$work/small.nic" <<END
+register_ns_base=1000
+register_ns_per_page=10
+deregister_ns_base=500
+max_region_bytes=130K
 END
 for retention in on-demand leave-pinned helper; do
   what="small regions: $retention"
-  under "--retention $retention --device emulated --nic $work/small.toml" 2 "$programs/mpi_counted" || fail "$what: $(cat "$work/err")"
+  under "--retention $retention --device emulated --nic $work/small.nic" 2 "$programs/mpi_counted" || fail "$what: $(cat "$work/err")"
   verified || fail "$what: $(cat "$work/out")"
   books_balance "$what"
   report_says "$what" 'r.acquires.bounced == 0 and r.acquires.total == 640'
