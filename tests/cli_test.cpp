@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/range.h"
+#include "support/eventually.h"
 #include "support/runlog_files.h"
 
 namespace pinion {
@@ -477,7 +478,7 @@ TEST_F(Cli, RunForwardsSignals) {
   install_harmless_preload();
   const pid_t child =
       start({"run", "--", "sh", "-c", "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done"});
-  while (!fs::exists(root() / "ready")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / "ready"); })) << "it has not begun";
   ::kill(child, SIGTERM);
   EXPECT_EQ(finish(child).status, 5);
 }

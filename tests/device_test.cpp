@@ -28,6 +28,7 @@
 #include "device/model.h"
 #include "device/pin.h"
 #include "device/translation.h"
+#include "support/eventually.h"
 
 namespace pinion {
 namespace {
@@ -83,8 +84,7 @@ std::size_t held() {
 
 /// Kernels before 6.13 unpin a little later than they are told to.
 bool held_becomes(std::size_t bytes) {
-  for (int i = 0; i < 200 && held() != bytes; ++i) usleep(10000);
-  return held() == bytes;
+  return test::eventually([&] { return held() == bytes; });
 }
 
 bool mentions(const Error& error, std::initializer_list<const char*> parts) {

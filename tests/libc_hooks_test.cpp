@@ -28,6 +28,7 @@
 
 #include "monitor/code_patch.h"
 #include "monitor/system_call.h"
+#include "support/eventually.h"
 #include "support/foreign_patcher.h"
 
 namespace pinion {
@@ -902,7 +903,7 @@ class Hammerers {
 TEST_F(LibcHooks, CountsBalanceUnderLoad) {
   {
     const Hammerers threads(4);
-    while (begins.load() <= 1000) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(test::eventually([&] { return begins.load() > 1000; })) << "the threads do nothing";
   }
   EXPECT_GT(begins.load(), 1000u);
   EXPECT_EQ(begins.load(), ends.load());

@@ -24,6 +24,7 @@
 
 #include "monitor/libc_hooks.h"
 #include "registry/blocking.h"
+#include "support/apart.h"
 #include "support/eventually.h"
 #include "support/gate.h"
 #include "support/transfer_engine.h"
@@ -38,6 +39,7 @@ void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 Range map(std::size_t bytes, int flags = kAnonymous, void* at = nullptr) {
+  if (!at) return map_apart(bytes, flags);
   void* const start = ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   return start == MAP_FAILED ? Range{} : Range::of(start, bytes);
 }

@@ -21,6 +21,7 @@
 #include "engine/process.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
+#include "support/eventually.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -87,8 +88,10 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
   // Until every rank but `except` has made so many transfers, and has had its share.
   const auto wait_for_turns = [&](std::uint32_t more, int except) {
     for (int i = 0; i < kProcesses; ++i) {
+      if (i == except) continue;
       const std::uint32_t turns = board->turns[i] + more;
-      while (i != except && (board->turns[i] < turns || board->leased[i] == 0)) pause();
+      EXPECT_TRUE(test::eventually([&] { return board->turns[i] >= turns && board->leased[i] > 0; }))
+          << "rank " << i << " does not go on";
     }
   };
   wait_for_turns(4 * kBuffers, -1);
