@@ -3,12 +3,18 @@
 // depends on the caller.
   .text
   .globl dlsym
+  .globl pinion_dlsym_goes_on
+  .hidden pinion_dlsym_goes_on
 #if defined(__x86_64__)
   .type dlsym, @function
   .p2align 4
 dlsym:
   .cfi_startproc
   endbr64
+#ifdef PINION_VERBS_FRONT
+  cmpb $'i', (%rsi)
+  je pinion_verbs_dlsym
+#endif
   leaq 1(%rdi), %rax  // RTLD_NEXT is -1, RTLD_DEFAULT 0
   cmpq $1, %rax
   jbe 1f
@@ -17,6 +23,7 @@ dlsym:
   cmpb $'P', (%rsi)
   je pinion_mpi_lookup
 1:
+pinion_dlsym_goes_on:
   movq pinion_real_dlsym(%rip), %rax
   testq %rax, %rax
   je 2f
@@ -38,6 +45,11 @@ dlsym:
   .p2align 4
 dlsym:
   .cfi_startproc
+#ifdef PINION_VERBS_FRONT
+  ldrb w16, [x1]
+  cmp w16, #'i'
+  b.eq pinion_verbs_dlsym
+#endif
   add x16, x0, #1
   cmp x16, #1
   b.ls 1f
@@ -47,6 +59,7 @@ dlsym:
   cmp w16, #'P'
   b.eq pinion_mpi_lookup
 1:
+pinion_dlsym_goes_on:
   adrp x16, pinion_real_dlsym
   ldr x16, [x16, :lo12:pinion_real_dlsym]
   cbz x16, 2f
