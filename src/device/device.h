@@ -64,6 +64,9 @@ class Device {
   /// before the fork are ignored from then on; new registrations work.
   virtual void abandon_after_fork() = 0;
 
+  /// Whether memory may be missing in a forked child as long as it is registered.
+  virtual bool hides_from_children() const { return false; }
+
   /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
   /// them too).
   virtual double modelled_busy_seconds() const { return 0; }

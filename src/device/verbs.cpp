@@ -213,6 +213,10 @@ class VerbsDevice final : public Device {
     if (const auto region = state_->table.take(key.handle)) verbs_.dereg_mr(*region);
   }
 
+  /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 on
+  /// kernels that need no such thing, too. It does not tell whether that mode is on.
+  bool hides_from_children() const override { return true; }
+
   void abandon_after_fork() override {
     // Leaked on purpose: context and regions are the parent's, and its memory is what they stand for.
     State* const parents = state_.release();

@@ -145,6 +145,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
   slot->device_name = device_name;
   slot->nic = nic;
   slot->device = std::move(device);
+  if (slot->device->hides_from_children()) hides_from_children_.store(true, std::memory_order_relaxed);
   slot->domain = std::make_unique<Domain>(*slot->device, *budget_, brackets_, clock_, &slot->meter);
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
@@ -429,7 +430,7 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
     if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
       record.flags |= runlog::kMemoryGone;
     const auto released = domain(record.domain).release(region);
-    if (retire_at_release_ && released == RegionWord::Released::idle)
+    if ((retire_at_release_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.

@@ -17,6 +17,7 @@
 
 #include "base/options.h"
 #include "device/device.h"
+#include "engine/fork_gate.h"
 #include "engine/meter.h"
 #include "engine/profile_file.h"
 #include "engine/thread_context.h"
@@ -231,6 +232,7 @@ class Engine {
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
   const bool retire_at_release_;  ///< retention on-demand
+  ForkGate fork_gate_;
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;
@@ -249,7 +251,8 @@ class Engine {
   std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
-  std::atomic<bool> keeps_nothing_{false};  ///< not all memory events can be seen, and never will be
+  std::atomic<bool> hides_from_children_{false};  ///< a device of this run does (Device)
+  std::atomic<bool> keeps_nothing_{false};        ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};
   std::atomic<std::size_t> doomed_bytes_{0};                        ///< since the helper last reaped
   static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;  ///< not left pinned until the next look

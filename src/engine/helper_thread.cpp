@@ -275,7 +275,10 @@ void Engine::act() {
   doomed_bytes_.store(0, std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
     DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
-    while (Region* region = slot.domain->begin_reap()) {
+    for (;;) {
+      const ForkGate::Passage passage(fork_gate_);
+      Region* const region = slot.domain->begin_reap();
+      if (!region) break;
       const Range pages = region->range();
       const Time begin = clock_.now();
       const Time end = retire_claimed(*slot.domain, region, Actor::helper);
@@ -283,6 +286,7 @@ void Engine::act() {
     }
     if (!slot.retention) continue;
     for (;;) {
+      const ForkGate::Passage passage(fork_gate_);
       if (keeps_nothing_.load(std::memory_order_acquire)) slot.retention->stop_acting();
       const auto action = slot.retention->next(clock_.now());
       using Kind = HelperRetention::Action::Kind;
@@ -415,6 +419,7 @@ void Engine::tell() {
 }
 
 void Engine::retire_idle(DomainSlot& slot) {
+  const ForkGate::Passage passage(fork_gate_);
   retire_all(*slot.domain, Actor::helper, [&](Range pages, Time begin, Time end) {
     note_device_call(slot, pages, false, false, begin, end);
   });

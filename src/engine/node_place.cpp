@@ -65,6 +65,7 @@ void Engine::attend_node(Time now) {
 
 void Engine::shrink_to(std::uint64_t bytes) {
   for (int i = 0; i < domain_count() && budget_->bytes() > bytes; ++i) {
+    const ForkGate::Passage passage(fork_gate_);
     DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
     for (Region* victim : slot.domain->begin_shrink(bytes)) {
       const Range pages = victim->range();

@@ -3,17 +3,24 @@
 // depends on the caller, except for functions that no library has.
   .text
   .globl dlsym
+  .globl pinion_dlsym_goes_on
+  .hidden pinion_dlsym_goes_on
 #if defined(__x86_64__)
   .type dlsym, @function
   .p2align 4
 dlsym:
   .cfi_startproc
   endbr64
+#ifdef PINION_VERBS_FRONT
+  cmpb $'i', (%rsi)
+  je pinion_verbs_dlsym
+#endif
   cmpb $'M', (%rsi)
   je 3f
   cmpb $'P', (%rsi)
   je 3f
 1:
+pinion_dlsym_goes_on:
   movq pinion_real_dlsym(%rip), %rax
   testq %rax, %rax
   je 2f
@@ -53,12 +60,18 @@ dlsym:
   .p2align 4
 dlsym:
   .cfi_startproc
+#ifdef PINION_VERBS_FRONT
+  ldrb w16, [x1]
+  cmp w16, #'i'
+  b.eq pinion_verbs_dlsym
+#endif
   ldrb w16, [x1]
   cmp w16, #'M'
   b.eq 3f
   cmp w16, #'P'
   b.eq 3f
 1:
+pinion_dlsym_goes_on:
   adrp x16, pinion_real_dlsym
   ldr x16, [x16, :lo12:pinion_real_dlsym]
   cbz x16, 2f

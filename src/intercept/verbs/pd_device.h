@@ -32,6 +32,7 @@ class PdDevice final : public Device {
     const Inside inside;
     if (target_) target_->deregister(key, actor);
   }
+  bool hides_from_children() const override { return true; }
   void abandon_after_fork() override {
     if (target_) target_->abandon_after_fork();
   }
