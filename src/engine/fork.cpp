@@ -11,6 +11,7 @@
 
 #include <mutex>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 
@@ -44,8 +45,8 @@ void Engine::watch_forks() {
 
 void Engine::let_go_before_fork() {
   if (budget_->bytes() <= kCopiedAtFork) return;
-  // Who opens or closes a domain, or stops the run, may be this very thread (a signal handler forks). What is
-  // pinned then costs time, nothing else.
+  const HeldSignals held;
+  // Another thread may be opening or closing a domain. What is pinned then costs time, nothing else.
   const std::unique_lock lock(domains_mutex_, std::try_to_lock);
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
