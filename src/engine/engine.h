@@ -71,6 +71,9 @@ class Engine {
   static Error start(const Options& options, const JobPlace& place, const std::string& command);
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
+  /// The same for a process that ends by exit(), perhaps in a signal handler that has interrupted anything:
+  /// waits no longer than the helper makes progress, and leaves to the kernel what then is still to be done.
+  static void stop_at_exit();
 
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops
   /// it. Who joins later with `insist` must want the options that run, else EBUSY. An engine that somebody
@@ -181,6 +184,8 @@ class Engine {
   void report_exposure();
   bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
                     Refusal refusal, Error* error);
+  /// All of it that locks, waits and calls the device: `leased` or `refused`.
+  Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
@@ -203,6 +208,10 @@ class Engine {
   // The helper (engine/helper_thread.cpp).
   Error start_helper();
   void helper_main();
+  void ask_helper_to_end();
+  /// False: it has made no progress for long.
+  bool await_end_of_helper();
+  void publish_log(const runlog::Counters& all, Time now);
   void drain();
   void take(Record& record, std::uint16_t thread);
   void take_memory_change(Range range, Time time);
@@ -260,6 +269,8 @@ class Engine {
   // The helper thread's own.
   std::thread helper_;
   std::atomic<bool> stopping_{false};
+  std::atomic<std::uint32_t> helper_runs_{0};         ///< 1 from its start to the end of all that it does
+  std::atomic<std::uint32_t> progress_{0};            ///< counts its device calls
   std::atomic<int> closing_{-1};                      ///< domain that the helper is asked to empty; -1: none
   alignas(64) std::atomic<std::uint32_t> asleep_{0};  ///< 1: asleep, 2: in deep sleep (a record wakes it)
   struct Drained {

@@ -1,5 +1,6 @@
 #include "engine/fabric_monitor.h"
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 
 #ifdef PINION_HAS_LIBFABRIC
@@ -192,6 +193,7 @@ Error import_into(void* library) {
 }  // namespace
 
 Error import(const void* function) {
+  const HeldSignals held;
   const std::lock_guard lock(importing);
   if (is_imported) return {};
   Options options;
@@ -213,6 +215,7 @@ Error import(const void* function) {
 }
 
 bool imported() {
+  const HeldSignals held;
   const std::lock_guard lock(importing);
   return is_imported;
 }

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 
@@ -67,7 +68,8 @@ void Engine::watch_forks() {
 void Engine::let_go_before_fork() {
   const bool all = hides_from_children_.load(std::memory_order_relaxed);
   if (!all && budget_->bytes() <= kCopiedAtFork) return;
-  // Elsewhere, what stays pinned costs time, nothing else.
+  const HeldSignals held;
+  // Another thread may be opening or closing a domain. Elsewhere, what stays pinned costs time, nothing else.
   const std::unique_lock lock =
       all ? lock_with_patience(domains_mutex_) : std::unique_lock(domains_mutex_, std::try_to_lock);
   ThreadContext* thread = this_thread();

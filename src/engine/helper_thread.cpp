@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/site_names.h"
 #include "registry/blocking.h"
@@ -75,9 +77,11 @@ Error Engine::start_helper() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   Error error;
+  helper_runs_.store(1, std::memory_order_relaxed);
   try {
     helper_ = std::thread([this] { helper_main(); });
   } catch (const std::system_error& failed) {
+    helper_runs_.store(0, std::memory_order_relaxed);
     error = Error::make(EAGAIN,
                         "the helper thread cannot be started (%s): allow one thread more (`ulimit -u`, the "
                         "cgroup's pids.max, memory for its stack)",
@@ -87,14 +91,53 @@ Error Engine::start_helper() {
   return error;
 }
 
+void Engine::ask_helper_to_end() {
+  stopping_.store(true, std::memory_order_release);
+  wake_helper();
+}
+
 void Engine::stop() {
+  const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->stopping_.store(true, std::memory_order_release);
-  engine->wake_helper();
+  engine->ask_helper_to_end();
   engine->helper_.join();
   running_.store(nullptr, std::memory_order_release);
   engine->leave_memory();
+}
+
+void Engine::stop_at_exit() {
+  const HeldSignals held;
+  Engine* engine = running();
+  if (!engine) return;
+  engine->ask_helper_to_end();
+  // The helper finds Pinion's locks free (held_signals.h). But a handler that exits may have interrupted
+  // malloc or the loader, whose locks the helper may need as well.
+  if (!engine->await_end_of_helper()) {
+    static constexpr char kText[] =
+        "pinion: the process ends within malloc or the loader: its log lacks the last moments\n";
+    static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
+  }
+  running_.store(nullptr, std::memory_order_release);
+  // The hooks stay: taking them away takes locks, and the process is gone in a moment.
+}
+
+bool Engine::await_end_of_helper() {
+  constexpr Duration kPatience = 3 * kSecond, kMost = 60 * kSecond;
+  const Time begin = clock_.now();
+  std::uint32_t before = progress_.load(std::memory_order_relaxed);
+  Time deadline = begin + kPatience;
+  while (helper_runs_.load(std::memory_order_acquire) != 0) {
+    const timespec until{deadline / kSecond, deadline % kSecond};
+    futex(&helper_runs_, FUTEX_WAIT_BITSET, 1, &until);
+    const Time now = clock_.now();
+    if (now < deadline) continue;
+    const std::uint32_t done = progress_.load(std::memory_order_relaxed);
+    if (done == before || now - begin > kMost) return false;
+    before = done;
+    deadline = now + kPatience;
+  }
+  return true;
 }
 
 void Engine::helper_main() {
@@ -118,14 +161,14 @@ void Engine::helper_main() {
         time_budget_.kept_books(
             std::llround(static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
                          static_cast<double>(all.bookkeeping_samples)));
-      meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
-        log_.update(all, series, now);
-      });
+      publish_log(all, now);
       last_update_ = now;
     }
     sleep_until(next_wake());
   }
   end_of_run();
+  helper_runs_.store(0, std::memory_order_release);
+  futex(&helper_runs_, FUTEX_WAKE_BITSET, INT_MAX, nullptr);
 }
 
 // ---- records ----
@@ -257,6 +300,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
    : registration ? slot.by_helper.registrations
                   : slot.by_helper.deregistrations)
       .add(1);
+  progress_.fetch_add(1, std::memory_order_relaxed);
   runlog::Event event{};
   event.begin_ns = begin;
   event.end_ns = end;
@@ -452,8 +496,16 @@ void Engine::keep_profile() {
     std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
 }
 
+void Engine::publish_log(const runlog::Counters& all, Time now) {
+  meter_.read(
+      now, [&](const runlog::Series& series, std::int64_t, std::int64_t) { log_.update(all, series, now); });
+}
+
 void Engine::end_of_run() {
   drain();
+  // Should the process end before the rest is done, this is what its log has.
+  tell();
+  publish_log(counters(), clock_.now());
   keep_profile();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();

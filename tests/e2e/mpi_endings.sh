@@ -17,6 +17,13 @@ for retention in on-demand helper; do
   report_says "exit, $retention" 'all(rank.complete for rank in r.per_rank) and r.acquires.total == 82'
 done
 
+# By a signal handler, at any moment of a transfer: each run ends, and its log can be read.
+for try in 1 2 3 4; do
+  under "--retention on-demand" 2 "$leaving" interrupt
+  [ $? -ne 124 ] || fail "interrupt: it hangs"
+  report_says interrupt 'r.ranks == 2'
+done
+
 ranks 2 "$leaving" abort >"$work/out" 2>&1
 status=$?
 under "" 2 "$leaving" abort

@@ -51,7 +51,7 @@ Error start(Engine*& engine) {
     g_forked.store(true);
   });
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
-  std::atexit(Engine::stop);
+  std::atexit(Engine::stop_at_exit);
   return {};
 }
 
