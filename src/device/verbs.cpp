@@ -208,9 +208,14 @@ class VerbsDevice final : public Device {
     return {{}, {handle, region->lkey, region->rkey, region->handle}, access};
   }
 
-  void deregister(DeviceKey key, Actor) override {
-    // A refusal (windows of the program bound to it, which ours never have) leaves it to the process's end.
-    if (const auto region = state_->table.take(key.handle)) verbs_.dereg_mr(*region);
+  Error deregister(DeviceKey key, Actor) override {
+    const auto region = state_->table.take(key.handle);
+    if (!region) return {};
+    const int code = verbs_.dereg_mr(*region);
+    if (code == 0) return {};
+    state_->table.restore(key.handle, *region);
+    return Error::make(code, "RDMA device %s refuses to deregister memory: %s", choice_.name.c_str(),
+                       std::strerror(code));
   }
 
   /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 on

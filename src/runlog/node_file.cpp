@@ -91,12 +91,12 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
 
   Error error;
   bool created = false;
-  while (!error && file_ < 0) {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (file_ >= 0) break;
+  while (!error && !file_.is_open()) {
+    file_ = KeptFile(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    if (file_.is_open()) break;
     if (errno != ENOENT) return from_errno(path_);
     error = create(directory, name);
-    created = file_ >= 0;
+    created = file_.is_open();
   }
   if (!error) error = join();
   if (error) {
@@ -123,24 +123,36 @@ Error NodeFile::create(const std::string& directory, const std::string& name) {
   if (error) {
     error = about(path_, error);
   } else if (::link(unnamed.c_str(), path_.c_str()) == 0) {
-    file_ = file;
+    file_ = KeptFile(file);
   } else if (errno != EEXIST) {
     error = from_errno(path_);
   }
   ::unlink(unnamed.c_str());
-  if (file_ < 0) ::close(file);
+  if (!file_.is_open()) ::close(file);
   return error;
 }
 
+int NodeFile::descriptor() {
+  if (const int open = file_.get(); open >= 0) return open;
+  const int again = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (!file_.is_file(again)) {
+    if (again >= 0) ::close(again);
+    return -1;
+  }
+  file_ = KeptFile(again);
+  return file_.get();
+}
+
 Error NodeFile::join() {
-  ::flock(file_, LOCK_SH | LOCK_NB);  // where there are no locks, old files stay
+  const int file = file_.get();
+  ::flock(file, LOCK_SH | LOCK_NB);  // where there are no locks, old files stay
   NodeHeader found{};
   const NodeHeader ours = new_header();
-  if (::pread(file_, &found, sizeof found, 0) != sizeof found ||
+  if (::pread(file, &found, sizeof found, 0) != sizeof found ||
       std::memcmp(&found, &ours, offsetof(NodeHeader, chunks)) != 0)
     return Error::make(EINVAL, "log %.200s: another version of Pinion writes there", path_.c_str());
   char* mapped = nullptr;
-  if (const Error error = map_shared(file_, 0, kChunkBytes, mapped)) return about(path_, error);
+  if (const Error error = map_shared(file, 0, kChunkBytes, mapped)) return about(path_, error);
   header_ = reinterpret_cast<NodeHeader*>(mapped);
   opened_by_ = ::getpid();
   process_ = 1 + std::atomic_ref(header_->processes).fetch_add(1, std::memory_order_relaxed);
@@ -185,10 +197,12 @@ Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {
   const std::uint64_t bytes = count * kChunkBytes;
   ChunkOwner owners[kMostAtOnce];
   for (std::uint64_t i = 0; i < count; ++i) owners[i] = {process_, static_cast<std::uint32_t>(index + i)};
+  const int file = descriptor();
+  if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
   Error error = within_size_limit(offset + bytes);
-  if (!error) error = take_space(file_, offset, bytes);
-  if (!error) error = write_at(file_, owner_offset(first), owners, count);
-  if (!error) error = map_shared(file_, offset, bytes, address);
+  if (!error) error = take_space(file, offset, bytes);
+  if (!error) error = write_at(file, owner_offset(first), owners, count);
+  if (!error) error = map_shared(file, offset, bytes, address);
   if (error) return about(path_, error);
   return {};
 }
@@ -197,9 +211,8 @@ bool NodeFile::is_mapped() const { return header_ && opened_by_ == ::getpid(); }
 
 void NodeFile::close() {
   if (is_mapped()) raw_system_call(SYS_munmap, arguments_of(header_, kChunkBytes));
-  if (file_ >= 0) ::close(file_);
+  file_.close();
   header_ = nullptr;
-  file_ = -1;
   opened_by_ = 0;
   process_ = 0;
 }

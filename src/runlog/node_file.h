@@ -1,12 +1,13 @@
 // The file that the processes of a job on one node write their logs to (format.h): creating or joining it,
 // and taking chunks of it. Owns the open file, a mapping of its header, and a shared lock on it that says
-// that somebody writes here still. One thread at a time may call it, and never from a hook.
+// that somebody writes here still, which the mapping keeps where the program closes the file. One thread at a time may call it, and never from a hook.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "runlog/format.h"
 
 namespace pinion::runlog {
@@ -41,8 +42,11 @@ class NodeFile {
   void remove_finished(const std::string& directory, const std::string& host) const;
   Error within_size_limit(std::uint64_t end) const;
 
+  /// The open file; opened anew by its name where the program has closed it. -1: it is gone.
+  int descriptor();
+
   std::string path_;
-  int file_ = -1;
+  KeptFile file_;
   NodeHeader* header_ = nullptr;
   int opened_by_ = 0;          ///< process id
   std::uint32_t process_ = 0;  ///< our number, from 1
