@@ -222,20 +222,18 @@ StartedMonitor Engine::watch_events(MonitorKind kind) {
   // under the monitors of libc, which report it.
   static_cast<void>(watch_loader(sink));
   const StartedMonitor started = start_monitor(kind, sink);
-  if (!started.missing) brackets_.sight.regained(sight);
+  if (!started.missing && started.monitor->settled()) brackets_.sight.regained(sight);
   return started;
 }
 
 void Engine::watch_memory() {
-  // The hooks that libfabric depends on have been proven, and must not be taken away again.
-  const bool settled = options_.monitor == MonitorKind::automatic && fabric_monitor::imported();
-  const StartedMonitor started = watch_events(settled ? MonitorKind::libc : options_.monitor);
+  const StartedMonitor started = watch_events(options_.monitor);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);
 }
 
 void Engine::leave_memory() {
-  if (monitor_ == &monitor_of(MonitorKind::libc) && fabric_monitor::imported()) return;
+  if (&monitor_->chosen() == &monitor_of(MonitorKind::libc) && fabric_monitor::imported()) return;
   monitor_->stop();
   unwatch_loader();
 }
@@ -268,7 +266,7 @@ Error Engine::regain_sight(MemoryMonitor& monitor) {
     sight = brackets_.sight.look();
   }
   // Not before they are done; asked after the look that has to hold.
-  if (monitor.exposed() || loader_unloading()) return {};
+  if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
   const HookReport report = monitor.repair();
   if (!report.complete) return report.error;
   brackets_.sight.regained(sight);

@@ -59,8 +59,8 @@ void store_entry(std::byte* entry, const std::byte* content) {
   }
 }
 
-/// The length of the instruction that does nothing at `code`, in the forms that fill the gap between functions;
-/// 0 where there is another.
+/// The length of the instruction that does nothing at `code`, in the forms that fill the gap between
+/// functions; 0 where there is another.
 std::size_t padding_bytes(const std::byte* code) {
   const auto byte = [code](std::size_t i) { return std::to_integer<unsigned>(code[i]); };
   std::size_t prefixes = 0;

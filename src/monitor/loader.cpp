@@ -1,7 +1,5 @@
 #include "monitor/loader.h"
 
-#include <dlfcn.h>
-#include <gnu/lib-names.h>
 #include <gnu/libc-version.h>
 #include <link.h>
 #include <pthread.h>
@@ -31,6 +29,7 @@ std::atomic<void (*)()> displaced{nullptr};  ///< somebody else's patch, called 
 std::atomic<int> state{r_debug::RT_CONSISTENT};
 std::atomic<std::uint64_t> announcements{0};
 std::atomic<std::uint64_t> loads{0};
+std::atomic<bool> loads_are_told{false};
 
 void tell(void (*receiver)()) {
   if (receiver != nullptr) receiver();
@@ -49,15 +48,29 @@ void announced() {
   if (elsewhere && namespaces_are_visible && debug->r_version < 2) return;
   const bool loaded = elsewhere || (now == r_debug::RT_CONSISTENT && before == r_debug::RT_ADD);
   if (loaded) loads.fetch_add(1, std::memory_order_seq_cst);
-  if (now == r_debug::RT_DELETE || elsewhere) tell(sink.exposed);
+  const bool told = loaded && loads_are_told.load(std::memory_order_relaxed);
+  if (now == r_debug::RT_DELETE || elsewhere || told) tell(sink.exposed);
   if (before == r_debug::RT_DELETE || elsewhere) tell(sink.unloaded);
   errno = caller_errno;
 }
 
-/// The dynamic linker's own record: that of <link.h> may have been copied into the program.
+/// The dynamic linker's own record, where the program's dynamic section points: that of <link.h> may have
+/// been copied into the program.
 const r_debug* find_debug() {
-  void* const loader = dlopen(LD_SO, RTLD_LAZY | RTLD_NOLOAD);
-  return loader == nullptr ? nullptr : static_cast<const r_debug*>(dlsym(loader, "_r_debug"));
+  const r_debug* found = nullptr;
+  const auto visit_program = [](dl_phdr_info* program, std::size_t, void* result) {
+    for (const ElfW(Phdr)* segment = program->dlpi_phdr; segment != program->dlpi_phdr + program->dlpi_phnum;
+         ++segment) {
+      if (segment->p_type != PT_DYNAMIC) continue;
+      const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(program->dlpi_addr + segment->p_vaddr);
+      for (; entry->d_tag != DT_NULL; ++entry)
+        if (entry->d_tag == DT_DEBUG)
+          *static_cast<const r_debug**>(result) = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
+    }
+    return 1;  // the program comes first
+  };
+  dl_iterate_phdr(visit_program, &found);
+  return found;
 }
 
 /// From 2.35 on the record's version says whether there is another namespace.
@@ -72,13 +85,17 @@ Error prepare() {
   debug = find_debug();
   namespaces_are_visible = tells_of_namespaces();
   if (debug == nullptr || debug->r_brk == 0)
-    return Error::make(ENOENT, "the dynamic linker %s does not announce what it loads", LD_SO);
+    return Error::make(ENOENT, "the dynamic linker does not announce what it loads");
   return {};
 }
 
+const Error& prepared() {
+  static const Error missing = prepare();
+  return missing;
+}
+
 Error put_in_place() {
-  static const Error unprepared = prepare();
-  if (unprepared) return unprepared;
+  if (prepared()) return prepared();
   if (patch.in_place()) return {};
   if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk))) return error;
   displaced.store(reinterpret_cast<void (*)()>(patch.displaced_target()), std::memory_order_release);
@@ -130,6 +147,10 @@ Error test_loader() {
 }
 
 bool loader_unloading() { return state.load(std::memory_order_seq_cst) == r_debug::RT_DELETE; }
+
+void tell_of_loads(bool on) { loads_are_told.store(on, std::memory_order_seq_cst); }
+
+const void* loader_code() { return prepared() ? nullptr : reinterpret_cast<const void*>(debug->r_brk); }
 
 std::uint64_t loads_announced() { return loads.load(std::memory_order_seq_cst); }
 

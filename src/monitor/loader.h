@@ -1,7 +1,7 @@
-// Sees the dynamic linker load and unload libraries. It maps and unmaps them by system calls of its own, which
-// no libc function makes; but it announces each change to debuggers by an empty function (r_debug.r_brk,
-// <link.h>), whichever call caused it: dlclose, a dlopen that fails, libc's own loading for iconv and name
-// services. That function is redirected in memory, as libc's are.
+// Sees the dynamic linker load and unload libraries. It maps and unmaps them by system calls of its own,
+// which no libc function makes; but it announces each change to debuggers by an empty function
+// (r_debug.r_brk, <link.h>), whichever call caused it: dlclose, a dlopen that fails, libc's own loading for
+// iconv and name services. That function is redirected in memory, as libc's are.
 //
 // Owns the patch of that function, and a count of announcements. watch_loader, rewatch_loader,
 // unwatch_loader and test_loader are ordinary code, guarded by one mutex. The sink is called on the thread
@@ -9,8 +9,8 @@
 // it. All else may be called from anywhere.
 //
 // The order at an unloading: destructors, the announcement, the sink, the unmapping, the second announcement.
-// At a loading: the mapping, the announcement, the sink, constructors. Libraries of other namespaces (dlmopen)
-// are announced too, but without their state: each announcement then counts as both.
+// At a loading: the mapping, the announcement, the sink, constructors. Libraries of other namespaces
+// (dlmopen) are announced too, but without their state: each announcement then counts as both.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@
 namespace pinion {
 
 /// Redirects the announcement: memory of libraries that is about to go is told as HookSink::exposed, and then
-/// as HookSink::unloaded. The first sink stays until unwatch_loader(). The error says why libraries go unseen.
+/// as HookSink::unloaded. The first sink stays until unwatch_loader(). The error says why libraries go
+/// unseen.
 Error watch_loader(const HookSink& sink);
 /// The same, of a watch that was started: puts back what somebody has overwritten.
 Error rewatch_loader();
@@ -36,5 +37,9 @@ Error test_loader();
 bool loader_unloading();
 /// Grows with each announcement of new code, before it runs.
 std::uint64_t loads_announced();
+/// Whether new code is told as HookSink::exposed too, before it runs: it may make system calls of its own.
+void tell_of_loads(bool on);
+/// Where the announcement is; null where that is not known.
+const void* loader_code();
 
 }  // namespace pinion
