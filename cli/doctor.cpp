@@ -13,8 +13,10 @@
 #include "device/memlock.h"
 #include "device/pin.h"
 #include "launch.h"
+#include "monitor/userfault.h"
 #include "monitors.h"
 #include "other_hooks.h"
+#include "own_calls.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -194,6 +196,22 @@ Check check_other_hooks(const std::vector<std::string>& hooks) {
           {}};
 }
 
+/// Of the programs that were named; else of this process, which has the preloads.
+Check check_own_calls(const std::vector<std::string>& programs) {
+  std::vector<std::string> found = own_calls_here();
+  for (const std::string& program : programs)
+    for (const std::string& line : own_calls_of(program)) found.push_back(line);
+  const std::string where = programs.empty()
+                                ? "the preloads (name a program to have it looked at: pinion doctor PROGRAM)"
+                                : fmt::format("{} and what it loads at its start", fmt::join(programs, ", "));
+  if (found.empty()) return {"code past libc", fmt::format("none in {}", where), {}};
+  const Error refused = userfaultfd_refused();
+  const std::string text = fmt::format("{}", fmt::join(found, "; "));
+  if (!refused) return {"code past libc", text + ": monitor auto takes userfaultfd beside libc", {}};
+  return {"code past libc", text + ": monitor auto keeps no registration beyond its transfer",
+          fmt::format("allow userfaultfd, which sees such calls too ({})", refused.message)};
+}
+
 Check check_libfabric() {
   const LibfabricFinding libfabric = feed_libfabric();
   if (libfabric.version.empty()) return {"libfabric", "not installed", {}};
@@ -264,7 +282,7 @@ Check check_preload_library() {
   }
 }
 
-void doctor(bool json) {
+void doctor(bool json, const std::vector<std::string>& programs) {
   const std::vector<std::string> other_hooks = hooks_of_others();
   const std::vector<MonitorFinding> monitors = try_all_monitors();
   std::vector<Check> checks = {check_memlock(),
@@ -274,6 +292,7 @@ void doctor(bool json) {
                                check_io_uring(),
                                check_nics(),
                                check_memory_events(monitors)};
+  checks.push_back(check_own_calls(programs));
   checks.push_back(check_other_hooks(other_hooks));
   check_competitors(checks);
   checks.push_back(check_libfabric());
@@ -314,8 +333,12 @@ void add_doctor(CLI::App& app) {
   sub->add_option("--monitor", *monitor,
                   "try this memory monitor alone, as a program has it under this one's preloads")
       ->type_name("CHOICE");
-  sub->callback([json, monitor] {
-    if (monitor->empty()) return doctor(*json);
+  auto programs = std::make_shared<std::vector<std::string>>();
+  sub->add_option(
+      "PROGRAM", *programs,
+      "look for system calls made without libc in these programs, and in the libraries that they load");
+  sub->callback([json, monitor, programs] {
+    if (monitor->empty()) return doctor(*json, *programs);
     Options options;
     if (const Error error = set_option(options, "monitor", *monitor)) throw UsageError(error.message);
     const MonitorFinding finding = try_monitor(options.monitor);

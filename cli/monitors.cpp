@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "launch.h"
 #include "monitor/monitor.h"
+#include "monitor/own_calls.h"
 #include "monitor/userfault.h"
 
 namespace pinion::cli {
@@ -50,7 +50,8 @@ MonitorFinding from_json(const Json& json) {
   return finding;
 }
 
-/// What `command` writes to standard output, in this environment.
+}  // namespace
+
 std::string output_of(const CommandLine& command, const Environment& environment) {
   int ends[2];
   if (::pipe(ends) != 0) return "";
@@ -70,6 +71,8 @@ std::string output_of(const CommandLine& command, const Environment& environment
   ::waitpid(child, nullptr, 0);
   return text;
 }
+
+namespace {
 
 /// In a process that has the symbols before libc's.
 MonitorFinding try_preloaded(MonitorKind kind) {
@@ -131,7 +134,7 @@ const MonitorFinding& chosen_by_auto(const std::vector<MonitorFinding>& findings
                          [&](const MonitorFinding& finding) { return finding.name == to_string(kind); });
   };
   const MonitorFinding& libc = find(MonitorKind::libc);
-  if (libc.complete || userfaultfd_refused()) return libc;
+  if ((libc.complete && !own_calls_found()) || userfaultfd_refused()) return libc;
   // As start_monitor() does; `pinion run` preloads the symbols where code cannot be patched.
   const MonitorFinding& both =
       find(libc.refused.empty() ? MonitorKind::libc_userfaultfd : MonitorKind::symbols_userfaultfd);

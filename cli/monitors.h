@@ -5,9 +5,13 @@
 #include <vector>
 
 #include "base/options.h"
+#include "launch.h"
 #include "report_json.h"
 
 namespace pinion::cli {
+
+/// What `command` writes to standard output, in this environment.
+std::string output_of(const CommandLine& command, const Environment& environment);
 
 struct MonitorFinding {
   struct Event {

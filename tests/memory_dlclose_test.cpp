@@ -1,5 +1,5 @@
 // The data of a library that is unloaded, which the dynamic linker unmaps by system calls of its own: by
-// contents, with the preload's dlclose().
+// contents, in a program without the preload.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -114,7 +114,7 @@ std::optional<TransferEngine> begun;
 Range leaving;
 int error_of_leaving = 0;
 
-// Events are the process's, not the run's: the engine may start when the library is on its way out.
+// The engine may start when the library is on its way out.
 TEST_F(MemoryDlclose, ARunThatBeginsInItKeepsNothingOfIt) {
   leaving = library_.buffer();
   library_.when_it_leaves([] {
@@ -123,7 +123,7 @@ TEST_F(MemoryDlclose, ARunThatBeginsInItKeepsNothingOfIt) {
   });
   library_.unload();
   expect_gone(leaving);
-  EXPECT_EQ(error_of_leaving, EAGAIN);
+  EXPECT_EQ(error_of_leaving, 0);  // the memory was there still
   expect_transfers(*begun, begun->acquire(memory_), wire_, memory_, kNew);
   begun.reset();
 }

@@ -17,6 +17,7 @@
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
 #include "support/no_code_patching.h"
+#include "support/no_userfaultfd.h"
 
 namespace pinion {
 namespace {
@@ -28,23 +29,6 @@ constexpr bool kSanitized = false;
 #endif
 
 constexpr HookSink kIgnore{[](Range) {}, [](Range) {}};
-
-/// Refuses userfaultfd, as containers do: the system call, and the device by its ioctl.
-bool refuse_userfaultfd() {
-  constexpr std::uint32_t kIoctlType = 0xaa00;  // USERFAULTFD_IOC_NEW
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 4, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 2),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kIoctlType, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-  };
-  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
 
 /// "monitor: why not all events are seen", of a new process that has been restricted.
 template <class Restrict>
@@ -116,18 +100,18 @@ TEST(MonitorChoice, WhereHooksMissWhatTheKernelTellsAutoTakesBoth) {
   NEEDS_USERFAULTFD();
   if (kSanitized) GTEST_SKIP() << "sanitizers have allocators of their own";
   EXPECT_EQ(choice(MonitorKind::automatic, take_syscall_away), "libc+userfaultfd: ");
-  const auto without = [] { return take_syscall_away() && refuse_userfaultfd(); };
+  const auto without = [] { return take_syscall_away() && test::refuse_userfaultfd(); };
   EXPECT_EQ(choice(MonitorKind::automatic, without), "libc: munmap by syscall(): the event did not arrive");
 }
 
 TEST(MonitorChoice, RefusedUserfaultfdIsToldOfOnce) {
   NEEDS_USERFAULTFD();
-  const std::string chosen = choice(MonitorKind::userfaultfd, refuse_userfaultfd);
+  const std::string chosen = choice(MonitorKind::userfaultfd, test::refuse_userfaultfd);
   EXPECT_EQ(chosen.rfind("userfaultfd: userfaultfd is refused (Operation not permitted)", 0), 0u) << chosen;
-  const std::string both = choice(MonitorKind::libc_userfaultfd, refuse_userfaultfd);
+  const std::string both = choice(MonitorKind::libc_userfaultfd, test::refuse_userfaultfd);
   EXPECT_EQ(both.rfind("libc+userfaultfd: userfaultfd: userfaultfd is refused", 0), 0u) << both;
   if (kSanitized) return;
-  EXPECT_EQ(choice(MonitorKind::automatic, refuse_userfaultfd), "libc: ");
+  EXPECT_EQ(choice(MonitorKind::automatic, test::refuse_userfaultfd), "libc: ");
 }
 
 TEST(MonitorChoice, SymbolsMustBePreloaded) {

@@ -13,7 +13,9 @@
 #include "engine/copy_speed.h"
 #include "engine/fabric_monitor.h"
 #include "engine/process.h"
+#include "monitor/loader.h"
 #include "monitor/userfault.h"
+#include "predict/call_site.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -222,21 +224,25 @@ StartedMonitor Engine::watch_events(MonitorKind kind) {
   const auto sight = brackets_.sight.look();
   HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
   sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
+  sink.unloaded = invalidate_call_sites;
+  // Under every monitor, as code that goes makes learnt stacks worthless. An error concerns memory events only
+  // under the monitors of libc, which report it.
+  static_cast<void>(watch_loader(sink));
   const StartedMonitor started = start_monitor(kind, sink);
-  if (!started.missing) brackets_.sight.regained(sight);
+  if (!started.missing && started.monitor->settled()) brackets_.sight.regained(sight);
   return started;
 }
 
 void Engine::watch_memory() {
-  // The hooks that libfabric depends on have been proven, and must not be taken away again.
-  const bool settled = options_.monitor == MonitorKind::automatic && fabric_monitor::imported();
-  const StartedMonitor started = watch_events(settled ? MonitorKind::libc : options_.monitor);
+  const StartedMonitor started = watch_events(options_.monitor);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);
 }
 
 void Engine::leave_memory() {
-  if (monitor_ != &monitor_of(MonitorKind::libc) || !fabric_monitor::imported()) monitor_->stop();
+  if (&monitor_->chosen() == &monitor_of(MonitorKind::libc) && fabric_monitor::imported()) return;
+  monitor_->stop();
+  unwatch_loader();
 }
 
 void Engine::keep_nothing(const Error& why) {
@@ -266,7 +272,8 @@ Error Engine::regain_sight(MemoryMonitor& monitor) {
     on_sight_lost();  // overwritten in a way that the hooks did not notice
     sight = brackets_.sight.look();
   }
-  if (monitor.exposed()) return {};  // not before they are done; asked after the look that has to hold
+  // Not before they are done; asked after the look that has to hold.
+  if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
   const HookReport report = monitor.repair();
   if (!report.complete) return report.error;
   brackets_.sight.regained(sight);

@@ -34,6 +34,9 @@ constexpr std::uint32_t kOldest = FI_VERSION(1, 14);
 /// Between an event and what libfabric is told of it: others may follow at once.
 constexpr std::chrono::milliseconds kGather{2};
 
+/// That of libc, or the automatic one kept to it. Set before the import.
+MemoryMonitor* watching = nullptr;
+
 class Monitor {
  public:
   /// Hooks.
@@ -84,7 +87,7 @@ class Monitor {
   bool valid(Range range) {
     if (blind_for_good_) return false;
     try {
-      blind_for_good_ = static_cast<bool>(Engine::regain_sight(monitor_of(MonitorKind::libc)));
+      blind_for_good_ = static_cast<bool>(Engine::regain_sight(*watching));
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -155,22 +158,27 @@ void* hold_libfabric(const void* function) {
 }
 
 /// The hooks of libc, by which a run that goes on may see already. The error: what they do not see.
-Error watch_by_libc() {
-  MemoryMonitor& libc = monitor_of(MonitorKind::libc);
+Error watch_by_libc(MonitorKind kind) {
+  watching = &monitor_of(kind);
   const Engine* engine = Engine::running();
-  if (engine == nullptr) return Engine::watch_events(MonitorKind::libc).missing;
-  if (&engine->monitor() != &libc)
+  if (engine == nullptr) {
+    if (const Error missing = Engine::watch_events(kind).missing) return missing;
+  }
+  if (&watching->chosen() != &monitor_of(MonitorKind::libc) || (engine && &engine->monitor() != watching))
     return Error::make(ENOTSUP, "this run sees them by %s, which cannot serve others",
-                       engine->monitor().name());
-  return Engine::regain_sight(libc);
+                       engine ? engine->monitor().name() : watching->name());
+  if (kind == MonitorKind::automatic) {
+    if (const Error changed = keep_to_libc()) return changed;
+  }
+  return Engine::regain_sight(*watching);
 }
 
-Error import_into(void* library) {
+Error import_into(void* library, MonitorKind kind) {
   const auto version = reinterpret_cast<decltype(&fi_version)>(dlsym(library, "fi_version"));
   const auto open = reinterpret_cast<decltype(&fi_open)>(dlsym(library, "fi_open"));
   if (version == nullptr || open == nullptr || FI_VERSION_LT(version(), kOldest))
     return Error::make(ENOSYS, "this libfabric cannot import a memory monitor: it takes 1.14 or later");
-  if (const Error unseen = watch_by_libc())
+  if (const Error unseen = watch_by_libc(kind))
     return Error::make(ENOTSUP, "memory events cannot all be seen (%s): libfabric keeps its own monitor",
                        unseen.message);
   fid* cache = nullptr;
@@ -209,7 +217,7 @@ Error import(const void* function) {
   void* const library = hold_libfabric(function);
   if (library == nullptr) return Error::make(ENOENT, "no libfabric is loaded in this process");
   Engine::watch_forks();
-  Error error = import_into(library);
+  Error error = import_into(library, options.monitor);
   is_imported = !error;
   return error;
 }

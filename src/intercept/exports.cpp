@@ -48,7 +48,6 @@ const void* library_of(const void* address) {
 }
 
 void* definition_in_any_library(const char* name) {
-  static const auto close = reinterpret_cast<int (*)(void*)>(real_dlsym()(RTLD_NEXT, "dlclose"));
   const void* const here = library_of(reinterpret_cast<const void*>(&next_definition));
   for (const std::string& library : loaded_libraries()) {
     void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -56,7 +55,7 @@ void* definition_in_any_library(const char* name) {
     void* found = real_dlsym()(handle, name);
     // Where it is found, the library is held: it is called from now on.
     if (found && library_of(found) != here) return found;
-    close(handle);
+    ::dlclose(handle);
   }
   return nullptr;
 }

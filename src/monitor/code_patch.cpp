@@ -59,10 +59,35 @@ void store_entry(std::byte* entry, const std::byte* content) {
   }
 }
 
+/// The length of the instruction that does nothing at `code`, in the forms that fill the gap between
+/// functions; 0 where there is another.
+std::size_t padding_bytes(const std::byte* code) {
+  const auto byte = [code](std::size_t i) { return std::to_integer<unsigned>(code[i]); };
+  std::size_t prefixes = 0;
+  while (byte(prefixes) == 0x66 || byte(prefixes) == 0x2e) ++prefixes;
+  if (byte(prefixes) == 0x90 || byte(prefixes) == 0xcc) return prefixes + 1;
+  if (byte(prefixes) != 0x0f || byte(prefixes + 1) != 0x1f) return 0;
+  switch (byte(prefixes + 2)) {  // the operand, which is not used
+    case 0x00:
+      return prefixes + 3;
+    case 0x40:
+      return prefixes + 4;
+    case 0x44:
+      return prefixes + 5;
+    case 0x80:
+      return prefixes + 7;
+    case 0x84:
+      return prefixes + 8;
+    default:
+      return 0;
+  }
+}
+
 #else
 
 constexpr std::size_t kStubBytes = 16;
 constexpr std::size_t kReach = std::size_t{128} << 20;
+std::size_t padding_bytes(const std::byte*) { return 0; }
 
 std::size_t landing_pad_bytes(const std::byte* code) {
   constexpr std::uint32_t kBtiC = 0xd503245f;
@@ -92,6 +117,17 @@ void store_entry(std::byte* entry, const std::byte* content) {
 }
 
 #endif
+
+/// Bytes from `code` on that may be overwritten: the function's own, and the padding behind it.
+std::size_t room_at(const std::byte* code, std::size_t own_bytes, std::size_t wanted) {
+  std::size_t room = own_bytes;
+  while (room < wanted) {
+    const std::size_t padding = padding_bytes(code + room);
+    if (padding == 0) break;
+    room += padding;
+  }
+  return room;
+}
 
 bool reaches(const std::byte* from, const std::byte* to) {
   const auto distance = to > from ? to - from : from - to;
@@ -213,7 +249,9 @@ Error CodePatch::aim(void* function) {
   displaced_target_ = jump_target(entry_);
   offset_ = displaced_target_ == nullptr ? landing_pad_bytes(entry_) : 0;
   if (offset_ > 0) displaced_target_ = jump_target(entry_ + offset_);
-  if (reinterpret_cast<Address>(entry_) % kAlignment != 0 || symbol->st_size < offset_ + kBranchBytes) {
+  const std::size_t wanted = offset_ + kBranchBytes;
+  const std::size_t room = displaced_target_ == nullptr ? room_at(entry_, symbol->st_size, wanted) : wanted;
+  if (reinterpret_cast<Address>(entry_) % kAlignment != 0 || room < wanted) {
     return Error::make(ENOTSUP, "the function (%zu bytes) has no room for a patch that is one atomic store",
                        static_cast<std::size_t>(symbol->st_size));
   }

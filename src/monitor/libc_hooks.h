@@ -12,7 +12,7 @@
 // What the replacements see: all of memory_calls.h, called by name or through syscall(); a call that fails is
 // bracketed too, unless its arguments alone make the kernel refuse it. What they do not see:
 //   - system calls made without libc (an allocator that makes its own, as the sanitizers' do; the dynamic
-//     linker's unmapping in dlclose, which the preload brackets by itself; io_uring's madvise);
+//     linker, which loader.h watches; io_uring's madvise);
 //   - what changes memory from elsewhere: files truncated or holes punched under a mapping, userfaultfd's
 //     moves, a debugger;
 //   - the true size of an mremap of hugetlbfs, which the kernel rounds up: it is seen as it was passed.
@@ -43,6 +43,8 @@ struct HookSink {
   void (*appeared)(Range) = nullptr;
   /// Whether a hook on another thread than this has this very bracket open. Under the same law.
   bool (*bracketed)(Range) = nullptr;
+  /// The dynamic linker has unmapped code; nothing is mapped in its place yet. Under the same law.
+  void (*unloaded)() = nullptr;
   bool operator==(const HookSink&) const = default;
 };
 

@@ -1,5 +1,8 @@
 // The monitors whose events come from the replacements of libc_hooks.h: called instead of libc's functions,
 // because those were redirected or because a preloaded library's symbols come before them.
+#include <utility>
+
+#include "monitor/loader.h"
 #include "monitor/monitors.h"
 
 namespace pinion {
@@ -13,17 +16,28 @@ class LibcMonitor final : public MemoryMonitor {
   HookReport start(const HookSink& sink) override {
     const HookReport report = install_libc_hooks(sink);
     own_sink_ = hooks_tell(sink);
-    return report;
+    return with_loader(report, watch_loader(sink));
   }
   void stop() override {
-    if (own_sink_) uninstall_libc_hooks();
+    if (!own_sink_) return;
+    uninstall_libc_hooks();
+    unwatch_loader();
   }
-  HookReport self_test() override { return test_memory_events(); }
-  bool intact() const override { return hooks_intact(); }
+  HookReport self_test() override { return with_loader(test_memory_events(), test_loader()); }
+  bool intact() const override { return hooks_intact() && loader_watched(); }
   bool exposed() const override { return hooks_exposed(); }
-  HookReport repair() override { return reinstall_hooks(); }
+  HookReport repair() override { return with_loader(reinstall_hooks(), rewatch_loader()); }
 
  private:
+  /// What the dynamic linker unmaps goes past libc.
+  static HookReport with_loader(const HookReport& report, const Error& unseen) {
+    std::vector<HookStatus> rows = report.rows;
+    rows.push_back({"unloading of a library", unseen ? HookState::failed : HookState::good, unseen});
+    HookReport both = summarize(std::move(rows));
+    if (report.error) both.error = report.error;
+    return both;
+  }
+
   bool own_sink_ = false;  ///< else somebody else has installed the hooks, and will take them away
 };
 

@@ -1,9 +1,15 @@
 #include "monitor/monitor.h"
 
+#include <pthread.h>
+
 #include <atomic>
+#include <mutex>
+#include <new>
 #include <utility>
 
+#include "monitor/loader.h"
 #include "monitor/monitors.h"
+#include "monitor/own_calls.h"
 #include "monitor/userfault.h"
 
 namespace pinion {
@@ -69,6 +75,103 @@ StartedMonitor start_and_test(MonitorKind kind, const HookSink& sink) {
   return {&monitor, is_cause ? started.error : tested.error};
 }
 
+constinit std::mutex changing;  // guards the automatic monitor, but for reading its choice
+
+class Automatic final : public MemoryMonitor {
+ public:
+  Automatic() {
+    pthread_atfork(nullptr, nullptr, [] { new (&changing) std::mutex; });
+  }
+
+  const char* name() const override { return current().name(); }
+  std::vector<const char*> blind_spots() const override { return current().blind_spots(); }
+  const MemoryMonitor& chosen() const override { return current(); }
+
+  HookReport start(const HookSink& sink) override {
+    const std::lock_guard lock(changing);
+    sink_ = sink;
+    missing_ = choose();
+    tell_of_loads(on_libc());
+    return summarize({{name(), missing_ ? HookState::failed : HookState::good, missing_}});
+  }
+  void stop() override {
+    const std::lock_guard lock(changing);
+    tell_of_loads(false);
+    current().stop();
+  }
+  HookReport self_test() override { return current().self_test(); }
+  bool intact() const override { return current().intact(); }
+  bool exposed() const override { return current().exposed(); }
+  bool settled() override { return !on_libc() || look_at_loaded_code(kAtOnce).complete; }
+  HookReport repair() override {
+    const HookReport report = current().repair();
+    if (!report.complete || !on_libc()) return report;
+    const Error doubt = own_calls_found();
+    return doubt ? take_userfaultfd(doubt) : report;
+  }
+  Error watch(Range pages) override { return current().watch(pages); }
+
+  Error missing() const { return missing_; }
+  Error keep_to_libc() {
+    const std::lock_guard lock(changing);
+    if (!on_libc()) return Error::make(ENOTSUP, "memory events are seen by %s", name());
+    only_libc_ = true;
+    return {};
+  }
+
+ private:
+  /// Read at a time: some 10 ms.
+  static constexpr std::size_t kAtOnce = std::size_t{32} << 20;
+
+  MemoryMonitor& current() const { return *current_.load(std::memory_order_acquire); }
+  bool on_libc() const { return &current() == &libc_monitor(); }
+
+  /// The error: what is missed still.
+  Error choose() {
+    current_.store(&libc_monitor(), std::memory_order_release);
+    Error missing = start_and_test(MonitorKind::libc, sink_).missing;
+    // What is not read at once stays in doubt until it is (settled).
+    if (!missing) missing = look_at_loaded_code(kAtOnce).own_calls;
+    if (!missing || only_libc_ || userfaultfd_refused()) return missing;
+    libc_monitor().stop();
+    const auto beside =
+        symbols_are_preloaded() ? MonitorKind::symbols_userfaultfd : MonitorKind::libc_userfaultfd;
+    const StartedMonitor both = start_and_test(beside, sink_);
+    if (!both.missing) {
+      current_.store(both.monitor, std::memory_order_release);
+      return {};
+    }
+    // More threads and slower unmapping for nothing: not all is seen this way either.
+    both.monitor->stop();
+    static_cast<void>(start_and_test(MonitorKind::libc, sink_));
+    return missing;
+  }
+
+  /// While nothing that is registered is believed.
+  HookReport take_userfaultfd(const Error& doubt) {
+    const std::lock_guard lock(changing);
+    if (!on_libc()) return complete_report();
+    MemoryMonitor& both = monitor_of(MonitorKind::libc_userfaultfd);
+    if (!only_libc_ && !userfaultfd_refused() &&
+        !start_and_test(MonitorKind::libc_userfaultfd, sink_).missing) {
+      current_.store(&both, std::memory_order_release);
+      tell_of_loads(false);
+      return complete_report();
+    }
+    return summarize({{"code that goes past libc", HookState::failed, doubt}});
+  }
+
+  std::atomic<MemoryMonitor*> current_{&libc_monitor()};
+  HookSink sink_;
+  Error missing_;
+  bool only_libc_ = false;
+};
+
+Automatic& automatic() {
+  static Automatic monitor;
+  return monitor;
+}
+
 }  // namespace
 
 MemoryMonitor& monitor_of(MonitorKind kind) {
@@ -76,6 +179,7 @@ MemoryMonitor& monitor_of(MonitorKind kind) {
   static Together symbols_userfaultfd("symbols+userfaultfd", symbols_monitor());
   switch (kind) {
     case MonitorKind::automatic:
+      return automatic();
     case MonitorKind::libc:
       break;
     case MonitorKind::libc_userfaultfd:
@@ -94,16 +198,10 @@ MemoryMonitor& monitor_of(MonitorKind kind) {
 
 StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink) {
   if (kind != MonitorKind::automatic) return start_and_test(kind, sink);
-  const StartedMonitor libc = start_and_test(MonitorKind::libc, sink);
-  if (!libc.missing || userfaultfd_refused()) return libc;
-  libc.monitor->stop();
-  const auto beside =
-      symbols_are_preloaded() ? MonitorKind::symbols_userfaultfd : MonitorKind::libc_userfaultfd;
-  const StartedMonitor both = start_and_test(beside, sink);
-  if (!both.missing) return both;
-  // More threads and slower unmapping for nothing: not all is seen this way either.
-  both.monitor->stop();
-  return start_and_test(MonitorKind::libc, sink);
+  automatic().start(sink);
+  return {&automatic(), automatic().missing()};
 }
+
+Error keep_to_libc() { return automatic().keep_to_libc(); }
 
 }  // namespace pinion

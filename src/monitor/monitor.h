@@ -10,7 +10,9 @@
 //                patched. libc's own calls do not pass by symbols, so that alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     none but those that the program tells by pinion_memory_begin and pinion_memory_end
-// The first two can have userfaultfd beside them.
+// The first two can have userfaultfd beside them. `automatic` chooses among these, and takes userfaultfd
+// beside libc as soon as code is loaded that makes system calls of its own (own_calls.h). Who asks for one by
+// name vouches for what it is known not to see.
 #pragma once
 
 #include <vector>
@@ -40,8 +42,12 @@ class MemoryMonitor {
   virtual bool intact() const { return true; }
   /// Whether somebody may be about to overwrite it. Lock-free.
   virtual bool exposed() const { return false; }
+  /// Whether enough is known of the program's code to repair(). Where not, each call finds out more.
+  virtual bool settled() { return true; }
   /// Puts it back in place.
   virtual HookReport repair() { return complete_report(); }
+  /// Of a monitor that chooses: its choice.
+  virtual const MemoryMonitor& chosen() const { return *this; }
 
   /// Before the pages are registered with a device. An error: their events will not be seen.
   virtual Error watch(Range) { return {}; }
@@ -53,17 +59,19 @@ class MemoryMonitor {
   ~MemoryMonitor() = default;
 };
 
-/// The one of each kind; a monitor for MonitorKind::automatic does not exist.
+/// The one of each kind.
 MemoryMonitor& monitor_of(MonitorKind kind);
+/// The automatic one does without userfaultfd from now on. An error: it does not.
+Error keep_to_libc();
 
 struct StartedMonitor {
   MemoryMonitor* monitor = nullptr;
   Error missing;  ///< why not all events are seen
 };
 
-/// Starts the monitor that is asked for and tests it. `automatic`: libc; where its test fails, userfaultfd
-/// beside it (or beside the preloaded symbols), where that sees what libc does not; else libc as far as it
-/// goes.
+/// Starts the monitor that is asked for and tests it. `automatic`: libc; where its test fails, or code is
+/// loaded that makes system calls of its own, userfaultfd beside it (or beside the preloaded symbols), where
+/// that sees what libc does not; else libc as far as it goes.
 StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink);
 
 }  // namespace pinion

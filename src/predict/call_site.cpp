@@ -22,7 +22,7 @@ CallSite hash_of(const CallFrames& frames) {
   return hash != 0 ? hash : 1;
 }
 
-std::atomic<std::uint32_t> code_generation{0};
+std::atomic<std::uint32_t> generation_of_code{0};
 
 /// The frames behind each hash: open addressing, claimed by its first writer, readable once `depth` is set.
 struct NamedSite {
@@ -54,7 +54,9 @@ void name(CallSite site, const CallFrames& frames) {
 
 }  // namespace
 
-void invalidate_call_sites() { code_generation.fetch_add(1, std::memory_order_relaxed); }
+void invalidate_call_sites() { generation_of_code.fetch_add(1, std::memory_order_relaxed); }
+
+std::uint32_t code_generation() { return generation_of_code.load(std::memory_order_relaxed); }
 
 bool call_site_frames(CallSite site, CallFrames& frames) {
   for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
@@ -205,7 +207,7 @@ CallSite CallSiteCache::capture(const EntryFrame& entry) {
   busy_ = 1;
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
-  const std::uint32_t generation = code_generation.load(std::memory_order_relaxed);
+  const std::uint32_t generation = code_generation();
   if (generation != generation_) [[unlikely]]
     forget(generation);
   const std::uint64_t mixed = ((entry.return_address * kMix) ^ entry.stack_pointer) * kMix;

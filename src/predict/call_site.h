@@ -50,6 +50,8 @@ constexpr bool kCallSiteTemplates = false;
 /// Makes all threads drop what they know about code addresses. To be called when code has been unmapped
 /// (dlclose), before other code can be mapped in its place.
 void invalidate_call_sites();
+/// How often that was called.
+std::uint32_t code_generation();
 
 /// The process-wide table of frames has this many places.
 constexpr std::size_t kMaxNamedCallSites = 4096;

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <string_view>
+
+#include "predict/call_site.h"
 
 namespace pinion::verbs {
 
@@ -27,20 +30,26 @@ bool find_out(Address return_address) {
 // An address of the upper half is none of a program's: its top bit is free for the answer.
 constexpr Address kYes = ~(~Address{0} >> 1);
 constinit std::array<std::atomic<Address>, 256> answers{};
+constinit std::atomic<std::uint32_t> generation_of_answers{0};
+
+/// Other code may be where code was unmapped. An answer that another thread gives meanwhile is of code that is
+/// on its stack, and right.
+void forget_the_unmapped() {
+  const std::uint32_t now = code_generation();
+  if (generation_of_answers.exchange(now, std::memory_order_relaxed) == now) return;
+  for (auto& answer : answers) answer.store(0, std::memory_order_relaxed);
+}
 
 }  // namespace
 
 bool caches_itself(Address return_address) {
+  forget_the_unmapped();
   std::atomic<Address>& answer = answers[(return_address * 0x9E3779B97F4A7C15ull) >> 56];
   const Address known = answer.load(std::memory_order_relaxed);
   if ((known & ~kYes) == return_address) return (known & kYes) != 0;
   const bool yes = find_out(return_address);
   answer.store(return_address | (yes ? kYes : 0), std::memory_order_relaxed);
   return yes;
-}
-
-void forget_callers() {
-  for (auto& answer : answers) answer.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace pinion::verbs

@@ -1,6 +1,6 @@
 // Whether a registration was asked for by a library that has a registration cache of its own (UCX, libfabric,
 // Open MPI): keys that it has given to peers outlive its deregistration with its own cache, too. Owns a table
-// of answers by return address. Any thread; no lock but the dynamic linker's, the first time.
+// of answers by return address, which holds until code is unmapped. Any thread; no lock but the dynamic linker's, the first time.
 #pragma once
 
 #include "base/range.h"
@@ -8,7 +8,5 @@
 namespace pinion::verbs {
 
 bool caches_itself(Address return_address);
-/// Code was unmapped: other code may be in its place.
-void forget_callers();
 
 }  // namespace pinion::verbs

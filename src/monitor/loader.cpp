@@ -1,0 +1,157 @@
+#include "monitor/loader.h"
+
+#include <gnu/libc-version.h>
+#include <link.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <mutex>
+#include <new>
+
+#include "monitor/code_patch.h"
+
+namespace pinion {
+
+namespace {
+
+constinit std::mutex control;  // guards the patch
+CodePatch patch;
+constinit HookSink sink;  // written before the patch, and while nothing is announced to it
+
+const r_debug* debug = nullptr;
+bool namespaces_are_visible = false;
+
+std::atomic<bool> watching{false};
+thread_local bool testing = false;  ///< this thread announces by itself, without the dynamic linker's lock
+std::atomic<void (*)()> displaced{nullptr};  ///< somebody else's patch, called next
+std::atomic<int> state{r_debug::RT_CONSISTENT};
+std::atomic<std::uint64_t> announcements{0};
+std::atomic<std::uint64_t> loads{0};
+std::atomic<bool> loads_are_told{false};
+
+void tell(void (*receiver)()) {
+  if (receiver != nullptr) receiver();
+}
+
+/// What the dynamic linker calls instead of its empty function. It holds its lock: one thread at a time.
+void announced() {
+  const int caller_errno = errno;
+  announcements.fetch_add(1, std::memory_order_relaxed);
+  if (const auto next = displaced.load(std::memory_order_acquire)) next();
+  if (testing || !watching.load(std::memory_order_acquire)) return;
+  const int now = debug->r_state;
+  const int before = state.exchange(now, std::memory_order_seq_cst);
+  // Nothing has changed here: of another namespace, or a library that was loaded already.
+  const bool elsewhere = now == r_debug::RT_CONSISTENT && before == r_debug::RT_CONSISTENT;
+  if (elsewhere && namespaces_are_visible && debug->r_version < 2) return;
+  const bool loaded = elsewhere || (now == r_debug::RT_CONSISTENT && before == r_debug::RT_ADD);
+  if (loaded) loads.fetch_add(1, std::memory_order_seq_cst);
+  const bool told = loaded && loads_are_told.load(std::memory_order_relaxed);
+  if (now == r_debug::RT_DELETE || elsewhere || told) tell(sink.exposed);
+  if (before == r_debug::RT_DELETE || elsewhere) tell(sink.unloaded);
+  errno = caller_errno;
+}
+
+/// The dynamic linker's own record, where the program's dynamic section points: that of <link.h> may have
+/// been copied into the program.
+const r_debug* find_debug() {
+  const r_debug* found = nullptr;
+  const auto visit_program = [](dl_phdr_info* program, std::size_t, void* result) {
+    for (const ElfW(Phdr)* segment = program->dlpi_phdr; segment != program->dlpi_phdr + program->dlpi_phnum;
+         ++segment) {
+      if (segment->p_type != PT_DYNAMIC) continue;
+      const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(program->dlpi_addr + segment->p_vaddr);
+      for (; entry->d_tag != DT_NULL; ++entry)
+        if (entry->d_tag == DT_DEBUG)
+          *static_cast<const r_debug**>(result) = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
+    }
+    return 1;  // the program comes first
+  };
+  dl_iterate_phdr(visit_program, &found);
+  return found;
+}
+
+/// From 2.35 on the record's version says whether there is another namespace.
+bool tells_of_namespaces() {
+  int major = 0, minor = 0;
+  std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
+  return major > 2 || minor >= 35;
+}
+
+Error prepare() {
+  pthread_atfork(nullptr, nullptr, [] { new (&control) std::mutex; });
+  debug = find_debug();
+  namespaces_are_visible = tells_of_namespaces();
+  if (debug == nullptr || debug->r_brk == 0)
+    return Error::make(ENOENT, "the dynamic linker does not announce what it loads");
+  return {};
+}
+
+const Error& prepared() {
+  static const Error missing = prepare();
+  return missing;
+}
+
+Error put_in_place() {
+  if (prepared()) return prepared();
+  if (patch.in_place()) return {};
+  if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk))) return error;
+  displaced.store(reinterpret_cast<void (*)()>(patch.displaced_target()), std::memory_order_release);
+  return patch.apply(reinterpret_cast<const void*>(announced));
+}
+
+}  // namespace
+
+Error watch_loader(const HookSink& receiver) {
+  const std::lock_guard lock(control);
+  const Error error = put_in_place();
+  if (watching.load(std::memory_order_relaxed)) return error;
+  sink = receiver;
+  if (error) return error;
+  // Another thread may be loading just now.
+  state.store(debug->r_state, std::memory_order_relaxed);
+  watching.store(true, std::memory_order_release);
+  return {};
+}
+
+Error rewatch_loader() {
+  const std::lock_guard lock(control);
+  return watching.load(std::memory_order_relaxed) ? put_in_place()
+                                                  : Error::make(ENOTCONN, "the loader is not watched");
+}
+
+void unwatch_loader() {
+  const std::lock_guard lock(control);
+  watching.store(false, std::memory_order_release);
+  // An error means that somebody's patch lies on top: its announcements are passed on.
+  static_cast<void>(patch.restore());
+  state.store(r_debug::RT_CONSISTENT, std::memory_order_relaxed);
+}
+
+bool loader_watched() {
+  const std::lock_guard lock(control);
+  return watching.load(std::memory_order_relaxed) && patch.in_place();
+}
+
+Error test_loader() {
+  const std::lock_guard lock(control);
+  if (!patch.is_applied()) return Error::make(ENOMSG, "its announcements are not redirected");
+  const std::uint64_t before = announcements.load(std::memory_order_relaxed);
+  testing = true;
+  reinterpret_cast<void (*)()>(debug->r_brk)();
+  testing = false;
+  if (announcements.load(std::memory_order_relaxed) != before) return {};
+  return Error::make(ENOMSG, "the announcement did not arrive");
+}
+
+bool loader_unloading() { return state.load(std::memory_order_seq_cst) == r_debug::RT_DELETE; }
+
+void tell_of_loads(bool on) { loads_are_told.store(on, std::memory_order_seq_cst); }
+
+const void* loader_code() { return prepared() ? nullptr : reinterpret_cast<const void*>(debug->r_brk); }
+
+std::uint64_t loads_announced() { return loads.load(std::memory_order_seq_cst); }
+
+}  // namespace pinion

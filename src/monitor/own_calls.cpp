@@ -1,0 +1,429 @@
+#include "monitor/own_calls.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gnu/lib-names.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdlib>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/range.h"
+#include "monitor/loader.h"
+
+namespace pinion {
+
+namespace {
+
+/// Between the number and the instruction: more than any inlined system call has.
+constexpr std::size_t kBefore = 64;
+
+const char* name_of_call(std::uint64_t number) {
+  switch (number) {
+    case SYS_munmap:
+      return "munmap";
+    case SYS_mmap:
+      return "mmap";
+    case SYS_mremap:
+      return "mremap";
+    case SYS_madvise:
+      return "madvise";
+    case SYS_process_madvise:
+      return "process_madvise";
+    case SYS_mprotect:
+      return "mprotect";
+    case SYS_pkey_mprotect:
+      return "pkey_mprotect";
+    case SYS_shmat:
+      return "shmat";
+    case SYS_shmdt:
+      return "shmdt";
+    case SYS_remap_file_pages:
+      return "remap_file_pages";
+    default:
+      return nullptr;
+  }
+}
+
+// ---- Machine code ----
+
+#if defined(__x86_64__)
+
+constexpr std::size_t kStep = 1;  ///< where instructions may begin
+
+unsigned byte_at(const std::byte* code, std::size_t i) { return std::to_integer<unsigned>(code[i]); }
+
+bool is_system_call(const std::byte* code) { return byte_at(code, 0) == 0x0f && byte_at(code, 1) == 0x05; }
+
+std::uint32_t number_at(const std::byte* code) {
+  std::uint32_t number;
+  std::memcpy(&number, code, sizeof number);
+  return number;
+}
+
+struct Instruction {
+  std::size_t bytes = 0;  ///< 0: none that stands between a number and its system call
+  bool sets_rax = false;
+};
+
+/// Of an operand: ModRM, SIB and displacement.
+std::size_t operand_bytes(const std::byte* code) {
+  const unsigned mode = byte_at(code, 0) >> 6, base = byte_at(code, 0) & 7;
+  if (mode == 3) return 1;
+  const bool has_index = base == 4;
+  const bool no_base = mode == 0 && (has_index ? (byte_at(code, 1) & 7) == 5 : base == 5);
+  const std::size_t displacement = mode == 1 ? 1 : mode == 2 || no_base ? 4 : 0;
+  return 1 + (has_index ? 1 : 0) + displacement;
+}
+
+/// Moves and plain arithmetic: how a compiler, or a programmer, sets the arguments. Reads at most 16 bytes.
+Instruction plain_instruction(const std::byte* code) {
+  std::size_t at = 0;
+  if (byte_at(code, at) == 0x66) ++at;
+  const unsigned rex = (byte_at(code, at) & 0xf0) == 0x40 ? byte_at(code, at++) : 0;
+  const unsigned opcode = byte_at(code, at++);
+  const unsigned modrm = byte_at(code, at);
+  const bool writes_rax_operand = (modrm & 0xc7) == 0xc0 && (rex & 1) == 0;
+  const bool writes_rax_register = (modrm & 0x38) == 0 && (rex & 4) == 0;
+  switch (opcode) {
+    case 0x01:
+    case 0x09:
+    case 0x21:
+    case 0x29:
+    case 0x31:
+    case 0x89:  // to the operand
+      return {at + operand_bytes(code + at), writes_rax_operand};
+    case 0x03:
+    case 0x0b:
+    case 0x23:
+    case 0x2b:
+    case 0x33:
+    case 0x63:
+    case 0x8b:
+    case 0x8d:  // to the register
+      return {at + operand_bytes(code + at), writes_rax_register};
+    case 0x39:
+    case 0x3b:
+    case 0x85:  // comparisons
+      return {at + operand_bytes(code + at), false};
+    case 0x83:
+      return {at + operand_bytes(code + at) + 1, writes_rax_operand};
+    case 0x81:
+    case 0xc7:
+      return {at + operand_bytes(code + at) + 4, writes_rax_operand};
+    case 0x90:
+      return {at, false};
+    case 0x0f:
+      break;
+    default:
+      if (opcode >= 0xb8 && opcode <= 0xbf)
+        return {at + ((rex & 8) != 0 ? 8u : 4u), opcode == 0xb8 && (rex & 1) == 0};
+      if (opcode >= 0x50 && opcode <= 0x5f) return {at, opcode == 0x58 && (rex & 1) == 0};
+      if (opcode >= 0x70 && opcode <= 0x7f) return {at + 1, false};
+      return {};
+  }
+  const unsigned second = byte_at(code, at++);
+  switch (second) {
+    case 0x10:
+    case 0x11:
+    case 0x1f:
+    case 0x28:
+    case 0x29:
+    case 0x6e:
+    case 0x6f:
+    case 0x7e:
+    case 0x7f:
+    case 0xd6:
+      return {at + operand_bytes(code + at), false};
+    case 0xb6:
+    case 0xb7:
+    case 0xbe:
+    case 0xbf:
+      return {at + operand_bytes(code + at), (byte_at(code, at) & 0x38) == 0 && (rex & 4) == 0};
+    default:
+      if (second >= 0x80 && second <= 0x8f) return {at + 4, false};
+      return {};
+  }
+}
+
+/// The number that the instruction at `code` puts into rax, and its length.
+std::size_t loaded_number(const std::byte* code, std::uint32_t& number) {
+  if (byte_at(code, 0) == 0xb8) {  // mov eax, imm32
+    number = number_at(code + 1);
+    return 5;
+  }
+  if (byte_at(code, 0) == 0x48 && byte_at(code, 1) == 0xc7 && byte_at(code, 2) == 0xc0) {  // mov rax, imm32
+    number = number_at(code + 3);
+    return 7;
+  }
+  if (byte_at(code, 0) == 0x6a && byte_at(code, 2) == 0x58) {  // push imm8; pop rax
+    number = byte_at(code, 1);
+    return 3;
+  }
+  return 0;
+}
+
+bool leads_to(const std::byte* code, const std::byte* call) {
+  // A copy, as the last instruction may be no instruction and reach beyond all code.
+  const auto bytes = static_cast<std::size_t>(call - code);
+  std::byte copy[kBefore + 16] = {};
+  std::memcpy(copy, code, bytes);
+  std::size_t at = 0;
+  while (at < bytes) {
+    const Instruction next = plain_instruction(copy + at);
+    if (next.bytes == 0 || next.sets_rax) return false;
+    at += next.bytes;
+  }
+  return at == bytes;
+}
+
+/// Of the system call instruction at `call`; nothing of the memory before `begin` is read.
+const char* name_at(const std::byte* begin, const std::byte* call) {
+  const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
+  for (std::size_t distance = 3; distance <= before; ++distance) {
+    std::uint32_t number = 0;
+    const std::size_t length = loaded_number(call - distance, number);
+    if (length == 0 || length > distance) continue;
+    const char* const name = name_of_call(number);
+    if (name != nullptr && leads_to(call - distance + length, call)) return name;
+  }
+  return nullptr;
+}
+
+/// A system call instruction may begin in the block; the byte behind it is read too. In a form that compilers
+/// make wide: all code is read this way.
+bool may_have_call(const std::byte* block) {
+  unsigned char found = 0;
+  for (std::size_t i = 0; i < kBefore; ++i)
+    found |= static_cast<unsigned char>((block[i] == std::byte{0x0f}) & (block[i + 1] == std::byte{0x05}));
+  return found != 0;
+}
+
+#else
+
+constexpr std::size_t kStep = 4;
+
+std::uint32_t word_at(const std::byte* code) {
+  std::uint32_t word;
+  std::memcpy(&word, code, sizeof word);
+  return word;
+}
+
+bool is_system_call(const std::byte* code) { return word_at(code) == 0xd4000001; }  // svc #0
+
+const char* name_at(const std::byte* begin, const std::byte* call) {
+  const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
+  for (std::size_t distance = 4; distance <= before; distance += 4) {
+    const std::uint32_t word = word_at(call - distance);
+    if ((word & 0x7fe0001fu) == 0x52800008u) return name_of_call(word >> 5 & 0xffff);  // mov w8 or x8, imm16
+    const bool leaves = (word & 0x7c000000u) == 0x14000000u || (word & 0xfe000000u) == 0xd6000000u;
+    if (leaves) return nullptr;
+  }
+  return nullptr;
+}
+
+bool may_have_call(const std::byte* block) {
+  unsigned found = 0;
+  for (std::size_t i = 0; i < kBefore; i += kStep) found |= static_cast<unsigned>(is_system_call(block + i));
+  return found != 0;
+}
+
+#endif
+
+// ---- The mappings of this process ----
+
+struct CodeMapping {
+  Range range;
+  std::uint64_t offset = 0;
+  std::string file;  ///< device and inode, and the path behind them
+  std::size_t read = 0;
+
+  std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
+  /// Both are of one loading of one object.
+  bool is_with(const CodeMapping& other) const {
+    return file == other.file && range.begin - offset == other.range.begin - other.offset;
+  }
+  bool is(const CodeMapping& other) const { return range == other.range && is_with(other); }
+};
+
+/// Executable mappings of files, in order of address.
+std::vector<CodeMapping> code_mappings() {
+  std::vector<CodeMapping> mappings;
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return mappings;
+  char* line = nullptr;
+  std::size_t room = 0;
+  while (::getline(&line, &room, maps) > 0) {
+    CodeMapping mapping;
+    char rights[5] = {};
+    int rest = 0;
+    if (std::sscanf(line, "%zx-%zx %4s %" SCNx64 " %n", &mapping.range.begin, &mapping.range.end, rights,
+                    &mapping.offset, &rest) != 4 ||
+        rights[2] != 'x' || std::strchr(line, '/') == nullptr)
+      continue;
+    mapping.file = line + rest;
+    if (!mapping.file.empty() && mapping.file.back() == '\n') mapping.file.pop_back();
+    mappings.push_back(std::move(mapping));
+  }
+  std::free(line);
+  std::fclose(maps);
+  return mappings;
+}
+
+const CodeMapping* mapping_of(const std::vector<CodeMapping>& mappings, const void* address) {
+  const auto found = std::find_if(mappings.begin(), mappings.end(), [&](const CodeMapping& mapping) {
+    return address != nullptr && mapping.range.contains(Range::of(address, 1));
+  });
+  return found == mappings.end() ? nullptr : &*found;
+}
+
+/// Those whose calls are seen, or are this library's own.
+std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings) {
+  void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+  const void* const addresses[] = {libc == nullptr ? nullptr : dlsym(libc, "munmap"), loader_code(),
+                                   reinterpret_cast<const void*>(&find_own_call)};
+  std::vector<CodeMapping> known;
+  for (const void* address : addresses)
+    if (const CodeMapping* mapping = mapping_of(mappings, address)) known.push_back(*mapping);
+  return known;
+}
+
+/// Reads from the file, which costs neither page tables nor, should it have been cut, the process; where that
+/// fails, from memory.
+class CodeReader {
+ public:
+  explicit CodeReader(const CodeMapping& mapping)
+      : mapping_(mapping), fd_(::open(mapping.path().c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~CodeReader() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  CodeReader(const CodeReader&) = delete;
+  CodeReader& operator=(const CodeReader&) = delete;
+
+  const std::byte* read(std::size_t at, std::size_t bytes, std::vector<std::byte>& room) const {
+    room.resize(bytes);
+    const auto from = static_cast<off_t>(mapping_.offset + at);
+    if (fd_ >= 0 && ::pread(fd_, room.data(), bytes, from) == static_cast<ssize_t>(bytes)) return room.data();
+    return reinterpret_cast<const std::byte*>(mapping_.range.begin + at);
+  }
+
+ private:
+  const CodeMapping& mapping_;
+  const int fd_;
+};
+
+/// What has been read, and what is left. Guarded by `looking`.
+class LoadedCode {
+ public:
+  const Error& finding() const { return finding_; }
+  CodeFinding look(std::size_t most_bytes) {
+    list();
+    while (!unread_.empty() && most_bytes > 0 && !finding_) {
+      CodeMapping& mapping = unread_.back();
+      most_bytes -= read_on(mapping, most_bytes);
+      if (mapping.read < mapping.range.bytes()) continue;
+      read_.push_back(mapping);
+      unread_.pop_back();
+    }
+    return {finding_ || unread_.empty(), finding_};
+  }
+
+ private:
+  void list() {
+    // Asked before the mappings are, so that what is loaded meanwhile is listed next time.
+    const std::uint64_t loads = loads_announced();
+    if (listed_ && loads == loads_) return;
+    const std::vector<CodeMapping> mappings = code_mappings();
+    const std::vector<CodeMapping> known = known_mappings(mappings);
+    std::vector<CodeMapping> still_there;
+    unread_.clear();
+    for (const CodeMapping& mapping : mappings) {
+      const auto same = [&](const CodeMapping& other) { return mapping.is(other); };
+      const auto with = [&](const CodeMapping& other) { return mapping.is_with(other); };
+      if (std::any_of(known.begin(), known.end(), with)) continue;
+      const bool was_read = std::any_of(read_.begin(), read_.end(), same);
+      (was_read ? still_there : unread_).push_back(mapping);
+    }
+    read_ = std::move(still_there);
+    listed_ = true;
+    loads_ = loads;
+  }
+
+  /// How many bytes it has read.
+  std::size_t read_on(CodeMapping& mapping, std::size_t most_bytes) {
+    constexpr std::size_t kPart = std::size_t{256} << 10;
+    const CodeReader reader(mapping);
+    std::size_t done = 0;
+    while (mapping.read < mapping.range.bytes() && done < most_bytes) {
+      // With the end of the part before, in which a call may have begun.
+      const std::size_t begin = mapping.read - std::min(mapping.read, 2 * kBefore);
+      const std::size_t end = std::min(begin + kPart, mapping.range.bytes());
+      if (const auto call = find_own_call(reader.read(begin, end - begin, room_), end - begin)) {
+        finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)",
+                               mapping.path().c_str(), call->name,
+                               static_cast<std::size_t>(mapping.offset) + begin + call->offset);
+        break;
+      }
+      done += end - mapping.read;
+      mapping.read = end;
+    }
+    return std::min(done, most_bytes);
+  }
+
+  bool listed_ = false;
+  std::uint64_t loads_ = 0;  ///< as of the last list()
+  std::vector<CodeMapping> read_, unread_;
+  std::vector<std::byte> room_;
+  Error finding_;
+};
+
+constinit std::mutex looking;
+
+/// Never freed: threads may look while the process ends.
+LoadedCode& loaded_code() {
+  static LoadedCode& code = *new LoadedCode;
+  return code;
+}
+
+}  // namespace
+
+std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes) {
+  constexpr std::size_t kCallBytes = 4;  // of which x86-64 has two
+  const auto look = [&](std::size_t from, std::size_t to) -> std::optional<OwnCall> {
+    for (std::size_t at = from; at < to && at + kCallBytes <= bytes; at += kStep) {
+      if (!is_system_call(code + at)) continue;
+      if (const char* const name = name_at(code, code + at)) return OwnCall{at, name};
+    }
+    return std::nullopt;
+  };
+  std::size_t at = 0;
+  for (; at + kBefore + kCallBytes <= bytes; at += kBefore) {
+    if (!may_have_call(code + at)) continue;
+    if (const auto call = look(at, at + kBefore)) return call;
+  }
+  return look(at, bytes);
+}
+
+CodeFinding look_at_loaded_code(std::size_t most_bytes) {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { new (&looking) std::mutex; }); });
+  const std::unique_lock lock(looking, std::try_to_lock);
+  return lock ? loaded_code().look(most_bytes) : CodeFinding{};
+}
+
+Error own_calls_found() {
+  const std::lock_guard lock(looking);
+  return loaded_code().finding();
+}
+
+}  // namespace pinion

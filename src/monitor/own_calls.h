@@ -1,0 +1,39 @@
+// Finds code that makes the system calls by which memory changes without libc: Go's runtime, a second libc,
+// an allocator with inline assembly. No hook of libc sees those calls.
+//
+// find_own_call() reads machine code: a `syscall` instruction that a number of memory_calls.h reaches in a
+// few plain instructions. Moving the break is left out: its owner is libc, beneath the hooks. A number that a
+// function was passed in a register is not recognised.
+//
+// look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
+// namespace of the dynamic linker and those mapped by hand, but for the libc that is hooked, the dynamic
+// linker (loader.h), the vdso and this library. Code that a program makes at run time is not read. Owns what
+// has been read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/error.h"
+
+namespace pinion {
+
+struct OwnCall {
+  std::size_t offset;  ///< of the system call instruction
+  const char* name;    ///< of the system call
+};
+
+/// The first such call in the machine code.
+std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes);
+
+struct CodeFinding {
+  bool complete = false;  ///< no more needs to be read now
+  Error own_calls;        ///< names the first object with such a call, for good
+};
+
+/// Reads on, at most so many bytes more. Not complete also where another thread is reading.
+CodeFinding look_at_loaded_code(std::size_t most_bytes);
+/// What has been found so far.
+Error own_calls_found();
+
+}  // namespace pinion

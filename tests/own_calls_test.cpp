@@ -1,0 +1,79 @@
+// Machine code that makes system calls without libc, and code that only looks like it.
+#include "monitor/own_calls.h"
+
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace pinion {
+namespace {
+
+#if defined(__x86_64__)
+
+constexpr unsigned char kMunmap = SYS_munmap, kFutex = SYS_futex;
+
+std::string found(std::initializer_list<unsigned> bytes, std::size_t before = 0) {
+  std::vector<std::byte> code(before, std::byte{0x90});
+  for (unsigned byte : bytes) code.push_back(static_cast<std::byte>(byte));
+  code.resize(code.size() + 8, std::byte{0xc3});
+  const auto call = find_own_call(code.data(), code.size());
+  return call ? call->name : "";
+}
+
+TEST(OwnCalls, ANumberBesideItsCall) {
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0x0f, 0x05}), "munmap");
+  EXPECT_EQ(found({0x48, 0xc7, 0xc0, SYS_madvise, 0, 0, 0, 0x0f, 0x05}), "madvise");
+  EXPECT_EQ(found({0x6a, SYS_mremap, 0x58, 0x0f, 0x05}), "mremap");
+  EXPECT_EQ(found({0xb8, kFutex, 0, 0, 0, 0x0f, 0x05}), "");
+  EXPECT_EQ(found({0x89, 0xf8, 0x0f, 0x05}), "") << "a number from a register";
+  // libc's record of the break would be wrong afterwards.
+  EXPECT_EQ(found({0xb8, SYS_brk, 0, 0, 0, 0x0f, 0x05}), "");
+}
+
+TEST(OwnCalls, ArgumentsMayComeBetween) {
+  // mov eax, munmap; mov rdi, [rsp+8]; lea rsi, [rbx+rcx*4+256]; xor edx, edx; mov r10d, 34; syscall
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0,    0x48, 0x8b, 0x7c, 0x24, 0x08, 0x48, 0x8d, 0xb4, 0x8b,
+                   0,    1,       0, 0, 0x31, 0xd2, 0x41, 0xba, 34,   0,    0,    0,    0x0f, 0x05}),
+            "munmap");
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0xb8, kFutex, 0, 0, 0, 0x0f, 0x05}), "")
+      << "another number follows";
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0x31, 0xc0, 0x0f, 0x05}), "") << "xor eax, eax";
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0xc3, 0x0f, 0x05}), "") << "the function has returned";
+}
+
+TEST(OwnCalls, BytesInsideOtherInstructions) {
+  // mov eax, munmap; mov edx, [rip+0x50f]: the displacement holds the bytes of a system call.
+  EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0x8b, 0x15, 0x0f, 0x05, 0, 0}), "");
+}
+
+TEST(OwnCalls, AnywhereInTheCode) {
+  for (std::size_t before = 0; before < 200; ++before)
+    EXPECT_EQ(found({0xb8, kMunmap, 0, 0, 0, 0x0f, 0x05}, before), "munmap") << before;
+}
+
+TEST(OwnCalls, NothingIsReadBeyond) {
+  for (std::size_t bytes = 0; bytes < 80; ++bytes) {
+    const std::vector<std::byte> code(bytes, std::byte{0x0f});  // under AddressSanitizer
+    EXPECT_FALSE(find_own_call(code.data(), code.size()));
+  }
+}
+
+#endif
+
+// This program's own is libpinion's; the rest of what tests load goes by libc, or a sanitizer is among it.
+TEST(OwnCalls, LoadedCodeIsReadOnce) {
+  CodeFinding finding;
+  for (int parts = 0; !(finding = look_at_loaded_code(std::size_t{1} << 20)).complete; ++parts)
+    ASSERT_LT(parts, 4096);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_FALSE(finding.own_calls) << finding.own_calls.message;
+#endif
+  EXPECT_TRUE(look_at_loaded_code(0).complete);
+  EXPECT_EQ(own_calls_found().code, finding.own_calls.code);
+}
+
+}  // namespace
+}  // namespace pinion
