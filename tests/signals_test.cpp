@@ -70,8 +70,9 @@ class StuckDevice final : public Device {
   std::string description() const override { return "registers nothing"; }
   DeviceCaps caps() const override { return {}; }
   Registration register_range(Range, Access access, Actor) override { return {{}, {1, 1, 1}, access}; }
-  void deregister(DeviceKey, Actor actor) override {
+  Error deregister(DeviceKey, Actor actor) override {
     while (actor == Actor::helper) ::pause();
+    return {};
   }
   void abandon_after_fork() override {}
 };
