@@ -13,7 +13,7 @@ configured() {
 }
 part() { grep -q -- "^--   $1" "$work/out" || fail "no line '$1': $(cat "$work/out")"; }
 configured -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DPINION_VERBS=OFF || fail "$(cat "$work/out")"
-part 'out  tests (BUILD_TESTING): not found: GoogleTest (Debian: libgtest-dev)'
+part 'out  tests (BUILD_TESTING): needs GoogleTest (Debian: libgtest-dev)'
 part 'out  RDMA devices and --front verbs (PINION_VERBS): PINION_VERBS=OFF'
 configured -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DBUILD_TESTING=OFF -DPINION_VERBS=AUTO || fail "$(cat "$work/out")"
 part 'out  tests (BUILD_TESTING): BUILD_TESTING=OFF'
