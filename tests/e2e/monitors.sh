@@ -91,7 +91,7 @@ gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$
 expect() {
   local monitor=$1 restrict=$2 outcomes
   # shellcheck disable=SC2086
-  timeout 60 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
+  timeout 240 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
     fail "$monitor $restrict: status $?: $(cat "$work/err")"
   outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
   [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"

@@ -58,7 +58,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 else
   as_user=()
 fi
-user() { (ulimit -l 64 && cd / && HOME=${work}/home TMPDIR=$work/home "${as_user[@]}" timeout 120 "$@"); }
+user() { (ulimit -l 64 && cd / && HOME=${work}/home TMPDIR=$work/home "${as_user[@]}" timeout 240 "$@"); }
 mkdir -p "$work/home"
 if user test -x "$pinion" -a -r "$build/lib/libpinion-preload.so" -a -x "$programs/mpi_counted"; then
   what="64 KB of locked memory"
