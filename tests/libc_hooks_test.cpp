@@ -30,6 +30,7 @@
 #include "monitor/system_call.h"
 #include "support/eventually.h"
 #include "support/foreign_patcher.h"
+#include "support/huge_pages.h"
 
 namespace pinion {
 
@@ -248,6 +249,45 @@ TEST_F(LibcHooks, MmapOfHugePagesIsRoundedAsTheKernelDoes) {
   mmap(p, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT, -1,
        0);
   EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, kHuge)}));
+  munmap(reserve, 2 * kHuge);
+}
+
+TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
+  constexpr std::size_t kHuge = test::HugePages::kBytes;
+  const test::HugePages reserved(2);
+  if (!reserved.available()) GTEST_SKIP() << "no huge pages of 2 MiB can be reserved";
+  void* const from = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT, -1, 0);
+  ASSERT_NE(from, MAP_FAILED);
+  void* const reserve =
+      mmap(nullptr, 2 * kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserve, MAP_FAILED);
+  char* const to = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
+  // Over what lies behind the one page that it is told of.
+  watch(Range::of(to, kHuge));
+  ASSERT_EQ(mremap(from, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(to, kHuge)}));
+  // And away from there.
+  void* const second = static_cast<char*>(from) + kHuge;
+  watch(Range::of(second, kHuge));
+  ASSERT_EQ(mremap(second, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(second, kHuge)}));
+  munmap(to, kHuge);
+  munmap(reserve, 2 * kHuge);
+}
+
+// The same addresses and lengths, in pages of the common size.
+TEST_F(LibcHooks, MremapAtAHugePagesAddressIsSeenAsItIs) {
+  constexpr std::size_t kHuge = test::HugePages::kBytes;
+  void* const reserve =
+      mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(reserve, MAP_FAILED);
+  char* const p = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
+  char* const to = map_pages(1);
+  watch(Range::of(p, kHuge));
+  ASSERT_EQ(mremap(p, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, page_)}));
+  munmap(to, page_);
   munmap(reserve, 2 * kHuge);
 }
 

@@ -14,8 +14,7 @@
 //   - system calls made without libc (an allocator that makes its own, as the sanitizers' do; the dynamic
 //     linker, which loader.h watches; io_uring's madvise);
 //   - what changes memory from elsewhere: files truncated or holes punched under a mapping, userfaultfd's
-//     moves, a debugger;
-//   - the true size of an mremap of hugetlbfs, which the kernel rounds up: it is seen as it was passed.
+//     moves, a debugger.
 // A thread that leaves a replacement by a longjmp from a signal handler, and a child of vfork that is killed
 // in one, never say end().
 #pragma once

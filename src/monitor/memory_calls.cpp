@@ -1,5 +1,6 @@
 #include "monitor/memory_calls.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/ipc.h>
@@ -7,9 +8,11 @@
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 
@@ -27,6 +30,10 @@ constexpr Address kAddressEnd = UINTPTR_MAX;
 
 /// Size of the huge pages that MAP_HUGETLB means by default; 0: there are none.
 std::size_t default_huge_page = 0;
+/// All sizes of huge pages that this kernel has; 0: no more.
+std::array<std::size_t, 8> huge_pages{};
+/// Linux 5.18 to 6.0: MADV_DONTNEED drops the whole of a huge page whose beginning it is given.
+bool drops_whole_huge_pages = false;
 
 Range everything() { return {0, page_floor(kAddressEnd)}; }
 
@@ -39,6 +46,29 @@ Range whole_pages(Address address, std::size_t length) {
 
 std::size_t round_up(std::size_t bytes, std::size_t granule) {
   return granule == 0 ? bytes : (bytes + granule - 1) / granule * granule;
+}
+
+/// The largest that may begin at the address; 0: none.
+std::size_t huge_page_at(Address address) {
+  std::size_t largest = 0;
+  for (const std::size_t size : huge_pages)
+    if (size != 0 && address % size == 0) largest = std::max(largest, size);
+  return largest;
+}
+
+/// Whether the mapping there is of huge pages. No other refuses to leave its second page as long as it is.
+bool is_of_huge_pages(Address begin) {
+  const Address second = begin + page_size();
+  const long left = raw_system_call(SYS_mremap, arguments_of(second, page_size(), page_size(), 0));
+  return left != to_argument(second) && left != -EFAULT;
+}
+
+/// What the kernel rounds the lengths to, in a mapping that begins, or is cut, at the address: asked only
+/// where it makes a difference.
+std::size_t length_granule(Address address, std::size_t length, std::size_t other_length) {
+  const std::size_t huge = huge_page_at(address);
+  if (huge == 0 || (length % huge == 0 && other_length % huge == 0)) return page_size();
+  return is_of_huge_pages(address) ? huge : page_size();
 }
 
 /// The length that mmap will map: whole huge pages on hugetlbfs.
@@ -96,7 +126,14 @@ Range spanned_range(Address vectors, std::size_t count) {
   return span.empty() ? Range{} : span;
 }
 
-/// What mremap takes away at the old place.
+/// What MADV_DONTNEED and its like drop.
+Range dropped_range(Address address, std::size_t length, int advice) {
+  if (!drops_pages(advice)) return {};
+  return whole_pages(address,
+                     drops_whole_huge_pages ? round_up(length, length_granule(address, length, 0)) : length);
+}
+
+/// What mremap takes away at the old place; sizes as the kernel rounds them.
 Range mremap_source(Address address, std::size_t old_size, std::size_t new_size, int flags) {
   const Range source = whole_pages(address, old_size);
   if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) != 0) return source;
@@ -112,8 +149,7 @@ Range attached_range(int id, Address address, int flags) {
   if (is_error(raw_system_call(SYS_shmctl, arguments_of(id, IPC_STAT, &segment)))) return {};
   const Address begin = (flags & SHM_RND) != 0 ? page_floor(address) : address;
   // The segment does not say whether it is of huge pages; where it can be, assume it.
-  const bool may_be_huge = default_huge_page != 0 && begin % default_huge_page == 0;
-  return whole_pages(begin, round_up(segment.shm_segsz, may_be_huge ? default_huge_page : page_size()));
+  return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
 /// Reads the process's mappings without libc, in the little stack that a signal handler may have.
@@ -231,6 +267,25 @@ std::size_t read_default_huge_page() {
   return kilobytes * 1024;
 }
 
+void read_huge_pages() {
+  DIR* const sizes = ::opendir("/sys/kernel/mm/hugepages");
+  if (sizes == nullptr) return;
+  std::size_t known = 0;
+  while (const dirent* const entry = ::readdir(sizes)) {
+    unsigned long kilobytes = 0;
+    if (known < huge_pages.size() && std::sscanf(entry->d_name, "hugepages-%lukB", &kilobytes) == 1)
+      huge_pages[known++] = kilobytes * 1024;
+  }
+  ::closedir(sizes);
+}
+
+bool is_kernel_of_whole_drops() {
+  utsname system{};
+  int major = 0, minor = 0;
+  return ::uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+         ((major == 5 && minor >= 18) || (major == 6 && minor == 0));
+}
+
 constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
   std::array<bool, kMemoryCallNumbers> marked{};
   for (const std::size_t number :
@@ -252,6 +307,8 @@ bool ConcernedMemory::contains(const ConcernedMemory& other) const {
 void prepare_memory_calls() {
   static_cast<void>(page_size());
   default_huge_page = read_default_huge_page();
+  read_huge_pages();
+  drops_whole_huge_pages = is_kernel_of_whole_drops();
 }
 
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments) {
@@ -267,11 +324,14 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
       if (!replaces) return {};
       return {whole_pages(address(0), mapped_length(size(1), flags(3), flags(4))), {}};
     }
-    case SYS_mremap:
-      return {mremap_source(address(0), size(1), size(2), flags(3)),
-              (flags(3) & MREMAP_FIXED) != 0 ? whole_pages(address(4), size(2)) : Range{}};
+    case SYS_mremap: {
+      const std::size_t granule = length_granule(address(0), size(1), size(2));
+      const std::size_t before = round_up(size(1), granule), after = round_up(size(2), granule);
+      return {mremap_source(address(0), before, after, flags(3)),
+              (flags(3) & MREMAP_FIXED) != 0 ? whole_pages(address(4), after) : Range{}};
+    }
     case SYS_madvise:
-      return {drops_pages(flags(2)) ? whole_pages(address(0), size(1)) : Range{}, {}};
+      return {dropped_range(address(0), size(1), flags(2)), {}};
     case SYS_process_madvise:
       return {drops_pages(flags(3)) ? spanned_range(address(1), size(2)) : Range{}, {}};
     case SYS_brk:

@@ -9,13 +9,14 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <cstdlib>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/range.h"
@@ -249,6 +250,11 @@ struct CodeMapping {
   std::size_t read = 0;
 
   std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
+  /// The preloads: their system calls change no memory that a program can register.
+  bool is_pinions() const {
+    const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
+    return name.starts_with("libpinion.so") || name.starts_with("libpinion-");
+  }
   /// Both are of one loading of one object.
   bool is_with(const CodeMapping& other) const {
     return file == other.file && range.begin - offset == other.range.begin - other.offset;
@@ -350,7 +356,7 @@ class LoadedCode {
     for (const CodeMapping& mapping : mappings) {
       const auto same = [&](const CodeMapping& other) { return mapping.is(other); };
       const auto with = [&](const CodeMapping& other) { return mapping.is_with(other); };
-      if (std::any_of(known.begin(), known.end(), with)) continue;
+      if (mapping.is_pinions() || std::any_of(known.begin(), known.end(), with)) continue;
       const bool was_read = std::any_of(read_.begin(), read_.end(), same);
       (was_read ? still_there : unread_).push_back(mapping);
     }
@@ -369,9 +375,8 @@ class LoadedCode {
       const std::size_t begin = mapping.read - std::min(mapping.read, 2 * kBefore);
       const std::size_t end = std::min(begin + kPart, mapping.range.bytes());
       if (const auto call = find_own_call(reader.read(begin, end - begin, room_), end - begin)) {
-        finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)",
-                               mapping.path().c_str(), call->name,
-                               static_cast<std::size_t>(mapping.offset) + begin + call->offset);
+        finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)", mapping.path().c_str(),
+                               call->name, static_cast<std::size_t>(mapping.offset) + begin + call->offset);
         break;
       }
       done += end - mapping.read;

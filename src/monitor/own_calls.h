@@ -7,7 +7,7 @@
 //
 // look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
 // namespace of the dynamic linker and those mapped by hand, but for the libc that is hooked, the dynamic
-// linker (loader.h), the vdso and this library. Code that a program makes at run time is not read. Owns what
+// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time is not read. Owns what
 // has been read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
 #pragma once
 

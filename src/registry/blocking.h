@@ -25,7 +25,7 @@ inline Time retire_claimed(Domain& domain, Region* region, Actor actor) {
 /// give an address anew before the thread that unmapped it has left its hook, and lets an madvise return
 /// before the reader of its event closes the bracket (userfault.h): that is worth some microseconds, or the
 /// time slices of a busy machine until that thread runs. It ends, because that thread may be waiting for this
-/// one (a destructor in dlclose); and then others do not begin to wait, until the event is over.
+/// one; and then others do not begin to wait, until the event is over.
 constexpr Duration kCrossingPatience = 100 * kMillisecond;
 
 /// For those whose memory events are seen whatever the memory is.
