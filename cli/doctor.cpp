@@ -238,11 +238,8 @@ Check check_verbs_front() {
       if (const char* set = std::getenv(name.c_str()); set && value != set)
         users.push_back(fmt::format("{}={}", name, set));
   }
-  text += fmt::format(
-      "{}; not seen: registrations of programs that look libibverbs' functions up by dlsym or dlvsym (NCCL), "
-      "or "
-      "have a libibverbs of their own inside",
-      fmt::join(named, ", "));
+  text += fmt::format("{}; not seen: registrations of programs that have a libibverbs of their own inside",
+                      fmt::join(named, ", "));
   if (users.empty()) return {"verbs front", text, {}};
   return {"verbs front", text,
           fmt::format("{} stays as you have set it, and a cache above keeps what it registers",

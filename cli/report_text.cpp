@@ -219,8 +219,9 @@ std::string summary_text(const Report& r) {
     out += fmt::format("pinion: {} did not end in order\n", plural(n, "rank", "ranks"));
   if (const std::string missing = missing_ranks_text(r); !missing.empty())
     out += fmt::format(
-        "pinion: {} left no log here: is Pinion on their nodes, and --log a directory that all nodes "
-        "share? Logs of each node can be gathered for `pinion report`\n",
+        "pinion: {} left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their "
+        "nodes, and --log a directory that all nodes share? Logs of each node can be gathered for "
+        "`pinion report`\n",
         missing);
   return out;
 }

@@ -1,5 +1,6 @@
 // The run log's file format, version 3: one file for all processes of a job on a node, written through
-// mappings, read by untrusting readers.
+// mappings, read by untrusting readers. (On file systems where mappings are not shared: a file for each
+// process, written by calls; node_file.h.)
 //
 // The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
 // there, a table that says for each of the chunks after it whose it is; the others belong to a process each.
@@ -128,7 +129,7 @@ struct NodeHeader {
   // Counted up atomically.
   std::uint64_t chunks;     ///< taken, tables not counted
   std::uint32_t processes;  ///< that have joined
-  std::uint32_t reserved;
+  std::uint32_t one_each;   ///< 1: this file stays empty, and each process has one of its own beside it
 };
 
 struct ChunkOwner {
