@@ -9,11 +9,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "monitor/system_call.h"
@@ -68,6 +70,14 @@ Error write_at(int file, std::uint64_t offset, const T* data, std::uint64_t coun
 
 Error about(const std::string& path, const Error& error) {
   return Error::make(error.code, "log %.200s: %s", path.c_str(), error.message);
+}
+
+// A reader takes the lock for itself for an instant, to see whether anybody writes here (reader.cpp). Where
+// there are no locks, old files stay.
+void say_that_we_write(int file) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 Error from_errno(const std::string& path) {
@@ -133,7 +143,7 @@ Error NodeFile::create(const std::string& directory, const std::string& name) {
 }
 
 Error NodeFile::join() {
-  ::flock(file_, LOCK_SH | LOCK_NB);  // where there are no locks, old files stay
+  say_that_we_write(file_);
   NodeHeader found{};
   const NodeHeader ours = new_header();
   if (::pread(file_, &found, sizeof found, 0) != sizeof found ||
