@@ -119,12 +119,16 @@ Timeline event_timeline(const Log& log) {
 // over.
 struct Lines {
   Time start, last;
-  Time covered;  ///< from then on a process lacks events
+  Time covered;       ///< from then on a process lacks events
+  bool events_known;  ///< each process has all its events, or its first ones
   Timeline registered, oracle, leave_pinned;
   double registered_byte_ns;
 
   explicit Lines(const Log& log)
-      : start(log.header.start_ns), last(log.last_ns()), covered(covered_until(log)) {
+      : start(log.header.start_ns),
+        last(log.last_ns()),
+        covered(covered_until(log)),
+        events_known(log.all_events() || !log.events.empty()) {
     registered = registered_timeline(log).clipped(start, last);
     registered_byte_ns = log.all_events() ? registered.byte_ns() : log.live.counters.registered_byte_ns;
     oracle = oracle_timeline(log).clipped(start, events_end());
@@ -136,6 +140,7 @@ struct Lines {
     start = std::min(start, other.start);
     last = std::max(last, other.last);
     covered = std::min(covered, other.covered);
+    events_known = events_known && other.events_known;
     registered.add(other.registered);
     oracle.add(other.oracle);
     leave_pinned.add(other.leave_pinned);
@@ -160,7 +165,7 @@ struct Lines {
     r.peak = registered.peak();
     r.mean = mean(registered_byte_ns, last - start);
     const Time end = events_end();
-    r.bounds_known = covered == kNever || end > start;
+    r.bounds_known = events_known;
     const auto bound = [&](const Timeline& line, std::uint64_t& peak, double& mean_bytes) {
       const Timeline known = covered == kNever ? line : line.clipped(start, end);
       peak = known.peak();
@@ -426,6 +431,7 @@ void Analysis::add(Part&& part) {
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
+  if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back(std::move(part.lines));
   for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
   report_.per_rank.push_back(std::move(part.rank));
