@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <vector>
 
 #include "caches_above.h"
@@ -107,6 +108,11 @@ Environment with_pinion(const Options& options) {
   if (options.front == Front::verbs)
     for (const auto& [name, value] : variables_to_set(caches_above())) environment[name] = value;
   return environment;
+}
+
+std::string new_run_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 int execute(const CommandLine& command, const Environment& environment) {

@@ -74,6 +74,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   tell_caches_off(options);
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
+  environment[kRunVariable] = new_run_name();
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
   print_summary(directory, options);

@@ -104,10 +104,13 @@ class Cli : public ::testing::Test {
   }
 
   // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit.
-  void write_log(const fs::path& directory, int rank) {
+  // `run` and `job` as of another one; without room for events where `log_bytes` is 0.
+  void write_log(const fs::path& directory, int rank, std::uint32_t run = 0,
+                 std::uint64_t log_bytes = 1 << 16) {
     using namespace runlog;
     const std::uint64_t page = page_size();
     RunInfo info;
+    info.job = info.run = run;
     info.command = "./app";
     info.retention = "helper";
     info.predictor = "shortest";
@@ -118,7 +121,7 @@ class Cli : public ::testing::Test {
     info.limit_bytes = 1 << 30;
     info.start = 10 * kSecond;
     LogWriter writer;
-    const Error error = writer.open(directory.string(), info, 1 << 16);
+    const Error error = writer.open(directory.string(), info, log_bytes);
     ASSERT_FALSE(error) << error.message;
     const std::uint64_t frame = 1;
     writer.add_site(5, &frame, 1);
@@ -610,6 +613,45 @@ TEST_F(Cli, ReportSaysWhyALogIsNoGood) {
   EXPECT_NE(o.err.find("truncated"), std::string::npos) << o.err;
 }
 
+TEST_F(Cli, TwoRunsAreNotAddedUp) {
+  write_log(root() / "a", 0, 1);
+  write_log(root() / "b", 0, 2);
+  for (const char* command : {"report", "simulate"}) {
+    expect_usage_error({command, "a", "b"}, "two runs: a/");
+    expect_usage_error({command, "a", "b"}, "(./app, 1 of 2 ranks on ");
+    expect_usage_error({command, "a", "b"}, "and b/");
+  }
+  write_log(root() / "c", 1, 1);  // another node of the first
+  EXPECT_EQ(pinion({"report", "a", "c"}).status, 0);
+}
+
+TEST_F(Cli, WhatLacksEventsIsNotZero) {
+  write_log(root() / "logs", 0, 0, 0);
+  const std::string line = "4 events are missing (no space left where the log is): oracle";
+  const Outcome text = pinion({"report", "logs", "--trace", "trace.json"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("oracle        not available"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("not available: their events are missing"), std::string::npos) << text.out;
+  const json trace = json::parse(content_of(root() / "trace.json"));
+  EXPECT_EQ(trace["otherData"]["events missing"], 4);
+  EXPECT_EQ(std::count_if(trace["traceEvents"].begin(), trace["traceEvents"].end(),
+                          [](const json& event) { return event["name"] == "registered bytes"; }),
+            2);  // from the time series
+
+  const json j = json::parse(pinion({"report", "logs", "--json"}).out);
+  for (const char* key : {"oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})
+    EXPECT_TRUE(j["registered_bytes"][key].is_null()) << key;
+  EXPECT_TRUE(j["call_sites"].is_null());
+  EXPECT_EQ(j["registered_bytes"]["peak"], page_size());
+  EXPECT_EQ(j["events"]["dropped"], 4);
+
+  install_harmless_preload();
+  const Outcome run = pinion({"run", "--log", "run", "--", "sh", "-c", "cp logs/*.plog run/"});
+  EXPECT_NE(run.err.find("pinion: " + line), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("(oracle not available; leave-pinned not available)"), std::string::npos) << run.err;
+}
+
 // A program that leaves the logs of two ranks where its environment says.
 constexpr const char* kLeavesLogs =
     "echo hello; d=$(echo $PINION | tr , '\\n' | sed -n s/^log=//p | tail -1); test -z \"$d\" || cp "
@@ -630,6 +672,15 @@ TEST_F(Cli, CompareMakesOneTable) {
   EXPECT_EQ(o.out.find("hello"), std::string::npos);
   EXPECT_EQ(content_of(root() / "cmp/helper.2/output.txt"), "hello\n");
   EXPECT_EQ(pinion({"report", "cmp/helper.1"}).status, 0);
+  // One clock for all rows: that of the logs would say 2.000 s.
+  EXPECT_NE(o.out.find("in all rows of the whole command"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("2.000 s"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("0.0200 (1.00 %)"), std::string::npos) << o.out;
+  const Outcome logged = pinion(
+      {"compare", "--retention", "helper", "--repeat", "1", "--log", "cmp", "--", "sh", "-c", kLeavesLogs});
+  EXPECT_NE(logged.out.find("in all rows from MPI_Init to MPI_Finalize"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("2.000 s"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("0.0200 (1.00 %)"), std::string::npos) << logged.out;
 }
 
 TEST_F(Cli, CompareAsJson) {

@@ -201,8 +201,10 @@ RunInfo info_of_job(std::uint64_t job, int rank) {
 
 std::size_t logs_in(const TemporaryDirectory& dir) {
   std::vector<Log> logs;
-  const Error error = read_logs({dir.path()}, logs);
-  EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
+  for (const auto& file : fs::directory_iterator(dir.path())) {
+    const Error error = read_logs({file.path().string()}, logs);
+    EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
+  }
   return logs.size();
 }
 
@@ -225,7 +227,13 @@ TEST(LogWriter, AJobThatRunsStaysAndSoDoesWhatHasNoRank) {
   ASSERT_FALSE(old_job.open(dir.path(), info_of_job(1, 0), 1 << 16));
   ASSERT_FALSE(new_job.open(dir.path(), info_of_job(2, 0), 1 << 16));
   EXPECT_EQ(logs_in(dir), 2u);
+  Log log;
+  ASSERT_FALSE(read_log(old_job.path(), log));
+  EXPECT_TRUE(log.written_to);
+  const std::string path = old_job.path();
   old_job.finish({}, Series{}, 2000, 0);
+  ASSERT_FALSE(read_log(path, log));
+  EXPECT_FALSE(log.written_to);
   new_job.finish({}, Series{}, 2000, 0);
   ASSERT_FALSE(no_job.open(dir.path(), info_of_job(3, -1), 1 << 16));
   EXPECT_EQ(logs_in(dir), 3u);

@@ -112,6 +112,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   if (has_log(options)) {
     runlog::RunInfo info;
     info.job = job_key();
+    info.run = run_key();
     info.command = command;
     info.options = format_options(options);
     info.retention = to_string(options.retention);
@@ -145,7 +146,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
                         kMostDomains);
     return -1;
   }
-  auto slot = std::make_unique<DomainSlot>(meter_);
+  auto slot = std::make_unique<DomainSlot>(number, meter_);
   slot->device_name = device_name;
   slot->nic = nic;
   slot->device = std::move(device);

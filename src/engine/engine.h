@@ -150,7 +150,8 @@ class Engine {
   /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
   /// freed.
   struct DomainSlot {
-    explicit DomainSlot(Meter& process) : meter(process) {}
+    DomainSlot(int of, Meter& process) : number(of), meter(process) {}
+    const int number;
     std::string device_name, nic;
     bool open = true;  ///< guarded by domains_mutex_
     DomainMeter meter;
@@ -218,6 +219,7 @@ class Engine {
   void act();
   Time next_wake() const;
   std::size_t registered_bytes() const;
+  std::size_t leave_pinned_bytes() const;
   void sleep_until(Time wake);
   void wake_helper();
   void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
@@ -280,7 +282,7 @@ class Engine {
   std::vector<Drained> batch_;
   runlog::LogWriter log_;
   TimeBudget time_budget_;  ///< of all domains
-  Coverage leave_pinned_;
+  std::array<Coverage, kMostDomains> leave_pinned_;
   double leave_pinned_registration_ns_ = 0;
   std::unordered_set<CallSite> known_sites_;
   StableSites stable_sites_;

@@ -227,12 +227,13 @@ void Engine::take(Record& record, std::uint16_t thread) {
       const Range pages = range.to_pages();
       const Duration waited = scale.to_duration(record.wait), delayed = scale.to_duration(record.delayed);
       Duration first = 0;  // what leave-pinned would have waited
-      if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
+      Coverage& leave_pinned = leave_pinned_[record.domain];
+      if (const std::size_t fresh = leave_pinned.would_add(pages)) {
         const Duration expected = slot.costs.registration.expected(fresh / page_size());
         leave_pinned_registration_ns_ += static_cast<double>(expected);
         first = leave_pinned_wait(waited, expected,
                                   static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
-        leave_pinned_.add(pages);
+        leave_pinned.add(pages);
         events_.mark(pages);  // for those that registered nothing (watch())
       }
       ++transfers_;
@@ -275,13 +276,14 @@ void Engine::take(Record& record, std::uint16_t thread) {
   event.outcome = record.outcome;
   event.flags = record.flags;
   event.access = static_cast<std::uint8_t>(record.access);
+  event.domain = record.domain;
   log_.append(event);
 }
 
 void Engine::take_memory_change(Range range, Time time) {
   const Range pages{page_floor(range.begin),
                     range.end > ~Address{0} - page_size() ? range.end : page_ceil(range.end)};
-  leave_pinned_.erase(pages);
+  for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   for (int i = 0; i < domain_count(); ++i) {
     if (auto& retention = domains_[static_cast<std::size_t>(i)]->retention) retention->memory_event(pages);
   }
@@ -309,6 +311,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
   event.peer = -1;
   event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
   event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (failed ? runlog::kFailed : 0));
+  event.domain = static_cast<std::uint8_t>(slot.number);
   log_.append(event);
 }
 
@@ -392,6 +395,12 @@ Time Engine::next_wake() const {
   return looks_.next(now, wake, registered_bytes());
 }
 
+std::size_t Engine::leave_pinned_bytes() const {
+  std::size_t bytes = 0;
+  for (const Coverage& of_domain : leave_pinned_) bytes += of_domain.bytes();
+  return bytes;
+}
+
 std::size_t Engine::registered_bytes() const {
   std::size_t bytes = 0;
   for (int i = 0; i < domain_count(); ++i)
@@ -444,7 +453,7 @@ void Engine::tell() {
     mine.budget_refused = time_budget_.refused();
   }
   mine.events_dropped = log_.events_dropped();
-  mine.leave_pinned_bytes = leave_pinned_.bytes();
+  mine.leave_pinned_bytes = leave_pinned_bytes();
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
   for (int i = 0; i < domain_count(); ++i) {
     const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];

@@ -31,6 +31,7 @@ constexpr std::uint64_t kMaxChunks = 16 << 20;
 constexpr std::uint32_t kSeriesBins = 1024;
 constexpr std::uint32_t kMaxSites = 2048;
 constexpr std::uint32_t kMaxFrames = 16;
+constexpr std::uint32_t kMaxDomains = 16;
 
 enum class EventKind : std::uint8_t {
   none = 0,
@@ -69,7 +70,9 @@ struct Event {
   Outcome outcome;
   std::uint8_t flags;
   std::uint8_t access;
-  std::uint8_t reserved[5];
+  std::uint8_t
+      domain;  ///< that the range is (de)registered or leased in; of memory events: 0, and they are of all
+  std::uint8_t reserved[4];
 };
 static_assert(sizeof(Event) == 64);
 
@@ -140,7 +143,7 @@ static_assert(sizeof(ChunkOwner) * kOwnersPerTable == kChunkBytes);
 
 struct ProcessHeader {
   std::uint32_t begun;  ///< 1 when all that follows is there
-  std::uint32_t reserved;
+  std::uint32_t run;    ///< the same in all processes of a run, on all its nodes; 0: unknown
   char pinion_version[16];
   char host[64];
   char command[512];

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "runlog/shared_mapping.h"
@@ -63,6 +65,14 @@ Error write_at(int file, std::uint64_t offset, const T* data, std::uint64_t coun
 
 Error about(const std::string& path, const Error& error) {
   return Error::make(error.code, "log %.200s: %s", path.c_str(), error.message);
+}
+
+// A reader takes the lock for itself for an instant, to see whether anybody writes here (reader.cpp). Where
+// there are no locks, old files stay.
+void say_that_we_write(int file) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 Error from_errno(const std::string& path) {
@@ -144,13 +154,14 @@ int NodeFile::descriptor() {
     if (again >= 0) ::close(again);
     return -1;
   }
+  say_that_we_write(again);
   file = KeptFile(again);
   return file.get();
 }
 
 Error NodeFile::join() {
   const int file = file_.get();
-  ::flock(file, LOCK_SH | LOCK_NB);  // where there are no locks, old files stay
+  say_that_we_write(file);  // where there are no locks, old files stay
   NodeHeader found{};
   const NodeHeader ours = new_header();
   if (::pread(file, &found, sizeof found, 0) != sizeof found ||
@@ -174,7 +185,7 @@ Error NodeFile::open_own(const std::string& directory, const std::string& name) 
     file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file < 0 && errno != EEXIST) return from_errno(path_);
   }
-  ::flock(file, LOCK_SH | LOCK_NB);
+  say_that_we_write(file);
   own_file_ = KeptFile(file);
   own_header_ = std::make_unique<NodeHeader>(new_header());
   own_header_->processes = 1;

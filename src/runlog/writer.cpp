@@ -62,6 +62,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   copy_text(h.retention, info.retention);
   copy_text(h.predictor, info.predictor);
   copy_text(h.device, info.device);
+  h.run = info.run;
   h.rank = info.rank;
   h.ranks = info.ranks;
   h.local_ranks = info.local_ranks;

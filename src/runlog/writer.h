@@ -21,6 +21,7 @@ namespace pinion::runlog {
 /// What a log says about its run; known when it starts.
 struct RunInfo {
   std::uint64_t job = 0;  ///< the same for all processes whose logs share a file: job_key()
+  std::uint32_t run = 0;  ///< the same for all processes of the run: run_key()
   std::string command;
   std::string options;  ///< format_options()
   std::string retention;
