@@ -38,7 +38,7 @@ const Ending kEndings[] = {
 
 /// The file is registered under lease, two threads are busy, and one more ends it all.
 [[noreturn]] void live_and_end(int file, void (*end)()) {
-  ::alarm(60);
+  ::alarm(240);
   // Reachable, and there to the last.
   static World* world;
   static TransferLease lease;
