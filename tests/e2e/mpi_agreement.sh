@@ -22,13 +22,18 @@ peaks() {
   peak=$(bytes peak)
   near 2 "$peak" "$(bytes leave_pinned_peak)" && near 2 "$(bytes mean)" "$(bytes leave_pinned_mean)" ||
     fail "leave-pinned, itself: $*: $(what_is r.registered_bytes)"
-  for retention in helper observe on-demand; do
+  for retention in helper observe; do
     run "$retention" "$@"
     near 2 "$peak" "$(bytes leave_pinned_peak)" || fail "$retention: $*: leave-pinned $peak: $(what_is r.registered_bytes)"
   done
-  # On demand is the oracle but for how long the registration itself takes.
-  near 2 "$(bytes peak)" "$(bytes oracle_peak)" && near 10 "$(bytes mean)" "$(bytes oracle_mean)" ||
-    fail "on demand and oracle: $*: $(what_is r.registered_bytes)"
+  # On demand is the oracle but for how long the registration itself takes: on a busy machine, so long that ranks overlap
+  # otherwise. Best of 5.
+  for _ in 1 2 3 4 5; do
+    run on-demand "$@"
+    near 2 "$peak" "$(bytes leave_pinned_peak)" || fail "on-demand: $*: leave-pinned $peak: $(what_is r.registered_bytes)"
+    near 2 "$(bytes peak)" "$(bytes oracle_peak)" && near 10 "$(bytes mean)" "$(bytes oracle_mean)" && return
+  done
+  fail "on demand and oracle: $*: $(what_is r.registered_bytes)"
 }
 
 # Means are over time, which two runs on a machine with other work to do spend differently: best of 5, and 5 percent.
