@@ -43,6 +43,7 @@ Engine::Engine(const Options& options, const JobPlace& place)
     : threshold_(options.threshold),
       observes_(options.retention == RetentionKind::observe),
       retire_at_release_(options.retention == RetentionKind::on_demand),
+      spends_modelled_time_(options.device == "emulated"),
       options_(options),
       place_(place),
       process_(::getpid()),
@@ -323,7 +324,7 @@ void Engine::begin_transfer(ThreadContext& thread, int number, const CallPoint& 
   record.domain = static_cast<std::uint8_t>(number);
   ThreadCounters& counters = thread.counters[number];
   record.delayed =
-      counters.registration_ticks.get() + counters.wait_ticks.get() + counters.bounce_ticks.get();
+      counters.registration_ticks.get() + counters.wait_ticks.get() + spent(counters.bounce_ticks.get());
   counters.acquires.add(1);
   counters.acquired_bytes.add(request.bytes());
 }
@@ -439,13 +440,22 @@ Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& tic
 }
 
 void Engine::charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why) {
-  if (!bounce_reported_.exchange(true)) std::fprintf(stderr, "pinion: %s (said once)\n", why.message);
+  if (!bounce_reported_.exchange(true))
+    std::fprintf(stderr, "pinion: %s; %s (said once)\n", why.message,
+                 spends_modelled_time_
+                     ? "such transfers take the time of a copy instead"
+                     : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
+                       "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
   // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
   const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
-  while (ticks_now() - begin < cost) StdAtomics::relax();
+  if (spends_modelled_time_) {
+    while (ticks_now() - begin < cost) StdAtomics::relax();
+  } else {
+    transfer.record.flags |= runlog::kCharged;
+  }
   thread.counters[transfer.record.domain].bounce_ticks.add(cost);
 }
 

@@ -190,6 +190,8 @@ class Engine {
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
+  /// Of modelled time, the part that delayed the thread.
+  Ticks spent(Ticks modelled) const { return spends_modelled_time_ ? modelled : 0; }
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   void reap_now(ThreadContext& thread, int domain);
@@ -244,6 +246,8 @@ class Engine {
   const bool observes_;
   const bool retire_at_release_;  ///< retention on-demand
   ForkGate fork_gate_;
+  /// A NIC is emulated. Everywhere else modelled time is charged in the books and delays nobody.
+  const bool spends_modelled_time_;
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;

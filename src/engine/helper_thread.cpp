@@ -157,10 +157,12 @@ void Engine::helper_main() {
       if (retire_at_release_) retire_all_idle();
       tell();
       const runlog::Counters all = counters();
-      if (all.bookkeeping_samples)
-        time_budget_.kept_books(
-            std::llround(static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
-                         static_cast<double>(all.bookkeeping_samples)));
+      const double books = all.bookkeeping_samples
+                               ? static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
+                                     static_cast<double>(all.bookkeeping_samples)
+                               : 0;
+      const std::uint64_t charged = spends_modelled_time_ ? 0 : all.bounce_ns;
+      time_budget_.kept_books(std::llround(books + static_cast<double>(charged)));
       publish_log(all, now);
       last_update_ = now;
     }

@@ -411,7 +411,7 @@ Error Domain::limit_error(std::size_t needed) const {
   return Error::make(
       ENOMEM,
       "registered memory is limited to %llu bytes (%s) and %llu regions; %llu bytes in %llu regions are "
-      "in use and %zu bytes more are needed: the transfer is copied instead; raise the limit to avoid it",
+      "in use and %zu bytes more are needed: raise the limit",
       static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str(),
       static_cast<unsigned long long>(limits.regions), static_cast<unsigned long long>(budget_.bytes()),
       static_cast<unsigned long long>(budget_.regions()), needed);

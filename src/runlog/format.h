@@ -55,6 +55,7 @@ constexpr std::uint8_t kLate =
 constexpr std::uint8_t kByHelper = 2;    ///< flag of a (de)registration: off the critical path
 constexpr std::uint8_t kFailed = 4;      ///< flag of a registration: refused
 constexpr std::uint8_t kMemoryGone = 8;  ///< flag of a lease: its memory changed while it was out
+constexpr std::uint8_t kCharged = 16;    ///< flag of a bounced lease: the copy's time was charged, not spent
 
 struct Event {
   std::int64_t begin_ns;  ///< CLOCK_MONOTONIC

@@ -199,7 +199,7 @@ Program program_of(const runlog::Log& log) {
     const auto wait = static_cast<Duration>(
         std::min(event->wait_ns, static_cast<std::uint64_t>(event->end_ns - event->begin_ns)));
     of.add(event->begin_ns, wait, event->end_ns);
-    if (event->outcome == runlog::Outcome::bounced)
+    if (event->outcome == runlog::Outcome::bounced && !(event->flags & runlog::kCharged))
       of.add(event->begin_ns + wait, copy_time(event->bytes, log.header.memcpy_bytes_per_ns), event->end_ns);
   }
   if (delays.empty()) delays.emplace_back();

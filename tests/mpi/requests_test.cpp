@@ -59,9 +59,7 @@ TEST_F(RequestsTest, ACompletionIsOfTheOldestOperationOfAHandle) {
 TEST_F(RequestsTest, AFreedRequestIsTheNewestOfItsHandle) {
   requests_.hold(1, operation(0, 1));
   requests_.hold(1, operation(10, 2));
-  bool persistent = true;
-  Operation freed = requests_.take_freed(1, persistent);
-  EXPECT_FALSE(persistent);
+  Operation freed = requests_.take_freed(1);
   EXPECT_FALSE(freed.empty());
   complete(1);
   EXPECT_EQ(leased_pages(), 2u);
@@ -83,9 +81,7 @@ TEST_F(RequestsTest, APersistentRequestIsKnownUntilItIsFreed) {
     EXPECT_EQ(leased_pages(), 0u);
     complete(1);  // inactive: nothing to release
   }
-  bool persistent = false;
-  EXPECT_TRUE(requests_.take_freed(1, persistent).empty());
-  EXPECT_TRUE(persistent);
+  EXPECT_TRUE(requests_.take_freed(1).empty());
   EXPECT_FALSE(requests_.find(1));
   EXPECT_FALSE(requests_.may_know(1));
 }

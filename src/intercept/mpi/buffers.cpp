@@ -82,7 +82,7 @@ void Buffers::use_matched(void* buffer, Aint n, Datatype type, Message message) 
 template <class N, class D>
 void Buffers::use_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type,
                          Access access) {
-  if (buffer == kInPlace || least_ == kNothing) return;
+  if (buffer == kInPlace || least_ == kNothing || !counts || !offsets) return;
   const Aint n = sum_of(counts, blocks);
   if (!reaches(n, type)) return;
   const Layout layout(type);
@@ -106,7 +106,7 @@ void Buffers::use_blocks(const void* buffer, const N* counts, const D* offsets, 
 template <class N, class D>
 void Buffers::use_typed(const void* buffer, const N* counts, const D* offsets, const Datatype* types,
                         Aint blocks, Access access) {
-  if (buffer == kInPlace || least_ == kNothing) return;
+  if (buffer == kInPlace || least_ == kNothing || !counts || !offsets || !types) return;
   std::uint64_t data = 0;
   for (Aint i = 0; i < blocks; ++i) data += bytes_of(static_cast<Aint>(counts[i]), types[i]);
   if (data < least_) return;
@@ -147,12 +147,14 @@ bool Buffers::enter() {
   return false;
 }
 
-bool Buffers::is_left_out(int other) const {
+bool Buffers::is_left_out(int other) {
   if (!node_is_known()) return false;
   switch (party_) {
     case Party::communicator:
+      if (!may_ask(comm_)) return true;
       return other == kAll ? all_on_this_node(comm_) : on_this_node(comm_, other);
     case Party::window:
+      if (!may_ask(KnownHandles::windows(), key_of(win_))) return true;
       return peer_ >= 0 ? target_on_this_node(win_, peer_) : all_targets_on_this_node(win_);
     case Party::none:
       break;
@@ -249,6 +251,13 @@ void Buffers::take_leases(Take take) {
   for (Transfer& transfer : more_) take(transfer);
   count_ = 0;
   more_.clear();
+}
+
+void Buffers::start_over() {
+  release();
+  receive_ = {};
+  if (remembered_) remembered_->uses.clear();
+  called_ = true;
 }
 
 void Buffers::release() {

@@ -10,6 +10,7 @@
 #include "intercept/mpi/arrivals.h"
 #include "intercept/mpi/groups.h"
 #include "intercept/mpi/holdings.h"
+#include "intercept/mpi/known_handles.h"
 #include "intercept/mpi/nesting.h"
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/session.h"
@@ -32,6 +33,30 @@ class Buffers {
 
   /// Whether anything is looked at now.
   bool watched() const { return least_ != kNothing; }
+
+  // ---- questions to MPI ----
+  // Only about handles that are known to be good (known_handles.h). Where a call has others, its buffers are
+  // named once more when it has succeeded, which shows that they are.
+
+  /// False where nothing may be asked about it yet.
+  bool may_ask(Comm comm) {
+    return comm == library().comm_world || may_ask(KnownHandles::communicators(), key_of(comm));
+  }
+  template <class NameBuffers>
+  void before_call(NameBuffers name_buffers) {
+    name_buffers();
+    if (doubtful_) [[unlikely]]
+      enter();  // for calls below this one
+  }
+  template <class NameBuffers>
+  void after_call(int result, NameBuffers name_buffers) {
+    if (!doubtful_ || result != kSuccess) [[likely]]
+      return;
+    start_over();
+    name_buffers();
+  }
+  /// The call has succeeded already: all its handles are good.
+  void called() { called_ = true; }
 
   // ---- with whom; `peer` is what the log names ----
   void among(Comm comm, int peer = -1) {
@@ -59,8 +84,8 @@ class Buffers {
     if (reaches(n, type) && source != kProcNull) use_received(buffer, n, type, source, -1);
   }
   /// Of a matched message, which may be known to be shorter.
-  void receives_matched(void* buffer, Aint n, Datatype type, Message message) {
-    if (reaches(n, type)) use_matched(buffer, n, type, message);
+  void receives_matched(void* buffer, Aint n, Datatype type, const Message* message) {
+    if (message && reaches(n, type)) use_matched(buffer, n, type, *message);
   }
   /// Where all that is posted arrives.
   void receives_all(void* buffer, Aint n, Datatype type, int source) {
@@ -114,7 +139,7 @@ class Buffers {
   // ---- until when ----
   /// What MPI is to fill in: the program's own, or ours where the length of a receive is to be learnt.
   Status* status(Status* given) {
-    return receive_.posted > 0 && given == kStatusIgnore ? &own_status_ : given;
+    return (receive_.posted > 0 || doubtful_) && given == kStatusIgnore ? &own_status_ : given;
   }
   /// After a call that received.
   void received(int result, const Status* status) {
@@ -138,17 +163,28 @@ class Buffers {
     Transfer transfer;
   };
 
-  static std::uint64_t bytes_of(Aint n, Datatype type) {
+  std::uint64_t bytes_of(Aint n, Datatype type) {
     if (n <= 0 || type == library().datatype_null) return 0;
     int size = static_cast<int>(g_type_sizes.find(type));
     if (size == 0) {
+      if (!g_type_sizes.expects(type) && !may_ask(KnownHandles::datatypes(), key_of(type))) return 0;
       library().type_size(type, &size);
       g_type_sizes.learn(type, size);
     }
     return size >= 0 ? static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n) : huge_bytes(n, type);
   }
   static std::uint64_t huge_bytes(Aint n, Datatype type);
-  bool reaches(Aint n, Datatype type) const { return bytes_of(n, type) >= least_; }
+  bool reaches(Aint n, Datatype type) { return bytes_of(n, type) >= least_; }
+  bool may_ask(KnownHandles& known, KnownHandles::Key handle) {
+    if (called_) {
+      known.add(handle);
+      return true;
+    }
+    if (known.contains(handle)) return true;
+    doubtful_ = true;
+    return false;
+  }
+  void start_over();
 
   void use(const void* buffer, Aint n, Datatype type, Access access, int other);
   void use_received(void* buffer, Aint n, Datatype type, int source, std::int64_t known);
@@ -160,7 +196,7 @@ class Buffers {
   void use_typed(const void* buffer, const N* counts, const D* offsets, const Datatype* types, Aint blocks,
                  Access access);
 
-  bool is_left_out(int other) const;
+  bool is_left_out(int other);
   /// False where nothing is to be leased: inside another call, or because libraries below register
   /// (--front verbs), who are then told which call they do it for.
   bool enter();
@@ -180,6 +216,8 @@ class Buffers {
   Party party_ = Party::none;
   bool nesting_used_ = false;
   bool told_ = false;
+  bool doubtful_ = false;  ///< a handle was met that is not known to be good
+  bool called_ = false;    ///< the program's call has succeeded
   int peer_ = -1;
   std::uint64_t least_;
   union {

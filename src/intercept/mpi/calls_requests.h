@@ -162,19 +162,16 @@ int Testsome(int n, Request* requests, int* done_count, int* indices, Status* st
   return Waitsome<entry>(n, requests, done_count, indices, statuses);
 }
 
-// What is freed under way is freed later (freed_requests.h).
+// What is freed under way stays leased (freed_requests.h).
 template <int entry>
 int Request_free(Request* request) {
   const auto next = next_of<entry, int(Request*)>();
   Nesting nesting;
-  if (!Requests::may_know(key_of(*request)) || !nesting.enter()) return next(request);
+  if (!request || !Requests::may_know(key_of(*request)) || !nesting.enter()) return next(request);
   FreedRequests::instance().poll(nesting.thread(), nesting.engine());
-  bool persistent = false;
-  Operation active = Requests::instance().take_freed(key_of(*request), persistent);
-  if (active.empty()) return next(request);
-  FreedRequests::instance().keep(*request, persistent, std::move(active));
-  *request = library().request_null;
-  return kSuccess;
+  Operation active = Requests::instance().take_freed(key_of(*request));
+  if (!active.empty()) FreedRequests::instance().keep(nesting.thread(), nesting.engine(), std::move(active));
+  return next(request);
 }
 
 // ---- matched probes: how long the message is ----

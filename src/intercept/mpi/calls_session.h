@@ -3,9 +3,7 @@
 #pragma once
 
 #include "intercept/mpi/entries.h"
-#include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/groups.h"
-#include "intercept/mpi/nesting.h"
 #include "intercept/mpi/session.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
@@ -37,16 +35,9 @@ inline void world_begins() {
 
 inline void session_begins() { begin_session(false); }
 
-inline void session_ends() {
-  Nesting nesting;
-  if (is_last_session() && nesting.enter())
-    FreedRequests::instance().finish(nesting.thread(), nesting.engine());
-  end_session();
-}
-
 inline void world_ends() {
   forget_node();
-  session_ends();
+  end_session();
 }
 
 template <int entry>
@@ -75,15 +66,7 @@ int Session_init(Info info, Errhandler errors, Session* session) {
 template <int entry>
 int Session_finalize(Session* session) {
   const auto next = next_of<entry, int(Session*)>();
-  return outermost([&] { return next(session); }, session_ends, nothing);
-}
-
-/// Waits until all is quiet in the communicator: nothing may be kept back from MPI.
-template <int entry>
-int Comm_disconnect(Comm* comm) {
-  Nesting nesting;
-  if (nesting.enter()) FreedRequests::instance().finish(nesting.thread(), nesting.engine());
-  return next_of<entry, int(Comm*)>()(comm);
+  return outermost([&] { return next(session); }, end_session, nothing);
 }
 
 /// 0 switches recording off, 1 on. Others do nothing: 2, which asks to flush, because the log is always true

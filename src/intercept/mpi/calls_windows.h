@@ -8,7 +8,9 @@
 namespace pinion::mpi::PINION_MPI_ABI {
 
 inline void expose(const EntryFrame& entry, Win win, void* memory, Aint bytes) {
+  KnownHandles::windows().add(key_of(win));
   Buffers use(entry, CallKind::window);
+  use.called();
   use.toward(win, -1);
   use.exposes(memory, bytes);
   use.hand_over_to(Holdings::windows(), key_of(win), reinterpret_cast<Address>(memory));
@@ -54,8 +56,11 @@ int Win_detach(Win win, const void* base) {
 
 template <int entry>
 int Win_free(Win* win) {
+  const auto next = next_of<entry, int(Win*)>();
+  if (!win) return next(win);
   const auto key = key_of(*win);
-  const int result = next_of<entry, int(Win*)>()(win);
+  KnownHandles::windows().remove(key);
+  const int result = next(win);
   Nesting nesting;
   if (result != kSuccess || (Holdings::windows().empty() && Holdings::origins().empty()) || !nesting.enter())
     return result;

@@ -1,43 +1,38 @@
-// Requests that the program freed while their operation was under way. MPI would complete them and tell
-// nobody; so they are freed later: the front keeps the handle, asks from time to time, and returns the leases
-// when the operation is complete. Any thread that may call MPI; one mutex.
+// Requests that the program freed while their operation was under way. MPI completes them and informs nobody,
+// and a question about them could run the program's error handler. So their leases stay until something shows
+// that they are of no use any more: their memory went away, the program disconnected a communicator, or the
+// run ended. Of more than a few hundred the oldest go: such leases are books, not what MPI transfers with.
+// Any thread; one mutex. Never from hooks.
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <mutex>
-#include <vector>
 
-#include "intercept/mpi/library.h"
 #include "intercept/mpi/operation.h"
 
-namespace pinion::mpi::PINION_MPI_ABI {
+namespace pinion::mpi {
 
 class FreedRequests {
  public:
+  static constexpr std::size_t kMost = 256;
+
   static FreedRequests& instance();
 
-  void keep(Request request, bool persistent, Operation&& operation);
-  /// Inside any MPI call of the program: what is complete by now is freed and released.
+  void keep(ThreadContext& thread, Engine& engine, Operation&& operation);
+  /// Inside any MPI call of the program: returns the leases of memory that went away.
   void poll(ThreadContext& thread, Engine& engine) {
-    if (kept_.load(std::memory_order_relaxed) > 0) look(thread, engine, false);
+    if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, engine);
   }
-  /// Before MPI is finalized or the program waits for its communicator to be quiet: all are freed and
-  /// released.
-  void finish(ThreadContext& thread, Engine& engine) {
-    if (kept_.load(std::memory_order_relaxed) > 0) look(thread, engine, true);
-  }
+  /// Returns all leases.
+  void finish(ThreadContext& thread, Engine& engine);
 
  private:
-  struct Freed {
-    Request request;
-    bool persistent;
-    Operation operation;
-  };
-  void look(ThreadContext& thread, Engine& engine, bool all);
+  void release_gone(ThreadContext& thread, Engine& engine);
 
   std::mutex mutex_;
-  std::vector<Freed> freed_;
+  std::deque<Operation> freed_;  ///< oldest first
   std::atomic<std::size_t> kept_{0};
 };
 
-}  // namespace pinion::mpi::PINION_MPI_ABI
+}  // namespace pinion::mpi

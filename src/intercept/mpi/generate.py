@@ -197,20 +197,25 @@ def wrapper(function):
         lines.append("  use.toward(win, target);")
     elif "comm" in names:
         lines.append(f"  use.among(comm{', root' if 'root' in names else ''});")
+    lines.append("  const auto name_buffers = [&] {")
+    if re.search(r"\bcomm\b", row.buffers):
+        lines.append("    if (!use.may_ask(comm)) return;")
     if row.buffers.endswith("}"):
-        lines.append("  " + row.buffers)
+        lines.append("    " + row.buffers)
     else:
-        lines += [f"  {statement};" for statement in row.buffers.split("; ")]
+        lines += [f"    {statement};" for statement in row.buffers.split("; ")]
+    lines += ["  };", "  use.before_call(name_buffers);"]
     if function.form == "blocking" and receives:
         call = f"next({', '.join('told' if n == 'status' else n for n in names)})"
         lines += [
             "  Status* const told = use.status(status);",
             f"  const int code = {call};",
+            "  use.after_call(code, name_buffers);",
             "  use.received(code, told);",
             "  return code;",
         ]
     elif function.form == "blocking":
-        lines.append(f"  return {call};")
+        lines += [f"  const int code = {call};", "  use.after_call(code, name_buffers);", "  return code;"]
     else:
         ending = {
             "nonblocking": "use.hand_over_to(*request)",
@@ -224,6 +229,7 @@ def wrapper(function):
             condition += " && !remembered.uses.empty()"
         lines += [
             f"  const int code = {call};",
+            "  use.after_call(code, name_buffers);",
             f"  if ({condition}) {ending};",
             "  return code;",
         ]

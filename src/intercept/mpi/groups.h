@@ -23,9 +23,16 @@ struct Neighbours {
 };
 Neighbours neighbours(Comm comm);
 
+/// Programs may give no array at all, and MPI reports it.
+template <class N>
+Aint own_count(const N* counts, Comm comm) {
+  const int rank = own_rank(comm);
+  return counts && rank >= 0 ? static_cast<Aint>(counts[rank]) : 0;
+}
 template <class N>
 Aint sum_of(const N* counts, Aint n) {
   Aint sum = 0;
+  if (!counts) return 0;
   for (Aint i = 0; i < n; ++i) sum += static_cast<Aint>(counts[i]);
   return sum;
 }

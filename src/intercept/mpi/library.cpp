@@ -38,8 +38,6 @@ void attach(void* handle) {
   find(l.cartdim_get, "PMPI_Cartdim_get");
   find(l.graph_neighbors_count, "PMPI_Graph_neighbors_count");
   find(l.dist_graph_neighbors_count, "PMPI_Dist_graph_neighbors_count");
-  find(l.test, "PMPI_Test");
-  find(l.request_free, "PMPI_Request_free");
 
   // A program that was linked with MPI may have the data in itself (copy relocations), and the library uses
   // that.

@@ -33,8 +33,6 @@ struct Library {
   int (*cartdim_get)(Comm, int*);
   int (*graph_neighbors_count)(Comm, int, int*);
   int (*dist_graph_neighbors_count)(Comm, int*, int*, int*);
-  int (*test)(Request*, int*, Status*);
-  int (*request_free)(Request*);
 
   Comm comm_world, comm_null;
   Datatype datatype_null;

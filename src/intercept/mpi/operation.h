@@ -2,6 +2,7 @@
 // and what is to be learnt when it completes. A value; who keeps it guards it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "intercept/mpi/arrivals.h"
@@ -19,6 +20,11 @@ class Operation {
       first_ = lease;
     }
   }
+  /// The memory of a lease was changed: nothing can be under way in it.
+  bool memory_is_gone() const {
+    return memory_is_gone(first_) || std::any_of(more_.begin(), more_.end(),
+                                                 [](const Transfer& lease) { return memory_is_gone(lease); });
+  }
   /// `arrived`: bytes received, or negative where that is not known.
   void complete(ThreadContext& thread, Engine& engine, std::int64_t arrived = -1) {
     if (first_.active) engine.release(thread, first_);
@@ -32,6 +38,11 @@ class Operation {
   Receive receive;
 
  private:
+  static bool memory_is_gone(const Transfer& lease) {
+    const Region* region = lease.active ? lease.record.region.region : nullptr;
+    return region && region->memory_changed.load(std::memory_order_relaxed);
+  }
+
   Transfer first_;
   std::vector<Transfer> more_;  ///< almost always empty
 };

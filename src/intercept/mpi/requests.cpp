@@ -58,15 +58,13 @@ void Requests::complete(ThreadContext& thread, Engine& engine, Key request, std:
   finished.complete(thread, engine, arrived);
 }
 
-Operation Requests::take_freed(Key request, bool& persistent) {
+Operation Requests::take_freed(Key request) {
   Operation active;
-  persistent = false;
   Shard& shard = shard_of(request);
   std::lock_guard lock(shard.mutex);
   const auto at = shard.entries.find(request);
   if (at == shard.entries.end()) return active;
   Entry& entry = at->second;
-  persistent = entry.remembered != nullptr;
   entry.remembered = nullptr;
   if (!entry.operations.empty()) {
     active = std::move(entry.operations.back());

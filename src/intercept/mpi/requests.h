@@ -40,7 +40,7 @@ class Requests {
   void complete(ThreadContext& thread, Engine& engine, Key request, std::int64_t arrived = -1);
   /// The program frees the request: what it remembers is forgotten. Its operation may go on: the newest one
   /// of the handle is taken out and returned, empty when there is none.
-  Operation take_freed(Key request, bool& persistent);
+  Operation take_freed(Key request);
   void release_all(ThreadContext& thread, Engine& engine);
 
  private:

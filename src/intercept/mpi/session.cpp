@@ -6,6 +6,7 @@
 
 #include "engine/engine.h"
 #include "engine/process.h"
+#include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/holdings.h"
 #include "intercept/mpi/requests.h"
 
@@ -67,11 +68,6 @@ void begin_session(bool spawned) {
   g_least_bytes.store(threshold, std::memory_order_relaxed);
 }
 
-bool is_last_session() {
-  std::lock_guard lock(g_mutex);
-  return g_sessions == 1;
-}
-
 void end_session() {
   std::lock_guard lock(g_mutex);
   if (g_sessions == 0 || --g_sessions > 0 || !g_joined) return;
@@ -82,6 +78,7 @@ void end_session() {
   ThreadContext* thread = this_thread();
   if (!engine || !thread) return;
   Requests::instance().release_all(*thread, *engine);
+  FreedRequests::instance().finish(*thread, *engine);
   for (Holdings* holdings : {&Holdings::windows(), &Holdings::origins(), &Holdings::files()})
     holdings->release_all(*thread, *engine);
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;

@@ -19,8 +19,6 @@ inline std::atomic<std::uint64_t> g_threshold{kNothing};
 /// they are `off` or leave this rank out. A bad option ends the process with status 2 and one line, as the
 /// command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's job.
 void begin_session(bool spawned);
-/// Whether end_session() will end the run now.
-bool is_last_session();
 /// Before a finalization: the last one returns what is still held and ends the run.
 void end_session();
 /// MPI_Pcontrol: recording goes off and on. What was leased before is returned in its time.

@@ -33,6 +33,8 @@ class TypeSizes {
     const Known& known = places_[index_of(type)];
     return known.type == type ? known.size.load(std::memory_order_relaxed) : 0;
   }
+  /// Whether it is one of the table's, so that MPI may be asked.
+  bool expects(Datatype type) const { return places_[index_of(type)].type == type; }
   void learn(Datatype type, int size) {
     Known& known = place_of(type);
     if (known.type == type) known.size.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);

@@ -1,0 +1,43 @@
+// Written by hand: where handles come and go that MPI may be asked about (known_handles.h). Those that are
+// not met here are learnt at the first call that succeeds with them.
+#pragma once
+
+#include "intercept/mpi/entries.h"
+#include "intercept/mpi/freed_requests.h"
+#include "intercept/mpi/known_handles.h"
+#include "intercept/mpi/library.h"
+#include "intercept/mpi/nesting.h"
+
+namespace pinion::mpi::PINION_MPI_ABI {
+
+template <int entry>
+int Type_commit(Datatype* type) {
+  const int result = next_of<entry, int(Datatype*)>()(type);
+  if (result == kSuccess) KnownHandles::datatypes().add(key_of(*type));
+  return result;
+}
+
+template <int entry>
+int Type_free(Datatype* type) {
+  if (type) KnownHandles::datatypes().remove(key_of(*type));
+  return next_of<entry, int(Datatype*)>()(type);
+}
+
+template <int entry>
+int Comm_free(Comm* comm) {
+  if (comm) KnownHandles::communicators().remove(key_of(*comm));
+  return next_of<entry, int(Comm*)>()(comm);
+}
+
+/// Waits until all is quiet in the communicator: what was freed under way in it is complete afterwards.
+template <int entry>
+int Comm_disconnect(Comm* comm) {
+  if (comm) KnownHandles::communicators().remove(key_of(*comm));
+  const int result = next_of<entry, int(Comm*)>()(comm);
+  Nesting nesting;
+  if (result == kSuccess && nesting.enter())
+    FreedRequests::instance().finish(nesting.thread(), nesting.engine());
+  return result;
+}
+
+}  // namespace pinion::mpi::PINION_MPI_ABI

@@ -1,0 +1,76 @@
+// What stays leased of requests that the program freed under way, and which handles MPI may be asked about.
+#include "intercept/mpi/freed_requests.h"
+
+#include "intercept/mpi/known_handles.h"
+#include "leases.h"
+
+namespace pinion::mpi {
+namespace {
+
+class FreedRequestsTest : public LeasesTest {
+ protected:
+  ~FreedRequestsTest() override { freed_.finish(*thread_, *engine_); }
+
+  void free(std::size_t first, std::size_t pages) {
+    Operation operation;
+    operation.add(lease(first, pages));
+    freed_.keep(*thread_, *engine_, std::move(operation));
+  }
+
+  FreedRequests& freed_ = FreedRequests::instance();
+};
+
+TEST_F(FreedRequestsTest, LeasesStayUntilTheEnd) {
+  free(0, 3);
+  free(10, 2);
+  freed_.poll(*thread_, *engine_);
+  EXPECT_EQ(leased_pages(), 5u);
+  freed_.finish(*thread_, *engine_);
+  EXPECT_EQ(leased_pages(), 0u);
+}
+
+TEST_F(FreedRequestsTest, LeasesOfMemoryThatChangedAreReturned) {
+  free(0, 3);
+  free(10, 2);
+  Engine::on_memory_change_begin({page(0), page(1)});
+  Engine::on_memory_change_end({page(0), page(1)});
+  EXPECT_GE(leased_pages(), 2u);
+  freed_.poll(*thread_, *engine_);
+  // The next slow path lets go of what is doomed.
+  Transfer next = lease(20, 1);
+  EXPECT_EQ(leased_pages(), 3u);
+  engine_->release(*thread_, next);
+}
+
+TEST_F(FreedRequestsTest, OfVeryManyTheOldestGo) {
+  free(0, 3);
+  for (std::size_t i = 0; i + 1 < FreedRequests::kMost; ++i) free(10, 1);
+  EXPECT_EQ(leased_pages(), 4u);
+  free(10, 1);
+  EXPECT_EQ(leased_pages(), 1u);
+}
+
+TEST(KnownHandles, AreKnownUntilTheyAreFreed) {
+  KnownHandles known;
+  EXPECT_FALSE(known.contains(0));
+  EXPECT_FALSE(known.contains(7));
+  known.add(7);
+  known.add(7);
+  EXPECT_TRUE(known.contains(7));
+  EXPECT_FALSE(known.contains(8));
+  known.remove(7);
+  EXPECT_FALSE(known.contains(7));
+  EXPECT_FALSE(known.contains(0));
+}
+
+TEST(KnownHandles, OfTooManySomeAreForgottenAndNoneIsMadeUp) {
+  KnownHandles known;
+  for (std::uintptr_t i = 1; i <= 100000; ++i) {
+    known.add(2 * i);
+    EXPECT_TRUE(known.contains(2 * i));
+  }
+  for (std::uintptr_t i = 1; i <= 100000; ++i) EXPECT_FALSE(known.contains(2 * i + 1));
+}
+
+}  // namespace
+}  // namespace pinion::mpi
