@@ -26,6 +26,9 @@ namespace pinion {
 
 namespace {
 
+/// Of a function that makes the system call of its first argument, whatever that is.
+constexpr const char* kAnyCall = "any system call";
+
 /// Between the number and the instruction: more than any inlined system call has.
 constexpr std::size_t kBefore = 64;
 
@@ -174,6 +177,14 @@ std::size_t loaded_number(const std::byte* code, std::uint32_t& number) {
   return 0;
 }
 
+/// The length of an instruction that moves a function's first argument, edi or rdi, into rax; else 0.
+std::size_t moved_argument(const std::byte* code) {
+  if (byte_at(code, 0) == 0x89 && byte_at(code, 1) == 0xf8) return 2;
+  const bool is_move = byte_at(code, 0) == 0x48 && ((byte_at(code, 1) == 0x89 && byte_at(code, 2) == 0xf8) ||
+                                                    (byte_at(code, 1) == 0x63 && byte_at(code, 2) == 0xc7));
+  return is_move ? 3 : 0;
+}
+
 bool leads_to(const std::byte* code, const std::byte* call) {
   // A copy, as the last instruction may be no instruction and reach beyond all code.
   const auto bytes = static_cast<std::size_t>(call - code);
@@ -191,12 +202,16 @@ bool leads_to(const std::byte* code, const std::byte* call) {
 /// Of the system call instruction at `call`; nothing of the memory before `begin` is read.
 const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
-  for (std::size_t distance = 3; distance <= before; ++distance) {
+  for (std::size_t distance = 2; distance <= before; ++distance) {
+    const std::byte* const at = call - distance;
     std::uint32_t number = 0;
-    const std::size_t length = loaded_number(call - distance, number);
-    if (length == 0 || length > distance) continue;
-    const char* const name = name_of_call(number);
-    if (name != nullptr && leads_to(call - distance + length, call)) return name;
+    std::size_t length = loaded_number(at, number);
+    const char* name = length != 0 ? name_of_call(number) : nullptr;
+    if (length == 0) {
+      length = moved_argument(at);
+      name = length != 0 ? kAnyCall : nullptr;
+    }
+    if (name != nullptr && length <= distance && leads_to(at + length, call)) return name;
   }
   return nullptr;
 }
@@ -226,6 +241,9 @@ const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
   for (std::size_t distance = 4; distance <= before; distance += 4) {
     const std::uint32_t word = word_at(call - distance);
+    const bool moves_argument =
+        word == 0xaa0003e8u || word == 0x2a0003e8u || word == 0x93407c08u;  // x0 to x8
+    if (moves_argument) return kAnyCall;
     if ((word & 0x7fe0001fu) == 0x52800008u) return name_of_call(word >> 5 & 0xffff);  // mov w8 or x8, imm16
     const bool leaves = (word & 0x7c000000u) == 0x14000000u || (word & 0xfe000000u) == 0xd6000000u;
     if (leaves) return nullptr;
