@@ -311,11 +311,19 @@ const CodeMapping* mapping_of(const std::vector<CodeMapping>& mappings, const vo
   return found == mappings.end() ? nullptr : &*found;
 }
 
+/// Asked once, at the start of the first run: a thread that holds the dynamic linker's lock may wait for the
+/// mutex under which this is called.
+const void* libc_code() {
+  static const void* const code = [] {
+    void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+    return libc == nullptr ? nullptr : dlsym(libc, "munmap");
+  }();
+  return code;
+}
+
 /// Those whose calls are seen, or are this library's own.
 std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings) {
-  void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-  const void* const addresses[] = {libc == nullptr ? nullptr : dlsym(libc, "munmap"), loader_code(),
-                                   reinterpret_cast<const void*>(&find_own_call)};
+  const void* const addresses[] = {libc_code(), loader_code(), reinterpret_cast<const void*>(&find_own_call)};
   std::vector<CodeMapping> known;
   for (const void* address : addresses)
     if (const CodeMapping* mapping = mapping_of(mappings, address)) known.push_back(*mapping);
@@ -412,10 +420,12 @@ class LoadedCode {
 
 constinit std::mutex looking;
 
-/// Never freed: threads may look while the process ends.
+/// Never freed: threads may look while the process ends. A forked child begins anew, as another thread may
+/// have been in the middle of it.
+LoadedCode* the_code = nullptr;
 LoadedCode& loaded_code() {
-  static LoadedCode& code = *new LoadedCode;
-  return code;
+  if (the_code == nullptr) the_code = new LoadedCode;
+  return *the_code;
 }
 
 }  // namespace
@@ -439,7 +449,12 @@ std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes) {
 
 CodeFinding look_at_loaded_code(std::size_t most_bytes) {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { new (&looking) std::mutex; }); });
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      new (&looking) std::mutex;
+      the_code = nullptr;
+    });
+  });
   const std::unique_lock lock(looking, std::try_to_lock);
   return lock ? loaded_code().look(most_bytes) : CodeFinding{};
 }
