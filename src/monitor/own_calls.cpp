@@ -261,6 +261,14 @@ bool may_have_call(const std::byte* block) {
 
 // ---- The mappings of this process ----
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// What this library was instrumented for. The memory of others' programs goes by their allocators unseen.
+constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-", "libasan.", "libtsan.",
+                                              "libubsan."};
+#else
+constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-"};
+#endif
+
 struct CodeMapping {
   Range range;
   std::uint64_t offset = 0;
@@ -268,10 +276,12 @@ struct CodeMapping {
   std::size_t read = 0;
 
   std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
-  /// The preloads: their system calls change no memory that a program can register.
+  /// The preloads too: their system calls change no memory that a program can register.
   bool is_pinions() const {
     const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
-    return name.starts_with("libpinion.so") || name.starts_with("libpinion-");
+    for (const std::string_view own : kOwnLibraries)
+      if (name.starts_with(own)) return true;
+    return false;
   }
   /// Both are of one loading of one object.
   bool is_with(const CodeMapping& other) const {
