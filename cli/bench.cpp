@@ -133,7 +133,7 @@ void add_bench(CLI::App& app) {
   sub->add_option("--device", arguments->device,
                   "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT])")
       ->type_name("NAME");
-  sub->add_flag("--json", arguments->json, "one JSON object instead of a table");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {
     for (const Registered& bench : registered_benches()) {
       if (arguments->name != bench.name) continue;

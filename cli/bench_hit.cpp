@@ -126,7 +126,7 @@ class SlowDevice final : public Device {
     if (range.bytes() > BenchRanges::kBytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return {{}, {}, Access::all};
   }
-  void deregister(DeviceKey, Actor) override {}
+  Error deregister(DeviceKey, Actor) override { return {}; }
   void abandon_after_fork() override {}
 };
 

@@ -21,7 +21,7 @@ class EmptyDevice final : public Device {
   std::string description() const override { return "registers nothing"; }
   DeviceCaps caps() const override { return {}; }
   Registration register_range(Range, Access, Actor) override { return {{}, {}, Access::all}; }
-  void deregister(DeviceKey, Actor) override {}
+  Error deregister(DeviceKey, Actor) override { return {}; }
   void abandon_after_fork() override {}
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "command.h"
+#include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
 #include "log_directory.h"
@@ -68,6 +69,24 @@ bool reported(const Strategy& strategy) {
                      [](const Run& run) { return run.report.has_value(); });
 }
 
+runlog::RegisteredBytes medians_of_bytes(const Strategy& strategy) {
+  const auto of = [&](auto member) {
+    return median(strategy, [&](const auto& report) { return report.registered().*member; });
+  };
+  using B = runlog::RegisteredBytes;
+  const auto count = [&](auto member) { return static_cast<std::uint64_t>(of(member)); };
+  B b;
+  b.peak = count(&B::peak);
+  b.mean = of(&B::mean);
+  b.oracle_peak = count(&B::oracle_peak);
+  b.oracle_mean = of(&B::oracle_mean);
+  b.leave_pinned_peak = count(&B::leave_pinned_peak);
+  b.leave_pinned_mean = of(&B::leave_pinned_mean);
+  b.bounds_known = std::all_of(strategy.runs.begin(), strategy.runs.end(),
+                               [](const Run& run) { return run.report->registered().bounds_known; });
+  return b;
+}
+
 bool all_reported(const std::vector<Strategy>& strategies) {
   return std::all_of(strategies.begin(), strategies.end(), reported);
 }
@@ -94,6 +113,7 @@ Run run_once(const Arguments& arguments, const std::string& retention, const std
     flags.set("retention", retention);
     flags.set("log", run.logs);
     environment = with_pinion(flags.options());
+    environment[kRunVariable] = new_run_name();
     forward_to_ranks(environment, command);
   }
   const Time start = monotonic_now();
@@ -127,18 +147,22 @@ std::string misses_text(const Strategy& s) {
 std::string table_text(const std::vector<Strategy>& strategies) {
   Table table({"strategy", "wall time", "(min - max)", "seconds added", "registered peak / mean",
                "oracle peak / mean", "misses"});
-  const bool by_logs = all_reported(strategies);  // one measure for all rows
+  const bool by_logs = all_reported(strategies);  // one clock for all rows
   for (const Strategy& s : strategies) {
     const Spread w = by_logs ? run_length(s) : elapsed(s);
     std::vector<std::string> row = {s.retention, fmt::format("{:.3f} s", w.median),
                                     fmt::format("({:.3f} - {:.3f})", w.least, w.most)};
     if (reported(s)) {
+      const Spread share = spread(s.runs, [&](const Run& run) {
+        const double whole = by_logs ? run.report->wall_seconds : run.elapsed;
+        return whole > 0 ? run.report->cost.added() / whole : 0;
+      });
       row.push_back(fmt::format("{:.4f} ({})", median(s, [](const auto& r) { return r.cost.added(); }),
-                                percent_text(median(s, [](const auto& r) { return r.share_added(); }))));
-      row.push_back(pair_text(median(s, [](const auto& r) { return r.registered().peak; }),
-                              median(s, [](const auto& r) { return r.registered().mean; })));
-      row.push_back(pair_text(median(s, [](const auto& r) { return r.registered().oracle_peak; }),
-                              median(s, [](const auto& r) { return r.registered().oracle_mean; })));
+                                percent_text(share.median)));
+      const runlog::RegisteredBytes b = medians_of_bytes(s);
+      row.push_back(pair_text(static_cast<double>(b.peak), b.mean));
+      row.push_back(b.bounds_known ? pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean)
+                                   : kNotKnown);
       row.push_back(misses_text(s));
     } else {
       row.insert(row.end(), 4, "-");
@@ -151,8 +175,11 @@ std::string table_text(const std::vector<Strategy>& strategies) {
 // What the figures are.
 std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies) {
   std::string text = fmt::format(
-      "Medians of {} interleaved runs; wall time {}; registered bytes of a node, sum over its ranks.\n",
-      arguments.repeat, all_reported(strategies) ? "from MPI_Init to MPI_Finalize" : "of the whole command");
+      "Medians of {} interleaved runs; wall time, and seconds added as a share of it, in all rows {}; "
+      "registered bytes of a node, sum over its ranks.\n",
+      arguments.repeat,
+      all_reported(strategies) ? "from MPI_Init to MPI_Finalize"
+                               : "of the whole command, its launcher included (a strategy left no logs)");
   for (const Strategy& s : strategies)
     if (reported(s)) return text + fmt::format("Device: {}\n", s.runs.front().report->device);
   return text + "No rank left a log: did the program use MPI?\n";
@@ -163,23 +190,14 @@ Json spread_json(const Spread& s) { return {{"median", s.median}, {"min", s.leas
 Json row_json(const Strategy& s) {
   Json row = {{"retention", s.retention}, {"elapsed_seconds", spread_json(elapsed(s))}};
   if (reported(s)) {
-    const auto bytes = [&](auto member) {
-      return static_cast<std::uint64_t>(median(s, [&](const auto& r) { return r.registered().*member; }));
-    };
     const auto count = [&](auto member) {
       return static_cast<std::uint64_t>(median(s, [&](const auto& r) { return r.acquires.*member; }));
     };
-    using B = runlog::RegisteredBytes;
     using A = runlog::Acquires;
     row["wall_seconds"] = spread_json(run_length(s));
     row["seconds_added"] =
         spread_json(spread(s.runs, [](const Run& run) { return run.report->cost.added(); }));
-    row["registered_bytes"] = {{"peak", bytes(&B::peak)},
-                               {"mean", bytes(&B::mean)},
-                               {"oracle_peak", bytes(&B::oracle_peak)},
-                               {"oracle_mean", bytes(&B::oracle_mean)},
-                               {"leave_pinned_peak", bytes(&B::leave_pinned_peak)},
-                               {"leave_pinned_mean", bytes(&B::leave_pinned_mean)}};
+    row["registered_bytes"] = to_json(medians_of_bytes(s));
     row["acquires"] = {{"total", count(&A::total)}, {"hits", count(&A::hits)},
                        {"waits", count(&A::waits)}, {"misses", count(&A::misses)},
                        {"late", count(&A::late)},   {"bounced", count(&A::bounced)}};
@@ -212,8 +230,13 @@ void compare(const Arguments& arguments) {
     Options options = arguments.flags.options();
     if (retention != kOff)
       if (const Error error = set_option(options, "retention", retention)) throw UsageError(error.message);
+    for (const Strategy& earlier : strategies)
+      if (earlier.retention == retention)
+        throw UsageError(
+            fmt::format("--retention: {} is given twice; --repeat says how often each runs", retention));
     strategies.push_back({retention, {}});
   }
+  arguments.flags.note_unused();
   const std::size_t total = strategies.size() * arguments.repeat;
   std::size_t number = 0;
   for (unsigned round = 1; round <= arguments.repeat; ++round) {
@@ -253,7 +276,7 @@ void add_compare(CLI::App& app, const CommandLine& command) {
   sub->add_option("--log", arguments->log,
                   "where the logs and outputs of all runs stay [pinion-compare.logs]")
       ->type_name("DIR");
-  sub->add_flag("--json", arguments->json, "one JSON object instead of a table");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   arguments->flags.add_to(*sub, {"off", "retention", "log"});
   sub->add_option("command", arguments->command, "the program and its arguments, best behind `--`")
       ->type_name("CMD");

@@ -240,11 +240,8 @@ Check check_verbs_front() {
       if (const char* set = std::getenv(name.c_str()); set && value != set)
         users.push_back(fmt::format("{}={}", name, set));
   }
-  text += fmt::format(
-      "{}; not seen: registrations of programs that look libibverbs' functions up by dlsym or dlvsym (NCCL), "
-      "or "
-      "have a libibverbs of their own inside",
-      fmt::join(named, ", "));
+  text += fmt::format("{}; not seen: registrations of programs that have a libibverbs of their own inside",
+                      fmt::join(named, ", "));
   if (users.empty()) return {"verbs front", text, {}};
   return {"verbs front", text,
           fmt::format("{} stays as you have set it, and a cache above keeps what it registers",
@@ -330,7 +327,7 @@ void doctor(bool json, const std::vector<std::string>& programs) {
 void add_doctor(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("doctor", "Say what on this machine will hurt, and the cure");
   auto json = std::make_shared<bool>(false);
-  sub->add_flag("--json", *json, "one JSON object instead of text");
+  sub->add_flag("--json", *json, "one JSON object instead of text")->disable_flag_override();
   auto monitor = std::make_shared<std::string>();
   sub->add_option("--monitor", *monitor,
                   "try this memory monitor alone, as a program has it under this one's preloads")

@@ -69,7 +69,7 @@ void print_devices() {
                cap_text(caps.max_regions, false), cap_text(caps.max_region_bytes, true),
                cap_text(caps.max_bytes, true));
   }
-  fmt::print("Cost models of the emulated device (--nic), or a TOML file\n");
+  fmt::print("Cost models of the emulated device (--nic), or a file\n");
   const CostModelPreset* presets = cost_model_presets(&count);
   for (std::size_t i = 0; i < count; ++i) fmt::print("  {:<10}{}\n", presets[i].name, presets[i].text);
   const auto nics = names_in("/sys/class/infiniband");

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <vector>
 
 #include "caches_above.h"
@@ -52,7 +53,10 @@ int wait_forwarding(pid_t child, const sigset_t& signals) {
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  const fs::path library = self.parent_path().parent_path() / "lib" / name;
+  const fs::path prefix = self.parent_path().parent_path();
+  fs::path library = prefix / "lib" / name;
+  // Where distributions have libraries: lib64, lib/x86_64-linux-gnu.
+  if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;
   if (::access(library.c_str(), R_OK) != 0)
     throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
   // The dynamic loader splits LD_PRELOAD at spaces and colons, and knows no quoting.
@@ -104,6 +108,11 @@ Environment with_pinion(const Options& options) {
   if (options.front == Front::verbs)
     for (const auto& [name, value] : variables_to_set(caches_above())) environment[name] = value;
   return environment;
+}
+
+std::string new_run_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 int execute(const CommandLine& command, const Environment& environment) {

@@ -26,6 +26,10 @@ std::string symbols_library();
 /// and LD_PRELOAD. With `--front verbs` also those that switch off the caches above.
 Environment with_pinion(const Options& options);
 
+/// A name for a run that starts here, for kRunVariable in the environment of its processes: their logs are
+/// those of one run wherever the launcher puts them.
+std::string new_run_name();
+
 /// Becomes the program. Returns only where that failed, with the status that shells give (127: not found,
 /// 126: not executable), after one line on stderr.
 int execute(const CommandLine& command, const Environment& environment);

@@ -14,18 +14,35 @@ namespace pinion::cli {
 
 namespace fs = std::filesystem;
 
-std::string prepare_log_directory(const std::string& path) {
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const fs::filesystem_error& error) {
+  throw UsageError(fmt::format("log directory {}: {}", path, error.code().message()));
+}
+
+}  // namespace
+
+std::string make_log_directory(const std::string& path) {
   try {
     const fs::path directory = fs::absolute(path).lexically_normal();
     fs::create_directories(directory);
+    return directory.string();
+  } catch (const fs::filesystem_error& error) {
+    refuse(path, error);
+  }
+}
+
+std::string prepare_log_directory(const std::string& path) {
+  const std::string directory = make_log_directory(path);
+  try {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
       if (entry.is_regular_file() && entry.path().extension() == ".plog") older.push_back(entry.path());
     for (const fs::path& file : older) fs::remove(file);
-    return directory.string();
   } catch (const fs::filesystem_error& error) {
-    throw Failure(fmt::format("log directory {}: {}", path, error.code().message()));
+    refuse(path, error);
   }
+  return directory;
 }
 
 TemporaryLogDirectory::TemporaryLogDirectory() {

@@ -5,8 +5,11 @@
 
 namespace pinion::cli {
 
-/// Makes the directory where needed and takes an older run's logs (*.plog) out of it, because a directory
-/// holds one run. Returns its absolute path, since a program may change its own. Throws Failure.
+/// Makes the directory where needed. Returns its absolute path, since a program may change its own. Throws
+/// UsageError.
+std::string make_log_directory(const std::string& path);
+
+/// The same, and takes an older run's logs (*.plog) out of it, because a directory holds one run.
 std::string prepare_log_directory(const std::string& path);
 
 class TemporaryLogDirectory {

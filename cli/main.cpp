@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command.h"
+#include "option_flags.h"
 
 namespace {
 
@@ -20,6 +21,13 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 const CLI::App& chosen(const CLI::App& app) {
   const auto subcommands = app.get_subcommands();
   return subcommands.empty() ? app : *subcommands.front();
+}
+
+// The subcommand that the first argument names, before anything is parsed.
+const CLI::App* named(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const CLI::App* subcommand : app.get_subcommands({}))
+    if (!arguments.empty() && subcommand->get_name() == arguments.front()) return subcommand;
+  return nullptr;
 }
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
@@ -50,6 +58,35 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   return first_line(error.what());
 }
 
+// `--name=` is `--name ""`: CLI11 would take the next argument for its value.
+std::vector<std::string> with_values_apart(const std::vector<std::string>& arguments) {
+  std::vector<std::string> apart;
+  for (const std::string& argument : arguments) {
+    const bool without = argument.rfind("--", 0) == 0 && argument.size() > 3 && argument.back() == '=' &&
+                         argument.find('=') == argument.size() - 1;
+    apart.push_back(without ? argument.substr(0, argument.size() - 1) : argument);
+    if (without) apart.emplace_back();
+  }
+  return apart;
+}
+
+// The name of what was given as an empty text, such as an unset variable of the shell: CLI11 would leave a
+// number as it is. Options of the table check their own values; a program has arguments of its own.
+std::string given_empty(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* command = named(app, arguments);
+  if (!command) return {};
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    if (!arguments[i].empty()) continue;
+    const CLI::Option* option = command->get_option_no_throw(arguments[i - 1]);
+    if (option && option->get_type_size() > 0 && arguments[i - 1][0] == '-') {
+      if (option->get_group() != kTableGroup) return arguments[i - 1];
+    } else if (!command->get_option_no_throw("command")) {
+      return "argument " + std::to_string(i);
+    }
+  }
+  return {};
+}
+
 int complain(const CLI::App& app, const std::string& message, int status) {
   const CLI::App& command = chosen(app);
   const std::string name = &command == &app ? "pinion" : "pinion " + command.get_name();
@@ -64,6 +101,7 @@ int main(int argc, char** argv) {
   const auto mark = std::find(arguments.begin(), arguments.end(), "--");
   const CommandLine command(mark == arguments.end() ? mark : mark + 1, arguments.end());
   arguments.erase(mark, arguments.end());
+  arguments = with_values_apart(arguments);
 
   int status = 0;
   CLI::App app("Holds registered (pinned) memory to what the next transfers need.", "pinion");
@@ -79,6 +117,10 @@ int main(int argc, char** argv) {
   add_softroce(app, command, status);
 
   try {
+    if (const std::string name = given_empty(app, arguments); !name.empty()) {
+      fmt::print(stderr, "pinion {}: {}: the value is empty (an unset variable?)\n", arguments.front(), name);
+      return 2;
+    }
     // CLI11 takes arguments from the back.
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);

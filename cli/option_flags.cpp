@@ -31,9 +31,12 @@ std::string type_name(const OptionSpec& spec) {
 void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_view> except) {
   for (const OptionSpec& spec : option_specs()) {
     if (std::find(except.begin(), except.end(), spec.name) != except.end()) continue;
-    command.add_option(std::string("--") + spec.name, values_[spec.name], description(spec))
+    const auto keep = [this, name = std::string(spec.name)](const std::string& value) {
+      values_[name] = value;
+    };
+    command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
         ->type_name(type_name(spec))
-        ->group("Pinion's options (also PINION=\"name=value,...\")");
+        ->group(kTableGroup);
   }
 }
 
@@ -41,7 +44,6 @@ Options OptionFlags::options() const {
   Options options;
   if (const Error error = options_from_environment(options)) throw UsageError(error.message);
   for (const auto& [name, value] : values_) {
-    if (value.empty()) continue;
     if (const Error error = set_option(options, name, value)) throw UsageError(error.message);
   }
   const std::string text = format_options(options);
@@ -49,10 +51,22 @@ Options OptionFlags::options() const {
   if (parse_options(carried, text) || format_options(carried) != text)
     throw UsageError(fmt::format("a value has a comma, which PINION cannot carry: {}", text));
   // Here it is one message; in the program it would be one a rank.
-  if (options.device == "emulated")
-    if (const CostModelResult nic = load_cost_model(options.nic); nic.error)
-      throw UsageError(nic.error.message);
+  if (const CostModelResult nic = load_cost_model(options.nic); nic.error)
+    throw UsageError(nic.error.message);
   return options;
+}
+
+void OptionFlags::note_unused() const {
+  const Options chosen = options(), defaults;
+  const bool below = chosen.front == Front::verbs;
+  const auto note = [](const std::string& option, const std::string& use, const std::string& instead) {
+    fmt::print(stderr, "pinion: {} has no effect: it is for {}, and this runs with {}\n", option, use,
+               instead);
+  };
+  if (below && (chosen.device != defaults.device || values_.count("device")))
+    note("--device " + chosen.device, "--front mpi", "--front verbs");
+  if ((below || chosen.device != "emulated") && (chosen.nic != defaults.nic || values_.count("nic")))
+    note("--nic " + chosen.nic, "--device emulated", below ? "--front verbs" : "--device " + chosen.device);
 }
 
 }  // namespace pinion::cli

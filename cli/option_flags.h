@@ -14,24 +14,26 @@ class App;
 
 namespace pinion::cli {
 
+/// The heading of these flags in `--help`.
+inline constexpr const char* kTableGroup = "Pinion's options (also PINION=\"name=value,...\")";
+
 class OptionFlags {
  public:
   /// Adds `--name VALUE` for every option of the table but those in `except`, which the command has itself.
+  /// Stays where it is from then on: parsing writes into it.
   void add_to(CLI::App& command, std::initializer_list<std::string_view> except = {});
 
   /// Sets one value, as the flag would.
   void set(const std::string& name, std::string value) { values_[name] = std::move(value); }
-  bool given(const std::string& name) const {
-    const auto value = values_.find(name);
-    return value != values_.end() && !value->second.empty();
-  }
-
   /// What the environment says, then the flags, which override it. Throws UsageError for whatever is not
   /// valid.
   Options options() const;
 
+  /// A line on stderr for `device` and `nic` each, where they were given and nothing uses them.
+  void note_unused() const;
+
  private:
-  std::map<std::string, std::string> values_;  ///< by name; empty: not given
+  std::map<std::string, std::string> values_;  ///< as given, by name
 };
 
 }  // namespace pinion::cli

@@ -24,14 +24,14 @@ struct Arguments {
 
 void report(const Arguments& arguments) {
   runlog::Report result;
-  if (const Error error = runlog::analyse(arguments.logs, result)) throw Failure(error.message);
+  if (const Error error = runlog::analyse(arguments.logs, result)) throw UsageError(error.message);
   if (!arguments.trace.empty()) {
     std::FILE* file = std::fopen(arguments.trace.c_str(), "w");
-    if (!file) throw Failure(fmt::format("{}: {}", arguments.trace, std::strerror(errno)));
+    if (!file) throw UsageError(fmt::format("{}: {}", arguments.trace, std::strerror(errno)));
     const Error unread = write_trace(file, result.start, arguments.logs);
     const bool failed = std::ferror(file);
     if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
-    if (unread) throw Failure(unread.message);
+    if (unread) throw UsageError(unread.message);
   }
   fmt::print("{}", arguments.json ? dump(to_json(result)) : report_text(result));
 }
@@ -44,7 +44,7 @@ void add_report(CLI::App& app) {
   sub->add_option("logs", arguments->logs, "log directories or files of one run")
       ->required()
       ->type_name("DIR");
-  sub->add_flag("--json", arguments->json, "one JSON object instead of text");
+  sub->add_flag("--json", arguments->json, "one JSON object instead of text")->disable_flag_override();
   sub->add_option("--trace", arguments->trace, "also write a trace for Perfetto or chrome://tracing")
       ->type_name("FILE");
   sub->callback([arguments] { report(*arguments); });

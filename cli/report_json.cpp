@@ -13,6 +13,7 @@ Json to_json(const runlog::RankReport& r) {
           {"host", r.host},
           {"process", r.process},
           {"complete", r.complete},
+          {"running", r.running},
           {"wall_seconds", r.wall_seconds},
           {"seconds_added", r.cost.added()},
           {"registered_bytes", cli::to_json(r.registered)},
@@ -54,12 +55,13 @@ Json list(const std::vector<T>& items) {
 }  // namespace
 
 Json to_json(const runlog::RegisteredBytes& b) {
+  const auto bound = [&](std::uint64_t bytes) { return b.bounds_known ? Json(bytes) : Json(nullptr); };
   return {{"peak", b.peak},
           {"mean", whole(b.mean)},
-          {"oracle_peak", b.oracle_peak},
-          {"oracle_mean", whole(b.oracle_mean)},
-          {"leave_pinned_peak", b.leave_pinned_peak},
-          {"leave_pinned_mean", whole(b.leave_pinned_mean)}};
+          {"oracle_peak", bound(b.oracle_peak)},
+          {"oracle_mean", bound(whole(b.oracle_mean))},
+          {"leave_pinned_peak", bound(b.leave_pinned_peak)},
+          {"leave_pinned_mean", bound(whole(b.leave_pinned_mean))}};
 }
 
 Json to_json(const runlog::Acquires& a) {
@@ -119,7 +121,7 @@ Json to_json(const runlog::Report& r) {
        {{"recorded", r.events}, {"dropped", r.events_dropped}, {"cover_seconds", r.events_cover_seconds}}},
       {"nodes", list(r.nodes)},
       {"per_rank", list(r.per_rank)},
-      {"call_sites", list(r.call_sites)}};
+      {"call_sites", r.call_sites_known() ? list(r.call_sites) : Json(nullptr)}};
 }
 
 std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }

@@ -9,7 +9,7 @@ namespace pinion::cli {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const runlog::RegisteredBytes& bytes);
+Json to_json(const runlog::RegisteredBytes& bytes);  ///< null: not known
 Json to_json(const runlog::Acquires& acquires);
 Json to_json(const runlog::Cost& cost);  ///< the critical path, and what seconds added takes it against
 Json to_json(const runlog::Prediction& prediction);

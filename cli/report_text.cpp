@@ -39,9 +39,45 @@ std::string line(const char* name, const std::string& value) {
   return fmt::format("  {:<20}{}\n", name, value);
 }
 
-std::size_t unfinished(const Report& r) {
-  return static_cast<std::size_t>(
-      std::count_if(r.per_rank.begin(), r.per_rank.end(), [](const auto& rank) { return !rank.complete; }));
+// "2 ranks did not end in order", "3 ranks have not ended: their job still writes to its log"; empty where
+// all have.
+std::string unfinished_text(const Report& r) {
+  std::uint64_t running = 0, broken_off = 0;
+  for (const runlog::RankReport& rank : r.per_rank) {
+    running += rank.running;
+    broken_off += !rank.complete && !rank.running;
+  }
+  std::string text;
+  if (running)
+    text = plural(running, "rank has", "ranks have") + " not ended: the job still writes to its log";
+  if (broken_off)
+    text += (text.empty() ? "" : "; ") + plural(broken_off, "rank", "ranks") + " did not end in order";
+  return text;
+}
+
+// "1,234 events are missing (no space left for the log)"; empty where none are.
+std::string lost_events_text(const Report& r) {
+  if (r.all_events()) return {};
+  Options options;
+  (void)parse_options(options, r.options);
+  const auto is_full = [&](const runlog::RankReport& rank) {
+    return (rank.events + 1) * sizeof(runlog::Event) > options.log_size;
+  };
+  std::set<std::string> why;
+  for (const runlog::RankReport& rank : r.per_rank) {
+    if (rank.events_dropped > rank.records_dropped)
+      why.insert(is_full(rank) ? "more than --log-size" : "no space left where the log is");
+    if (rank.records_dropped) why.insert("they came faster than the helper could take them");
+  }
+  return fmt::format("{} missing ({})", plural(r.events_dropped, "event is", "events are"),
+                     fmt::join(why, "; "));
+}
+
+// Of which part of the run oracle, leave-pinned and call sites are, where events are missing.
+std::string covered_text(const Report& r) {
+  return r.registered().bounds_known
+             ? fmt::format("are of the first {}", seconds_text(r.events_cover_seconds))
+             : "are not available";
 }
 
 // "2 ranks of 6 (2, 5)": of the job's ranks, those without a log among the ones that were read; empty where
@@ -82,30 +118,27 @@ std::string summary_section(const Report& r) {
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);
   out += line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
-  if (const std::size_t n = unfinished(r))
-    out +=
-        line("note", plural(n, "rank", "ranks") + " did not end in order; figures go as far as the log does");
+  if (const std::string text = unfinished_text(r); !text.empty())
+    out += line("note", text + "; figures go as far as the log does");
   if (const std::string missing = missing_ranks_text(r); !missing.empty())
     out += line("note", missing + " left no log here: figures are of the others");
-  if (!r.all_events())
-    out += line("note",
-                fmt::format("{} events did not fit (--log-size): oracle, leave-pinned and call sites are of "
-                            "the first {}",
-                            count_text(r.events_dropped), seconds_text(r.events_cover_seconds)));
+  if (const std::string text = lost_events_text(r); !text.empty())
+    out += line("note", fmt::format("{}: oracle, leave-pinned and call sites {}", text, covered_text(r)));
   return out;
 }
 
 std::string registered_section(const Report& r) {
   const runlog::RegisteredBytes& b = r.registered();
   Table table({"", "peak", "mean", "peak to leave-pinned", "mean to leave-pinned"});
-  const auto row = [&](const char* name, std::uint64_t peak, double mean) {
+  const auto row = [&](const char* name, std::uint64_t peak, double mean, bool known = true) {
+    if (!known) return table.add({name, kNotKnown, kNotKnown, "-", "-"});
     table.add({name, bytes_text(static_cast<double>(peak)), bytes_text(mean),
                against(static_cast<double>(peak), static_cast<double>(b.leave_pinned_peak)),
                against(mean, b.leave_pinned_mean)});
   };
   row("this run", b.peak, b.mean);
-  row("oracle", b.oracle_peak, b.oracle_mean);
-  row("leave-pinned", b.leave_pinned_peak, b.leave_pinned_mean);
+  row("oracle", b.oracle_peak, b.oracle_mean, b.bounds_known);
+  row("leave-pinned", b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known);
   return section(fmt::format("Registered memory of node {}, sum over its {}", r.nodes.front().host,
                              plural(r.nodes.front().ranks, "rank", "ranks"))) +
          table.text(2) + "  Oracle and leave-pinned are computed from this run's transfers.\n";
@@ -170,6 +203,7 @@ std::string critical_path_section(const Report& r) {
 }
 
 std::string call_sites_section(const Report& r) {
+  if (!r.call_sites_known()) return section("Call sites") + "  not available: their events are missing\n";
   if (r.call_sites.empty()) return {};
   Table table({"call site", "call", "acquires", "bytes", "hits", "waits", "misses", "late", "time lost"});
   for (std::size_t i = 0; i < std::min(kSitesShown, r.call_sites.size()); ++i) {
@@ -203,24 +237,28 @@ std::string ranks_section(const Report& r) {
 std::string summary_text(const Report& r) {
   const runlog::RegisteredBytes& b = r.registered();
   const runlog::Acquires& a = r.acquires;
-  const auto pair = [](std::uint64_t peak, double mean) {
+  const auto pair = [](std::uint64_t peak, double mean, bool known = true) {
+    if (!known) return std::string(kNotKnown);
     return fmt::format("peak {}, mean {}", bytes_text(static_cast<double>(peak)), bytes_text(mean));
   };
   std::string out =
       fmt::format("pinion: {}, {}, retention {}; {}\n", plural(r.per_rank.size(), "rank", "ranks"),
                   seconds_text(r.wall_seconds), retention_text(r), r.device);
   out += fmt::format("pinion: registered {} (oracle {}; leave-pinned {})\n", pair(b.peak, b.mean),
-                     pair(b.oracle_peak, b.oracle_mean), pair(b.leave_pinned_peak, b.leave_pinned_mean));
+                     pair(b.oracle_peak, b.oracle_mean, b.bounds_known),
+                     pair(b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known));
   out += fmt::format(
       "pinion: {} acquires: {} hits, {} waits, {} misses, {} late, {} bounced; added {} ({})\n",
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
-  if (const std::size_t n = unfinished(r))
-    out += fmt::format("pinion: {} did not end in order\n", plural(n, "rank", "ranks"));
+  if (const std::string text = lost_events_text(r); !text.empty())
+    out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
+  if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
   if (const std::string missing = missing_ranks_text(r); !missing.empty())
     out += fmt::format(
-        "pinion: {} left no log here: is Pinion on their nodes, and --log a directory that all nodes "
-        "share? Logs of each node can be gathered for `pinion report`\n",
+        "pinion: {} left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their "
+        "nodes, and --log a directory that all nodes share? Logs of each node can be gathered for "
+        "`pinion report`\n",
         missing);
   return out;
 }

@@ -57,8 +57,11 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
     // Other ranks share the directory: nothing is taken out of it here.
-    if (!options.log.empty()) flags.set("log", std::filesystem::absolute(options.log).string());
-    if (inherited.empty() && job_place().rank == 0) tell_caches_off(options);
+    if (!options.log.empty()) flags.set("log", make_log_directory(options.log));
+    if (inherited.empty() && job_place().rank == 0) {
+      flags.note_unused();
+      tell_caches_off(options);
+    }
     Environment environment = with_pinion(flags.options());
     if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
     return execute(command, environment);
@@ -67,9 +70,11 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
+  flags.note_unused();
   tell_caches_off(options);
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
+  environment[kRunVariable] = new_run_name();
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
   print_summary(directory, options);

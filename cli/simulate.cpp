@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -68,6 +70,13 @@ Duration duration_of(const char* option, const std::string& text) {
   const auto duration = parse_duration(text);
   if (!duration) throw UsageError(fmt::format("{}: '{}' is not a time such as 500us or 5ms", option, text));
   return *duration;
+}
+
+/// CLI11 lets numbers below 0 and above the most wrap.
+std::string is_count(const std::string& text) {
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  const bool valid = text.size() < 20 && std::all_of(text.begin(), text.end(), digit);
+  return valid ? "" : fmt::format("'{}' is not a whole number below 10^19", text);
 }
 
 /// 10^9 a second.
@@ -432,7 +441,7 @@ void add_simulate(CLI::App& app) {
        "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
   word("--nic", a->nic,
-       "cost model of registration: connectx, myrinet, none, or a TOML file [recorded; connectx]", "TEXT");
+       "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]", "TEXT");
   sub->add_option("--ranks", a->ranks, "ranks to make of a log's: it is repeated as often as needed")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
@@ -452,7 +461,7 @@ void add_simulate(CLI::App& app) {
   sub->add_option("--iterations", a->iterations, "turns of a pattern's main loop [its own]")
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
-  sub->add_option("--seed", a->seed, "of the noise [1]")->type_name("N");
+  sub->add_option("--seed", a->seed, "of the noise [1]")->check(is_count)->type_name("N");
   word("--window", a->window, "previous communication points in a context signature [2]", "N");
   word("--lru-size", a->lru_size, "bytes that retention lru keeps registered [64M]", "SIZE");
   word("--poll", a->poll, "longest sleep of the helper while communication goes on [1ms]", "TIME");
@@ -475,7 +484,7 @@ void add_simulate(CLI::App& app) {
     for (CLI::Option* other : others)
       if (other != sub->get_help_ptr()) option->excludes(other);
   }
-  sub->add_flag("--json", a->json, "one JSON object instead of a table");
+  sub->add_flag("--json", a->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([a] { run(*a); });
 }
 

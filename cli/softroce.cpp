@@ -71,7 +71,8 @@ void add_softroce(CLI::App& app, const CommandLine& command, int& status) {
       ->capture_default_str();
   sub->add_option("--cpus", given->cpus, "of the machine")->capture_default_str()->check(CLI::Range(1, 64));
   sub->add_option("--share", given->shares, "directory in which the command's files stay");
-  sub->add_flag("--kvm", given->kvm, "by the processor's virtualization, not QEMU's emulation");
+  sub->add_flag("--kvm", given->kvm, "by the processor's virtualization, not QEMU's emulation")
+      ->disable_flag_override();
   sub->add_option("command", given->command, "the program and its arguments, best behind `--`")
       ->type_name("CMD");
   sub->callback([given, &command, &status] {

@@ -7,6 +7,8 @@
 
 namespace pinion::cli {
 
+constexpr const char* kNotKnown = "not available";
+
 std::string bytes_text(double bytes);      ///< "512 B", "33.5 MiB"
 std::string seconds_text(double seconds);  ///< "12.3 s", "4.56 ms", "780 ns"
 std::string percent_text(double share);    ///< 0.123 -> "12.3 %"

@@ -24,12 +24,17 @@ const char* outcome_text(runlog::Outcome outcome) {
   return names[static_cast<int>(outcome)];
 }
 
+std::uint64_t lost_events(const Log& log) {
+  return log.live.counters.events_dropped + log.live.counters.records_dropped;
+}
+
 class Writer {
  public:
   Writer(std::FILE* out, Time origin) : out_(out), origin_(origin) {
     fmt::print(out_, "{{\"traceEvents\":[");
   }
-  void end() { fmt::print(out_, "\n]}}\n"); }
+  /// `lost`: events of all logs that are missing.
+  void end(std::uint64_t lost) { fmt::print(out_, "\n],\"otherData\":{{\"events missing\":{}}}}}\n", lost); }
 
   void add(const Json& event) {
     fmt::print(out_, "{}\n{}", first_ ? "" : ",", event.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -55,6 +60,11 @@ void write_rank(Writer& writer, const Log& log, int process) {
               {"pid", process},
               {"tid", kHelperThread},
               {"args", {{"name", "helper"}}}});
+  if (const std::uint64_t lost = lost_events(log))
+    writer.add({{"ph", "M"},
+                {"name", "process_labels"},
+                {"pid", process},
+                {"args", {{"labels", fmt::format("{} events are missing", lost)}}}});
   std::unordered_map<std::uint64_t, const char*> sites;
   for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site.name;
 
@@ -109,9 +119,12 @@ void write_rank(Writer& writer, const Log& log, int process) {
 Error write_trace(std::FILE* out, Time origin, const std::vector<std::string>& paths) {
   Writer writer(out, origin);
   int process = 0;
-  const Error error =
-      runlog::for_each_log(paths, [&](const Log& log) { write_rank(writer, log, process++); });
-  writer.end();
+  std::uint64_t lost = 0;
+  const Error error = runlog::for_each_log(paths, [&](const Log& log) {
+    write_rank(writer, log, process++);
+    lost += lost_events(log);
+  });
+  writer.end(lost);
   return error;
 }
 

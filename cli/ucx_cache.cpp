@@ -1,6 +1,6 @@
 #include "ucx_cache.h"
 
-#if __has_include(<ucs/memory/rcache.h>)
+#ifdef PINION_HAS_UCX_CACHE
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -15,6 +15,25 @@ namespace {
 ucs_status_t empty_register(void*, ucs_rcache_t*, void*, ucs_rcache_region_t*, uint16_t) { return UCS_OK; }
 void empty_deregister(void*, ucs_rcache_t*, ucs_rcache_region_t*) {}
 void empty_dump(void*, ucs_rcache_t*, ucs_rcache_region_t*, char*, size_t) {}
+
+// The alignment of regions belongs to the cache until UCX 1.16, later to each request.
+template <class Parameters>
+void set_alignment(Parameters& parameters) {
+  if constexpr (requires { parameters.alignment; }) {
+    parameters.alignment = UCS_PGT_ADDR_ALIGN;
+    parameters.max_alignment = page_size();
+  }
+}
+
+template <class Get>
+ucs_status_t get_region(Get get, ucs_rcache_t* cache, Range range, ucs_rcache_region_t** region) {
+  void* const address = reinterpret_cast<void*>(range.begin);
+  constexpr int kRights = PROT_READ | PROT_WRITE;
+  if constexpr (requires { get(cache, address, range.bytes(), kRights, nullptr, region); })
+    return get(cache, address, range.bytes(), kRights, nullptr, region);
+  else
+    return get(cache, address, range.bytes(), UCS_PGT_ADDR_ALIGN, kRights, nullptr, region);
+}
 
 class LoadedUcxCache final : public UcxCache {
  public:
@@ -42,8 +61,7 @@ class LoadedUcxCache final : public UcxCache {
     operations.dump_region = empty_dump;
     ucs_rcache_params_t parameters{};
     parameters.region_struct_size = sizeof(ucs_rcache_region_t);
-    parameters.alignment = UCS_RCACHE_MIN_ALIGNMENT;
-    parameters.max_alignment = page_size();
+    set_alignment(parameters);
     parameters.ops = &operations;
     parameters.max_regions = ~0ul;
     parameters.max_size = ~static_cast<size_t>(0);
@@ -57,9 +75,7 @@ class LoadedUcxCache final : public UcxCache {
 
   void get_and_put(Range range) override {
     ucs_rcache_region_t* region = nullptr;
-    if (get_(cache_, reinterpret_cast<void*>(range.begin), range.bytes(), PROT_READ | PROT_WRITE, nullptr,
-             &region) == UCS_OK)
-      put_(cache_, region);
+    if (get_region(get_, cache_, range, &region) == UCS_OK) put_(cache_, region);
   }
 
  private:

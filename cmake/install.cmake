@@ -1,19 +1,32 @@
 # What `cmake --install` puts where: the library with its header, CMake package and pkg-config file; the command and
-# the preload, which finds libpinion beside itself.
-include(GNUInstallDirs)
+# the preload, which finds libpinion beside itself; licence and documents. The target `product` builds all of it.
 include(CMakePackageConfigHelpers)
+add_custom_target(product)
 
 install(TARGETS pinion EXPORT pinionTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+add_dependencies(product pinion)
 foreach(target pinion-preload pinion-symbols pinion_command)
   if(TARGET ${target})
+    add_dependencies(product ${target})
     install(TARGETS ${target}
             LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
             RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+
+foreach(family ${PINION_MPI_FAMILIES})
+  if(TARGET bench_p2p_${family})
+    add_dependencies(product bench_p2p_${family})
+    install(TARGETS bench_p2p_${family} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
+  endif()
+endforeach()
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/examples/registration_cache.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # `pinion softroce` finds them beside the command, in the build tree too.
 foreach(part machine init guest)
@@ -36,3 +49,9 @@ set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH PINION_PC_PREFIX ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
 configure_file(${PROJECT_SOURCE_DIR}/packaging/pinion.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc DESTINATION ${pkgconfig_dir})
+
+# By hand: `cmake --build build --target uninstall`.
+add_custom_target(uninstall
+                  COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+                          -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
+                  VERBATIM)

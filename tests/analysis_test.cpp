@@ -103,6 +103,55 @@ TEST(Analysis, OracleIsTheUnionOfPagesUnderLease) {
   EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (400.0 + 600 + 400 + 100) / 1000 * kPage);
 }
 
+// One buffer in five domains is pinned five times.
+TEST(Analysis, FiguresAreSumsOverDomains) {
+  std::vector<Event> events;
+  for (std::uint8_t domain = 0; domain < 5; ++domain) {
+    for (Event e : {registration(100, 100, 10, 4), use(100, 300, 10, 4), use(100, 300, 12, 2)}) {
+      e.domain = domain;
+      events.push_back(e);
+    }
+  }
+  Event gone = deregistration(400, 400, 10, 4);
+  gone.domain = 3;
+  events.push_back(gone);
+  events.push_back(unmapped(500, 10, 2));
+  const RegisteredBytes bytes = analyse({make_log(0, 1000, events)}).registered();
+  EXPECT_EQ(bytes.peak, 5 * 4 * kPage);
+  EXPECT_DOUBLE_EQ(bytes.mean, (5.0 * 4 * 300 + 4.0 * 4 * 600) / 1000 * kPage);
+  EXPECT_EQ(bytes.oracle_peak, 5 * 4 * kPage);
+  EXPECT_DOUBLE_EQ(bytes.oracle_mean, 5.0 * 4 * 200 / 1000 * kPage);
+  EXPECT_EQ(bytes.leave_pinned_peak, 5 * 4 * kPage);
+  EXPECT_DOUBLE_EQ(bytes.leave_pinned_mean, 5.0 * (4 * 400 + 2 * 500) / 1000 * kPage);
+}
+
+// What cannot be computed is not 0.
+TEST(Analysis, WithoutEventsTheBoundsAreUnknown) {
+  Log whole = make_log(0, 1000, {use(100, 300, 10, 4)}, 0),
+      cut = make_log(0, 1000, {use(100, 200, 10, 4)}, 1);
+  cut.live.counters.events_dropped = 7;
+  const Report partly = analyse({whole, cut});
+  EXPECT_TRUE(partly.registered().bounds_known);
+  EXPECT_TRUE(partly.call_sites_known());
+  // Both up to where the one has events.
+  EXPECT_DOUBLE_EQ(partly.registered().oracle_mean, 8.0 * 100 / 200 * kPage);
+  EXPECT_DOUBLE_EQ(partly.events_cover_seconds, 200e-9);
+
+  cut.events.clear();
+  cut.header.start_ns = 10;  // its first event is not where the node's run begins
+  cut.live.counters.registered_peak_bytes = 3 * kPage;
+  cut.live.counters.registered_byte_ns = 495.0 * 3 * kPage;
+  cut.live.series[0].peak_bytes = 3 * kPage;
+  const Report none = analyse({whole, cut});
+  EXPECT_FALSE(none.registered().bounds_known);
+  EXPECT_FALSE(none.call_sites_known());
+  EXPECT_FALSE(none.per_rank[1].registered.bounds_known);
+  EXPECT_TRUE(none.per_rank[0].registered.bounds_known);
+  EXPECT_EQ(none.per_rank[1].registered.peak, 3 * kPage);
+  EXPECT_DOUBLE_EQ(none.per_rank[1].registered.mean, 1.5 * kPage);
+  EXPECT_EQ(registered_timeline(cut).peak(), 3 * kPage);
+}
+
 TEST(Analysis, OracleRoundsToPagesOfTheRunsMachine) {
   Log log = make_log(0, 1000, {lease(0, 1000, 65536 - 1, 2)});
   EXPECT_EQ(analyse({log}).registered().oracle_peak, 2 * kPage);

@@ -26,6 +26,7 @@
 
 #include "base/call_kind.h"
 #include "pinion/pinion.h"
+#include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "support/eventually.h"
 
@@ -459,6 +460,33 @@ TEST_F(ApiTest, DomainsHaveRegistrationsOfTheirOwn) {
   EXPECT_EQ(statistics(nullptr).misses, 2u);
   EXPECT_EQ(statistics(nullptr).registered_bytes, 5 * kPage);
   EXPECT_EQ(pinion_release(&lease), 0);
+}
+
+// One buffer in five domains is pinned five times: in the counters, and in the report of the log.
+TEST_F(ApiTest, FiguresAreSumsOverDomains) {
+  NEEDS_KEPT_REGISTRATIONS();
+  constexpr std::size_t kDomains = 5;
+  const std::string directory = log_directory();
+  start("retention=leave-pinned,log=" + directory);
+  Memory memory(16);
+  std::vector<pinion_lease> leases(kDomains);
+  for (std::size_t i = 0; i < kDomains; ++i) {
+    pinion_domain* const domain = i == 0 ? domain_ : open();
+    ASSERT_EQ(pinion_acquire(domain, memory.begin(), memory.bytes(), kBoth, &leases[i]), 0) << last_error();
+  }
+  EXPECT_EQ(statistics(nullptr).registered_bytes, kDomains * memory.bytes());
+  for (pinion_lease& lease : leases) EXPECT_EQ(pinion_release(&lease), 0);
+  ASSERT_EQ(pinion_stop(), 0);
+
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
+  EXPECT_EQ(log.live.counters.registered_peak_bytes, kDomains * memory.bytes());
+  EXPECT_EQ(log.live.counters.leave_pinned_bytes, kDomains * memory.bytes());
+  const pinion::runlog::RegisteredBytes bytes = pinion::runlog::analyse({log}).registered();
+  EXPECT_EQ(bytes.peak, kDomains * memory.bytes());
+  EXPECT_EQ(bytes.oracle_peak, kDomains * memory.bytes());
+  EXPECT_EQ(bytes.leave_pinned_peak, kDomains * memory.bytes());
+  std::filesystem::remove_all(directory);
 }
 
 // ---- leases ----

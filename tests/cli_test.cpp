@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/range.h"
+#include "support/eventually.h"
 #include "support/runlog_files.h"
 
 namespace pinion {
@@ -103,10 +104,13 @@ class Cli : public ::testing::Test {
   }
 
   // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit.
-  void write_log(const fs::path& directory, int rank) {
+  // `run` and `job` as of another one; without room for events where `log_bytes` is 0.
+  void write_log(const fs::path& directory, int rank, std::uint32_t run = 0,
+                 std::uint64_t log_bytes = 1 << 16) {
     using namespace runlog;
     const std::uint64_t page = page_size();
     RunInfo info;
+    info.job = info.run = run;
     info.command = "./app";
     info.retention = "helper";
     info.predictor = "shortest";
@@ -117,7 +121,7 @@ class Cli : public ::testing::Test {
     info.limit_bytes = 1 << 30;
     info.start = 10 * kSecond;
     LogWriter writer;
-    const Error error = writer.open(directory.string(), info, 1 << 16);
+    const Error error = writer.open(directory.string(), info, log_bytes);
     ASSERT_FALSE(error) << error.message;
     const std::uint64_t frame = 1;
     writer.add_site(5, &frame, 1);
@@ -168,6 +172,21 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"info", "colours"}, "colours");
   expect_usage_error({"bench"}, "no bench given; valid: events, hit");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
+}
+
+// Paths may have spaces.
+TEST_F(Cli, FilesOfSettingsThatAreWrong) {
+  const std::string config = (root() / "my options.conf").string();
+  const std::string nic = (root() / "my own.nic").string();
+  std::ofstream(config) << "# ours\nlimit=2X\n";
+  std::ofstream(nic) << "register_ns_base=16us\n";
+  expect_usage_error({"run", "--device", "emulated", "--nic", nic, "--", "true"},
+                     (nic + ":1: register_ns_base: '16us' is not valid; expected a number").c_str());
+  expect_usage_error({"simulate", "--pattern", "cg:S:2", "--nic", nic},
+                     (nic + ":1: register_ns_base").c_str());
+  ::setenv("PINION_CONFIG", config.c_str(), 1);
+  expect_usage_error({"run", "--", "true"},
+                     (config + ":2: option limit: '2X' is not valid; expected").c_str());
 }
 
 TEST_F(Cli, UsageErrorsOfSimulate) {
@@ -270,6 +289,91 @@ TEST_F(Cli, StudiesAreTablesOfManyRows) {
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
   ::setenv("PINION", "limit=lots", 1);
   expect_usage_error({"run", "--", "true"}, "option limit: 'lots'");
+  ::setenv("PINION", "limit=0.4", 1);
+  expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
+  ::unsetenv("PINION");
+  std::ofstream(root() / "options") << "limit = 0.4\n";
+  ::setenv("PINION_CONFIG", "options", 1);
+  expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
+}
+
+// An unset variable of the shell is no choice of a default.
+TEST_F(Cli, EmptyValuesAreRefused) {
+  install_harmless_preload();
+  for (const char* option :
+       {"--limit", "--limit-regions", "--node-limit", "--retention", "--predictor", "--device", "--nic",
+        "--poll", "--time-budget", "--threshold", "--log-size", "--monitor"}) {
+    expect_usage_error({"run", option, "", "--", "touch", "ran"}, "''");
+    expect_usage_error({"run", std::string(option) + "=", "--", "touch", "ran"}, "''");
+  }
+  const std::vector<std::vector<std::string>> others = {{"compare", "--repeat", "", "--", "touch", "ran"},
+                                                        {"compare", "--log", "", "--", "touch", "ran"},
+                                                        {"report", ""},
+                                                        {"report", "x", "--trace", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--seed", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--skew", ""},
+                                                        {"simulate", "--pattern", "cg:S:4", "--gflops="},
+                                                        {"simulate", "--figure", ""},
+                                                        {"bench", "hit", "--rounds", ""},
+                                                        {"bench", "registration", "--device", ""},
+                                                        {"info", ""},
+                                                        {"doctor", "--monitor", ""},
+                                                        {"softroce", "--memory", "", "--", "touch", "ran"},
+                                                        {"softroce", "--cpus", "", "--", "touch", "ran"}};
+  for (const auto& arguments : others) expect_usage_error(arguments, "the value is empty");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);
+  EXPECT_EQ(pinion({"run", "echo", ""}).status, 0);  // a program's own argument
+}
+
+TEST_F(Cli, ValuesThatAreNone) {
+  install_harmless_preload();
+  const std::vector<std::vector<std::string>> all = {
+      {"run", "--limit", "0.4", "--", "touch", "ran"},
+      {"run", "--limit", "nan", "--", "touch", "ran"},
+      {"run", "--limit", "99999999999G", "--", "touch", "ran"},
+      {"run", "--window", "-1", "--", "touch", "ran"},
+      {"run", "--device", "mlx5_0", "--", "touch", "ran"},
+      {"run", "--nic", "bogus", "--", "touch", "ran"},
+      {"run", "--log", "/proc/none", "--", "touch", "ran"},
+      {"compare", "--limit", "0.4", "--", "touch", "ran"},
+      {"compare", "--repeat", "1.5", "--", "touch", "ran"},
+      {"compare", "--retention", "helper,helper", "--", "touch", "ran"},
+      {"compare", "--json=7", "--", "touch", "ran"},
+      {"simulate", "--pattern", "cg:S:4", "--limit", "0.4"},
+      {"simulate", "--pattern", "cg:S:4", "--seed", "-1"},
+      {"simulate", "--pattern", "cg:S:4", "--seed", "99999999999999999999"},
+      {"simulate", "--pattern", "cg:S:4", "--ppn", "4x"},
+      {"simulate", "--figure", "2x"},
+      {"report", "absent"},
+      {"bench", "hit", "--rounds", "1e3"},
+      {"bench", "registration", "--device", "mlx5_0"},
+      {"info", "options", "more"},
+      {"doctor", "--monitor", "best"},
+      {"doctor", "more"},
+      {"softroce", "--memory", "0.4", "--", "touch", "ran"},
+      {"softroce", "--timeout", "0.4ns", "--", "touch", "ran"},
+      {"softroce", "--cpus", "0", "--", "touch", "ran"}};
+  for (const auto& arguments : all) expect_usage_error(arguments, "");
+  ::setenv("OMPI_COMM_WORLD_RANK", "1", 1);  // a rank does as little
+  expect_usage_error({"run", "--limit", "0.4", "--", "touch", "ran"}, "0.4");
+  expect_usage_error({"run", "--log", "/proc/none", "--", "touch", "ran"}, "/proc/none");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, OptionsWithoutEffectAreNamed) {
+  install_harmless_preload();
+  const auto error_of = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"--", "true"});
+    return pinion(options).err;
+  };
+  EXPECT_NE(error_of({"--nic", "myrinet"}).find("--nic myrinet has no effect: it is for --device emulated"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
+  EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
+  EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
+            std::string::npos);
 }
 
 TEST_F(Cli, WithoutThePreloadLibraryNothingRuns) {
@@ -298,8 +402,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
 // What `run` tells launchers, as a rank on another node then has it: with nothing of this environment.
 TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   install_harmless_preload();
-  std::ofstream(root() / "options.toml") << "limit = \"2G\"\n";
-  ::setenv("PINION_CONFIG", "options.toml", 1);
+  std::ofstream(root() / "options.conf") << "limit=2G\n";
+  ::setenv("PINION_CONFIG", "options.conf", 1);
   ::setenv("PINION", "threshold=8K", 1);
   for (const char* variable : {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"}) {
     const Outcome o = pinion(
@@ -377,7 +481,7 @@ TEST_F(Cli, RunForwardsSignals) {
   install_harmless_preload();
   const pid_t child =
       start({"run", "--", "sh", "-c", "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done"});
-  while (!fs::exists(root() / "ready")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / "ready"); })) << "it has not begun";
   ::kill(child, SIGTERM);
   EXPECT_EQ(finish(child).status, 5);
 }
@@ -488,25 +592,64 @@ TEST_F(Cli, TraceIsTraceEventJson) {
   EXPECT_EQ(phases["e"], 2);
   EXPECT_EQ(phases["X"], 2);
   EXPECT_EQ(phases["C"], 2);
-  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 1);
+  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
 }
 
 TEST_F(Cli, ReportSaysWhyALogIsNoGood) {
   Outcome o = pinion({"report", "absent"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.err, "pinion report: absent: No such file or directory\n");
   fs::create_directories(root() / "empty");
   o = pinion({"report", "empty"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.err, "pinion report: empty: no run logs (*.plog) in this directory\n");
   write_log(root() / "logs", 0);
   const fs::path log = fs::directory_iterator(root() / "logs")->path();
   fs::resize_file(log, fs::file_size(log) - 1);
   o = pinion({"report", "logs", "--json"});
-  EXPECT_EQ(o.status, 1);
+  EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.out, "");
   EXPECT_EQ(o.lines_of_error(), 1);
   EXPECT_NE(o.err.find("truncated"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, TwoRunsAreNotAddedUp) {
+  write_log(root() / "a", 0, 1);
+  write_log(root() / "b", 0, 2);
+  for (const char* command : {"report", "simulate"}) {
+    expect_usage_error({command, "a", "b"}, "two runs: a/");
+    expect_usage_error({command, "a", "b"}, "(./app, 1 of 2 ranks on ");
+    expect_usage_error({command, "a", "b"}, "and b/");
+  }
+  write_log(root() / "c", 1, 1);  // another node of the first
+  EXPECT_EQ(pinion({"report", "a", "c"}).status, 0);
+}
+
+TEST_F(Cli, WhatLacksEventsIsNotZero) {
+  write_log(root() / "logs", 0, 0, 0);
+  const std::string line = "4 events are missing (no space left where the log is): oracle";
+  const Outcome text = pinion({"report", "logs", "--trace", "trace.json"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("oracle        not available"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("not available: their events are missing"), std::string::npos) << text.out;
+  const json trace = json::parse(content_of(root() / "trace.json"));
+  EXPECT_EQ(trace["otherData"]["events missing"], 4);
+  EXPECT_EQ(std::count_if(trace["traceEvents"].begin(), trace["traceEvents"].end(),
+                          [](const json& event) { return event["name"] == "registered bytes"; }),
+            2);  // from the time series
+
+  const json j = json::parse(pinion({"report", "logs", "--json"}).out);
+  for (const char* key : {"oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})
+    EXPECT_TRUE(j["registered_bytes"][key].is_null()) << key;
+  EXPECT_TRUE(j["call_sites"].is_null());
+  EXPECT_EQ(j["registered_bytes"]["peak"], page_size());
+  EXPECT_EQ(j["events"]["dropped"], 4);
+
+  install_harmless_preload();
+  const Outcome run = pinion({"run", "--log", "run", "--", "sh", "-c", "cp logs/*.plog run/"});
+  EXPECT_NE(run.err.find("pinion: " + line), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("(oracle not available; leave-pinned not available)"), std::string::npos) << run.err;
 }
 
 // A program that leaves the logs of two ranks where its environment says.
@@ -529,6 +672,15 @@ TEST_F(Cli, CompareMakesOneTable) {
   EXPECT_EQ(o.out.find("hello"), std::string::npos);
   EXPECT_EQ(content_of(root() / "cmp/helper.2/output.txt"), "hello\n");
   EXPECT_EQ(pinion({"report", "cmp/helper.1"}).status, 0);
+  // One clock for all rows: that of the logs would say 2.000 s.
+  EXPECT_NE(o.out.find("in all rows of the whole command"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("2.000 s"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("0.0200 (1.00 %)"), std::string::npos) << o.out;
+  const Outcome logged = pinion(
+      {"compare", "--retention", "helper", "--repeat", "1", "--log", "cmp", "--", "sh", "-c", kLeavesLogs});
+  EXPECT_NE(logged.out.find("in all rows from MPI_Init to MPI_Finalize"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("2.000 s"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("0.0200 (1.00 %)"), std::string::npos) << logged.out;
 }
 
 TEST_F(Cli, CompareAsJson) {

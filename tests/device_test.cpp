@@ -28,6 +28,7 @@
 #include "device/model.h"
 #include "device/pin.h"
 #include "device/translation.h"
+#include "support/eventually.h"
 
 namespace pinion {
 namespace {
@@ -83,8 +84,7 @@ std::size_t held() {
 
 /// Kernels before 6.13 unpin a little later than they are told to.
 bool held_becomes(std::size_t bytes) {
-  for (int i = 0; i < 200 && held() != bytes; ++i) usleep(10000);
-  return held() == bytes;
+  return test::eventually([&] { return held() == bytes; });
 }
 
 bool mentions(const Error& error, std::initializer_list<const char*> parts) {
@@ -257,6 +257,58 @@ TEST(PinDevice, LocksOfPartlyUnmappedMemoryAreUndone) {
   EXPECT_EQ(memlock().locked, before + 12 * page_size());
   device->deregister(r.key, Actor::application);
   EXPECT_EQ(memlock().locked, before);
+}
+
+/// Whether every page of `range` is locked: the kernel refuses to invalidate what is.
+bool all_locked(Range range) {
+  for (Address page = range.begin; page < range.end; page += page_size()) {
+    if (syscall(SYS_msync, page, page_size(), MS_ASYNC | MS_INVALIDATE) == 0) return false;
+  }
+  return true;
+}
+
+TEST(PinDevice, LocksOfTheProgramStay) {
+  in_child([] {
+    forbid_io_uring();
+    const auto device = make_pin_device();
+    constexpr std::size_t kPages = 2048;
+    Memory memory(kPages * page_size());
+    memory.touch();
+    const std::size_t before = memlock().locked;
+    // Of the program's two ranges one lies inside a step of Pinion's, the other across two of them.
+    const Range programs[] = {memory.pages(3, 10), memory.pages(1000, 1100)};
+    for (const Range range : programs) ASSERT_EQ(syscall(SYS_mlock, range.begin, range.bytes()), 0);
+    const Registration first = device->register_range(memory.range(), Access::all, Actor::application);
+    const Registration second = device->register_range(memory.pages(5, 1050), Access::all, Actor::helper);
+    ASSERT_FALSE(first.error || second.error);
+    EXPECT_EQ(memlock().locked, before + kPages * page_size());
+    EXPECT_FALSE(device->deregister(first.key, Actor::application));
+    EXPECT_TRUE(all_locked(memory.pages(5, 1050)));
+    for (const Range range : programs) EXPECT_TRUE(all_locked(range));
+    EXPECT_FALSE(device->deregister(second.key, Actor::application));
+    for (const Range range : programs) EXPECT_TRUE(all_locked(range));
+    EXPECT_EQ(memlock().locked, before + 107 * page_size()) << "all that is Pinion's is unlocked";
+    // What the program has let go meanwhile is Pinion's alone at the next registration.
+    for (const Range range : programs) ASSERT_EQ(syscall(SYS_munlock, range.begin, range.bytes()), 0);
+    const Registration third = device->register_range(memory.range(), Access::all, Actor::application);
+    EXPECT_FALSE(device->deregister(third.key, Actor::application));
+    EXPECT_EQ(memlock().locked, before);
+  });
+}
+
+TEST(PinDevice, AfterMlockallNothingIsUnlocked) {
+  in_child([] {
+    forbid_io_uring();
+    const auto device = make_pin_device();
+    ASSERT_EQ(syscall(SYS_mlockall, MCL_FUTURE), 0);
+    Memory memory(8 * page_size());
+    const std::size_t before = memlock().locked;
+    const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_FALSE(device->deregister(r.key, Actor::application));
+    EXPECT_EQ(memlock().locked, before);
+    EXPECT_TRUE(all_locked(memory.range()));
+  });
 }
 
 TEST(PinDevice, MemoryThatIsNotThere) {

@@ -28,6 +28,7 @@
 
 #include "monitor/code_patch.h"
 #include "monitor/system_call.h"
+#include "support/eventually.h"
 #include "support/foreign_patcher.h"
 
 namespace pinion {
@@ -941,7 +942,7 @@ class Hammerers {
 TEST_F(LibcHooks, CountsBalanceUnderLoad) {
   {
     const Hammerers threads(4);
-    while (begins.load() <= 1000) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(test::eventually([&] { return begins.load() > 1000; })) << "the threads do nothing";
   }
   EXPECT_GT(begins.load(), 1000u);
   EXPECT_EQ(begins.load(), ends.load());
@@ -1051,7 +1052,10 @@ TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
 
 long foreign_syscall(long number, long a0, long a1, long a2, long a3, long a4, long a5) {
   ++foreign_calls;
-  return raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+  const long result = raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+  if (!is_error(result)) return result;
+  errno = static_cast<int>(-result);
+  return -1;
 }
 
 TEST_F(PatchedByOthers, SyscallIsLeftToThem) {

@@ -277,7 +277,7 @@ TEST_P(HooksBeside, EveryoneSeesEveryEvent) {
   const Case& c = GetParam();
   if (kSanitized) GTEST_SKIP() << "sanitizers patch libc themselves";
   if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   if (c.open_mpi && !has_open_mpi()) GTEST_SKIP() << "Open MPI is not installed";
   if (c.ucx && ::access("/usr/include/ucm/api/ucm.h", R_OK) != 0) GTEST_SKIP() << "UCX is not installed";
   EXPECT_EXIT(run_and_exit(c), ::testing::ExitedWithCode(0), "");

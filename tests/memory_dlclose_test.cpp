@@ -102,7 +102,7 @@ TEST_F(MemoryDlclose, ARegistrationUnderWayIsMadeAnew) {
   gate.arm();
   TransferLease lease;
   std::thread registering([&] { lease = ring.acquire(library_.buffer()); });
-  gate.wait_reached();
+  EXPECT_TRUE(gate.wait_reached()) << "the acquire has not called the device";
   library_.unload();
   expect_gone(library_.buffer());
   gate.open();

@@ -245,7 +245,7 @@ class Busy {
 
 /// What a child may do, which must not wait for a thread of the parent's.
 int live_as_a_child(bool with_engine) {
-  ::alarm(60);
+  ::alarm(240);
   void* const block = std::malloc(std::size_t{40} << 20);
   if (!block) return 1;
   std::free(block);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "monitor/libc_hooks.h"
+#include "support/eventually.h"
 #include "support/memory_worker.h"
 
 namespace pinion::test {
@@ -37,7 +38,7 @@ const Ending kEndings[] = {
 
 /// The file is registered under lease, two threads are busy, and one more ends it all.
 [[noreturn]] void live_and_end(int file, void (*end)()) {
-  ::alarm(60);
+  ::alarm(240);
   // Reachable, and there to the last.
   static World* world;
   static TransferLease lease;
@@ -79,12 +80,7 @@ TEST_P(MemoryExit, LeavesNothingPinned) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == GetParam().exits) << status;
   }
   // The kernel takes a ring down after its process is gone.
-  int sealed = -1;
-  for (int tries = 0; tries < 100 && sealed != 0; ++tries) {
-    sealed = ::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE);
-    if (sealed != 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  EXPECT_EQ(sealed, 0) << "pages are pinned still";
+  EXPECT_TRUE(eventually([&] { return ::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) == 0; })) << "pages are pinned still";
   ::close(file);
 }
 

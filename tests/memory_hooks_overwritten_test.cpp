@@ -155,7 +155,7 @@ TEST_F(OverwrittenHooks, ARegistrationThatTheyInterruptIsNotKept) {
     stop_in_ = memory.begin;
     gate_.arm();
     std::thread side([&] { ring_->acquire(memory).release(); });
-    gate_.wait_reached();
+    EXPECT_TRUE(gate_.wait_reached()) << "the acquire has not called the device";
     other_->write(their_munmap());
     gate_.open();
     side.join();

@@ -24,6 +24,8 @@
 
 #include "monitor/libc_hooks.h"
 #include "registry/blocking.h"
+#include "support/apart.h"
+#include "support/eventually.h"
 #include "support/gate.h"
 #include "support/transfer_engine.h"
 
@@ -37,6 +39,7 @@ void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 Range map(std::size_t bytes, int flags = kAnonymous, void* at = nullptr) {
+  if (!at) return map_apart(bytes, flags);
   void* const start = ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   return start == MAP_FAILED ? Range{} : Range::of(start, bytes);
 }
@@ -368,7 +371,7 @@ class StackOwner {
     };
     EXPECT_EQ(pthread_create(&thread_, &attributes, body, this), 0);
     pthread_attr_destroy(&attributes);
-    end_.wait_reached();
+    EXPECT_TRUE(end_.wait_reached()) << "the thread has not begun";
   }
   ~StackOwner() {
     end_.open();
@@ -527,6 +530,7 @@ class HeldDevice : public ::testing::Test {
   using Moment = TransferDevice::Moment;
 
   void start(RetentionKind retention) {
+    engine_.reset();
     engine_ = std::make_unique<TransferEngine>(TransferEngine::options(retention));
     engine_->device().at = [this](Moment moment, Range pages, Actor actor) {
       if (moment == held_moment_ && actor == held_actor_ && pages.overlaps(memory_)) gate_.pass();
@@ -546,42 +550,31 @@ class HeldDevice : public ::testing::Test {
     if (side_.joinable()) side_.join();
   }
 
-  /// Uses the memory at regular intervals until the helper has registered it ahead once.
-  bool teach_helper() {
-    for (int use = 0; use < kMostUses; ++use) {
-      use_once();
-      if (engine_->device().registrations(Actor::helper) > 0) return true;
+  /// Teaches the helper that the memory is used once in `interval`, the latest time now.
+  void teach_helper(Duration interval) {
+    std::thread([&] { engine_->use_as_if_periodic(memory_, interval, 2); }).join();
+  }
+  /// Starts an engine whose helper has let the memory go, and will register it ahead in `until_use` at most.
+  bool start_queued(Duration until_use) {
+    start(RetentionKind::helper);
+    teach_helper(until_use);
+    return eventually([&] { return engine_->device().live(memory_) == 0; });
+  }
+  /// Starts an engine whose helper stops at this moment of registering the memory ahead. A helper that gets no
+  /// processor before the use is due keeps the memory instead: then once more, with more time.
+  bool start_held_ahead(Moment moment) {
+    for (Duration interval = 50 * kMillisecond; interval < 10 * kSecond; interval *= 4) {
+      pass_gate();
+      start(RetentionKind::helper);
+      hold(moment, Actor::helper);
+      teach_helper(interval);
+      if (gate_.wait_reached(std::chrono::nanoseconds(5 * interval))) return true;
     }
     return false;
-  }
-  /// Goes on until the helper's call stops at the gate.
-  bool helper_is_held() {
-    for (int use = 0; use < kMostUses; ++use) {
-      if (gate_.wait_reached_for(2 * kInterval)) return true;
-      use_once();
-    }
-    return gate_.wait_reached_for(2 * kInterval);
-  }
-  /// Goes on until the helper lets the memory go after a use.
-  bool becomes_queued() {
-    EngineDevice& device = engine_->device();
-    for (int use = 0; use < kMostUses; ++use) {
-      use_once();
-      const auto until = used_ + kInterval / 2;
-      while (device.live(memory_) > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-      if (device.live(memory_) == 0) return true;
-    }
-    return false;
-  }
-  void use_once() {
-    // Late uses do not make the next interval shorter: the predictor would believe that one for ever.
-    std::this_thread::sleep_until(used_ + kInterval);
-    used_ = std::chrono::steady_clock::now();
-    engine_->acquire(memory_, Access::all, 2).release();
   }
 
-  static constexpr int kMostUses = 200;
-  static constexpr std::chrono::milliseconds kInterval{20};
+  /// When this test is long over.
+  static constexpr Duration kLongAfter = 600 * kSecond;
 
   Range memory_;
   Gate gate_;
@@ -589,7 +582,6 @@ class HeldDevice : public ::testing::Test {
   std::atomic<Actor> held_actor_{};
   std::atomic<int> refusals_{0};
   std::thread side_;
-  std::chrono::steady_clock::time_point used_ = std::chrono::steady_clock::now();
   Wire wire_{bytes_of(4 * kPages)};
   std::unique_ptr<TransferEngine> engine_;  // last: no call of its device outlives what that uses
 };
@@ -613,30 +605,28 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
   if (memory_.empty()) GTEST_SKIP() << event->why_not;
   fill(memory_, kOld);
   start(retention_for(state));
-  EngineDevice& device = engine_->device();
   const bool keeps = engine_->keeps();
   if (!keeps && state != State::leased && state != State::registering && state != State::registered &&
       state != State::retiring)
     GTEST_SKIP() << "nothing is kept here beyond its lease";
 
-  // Whether such memory can be pinned at all.
-  if (const TransferLease probe = engine_->acquire(memory_); !probe) {
-    EXPECT_EQ(probe.error().code, EFAULT);
-    GTEST_SKIP() << "this kernel does not pin such memory: " << probe.error().message;
-  }
-  std::vector<Range> others = event->taken_too();
-  const std::vector<Range> neighbours = event->neighbours();
-  others.insert(others.end(), neighbours.begin(), neighbours.end());
-  for (const Range& other : others) {
-    fill(other, kOld);
-    engine_->acquire(other).release();
+  // Whether such memory can be pinned at all. The engine does not learn of this registration.
+  {
+    EngineDevice probe;
+    const Registration pinned = probe.register_range(memory_.to_pages(), Access::all, Actor::application);
+    if (pinned.error) {
+      EXPECT_EQ(pinned.error.code, EFAULT);
+      GTEST_SKIP() << "this kernel does not pin such memory: " << pinned.error.message;
+    }
+    probe.deregister(pinned.key, Actor::application);
   }
 
   // Into the state.
   TransferLease holder, late;
   switch (state) {
     case State::idle:
-      ASSERT_EQ(device.live(memory_), 1u);
+      engine_->acquire(memory_).release();
+      ASSERT_EQ(engine_->device().live(memory_), 1u);
       break;
     case State::leased:
       holder = engine_->acquire(memory_);
@@ -644,27 +634,29 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
       break;
     case State::registering:
     case State::registered:
-      engine_->let_go();
-      ASSERT_EQ(device.live(memory_), 0u);
       hold(state == State::registering ? Moment::registering : Moment::registered, Actor::application);
       side_ = std::thread([&] { late = engine_->acquire(memory_); });
-      gate_.wait_reached();
+      ASSERT_TRUE(gate_.wait_reached()) << "the acquire has not called the device";
       break;
     case State::registering_ahead:
-      ASSERT_TRUE(teach_helper());
-      hold(Moment::registered, Actor::helper);
-      ASSERT_TRUE(helper_is_held());
+      ASSERT_TRUE(start_held_ahead(Moment::registered)) << "the helper has not registered ahead";
       break;
     case State::retiring:
       hold(Moment::deregistering, Actor::application);
       side_ = std::thread([&] { engine_->acquire(memory_).release(); });
-      gate_.wait_reached();
+      ASSERT_TRUE(gate_.wait_reached()) << "the release has not called the device";
       break;
     case State::queued:
-      ASSERT_TRUE(teach_helper());
-      ASSERT_TRUE(becomes_queued());
-      hold(Moment::registering, Actor::helper);  // should its time come before the event does
+      ASSERT_TRUE(start_queued(kLongAfter)) << "the helper has not let the memory go";
       break;
+  }
+  EngineDevice& device = engine_->device();
+  std::vector<Range> others = event->taken_too();
+  const std::vector<Range> neighbours = event->neighbours();
+  others.insert(others.end(), neighbours.begin(), neighbours.end());
+  for (const Range& other : others) {
+    fill(other, kOld);
+    engine_->acquire(other).release();
   }
 
   // The event. What takes its place is filled anew.
@@ -735,13 +727,14 @@ TEST_F(GoneMeanwhile, IsNoFailure) {
   fill(memory_, kOld);
   start(RetentionKind::helper);
   if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
-  ASSERT_TRUE(teach_helper());
-  hold(Moment::registering, Actor::helper);
-  ASSERT_TRUE(helper_is_held());
+  ASSERT_TRUE(start_held_ahead(Moment::registering)) << "the helper has not registered ahead";
+  const Range other = map(bytes_of(1));
+  engine_->acquire(other).release();
   ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
   pass_gate();
-  while (refusals_ == 0) std::this_thread::yield();
-  std::this_thread::sleep_for(5 * kInterval);  // whoever counted it would have by now
+  // The helper lets the other memory go when it is done with the refused call.
+  ASSERT_TRUE(eventually([&] { return refusals_ > 0; })) << "the helper's call did not end";
+  ASSERT_TRUE(eventually([&] { return engine_->device().live(other) == 0; })) << "the helper did not go on";
   EXPECT_EQ(engine_->counters().registration_failures, 0u);
 }
 
@@ -779,21 +772,19 @@ TEST_F(UnseenEvents, NothingIdleIsBelieved) {
 TEST_F(UnseenEvents, NothingIsRegisteredAhead) {
   start(RetentionKind::helper);
   if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
-  ASSERT_TRUE(teach_helper());
-  ASSERT_TRUE(becomes_queued());
+  constexpr Duration kUntilUse = 200 * kMillisecond;
+  const auto begun = std::chrono::steady_clock::now();
+  ASSERT_TRUE(start_queued(kUntilUse)) << "the helper has not let the memory go";
   lose_events();
-  const auto until = used_ + 2 * kInterval;  // when the helper expects the next use, it is over
-  while (engine_->device().live(memory_) == 0 && std::chrono::steady_clock::now() < until)
-    std::this_thread::yield();
+  // Until the use that the helper expected is over. A helper that was late has nothing to register ahead.
+  std::this_thread::sleep_until(begun + std::chrono::nanoseconds(2 * kUntilUse));
   expect_new_memory();
 }
 
 TEST_F(UnseenEvents, WhatIsBeingRegisteredAheadIsNotKept) {
   start(RetentionKind::helper);
   if (!engine_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
-  ASSERT_TRUE(teach_helper());
-  hold(Moment::registered, Actor::helper);
-  ASSERT_TRUE(helper_is_held());
+  ASSERT_TRUE(start_held_ahead(Moment::registered)) << "the helper has not registered ahead";
   lose_events();
   pass_gate();
   expect_new_memory();
@@ -852,7 +843,7 @@ class PausedEvent : public ::testing::Test {
   void start_event(Pause pause) {
     gate(pause).arm();
     event_ = std::thread([this] { map(memory_.bytes(), kAnonymous | MAP_FIXED, pointer(memory_.begin)); });
-    gate(pause).wait_reached();
+    ASSERT_TRUE(gate(pause).wait_reached()) << "the event has not begun";
   }
   void finish_event(Pause pause) {
     gate(pause).open();
@@ -913,7 +904,7 @@ TEST_P(CrossingEvent, RegistersWhatIsThereOrNothing) {
   device_gate_.arm();
   TransferLease lease;
   registration_ = std::thread([&] { lease = engine_->acquire(memory_); });
-  device_gate_.wait_reached();
+  ASSERT_TRUE(device_gate_.wait_reached()) << "the acquire has not called the device";
   start_event(pause);
   if (registration_first) {
     device_gate_.open();

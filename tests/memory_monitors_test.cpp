@@ -18,6 +18,8 @@
 
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
+#include "support/apart.h"
+#include "support/eventually.h"
 #include "support/transfer_engine.h"
 
 namespace pinion::test {
@@ -44,8 +46,7 @@ class Monitors : public ::testing::TestWithParam<MonitorKind> {
  protected:
   void SetUp() override {
     if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
-    memory_ =
-        Range::of(::mmap(nullptr, kPages * page_size(), kReadWrite, kAnonymous, -1, 0), kPages * page_size());
+    memory_ = map_apart(kPages * page_size());
     fill(memory_, kOld);
   }
   void TearDown() override {
@@ -199,10 +200,7 @@ TEST_P(Unseen, WhatCannotBeWatchedIsNotKept) {
   }
   lease.release();
   ring_->acquire(memory_).release();  // lets go of what is doomed
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (ring_->device().live(theirs) > 0 && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::yield();
-  EXPECT_EQ(ring_->device().live(theirs), 0u);
+  EXPECT_TRUE(eventually([&] { return ring_->device().live(theirs) == 0; })) << "the helper keeps it";
   ::close(other);
   ::munmap(start, bytes);
 }

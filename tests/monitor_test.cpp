@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -85,7 +86,11 @@ TEST(MonitorChoice, WithoutHooksNorSymbolsAutoDoesNotClaimToSeeAll) {
 bool take_syscall_away() {
   static CodePatch patch;
   const auto theirs = +[](long number, long a0, long a1, long a2, long a3, long a4, long a5) {
-    return raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+    const long result = raw_system_call(number, {a0, a1, a2, a3, a4, a5});
+    if (!is_error(result)) return result;
+    // libstdc++ waits by syscall(), and throws where a wait fails with an errno that it does not know.
+    errno = static_cast<int>(-result);
+    return -1L;
   };
   void* const function = ::dlsym(RTLD_DEFAULT, "syscall");
   return !patch.aim(function) && !patch.apply(reinterpret_cast<const void*>(theirs));

@@ -31,8 +31,11 @@ TEST(Options, Sizes) {
   EXPECT_EQ(parse_size("7B"), 7u);
   EXPECT_EQ(parse_size("0"), 0u);
   EXPECT_EQ(parse_size("1048576T"), std::uint64_t{1} << 60);
+  EXPECT_EQ(parse_size("0.4K"), 410u);
+  EXPECT_EQ(parse_size("0K"), 0u);
   for (const char* bad :
-       {"", "K", "-1", "4k", "4KB", "4 K", " 4", "4K ", "1e30", "inf", "nan", "0x10", "1048577T"})
+       {"",     "K",    "-1", "4k",  "4KB",      "4 K",   " 4",  "4K ", "1e30", "inf",     "nan",   "infG",
+        "nanM", "0x10", "+4", "-0K", "1048577T", "1e999", "0.4", "1.5", "7.5B", "0.0001K", "1e-30T"})
     EXPECT_FALSE(parse_size(bad)) << bad;
 }
 
@@ -41,7 +44,7 @@ TEST(Options, Durations) {
   EXPECT_EQ(parse_duration("10us"), 10 * kMicrosecond);
   EXPECT_EQ(parse_duration("0.5ms"), 500 * kMicrosecond);
   EXPECT_EQ(parse_duration("2s"), 2 * kSecond);
-  for (const char* bad : {"", "5", "ms", "-5ms", "5 ms", "5m", "1e20s", "nanns"})
+  for (const char* bad : {"", "5", "ms", "-5ms", "5 ms", "5m", "1e20s", "nanns", "0.4ns", "1e-9us", "infs"})
     EXPECT_FALSE(parse_duration(bad)) << bad;
 }
 
@@ -50,7 +53,8 @@ TEST(Options, Shares) {
   EXPECT_DOUBLE_EQ(parse_share("100%").value(), 1);
   EXPECT_DOUBLE_EQ(parse_share("0.0001%").value(), 1e-6);
   EXPECT_EQ(parse_share("0%"), 0);
-  for (const char* bad : {"", "%", "5", "-1%", "101%", "1 %", "nan%"}) EXPECT_FALSE(parse_share(bad)) << bad;
+  for (const char* bad : {"", "%", "5", "-1%", "101%", "1 %", "nan%", "inf%", "0.00000001%", "0.5%x"})
+    EXPECT_FALSE(parse_share(bad)) << bad;
   for (const double share : {0.005, 0.0001, 0.05, 0.0})
     EXPECT_DOUBLE_EQ(parse_share(format_share(share)).value(), share);
 }
@@ -159,15 +163,43 @@ TEST(Options, ErrorsListWhatIsValid) {
   expect_refused("poll=5", "a time such as 500us, 5ms or 1s");
   expect_refused("poll=10us", "50us to 1s");
   expect_refused("log-size=1K", "64K to 64G");
-  expect_refused("nic=", "not empty");
+  expect_refused("limit=", "'' is not valid; expected a size");
+  expect_refused("limit=0.4", "'0.4' is not valid; expected a size");
+  expect_refused("node-limit=-1G", "a size");
+  expect_refused("limit-regions=18446744073709551616", "a whole number");
+  expect_refused("limit-regions=1.5", "a whole number");
+  expect_refused("policy-every=7 ", "a whole number");
+  expect_refused("time-budget=0.000000001%", "a share such as 0.5%, or off");
+  expect_refused("start-credit=1001s", "0ms to 1000s");
+  expect_refused("only-ranks=3-1", "'3-1' is not valid; expected ranks such as 0-3:7");
+  expect_refused("nic=", "'' is not valid; expected connectx, myrinet, none");
   expect_refused("helper", "'helper' is not of the form name=value");
   expect_refused("limit=" + std::string(1000, '9') + "x", "a size");
+}
+
+TEST(Options, DevicesByNameAndPort) {
+  Options o;
+  for (const char* device : {"pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1", "verbs-odp",
+                             "verbs-odp:mlx5_0", "verbs-odp:mlx5_0:255"}) {
+    const Error error = set_option(o, "device", device);
+    EXPECT_FALSE(error) << error.message;
+    EXPECT_EQ(o.device, device);
+  }
+  constexpr const char* kValid = "expected pin, emulated, verbs, verbs-odp, or these two with a device";
+  for (const char* wrong :
+       {"", "pin:1", "emulated:x", "verbs:", "verbs-odp:", "verbs:mlx5_0:", "verbs:mlx5_0:x",
+        "verbs:mlx5_0:0", "verbs:mlx5_0:256", "verbs:mlx5_0:1:2", "verbs-odp-", "rdma"})
+    expect_refused(std::string("device=") + wrong, kValid);
+  expect_refused("device=mlx5_0", "did you mean verbs:mlx5_0?");
+  expect_refused("device=rxe0:1", "did you mean verbs:rxe0:1?");
+  EXPECT_EQ(device_hint("emulate"), "");
+  EXPECT_EQ(device_hint("mlx5_0:x"), "");
 }
 
 class OptionsFile : public ::testing::Test {
  protected:
   std::string write(const char* text) {
-    const std::string path = directory_.path() + "/pinion.toml";
+    const std::string path = directory_.path() + "/pinion.conf";
     std::ofstream(path) << text;
     return path;
   }
@@ -178,31 +210,36 @@ class OptionsFile : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(OptionsFile, TextsNumbersAndFlags) {
+TEST_F(OptionsFile, HasTheNamesAndUnitsOfOptions) {
   Options o;
   const Error error =
-      load_options_file(o, write("limit = \"2G\"\nwindow = 3\noff = true\nlog-size = 65536\n"));
+      load_options_file(o, write("limit=2G\nwindow = 3\noff=yes\ntime-budget=1%\npoll=2ms\n"));
   ASSERT_FALSE(error) << error.message;
   EXPECT_EQ(o.limit, std::uint64_t{2} << 30);
   EXPECT_EQ(o.window, 3u);
   EXPECT_TRUE(o.off);
-  EXPECT_EQ(o.log_size, 65536u);
+  EXPECT_EQ(o.time_budget, 0.01);
+  EXPECT_EQ(o.poll, 2 * kMillisecond);
 }
 
-TEST_F(OptionsFile, ErrorsNameTheFile) {
-  Options o;
-  const auto message = [&](const char* text) {
-    return std::string(load_options_file(o, write(text)).message);
+TEST_F(OptionsFile, ErrorsNameFileLineAndWhatIsValid) {
+  const auto refused = [&](const char* text, const char* part) {
+    Options o;
+    const std::string message = load_options_file(o, write(text)).message;
+    EXPECT_EQ(message.rfind(directory_.path() + "/pinion.conf:" + part, 0), 0u) << message;
   };
-  EXPECT_NE(message("limit = \n").find("pinion.toml"), std::string::npos);
-  EXPECT_NE(message("limit = \n").find("line 1"), std::string::npos) << message("limit = \n");
-  EXPECT_NE(message("limit = [1]\n").find("'limit' must be"), std::string::npos);
-  EXPECT_NE(message("wrong = 1\n").find("unknown option 'wrong'"), std::string::npos);
-  EXPECT_TRUE(load_options_file(o, directory_.path() + "/absent.toml"));
+  refused("limit=\n", "1: option limit: '' is not valid; expected a size");
+  refused("window=3\n\n  retention=best", "3: option retention: 'best' is not one of: observe, on-demand");
+  refused("wrong=1\n", "1: unknown option 'wrong'; valid options: off, retention");
+  refused("log=/a,limit=1G\n", "1: option log: a value must not contain a comma");
+  Options o;
+  EXPECT_TRUE(load_options_file(o, directory_.path() + "/absent.conf"));
+  // The list of valid names is whole.
+  EXPECT_TRUE(std::string(load_options_file(o, write("wrong=1")).message).ends_with(", log-size"));
 }
 
 TEST_F(OptionsFile, TheEnvironmentOverridesTheFile) {
-  ::setenv("PINION_CONFIG", write("limit = \"2G\"\nwindow = 3\n").c_str(), 1);
+  ::setenv("PINION_CONFIG", write("limit=2G\nwindow=3\n").c_str(), 1);
   ::setenv("PINION", "window=5", 1);
   Options o;
   const Error error = options_from_environment(o);

@@ -181,6 +181,11 @@ TEST_F(Reader, OfAProcessThatWasKilledBeforeItsLogHadBegunNothingIsSaid) {
   expect_error(error, "no process has begun its log");
 }
 
+TEST_F(Reader, AnEventOfAnImpossibleDomain) {
+  expect_error(read_with<std::uint8_t>(kEvents + offsetof(Event, domain), kMaxDomains), "impossible domain");
+  ASSERT_FALSE(read_with<std::uint8_t>(kEvents + offsetof(Event, domain), kMaxDomains - 1));
+}
+
 TEST_F(Reader, AMemoryEventMayBeOfAllMemory) {
   std::string content = valid_;
   Event all = event(EventKind::memory_event, 1500, 1500, 0, ~std::uint64_t{0});
@@ -210,6 +215,78 @@ TEST_F(Reader, DirectoriesAndLists) {
   const Error error = read_logs({empty.path()}, logs);
   EXPECT_NE(std::strstr(error.message, "no run logs"), nullptr) << error.message;
   EXPECT_TRUE(read_logs({}, logs));
+}
+
+class Runs : public ::testing::Test {
+ protected:
+  /// A file of one job on one node. `run`: 0 where the launcher has no name for it.
+  void write(std::uint64_t job, std::uint32_t run, std::vector<int> ranks, int job_ranks) {
+    for (const int rank : ranks) {
+      RunInfo info;
+      info.job = job;
+      info.run = run;
+      info.command = "./app" + std::to_string(job);
+      info.rank = rank;
+      info.ranks = job_ranks;
+      info.start = 1000;
+      LogWriter writer;
+      ASSERT_FALSE(writer.open(dir_.path(), info, 1 << 16));
+      // Its successors on this host must not take it for a finished job's.
+      std::filesystem::rename(writer.path(), dir_.path() + "/" + std::to_string(job) + ".plog");
+      writer.finish({}, Series{}, 2000, 0);
+    }
+  }
+  Error read() {
+    std::vector<Log> logs;
+    return read_logs({dir_.path()}, logs);
+  }
+  void expect_two_runs(const char* first, const char* second) {
+    const Error error = read();
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error.code, EINVAL);
+    for (const char* text : {"two runs: ", first, second})
+      EXPECT_NE(std::strstr(error.message, text), nullptr) << text << ": " << error.message;
+  }
+
+  TemporaryDirectory dir_;
+};
+
+TEST_F(Runs, NodesOfAJobAreOneRun) {
+  write(1, 0, {0}, 2);
+  write(2, 0, {1}, 2);
+  EXPECT_FALSE(read());
+}
+
+// Whatever ranks they have: two launchers under one `pinion run`, processes without a rank.
+TEST_F(Runs, OneNameIsOneRun) {
+  write(1, 77, {0}, 1);
+  write(2, 77, {0}, 1);
+  write(3, 77, {-1}, -1);
+  EXPECT_FALSE(read());
+}
+
+TEST_F(Runs, TwoNamesAreTwoRuns) {
+  write(1, 77, {0}, 2);
+  write(2, 78, {1}, 2);
+  expect_two_runs("1.plog (./app1, 1 of 2 ranks on ", "2.plog (./app2, 1 of 2 ranks on ");
+}
+
+TEST_F(Runs, WithoutANameTheSameRankIsTwoRuns) {
+  write(1, 0, {0}, 2);
+  write(2, 0, {0}, 2);
+  expect_two_runs("./app1", "./app2");
+}
+
+TEST_F(Runs, WithoutANameOtherSizesAreTwoRuns) {
+  write(1, 0, {0}, 2);
+  write(2, 0, {1}, 3);
+  expect_two_runs("./app1", "./app2");
+}
+
+TEST_F(Runs, WithoutANameOrRankEachProcessIsARun) {
+  write(1, 0, {-1}, -1);
+  write(2, 0, {-1}, -1);
+  expect_two_runs("1.plog (./app1, process without a rank on ", "./app2");
 }
 
 // Whatever is done to a file: an error, or a log that analysis takes. Run under ASan and UBSan to mean it.

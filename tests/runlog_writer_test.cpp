@@ -201,8 +201,10 @@ RunInfo info_of_job(std::uint64_t job, int rank) {
 
 std::size_t logs_in(const TemporaryDirectory& dir) {
   std::vector<Log> logs;
-  const Error error = read_logs({dir.path()}, logs);
-  EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
+  for (const auto& file : fs::directory_iterator(dir.path())) {
+    const Error error = read_logs({file.path().string()}, logs);
+    EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
+  }
   return logs.size();
 }
 
@@ -225,7 +227,13 @@ TEST(LogWriter, AJobThatRunsStaysAndSoDoesWhatHasNoRank) {
   ASSERT_FALSE(old_job.open(dir.path(), info_of_job(1, 0), 1 << 16));
   ASSERT_FALSE(new_job.open(dir.path(), info_of_job(2, 0), 1 << 16));
   EXPECT_EQ(logs_in(dir), 2u);
+  Log log;
+  ASSERT_FALSE(read_log(old_job.path(), log));
+  EXPECT_TRUE(log.written_to);
+  const std::string path = old_job.path();
   old_job.finish({}, Series{}, 2000, 0);
+  ASSERT_FALSE(read_log(path, log));
+  EXPECT_FALSE(log.written_to);
   new_job.finish({}, Series{}, 2000, 0);
   ASSERT_FALSE(no_job.open(dir.path(), info_of_job(3, -1), 1 << 16));
   EXPECT_EQ(logs_in(dir), 3u);
@@ -317,6 +325,68 @@ TEST(LogWriter, AFileOfManyTables) {
   EXPECT_EQ(run, kRuns);
 }
 
+// As on 9p: the first to come finds that mappings are not shared, the others read so.
+TEST(LogWriter, WithoutMappingsEachProcessHasAFile) {
+  TemporaryDirectory dir;
+  constexpr int kEvents = 20000;  // several windows
+  LogWriter writers[3];
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto mapping = rank == 0 ? NodeFile::Mapping::none : NodeFile::Mapping::where_possible;
+    const Error error = writers[rank].open(dir.path(), info_of_job(7, rank), 4 << 20, mapping);
+    ASSERT_FALSE(error) << error.message;
+  }
+  for (int i = 0; i < kEvents; ++i) {
+    const std::uint64_t frame = 1;
+    for (int rank = 0; rank < 3; ++rank) {
+      writers[rank].add_site(static_cast<std::uint64_t>(i % 500) + 1, &frame, 1);
+      writers[rank].append(lease(1000 + i, 1001 + i, static_cast<std::uint64_t>(rank), 4096));
+      if (i % 777 == 0) writers[rank].update({}, Series{}, 2000 + i);
+    }
+  }
+  for (LogWriter& writer : writers) {
+    writer.for_each_site([](SiteEntry& site) { std::snprintf(site.name, sizeof site.name, "named"); });
+    writer.finish({}, Series{}, 100000, 0);
+  }
+  int seen = 0;
+  const Error error = for_each_log({dir.path()}, [&](const Log& log) {
+    seen |= 1 << log.header.rank;
+    EXPECT_TRUE(log.live.complete);
+    EXPECT_TRUE(log.all_events());
+    ASSERT_EQ(log.sites.size(), 500u);
+    EXPECT_STREQ(log.sites[0].name, "named");
+    ASSERT_EQ(log.events.size(), kEvents);
+    for (std::size_t i = 0; i < kEvents; ++i) {
+      ASSERT_EQ(log.events[i].begin_ns, 1000 + static_cast<Time>(i));
+      ASSERT_EQ(log.events[i].address, static_cast<std::uint64_t>(log.header.rank));
+    }
+  });
+  EXPECT_FALSE(error) << error.message;
+  EXPECT_EQ(seen, 7);
+}
+
+TEST(LogWriter, WithoutMappingsAKillCostsWhatCameAfterTheLastUpdate) {
+  TemporaryDirectory dir;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    LogWriter writer;
+    if (writer.open(dir.path(), info_of_rank(0), 4 << 20, NodeFile::Mapping::none)) ::_exit(1);
+    for (int i = 0; i < 10000; ++i) {
+      writer.append(lease(1000 + i, 1001 + i, 0, 1));
+      if (i == 2999) writer.update({}, Series{}, 5000);
+    }
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  std::vector<Log> logs;
+  ASSERT_FALSE(read_logs({dir.path()}, logs));
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_FALSE(logs[0].live.complete);
+  ASSERT_EQ(logs[0].events.size(), 3000u);
+  EXPECT_EQ(logs[0].events[2999].begin_ns, 3999);
+}
+
 TEST(LogWriter, AnotherVersionsFileIsLeftAlone) {
   TemporaryDirectory dir;
   LogWriter writer;
@@ -383,6 +453,31 @@ TEST(LogWriter, AFileSizeLimitMetLaterDropsEvents) {
               return log.events.size() == 2 * kChunkBytes / sizeof(Event) ? 0 : 4;
             }),
             0);
+}
+
+TEST(LogWriter, WithoutMappingsAFullDiskCostsEvents) {
+  TemporaryDirectory dir;
+  if (::mount("none", dir.path().c_str(), "tmpfs", 0, "size=1280k") != 0)
+    GTEST_SKIP() << "mounting a small tmpfs needs root: " << std::strerror(errno);
+  {
+    LogWriter writer;
+    const Error error = writer.open(dir.path(), info_of_rank(0), 64 << 20, NodeFile::Mapping::none);
+    EXPECT_FALSE(error) << error.message;
+    for (int i = 0; i < 100000; ++i) writer.append(lease(1000 + i, 1001 + i, 0, 1));
+    Counters counters{};
+    counters.acquires = 100000;
+    writer.finish(counters, Series{}, 200000, 0);
+    std::vector<Log> logs;
+    EXPECT_FALSE(read_logs({dir.path()}, logs));
+    ASSERT_EQ(logs.size(), 1u);
+    EXPECT_TRUE(logs[0].live.complete);
+    EXPECT_EQ(logs[0].live.counters.acquires, 100000u);
+    EXPECT_GT(logs[0].events.size(), 1000u);
+    EXPECT_EQ(logs[0].events.size() + logs[0].live.counters.events_dropped, 100000u);
+    for (std::size_t i = 0; i < logs[0].events.size(); ++i)
+      ASSERT_EQ(logs[0].events[i].begin_ns, 1000 + static_cast<Time>(i));
+  }
+  ::umount(dir.path().c_str());
 }
 
 TEST(LogWriter, AFullDiskCostsTheLogOnly) {

@@ -394,6 +394,22 @@ TEST(Replay, OverlappingTransfersThreadsAndMemoryEvents) {
 
 // What no program does, but a log that passed the reader may say: waits of one thread at the same time,
 // transfers of nothing, events before the run.
+// One buffer in two domains is registered twice, and gone from both.
+TEST(Replay, DomainsAreKeptApart) {
+  rl::Event first = rl::lease(100 * kUs, 110 * kUs, kMemory, 65536, 7), second = first, again = first;
+  second.domain = again.domain = 1;
+  again.begin_ns = 400 * kUs, again.end_ns = 410 * kUs;
+  const rl::Event gone = rl::event(rl::EventKind::memory_event, 300 * kUs, 300 * kUs, kMemory, 65536);
+  Workload workload;
+  ASSERT_FALSE(log_workload({log_of({first, second, gone, again}, 0, 500 * kUs)}, {}, workload));
+  const Result pinned = run(workload, under(RetentionKind::leave_pinned));
+  EXPECT_EQ(pinned.acquires.misses, 3u);
+  EXPECT_EQ(pinned.registered.peak, 2u * 65536);
+  EXPECT_EQ(pinned.registered.oracle_peak, 2u * 65536);
+  EXPECT_EQ(pinned.registered.leave_pinned_peak, 2u * 65536);
+  EXPECT_EQ(pinned.deregistrations, 3u);
+}
+
 TEST(Replay, ImpossibleLogsAreHarmless) {
   rl::Event a = rl::lease(100 * kUs, 110 * kUs, kMemory, 65536), b = a,
             nothing = rl::lease(0, kUs, kMemory, 0);

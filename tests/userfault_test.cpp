@@ -34,6 +34,7 @@
 #endif
 
 #include "monitor/system_call.h"
+#include "support/eventually.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kForeignAllocator = true;
@@ -130,10 +131,7 @@ using Ranges = std::vector<Range>;
 /// Waits for brackets to be closed; those of drops are later.
 void settle() {
   wait_for_userfaultfd();
-  const auto deadline = std::chrono::steady_clock::now() + 10s;
-  while (g_begins.load() != g_ends.load() && std::chrono::steady_clock::now() < deadline)
-    std::this_thread::yield();
-  EXPECT_EQ(g_begins.load(), g_ends.load());
+  EXPECT_TRUE(test::eventually([] { return g_begins.load() == g_ends.load(); })) << "a bracket stays open";
 }
 
 /// The ranges whose brackets were opened since watch(), and closed again.

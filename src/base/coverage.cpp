@@ -14,16 +14,8 @@ std::size_t Coverage::erase(Range range) {
 }
 
 std::size_t Coverage::would_add(Range range) const {
-  if (range.empty()) return 0;
-  auto step = steps_.upper_bound(range.begin);
-  Count count = step == steps_.begin() ? 0 : std::prev(step)->second;
   std::size_t sum = 0;
-  for (Address at = range.begin; at < range.end;) {
-    const Address end = step == steps_.end() ? range.end : std::min(step->first, range.end);
-    if (count == 0) sum += end - at;
-    at = end;
-    if (step != steps_.end()) count = (step++)->second;
-  }
+  for_each_uncovered(range, [&](Range part) { sum += part.bytes(); });
   return sum;
 }
 

@@ -4,6 +4,7 @@
 // under a spin lock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -53,6 +54,19 @@ class Coverage {
 
   /// Bytes by which add(range) would make the union grow.
   std::size_t would_add(Range range) const;
+
+  /// Calls `f` for the maximal sub-ranges of `range` that nothing covers, in order of address.
+  template <class F>
+  void for_each_uncovered(Range range, F&& f) const {
+    auto step = steps_.upper_bound(range.begin);
+    Count count = step == steps_.begin() ? 0 : std::prev(step)->second;
+    for (Address at = range.begin; at < range.end;) {
+      const Address end = step == steps_.end() ? range.end : std::min(step->first, range.end);
+      if (count == 0) f(Range{at, end});
+      at = end;
+      if (step != steps_.end()) count = (step++)->second;
+    }
+  }
 
   /// Whether every byte of `range` is covered (true for an empty range).
   bool covers(Range range) const { return would_add(range) == 0; }

@@ -10,7 +10,7 @@ namespace pinion {
 
 struct Error {
   int code = 0;  ///< errno value; 0 means no error
-  char message[320] = {};
+  char message[512] = {};
 
   explicit operator bool() const { return code != 0; }
 

@@ -8,11 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#if __has_include(<toml++/toml.h>)
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-#define PINION_HAVE_TOML 1
-#endif
+#include "base/settings_file.h"
 
 namespace pinion {
 
@@ -45,6 +41,23 @@ constexpr const char* kMonitorNames[] = {
     "auto", "libc", "libc+userfaultfd", "symbols", "symbols+userfaultfd", "userfaultfd", "brackets"};
 
 constexpr const char* kPolicyNames[] = {"sleeping", "none-if-busy", "aggressive", "conservative"};
+
+constexpr const char* kDeviceForm =
+    "pin, emulated, verbs, verbs-odp, or these two with a device: verbs:NAME, verbs:NAME:PORT";
+
+/// A name of device/make.h.
+bool is_device(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto kind = text.substr(0, colon);
+  if (kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
+  if (kind != "verbs" && kind != "verbs-odp") return false;
+  if (colon == std::string_view::npos) return true;
+  const auto choice = text.substr(colon + 1);
+  const auto second = choice.find(':');
+  std::uint64_t port = 1;
+  if (second != std::string_view::npos && !set_count(port, choice.substr(second + 1))) return false;
+  return !choice.substr(0, second).empty() && port >= 1 && port <= 255;
+}
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
@@ -173,18 +186,21 @@ const std::vector<Row>& rows() {
       {{"device",
         "text",
         "pin",
-        "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT; `pinion info devices`",
-        {}},
+        "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT; "
+        "`pinion info devices`",
+        {},
+        kDeviceForm},
        [](Options& o, std::string_view v) {
          o.device = v;
-         return v == "pin" || v == "emulated" || v == "verbs" || (v.rfind("verbs:", 0) == 0 && v.size() > 6);
+         return is_device(v);
        },
        [](const Options& o) { return o.device; }},
       {{"nic",
         "text",
         "connectx",
-        "cost model of the emulated device: connectx, myrinet, none, or a TOML file",
-        {}},
+         "cost model of the emulated device: connectx, myrinet, none, or a file",
+         {},
+         "connectx, myrinet, none, or a file"},
        [](Options& o, std::string_view v) {
          o.nic = v;
          return !v.empty();
@@ -256,7 +272,12 @@ const std::vector<Row>& rows() {
          return true;
        },
        [](const Options& o) { return std::string(o.receives_arrived ? "arrived" : "posted"); }},
-      {{"only-ranks", "text", "", "ranks that Pinion looks at, such as 0-3:7; empty: all", {}},
+      {{"only-ranks",
+        "text",
+        "",
+        "ranks that Pinion looks at, such as 0-3:7; empty: all",
+        {},
+        "ranks such as 0-3:7"},
        [](Options& o, std::string_view v) {
          o.only_ranks = v;
          return list_holds(v, 0).has_value();
@@ -299,7 +320,7 @@ const char* valid_form(const OptionSpec& spec) {
   if (!std::strcmp(spec.type, "count")) return "a whole number";
   if (!std::strcmp(spec.type, "share")) return "a share such as 0.5%, or off";
   if (!std::strcmp(spec.type, "time")) return "a time such as 500us, 5ms or 1s";
-  return "not empty";
+  return "a text";
 }
 
 template <class T>
@@ -307,12 +328,14 @@ std::optional<T> parse_scaled(std::string_view text,
                               std::initializer_list<std::pair<std::string_view, double>> units, double most) {
   double value = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || !(value >= 0)) return std::nullopt;
+  if (error != std::errc{} || std::signbit(value) || !(value >= 0)) return std::nullopt;
   const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   for (const auto& [name, scale] : units) {
     if (unit != name) continue;
-    if (value * scale > most) return std::nullopt;
-    return static_cast<T>(std::llround(value * scale));
+    const double scaled = value * scale;
+    if (scaled > most || (value > 0 && scaled < 1) || (scale == 1 && scaled != std::floor(scaled)))
+      return std::nullopt;
+    return static_cast<T>(std::llround(scaled));
   }
   return std::nullopt;
 }
@@ -336,10 +359,12 @@ Error set_option(Options& options, std::string_view name, std::string_view value
     if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end())
       return Error::make(EINVAL, "option %s: '%s' is not one of: %s", row.spec.name, shown.c_str(),
                          joined(choices).c_str());
-    if (!row.set(options, value))
-      return Error::make(EINVAL, "option %s: '%s' is not valid; expected %s (%s)", row.spec.name,
-                         shown.c_str(), valid_form(row.spec), row.spec.text);
-    return {};
+    if (row.set(options, value)) return {};
+    if (row.spec.form)
+      return Error::make(EINVAL, "option %s: '%s' is not valid; expected %s%s", row.spec.name, shown.c_str(),
+                         row.spec.form, name == "device" ? device_hint(shown).c_str() : "");
+    return Error::make(EINVAL, "option %s: '%s' is not valid; expected %s (%s)", row.spec.name, shown.c_str(),
+                       valid_form(row.spec), row.spec.text);
   }
   std::vector<std::string> names;
   for (const auto& row : rows()) names.emplace_back(row.spec.name);
@@ -368,39 +393,15 @@ Error parse_options(Options& options, std::string_view text) {
   return {};
 }
 
-#ifdef PINION_HAVE_TOML
 Error load_options_file(Options& options, const std::string& path) {
-  const toml::parse_result result = toml::parse_file(path);
-  if (!result) {
-    return Error::make(EINVAL, "%s: %s (line %u)", path.c_str(),
-                       std::string(result.error().description()).c_str(),
-                       static_cast<unsigned>(result.error().source().begin.line));
-  }
-  for (const auto& [key, node] : result.table()) {
-    std::string value;
-    if (const auto text = node.value_exact<std::string>()) {
-      value = *text;
-    } else if (const auto number = node.value_exact<std::int64_t>()) {
-      value = std::to_string(*number);
-    } else if (const auto flag = node.value_exact<bool>()) {
-      value = *flag ? "yes" : "no";
-    } else {
-      return Error::make(EINVAL, "%s: '%s' must be a text, a whole number or true/false", path.c_str(),
-                         std::string(key.str()).c_str());
-    }
-    if (Error error = set_option(options, key.str(), value)) {
-      return Error::make(error.code, "%s: %s", path.c_str(), error.message);
-    }
-  }
-  return {};
+  return read_settings(path, [&](std::string_view name, std::string_view value) -> Error {
+    // PINION carries the options to the ranks, separated by commas.
+    if (value.find(',') != std::string_view::npos)
+      return Error::make(EINVAL, "option %s: a value must not contain a comma",
+                         std::string(name.substr(0, 60)).c_str());
+    return set_option(options, name, value);
+  });
 }
-#else
-Error load_options_file(Options&, const std::string& path) {
-  return Error::make(ENOTSUP,
-                     "%s: this build has no TOML reader (toml++ was absent); use PINION=\"name=value,...\"",
-                     path.c_str());
-}
-#endif
 
 Error options_from_environment(Options& options) {
   if (const char* path = std::getenv("PINION_CONFIG"); path && *path) {
@@ -441,6 +442,14 @@ std::optional<bool> list_holds(std::string_view list, int rank) {
                       static_cast<std::uint64_t>(rank) <= last);
   }
   return holds;
+}
+
+// Their names end in a number: mlx5_0, rxe0, bnxt_re1.
+std::string device_hint(std::string_view device) {
+  const auto name = device.substr(0, device.find(':'));
+  if (name.empty() || name.back() < '0' || name.back() > '9') return {};
+  const std::string meant = "verbs:" + std::string(device);
+  return is_device(meant) ? "; did you mean " + meant + "?" : "";
 }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {

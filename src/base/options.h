@@ -71,11 +71,12 @@ struct Options {
 
 /// One row of the table.
 struct OptionSpec {
-  const char* name;           ///< as in `--name value`, `PINION="name=value"` and TOML
+  const char* name;           ///< as in `--name value`, `PINION="name=value"` and files
   const char* type;           ///< size, count, time, share, choice, text, switch
   const char* default_value;  ///< as the user would write it
   const char* text;           ///< one line
   std::vector<std::string> choices;
+  const char* form = nullptr;  ///< the valid values, where the type does not say it
 };
 
 const std::vector<OptionSpec>& option_specs();
@@ -84,7 +85,7 @@ const std::vector<OptionSpec>& option_specs();
 Error set_option(Options& options, std::string_view name, std::string_view value);
 /// "limit=2G,retention=helper"; also the single words `off` and `on`.
 Error parse_options(Options& options, std::string_view text);
-/// A TOML file of `name = value` lines.
+/// A file of `name=value` lines (base/settings_file.h).
 Error load_options_file(Options& options, const std::string& path);
 /// PINION_CONFIG first, then PINION, which overrides it.
 Error options_from_environment(Options& options);
@@ -100,8 +101,12 @@ const char* to_string(RemoteKeys keys);
 /// form.
 std::optional<bool> list_holds(std::string_view list, int rank);
 
+/// "; did you mean verbs:mlx5_0?" for the bare name of an RDMA device; else nothing.
+std::string device_hint(std::string_view device);
+
 /// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
-/// form.
+/// form. Fractions need a unit, and at least one byte must be left of them: 0 often means no limit. The same
+/// holds for durations and shares.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 /// "10us", "5ms", "2s", "100ns" -> nanoseconds.
 std::optional<Duration> parse_duration(std::string_view text);

@@ -1,16 +1,12 @@
 #include "device/cost_model.h"
 
 #include <array>
+#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "base/options.h"
-
-#if __has_include(<toml++/toml.h>)
-#define TOML_EXCEPTIONS 0
-#include <toml++/toml.h>
-#define PINION_HAVE_TOML 1
-#endif
+#include "base/settings_file.h"
 
 namespace pinion {
 
@@ -46,11 +42,8 @@ constexpr Row kRows[] = {
     {{"none", "no NIC: nothing beyond the pinning itself"}, 0, 0, 0, 0},
 };
 
-bool is_file(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(".toml");
-}
-
-#ifdef PINION_HAVE_TOML
+/// Presets have neither.
+bool is_file(const std::string& name) { return name.find_first_of("/.") != std::string::npos; }
 
 struct CostKey {
   const char* name;
@@ -65,69 +58,60 @@ constexpr CostKey kCostKeys[] = {
 struct CapKey {
   const char* name;
   std::size_t DeviceCaps::*value;
+  bool is_size;
 };
 constexpr CapKey kCapKeys[] = {
-    {"max_regions", &DeviceCaps::max_regions},
-    {"max_region_bytes", &DeviceCaps::max_region_bytes},
-    {"max_bytes", &DeviceCaps::max_bytes},
+    {"max_regions", &DeviceCaps::max_regions, false},
+    {"max_region_bytes", &DeviceCaps::max_region_bytes, true},
+    {"max_bytes", &DeviceCaps::max_bytes, true},
 };
 
-Error set_key(CostModel& model, const std::string& path, const std::string& key, const toml::node& node) {
+/// At most a second: a page that costs more is a mistake of units, and sums of costs must fit a Duration.
+std::optional<double> parse_nanoseconds(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0 && value <= 1e9)) return {};
+  return value;
+}
+
+Error set_key(CostModel& model, std::string_view key, std::string_view value) {
+  const std::string shown(value.substr(0, 80));
   for (const CostKey& cost : kCostKeys) {
     if (key != cost.name) continue;
-    const std::optional<double> value = node.value<double>();
-    // At most a second: a page that costs more is a mistake of units, and sums of costs must fit a Duration.
-    if (!node.is_number() || !value || !(*value >= 0 && *value <= 1e9)) {
-      return Error::make(EINVAL, "%s: '%s' must be a number of nanoseconds from 0 to 1e9", path.c_str(),
-                         cost.name);
-    }
-    model.*cost.value = *value;
+    const auto number = parse_nanoseconds(value);
+    if (!number)
+      return Error::make(EINVAL, "%s: '%s' is not valid; expected a number of nanoseconds from 0 to 1e9",
+                         cost.name, shown.c_str());
+    model.*cost.value = *number;
     return {};
   }
   for (const CapKey& cap : kCapKeys) {
     if (key != cap.name) continue;
-    std::optional<std::uint64_t> value;
-    if (const auto number = node.value_exact<std::int64_t>(); number && *number >= 0) value = *number;
-    if (const auto text = node.value_exact<std::string>()) value = parse_size(*text);
-    if (!value) {
-      return Error::make(EINVAL, "%s: '%s' must be a whole number or a size such as \"2G\" (0: no limit)",
-                         path.c_str(), cap.name);
-    }
-    model.caps.*cap.value = *value;
+    const bool whole = value.find_first_not_of("0123456789") == std::string_view::npos;
+    const auto number = whole || cap.is_size ? parse_size(value) : std::nullopt;
+    if (!number)
+      return Error::make(EINVAL, "%s: '%s' is not valid; expected %s (0: no limit)", cap.name, shown.c_str(),
+                         cap.is_size ? "a size such as 4096, 16K, 1.5M or 2G" : "a whole number");
+    model.caps.*cap.value = *number;
     return {};
   }
   std::string valid;
   for (const CostKey& cost : kCostKeys) valid += std::string(cost.name) + ", ";
   for (const CapKey& cap : kCapKeys) valid += std::string(cap.name) + ", ";
   valid.resize(valid.size() - 2);
-  return Error::make(EINVAL, "%s: unknown key '%s'; valid: %s", path.c_str(), key.c_str(), valid.c_str());
+  return Error::make(EINVAL, "unknown key '%s'; valid keys: %s", std::string(key.substr(0, 60)).c_str(),
+                     valid.c_str());
 }
 
 CostModelResult load_file(const std::string& path) {
-  const toml::parse_result parsed = toml::parse_file(path);
-  if (!parsed) {
-    return {Error::make(EINVAL, "%s: %s (line %u)", path.c_str(),
-                        std::string(parsed.error().description()).c_str(),
-                        static_cast<unsigned>(parsed.error().source().begin.line)),
-            {}};
-  }
-  CostModel model;
-  model.name = path;
-  for (const auto& [key, node] : parsed.table()) {
-    if (Error error = set_key(model, path, std::string(key.str()), node)) return {error, {}};
-  }
-  return {{}, std::move(model)};
+  CostModelResult result;
+  result.model.name = path;
+  result.error = read_settings(
+      path, [&](std::string_view key, std::string_view value) { return set_key(result.model, key, value); });
+  // Whatever is the matter with the file, the option that names it is wrong.
+  if (result.error) result.error.code = EINVAL;
+  return result;
 }
-
-#else
-
-CostModelResult load_file(const std::string& path) {
-  return {Error::make(ENOTSUP, "%s: this build reads no cost model files (toml++ was absent); use a preset",
-                      path.c_str()),
-          {}};
-}
-
-#endif
 
 }  // namespace
 
@@ -146,9 +130,10 @@ CostModelResult load_cost_model(const std::string& name_or_path) {
     }
     valid += std::string(row.preset.name) + ", ";
   }
-  return {Error::make(EINVAL, "no cost model is called '%s'; valid: %sor a TOML file", name_or_path.c_str(),
-                      valid.c_str()),
-          {}};
+  return {
+      Error::make(EINVAL, "no cost model is called '%s'; valid: %sor a file's path, with a / or a . in it",
+                  name_or_path.c_str(), valid.c_str()),
+      {}};
 }
 
 const CostModelPreset* cost_model_presets(std::size_t* count) {

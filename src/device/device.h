@@ -56,13 +56,17 @@ class Device {
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
   /// Either actor may deregister what the other registered. The memory may be unmapped already. A key that is
-  /// not (or no longer) registered is ignored; debug builds stop there, for it is the caller's mistake.
-  virtual void deregister(DeviceKey key, Actor actor) = 0;
+  /// not (or no longer) registered is ignored; debug builds stop there, for it is the caller's mistake. On
+  /// error the registration stays as it is, and may be deregistered again later.
+  virtual Error deregister(DeviceKey key, Actor actor) = 0;
 
   /// In the child of a fork, before any other thread exists: forgets every registration without touching the
   /// parent's (whose locks may be held by threads that do not exist here) and without blocking. Keys from
   /// before the fork are ignored from then on; new registrations work.
   virtual void abandon_after_fork() = 0;
+
+  /// Whether memory may be missing in a forked child as long as it is registered.
+  virtual bool hides_from_children() const { return false; }
 
   /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
   /// them too).

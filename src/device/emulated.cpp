@@ -71,13 +71,17 @@ class EmulatedDevice final : public Device {
     return registration;
   }
 
-  void deregister(DeviceKey key, Actor actor) override {
+  Error deregister(DeviceKey key, Actor actor) override {
     const Start start;
     const auto region = state_->table.take(key.handle);
-    if (!region) return;
-    pins_->deregister(region->key, actor);
+    if (!region) return {};
+    if (Error error = pins_->deregister(region->key, actor)) {
+      state_->table.restore(key.handle, *region);
+      return error;
+    }
     last(start, nic_.deregister_cost(region->entries), actor);
     state_->use.give(region->bytes);
+    return {};
   }
 
   void abandon_after_fork() override {

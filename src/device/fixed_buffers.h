@@ -1,19 +1,25 @@
 // One io_uring that is never used for I/O: its table of fixed buffers is how an ordinary process makes the
 // kernel pin pages (FOLL_LONGTERM, as a NIC's driver does). Owns the ring and its slots. Any thread; the free
 // list has a short mutex, kernel calls are made outside of it and are serialised by the kernel itself, at
-// most kSlotBytes each. Spoken by raw system calls: only the registration half of io_uring is needed, so no
-// queues are mapped, a forked child has nothing but the descriptor to close, and a preload needs no liburing
-// on the compute nodes.
+// most kSlotBytes each. Spoken by raw system calls: only the registration half of io_uring is needed, so a
+// preload needs no liburing on the compute nodes.
+//
+// The program may close or overwrite the ring's descriptor. A mapping of the ring, which forked children do
+// not inherit, keeps the ring and all its pins alive until the next pin() or unpin() notices the loss. That
+// call opens a new ring, pins the contents of all slots there, and lets the old ring go.
 #pragma once
 
-#include <unistd.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <vector>
 
+#include "base/kept_file.h"
 #include "base/range.h"
 
 namespace pinion {
@@ -42,19 +48,39 @@ class FixedBuffers {
   /// Pins whole pages for writing. Returns 0 or an errno, ENOSPC when the slots are used up; then nothing
   /// stays pinned.
   int pin(Range pages, Chain& chain);
-  void unpin(Chain chain);
+  /// Returns 0, or the errno for which (part of) the chain is pinned still; its owner may try again.
+  int unpin(Chain chain);
 
   /// In the child of a fork: lets go of the parent's ring; this object is not to be used any more.
-  void abandon_after_fork() { ::close(fd_); }
+  void abandon_after_fork() { ring_.file.close(); }
 
  private:
-  FixedBuffers(int fd, std::uint32_t slots);
+  /// An open ring with an empty table.
+  struct Ring {
+    KeptFile file;
+    void* mapping = nullptr;
+    /// 0 or an errno.
+    int open(std::uint32_t slots);
+    /// The kernel's call on one slot: 0 or an errno; EBADF when the program has closed the ring's descriptor.
+    int update(std::uint32_t slot, const iovec& buffer) const;
+    void close();
+  };
+
+  FixedBuffers(Ring&& ring, std::uint32_t slots);
   /// Puts `range` into a slot (an empty one clears it). Returns 0 or an errno.
   int update(std::uint32_t slot, Range range);
+  /// Opens a new ring with the same contents, unless another thread has done so since `generation`.
+  int replace_ring(std::uint32_t generation);
   bool take_slots(Chain& chain);
   void give_slots(Chain chain);
 
-  int fd_;
+  const std::uint32_t slots_;
+  std::shared_mutex ring_mutex_;  ///< shared: to use ring_; exclusive: to replace it
+  Ring ring_;
+  std::uint32_t generation_ = 0;
+  /// Of each slot, written by the owner of its chain. Untouched until used.
+  std::unique_ptr<iovec[], decltype(&std::free)> contents_;
+
   std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to whoever holds the chain
   Chain free_;
   std::vector<std::uint32_t>

@@ -38,6 +38,12 @@ class HandleTable {
     return entry;
   }
 
+  /// Puts back what take() has returned.
+  void restore(std::uint64_t handle, T entry) {
+    const std::lock_guard lock(mutex_);
+    entries_.emplace(handle, std::move(entry));
+  }
+
   /// Removes any one entry; nothing when the table is empty.
   std::optional<T> take_any() {
     const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/options.h"
 #include "device/cost_model.h"
 #include "device/emulated.h"
 #include "device/pin.h"
@@ -41,7 +42,9 @@ DeviceResult make_device(const std::string& device, const std::string& nic) {
   }
   std::string valid;
   for (const DeviceKind& kind : kKinds) valid += std::string(valid.empty() ? "" : ", ") + kind.name;
-  return {Error::make(EINVAL, "no device is called '%s'; valid: %s", device.c_str(), valid.c_str()), nullptr};
+  return {Error::make(EINVAL, "no device is called '%s'; valid: %s%s", device.c_str(), valid.c_str(),
+                      device_hint(device).c_str()),
+          nullptr};
 }
 
 }  // namespace pinion

@@ -41,17 +41,18 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   return {{}, {handle, key, key}, access};
 }
 
-void ModelDevice::deregister(DeviceKey key, Actor) {
+Error ModelDevice::deregister(DeviceKey key, Actor) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(key.handle);
   if (found == live_.end()) {
     assert(key.handle <= abandoned_ && "deregistration of a key that is not registered");
-    return;
+    return {};
   }
   if (clock_) clock_->advance(nic_.deregister_cost(found->second.pages()));
   use_.give(found->second.bytes());
   live_.erase(found);
   ++deregistered_;
+  return {};
 }
 
 void ModelDevice::abandon_after_fork() {

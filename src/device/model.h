@@ -33,7 +33,7 @@ class ModelDevice final : public Device {
   std::string description() const override;
   DeviceCaps caps() const override { return nic_.caps; }
   Registration register_range(Range pages, Access access, Actor actor) override;
-  void deregister(DeviceKey key, Actor actor) override;
+  Error deregister(DeviceKey key, Actor actor) override;
   void abandon_after_fork() override;
 
   const CostModel& nic() const { return nic_; }

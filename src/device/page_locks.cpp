@@ -1,10 +1,13 @@
 #include "device/page_locks.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+#include <vector>
 
 #include "device/fault_in.h"
 
@@ -15,13 +18,37 @@ namespace {
 /// Raw system calls, because the sanitizers replace the library's mlock() and munlock() by nothing.
 bool lock_step(Range range) { return syscall(SYS_mlock, range.begin, range.bytes()) == 0; }
 bool unlock_step(Range range) { return syscall(SYS_munlock, range.begin, range.bytes()) == 0; }
+/// The kernel does nothing for these flags but to look for holes, and for locks, which it reports first.
+bool is_mapped(Range range) { return syscall(SYS_msync, range.begin, range.bytes(), MS_ASYNC) == 0; }
+bool any_locked(Range range) {
+  return syscall(SYS_msync, range.begin, range.bytes(), MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
+}
 
-/// munlock() stops at the first page that is not mapped: go around it.
-void munlock_mapped(Range range) {
-  if (unlock_step(range) || range.pages() == 1) return;
+/// The two halves of a range of several pages.
+std::pair<Range, Range> halves(Range range) {
   const Address middle = page_floor(range.begin + range.bytes() / 2);
-  munlock_mapped({range.begin, middle});
-  munlock_mapped({middle, range.end});
+  return {{range.begin, middle}, {middle, range.end}};
+}
+
+/// munlock() stops at the first page that is not mapped: go around it. Another failure (too many mappings) is
+/// returned.
+int munlock_mapped(Range range) {
+  if (unlock_step(range)) return 0;
+  const int error = errno;
+  if (range.pages() == 1) return is_mapped(range) ? error : 0;
+  const auto [first, second] = halves(range);
+  const int failed = munlock_mapped(first);
+  return failed != 0 ? failed : munlock_mapped(second);
+}
+
+/// Calls f on parts of `range`, in order of address, that are locked throughout.
+template <class F>
+void for_each_locked(Range range, F&& f) {
+  if (!any_locked(range)) return;
+  if (range.pages() == 1) return f(range);
+  const auto [first, second] = halves(range);
+  for_each_locked(first, f);
+  for_each_locked(second, f);
 }
 
 /// Calls f on steps of `range` until one fails; returns what it returned.
@@ -37,22 +64,35 @@ int in_steps(Range range, F&& f) {
 }  // namespace
 
 int PageLocks::lock(Range pages) {
-  {
+  in_steps(pages, [this](Range step) {
     const std::lock_guard lock(mutex_);
-    counts_.add(pages);
-  }
+    counts_.add(step, [this](Range part) {
+      for_each_locked(part, [this](Range programs) { programs_.add(programs); });
+    });
+    return 0;
+  });
   // All of it, counted before or not: who counted a page first may still be on the way to lock it.
   const int error = in_steps(pages, [](Range step) { return lock_step(step) ? 0 : errno; });
-  if (error) unlock(pages);
+  if (error != 0) static_cast<void>(unlock(pages));
   return error;
 }
 
-void PageLocks::unlock(Range pages) {
-  in_steps(pages, [this](Range step) {
-    const std::lock_guard lock(mutex_);
-    counts_.remove(step, munlock_mapped);
-    return 0;
-  });
+int PageLocks::unlock(Range pages) {
+  const std::lock_guard lock(mutex_);
+  std::vector<Range> uncovered;
+  counts_.remove(pages, [&](Range part) { uncovered.push_back(part); });
+  int error = 0;
+  for (const Range part : uncovered) {
+    programs_.for_each_uncovered(part, [&](Range ours) {
+      if (error == 0) error = in_steps(ours, munlock_mapped);
+    });
+  }
+  if (error != 0) {
+    counts_.add(pages);
+    return error;
+  }
+  for (const Range part : uncovered) programs_.erase(part);
+  return 0;
 }
 
 }  // namespace pinion

@@ -41,7 +41,7 @@ class PinDevice final : public Device {
   PinDevice() : refused_(pin_support().io_uring_refused), state_(std::make_unique<State>(1)) {}
 
   ~PinDevice() override {
-    while (const auto pinned = state_->table.take_any()) unpin(*pinned);
+    while (const auto pinned = state_->table.take_any()) static_cast<void>(unpin(*pinned));
   }
 
   const char* name() const override { return "pin"; }
@@ -71,8 +71,13 @@ class PinDevice final : public Device {
     return lock_range(pages, access);
   }
 
-  void deregister(DeviceKey key, Actor) override {
-    if (const auto pinned = state_->table.take(key.handle)) unpin(*pinned);
+  Error deregister(DeviceKey key, Actor) override {
+    const auto pinned = state_->table.take(key.handle);
+    if (!pinned) return {};
+    const int code = unpin(*pinned);
+    if (code == 0) return {};
+    state_->table.restore(key.handle, *pinned);
+    return Error::make(code, "memory cannot be unpinned: %s", std::strerror(code));
   }
 
   void abandon_after_fork() override {
@@ -122,12 +127,9 @@ class PinDevice final : public Device {
     return {{}, {handle, key, key}, granted};
   }
 
-  void unpin(const Pinned& pinned) {
-    if (pinned.ring) {
-      pinned.ring->unpin(pinned.slots);
-    } else {
-      state_->locks.unlock(pinned.locked);
-    }
+  /// 0, or the errno for which it stays pinned.
+  int unpin(const Pinned& pinned) {
+    return pinned.ring ? pinned.ring->unpin(pinned.slots) : state_->locks.unlock(pinned.locked);
   }
 
   static Error limit_error(int code, std::size_t need) {

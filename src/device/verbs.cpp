@@ -208,10 +208,19 @@ class VerbsDevice final : public Device {
     return {{}, {handle, region->lkey, region->rkey, region->handle}, access};
   }
 
-  void deregister(DeviceKey key, Actor) override {
-    // A refusal (windows of the program bound to it, which ours never have) leaves it to the process's end.
-    if (const auto region = state_->table.take(key.handle)) verbs_.dereg_mr(*region);
+  Error deregister(DeviceKey key, Actor) override {
+    const auto region = state_->table.take(key.handle);
+    if (!region) return {};
+    const int code = verbs_.dereg_mr(*region);
+    if (code == 0) return {};
+    state_->table.restore(key.handle, *region);
+    return Error::make(code, "RDMA device %s refuses to deregister memory: %s", choice_.name.c_str(),
+                       std::strerror(code));
   }
+
+  /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 on
+  /// kernels that need no such thing, too. It does not tell whether that mode is on.
+  bool hides_from_children() const override { return true; }
 
   void abandon_after_fork() override {
     // Leaked on purpose: context and regions are the parent's, and its memory is what they stand for.

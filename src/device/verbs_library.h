@@ -3,8 +3,7 @@
 // thread, not from hooks.
 #pragma once
 
-#if __has_include(<infiniband/verbs.h>)
-#define PINION_HAS_VERBS 1
+#ifdef PINION_HAS_VERBS
 #include <infiniband/verbs.h>
 
 #include "base/error.h"

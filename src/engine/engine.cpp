@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/held_signals.h"
 #include "device/make.h"
 #include "engine/copy_speed.h"
 #include "engine/fabric_monitor.h"
@@ -60,6 +61,7 @@ std::size_t whole_pages(std::size_t cap) {
 
 Error Engine::start(const Options& options, const JobPlace& place, const std::string& command) {
   if (running()) return Error::make(EBUSY, "an engine runs in this process already");
+  const HeldSignals held;
   calibration();
   // Below the libraries there is no domain before the program has a device.
   const bool own_device = options.front != Front::verbs;
@@ -110,6 +112,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   if (has_log(options)) {
     runlog::RunInfo info;
     info.job = job_key();
+    info.run = run_key();
     info.command = command;
     info.options = format_options(options);
     info.retention = to_string(options.retention);
@@ -143,10 +146,11 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
                         kMostDomains);
     return -1;
   }
-  auto slot = std::make_unique<DomainSlot>(meter_);
+  auto slot = std::make_unique<DomainSlot>(number, meter_);
   slot->device_name = device_name;
   slot->nic = nic;
   slot->device = std::move(device);
+  if (slot->device->hides_from_children()) hides_from_children_.store(true, std::memory_order_relaxed);
   slot->domain = std::make_unique<Domain>(*slot->device, *budget_, brackets_, clock_, &slot->meter);
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
@@ -173,6 +177,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
 }
 
 int Engine::open_domain(const std::string& device, const std::string& nic, Error& error) {
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   for (int number = 0; number < domain_count(); ++number) {
     DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
@@ -187,11 +192,13 @@ int Engine::open_domain(const std::string& device, const std::string& nic, Error
 }
 
 int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   return add_domain(std::move(device), "", "", error);
 }
 
 Error Engine::close_domain(int number) {
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   // By the helper, which then is in no device call of its own for the domain.
   closing_.store(number, std::memory_order_seq_cst);
@@ -206,6 +213,7 @@ Error Engine::close_domain(int number) {
 }
 
 void Engine::reopen_domain(int number) {
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
   slot.open = true;
@@ -357,14 +365,42 @@ bool Engine::try_acquire(ThreadContext& thread, int number, const CallPoint& cal
 
 bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer,
                           Refusal refusal, Error* error) {
-  check_hooks();
   ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
-  const Ticks begin = ticks_now();
-  Ticks in_device = 0;
   Domain::Ticket ticket;
   ticket.pages = request.to_pages();
   ticket.access = access;
+  const auto step = acquire_by_steps(thread, ticket, transfer);
+
+  if (step == Domain::Step::refused) {
+    if (error) *error = ticket.error;
+    record.outcome = runlog::Outcome::bounced;
+    counters.bounced.add(1);
+    counters.bounced_bytes.add(record.bytes);
+    if (refusal == Refusal::charge) {
+      charge_bounce(thread, transfer, ticket.error);
+      return true;
+    }
+    // The use is over as far as Pinion sees it, but retention learns from it.
+    release(thread, transfer);
+    return false;
+  }
+  (ticket.registered_here                    ? counters.misses
+   : record.outcome == runlog::Outcome::wait ? counters.waits
+                                             : counters.hits)
+      .add(1);
+  thread.recent.remember(request.begin, ticket.region);
+  return true;
+}
+
+Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer) {
+  HeldSignals held;
+  check_hooks();
+  Record& record = transfer.record;
+  const int number = record.domain;
+  ThreadCounters& counters = thread.counters[number];
+  const Ticks begin = ticks_now();
+  Ticks in_device = 0;
   bool waited = false;
   const auto step = run_ticket(
       domain(number), ticket, Actor::application, waited,
@@ -384,35 +420,22 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
                         : counters.deregistrations)
             .add(1);
       },
-      [this](Range pages) { return watch(pages); });
+      [this](Range pages) { return watch(pages); }, [&](auto&& wait) { held.rest(wait); });
   const Ticks all = ticks_now() - begin;
   record.wait = all;
   counters.registration_ticks.add(in_device);
   if (all > in_device) counters.wait_ticks.add(all - in_device);
+  if (step == Domain::Step::refused) return step;
 
-  if (step == Domain::Step::refused) {
-    if (error) *error = ticket.error;
-    record.outcome = runlog::Outcome::bounced;
-    counters.bounced.add(1);
-    counters.bounced_bytes.add(record.bytes);
-    if (refusal == Refusal::charge) {
-      charge_bounce(thread, transfer, ticket.error);
-      return true;
-    }
-    // The use is over as far as Pinion sees it, but retention learns from it.
-    release(thread, transfer);
-    return false;
-  }
+  // Before signals are let through: the transfer, and so the caller, has the lease.
   record.region = {ticket.region, ticket.region->generation()};
   record.outcome = ticket.registered_here ? runlog::Outcome::miss
                    : waited               ? runlog::Outcome::wait
                                           : runlog::Outcome::hit;
-  (ticket.registered_here ? counters.misses : waited ? counters.waits : counters.hits).add(1);
-  thread.recent.remember(request.begin, ticket.region);
   if (options_.retention == RetentionKind::lru && ticket.registered_here) {
     for (Region* victim : domain(number).begin_trim()) retire_claimed_here(thread, number, victim);
   }
-  return true;
+  return step;
 }
 
 void Engine::charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why) {
@@ -436,7 +459,7 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
     if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
       record.flags |= runlog::kMemoryGone;
     const auto released = domain(record.domain).release(region);
-    if (retire_at_release_ && released == RegionWord::Released::idle)
+    if ((retire_at_release_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.
@@ -456,6 +479,7 @@ void Engine::release_after_stop(Transfer& transfer) {
   transfer.active = false;
   const RegionRef ref = transfer.record.region;
   if (!ref.region || ::getpid() != process_) return;
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   DomainSlot& slot = *domains_[transfer.record.domain];
   slot.domain->release(ref.region);
@@ -465,6 +489,7 @@ void Engine::release_after_stop(Transfer& transfer) {
 }
 
 void Engine::drop_devices() {
+  const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   for (int i = 0; i < domain_count(); ++i) drop_device(*domains_[static_cast<std::size_t>(i)]);
 }
@@ -476,15 +501,18 @@ void Engine::drop_device(DomainSlot& slot) {
 }
 
 void Engine::retire_now(ThreadContext& thread, int number, RegionRef ref) {
+  const HeldSignals held;
   if (Region* region = domain(number).begin_retire(ref)) retire_claimed_here(thread, number, region);
 }
 
 void Engine::let_idle_go(ThreadContext& thread) {
+  const HeldSignals held;
   for (int i = 0; i < domain_count(); ++i)
     for (const RegionRef& idle : domain(i).idle_regions()) retire_now(thread, i, idle);
 }
 
 void Engine::reap_now(ThreadContext& thread, int number) {
+  const HeldSignals held;
   while (Region* region = domain(number).begin_reap()) retire_claimed_here(thread, number, region);
 }
 
@@ -595,6 +623,7 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
 }  // namespace
 
 runlog::Counters Engine::counters(int number) {
+  const HeldSignals held;
   runlog::Counters sum{};
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next)
     add(sum, thread->counters[number]);
@@ -607,6 +636,7 @@ runlog::Counters Engine::counters(int number) {
 }
 
 runlog::Counters Engine::counters() {
+  const HeldSignals held;
   runlog::Counters sum;
   {
     std::lock_guard lock(told_mutex_);

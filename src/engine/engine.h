@@ -17,6 +17,7 @@
 
 #include "base/options.h"
 #include "device/device.h"
+#include "engine/fork_gate.h"
 #include "engine/meter.h"
 #include "engine/profile_file.h"
 #include "engine/thread_context.h"
@@ -70,6 +71,9 @@ class Engine {
   static Error start(const Options& options, const JobPlace& place, const std::string& command);
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
+  /// The same for a process that ends by exit(), perhaps in a signal handler that has interrupted anything:
+  /// waits no longer than the helper makes progress, and leaves to the kernel what then is still to be done.
+  static void stop_at_exit();
 
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops
   /// it. Who joins later with `insist` must want the options that run, else EBUSY. An engine that somebody
@@ -146,7 +150,8 @@ class Engine {
   /// A closed domain waits here to be opened again with the same device: nothing that threads may look at is
   /// freed.
   struct DomainSlot {
-    explicit DomainSlot(Meter& process) : meter(process) {}
+    DomainSlot(int of, Meter& process) : number(of), meter(process) {}
+    const int number;
     std::string device_name, nic;
     bool open = true;  ///< guarded by domains_mutex_
     DomainMeter meter;
@@ -180,6 +185,8 @@ class Engine {
   void report_exposure();
   bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
                     Refusal refusal, Error* error);
+  /// All of it that locks, waits and calls the device: `leased` or `refused`.
+  Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
@@ -202,12 +209,17 @@ class Engine {
   // The helper (engine/helper_thread.cpp).
   Error start_helper();
   void helper_main();
+  void ask_helper_to_end();
+  /// False: it has made no progress for long.
+  bool await_end_of_helper();
+  void publish_log(const runlog::Counters& all, Time now);
   void drain();
   void take(Record& record, std::uint16_t thread);
   void take_memory_change(Range range, Time time);
   void act();
   Time next_wake() const;
   std::size_t registered_bytes() const;
+  std::size_t leave_pinned_bytes() const;
   void sleep_until(Time wake);
   void wake_helper();
   void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
@@ -231,6 +243,7 @@ class Engine {
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
   const bool retire_at_release_;  ///< retention on-demand
+  ForkGate fork_gate_;
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;
@@ -249,7 +262,8 @@ class Engine {
   std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
-  std::atomic<bool> keeps_nothing_{false};  ///< not all memory events can be seen, and never will be
+  std::atomic<bool> hides_from_children_{false};  ///< a device of this run does (Device)
+  std::atomic<bool> keeps_nothing_{false};        ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};
   std::atomic<std::size_t> doomed_bytes_{0};                        ///< since the helper last reaped
   static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;  ///< not left pinned until the next look
@@ -257,6 +271,8 @@ class Engine {
   // The helper thread's own.
   std::thread helper_;
   std::atomic<bool> stopping_{false};
+  std::atomic<std::uint32_t> helper_runs_{0};         ///< 1 from its start to the end of all that it does
+  std::atomic<std::uint32_t> progress_{0};            ///< counts its device calls
   std::atomic<int> closing_{-1};                      ///< domain that the helper is asked to empty; -1: none
   alignas(64) std::atomic<std::uint32_t> asleep_{0};  ///< 1: asleep, 2: in deep sleep (a record wakes it)
   struct Drained {
@@ -266,7 +282,7 @@ class Engine {
   std::vector<Drained> batch_;
   runlog::LogWriter log_;
   TimeBudget time_budget_;  ///< of all domains
-  Coverage leave_pinned_;
+  std::array<Coverage, kMostDomains> leave_pinned_;
   double leave_pinned_registration_ns_ = 0;
   std::unordered_set<CallSite> known_sites_;
   StableSites stable_sites_;

@@ -1,8 +1,9 @@
 #include "engine/fabric_monitor.h"
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 
-#if __has_include(<rdma/fi_ext.h>)
+#ifdef PINION_HAS_LIBFABRIC
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <rdma/fi_ext.h>
@@ -200,6 +201,7 @@ Error import_into(void* library, MonitorKind kind) {
 }  // namespace
 
 Error import(const void* function) {
+  const HeldSignals held;
   const std::lock_guard lock(importing);
   if (is_imported) return {};
   Options options;
@@ -221,6 +223,7 @@ Error import(const void* function) {
 }
 
 bool imported() {
+  const HeldSignals held;
   const std::lock_guard lock(importing);
   return is_imported;
 }

@@ -2,15 +2,19 @@
 // starts an engine of its own. No mutex is held across a fork, so the parent cannot deadlock and a handler of
 // another library may come before or after these; what a child uses of the parent's is made anew there (here,
 // and beside each process-wide mutex: users.cpp, libc_hooks.cpp). MADV_DONTFORK is never used: a child may
-// touch all of its memory.
+// touch all of its memory. libibverbs may use it on what is registered: then all that is idle goes before a
+// fork, and nothing becomes idle until it is over (fork_gate.h).
 //
 // A child that was not made by fork() (vfork, posix_spawn, clone with shared memory) meets no handler and
 // needs none: it has the parent's memory, so its memory events are the parent's. One made by _Fork() or by a
 // bare clone(2) has a copy without a helper: it may use no call of Pinion's.
 #include <pthread.h>
 
+#include <chrono>
 #include <mutex>
+#include <thread>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 
@@ -22,6 +26,20 @@ namespace {
 /// it again costs. Up to this much that is not worth the trouble.
 constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
 
+/// Whose gate the calling thread has closed for its fork.
+constinit thread_local ForkGate* t_closed = nullptr;
+
+/// Waits for another thread that opens or closes a domain, or stops the run; not for long, as that may be the
+/// calling thread (a signal handler forks).
+std::unique_lock<std::mutex> lock_with_patience(std::mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  for (auto left = ForkGate::kPatience; !lock && left.count() > 0; --left) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    static_cast<void>(lock.try_lock());
+  }
+  return lock;
+}
+
 }  // namespace
 
 void Engine::watch_forks() {
@@ -30,7 +48,12 @@ void Engine::watch_forks() {
     const auto before = [] {
       if (Engine* engine = running()) engine->let_go_before_fork();
     };
+    const auto in_parent = [] {
+      if (t_closed != nullptr) t_closed->open();
+      t_closed = nullptr;
+    };
     const auto in_child = [] {
+      t_closed = nullptr;
       Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
       for (int i = 0; parent && i < parent->domain_count(); ++i)
         parent->domain(i).device().abandon_after_fork();
@@ -38,17 +61,24 @@ void Engine::watch_forks() {
       fabric_monitor::abandon_after_fork();
       forget_this_thread();
     };
-    pthread_atfork(before, nullptr, in_child);
+    pthread_atfork(before, in_parent, in_child);
   });
 }
 
 void Engine::let_go_before_fork() {
-  if (budget_->bytes() <= kCopiedAtFork) return;
-  // Who opens or closes a domain, or stops the run, may be this very thread (a signal handler forks). What is
-  // pinned then costs time, nothing else.
-  const std::unique_lock lock(domains_mutex_, std::try_to_lock);
+  const bool all = hides_from_children_.load(std::memory_order_relaxed);
+  if (!all && budget_->bytes() <= kCopiedAtFork) return;
+  const HeldSignals held;
+  // Another thread may be opening or closing a domain. Elsewhere, what stays pinned costs time, nothing else.
+  const std::unique_lock lock =
+      all ? lock_with_patience(domains_mutex_) : std::unique_lock(domains_mutex_, std::try_to_lock);
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
+  if (all && t_closed == nullptr) {
+    fork_gate_.close();
+    t_closed = &fork_gate_;
+  }
+  for (int i = 0; i < domain_count(); ++i) reap_now(*thread, i);
   let_idle_go(*thread);
 }
 

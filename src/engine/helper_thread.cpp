@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/site_names.h"
 #include "registry/blocking.h"
@@ -75,9 +77,11 @@ Error Engine::start_helper() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   Error error;
+  helper_runs_.store(1, std::memory_order_relaxed);
   try {
     helper_ = std::thread([this] { helper_main(); });
   } catch (const std::system_error& failed) {
+    helper_runs_.store(0, std::memory_order_relaxed);
     error = Error::make(EAGAIN,
                         "the helper thread cannot be started (%s): allow one thread more (`ulimit -u`, the "
                         "cgroup's pids.max, memory for its stack)",
@@ -87,14 +91,53 @@ Error Engine::start_helper() {
   return error;
 }
 
+void Engine::ask_helper_to_end() {
+  stopping_.store(true, std::memory_order_release);
+  wake_helper();
+}
+
 void Engine::stop() {
+  const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->stopping_.store(true, std::memory_order_release);
-  engine->wake_helper();
+  engine->ask_helper_to_end();
   engine->helper_.join();
   running_.store(nullptr, std::memory_order_release);
   engine->leave_memory();
+}
+
+void Engine::stop_at_exit() {
+  const HeldSignals held;
+  Engine* engine = running();
+  if (!engine) return;
+  engine->ask_helper_to_end();
+  // The helper finds Pinion's locks free (held_signals.h). But a handler that exits may have interrupted
+  // malloc or the loader, whose locks the helper may need as well.
+  if (!engine->await_end_of_helper()) {
+    static constexpr char kText[] =
+        "pinion: the process ends within malloc or the loader: its log lacks the last moments\n";
+    static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
+  }
+  running_.store(nullptr, std::memory_order_release);
+  // The hooks stay: taking them away takes locks, and the process is gone in a moment.
+}
+
+bool Engine::await_end_of_helper() {
+  constexpr Duration kPatience = 3 * kSecond, kMost = 60 * kSecond;
+  const Time begin = clock_.now();
+  std::uint32_t before = progress_.load(std::memory_order_relaxed);
+  Time deadline = begin + kPatience;
+  while (helper_runs_.load(std::memory_order_acquire) != 0) {
+    const timespec until{deadline / kSecond, deadline % kSecond};
+    futex(&helper_runs_, FUTEX_WAIT_BITSET, 1, &until);
+    const Time now = clock_.now();
+    if (now < deadline) continue;
+    const std::uint32_t done = progress_.load(std::memory_order_relaxed);
+    if (done == before || now - begin > kMost) return false;
+    before = done;
+    deadline = now + kPatience;
+  }
+  return true;
 }
 
 void Engine::helper_main() {
@@ -118,14 +161,14 @@ void Engine::helper_main() {
         time_budget_.kept_books(
             std::llround(static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
                          static_cast<double>(all.bookkeeping_samples)));
-      meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
-        log_.update(all, series, now);
-      });
+      publish_log(all, now);
       last_update_ = now;
     }
     sleep_until(next_wake());
   }
   end_of_run();
+  helper_runs_.store(0, std::memory_order_release);
+  futex(&helper_runs_, FUTEX_WAKE_BITSET, INT_MAX, nullptr);
 }
 
 // ---- records ----
@@ -184,12 +227,13 @@ void Engine::take(Record& record, std::uint16_t thread) {
       const Range pages = range.to_pages();
       const Duration waited = scale.to_duration(record.wait), delayed = scale.to_duration(record.delayed);
       Duration first = 0;  // what leave-pinned would have waited
-      if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
+      Coverage& leave_pinned = leave_pinned_[record.domain];
+      if (const std::size_t fresh = leave_pinned.would_add(pages)) {
         const Duration expected = slot.costs.registration.expected(fresh / page_size());
         leave_pinned_registration_ns_ += static_cast<double>(expected);
         first = leave_pinned_wait(waited, expected,
                                   static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
-        leave_pinned_.add(pages);
+        leave_pinned.add(pages);
         events_.mark(pages);  // for those that registered nothing (watch())
       }
       ++transfers_;
@@ -232,13 +276,14 @@ void Engine::take(Record& record, std::uint16_t thread) {
   event.outcome = record.outcome;
   event.flags = record.flags;
   event.access = static_cast<std::uint8_t>(record.access);
+  event.domain = record.domain;
   log_.append(event);
 }
 
 void Engine::take_memory_change(Range range, Time time) {
   const Range pages{page_floor(range.begin),
                     range.end > ~Address{0} - page_size() ? range.end : page_ceil(range.end)};
-  leave_pinned_.erase(pages);
+  for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   for (int i = 0; i < domain_count(); ++i) {
     if (auto& retention = domains_[static_cast<std::size_t>(i)]->retention) retention->memory_event(pages);
   }
@@ -257,6 +302,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
    : registration ? slot.by_helper.registrations
                   : slot.by_helper.deregistrations)
       .add(1);
+  progress_.fetch_add(1, std::memory_order_relaxed);
   runlog::Event event{};
   event.begin_ns = begin;
   event.end_ns = end;
@@ -265,6 +311,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
   event.peer = -1;
   event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
   event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (failed ? runlog::kFailed : 0));
+  event.domain = static_cast<std::uint8_t>(slot.number);
   log_.append(event);
 }
 
@@ -275,7 +322,10 @@ void Engine::act() {
   doomed_bytes_.store(0, std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
     DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
-    while (Region* region = slot.domain->begin_reap()) {
+    for (;;) {
+      const ForkGate::Passage passage(fork_gate_);
+      Region* const region = slot.domain->begin_reap();
+      if (!region) break;
       const Range pages = region->range();
       const Time begin = clock_.now();
       const Time end = retire_claimed(*slot.domain, region, Actor::helper);
@@ -283,6 +333,7 @@ void Engine::act() {
     }
     if (!slot.retention) continue;
     for (;;) {
+      const ForkGate::Passage passage(fork_gate_);
       if (keeps_nothing_.load(std::memory_order_acquire)) slot.retention->stop_acting();
       const auto action = slot.retention->next(clock_.now());
       using Kind = HelperRetention::Action::Kind;
@@ -344,6 +395,12 @@ Time Engine::next_wake() const {
   return looks_.next(now, wake, registered_bytes());
 }
 
+std::size_t Engine::leave_pinned_bytes() const {
+  std::size_t bytes = 0;
+  for (const Coverage& of_domain : leave_pinned_) bytes += of_domain.bytes();
+  return bytes;
+}
+
 std::size_t Engine::registered_bytes() const {
   std::size_t bytes = 0;
   for (int i = 0; i < domain_count(); ++i)
@@ -396,7 +453,7 @@ void Engine::tell() {
     mine.budget_refused = time_budget_.refused();
   }
   mine.events_dropped = log_.events_dropped();
-  mine.leave_pinned_bytes = leave_pinned_.bytes();
+  mine.leave_pinned_bytes = leave_pinned_bytes();
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
   for (int i = 0; i < domain_count(); ++i) {
     const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
@@ -415,6 +472,7 @@ void Engine::tell() {
 }
 
 void Engine::retire_idle(DomainSlot& slot) {
+  const ForkGate::Passage passage(fork_gate_);
   retire_all(*slot.domain, Actor::helper, [&](Range pages, Time begin, Time end) {
     note_device_call(slot, pages, false, false, begin, end);
   });
@@ -447,8 +505,16 @@ void Engine::keep_profile() {
     std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
 }
 
+void Engine::publish_log(const runlog::Counters& all, Time now) {
+  meter_.read(
+      now, [&](const runlog::Series& series, std::int64_t, std::int64_t) { log_.update(all, series, now); });
+}
+
 void Engine::end_of_run() {
   drain();
+  // Should the process end before the rest is done, this is what its log has.
+  tell();
+  publish_log(counters(), clock_.now());
   keep_profile();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();

@@ -43,7 +43,7 @@ void Engine::attend_node(Time now) {
   std::uint32_t threads = 0;
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
     threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
-  const node::Place::Duty duty = place_among_->attend(now, leave_pinned_.bytes(), budget_->bytes(), threads,
+  const node::Place::Duty duty = place_among_->attend(now, leave_pinned_bytes(), budget_->bytes(), threads,
                                                       cpus_allowed_, node::cpus_of(process_));
 
   if (budget_->bytes() > duty.sharing.hold_at_most) shrink_to(duty.sharing.hold_at_most);
@@ -65,6 +65,7 @@ void Engine::attend_node(Time now) {
 
 void Engine::shrink_to(std::uint64_t bytes) {
   for (int i = 0; i < domain_count() && budget_->bytes() > bytes; ++i) {
+    const ForkGate::Passage passage(fork_gate_);
     DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
     for (Region* victim : slot.domain->begin_shrink(bytes)) {
       const Range pages = victim->range();

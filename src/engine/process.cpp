@@ -90,6 +90,25 @@ std::uint64_t job_key() {
   return mix(mix(mix(1, static_cast<std::uint64_t>(process)), of.started), process_space());
 }
 
+std::uint32_t run_key() {
+  std::string name;
+  if (const char* ours = value_of(kRunVariable)) {
+    name = ours;
+  } else if (const char* job = value_of("PMIX_NAMESPACE")) {
+    // Processes that a job spawns are another one of the same launcher: "...@2" beside "...@1", or a number
+    // whose lower 16 bits differ.
+    name = job;
+    const bool number = name.find_first_not_of("0123456789") == std::string::npos;
+    name = number ? std::to_string(std::strtoull(job, nullptr, 10) >> 16) : name.substr(0, name.rfind('@'));
+  } else if (in_slurm_step() && value_of("SLURM_JOB_ID")) {
+    name = std::string("slurm ") + value_of("SLURM_JOB_ID") + "." + value_of("SLURM_STEP_ID");
+  }
+  if (name.empty()) return 0;
+  std::uint64_t hash = 3;
+  for (const char c : name) hash = mix(hash, static_cast<unsigned char>(c));
+  return std::max(1u, static_cast<std::uint32_t>(hash ^ hash >> 32));
+}
+
 std::uint64_t room_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
 
 std::string command_line() {

@@ -16,6 +16,13 @@ JobPlace job_place();
 /// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
 std::uint64_t job_key();
 
+/// The variable by which `pinion run` and `pinion compare` around a launcher name a run.
+inline constexpr const char* kRunVariable = "PINION_RUN";
+
+/// The same in all processes of a run on all its nodes: made from the name that `pinion run`, or else the
+/// launcher, has given it. 0: it has none.
+std::uint32_t run_key();
+
 /// The processes that share a limit of the node, or its cores: those of a job, or all of the user's that have
 /// no rank.
 std::uint64_t room_key();

@@ -25,7 +25,7 @@ class Counter {
 };
 
 /// Most domains of one process.
-constexpr int kMostDomains = 16;
+constexpr int kMostDomains = runlog::kMaxDomains;
 
 /// Of one thread in one domain.
 struct ThreadCounters {

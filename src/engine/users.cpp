@@ -4,6 +4,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/held_signals.h"
 #include "engine/engine.h"
 #include "engine/process.h"
 
@@ -26,6 +27,7 @@ void forget_users_after_fork() { new (&g_users) Users; }
 Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
   static const int handler = pthread_atfork(nullptr, nullptr, forget_users_after_fork);
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
+  const HeldSignals held;
   std::lock_guard lock(g_users.mutex);
   if (Engine* engine = running()) {
     const std::string runs = format_options(engine->options());
@@ -47,6 +49,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
 }
 
 Error Engine::leave() {
+  const HeldSignals held;
   std::lock_guard lock(g_users.mutex);
   if (g_users.count == 0)
     return Error::make(EINVAL, "Pinion was not started in this process, or stopped already");

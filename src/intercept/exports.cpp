@@ -60,22 +60,22 @@ void* definition_in_any_library(const char* name) {
   return nullptr;
 }
 
-void* definition(const char* name) {
+}  // namespace
+
+void* find_next_definition(const char* name) {
   void* found = real_dlsym()(RTLD_NEXT, name);
   return found ? found : definition_in_any_library(name);
 }
 
-}  // namespace
-
 void* library_that_defines(const char* name) {
-  const void* found = definition(name);
+  const void* found = find_next_definition(name);
   Dl_info info{};
   if (!found || !::dladdr(found, &info)) return nullptr;
   return ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
 void* next_definition(const char* name) {
-  void* found = definition(name);
+  void* found = find_next_definition(name);
   if (!found) {
     std::fprintf(stderr, "pinion: %s was called, but no library behind the preload defines it\n", name);
     std::abort();

@@ -12,7 +12,9 @@ using Dlsym = void* (*)(void*, const char*);
 Dlsym real_dlsym();
 
 /// The next definition of `name` behind this library, or else one of a library that was loaded for its user
-/// alone (RTLD_LOCAL), as plugins are. Ends the process when there is none: it would be called next.
+/// alone (RTLD_LOCAL), as plugins are; null where there is none.
+void* find_next_definition(const char* name);
+/// The same, to be called next. Ends the process where there is none.
 void* next_definition(const char* name);
 
 /// The library in which that definition is, as a handle of dlopen() that is never closed; null where there is

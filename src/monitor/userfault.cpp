@@ -20,6 +20,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/kept_file.h"
 #include "monitor/hook_self_test.h"
 #include "monitor/system_call.h"
 
@@ -31,13 +32,15 @@ namespace {
 
 using detail::userfault_sequence;
 
-// Younger than the oldest headers that this is built with.
+// Younger than the oldest headers that this is built with (Linux 5.15, Ubuntu 22.04).
+constexpr std::uint64_t kWriteProtectShared = 1u << 12;    // UFFD_FEATURE_WP_HUGETLBFS_SHMEM, Linux 5.19
+constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);  // USERFAULTFD_IOC_NEW, Linux 6.1
 constexpr std::uint64_t kWriteProtectAnyMemory = std::uint64_t{1} << 15;  // UFFD_FEATURE_WP_ASYNC, Linux 6.7
 constexpr unsigned kOwnFileTable = 1u << 1;                               // CLOSE_RANGE_UNSHARE, Linux 5.9
 
 constexpr std::uint64_t kNeeded = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP |
                                   UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE;
-constexpr std::uint64_t kUseful = UFFD_FEATURE_WP_HUGETLBFS_SHMEM | kWriteProtectAnyMemory;
+constexpr std::uint64_t kUseful = kWriteProtectShared | kWriteProtectAnyMemory;
 
 template <class... T>
 long kernel(long number, T... arguments) {
@@ -57,7 +60,7 @@ long open_userfaultfd() {
   // Where a seccomp profile refuses the call, the device may have been let in.
   const long device = kernel(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (is_error(device)) return fd;
-  const long from_device = kernel(SYS_ioctl, device, USERFAULTFD_IOC_NEW, kFlags | UFFD_USER_MODE_ONLY);
+  const long from_device = kernel(SYS_ioctl, device, kNewFromDevice, kFlags | UFFD_USER_MODE_ONLY);
   kernel(SYS_close, device);
   return is_error(from_device) ? fd : from_device;
 }
@@ -121,24 +124,19 @@ Channel probe() {
   return channel;
 }
 
-Channel open_channel() {
+/// A userfaultfd that serves.
+Error open_channel(KeptFile& opened) {
   Channel channel = probe();
-  if (channel.error) return channel;
+  if (channel.error) return channel.error;
   channel.features &= kNeeded | kUseful;
-  const long low = open_userfaultfd();
-  // Out of the way of programs that mean certain low numbers.
-  channel.fd = is_error(low) ? low : kernel(SYS_fcntl, low, F_DUPFD_CLOEXEC, 64);
-  if (is_error(channel.fd))
-    channel.fd = low;
-  else
-    kernel(SYS_close, low);
-  long result = channel.fd;
-  if (!is_error(result)) result = shake_hands(channel.fd, channel.features);
-  if (is_error(result)) {
-    channel.error =
-        Error::make(static_cast<int>(-result), "userfaultfd: %s", std::strerror(static_cast<int>(-result)));
+  long result = open_userfaultfd();
+  if (!is_error(result)) {
+    opened = KeptFile(static_cast<int>(result));
+    result = shake_hands(opened.get(), channel.features);
   }
-  return channel;
+  if (!is_error(result)) return {};
+  opened.close();
+  return Error::make(static_cast<int>(-result), "userfaultfd: %s", std::strerror(static_cast<int>(-result)));
 }
 
 // ---- The reader
@@ -264,9 +262,10 @@ class Reader {
 // ---- Starting and stopping
 // ------------------------------------------------------------------------------------------
 
-constinit std::mutex control;  // guards `channel` but for reading its fd
-Channel channel;
-std::atomic<long> watching_fd{-1};  ///< what watch() uses; -1: there is none
+constinit std::mutex control;  // guards starting and stopping
+/// Never freed: threads may be inside watch() when the process ends. The reader, once started, stays.
+KeptFile* channel = nullptr;
+std::atomic<bool> watching{false};  ///< whether watch_by_userfaultfd() may use the channel
 std::atomic<int> reader_state{0};   ///< 0: not yet, 1: reads, -errno: gave up
 
 /// Leaves the reader's thread with the userfaultfd alone.
@@ -290,13 +289,13 @@ void* reader_main(void* fd_argument) {
   Reader(fd).run();
 }
 
-Error start_reader() {
+Error start_reader(int fd) {
   sigset_t all, before;
   sigfillset(&all);  // signals belong to the application's threads
   pthread_sigmask(SIG_SETMASK, &all, &before);
   reader_state.store(0, std::memory_order_relaxed);
   pthread_t thread;
-  const int refused = pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(channel.fd));
+  const int refused = pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(static_cast<long>(fd)));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (refused != 0) return Error::make(refused, "no thread can be started to read userfaultfd's events");
   pthread_detach(thread);
@@ -306,13 +305,11 @@ Error start_reader() {
   return {};
 }
 
-/// In a child, which has neither the reader nor watched memory. Its copy of the file stays open: should the
-/// program have closed it, the number may be another file's by now; and events do not wait for who reads
-/// nothing.
+/// In a child, which has neither the reader nor watched memory.
 void forget_parent() {
   new (&control) std::mutex;
-  watching_fd.store(-1, std::memory_order_relaxed);
-  channel = {};
+  watching.store(false, std::memory_order_relaxed);
+  if (channel) channel->close();
   sink_begin.store(nullptr, std::memory_order_relaxed);
   userfault_sequence.store(0, std::memory_order_relaxed);
   reader_state.store(0, std::memory_order_relaxed);
@@ -324,6 +321,15 @@ long watch(long fd, Range pages, std::size_t granule) {
   request.range = {begin, (pages.end + granule - 1) / granule * granule - begin};
   request.mode = UFFDIO_REGISTER_MODE_WP;
   return kernel(SYS_ioctl, fd, UFFDIO_REGISTER, &request);
+}
+
+/// What is watched already stays so, by the reader's own descriptor.
+Error lost_channel() {
+  static std::atomic<bool> reported{false};
+  const Error lost = Error::make(EBADF, "the program has closed Pinion's userfaultfd: memory that is not "
+                                        "watched yet is registered for one transfer at a time");
+  if (!reported.exchange(true)) std::fprintf(stderr, "pinion: %s (said once)\n", lost.message);
+  return lost;
 }
 
 bool is_mapped(Address page) {
@@ -340,42 +346,41 @@ void unwatch(long fd, Range mapping) {
 
 Error userfaultfd_refused() {
   const std::lock_guard lock(control);
-  return channel.fd >= 0 ? Error{} : probe().error;
+  return channel && channel->is_open() ? Error{} : probe().error;
 }
 
 const char* userfaultfd_reach() {
   const std::uint64_t features = probe().features;
   if ((features & kWriteProtectAnyMemory) != 0) return "all memory but read-only shared mappings";
-  if ((features & UFFD_FEATURE_WP_HUGETLBFS_SHMEM) != 0)
+  if ((features & kWriteProtectShared) != 0)
     return "anonymous, shared anonymous and hugetlbfs memory, not files";
   return "private anonymous memory alone";
 }
 
 Error start_userfaultfd(const HookSink& sink) {
   const std::lock_guard lock(control);
-  if (channel.fd < 0) {
+  if (!channel) channel = new KeptFile;
+  if (!channel->is_open()) {
     static std::once_flag once;
     std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_parent); });
     static_cast<void>(page_size());
-    Channel opened = open_channel();
-    if (opened.error) return opened.error;
-    channel = opened;
-    if (Error error = start_reader()) {
-      kernel(SYS_close, channel.fd);
-      channel = {};
+    if (Error error = open_channel(*channel)) return error;
+    if (Error error = start_reader(channel->get())) {
+      channel->close();
       return error;
     }
   }
+  if (channel->get() < 0) return lost_channel();
   hooks_have.store(sink.bracketed, std::memory_order_relaxed);
   sink_end.store(sink.end, std::memory_order_relaxed);
   sink_begin.store(sink.begin, std::memory_order_release);
-  watching_fd.store(channel.fd, std::memory_order_release);
+  watching.store(true, std::memory_order_release);
   return {};
 }
 
 void stop_userfaultfd() {
   const std::lock_guard lock(control);
-  if (watching_fd.exchange(-1, std::memory_order_acq_rel) < 0) return;
+  if (!watching.exchange(false, std::memory_order_acq_rel)) return;
   // The reader stays, and its brackets are closed as they were opened: only what begins from now on is told
   // to nobody.
   sink_begin.store(nullptr, std::memory_order_release);
@@ -387,15 +392,16 @@ void stop_userfaultfd() {
   while (std::fgets(line, sizeof line, maps) != nullptr) {
     Range mapping;
     if (at_begin && std::sscanf(line, "%zx-%zx", &mapping.begin, &mapping.end) == 2)
-      unwatch(channel.fd, mapping);
+      unwatch(channel->get(), mapping);
     at_begin = std::strchr(line, '\n') != nullptr;
   }
   std::fclose(maps);
 }
 
 Error watch_by_userfaultfd(Range pages) {
-  const long fd = watching_fd.load(std::memory_order_acquire);
-  if (fd < 0) return Error::make(ENOTCONN, "userfaultfd was not started");
+  if (!watching.load(std::memory_order_acquire)) return Error::make(ENOTCONN, "userfaultfd was not started");
+  const long fd = channel->get();
+  if (fd < 0) return lost_channel();
   long result = watch(fd, pages, page_size());
   // hugetlbfs takes whole pages of its own only, of whatever size they are.
   constexpr std::size_t kLargestPage = std::size_t{1} << 30;

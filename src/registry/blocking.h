@@ -31,13 +31,17 @@ constexpr Duration kCrossingPatience = 100 * kMillisecond;
 /// For those whose memory events are seen whatever the memory is.
 inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 
+/// For those whose signals are not held while they run a ticket.
+inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
+
 /// Runs a ticket to `leased` or `refused`.
 /// `on_device_call(Range, bool registration, bool failed, Time begin, Time end)` hears every call of the
 /// device. `watch(Range)` is asked before memory is registered; its error says that the memory's events will
-/// not be seen: then it serves this ticket's lease alone.
-template <class OnDeviceCall, class Watch = decltype(watched_anyway)>
+/// not be seen: then it serves this ticket's lease alone. `rest(f)` runs f, which waits for another thread
+/// and holds nothing meanwhile.
+template <class OnDeviceCall, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
-                        OnDeviceCall&& on_device_call, Watch&& watch = {}) {
+                        OnDeviceCall&& on_device_call, Watch&& watch = {}, Rest&& rest = {}) {
   Time patience = 0;  // until then
   Domain::Step step = domain.begin(ticket);
   for (;;) {
@@ -53,14 +57,14 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           return step;
         }
         waited = true;
-        ::sched_yield();
+        rest([] { ::sched_yield(); });
         step = domain.begin(ticket);
         break;
       }
       case Domain::Step::wait:
         waited = true;
         if (!ticket.lease) return step;
-        ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire);
+        rest([&] { ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire); });
         step = domain.begin(ticket);
         break;
       case Domain::Step::deregister:

@@ -1,6 +1,7 @@
 #include "runlog/analysis.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <deque>
 #include <future>
@@ -32,7 +33,7 @@ struct Move {
 // When ranges begin to be held and when they end. Mostly both are in order already: logs are in order of end.
 struct Moves {
   std::vector<Move> add, end;
-  bool forget = false;  ///< what ends is gone altogether, however often it is held
+  bool forget = false;  ///< what ends is gone altogether, however often it is held, in all domains
 };
 
 void in_order(std::vector<Move>& moves) {
@@ -40,24 +41,29 @@ void in_order(std::vector<Move>& moves) {
   if (!std::is_sorted(moves.begin(), moves.end(), earlier)) std::sort(moves.begin(), moves.end(), earlier);
 }
 
-// `added(move, bytes)` hears by how much each range that is held made the union grow.
+// The sum over domains of their unions. `added(move, bytes)` is called with the bytes by which each range
+// that is held made it grow.
 template <class F>
 Timeline union_over_time(Moves& moves, std::uint64_t page_bytes, F&& added) {
   in_order(moves.add);
   in_order(moves.end);
-  Coverage coverage;
+  std::array<Coverage, kMaxDomains> domains;
   Timeline line;
   auto end = moves.end.begin();
   const auto end_until = [&](Time time) {
     for (; end != moves.end.end() && end->time <= time; ++end) {
       const Range pages = pages_of(*end->event, page_bytes);
-      const std::size_t bytes = moves.forget ? coverage.erase(pages) : coverage.remove(pages);
+      std::size_t bytes = 0;
+      if (moves.forget)
+        for (Coverage& domain : domains) bytes += domain.erase(pages);
+      else
+        bytes = domains[end->event->domain].remove(pages);
       line.change(end->time, -static_cast<std::int64_t>(bytes));
     }
   };
   for (Move& move : moves.add) {
     end_until(move.time);  // what ends at an instant goes before what begins
-    const std::size_t bytes = coverage.add(pages_of(*move.event, page_bytes));
+    const std::size_t bytes = domains[move.event->domain].add(pages_of(*move.event, page_bytes));
     line.change(move.time, static_cast<std::int64_t>(bytes));
     added(move, bytes);
   }
@@ -77,9 +83,9 @@ Time transfer_begin(const Event& e) {
 // One that was shorter than the clock's tick still held its pages.
 Time transfer_end(const Event& e) { return std::max(e.end_ns, transfer_begin(e) + 1); }
 
-// When the events of a log end: with all of them, that is the run's end.
+// When the events of a log end; never with all of them.
 Time covered_until(const Log& log) {
-  if (log.all_events()) return log.last_ns();
+  if (log.all_events()) return kNever;
   Time last = log.header.start_ns;
   for (const Event& e : log.events) last = std::max(last, e.end_ns);
   return std::min(last, log.last_ns());
@@ -100,25 +106,41 @@ Timeline series_timeline(const Log& log) {
   return line;
 }
 
-// The three time lines of one process within its run, and what their means are taken over.
+Timeline event_timeline(const Log& log) {
+  Moves moves;
+  for (const Event& e : log.events) {
+    if (e.kind == EventKind::registration && !(e.flags & kFailed)) moves.add.push_back({e.begin_ns, &e});
+    if (e.kind == EventKind::deregistration) moves.end.push_back({e.end_ns, &e});
+  }
+  return union_over_time(std::move(moves), log.header.page_bytes);
+}
+
+// The three time lines of one process within its run, or of several on a node, and what their means are taken
+// over.
 struct Lines {
-  Time start, last, covered;
+  Time start, last;
+  Time covered;       ///< from then on a process lacks events
+  bool events_known;  ///< each process has all its events, or its first ones
   Timeline registered, oracle, leave_pinned;
   double registered_byte_ns;
 
   explicit Lines(const Log& log)
-      : start(log.header.start_ns), last(log.last_ns()), covered(covered_until(log)) {
-    registered = (log.all_events() ? registered_timeline(log) : series_timeline(log)).clipped(start, last);
+      : start(log.header.start_ns),
+        last(log.last_ns()),
+        covered(covered_until(log)),
+        events_known(log.all_events() || !log.events.empty()) {
+    registered = registered_timeline(log).clipped(start, last);
     registered_byte_ns = log.all_events() ? registered.byte_ns() : log.live.counters.registered_byte_ns;
-    oracle = oracle_timeline(log).clipped(start, covered);
-    leave_pinned = leave_pinned_timeline(log).clipped(start, covered);
+    oracle = oracle_timeline(log).clipped(start, events_end());
+    leave_pinned = leave_pinned_timeline(log).clipped(start, events_end());
   }
 
   // Another process of the same node.
   void add(const Lines& other) {
     start = std::min(start, other.start);
     last = std::max(last, other.last);
-    covered = std::max(covered, other.covered);
+    covered = std::min(covered, other.covered);
+    events_known = events_known && other.events_known;
     registered.add(other.registered);
     oracle.add(other.oracle);
     leave_pinned.add(other.leave_pinned);
@@ -133,6 +155,7 @@ struct Lines {
   }
 
   double seconds() const { return static_cast<double>(last - start) * 1e-9; }
+  Time events_end() const { return std::max(start, std::min(covered, last)); }
 
   RegisteredBytes figures() const {
     const auto mean = [](double byte_ns, Duration over) {
@@ -141,10 +164,15 @@ struct Lines {
     RegisteredBytes r;
     r.peak = registered.peak();
     r.mean = mean(registered_byte_ns, last - start);
-    r.oracle_peak = oracle.peak();
-    r.oracle_mean = mean(oracle.byte_ns(), covered - start);
-    r.leave_pinned_peak = leave_pinned.peak();
-    r.leave_pinned_mean = mean(leave_pinned.byte_ns(), covered - start);
+    const Time end = events_end();
+    r.bounds_known = events_known;
+    const auto bound = [&](const Timeline& line, std::uint64_t& peak, double& mean_bytes) {
+      const Timeline known = covered == kNever ? line : line.clipped(start, end);
+      peak = known.peak();
+      mean_bytes = mean(known.byte_ns(), end - start);
+    };
+    bound(oracle, r.oracle_peak, r.oracle_mean);
+    bound(leave_pinned, r.leave_pinned_peak, r.leave_pinned_mean);
     return r;
   }
 };
@@ -184,6 +212,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.rank = log.header.rank;
   r.process = log.header.process;
   r.complete = log.live.complete != 0;
+  r.running = !r.complete && log.written_to;
   r.wall_seconds = lines.seconds();
   r.registered = lines.figures();
   if (!log.all_events()) r.registered.peak = c.registered_peak_bytes;
@@ -194,6 +223,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.pinned_at_exit_bytes = log.live.pinned_at_exit_bytes;
   r.events = log.events.size();
   r.events_dropped = c.events_dropped + c.records_dropped;
+  r.records_dropped = c.records_dropped;
   r.cost = cost_of(log);
   r.prediction = prediction_of(c);
   r.budget = budget_of(c);
@@ -316,12 +346,7 @@ Prediction prediction_of(const Counters& c) {
 }
 
 Timeline registered_timeline(const Log& log) {
-  Moves moves;
-  for (const Event& e : log.events) {
-    if (e.kind == EventKind::registration && !(e.flags & kFailed)) moves.add.push_back({e.begin_ns, &e});
-    if (e.kind == EventKind::deregistration) moves.end.push_back({e.end_ns, &e});
-  }
-  return union_over_time(std::move(moves), log.header.page_bytes);
+  return log.all_events() ? event_timeline(log) : series_timeline(log);
 }
 
 Timeline oracle_timeline(const Log& log) {
@@ -405,7 +430,8 @@ void Analysis::add(Part&& part) {
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;
-  covered_ = std::min(covered_, part.lines.covered - part.lines.start);
+  covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
+  if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back(std::move(part.lines));
   for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
   report_.per_rank.push_back(std::move(part.rank));

@@ -1,11 +1,12 @@
 // What a run did, computed from its logs: the figures of reports and comparisons, by these definitions.
 //
-// Registered bytes of a process are the union of its registered pages, each from the call of its registration
-// to the return of its deregistration; of a node, the sum over its processes on one time line
-// (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical strategies are
-// computed from the same stream: the oracle holds the union of the pages under lease, each lease from when
-// its acquire was done, and its new pages registered just in time before that (by the fitted a * pages + b);
-// leave-pinned holds every page ever leased until a memory event takes it.
+// Registered bytes of a domain are the union of its registered pages, each from the call of its registration
+// to the return of its deregistration; of a process and of a node, the sum over domains and processes on one
+// time line (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical
+// strategies are computed from the same stream: the oracle holds the union of the pages under lease, each
+// lease from when its acquire was done, and its new pages registered just in time before that (by the fitted
+// a * pages + b); leave-pinned holds every page ever leased until a memory event takes it; both in each
+// domain by itself.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
 // Values without state outside; any thread.
@@ -23,6 +24,8 @@ namespace pinion::runlog {
 struct RegisteredBytes {
   std::uint64_t peak = 0, oracle_peak = 0, leave_pinned_peak = 0;
   double mean = 0, oracle_mean = 0, leave_pinned_mean = 0;
+  /// Whether the log has events that oracle and leave-pinned are computed from; they are 0 where it has none.
+  bool bounds_known = true;
 };
 
 struct Acquires {
@@ -60,12 +63,14 @@ struct RankReport {
   std::int32_t rank = -1;
   std::uint32_t process = 0;
   bool complete = false;  ///< the run ended in order
+  bool running = false;   ///< it has not ended yet: somebody still writes to its file
   double wall_seconds = 0;
   RegisteredBytes registered;
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
   std::uint64_t pinned_at_exit_bytes = 0;
   std::uint64_t events = 0, events_dropped = 0;
+  std::uint64_t records_dropped = 0;  ///< of events_dropped: before the log, in full rings
   Cost cost;
   Prediction prediction;
   TimeBudgetUse budget;
@@ -110,6 +115,7 @@ struct Report {
   std::vector<CallSite> call_sites;  ///< most time lost first, then most bytes
 
   bool all_events() const { return events_dropped == 0; }
+  bool call_sites_known() const { return all_events() || events_cover_seconds > 0; }
   const RegisteredBytes& registered() const { return nodes.front().registered; }
   /// seconds added, as a share of the run.
   double share_added() const { return wall_seconds > 0 ? cost.added() / wall_seconds : 0; }
@@ -130,6 +136,7 @@ Prediction prediction_of(const Counters& counters);
 
 // The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
 
+/// From events; where the log lacks some, from the time series that was kept online.
 Timeline registered_timeline(const Log& log);
 Timeline oracle_timeline(const Log& log);
 Timeline leave_pinned_timeline(const Log& log);

@@ -1,5 +1,6 @@
 // The run log's file format, version 3: one file for all processes of a job on a node, written through
-// mappings, read by untrusting readers.
+// mappings, read by untrusting readers. (On file systems where mappings are not shared: a file for each
+// process, written by calls; node_file.h.)
 //
 // The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
 // there, a table that says for each of the chunks after it whose it is; the others belong to a process each.
@@ -30,6 +31,7 @@ constexpr std::uint64_t kMaxChunks = 16 << 20;
 constexpr std::uint32_t kSeriesBins = 1024;
 constexpr std::uint32_t kMaxSites = 2048;
 constexpr std::uint32_t kMaxFrames = 16;
+constexpr std::uint32_t kMaxDomains = 16;
 
 enum class EventKind : std::uint8_t {
   none = 0,
@@ -68,7 +70,9 @@ struct Event {
   Outcome outcome;
   std::uint8_t flags;
   std::uint8_t access;
-  std::uint8_t reserved[5];
+  std::uint8_t
+      domain;  ///< that the range is (de)registered or leased in; of memory events: 0, and they are of all
+  std::uint8_t reserved[4];
 };
 static_assert(sizeof(Event) == 64);
 
@@ -128,7 +132,7 @@ struct NodeHeader {
   // Counted up atomically.
   std::uint64_t chunks;     ///< taken, tables not counted
   std::uint32_t processes;  ///< that have joined
-  std::uint32_t reserved;
+  std::uint32_t one_each;   ///< 1: this file stays empty, and each process has one of its own beside it
 };
 
 struct ChunkOwner {
@@ -139,7 +143,7 @@ static_assert(sizeof(ChunkOwner) * kOwnersPerTable == kChunkBytes);
 
 struct ProcessHeader {
   std::uint32_t begun;  ///< 1 when all that follows is there
-  std::uint32_t reserved;
+  std::uint32_t run;    ///< the same in all processes of a run, on all its nodes; 0: unknown
   char pinion_version[16];
   char host[64];
   char command[512];

@@ -2,27 +2,30 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <vector>
 
-#include "monitor/system_call.h"
+#include "runlog/shared_mapping.h"
 
 namespace pinion::runlog {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kExtension = ".plog";
 
 NodeHeader new_header() {
   NodeHeader h{};
@@ -36,18 +39,6 @@ NodeHeader new_header() {
   return h;
 }
 
-// Mappings come and go while the program runs, and their memory is nobody else's: no memory events of these.
-// At `address`, or where the kernel likes. Forked children do not get them.
-Error map_shared(int file, std::uint64_t offset, std::uint64_t bytes, char*& address) {
-  const int flags = MAP_SHARED | (address ? MAP_FIXED : 0);
-  const long mapped = raw_system_call(
-      SYS_mmap, arguments_of(address, bytes, PROT_READ | PROT_WRITE, flags, file, static_cast<long>(offset)));
-  if (is_error(mapped)) return Error::make(static_cast<int>(-mapped), "mapping: %s", std::strerror(-mapped));
-  address = reinterpret_cast<char*>(mapped);
-  raw_system_call(SYS_madvise, arguments_of(address, bytes, MADV_DONTFORK));
-  return {};
-}
-
 Error take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   int code;
   do {
@@ -55,6 +46,12 @@ Error take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
   } while (code == EINTR);
   if (code == 0) return {};
   return Error::make(code, "taking %" PRIu64 " bytes: %s", bytes, std::strerror(code));
+}
+
+Error extend(int file, std::uint64_t end) {
+  if (::ftruncate(file, static_cast<off_t>(end)) == 0) return {};
+  const int code = errno;
+  return Error::make(code, "making it larger: %s", std::strerror(code));
 }
 
 template <class T>
@@ -70,6 +67,14 @@ Error about(const std::string& path, const Error& error) {
   return Error::make(error.code, "log %.200s: %s", path.c_str(), error.message);
 }
 
+// A reader takes the lock for itself for an instant, to see whether anybody writes here (reader.cpp). Where
+// there are no locks, old files stay.
+void say_that_we_write(int file) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 Error from_errno(const std::string& path) {
   const int code = errno;
   return Error::make(code, "log %.200s: %s", path.c_str(), std::strerror(code));
@@ -77,8 +82,9 @@ Error from_errno(const std::string& path) {
 
 }  // namespace
 
-Error NodeFile::open(const std::string& directory, std::uint64_t job, bool replaces) {
+Error NodeFile::open(const std::string& directory, std::uint64_t job, bool replaces, Mapping mapping) {
   close();
+  mapping_ = mapping;
   std::error_code failed;
   fs::create_directories(directory, failed);
   if (failed)
@@ -86,24 +92,26 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
   char host[sizeof ProcessHeader::host] = {};
   ::gethostname(host, sizeof host - 1);
   char name[sizeof host + 32];
-  std::snprintf(name, sizeof name, "%s.%016" PRIx64 ".plog", host, job);
+  std::snprintf(name, sizeof name, "%s.%016" PRIx64 "%s", host, job, kExtension);
   path_ = directory + "/" + name;
 
   Error error;
   bool created = false;
-  while (!error && file_ < 0) {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (file_ >= 0) break;
+  while (!error && !file_.is_open() && !alone_) {
+    file_ = KeptFile(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    if (file_.is_open()) break;
     if (errno != ENOENT) return from_errno(path_);
     error = create(directory, name);
-    created = file_ >= 0;
+    created = file_.is_open();
   }
-  if (!error) error = join();
+  if (!error && file_.is_open()) error = join();
+  if (!error && !header_) error = open_own(directory, name);
   if (error) {
     close();
     return error;
   }
-  if (created && replaces) remove_finished(directory, host);
+  // Where mappings are not shared, locks may not be either.
+  if (created && replaces && !needs_write_back()) remove_finished(directory, host);
   return {};
 }
 
@@ -114,37 +122,81 @@ Error NodeFile::create(const std::string& directory, const std::string& name) {
   ::unlink(unnamed.c_str());
   const int file = ::open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) return from_errno(unnamed);
-  const NodeHeader header = new_header();
+  NodeHeader header = new_header();
   // Locked before others see it: a file that nobody holds is taken for one of an earlier job.
   ::flock(file, LOCK_SH | LOCK_NB);
   Error error = within_size_limit(kChunkBytes);
   if (!error) error = take_space(file, 0, kChunkBytes);
+  if (!error) {
+    constexpr std::uint64_t kUnused = kChunkBytes - 16;
+    header.one_each = mapping_ == Mapping::none || !mappings_are_shared(file, unnamed, kUnused);
+  }
   if (!error) error = write_at(file, 0, &header, 1);
   if (error) {
     error = about(path_, error);
   } else if (::link(unnamed.c_str(), path_.c_str()) == 0) {
-    file_ = file;
+    file_ = KeptFile(file);
+  } else if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) {
+    alone_ = true;  // no links there
   } else if (errno != EEXIST) {
     error = from_errno(path_);
   }
   ::unlink(unnamed.c_str());
-  if (file_ < 0) ::close(file);
+  if (!file_.is_open()) ::close(file);
   return error;
 }
 
+int NodeFile::descriptor() {
+  KeptFile& file = own_header_ ? own_file_ : file_;
+  if (const int open = file.get(); open >= 0) return open;
+  const int again = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (!file.is_file(again)) {
+    if (again >= 0) ::close(again);
+    return -1;
+  }
+  say_that_we_write(again);
+  file = KeptFile(again);
+  return file.get();
+}
+
 Error NodeFile::join() {
-  ::flock(file_, LOCK_SH | LOCK_NB);  // where there are no locks, old files stay
+  const int file = file_.get();
+  say_that_we_write(file);  // where there are no locks, old files stay
   NodeHeader found{};
   const NodeHeader ours = new_header();
-  if (::pread(file_, &found, sizeof found, 0) != sizeof found ||
+  if (::pread(file, &found, sizeof found, 0) != sizeof found ||
       std::memcmp(&found, &ours, offsetof(NodeHeader, chunks)) != 0)
     return Error::make(EINVAL, "log %.200s: another version of Pinion writes there", path_.c_str());
+  if (found.one_each) return {};
   char* mapped = nullptr;
-  if (const Error error = map_shared(file_, 0, kChunkBytes, mapped)) return about(path_, error);
+  if (const Error error = map_shared(file, 0, kChunkBytes, mapped)) return about(path_, error);
   header_ = reinterpret_cast<NodeHeader*>(mapped);
   opened_by_ = ::getpid();
   process_ = 1 + std::atomic_ref(header_->processes).fetch_add(1, std::memory_order_relaxed);
   return {};
+}
+
+Error NodeFile::open_own(const std::string& directory, const std::string& name) {
+  const std::string stem = directory + "/" + name.substr(0, name.size() - std::strlen(kExtension)) + "." +
+                           std::to_string(::getpid());
+  int file = -1;
+  for (int run = 1; file < 0; ++run) {
+    path_ = stem + (run == 1 ? "" : "." + std::to_string(run)) + kExtension;
+    file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (file < 0 && errno != EEXIST) return from_errno(path_);
+  }
+  say_that_we_write(file);
+  own_file_ = KeptFile(file);
+  own_header_ = std::make_unique<NodeHeader>(new_header());
+  own_header_->processes = 1;
+  header_ = own_header_.get();
+  opened_by_ = ::getpid();
+  process_ = 1;
+  Error error = within_size_limit(kChunkBytes);
+  if (!error) error = write_at(own_file_.get(), 0, header_, 1);
+  if (!error) return {};
+  ::unlink(path_.c_str());
+  return about(path_, error);
 }
 
 // A file that nobody holds a lock on is finished, in order or not.
@@ -154,7 +206,7 @@ void NodeFile::remove_finished(const std::string& directory, const std::string& 
   for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     const std::string path = entry->path().string();
-    if (path != path_ && entry->path().extension() == ".plog" &&
+    if (path != path_ && entry->path().extension() == kExtension &&
         entry->path().filename().string().starts_with(host + "."))
       others.push_back(path);
   }
@@ -185,21 +237,49 @@ Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {
   const std::uint64_t bytes = count * kChunkBytes;
   ChunkOwner owners[kMostAtOnce];
   for (std::uint64_t i = 0; i < count; ++i) owners[i] = {process_, static_cast<std::uint32_t>(index + i)};
+  const int file = descriptor();
+  if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
   Error error = within_size_limit(offset + bytes);
-  if (!error) error = take_space(file_, offset, bytes);
-  if (!error) error = write_at(file_, owner_offset(first), owners, count);
-  if (!error) error = map_shared(file_, offset, bytes, address);
+  // Where it is written by calls, a full disk makes them fail, and touching memory does not.
+  if (!error) error = own_header_ ? extend(file, offset + bytes) : take_space(file, offset, bytes);
+  if (!error) error = write_at(file, owner_offset(first), owners, count);
+  if (!error && own_header_) error = write_at(file, 0, header_, 1);
+  if (!error) error = own_header_ ? map_private(bytes, address) : map_shared(file, offset, bytes, address);
   if (error) return about(path_, error);
+  if (own_header_) remember({address, bytes, offset});
+  return {};
+}
+
+void NodeFile::remember(const Piece& piece) {
+  std::erase_if(pieces_, [&](const Piece& old) { return old.address == piece.address; });
+  pieces_.push_back(piece);
+}
+
+Error NodeFile::write_back(const void* begin, std::uint64_t bytes) {
+  const int file = descriptor();
+  if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
+  const auto* const from = static_cast<const char*>(begin);
+  for (const Piece& piece : pieces_) {
+    const char* const first = std::max<const char*>(from, piece.address);
+    const char* const last = std::min<const char*>(from + bytes, piece.address + piece.bytes);
+    if (first >= last) continue;
+    const auto offset = piece.offset + static_cast<std::uint64_t>(first - piece.address);
+    if (Error error = write_at(file, offset, first, static_cast<std::uint64_t>(last - first)))
+      return about(path_, error);
+  }
   return {};
 }
 
 bool NodeFile::is_mapped() const { return header_ && opened_by_ == ::getpid(); }
 
 void NodeFile::close() {
-  if (is_mapped()) raw_system_call(SYS_munmap, arguments_of(header_, kChunkBytes));
-  if (file_ >= 0) ::close(file_);
+  if (is_mapped() && !own_header_) unmap(reinterpret_cast<char*>(header_), kChunkBytes);
+  file_.close();
+  own_file_.close();
   header_ = nullptr;
-  file_ = -1;
+  own_header_.reset();
+  pieces_.clear();
+  alone_ = false;
   opened_by_ = 0;
   process_ = 0;
 }

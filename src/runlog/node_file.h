@@ -1,12 +1,20 @@
 // The file that the processes of a job on one node write their logs to (format.h): creating or joining it,
 // and taking chunks of it. Owns the open file, a mapping of its header, and a shared lock on it that says
-// that somebody writes here still. One thread at a time may call it, and never from a hook.
+// that somebody writes here still, which the mapping keeps where the program closes the file. One thread at
+// a time may call it, and never from a hook.
+//
+// Where processes cannot share a file by mapping it (shared_mapping.h), the node's file stays empty and says
+// so, and each process writes a file of its own beside it: chunks are then memory of the process, and
+// write_back() carries them to the file.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/kept_file.h"
 #include "runlog/format.h"
 
 namespace pinion::runlog {
@@ -21,7 +29,9 @@ class NodeFile {
   /// Joins `<directory>/<host>.<job>.plog`, which the first process of the job on this node creates; makes
   /// the directory where needed. The creator removes other jobs' files of this node when nobody writes to
   /// them any more and `replaces`: a directory holds one run.
-  Error open(const std::string& directory, std::uint64_t job, bool replaces);
+  enum class Mapping { where_possible, none };
+  Error open(const std::string& directory, std::uint64_t job, bool replaces,
+             Mapping mapping = Mapping::where_possible);
   void close();
 
   bool is_open() const { return header_ != nullptr; }
@@ -35,17 +45,40 @@ class NodeFile {
   static constexpr std::uint64_t kMostAtOnce = 16;
   Error take(std::uint64_t count, std::uint64_t index, char* address);
 
+  /// Whether the file has what is written to the chunks only after write_back().
+  bool needs_write_back() const { return own_header_ != nullptr; }
+  Error write_back(const void* begin, std::uint64_t bytes);
+
  private:
+  /// Chunks that write_back() is for.
+  struct Piece {
+    char* address;
+    std::uint64_t bytes;
+    std::uint64_t offset;  ///< in the file
+  };
+
   Error create(const std::string& directory, const std::string& name);
+  /// Without an error and without a header, the node's processes have a file each.
   Error join();
+  Error open_own(const std::string& directory, const std::string& name);
+  void remember(const Piece& piece);
   void remove_finished(const std::string& directory, const std::string& host) const;
   Error within_size_limit(std::uint64_t end) const;
 
+  /// The file of `path_`; opened anew by its name where the program has closed it. -1: it is gone.
+  int descriptor();
+
   std::string path_;
-  int file_ = -1;
+  KeptFile file_;       ///< the node's
+  bool alone_ = false;  ///< the node has no file with its name: there can be none
+  Mapping mapping_ = Mapping::where_possible;
   NodeHeader* header_ = nullptr;
   int opened_by_ = 0;          ///< process id
   std::uint32_t process_ = 0;  ///< our number, from 1
+  // Of a file of this process's own.
+  KeptFile own_file_;
+  std::unique_ptr<NodeHeader> own_header_;  ///< null: there is none
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace pinion::runlog

@@ -1,6 +1,7 @@
 #include "runlog/reader.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <iterator>
 #include <map>
 #include <system_error>
+
+#include "runlog/one_run.h"
 
 namespace pinion::runlog {
 
@@ -33,6 +36,13 @@ class File {
   File& operator=(const File&) = delete;
 
   int descriptor() const { return descriptor_; }
+
+  /// Writers share a lock on it (node_file.h).
+  bool written_to() const {
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+    ::flock(descriptor_, LOCK_UN);
+    return false;
+  }
 
   bool read(std::uint64_t offset, void* out, std::uint64_t bytes) const {
     auto* at = static_cast<char*>(out);
@@ -120,6 +130,7 @@ const char* fault_of(const Event& e, const ProcessHeader& h) {
   if (e.outcome > Outcome::observed) return "an event with an unknown outcome";
   if (e.begin_ns < 0 || e.end_ns < e.begin_ns) return "an event whose time runs backwards";
   if (e.end_ns - h.start_ns > kTenYears) return "an event with an impossible time";
+  if (e.domain >= kMaxDomains) return "an event of an impossible domain";
   if (e.address > kAddressEnd || e.bytes > kAddressEnd - e.address)
     return "an event with an impossible range";
   return nullptr;
@@ -273,9 +284,11 @@ Error read_file(const std::string& path, const std::function<void(Log&&)>& f, st
   Processes processes;
   if (const Error error = read_tables(file, path, header, size, processes)) return error;
 
+  const bool written_to = file.written_to();
   for (const auto& [process, chunks] : processes) {
     Log log;
     log.path = path;
+    log.written_to = written_to;
     const std::string which = path + ", process " + std::to_string(process);
     if (const Error error = read_section(Section(file, chunks), which, log)) return error;
     if (log.header.begun == 0) continue;
@@ -318,10 +331,15 @@ Error for_each_log(const std::vector<std::string>& paths, const std::function<vo
   files.erase(std::unique(files.begin(), files.end()), files.end());
   if (files.empty()) return Error::make(ENOENT, "no run log given");
   std::uint64_t count = 0;
+  OneRun run;
+  const auto take = [&](Log&& log) {
+    run.add(log);
+    f(std::move(log));
+  };
   for (const std::string& file : files)
-    if (Error error = read_file(file, f, count)) return error;
+    if (Error error = read_file(file, take, count)) return error;
   if (count == 0) return Error::make(ENOENT, "%.200s: no process has begun its log", files.front().c_str());
-  return {};
+  return run.error();
 }
 
 Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs) {

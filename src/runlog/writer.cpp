@@ -32,9 +32,10 @@ void store_release(T& target, T value) {
 
 }  // namespace
 
-Error LogWriter::open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes) {
+Error LogWriter::open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes,
+                      NodeFile::Mapping mapping) {
   close();
-  if (Error error = file_.open(directory, info.job, info.rank >= 0)) return error;
+  if (Error error = file_.open(directory, info.job, info.rank >= 0, mapping)) return error;
   const long area = raw_system_call(
       SYS_mmap, arguments_of(0L, kAreaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   Error error =
@@ -61,6 +62,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   copy_text(h.retention, info.retention);
   copy_text(h.predictor, info.predictor);
   copy_text(h.device, info.device);
+  h.run = info.run;
   h.rank = info.rank;
   h.ranks = info.ranks;
   h.local_ranks = info.local_ranks;
@@ -76,7 +78,34 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   live_[0].last_ns = info.start;
   live_[0].series_bin_ns = Series::kFirstBinWidth;
   store_release(h.begun, 1u);
-  return {};
+  if (!file_.needs_write_back()) return {};
+  const Error error_of_disk = file_.write_back(area_, kChunkBytes);
+  if (error_of_disk) close();
+  return error_of_disk;
+}
+
+// Where the file does not have it by itself: events and call sites before the header that counts them, and
+// the state before the header that names it. What finds no room is not counted.
+void LogWriter::write_back(bool all_sites) {
+  if (!file_.needs_write_back()) return;
+  write_back_events();
+  if (all_sites) sites_written_ = 0;
+  if (!file_.write_back(sites_ + sites_written_, (site_count_ - sites_written_) * sizeof(SiteEntry)))
+    sites_written_ = site_count_;
+  if (file_.write_back(&live_[header_->live], sizeof(LiveState))) return;
+  header_->event_count = event_count_;
+  header_->site_count = sites_written_;
+  file_.write_back(header_, sizeof *header_);
+}
+
+void LogWriter::write_back_events() {
+  if (!file_.needs_write_back() || event_count_ == events_written_) return;
+  const Event* const first = window_ + (events_written_ - window_begin_);
+  if (file_.write_back(first, (event_count_ - events_written_) * sizeof(Event))) {
+    events_dropped_ += event_count_ - events_written_;
+    event_count_ = events_capacity_ = window_end_ = events_written_;
+  }
+  events_written_ = event_count_;
 }
 
 // The window doubles, from one chunk on: short logs stay small, long ones take few system calls.
@@ -84,6 +113,7 @@ bool LogWriter::grow_events() {
   const std::uint64_t count =
       std::clamp<std::uint64_t>(event_count_ / kEventsPerChunk, 1, NodeFile::kMostAtOnce);
   const std::uint64_t index = (events_offset() + event_count_ * sizeof(Event)) / kChunkBytes;
+  write_back_events();  // the next window takes the place of this one
   if (event_count_ >= events_capacity_ || file_.take(count, index, area_ + events_offset())) {
     events_capacity_ = event_count_;  // a full disk is not asked again
     return false;
@@ -128,7 +158,10 @@ void LogWriter::add_site(std::uint64_t hash, const std::uint64_t* frames, std::s
 }
 
 void LogWriter::update(const Counters& counters, const Series& series, Time now) {
-  if (header_) publish(counters, series, now, 0, false);
+  if (!header_) return;
+  write_back_events();  // before their number is published: they may find no room
+  publish(counters, series, now, 0, false);
+  write_back(false);
 }
 
 void LogWriter::publish(const Counters& counters, const Series& series, Time now,
@@ -148,7 +181,9 @@ void LogWriter::publish(const Counters& counters, const Series& series, Time now
 void LogWriter::finish(const Counters& counters, const Series& series, Time now,
                        std::uint64_t pinned_at_exit_bytes) {
   if (!header_) return;
+  write_back_events();
   publish(counters, series, now, pinned_at_exit_bytes, true);
+  write_back(true);
   // The disk space that no event came for. Failing leaves a larger file, nothing worse.
   const Address used = page_ceil(reinterpret_cast<Address>(window_ + (event_count_ - window_begin_)));
   const Address end = reinterpret_cast<Address>(window_) + window_chunks_ * kChunkBytes;
@@ -165,7 +200,8 @@ void LogWriter::close() {
   sites_ = nullptr;
   window_ = nullptr;
   event_count_ = events_capacity_ = events_dropped_ = window_begin_ = window_end_ = window_chunks_ = 0;
-  site_count_ = 0;
+  events_written_ = 0;
+  site_count_ = sites_written_ = 0;
   site_chunks_ = 0;
   sites_full_ = false;
   site_slots_.fill(0);

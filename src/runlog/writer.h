@@ -1,8 +1,8 @@
 // Writes one process's run log (format.h) into its node's file, through mappings. Owns the mappings. One
 // thread at a time may call a writer, and never from a hook: growing is system calls. Disk space is taken
 // before it is touched, so a full disk costs the log and never the program; after kill -9 the log is whole
-// up to the last call. A forked child does not have the mappings and must not call anything but the
-// destructor.
+// up to the last call; where the file cannot be mapped (node_file.h), up to the last update(). A forked child
+// does not have the mappings and must not call anything but the destructor.
 #pragma once
 
 #include <array>
@@ -21,6 +21,7 @@ namespace pinion::runlog {
 /// What a log says about its run; known when it starts.
 struct RunInfo {
   std::uint64_t job = 0;  ///< the same for all processes whose logs share a file: job_key()
+  std::uint32_t run = 0;  ///< the same for all processes of the run: run_key()
   std::string command;
   std::string options;  ///< format_options()
   std::string retention;
@@ -43,7 +44,8 @@ class LogWriter {
   /// Creates `directory` and in it the file of this node and job, or joins it (node_file.h), with room for
   /// `log_bytes` of events. A process that has a rank replaces what an earlier job has left there. After an
   /// error, and without open(), every other call does nothing.
-  Error open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes);
+  Error open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes,
+             NodeFile::Mapping mapping = NodeFile::Mapping::where_possible);
   bool is_open() const { return header_ != nullptr; }
   const std::string& path() const { return file_.path(); }
 
@@ -73,6 +75,8 @@ class LogWriter {
   bool grow_events();
   void publish(const Counters& counters, const Series& series, Time now, std::uint64_t pinned_at_exit_bytes,
                bool complete);
+  void write_back(bool all_sites);
+  void write_back_events();
   void close();
 
   NodeFile file_;
@@ -83,12 +87,14 @@ class LogWriter {
   Event* window_ = nullptr;  ///< the events that are being written; what is full is not mapped any more
 
   std::uint64_t event_count_ = 0;
+  std::uint64_t events_written_ = 0;  ///< by write_back(), where that is needed
   std::uint64_t events_capacity_ = 0;
   std::uint64_t events_dropped_ = 0;
   std::uint64_t window_begin_ = 0;  ///< number of the window's first event
   std::uint64_t window_end_ = 0;
   std::uint64_t window_chunks_ = 0;
   std::uint32_t site_count_ = 0;
+  std::uint32_t sites_written_ = 0;  ///< the same
   std::uint64_t site_chunks_ = 0;
   bool sites_full_ = false;
   std::array<std::uint16_t, std::size_t{2} * kMaxSites>

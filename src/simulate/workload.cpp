@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "base/options.h"
@@ -109,7 +110,15 @@ Time covered_until(const runlog::Log& log) {
   return std::min(last, log.last_ns());
 }
 
-ThreadProgram thread_program(std::vector<Action> actions, Time start, Time end) {
+/// The simulator has one domain. Equal addresses of several are kept apart above all that a process can have.
+Range apart(Range range, unsigned domain) {
+  const Address base = Address{domain} << 58;
+  return {range.begin + base, range.end + base};
+}
+
+/// A memory event is one in each of `domains`.
+ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::uint8_t>& domains, Time start,
+                             Time end) {
   std::sort(actions.begin(), actions.end());
   ThreadProgram program;
   std::map<const runlog::Event*, std::uint32_t> slots;
@@ -120,12 +129,19 @@ ThreadProgram thread_program(std::vector<Action> actions, Time start, Time end) 
     const Duration gap = std::max<Duration>(0, action.time - last);
     last = std::max(last, action.time);
     Operation operation;
-    operation.range = {event.address, event.address + event.bytes};
+    const Range range{event.address, event.address + event.bytes};
+    operation.range = apart(range, event.domain);
     if (event.kind == runlog::EventKind::memory_event) {
       operation.kind = Operation::Kind::memory_event;
-      operation.range = operation.range.to_pages();
       operation.compute = gap;
-    } else if (action.release) {
+      for (const std::uint8_t domain : domains) {
+        operation.range = apart(range.to_pages(), domain);
+        program.before.push_back(operation);
+        operation.compute = 0;
+      }
+      continue;
+    }
+    if (action.release) {
       operation.kind = Operation::Kind::release;
       operation.transfer = gap;
       operation.slot = slots.extract(&event).mapped();
@@ -201,11 +217,15 @@ Program program_of(const runlog::Log& log) {
       actions[latest].push_back(
           {std::max(begin, event->end_ns - of.before(event->end_ns)), order++, event, true});
   }
+  std::set<std::uint8_t> domains;
+  for (const runlog::Event* event : events)
+    if (event->kind == EventKind::lease) domains.insert(event->domain);
+  if (domains.empty()) domains.insert(0);
   Program program;
   const Time end = covered_until(log);
   for (std::size_t thread = 0; thread < actions.size(); ++thread)
-    program.threads.push_back(
-        thread_program(std::move(actions[thread]), log.header.start_ns, end - delays[thread].before(end)));
+    program.threads.push_back(thread_program(std::move(actions[thread]), domains, log.header.start_ns,
+                                             end - delays[thread].before(end)));
   return program;
 }
 

@@ -28,7 +28,7 @@ case $family in
 esac
 
 # once COMMAND..., user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
-once() { on node0 timeout 60 "$@" >"$work/out" 2>"$work/err"; }
+once() { on node0 timeout 240 "$@" >"$work/out" 2>"$work/err"; }
 user() {
   local status
   # A launcher ends by a SIGPIPE of its own now and then, without Pinion too, and may take a rank with it.
@@ -61,18 +61,19 @@ remains() {
   done
 }
 remains_before=$(remains)
-clean() { [ "$(remains)" = "$remains_before" ] || fail "$1: left behind: $(diff <(echo "$remains_before") <(remains))"; }
+as_before() { [ "$(remains)" = "$remains_before" ]; }
+clean() { eventually as_before || fail "$1: left behind: $(diff <(echo "$remains_before") <(remains))"; }
 
 all_there='r.ranks == r.job_ranks == 6 and sorted((n.host, n.ranks) for n in r.nodes) == [("node0", 2), ("node1", 2), ("node2", 2)]'
 
 # Around the launcher. A third of the options each from a file that only node0 has, from PINION, from flags.
-on node0 sh -c "echo 'limit = \"64M\"' >/tmp/options.toml"
-PINION_CONFIG=/tmp/options.toml PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
+on node0 sh -c "echo limit=64M >/tmp/options.conf"
+PINION_CONFIG=/tmp/options.conf PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
   fail "around: status $?: $(said)"
 verified && grep -q '^pinion: 6 ranks, ' "$work/err" && ! grep -q 'left no log' "$work/err" || fail "around: $(said)"
 report_says around "$all_there and r.retention == 'on-demand' and r.limit_bytes == 64 << 20 and 'threshold=8K' in r.options"
 books_balance around
-on node0 rm /tmp/options.toml
+on node0 rm /tmp/options.conf
 
 # Inside it, with a directory that is relative to where everybody is.
 user "${launch[@]}" "$pinion" run --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"
@@ -143,6 +144,18 @@ on node0 rm -r /tmp/alone
 clean alone
 
 # A rank on another node is killed: with Pinion and without, the job ends the same way and leaves the same behind.
+find_victim() {
+  victim=$(processes_of node2 | sed -n "s|^\([0-9]*\) $ring.*|\1|p" | head -n 1)
+  [ -n "$victim" ]
+}
+logs_tell() { [ "$(what_is "$all_there and r.acquires.total > 0")" = True ]; }
+# Nothing ends any more.
+settled() {
+  local before
+  before=$(remains)
+  sleep 0.5
+  [ "$(remains)" = "$before" ]
+}
 # killed COMMAND...: prints the job's status.
 killed() {
   local job victim
@@ -150,25 +163,21 @@ killed() {
   once "$@" "$ring" forever &
   job=$!
   victim=
-  for _ in $(seq 200); do
-    victim=$(processes_of node2 | sed -n "s|^\([0-9]*\) $ring.*|\1|p" | head -n 1)
-    [ -n "$victim" ] && break
-    sleep 0.1
-  done
-  sleep 2 # well within the run, and the logs have been brought up to date
+  eventually find_victim
+  sleep 2 # well within the run
+  if [ "$1" = "$pinion" ]; then eventually logs_tell; fi
   kill -9 "$victim"
   wait $job
   echo $?
 }
 [ "$family" = openmpi ] || unset 'launch[-1]' # here, they shall be ended
 plain=$(killed "${launch[@]}")
-sleep 0.5
+eventually settled
 remains_before=$(remains)
 status=$(killed "$pinion" run --log "$work/log" -- "${launch[@]}")
 # Which of the signals and errors that follow hydra gives is chance, and that a launcher's own SIGPIPE (141) comes first.
 ended_alike() { [ "$status" -eq "$plain" ] || [ "$family" = mpich ] || [ "$status" -eq 141 ] || [ "$plain" -eq 141 ]; }
 [ "$status" -ne 0 ] && ended_alike || fail "killed: status $status, without Pinion $plain: $(said)"
-sleep 0.5
 clean killed
 report_says killed "$all_there and not all(rank.complete for rank in r.per_rank) and r.acquires.total > 0"
 

@@ -48,7 +48,7 @@ esac
 ranks() {
   local n=$1
   shift
-  timeout 120 "${launch[@]}" -n "$n" "$@"
+  timeout 240 "${launch[@]}" -n "$n" "$@"
 }
 
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its
@@ -58,7 +58,7 @@ under() {
   shift 2
   rm -rf "$work/log"
   # shellcheck disable=SC2086
-  timeout 120 "$pinion" run $options --log "$work/log" -- "${launch[@]}" -n "$n" "$@" \
+  timeout 240 "$pinion" run $options --log "$work/log" -- "${launch[@]}" -n "$n" "$@" \
     >"$work/out" 2>"$work/err"
 }
 

@@ -94,7 +94,7 @@ gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$
 expect() {
   local monitor=$1 restrict=$2 outcomes
   # shellcheck disable=SC2086
-  timeout 60 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
+  timeout 240 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
     fail "$monitor $restrict: status $?: $(cat "$work/err")"
   outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
   [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"
@@ -127,7 +127,8 @@ r = json.load(open(sys.argv[1]))
 why = [one["refused"] for one in r["monitors"] if one["name"] == "userfaultfd"][0]
 if why: sys.exit(why)' "$work/doctor" || has_userfaultfd=
 # The program makes system calls of its own.
-"$pinion" doctor "$work/changes" | grep -q 'code past libc: .*/changes calls any system call without libc' || fail "doctor changes"
+"$pinion" doctor "$work/changes" >"$work/out"
+grep -q 'code past libc: .*/changes calls any system call without libc' "$work/out" || fail "doctor: $(grep 'code past' "$work/out")"
 if [ -z "$has_userfaultfd" ]; then
   expect auto "" "$none_kept"
 else

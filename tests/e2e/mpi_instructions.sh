@@ -14,7 +14,7 @@ program=$build/libexec/pinion/p2p-$family
 instructions() {
   local name=$1 rounds=$2
   shift 2
-  timeout 60 env "$@" valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no \
+  timeout 240 env "$@" valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no \
     --toggle-collect="p2p_$name" "$program" 1 1 "$rounds" 2>&1 | awk '/Collected/ {print $4}'
 }
 

@@ -28,15 +28,15 @@ for retention in on-demand leave-pinned lru helper; do
 done
 
 # A device whose regions are smaller than a buffer: each is leased in four parts.
-cat >"$work/small.toml" <<END
-register_ns_base = 1000
-register_ns_per_page = 10
-deregister_ns_base = 500
-max_region_bytes = "130K"
+cat >"$work/small.nic" <<END
+register_ns_base=1000
+register_ns_per_page=10
+deregister_ns_base=500
+max_region_bytes=130K
 END
 for retention in on-demand leave-pinned helper; do
   what="small regions: $retention"
-  under "--retention $retention --device emulated --nic $work/small.toml" 2 "$programs/mpi_counted" || fail "$what: $(cat "$work/err")"
+  under "--retention $retention --device emulated --nic $work/small.nic" 2 "$programs/mpi_counted" || fail "$what: $(cat "$work/err")"
   verified || fail "$what: $(cat "$work/out")"
   books_balance "$what"
   report_says "$what" 'r.acquires.bounced == 0 and r.acquires.total == 640'
@@ -58,7 +58,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 else
   as_user=()
 fi
-user() { (ulimit -l 64 && cd / && HOME=${work}/home TMPDIR=$work/home "${as_user[@]}" timeout 120 "$@"); }
+user() { (ulimit -l 64 && cd / && HOME=${work}/home TMPDIR=$work/home "${as_user[@]}" timeout 240 "$@"); }
 mkdir -p "$work/home"
 if user test -x "$pinion" -a -r "$build/lib/libpinion-preload.so" -a -x "$programs/mpi_counted"; then
   what="64 KB of locked memory"

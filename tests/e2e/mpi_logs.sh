@@ -35,4 +35,45 @@ job 2 "" "$programs/mpi_counted" || fail "again: $(cat "$work/err")"
 one_file "the next job"
 says "the next job" 'r.ranks == 2 and r.acquires.total == 160'
 
+# Another run is not added to the first, whatever its directory.
+ranks 2 "$pinion" run --log "$work/other" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
+  fail "the other run: $(cat "$work/err")"
+"$pinion" report "$logs" "$work/other" >"$work/out" 2>"$work/err"
+status=$?
+[ $status -eq 2 ] && grep -q "^pinion report: two runs: .*$logs/.* and .*$work/other/" "$work/err" ||
+  fail "two runs: status $status: $(cat "$work/err")"
+# Two jobs of one `pinion run` are one.
+rm -rf "$work/both"
+"$pinion" run --log "$work/both" -- sh -c '"$@" & "$@"; wait' - "${launch[@]}" -n 2 "$programs/mpi_counted" \
+  >"$work/out" 2>"$work/err"
+grep -q "two runs" "$work/err" && fail "two jobs of one run: $(cat "$work/err")"
+
+# A job that runs has not broken off.
+rm -rf "$logs"
+timeout 120 "${launch[@]}" -n 2 "$pinion" run --log "$logs" -- "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
+job=$!
+# until_report WORDS: which it must say within 30 s.
+until_report() {
+  for _ in $(seq 300); do
+    "$pinion" report "$logs" >"$work/report" 2>&1 && grep -q "$1" "$work/report" && return
+    sleep 0.1
+  done
+  fail "not said: $1: $(cat "$work/report")"
+}
+until_report "2 ranks have not ended: the job still writes to its log"
+kill $job
+wait $job 2>/dev/null
+until_report "2 ranks did not end in order"
+
+# Where the log has no room for events, nothing is said to be 0 because of that.
+mkdir "$work/full"
+if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then
+  ranks 2 "$pinion" run --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||
+    fail "full file system: $(cat "$work/err")"
+  "$pinion" report "$work/full" >"$work/report" 2>&1
+  umount "$work/full"
+  grep -q "events are missing (no space left where the log is)" "$work/report" || fail "full file system: $(cat "$work/report")"
+  grep -q "oracle  *0 B" "$work/report" && fail "full file system: $(cat "$work/report")"
+fi
+
 [ "$failures" -eq 0 ]

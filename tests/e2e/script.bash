@@ -10,3 +10,12 @@ fail() {
   echo "FAILED: $*"
   failures=$((failures + 1))
 }
+
+# eventually COMMAND...: whether it succeeds within a minute, which is more than any machine needs.
+eventually() {
+  local end=$((SECONDS + 60))
+  until "$@"; do
+    [ $SECONDS -lt $end ] || return 1
+    sleep 0.1
+  done
+}

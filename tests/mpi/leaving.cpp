@@ -1,12 +1,30 @@
 // Programs that do not end as MPI wants. leaving HOW, with HOW of: exit (no MPI_Finalize), abort (MPI_Abort),
-// sleep (says so, then waits to be killed), fork (a child that uses and frees the parent's buffers). Two
-// ranks.
+// sleep (says so, then waits to be killed), fork (a child that uses and frees the parent's buffers), interrupt
+// (a signal handler that calls exit() at any moment of the transfers). Two ranks.
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "check.h"
+
+namespace {
+
+/// SIGALRM comes once, within the next milliseconds.
+void exit_soon(int rank) {
+  ::signal(SIGALRM, [](int) { std::exit(0); });
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  itimerval soon{};
+  soon.it_value.tv_usec = 1 + (now.tv_nsec / 1000 + 3000 * rank) % 10'000;
+  ::setitimer(ITIMER_REAL, &soon, nullptr);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
@@ -18,7 +36,9 @@ int main(int argc, char** argv) {
   MPI_Request pending;
   std::vector<int> never(kCount);
   MPI_Irecv(never.data(), kCount, MPI_INT, other, 99, MPI_COMM_WORLD, &pending);
-  for (int round = 0; round < 20; ++round) {
+  const bool interrupted = std::strcmp(how, "interrupt") == 0;
+  if (interrupted) exit_soon(me);
+  for (int round = 0; round < 20 || interrupted; ++round) {
     MPI_Sendrecv(out.data(), kCount, MPI_INT, other, 1, in.data(), kCount, MPI_INT, other, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     CHECK(holds(in, other, 1));

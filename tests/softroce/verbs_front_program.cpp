@@ -171,6 +171,30 @@ void reregistration() {
   CHECK(ibv_dereg_mr(to) == 0 && ibv_dereg_mr(from) == 0);
 }
 
+/// What libibverbs refuses by itself, and what then stays as it was.
+void wrong_reregistration() {
+  LoopedQueuePair pair;
+  char *source = map(), *target = map();
+  ibv_mr* const from = registered(pair.pd(), source, kBytes, IBV_ACCESS_LOCAL_WRITE);
+  ibv_mr* const to = registered(pair.pd(), target, kBytes, kTarget);
+  const auto refused = [&](int changes, void* address, std::size_t bytes, int access) {
+    errno = 0;
+    CHECK(ibv_rereg_mr(to, changes, nullptr, address, bytes, access) == IBV_REREG_MR_ERR_INPUT);
+    CHECK(errno == EINVAL);
+  };
+  for (const int others : {0, +IBV_REREG_MR_CHANGE_PD, +IBV_REREG_MR_CHANGE_TRANSLATION})
+    refused(others, target, kBytes, kTarget);  // access that is not to be changed
+  refused(IBV_REREG_MR_FLAGS_SUPPORTED + 1, target, kBytes, 0);
+  for (const int more : {0, +IBV_REREG_MR_CHANGE_ACCESS}) {
+    refused(IBV_REREG_MR_CHANGE_TRANSLATION | more, nullptr, kBytes, 0);
+    refused(IBV_REREG_MR_CHANGE_TRANSLATION | more, target, 0, 0);
+  }
+  errno = 0;
+  CHECK(ibv_rereg_mr(to, 0, nullptr, nullptr, 0, 0) == IBV_REREG_MR_ERR_CMD && errno != 0);
+  CHECK(arrives(pair, source, from, target, to, 'a'));
+  CHECK(ibv_dereg_mr(to) == 0 && ibv_dereg_mr(from) == 0);
+}
+
 /// Registrations that Pinion leaves alone: nothing of them is kept.
 void passing() {
   LoopedQueuePair pair;
@@ -207,6 +231,79 @@ ibv_context* open_device() {
   return context;
 }
 
+// ---- functions that are looked up ----
+
+/// Where programs find a function of libibverbs.
+struct Source {
+  const char* name;
+  void* (*find)(const char* function, const char* version);
+};
+void* libibverbs() {
+  static void* const library = dlopen("libibverbs.so.1", RTLD_NOW);
+  CHECK(library != nullptr);
+  return library;
+}
+void* program() { return dlopen(nullptr, RTLD_NOW); }
+constexpr Source kSources[] = {
+    {"linked", nullptr},
+    {"dlsym(default)", [](const char* f, const char*) { return dlsym(RTLD_DEFAULT, f); }},
+    {"dlsym(next)", [](const char* f, const char*) { return dlsym(RTLD_NEXT, f); }},
+    {"dlsym(library)", [](const char* f, const char*) { return dlsym(libibverbs(), f); }},
+    {"dlsym(program)", [](const char* f, const char*) { return dlsym(program(), f); }},
+    {"dlvsym(default)", [](const char* f, const char* v) { return dlvsym(RTLD_DEFAULT, f, v); }},
+    {"dlvsym(next)", [](const char* f, const char* v) { return dlvsym(RTLD_NEXT, f, v); }},
+    {"dlvsym(library)", [](const char* f, const char* v) { return dlvsym(libibverbs(), f, v); }},
+    {"dlvsym(program)", [](const char* f, const char* v) { return dlvsym(program(), f, v); }},
+};
+
+template <class F>
+F found(const Source& source, F linked, const char* name, const char* version) {
+  if (source.find == nullptr) return linked;
+  void* const function = source.find(name, version);
+  // Of a plugin's libraries, which no one else sees, the program's handle knows nothing.
+  if (function == nullptr && std::strstr(source.name, "(program)") != nullptr) return linked;
+  if (function == nullptr) std::printf("%s finds no %s\n", source.name, name);
+  CHECK(function != nullptr);
+  return reinterpret_cast<F>(function);
+}
+
+/// Each function that registers, with each that changes or ends a registration, wherever both are found.
+/// Prints how many keys that took.
+void mixtures() {
+  ibv_context* const context = open_device();
+  ibv_pd* const pd = ibv_alloc_pd(context);
+  constexpr std::size_t kFew = 65536;
+  char* const memory = map();
+  const auto iova = reinterpret_cast<std::uint64_t>(memory);
+  std::set<std::uint32_t> keys;
+  for (const Source& registers : kSources) {
+    const auto reg = found(registers, &ibv_reg_mr, "ibv_reg_mr", "IBVERBS_1.1");
+    const auto reg_iova = found(registers, &ibv_reg_mr_iova, "ibv_reg_mr_iova", "IBVERBS_1.7");
+    const auto reg_iova2 = found(registers, &ibv_reg_mr_iova2, "ibv_reg_mr_iova2", "IBVERBS_1.8");
+    const auto dmabuf = found(registers, &ibv_reg_dmabuf_mr, "ibv_reg_dmabuf_mr", "IBVERBS_1.12");
+    CHECK(dmabuf(pd, 0, kFew, iova, -1, IBV_ACCESS_LOCAL_WRITE) == nullptr && errno != 0);
+    for (const Source& ends : kSources) {
+      const auto dereg = found(ends, &ibv_dereg_mr, "ibv_dereg_mr", "IBVERBS_1.1");
+      const auto rereg = found(ends, &ibv_rereg_mr, "ibv_rereg_mr", "IBVERBS_1.1");
+      for (ibv_mr* const mr : {reg(pd, memory, kFew, IBV_ACCESS_LOCAL_WRITE),
+                               reg_iova(pd, memory, kFew, iova, IBV_ACCESS_LOCAL_WRITE),
+                               reg_iova2(pd, memory, kFew, iova, IBV_ACCESS_LOCAL_WRITE)}) {
+        CHECK(mr != nullptr && mr->addr == memory && mr->length == kFew && mr->pd == pd);
+        keys.insert(mr->lkey);
+        CHECK(rereg(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, memory, 0, 0) == IBV_REREG_MR_ERR_INPUT);
+        CHECK(dereg(mr) == 0);
+      }
+    }
+  }
+  // Where a library has older versions, too, they are its own.
+  CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.0") != nullptr);
+  CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.0") != dlsym(libibverbs(), "ibv_reg_mr"));
+  CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.8") == nullptr && dlerror() != nullptr);
+  CHECK(dlsym(libibverbs(), "ibv_reg_nothing") == nullptr && dlerror() != nullptr);
+  CHECK(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
+  std::printf("%zu keys\n", keys.size());
+}
+
 void domains() {
   ibv_context* const context = open_device();
   char* const memory = map();
@@ -233,6 +330,43 @@ void domains() {
   CHECK(ibv_close_device(context) == 0);
   CHECK(pinned_bytes() == 0);
   loop();
+}
+
+/// Devices that are closed under registrations. Nothing of them is left.
+void closing() {
+  char* const memory = map();
+  for (int i = 0; i < 40; ++i) {
+    ibv_context* const context = open_device();
+    ibv_pd* const pd = ibv_alloc_pd(context);
+    registered(pd, memory, kBytes, kTarget);
+    registered(pd, memory, kBytes, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(ibv_dereg_mr(registered(pd, map(), kBytes, kTarget)) == 0);
+    CHECK(ibv_close_device(context) == 0);
+    CHECK(pinned_bytes() == 0);
+  }
+  loop();
+}
+
+/// A child uses memory that its parent has deregistered, below libibverbs' fork-safe mode.
+void fork_safe() {
+  CHECK(ibv_fork_init() == 0);
+  LoopedQueuePair pair;
+  char* const memory = map(nullptr, 4 * kBytes);
+  for (const std::size_t bytes : {std::size_t{4096}, kBytes, 4 * kBytes}) {
+    std::memset(memory, 'p', bytes);
+    CHECK(ibv_dereg_mr(registered(pair.pd(), memory, bytes, kTarget)) == 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      for (std::size_t i = 0; i < bytes; i += 4096) CHECK(memory[i] == 'p');
+      std::memset(memory, 'c', bytes);
+      std::_Exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(memory[0] == 'p');
+    CHECK(ibv_dereg_mr(registered(pair.pd(), memory, bytes, kTarget)) == 0);
+    std::printf("%zu bytes kept\n", pinned_bytes());
+  }
 }
 
 void forking() {
@@ -349,9 +483,13 @@ extern "C" int main(int, char** arguments) {
   if (name == "after-by-cache") after_deregistration_by_a_cache();
   if (name == "rights") rights();
   if (name == "reregistration") reregistration();
+  if (name == "wrong-reregistration") wrong_reregistration();
   if (name == "passing") passing();
+  if (name == "mixtures") mixtures();
   if (name == "domains") domains();
+  if (name == "closing") closing();
   if (name == "fork") forking();
+  if (name == "fork-safe") fork_safe();
   if (name == "threads") threads();
   if (name == "limit") beyond_the_limit();
   if (name == "memlock") memlock();

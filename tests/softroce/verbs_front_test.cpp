@@ -15,13 +15,14 @@ struct Ended {
   std::string output;  ///< standard output and error
 };
 
-/// The program's scenario under these options; `off`: without Pinion.
+/// The program's scenario under these options; `off`: without Pinion. `preloads`: with Pinion's at the %.
 Ended run(const std::string& scenario, const std::string& options, const std::string& environment = "",
-          const std::string& program = "verbs_front_program") {
+          const std::string& program = "verbs_front_program", std::string preloads = "%") {
   const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   const auto preload = here.parent_path().parent_path() / "lib" / "libpinion-preload.so";
+  preloads.replace(preloads.find('%'), 1, preload.string());
   const std::string pinion =
-      options == "off" ? "" : "PINION=front=verbs," + options + " LD_PRELOAD=" + preload.string() + " ";
+      options == "off" ? "" : "PINION=front=verbs," + options + " LD_PRELOAD=" + preloads + " ";
   const std::string command =
       "env " + environment + " " + pinion + (here / program).string() + " " + scenario + " 2>&1";
   std::FILE* const pipe = popen(command.c_str(), "r");
@@ -73,11 +74,37 @@ TEST(VerbsFront, IsWhatTheProgramAskedFor) {
     for (const char* const scenario : {"rights", "passing"}) expect(scenario, options, "");
 }
 
+TEST(VerbsFront, MeetsFunctionsThatAreLookedUp) {
+  EXPECT_EQ(run("mixtures", "off").status, 0);
+  expect("mixtures", "retention=leave-pinned", "1 keys\n");
+  EXPECT_EQ(run("mixtures", "retention=observe").status, 0);
+  EXPECT_EQ(run("local mixtures", "retention=leave-pinned", "", "verbs_plugin_host").output,
+            "1 keys\ndone\n1 keys\ndone\nthere\n");
+}
+
+// A preloaded tool, before and behind Pinion.
+TEST(VerbsFront, OthersStandBeforeTheSameFunctions) {
+  const auto wrapper =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + "/libverbs_wrapper.so";
+  for (const char* const finds : {"WRAPPER=next", "WRAPPER=library"})
+    for (const std::string& preloads : {wrapper + ":%", "%:" + wrapper}) {
+      const Ended ended =
+          run("loop", "retention=leave-pinned,remote-keys=shared", finds, "verbs_front_program", preloads);
+      EXPECT_EQ(ended.output, "2 keys, 2097152 bytes kept\ndone\n") << finds << ' ' << preloads;
+    }
+}
+
 // Without Pinion this device re-registers nothing.
 TEST(VerbsFront, ReregistersUnderTheSameHandle) {
   expect("reregistration", "remote-keys=shared", "");
   expect("reregistration", "remote-keys=strict", "");
   expect("reregistration", "retention=observe", "");
+}
+
+TEST(VerbsFront, RefusesReregistrationsAsTheLibraryDoes) {
+  expect("wrong-reregistration", "off", "");
+  expect("wrong-reregistration", "remote-keys=shared", "");
+  expect("wrong-reregistration", "remote-keys=shared,retention=observe", "");
 }
 
 TEST(VerbsFront, ProtectionDomainsComeAndGo) {
@@ -86,6 +113,20 @@ TEST(VerbsFront, ProtectionDomainsComeAndGo) {
   EXPECT_EQ(ended.output,
             "pinion: a protection domain is left to the program: 16 of them are in use, counted with their "
             "kinds of remote rights (said once)\n2 keys, 2097152 bytes kept\ndone\n");
+}
+
+TEST(VerbsFront, DevicesAreClosedUnderRegistrations) {
+  expect("closing", "off", "40 keys, 0 bytes kept\n");
+  expect("closing", "retention=leave-pinned,remote-keys=shared", "2 keys, 2097152 bytes kept\n");
+  expect("closing", "retention=observe,remote-keys=shared", "40 keys, 0 bytes kept\n");
+}
+
+// libibverbs keeps what is registered from children then.
+TEST(VerbsFront, ChildrenHaveWhatIsDeregistered) {
+  expect("fork-safe", "off", "0 bytes kept\n0 bytes kept\n0 bytes kept\n");
+  expect("fork-safe", "retention=leave-pinned,remote-keys=shared",
+         "4096 bytes kept\n1048576 bytes kept\n4194304 bytes kept\n");
+  EXPECT_EQ(run("fork-safe", "retention=helper,remote-keys=shared").status, 0);
 }
 
 TEST(VerbsFront, ForksThreadsAndEnds) {

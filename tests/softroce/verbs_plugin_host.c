@@ -1,4 +1,4 @@
-// A program that knows nothing of RDMA and loads a plugin that does, twice: `verbs_plugin_host local|global`.
+// A program that knows nothing of RDMA and loads a plugin that does, twice: `verbs_plugin_host local|global [SCENARIO]`.
 // Says at the end whether libibverbs is loaded still.
 #include <dlfcn.h>
 #include <libgen.h>
@@ -7,8 +7,8 @@
 
 int main(int count, char** arguments) {
   char path[4096];
-  char* plugin_arguments[] = {arguments[0], "loop", NULL};
-  if (count != 2) return 2;
+  char* plugin_arguments[] = {arguments[0], count == 3 ? arguments[2] : "loop", NULL};
+  if (count != 2 && count != 3) return 2;
   snprintf(path, sizeof path, "%s/libverbs_plugin.so", dirname(strdup(arguments[0])));
   for (int i = 0; i < 2; ++i) {
     void* plugin = dlopen(path, RTLD_NOW | (strcmp(arguments[1], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));

@@ -21,6 +21,8 @@ class FakeDevice final : public Device {
   DeviceCaps limits;
   /// Decides each registration before it is made: an errno value, or 0. May block.
   std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
+  /// The same for each deregistration.
+  std::function<int(DeviceKey)> refuse_deregistration = [](DeviceKey) { return 0; };
 
   const char* name() const override { return "fake"; }
   std::string description() const override { return "registers nothing"; }
@@ -38,12 +40,16 @@ class FakeDevice final : public Device {
     live_.emplace(++last_, Live{pages, access});
     return {{}, {last_, 0, 0}, access};
   }
-  void deregister(DeviceKey key, Actor) override {
+  Error deregister(DeviceKey key, Actor) override {
+    const int code = refuse_deregistration(key);
+    if (code != 0) return Error::make(code, "deregistration refused by the test");
     std::lock_guard lock(mutex_);
     const auto found = live_.find(key.handle);
-    ASSERT_NE(found, live_.end()) << "deregistered twice, or never registered";
+    EXPECT_NE(found, live_.end()) << "deregistered twice, or never registered";
+    if (found == live_.end()) return {};
     union_.remove(found->second.pages);
     live_.erase(found);
+    return {};
   }
   void abandon_after_fork() override {}
 

@@ -25,14 +25,10 @@ class Gate {
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
   }
-  void wait_reached() {
+  /// False when no thread came within `limit`; the default is more than any machine needs.
+  [[nodiscard]] bool wait_reached(std::chrono::nanoseconds limit = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reached_; });
-  }
-  /// False when nobody came for so long.
-  bool wait_reached_for(std::chrono::milliseconds time) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, time, [&] { return reached_; });
+    return changed_.wait_for(lock, limit, [&] { return reached_; });
   }
   void open() {
     const std::lock_guard lock(mutex_);

@@ -339,7 +339,7 @@ class Worker {
   /// Without an engine only what a signal handler may do.
   int live_as_a_child(const std::vector<Place*>& at_rest, bool with_engine, std::size_t from,
                       std::size_t to) {
-    ::alarm(60);
+    ::alarm(240);
     for (std::size_t i = chance_.below(8); i > 0; --i) ::sched_yield();
     for (const Place* place : at_rest) {
       if (!place->is_copied_at_fork()) continue;

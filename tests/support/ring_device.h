@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <liburing.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "device/io_uring_abi.h"
 #include "transfer_device.h"
 
 namespace pinion::test {
@@ -33,7 +36,12 @@ class RingDevice final : public TransferDevice {
       ADD_FAILURE() << "no io_uring: " << std::strerror(-error);
       std::abort();
     }
-    if (::io_uring_register_buffers_sparse(&ring_, kSlots) != 0) std::abort();
+    // liburing has a call for it from 2.2 on.
+    IoUringTable table{};
+    table.nr = kSlots;
+    table.flags = kSparseTable;
+    if (::syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_BUFFERS2, &table, sizeof table) != 0)
+      std::abort();
     for (unsigned slot = kSlots; slot-- > 0;) free_.push_back(slot);
   }
   ~RingDevice() override { ::io_uring_queue_exit(&ring_); }

@@ -126,11 +126,35 @@ class TransferEngine {
     retire_all(domain(), Actor::application, [](auto&&...) {});
   }
 
-  /// Whether registrations are kept beyond their leases: not where some memory events cannot be seen.
+  /// Uses `range` once, as the latest of several uses `interval` apart. The earlier ones never happened: their
+  /// records are written here, with times in the past. So what the helper learns does not depend on when this
+  /// thread runs. On a thread that has used nothing else, and of memory that the helper does not know yet.
+  void use_as_if_periodic(Range range, Duration interval, CallSite site) {
+    constexpr int kEarlierUses = 8;
+    ThreadContext& thread = *this_thread();
+    Transfer transfer;
+    Error error;
+    const CallPoint call{ticks_now(), site, CallKind::api};
+    const bool leased = engine_->acquire(thread, domain_, call, range, Access::all, transfer, Refusal::report,
+                                         &error);
+    ASSERT_TRUE(leased) << error.message;
+    Record earlier = transfer.record;
+    earlier.wait = 0;
+    earlier.outcome = runlog::Outcome::hit;
+    for (int use = kEarlierUses; use > 0; --use) {
+      earlier.begin = earlier.end = transfer.record.begin - calibration().to_ticks(use * interval);
+      thread.ring.push(earlier);
+    }
+    engine_->release(thread, transfer);
+  }
+
+  /// Whether registrations are kept beyond their leases: not where some memory events cannot be seen, where
+  /// each release lets go at once. (The helper may let go as well, in its own time.)
   bool keeps() {
     alignas(64) static std::byte memory[64];
+    const std::size_t before = device_->deregistrations(Actor::application);
     acquire(Range::of(memory, sizeof memory)).release();
-    return device_->live(Range::of(memory, sizeof memory)) > 0;
+    return device_->deregistrations(Actor::application) == before;
   }
 
  private:

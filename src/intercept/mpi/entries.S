@@ -34,7 +34,44 @@
 #endif
 
   .text
+  .p2align 4
+  .globl pinion_mpi_first_entry
+  .hidden pinion_mpi_first_entry
+pinion_mpi_first_entry:
 #include "entry_list.inc"
+
+// What resolves each name in a program that came without MPI (visible_names.h).
+  .p2align 4
+  .globl pinion_mpi_resolvers
+  .hidden pinion_mpi_resolvers
+pinion_mpi_resolvers:
+  .set at, 0
+  .rept PINION_MPI_ENTRIES
+  .p2align 4
+  .cfi_startproc
+#if defined(__x86_64__)
+  endbr64
+  movl $at, %edi
+  jmp pinion_mpi_resolve
+#else
+  mov x0, at
+  b pinion_mpi_resolve
+#endif
+  .cfi_endproc
+  .set at, at + 1
+  .endr
+
+// Resolved once, when the preload is relocated.
+  .type pinion_mpi_settled, @gnu_indirect_function
+pinion_mpi_settled:
+  .cfi_startproc
+#if defined(__x86_64__)
+  endbr64
+  jmp pinion_mpi_settle_names
+#else
+  b pinion_mpi_settle_names
+#endif
+  .cfi_endproc
 
 // The first call of all: recognises the MPI, which fills the entries, and goes on to where the entry leads then.
   .hidden pinion_mpi_first_call
@@ -138,6 +175,8 @@ pinion_mpi_entries:
   .rept PINION_MPI_ENTRIES
   .quad pinion_mpi_first_call
   .endr
+
+  .quad pinion_mpi_settled
 
 // The names themselves: ours, whoever stands before them (lookup.cpp).
   .p2align 6

@@ -256,6 +256,7 @@ def write_build(functions, directory):
     (directory / "entry_names.inc").write_text(
         f"// Generated from calls.table.\nconst char* const kEntryNames[] = {{\n{names}\n}};\n"
     )
+    (directory / "entry_count.inc").write_text(f"// Generated from calls.table.\n{len(entries)}\n")
 
     bodies, seen = [], set()
     for function in functions:

@@ -1,20 +1,30 @@
-// What dlsym() answers for MPI's functions, where it is asked for them in a library: our entry for the name
-// (lookup.S).
+// What dlsym() answers for MPI's functions (lookup.S): our entry for the name where it is asked for in a
+// library that has it, and an error where a name of ours exists in no library.
 #include <dlfcn.h>
-
-#include <cstring>
+#include <link.h>
 
 #include "intercept/exports.h"
 #include "intercept/mpi/entries.h"
+#include "intercept/mpi/visible_names.h"
 
 namespace pinion::mpi {
 
-extern "C" [[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_lookup(void* library, const char* name) {
-  void* const found = real_dlsym()(library, name);
-  if (!found) return nullptr;
-  for (std::size_t i = 0; i < kEntryCount; ++i)
-    if (std::strcmp(kEntryNames[i], name) == 0) return pinion_mpi_names[i];
-  return found;
+extern "C" {
+
+[[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_lookup(void* library, const char* name) {
+  const std::size_t entry = entry_index(name);
+  if (entry == kEntryCount) return real_dlsym()(library, name);
+  // The program's own scope has the preload in it: the question is what comes behind.
+  if (library == _r_debug.r_map) library = RTLD_NEXT;
+  return real_dlsym()(library, name) ? pinion_mpi_names[entry] : nullptr;
+}
+
+/// For RTLD_DEFAULT and RTLD_NEXT: whether the answer has to be an error. Then it has been noted for
+/// dlerror(): for an indirect function that resolves to null, dlsym() notes none.
+[[gnu::visibility("hidden"), gnu::used]] bool pinion_mpi_lookup_fails(const char* name) {
+  const std::size_t entry = entry_index(name);
+  return entry != kEntryCount && is_missing(entry) && !real_dlsym()(RTLD_NEXT, name);
+}
 }
 
 }  // namespace pinion::mpi

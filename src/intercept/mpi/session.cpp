@@ -61,7 +61,7 @@ void begin_session(bool spawned) {
   g_summary = place.rank == 0 && summary && *summary == '1';
   g_started = monotonic_now();
   // A program that exits without MPI_Finalize still gets its log completed.
-  if (g_runs++ == 0) std::atexit(Engine::stop);
+  if (g_runs++ == 0) std::atexit(Engine::stop_at_exit);
   const std::uint64_t threshold = Engine::running()->threshold();
   g_threshold.store(threshold, std::memory_order_relaxed);
   g_least_bytes.store(threshold, std::memory_order_relaxed);

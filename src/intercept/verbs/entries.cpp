@@ -1,6 +1,7 @@
 // The functions of libibverbs that the preload stands before. They have the versions that the library gives
 // them (preload.map). Programs built for the library's first version (IBVERBS_1.0) come by here as the
-// library's own code for them calls these. Programs that look functions up with dlsym or dlvsym pass by.
+// library's own code for them calls these. Programs that look functions up with dlsym or dlvsym
+// are answered by lookup.cpp.
 //
 // verbs.h makes macros of some of the names, hence the parentheses.
 #include <atomic>

@@ -51,7 +51,7 @@ Error start(Engine*& engine) {
     g_forked.store(true);
   });
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
-  std::atexit(Engine::stop);
+  std::atexit(Engine::stop_at_exit);
   return {};
 }
 
@@ -185,7 +185,7 @@ ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryF
     }
     handle->backing = backing;
     fill(handle->mr, asked, backing);
-    handle->out.store(true, std::memory_order_release);
+    handle->held.store(asked.pd->context, std::memory_order_release);
     return &handle->mr;
   } catch (const std::bad_alloc&) {
     return nullptr;
@@ -196,50 +196,72 @@ std::optional<int> deregister_memory(const Library& library, ibv_mr* mr) {
   Handle* const handle = g_handles.find(mr);
   if (handle == nullptr) return std::nullopt;
   if (g_forked.load(std::memory_order_acquire)) return 0;
-  if (!handle->out.exchange(false, std::memory_order_acq_rel)) return EINVAL;
+  ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
+  if (context == nullptr) return EINVAL;
   if (const int error = give_back(library, handle->backing)) {
-    handle->out.store(true, std::memory_order_release);
+    handle->held.store(context, std::memory_order_release);
     return error;
   }
   g_handles.put(handle);
   return 0;
 }
 
-std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
-                                     const EntryFrame& entry) {
-  Handle* const handle = g_handles.find(mr);
-  if (handle == nullptr) return std::nullopt;
-  const bool moves = (changes & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
-  if (g_forked.load(std::memory_order_acquire) || !handle->out.load(std::memory_order_acquire) ||
-      changes == 0 || (changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0 ||
-      (moves && (changed.address == nullptr || changed.bytes == 0))) {
-    errno = EINVAL;
-    return IBV_REREG_MR_ERR_INPUT;
-  }
+namespace {
+
+/// What libibverbs refuses before it asks the driver.
+bool is_acceptable(int changes, const Asked& changed) {
+  if ((changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0) return false;
+  if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 && (changed.address == nullptr || changed.bytes == 0))
+    return false;
+  return changed.access == 0 || (changes & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+}
+
+int failed(int code, int error) {
+  errno = error;
+  return code;
+}
+
+/// Puts something else behind a handle that the caller has taken away from the program.
+int reregister(const Library& library, Handle& handle, int changes, const Asked& changed,
+               const EntryFrame& entry) {
+  ibv_mr& mr = handle.mr;
   Asked asked = changed;
-  if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) asked.pd = mr->pd;
-  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) asked.access = handle->backing.access;
-  if (!moves) {
-    asked.address = mr->addr;
-    asked.bytes = mr->length;
+  if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) asked.pd = mr.pd;
+  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) asked.access = handle.backing.access;
+  if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) == 0) {
+    asked.address = mr.addr;
+    asked.bytes = mr.length;
   }
   asked.iova = reinterpret_cast<Address>(asked.address);
   Backing backing;
   if (!back(library, asked, entry, backing)) {
     // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
-    if ((asked.access & ~kPlain) != 0) {
-      errno = EOPNOTSUPP;
-      return IBV_REREG_MR_ERR_CMD;
-    }
+    if ((asked.access & ~kPlain) != 0) return failed(IBV_REREG_MR_ERR_CMD, EOPNOTSUPP);
     const Inside inside;
     backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
     if (backing.real == nullptr) return IBV_REREG_MR_ERR_CMD;
     backing.access = asked.access;
   }
-  give_back(library, handle->backing);
-  handle->backing = backing;
-  fill(*mr, asked, backing);
+  give_back(library, handle.backing);
+  handle.backing = backing;
+  fill(mr, asked, backing);
   return 0;
+}
+
+}  // namespace
+
+std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
+                                     const EntryFrame& entry) {
+  Handle* const handle = g_handles.find(mr);
+  if (handle == nullptr) return std::nullopt;
+  if (g_forked.load(std::memory_order_acquire) || !is_acceptable(changes, changed))
+    return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
+  if (changes == 0) return failed(IBV_REREG_MR_ERR_CMD, EINVAL);  // the kernel's answer
+  ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
+  if (context == nullptr) return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
+  const int result = reregister(library, *handle, changes, changed, entry);
+  handle->held.store(result == 0 ? mr->context : context, std::memory_order_release);
+  return result;
 }
 
 void protection_domain_ends(const ibv_pd* pd) {
@@ -247,9 +269,16 @@ void protection_domain_ends(const ibv_pd* pd) {
   if (engine != nullptr && engine == Engine::running()) g_domains.end(*engine, pd);
 }
 
-void device_ends(const ibv_context* context) {
+void device_ends(ibv_context* context) {
   Engine* const engine = g_engine.load(std::memory_order_acquire);
-  if (engine != nullptr && engine == Engine::running()) g_domains.end(*engine, context);
+  if (engine == nullptr || engine != Engine::running()) return;
+  // What the program still holds ends with its device.
+  g_handles.take_away(context, [](Handle& handle) {
+    handle.backing.real = nullptr;  // left to the kernel, as without Pinion
+    give_back({}, handle.backing);
+    g_handles.put(&handle);
+  });
+  g_domains.end(*engine, context);
 }
 
 bool make_room() {

@@ -46,7 +46,7 @@ std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int cha
 
 /// Before the program frees it; before it closes it.
 void protection_domain_ends(const ibv_pd* pd);
-void device_ends(const ibv_context* context);
+void device_ends(ibv_context* context);
 
 /// What no transfer uses is let go, for a registration that passed by and met a limit of the system's. False:
 /// there is nothing to let go.

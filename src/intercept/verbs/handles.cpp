@@ -45,7 +45,7 @@ Handle* Handles::find(const ibv_mr* mr) const {
     if (there != chunk) continue;
     const std::size_t offset = address - chunk;
     if (offset % sizeof(Handle) != 0 || offset / sizeof(Handle) >= kInChunk) return nullptr;
-    return std::launder(reinterpret_cast<Handle*>(address));
+    return &handle_at(chunk, offset / sizeof(Handle));
   }
 }
 

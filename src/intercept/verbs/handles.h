@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <new>
 
 #include "engine/engine.h"
 
@@ -26,7 +27,9 @@ struct Backing {
 struct Handle {
   ibv_mr mr;  ///< what the program sees, and so the first
   Backing backing;
-  std::atomic<bool> out{false};  ///< given to the program, and not deregistered
+  /// The device of the registration that the program holds by this handle; null: it holds none. Whoever
+  /// takes it away owns what stands behind the handle.
+  std::atomic<ibv_context*> held{nullptr};
   Handle* next_free = nullptr;
 };
 
@@ -37,12 +40,27 @@ class Handles {
   void put(Handle* handle);
   /// The handle, ours and in use or not; null where it is none of ours.
   Handle* find(const ibv_mr* mr) const;
+  /// Takes away from the program the handles that it holds of this device, and calls `f(Handle&)` for each.
+  template <class F>
+  void take_away(ibv_context* context, F&& f) {
+    for (const auto& place : chunks_) {
+      const Address chunk = place.load(std::memory_order_acquire);
+      for (std::size_t i = 0; chunk != 0 && i < kInChunk; ++i) {
+        Handle& handle = handle_at(chunk, i);
+        ibv_context* expected = context;
+        if (handle.held.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) f(handle);
+      }
+    }
+  }
 
  private:
   static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;  ///< and where a chunk begins
   static constexpr std::size_t kInChunk = kChunkBytes / sizeof(Handle);
   static constexpr std::size_t kPlaces = 8192;  ///< for chunks; half of them are used at most
 
+  static Handle& handle_at(Address chunk, std::size_t i) {
+    return *std::launder(reinterpret_cast<Handle*>(chunk + i * sizeof(Handle)));
+  }
   static std::size_t place_of(Address chunk) { return (chunk / kChunkBytes * 0x9E3779B97F4A7C15ull) >> 51; }
   bool grow();
 

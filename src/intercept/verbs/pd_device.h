@@ -28,10 +28,11 @@ class PdDevice final : public Device {
     if (!target_) return {Error::make(ENODEV, "the program has closed the RDMA device"), {}, {}};
     return target_->register_range(pages, access, actor);
   }
-  void deregister(DeviceKey key, Actor actor) override {
+  Error deregister(DeviceKey key, Actor actor) override {
     const Inside inside;
-    if (target_) target_->deregister(key, actor);
+    return target_ ? target_->deregister(key, actor) : Error{};
   }
+  bool hides_from_children() const override { return true; }
   void abandon_after_fork() override {
     if (target_) target_->abandon_after_fork();
   }

@@ -1,0 +1,16 @@
+// Definitions of functions in loaded objects, read from the objects' symbol tables: for what dlsym() cannot
+// answer, or not yet. Any thread, also before constructors have run; not from hooks (dl_iterate_phdr takes
+// the dynamic linker's lock).
+#pragma once
+
+namespace pinion {
+
+/// The function `name` of the loaded object that holds `code`; null where the object exports none.
+void* definition_beside(const void* code, const char* name);
+
+/// The function `name` of the first object, in the order of loading, that exports one. The preload is left
+/// out.
+enum class Where { anywhere, behind_preload };
+void* first_definition(Where where, const char* name);
+
+}  // namespace pinion

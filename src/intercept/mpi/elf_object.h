@@ -1,0 +1,158 @@
+// A loaded object as its dynamic section describes it: the names that it defines and the slots that its
+// relocations filled. Reads mapped memory only and calls nothing, so that it works while the dynamic linker
+// is still relocating. The caller guarantees that the object stays loaded.
+#pragma once
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstdint>
+
+namespace pinion::mpi {
+
+constexpr bool is_same(const char* a, const char* b) {
+  while (*a && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+/// A symbol's name with its hash, as DT_GNU_HASH has it.
+struct SymbolName {
+  const char* text = nullptr;
+  std::uint32_t hash = 0;
+  constexpr SymbolName() = default;
+  constexpr explicit SymbolName(const char* name) : text(name), hash(5381) {
+    for (; *name; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
+  }
+};
+
+class ElfObject {
+ public:
+  ElfObject(ElfW(Addr) base, const ElfW(Dyn) * dynamic) : base_(base) {
+    for (; dynamic && dynamic->d_tag != DT_NULL; ++dynamic) read(*dynamic);
+  }
+
+  bool defines(const SymbolName& name) const {
+    if (!symbols_ || !strings_) return false;
+    return gnu_hash_ ? found_by_gnu_hash(name) : hash_ && found_by_hash(name.text);
+  }
+
+  const char* name_of(const ElfW(Sym) & symbol) const { return strings_ + symbol.st_name; }
+
+  /// The symbols that the object defines. `f` takes a pointer to each; they lie in read-only memory.
+  template <class F>
+  void for_each_definition(F f) const {
+    if (!symbols_ || !gnu_hash_) return;
+    for (std::uint32_t b = 0; b < gnu_hash_[0]; ++b) {
+      std::uint32_t i = buckets()[b];
+      if (i == 0) continue;
+      do f(&symbols_[i]);
+      while (!(chain(i++) & 1));
+    }
+  }
+
+  /// The slots that hold the address of a symbol: f(slot, addend, symbol).
+  template <class F>
+  void for_each_slot(F f) const {
+    for_each_slot_of(relocations_, relocation_bytes_, f);
+    for_each_slot_of(calls_, call_bytes_, f);
+  }
+
+ private:
+#if defined(__x86_64__)
+  static constexpr std::uint32_t kAbsolute = R_X86_64_64, kData = R_X86_64_GLOB_DAT,
+                                 kCall = R_X86_64_JUMP_SLOT;
+#else
+  static constexpr std::uint32_t kAbsolute = R_AARCH64_ABS64, kData = R_AARCH64_GLOB_DAT,
+                                 kCall = R_AARCH64_JUMP_SLOT;
+#endif
+
+  template <class T>
+  void point(T*& to, ElfW(Addr) value) const {
+    // The dynamic linker has added the base to most of them, but not to those of the kernel's own object.
+    to = reinterpret_cast<T*>(value < base_ ? base_ + value : value);
+  }
+
+  void read(const ElfW(Dyn) & entry) {
+    switch (entry.d_tag) {
+      case DT_SYMTAB:
+        return point(symbols_, entry.d_un.d_ptr);
+      case DT_STRTAB:
+        return point(strings_, entry.d_un.d_ptr);
+      case DT_GNU_HASH:
+        return point(gnu_hash_, entry.d_un.d_ptr);
+      case DT_HASH:
+        return point(hash_, entry.d_un.d_ptr);
+      case DT_RELA:
+        return point(relocations_, entry.d_un.d_ptr);
+      case DT_RELASZ:
+        relocation_bytes_ = entry.d_un.d_val;
+        return;
+      case DT_JMPREL:
+        return point(calls_, entry.d_un.d_ptr);
+      case DT_PLTRELSZ:
+        call_bytes_ = entry.d_un.d_val;
+        return;
+      default:
+        return;
+    }
+  }
+
+  // DT_GNU_HASH: buckets, first symbol, words and shift of a Bloom filter; the filter; the buckets; the
+  // chains.
+  const ElfW(Addr) * bloom() const { return reinterpret_cast<const ElfW(Addr)*>(gnu_hash_ + 4); }
+  const std::uint32_t* buckets() const {
+    return reinterpret_cast<const std::uint32_t*>(bloom() + gnu_hash_[2]);
+  }
+  std::uint32_t chain(std::uint32_t i) const { return buckets()[gnu_hash_[0] + i - gnu_hash_[1]]; }
+
+  bool found_by_gnu_hash(const SymbolName& name) const {
+    constexpr unsigned kBits = 8 * sizeof(ElfW(Addr));
+    if (gnu_hash_[0] == 0 || gnu_hash_[2] == 0) return false;
+    const ElfW(Addr) word = bloom()[name.hash / kBits % gnu_hash_[2]];
+    if (!(word >> (name.hash % kBits) & word >> ((name.hash >> gnu_hash_[3]) % kBits) & 1)) return false;
+    std::uint32_t i = buckets()[name.hash % gnu_hash_[0]];
+    if (i == 0) return false;
+    do
+      if ((chain(i) | 1) == (name.hash | 1) && is_definition(i, name.text)) return true;
+    while (!(chain(i++) & 1));
+    return false;
+  }
+
+  bool found_by_hash(const char* name) const {
+    std::uint32_t h = 0;
+    for (const char* c = name; *c; ++c) {
+      h = (h << 4) + static_cast<unsigned char>(*c);
+      h = (h ^ (h >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    if (hash_[0] == 0) return false;
+    for (std::uint32_t i = hash_[2 + h % hash_[0]]; i != 0; i = hash_[2 + hash_[0] + i])
+      if (is_definition(i, name)) return true;
+    return false;
+  }
+
+  bool is_definition(std::uint32_t i, const char* name) const {
+    return symbols_[i].st_shndx != SHN_UNDEF && symbols_[i].st_value != 0 &&
+           is_same(name_of(symbols_[i]), name);
+  }
+
+  template <class F>
+  void for_each_slot_of(const ElfW(Rela) * first, std::size_t bytes, F f) const {
+    for (const ElfW(Rela)* r = first; r && r < first + bytes / sizeof *r; ++r) {
+      const std::uint32_t type = static_cast<std::uint32_t>(ELF64_R_TYPE(r->r_info));
+      if (type == kAbsolute || type == kData || type == kCall)
+        f(reinterpret_cast<ElfW(Addr)*>(base_ + r->r_offset), static_cast<ElfW(Addr)>(r->r_addend),
+          symbols_[ELF64_R_SYM(r->r_info)]);
+    }
+  }
+
+  ElfW(Addr) base_;
+  ElfW(Sym) * symbols_ = nullptr;
+  const char* strings_ = nullptr;
+  const std::uint32_t* gnu_hash_ = nullptr;
+  const std::uint32_t* hash_ = nullptr;
+  const ElfW(Rela) * relocations_ = nullptr;
+  const ElfW(Rela) * calls_ = nullptr;
+  std::size_t relocation_bytes_ = 0, call_bytes_ = 0;
+};
+
+}  // namespace pinion::mpi

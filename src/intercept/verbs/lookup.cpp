@@ -1,0 +1,90 @@
+// dlsym() and dlvsym() of the functions that entries.cpp stands before. libibverbs' own ibv_reg_mr calls
+// ibv_reg_mr_iova2 by its public name, which is the preload's: a program that looks its functions up would
+// take Pinion's handle to the library's own ibv_dereg_mr. So a lookup that ends at one of these functions of
+// the library gives the preload's.
+//
+// Any thread; not from hooks.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "intercept/definitions.h"
+#include "intercept/exports.h"
+
+namespace pinion::verbs {
+
+namespace {
+
+using Dlvsym = void* (*)(void*, const char*, const char*);
+
+}  // namespace
+
+/// In two registers.
+struct Answer {
+  void* function;
+  std::uintptr_t is_final;  ///< 0: the C library answers
+};
+
+extern "C" {
+
+/// Null until it is first needed.
+[[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_real_dlvsym = nullptr;
+
+[[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_find_dlvsym() {
+  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(first_definition(Where::behind_preload, "dlvsym"));
+}
+}
+
+namespace {
+
+/// The C library's own answer, as the preload gets it. `version`: null for none.
+void* look_up(void* library, const char* name, const char* version) {
+  if (version == nullptr) return real_dlsym()(library, name);
+  return (pinion_real_dlvsym ? pinion_real_dlvsym : pinion_find_dlvsym())(library, name, version);
+}
+
+/// The preload, as a handle of dlopen().
+void* preload() {
+  static constinit std::atomic<void*> known{nullptr};
+  void* handle = known.load(std::memory_order_relaxed);
+  Dl_info here{};
+  if (handle == nullptr && ::dladdr(reinterpret_cast<const void*>(&preload), &here) != 0)
+    known.store(handle = ::dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD), std::memory_order_relaxed);
+  return handle;
+}
+
+/// Whether the library has the function in a version that the preload has too (preload.map). A function of
+/// the same name in another library, which calls these, has no version.
+bool has_our_version(void* library, const char* name, const void* function) {
+  for (const char* const version : {"IBVERBS_1.1", "IBVERBS_1.7", "IBVERBS_1.8"})
+    if (look_up(library, name, version) == function) return true;
+  return false;
+}
+
+}  // namespace
+
+/// `version`: null for dlsym().
+extern "C" [[gnu::visibility("hidden"), gnu::used]] Answer pinion_verbs_lookup(void* library,
+                                                                               const char* name,
+                                                                               const char* version,
+                                                                               const void* caller) {
+  constexpr Answer kAsWithoutUs{nullptr, 0};
+  if (std::strncmp(name, "ibv_", 4) != 0 || preload() == nullptr) return kAsWithoutUs;
+  void* const ours = look_up(preload(), name, version);
+  if (ours == nullptr) return kAsWithoutUs;
+  // Without libibverbs its functions are not there.
+  if (first_definition(Where::anywhere, name) == nullptr) return {look_up(RTLD_NEXT, name, version), 1};
+
+  // A library that stands before these functions too, and which the preload calls, must not be led back.
+  void* const callers = definition_beside(caller, name);
+  if (callers != nullptr && callers == find_next_definition(name)) return kAsWithoutUs;
+  if (library == RTLD_DEFAULT) return kAsWithoutUs;  // meets the preload first
+  if (library == RTLD_NEXT) return callers != nullptr ? kAsWithoutUs : Answer{ours, 1};
+  void* const found = look_up(library, name, version);
+  if (found == nullptr || (version == nullptr && !has_our_version(library, name, found))) return kAsWithoutUs;
+  return {ours, 1};
+}
+
+}  // namespace pinion::verbs
