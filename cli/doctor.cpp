@@ -156,7 +156,9 @@ void print_monitors(const std::vector<MonitorFinding>& monitors) {
   for (std::size_t row = 0; row < monitors.front().events.size(); ++row) {
     fmt::print("  {:<28}", monitors.front().events[row].name);
     for (const MonitorFinding& monitor : monitors)
-      if (!monitor.events.empty()) fmt::print("{:<21}", monitor.events[row].state);
+      if (!monitor.events.empty())
+        fmt::print("{:<21}",
+                   row < monitor.events.size() ? monitor.events[row].state : "");  // libc's own: last
     fmt::print("\n");
   }
 }

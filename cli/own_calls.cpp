@@ -78,11 +78,12 @@ std::vector<std::string> own_calls_here() {
 }
 
 std::vector<std::string> own_calls_of(const std::string& file) {
-  std::vector<std::string> objects = libraries_of(file);
-  objects.insert(objects.begin(), file);
   std::vector<std::string> found;
-  for (const std::string& object : objects)
+  const auto look = [&](const std::string& object) {
     if (const std::string call = own_call_in(object); !call.empty()) found.push_back(call);
+  };
+  look(file);  // first: it may be no program at all
+  for (const std::string& library : libraries_of(file)) look(library);
   return found;
 }
 

@@ -26,6 +26,9 @@ namespace pinion {
 
 namespace {
 
+/// Of a function that makes the system call of its first argument, whatever that is.
+constexpr const char* kAnyCall = "any system call";
+
 /// Between the number and the instruction: more than any inlined system call has.
 constexpr std::size_t kBefore = 64;
 
@@ -174,6 +177,14 @@ std::size_t loaded_number(const std::byte* code, std::uint32_t& number) {
   return 0;
 }
 
+/// The length of an instruction that moves a function's first argument, edi or rdi, into rax; else 0.
+std::size_t moved_argument(const std::byte* code) {
+  if (byte_at(code, 0) == 0x89 && byte_at(code, 1) == 0xf8) return 2;
+  const bool is_move = byte_at(code, 0) == 0x48 && ((byte_at(code, 1) == 0x89 && byte_at(code, 2) == 0xf8) ||
+                                                    (byte_at(code, 1) == 0x63 && byte_at(code, 2) == 0xc7));
+  return is_move ? 3 : 0;
+}
+
 bool leads_to(const std::byte* code, const std::byte* call) {
   // A copy, as the last instruction may be no instruction and reach beyond all code.
   const auto bytes = static_cast<std::size_t>(call - code);
@@ -191,12 +202,16 @@ bool leads_to(const std::byte* code, const std::byte* call) {
 /// Of the system call instruction at `call`; nothing of the memory before `begin` is read.
 const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
-  for (std::size_t distance = 3; distance <= before; ++distance) {
+  for (std::size_t distance = 2; distance <= before; ++distance) {
+    const std::byte* const at = call - distance;
     std::uint32_t number = 0;
-    const std::size_t length = loaded_number(call - distance, number);
-    if (length == 0 || length > distance) continue;
-    const char* const name = name_of_call(number);
-    if (name != nullptr && leads_to(call - distance + length, call)) return name;
+    std::size_t length = loaded_number(at, number);
+    const char* name = length != 0 ? name_of_call(number) : nullptr;
+    if (length == 0) {
+      length = moved_argument(at);
+      name = length != 0 ? kAnyCall : nullptr;
+    }
+    if (name != nullptr && length <= distance && leads_to(at + length, call)) return name;
   }
   return nullptr;
 }
@@ -226,6 +241,9 @@ const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
   for (std::size_t distance = 4; distance <= before; distance += 4) {
     const std::uint32_t word = word_at(call - distance);
+    const bool moves_argument =
+        word == 0xaa0003e8u || word == 0x2a0003e8u || word == 0x93407c08u;  // x0 to x8
+    if (moves_argument) return kAnyCall;
     if ((word & 0x7fe0001fu) == 0x52800008u) return name_of_call(word >> 5 & 0xffff);  // mov w8 or x8, imm16
     const bool leaves = (word & 0x7c000000u) == 0x14000000u || (word & 0xfe000000u) == 0xd6000000u;
     if (leaves) return nullptr;
@@ -243,6 +261,14 @@ bool may_have_call(const std::byte* block) {
 
 // ---- The mappings of this process ----
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// What this library was instrumented for. The memory of others' programs goes by their allocators unseen.
+constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-", "libasan.", "libtsan.",
+                                              "libubsan."};
+#else
+constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-"};
+#endif
+
 struct CodeMapping {
   Range range;
   std::uint64_t offset = 0;
@@ -250,10 +276,12 @@ struct CodeMapping {
   std::size_t read = 0;
 
   std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
-  /// The preloads: their system calls change no memory that a program can register.
+  /// The preloads too: their system calls change no memory that a program can register.
   bool is_pinions() const {
     const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
-    return name.starts_with("libpinion.so") || name.starts_with("libpinion-");
+    for (const std::string_view own : kOwnLibraries)
+      if (name.starts_with(own)) return true;
+    return false;
   }
   /// Both are of one loading of one object.
   bool is_with(const CodeMapping& other) const {
@@ -293,11 +321,19 @@ const CodeMapping* mapping_of(const std::vector<CodeMapping>& mappings, const vo
   return found == mappings.end() ? nullptr : &*found;
 }
 
+/// Asked once, at the start of the first run: a thread that holds the dynamic linker's lock may wait for the
+/// mutex under which this is called.
+const void* libc_code() {
+  static const void* const code = [] {
+    void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
+    return libc == nullptr ? nullptr : dlsym(libc, "munmap");
+  }();
+  return code;
+}
+
 /// Those whose calls are seen, or are this library's own.
 std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings) {
-  void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-  const void* const addresses[] = {libc == nullptr ? nullptr : dlsym(libc, "munmap"), loader_code(),
-                                   reinterpret_cast<const void*>(&find_own_call)};
+  const void* const addresses[] = {libc_code(), loader_code(), reinterpret_cast<const void*>(&find_own_call)};
   std::vector<CodeMapping> known;
   for (const void* address : addresses)
     if (const CodeMapping* mapping = mapping_of(mappings, address)) known.push_back(*mapping);
@@ -394,10 +430,12 @@ class LoadedCode {
 
 constinit std::mutex looking;
 
-/// Never freed: threads may look while the process ends.
+/// Never freed: threads may look while the process ends. A forked child begins anew, as another thread may
+/// have been in the middle of it.
+LoadedCode* the_code = nullptr;
 LoadedCode& loaded_code() {
-  static LoadedCode& code = *new LoadedCode;
-  return code;
+  if (the_code == nullptr) the_code = new LoadedCode;
+  return *the_code;
 }
 
 }  // namespace
@@ -421,7 +459,12 @@ std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes) {
 
 CodeFinding look_at_loaded_code(std::size_t most_bytes) {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { new (&looking) std::mutex; }); });
+  std::call_once(once, [] {
+    pthread_atfork(nullptr, nullptr, [] {
+      new (&looking) std::mutex;
+      the_code = nullptr;
+    });
+  });
   const std::unique_lock lock(looking, std::try_to_lock);
   return lock ? loaded_code().look(most_bytes) : CodeFinding{};
 }

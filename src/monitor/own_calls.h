@@ -2,8 +2,8 @@
 // an allocator with inline assembly. No hook of libc sees those calls.
 //
 // find_own_call() reads machine code: a `syscall` instruction that a number of memory_calls.h reaches in a
-// few plain instructions. Moving the break is left out: its owner is libc, beneath the hooks. A number that a
-// function was passed in a register is not recognised.
+// few plain instructions, or the first argument of a function does. Moving the break is left out: its owner is libc,
+// beneath the hooks. Numbers that come from elsewhere are not recognised (OpenMP's runtime waits that way).
 //
 // look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
 // namespace of the dynamic linker and those mapped by hand, but for the libc that is hooked, the dynamic

@@ -84,8 +84,11 @@ int main(int, char** arguments) {
   return 127;
 }
 CODE
+# The same without userfaultfd.
+sed 's/no_code_patching/no_userfaultfd/; s/refuse_code_patching/refuse_userfaultfd/' "$work/restrict.cpp" >"$work/refuse.cpp"
 gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$build/lib" -lpinion \
-  -Wl,-rpath,"$build/lib" && g++ -std=c++20 -I"$source/tests" "$work/restrict.cpp" -o "$work/restrict" || exit 1
+  -Wl,-rpath,"$build/lib" && g++ -std=c++20 -I"$source/tests" "$work/restrict.cpp" -o "$work/restrict" &&
+  g++ -std=c++20 -I"$source/tests" "$work/refuse.cpp" -o "$work/refuse" || exit 1
 
 # expect MONITOR RESTRICT OUTCOMES: of munmap, syscall, raw-munmap, raw-madvise, mprotect, bracket, free.
 expect() {
@@ -114,7 +117,6 @@ doctor_says 'not m["symbols"]["complete"] and not m["symbols"]["refused"]'
 doctor_says '{e["name"]: e["state"] for e in m["symbols"]["events"]}["munmap"] == "seen"'
 
 expect libc "" "gone gone stale stale gone gone gone"
-expect auto "" "gone gone stale stale gone gone gone"
 expect symbols "" "$none_kept"
 expect brackets "" "stale stale stale stale stale gone stale"
 expect libc "$work/restrict" "$none_kept"
@@ -124,7 +126,13 @@ import json, sys
 r = json.load(open(sys.argv[1]))
 why = [one["refused"] for one in r["monitors"] if one["name"] == "userfaultfd"][0]
 if why: sys.exit(why)' "$work/doctor" || has_userfaultfd=
-if [ -n "$has_userfaultfd" ]; then
+# The program makes system calls of its own.
+"$pinion" doctor "$work/changes" >"$work/out"
+grep -q 'code past libc: .*/changes calls any system call without libc' "$work/out" || fail "doctor: $(grep 'code past' "$work/out")"
+if [ -z "$has_userfaultfd" ]; then
+  expect auto "" "$none_kept"
+else
+  expect auto "" "$all_gone"
   expect libc+userfaultfd "" "$all_gone"
   expect symbols+userfaultfd "" "$all_gone"
   expect userfaultfd "" "gone gone gone gone stale gone gone"
@@ -150,5 +158,12 @@ for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd sy
     *) report_says "$monitor" 'r.acquires.hits > r.acquires.misses' ;;
   esac
 done
+
+# Neither MPI nor Pinion's preload has system calls of its own: libc is enough.
+under "--monitor auto --retention leave-pinned --threshold 1K" 2 "$work/refuse" "$programs/mpi_counted" ||
+  fail "auto, refused: status $?: $(cat "$work/out" "$work/err")"
+grep 'cannot all be seen' "$work/err" && fail "code past libc in an MPI program"
+report_says "auto, refused" 'r.acquires.hits > r.acquires.misses'
+expect auto "$work/refuse" "$none_kept"
 
 exit $((failures > 0))
