@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/call_kind.h"
+#include "engine/engine.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
@@ -489,6 +490,47 @@ TEST_F(ApiTest, FiguresAreSumsOverDomains) {
   std::filesystem::remove_all(directory);
 }
 
+namespace {
+
+std::size_t resident_bytes() {
+  std::size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * kPage;
+}
+
+std::size_t thread_contexts() {
+  std::size_t count = 0;
+  for (const pinion::ThreadContext* thread = pinion::all_threads(); thread; thread = thread->next) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_F(ApiTest, ThreadsThatComeAndGoHaveTheirContextsInTurn) {
+  start("retention=leave-pinned,device=pin");
+  Memory memory(1);
+  use(memory.begin(), kPage);
+  const std::size_t before = thread_contexts();
+  for (int i = 0; i < 1000; ++i) std::thread([&] { use(memory.begin(), kPage); }).join();
+  EXPECT_LE(thread_contexts(), before + 1);
+  EXPECT_EQ(statistics().acquires, 1001u);
+}
+
+TEST_F(ApiTest, RunsLeaveNoMemoryBehind) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory for a while";
+  Memory memory(4);
+  std::size_t before = 0;
+  constexpr int kWarm = 20, kRuns = 100;
+  for (int run = 0; run < kWarm + kRuns; ++run) {
+    if (run == kWarm) before = resident_bytes();
+    start("retention=helper,device=pin");
+    for (int i = 0; i < 20; ++i) use(memory.page(i % 3), 2 * kPage);
+    TearDown();
+  }
+  std::printf("%.1f KiB a run\n", (double(resident_bytes()) - double(before)) / 1024 / kRuns);
+  EXPECT_LT(resident_bytes(), before + kRuns * kPage / 2);
+}
+
 // ---- leases ----
 
 TEST_F(ApiTest, RequestsThatMakeNoSense) {
@@ -513,6 +555,44 @@ TEST_F(ApiTest, RequestsThatMakeNoSense) {
     EXPECT_EQ(pinion_release(&lease), EINVAL) << "a refused acquire leaves no lease";
   }
   EXPECT_EQ(statistics().acquires, 0u);
+}
+
+TEST_F(ApiTest, ImpossibleRequestsEnterNoSum) {
+  Memory memory(1), unreadable(64);
+  ASSERT_EQ(::mprotect(unreadable.begin(), unreadable.bytes(), PROT_NONE), 0);
+  const std::string directory = log_directory();
+  for (const char* retention : {"leave-pinned", "observe"}) {
+    SCOPED_TRACE(retention);
+    start(std::string("device=pin,retention=") + retention + ",log=" + directory);
+    const auto refused = [&](std::uintptr_t address, std::size_t bytes) {
+      pinion_lease lease = PINION_LEASE_INIT;
+      return pinion_acquire(domain_, reinterpret_cast<void*>(address), bytes, kBoth, &lease);
+    };
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.begin());
+    for (const std::uintptr_t nowhere :
+         {~std::uintptr_t{0}, ~std::uintptr_t{0} - 1, std::uintptr_t{1} << 57, std::uintptr_t{1} << 58}) {
+      EXPECT_EQ(refused(nowhere, 1), EINVAL) << nowhere;
+      EXPECT_EQ(pinion_memory_begin(reinterpret_cast<void*>(nowhere), 1), EINVAL) << nowhere;
+    }
+    for (const std::size_t bytes : {std::size_t{1} << 63, std::size_t{1} << 57}) {
+      EXPECT_EQ(refused(begin, bytes), EINVAL);
+    }
+    EXPECT_EQ(refused(begin, std::size_t{1} << 46), EFAULT) << "64 TiB";
+    if (std::string_view(retention) != "observe") {
+      EXPECT_EQ(refused(reinterpret_cast<std::uintptr_t>(unreadable.begin()), unreadable.bytes()), EFAULT);
+    }
+    use(memory.begin(), kPage);
+    pinion::Engine::on_sight_lost();  // an event of all memory
+    EXPECT_LE(statistics().acquired_bytes, kPage + unreadable.bytes());
+    EXPECT_LE(statistics().bounced_bytes, unreadable.bytes());
+    TearDown();
+    pinion::runlog::Log log;
+    ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
+    EXPECT_EQ(pinion::runlog::oracle_timeline(log).peak(), kPage);
+    EXPECT_EQ(pinion::runlog::leave_pinned_timeline(log).peak(), kPage);
+    EXPECT_LE(log.live.counters.leave_pinned_bytes, kPage);
+    std::filesystem::remove_all(directory);
+  }
 }
 
 TEST_F(ApiTest, ReleasedOnce) {

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -230,16 +232,51 @@ TEST_F(RoomTest, ForeignFilesAreNotBelieved) {
   std::ofstream(name) << std::string(bytes, 'x');
   ::chmod(name.c_str(), 0600);
   EXPECT_EQ(join(room, self()).code, EINVAL);
-  ::chmod(name.c_str(), 0644);
-  EXPECT_EQ(join(room, self()).code, EPERM);
-  ::unlink(name.c_str());
+  EXPECT_FALSE(room.inside());
+}
 
-  ASSERT_EQ(::symlink("/dev/null", name.c_str()), 0);
-  EXPECT_EQ(join(room, self()).code, ELOOP);
-  ::unlink(name.c_str());
+TEST_F(RoomTest, ATakenNameIsPassedBy) {
+  const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
+  ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
+  std::vector<std::function<void()>> takers = {
+      [&] { ASSERT_EQ(::symlink("/dev/null", name.c_str()), 0); },
+      [&] { ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0); },
+      [&] { ASSERT_EQ(::mkdir(name.c_str(), 0700), 0); },
+      [&] {
+        std::ofstream(name) << "open to others";
+        ASSERT_EQ(::chmod(name.c_str(), 0644), 0);
+      },
+      [&] {
+        std::ofstream(name + "-a file of ours");
+        ASSERT_EQ(::chmod((name + "-a file of ours").c_str(), 0600), 0);
+        ASSERT_EQ(::link((name + "-a file of ours").c_str(), name.c_str()), 0);
+      },
+  };
+  if (::geteuid() == 0)  // another user's file
+    takers.push_back([&] {
+      const pid_t child = ::fork();
+      if (child == 0)
+        ::_exit(::setuid(65534) != 0 || ::close(::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0666)) != 0);
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_EQ(status, 0);
+    });
+  for (const auto& take : takers) {
+    take();
+    NodeRoom room, other;
+    std::vector<std::uint16_t> pieces;
+    ASSERT_FALSE(join(room, self()));
+    ASSERT_TRUE(room.take(NodeRoom::kPieces, pieces));
+    // The name becomes free; the room is where it was.
+    ASSERT_EQ(std::remove(name.c_str()), 0);
+    ASSERT_FALSE(join(other, identity_of(::getppid())));
+    EXPECT_FALSE(other.take(1, pieces)) << "a second room has dealt out the limit again";
+  }
+}
 
-  ASSERT_EQ(::mkfifo(name.c_str(), 0600), 0);
-  EXPECT_EQ(join(room, self()).code, EPERM);
+TEST_F(RoomTest, ThatCannotBeMadeIsAnError) {
+  NodeRoom room;
+  EXPECT_EQ(room.join(directory.path() + "/missing", kJob, kLimit, self()).code, ENOENT);
   EXPECT_FALSE(room.inside());
 }
 

@@ -50,7 +50,7 @@ Range map_range(std::size_t bytes) {
 }
 
 /// One log, and all of it.
-void expect_whole_log(const std::string& directory, std::uint64_t least_acquires) {
+[[maybe_unused]] void expect_whole_log(const std::string& directory, std::uint64_t least_acquires) {
   std::size_t logs = 0;
   for (const auto& file : std::filesystem::directory_iterator(directory)) {
     runlog::Log log;
@@ -119,7 +119,8 @@ class Interruption {
     sigevent event{};
     event.sigev_notify = SIGEV_SIGNAL;
     event.sigev_signo = SIGUSR1;
-    must(::sigaction(SIGUSR1, &action, nullptr) == 0 && ::timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0);
+    must(::sigaction(SIGUSR1, &action, nullptr) == 0 &&
+         ::timer_create(CLOCK_MONOTONIC, &event, &timer_) == 0);
   }
   ~Interruption() { ::timer_delete(timer_); }
 

@@ -2,8 +2,8 @@
 //
 // A handler may end the process, fork, or jump away and never return. Had it interrupted a thread with a lock
 // of Pinion's, everybody else would wait for that lock for ever. So a thread holds its signals from the first
-// lock to the last; they arrive as soon as it lets go. Two system calls, on no hit. Faults of the thread's own
-// (SIGSEGV and its like) are not held: blocked, they would end the process.
+// lock to the last; they arrive as soon as it lets go. Two system calls, on no hit. Faults of the thread's
+// own (SIGSEGV and its like) are not held: blocked, they would end the process.
 //
 // Ordinary code, any thread; may be nested. Waiting for another thread belongs into rest(): that thread may
 // be stopped by a signal (a stop-the-world collector), and the one that stops it waits for this one's answer.

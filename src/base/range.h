@@ -21,6 +21,15 @@ inline std::size_t page_size() {
 inline Address page_floor(Address a) { return a & ~(static_cast<Address>(page_size()) - 1); }
 inline Address page_ceil(Address a) { return page_floor(a + page_size() - 1); }
 
+/// The end of the largest address space that a program has (x86-64 with five levels of page tables). Beyond
+/// it no memory can be, so that addresses and lengths below it add up, and round to pages, without overflow.
+constexpr Address kAddressEnd = Address{1} << 57;
+
+/// Whether memory can be there; not whether any is.
+inline bool is_addressable(Address begin, std::size_t bytes) {
+  return begin != 0 && bytes != 0 && begin < kAddressEnd && bytes <= kAddressEnd - begin;
+}
+
 /// Half-open range of addresses [begin, end).
 struct Range {
   Address begin = 0;

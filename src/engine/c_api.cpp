@@ -71,8 +71,7 @@ bool is_out(const pinion_lease* lease) { return lease && body_of(lease)->mark ==
 // ---- requests ----
 
 bool is_range(const void* address, std::size_t bytes) {
-  // Its last page has an end as well.
-  return address && bytes && bytes <= ~Address{0} - page_size() - reinterpret_cast<Address>(address);
+  return is_addressable(reinterpret_cast<Address>(address), bytes);
 }
 
 [[gnu::cold]] int bad_range(const char* call, const void* address, std::size_t bytes) {

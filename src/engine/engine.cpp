@@ -47,6 +47,8 @@ Engine::Engine(const Options& options, const JobPlace& place)
       options_(options),
       place_(place),
       process_(::getpid()),
+      memory_bytes_(static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size()),
+      body_(take_body()),
       time_budget_({.share = options.time_budget, .credit = options.start_credit}, clock_.now()) {}
 
 // ---- start ----
@@ -73,11 +75,8 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   auto* engine = new Engine(options, place);
   engine->earlier_ = newest_;
   newest_ = engine;
-  engine->enter_node();
-  // Who cannot meet the others keeps to an equal part.
+  const std::uint64_t node_bytes = engine->enter_node();
   node::Place* node = engine->place_among_.get();
-  const auto ranks = static_cast<std::uint64_t>(std::max(1, place.local_ranks));
-  const std::uint64_t node_bytes = node ? node->limit() : (options.node_limit + ranks - 1) / ranks;
   engine->budget_ = std::make_unique<Budget>(
       find_limits(options.limit, options.limit_regions, own_device ? made.device->caps() : DeviceCaps{},
                   place.local_ranks, node_bytes),
@@ -147,12 +146,10 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
                         kMostDomains);
     return -1;
   }
-  auto slot = std::make_unique<DomainSlot>(number, meter_);
+  DomainSlot* slot = &new_slot(std::move(device));
   slot->device_name = device_name;
   slot->nic = nic;
-  slot->device = std::move(device);
   if (slot->device->hides_from_children()) hides_from_children_.store(true, std::memory_order_relaxed);
-  slot->domain = std::make_unique<Domain>(*slot->device, *budget_, brackets_, clock_, &slot->meter);
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
     slot->predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
@@ -172,7 +169,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
         std::make_unique<HelperRetention>(*slot->domain, *slot->predictor, slot->costs, std::move(settings));
   }
   domain_of_[static_cast<std::size_t>(number)] = slot->domain.get();
-  domains_[static_cast<std::size_t>(number)] = std::move(slot);
+  domains_[static_cast<std::size_t>(number)] = slot;
   domain_count_.store(number + 1, std::memory_order_release);
   return number;
 }
@@ -342,6 +339,8 @@ bool Engine::acquire(ThreadContext& thread, int number, const CallPoint& call, R
                      Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
   if (observes_) {
+    if (!is_possible(request)) [[unlikely]]
+      return refuse_impossible(thread, transfer, refusal, error);
     transfer.record.outcome = runlog::Outcome::observed;
     thread.counters[number].observed.add(1);
     return true;
@@ -366,6 +365,8 @@ bool Engine::try_acquire(ThreadContext& thread, int number, const CallPoint& cal
 
 bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer,
                           Refusal refusal, Error* error) {
+  if (!is_possible(request)) [[unlikely]]
+    return refuse_impossible(thread, transfer, refusal, error);
   ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
   Domain::Ticket ticket;
@@ -382,7 +383,8 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
       charge_bounce(thread, transfer, ticket.error);
       return true;
     }
-    // The use is over as far as Pinion sees it, but retention learns from it.
+    // The use is over as far as Pinion sees it, but retention learns from it; not where no memory was.
+    if (ticket.error.code == EFAULT) record.kind = runlog::EventKind::none;
     release(thread, transfer);
     return false;
   }
@@ -437,6 +439,24 @@ Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& tic
     for (Region* victim : domain(number).begin_trim()) retire_claimed_here(thread, number, victim);
   }
   return step;
+}
+
+bool Engine::refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error) {
+  Record& record = transfer.record;
+  if (error)
+    *error = Error::make(EFAULT,
+                         "memory %#llx-%#llx cannot be: it is larger than this machine's memory, or beyond "
+                         "the address space",
+                         static_cast<unsigned long long>(record.address),
+                         static_cast<unsigned long long>(record.address + record.bytes));
+  ThreadCounters& counters = thread.counters[record.domain];
+  counters.acquired_bytes.add(-record.bytes);  // begin_transfer() has added them
+  counters.bounced.add(1);
+  record.bytes = 0;
+  record.kind = runlog::EventKind::none;
+  if (refusal == Refusal::charge) return true;
+  release(thread, transfer);
+  return false;
 }
 
 void Engine::charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why) {
@@ -496,12 +516,77 @@ void Engine::release_after_stop(Transfer& transfer) {
   while (Region* doomed = slot.domain->begin_reap()) retire_claimed(*slot.domain, doomed, Actor::application);
   if (Region* idle = slot.domain->begin_retire(ref)) retire_claimed(*slot.domain, idle, Actor::application);
   drop_device(slot);
+  spare_body();
 }
 
 void Engine::drop_devices() {
   const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
   for (int i = 0; i < domain_count(); ++i) drop_device(*domains_[static_cast<std::size_t>(i)]);
+  spare_body();
+}
+
+namespace {
+
+constinit std::mutex g_spare_mutex;  ///< guards the list of spare bodies
+
+/// A domain outlives its engine.
+Clock& process_clock() {
+  static RealClock clock;
+  return clock;
+}
+
+}  // namespace
+
+Engine::Body* Engine::spare_bodies_ = nullptr;
+
+Engine::Body& Engine::take_body() {
+  Body* body = nullptr;
+  {
+    std::lock_guard lock(g_spare_mutex);
+    body = spare_bodies_;
+    if (body) spare_bodies_ = body->next_spare;
+  }
+  if (!body) return *new Body;
+  body->events.forget();
+  body->slots_used = 0;
+  body->told = {};
+  body->lateness = {};
+  return *body;
+}
+
+void Engine::spare_body() {
+  if (spared_) return;
+  for (std::size_t i = 0; i < body_.slots_used; ++i) {
+    const DomainSlot& slot = *body_.slots[i];
+    if (slot.device || slot.domain->region_count() > 0) return;
+  }
+  spared_ = true;
+  std::lock_guard lock(g_spare_mutex);
+  body_.next_spare = spare_bodies_;
+  spare_bodies_ = &body_;
+}
+
+void Engine::forget_bodies_after_fork() {
+  new (&g_spare_mutex) std::mutex;
+  spare_bodies_ = nullptr;
+}
+
+Engine::DomainSlot& Engine::new_slot(std::unique_ptr<Device> device) {
+  if (body_.slots_used == body_.slots.size()) {
+    body_.slots.push_back(std::make_unique<DomainSlot>(static_cast<int>(body_.slots_used), meter_));
+    DomainSlot& slot = *body_.slots.back();
+    slot.domain = std::make_unique<Domain>(*device, *budget_, brackets_, process_clock(), &slot.meter);
+  }
+  DomainSlot& slot = *body_.slots[body_.slots_used++];
+  slot.domain->reopen(*device, *budget_);
+  slot.device = std::move(device);
+  slot.open = true;
+  slot.meter.restart();
+  new (&slot.by_helper) ThreadCounters;
+  slot.modelled_busy_seconds = 0;
+  slot.costs = {};
+  return slot;
 }
 
 void Engine::drop_device(DomainSlot& slot) {
@@ -649,8 +734,8 @@ runlog::Counters Engine::counters() {
   const HeldSignals held;
   runlog::Counters sum;
   {
-    std::lock_guard lock(told_mutex_);
-    sum = told_;
+    std::lock_guard lock(body_.told_mutex);
+    sum = body_.told;
   }
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (const ThreadCounters& counters : thread->counters) add(sum, counters);

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <unordered_set>
+#include <vector>
 
 #include "base/options.h"
 #include "device/device.h"
@@ -164,6 +165,19 @@ class Engine {
     std::unique_ptr<HelperRetention> retention;
   };
 
+  /// What a run needs most memory for. Hooks may be inside it when the run ends, so it is never freed; the
+  /// next run has it, once no lease of its own is out.
+  struct Body {
+    EventBoard events;
+    Meter meter;
+    std::mutex told_mutex;
+    runlog::Counters told{};      ///< what the helper tells others: its share of the counters
+    runlog::Lateness lateness{};  ///< the helper's own
+    std::vector<std::unique_ptr<DomainSlot>> slots;
+    std::size_t slots_used = 0;  ///< in this run
+    Body* next_spare = nullptr;
+  };
+
   Engine(const Options& options, const JobPlace& place);
   ~Engine() = delete;
 
@@ -193,6 +207,12 @@ class Engine {
   /// Of modelled time, the part that delayed the thread.
   Ticks spent(Ticks modelled) const { return spends_modelled_time_ ? modelled : 0; }
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
+  /// Whether so much memory can be: more than the machine has is a mistake of the caller's.
+  bool is_possible(Range request) const {
+    return is_addressable(request.begin, request.bytes()) && request.bytes() <= memory_bytes_;
+  }
+  /// The transfer is none: nothing is recorded of its range.
+  bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   void reap_now(ThreadContext& thread, int domain);
   /// Wakes the helper when much waits to be reaped. Callable from hooks.
@@ -202,7 +222,10 @@ class Engine {
   double copy_speed();
 
   // The node's other processes (engine/node_place.cpp).
-  void enter_node();
+  /// Returns what of the node's limit the process may have; 0: there is none.
+  std::uint64_t enter_node();
+  /// The same for a process that cannot meet the others: whatever they do, the sum keeps to the limit.
+  std::uint64_t share_alone(const Error& why) const;
   void leave_node();
   /// The helper: what the others need, and what the policy says.
   void attend_node(Time now);
@@ -231,14 +254,23 @@ class Engine {
   void keep_profile();
   void tell();
   void end_of_run();
+  /// What only the helper has used: its memory goes with it.
+  void forget_what_helper_knew();
 
   /// After stop(), when no thread is inside: gives back what devices hold of the system (rings, locks), as
   /// far as no lease is out.
   void drop_devices();
   void drop_device(DomainSlot& slot);
+  /// A spare one, or a new one.
+  static Body& take_body();
+  /// After drop_device(): the next run may have all that this one had, if no lease is out.
+  void spare_body();
+  static void forget_bodies_after_fork();
+  DomainSlot& new_slot(std::unique_ptr<Device> device);
 
   static std::atomic<Engine*> running_;
   static Brackets brackets_;
+  static Body* spare_bodies_;
   static Engine* newest_;  ///< of all that were ever started: what is never freed stays reachable
 
   // One cache line with what every transfer reads (of the first domains); written seldom.
@@ -251,17 +283,20 @@ class Engine {
   std::array<Domain*, kMostDomains> domain_of_{};
 
   Engine* earlier_ = nullptr;
+  bool spared_ = false;               ///< guarded by domains_mutex_: another run may have the body
   MemoryMonitor* monitor_ = nullptr;  ///< set before the engine runs
   const Options options_;
   const JobPlace place_;
   const pid_t process_;
+  const std::uint64_t memory_bytes_;  ///< of the machine
   mutable RealClock clock_;
-  EventBoard events_;
-  Meter meter_;
+  Body& body_;
+  EventBoard& events_ = body_.events;
+  Meter& meter_ = body_.meter;
   std::unique_ptr<node::Place> place_among_;  ///< null: nothing asks for the node's other processes
   std::unique_ptr<Budget> budget_;
   std::size_t most_in_a_region_ = ~std::size_t{0};
-  std::array<std::unique_ptr<DomainSlot>, kMostDomains> domains_;
+  std::array<DomainSlot*, kMostDomains> domains_{};  ///< the body's
   std::atomic<int> domain_count_{0};
   std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> copy_bytes_per_ns_{0};
@@ -293,7 +328,6 @@ class Engine {
   std::string profile_;  ///< as it was read at the start, for each domain to begin with
   std::uint64_t dropped_seen_ = 0, dropped_before_ = 0;
   std::uint64_t wakeups_ = 0;
-  runlog::Lateness lateness_{};
   Time last_update_ = 0;
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
@@ -301,10 +335,6 @@ class Engine {
   std::uint64_t transfers_ = 0, transfers_attended_ = 0;  ///< drained; up to the last attend_node()
   bool has_helper_ = true;                                ///< as the policy says
   node::CpuSet cpus_allowed_, cpus_run_on_;
-
-  // What the helper tells others: its share of the counters, brought up to date after each batch.
-  std::mutex told_mutex_;
-  runlog::Counters told_{};
 };
 
 }  // namespace pinion

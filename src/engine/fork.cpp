@@ -58,6 +58,7 @@ void Engine::watch_forks() {
       for (int i = 0; parent && i < parent->domain_count(); ++i)
         parent->domain(i).device().abandon_after_fork();
       brackets_.forget_other_threads();
+      forget_bodies_after_fork();
       fabric_monitor::abandon_after_fork();
       forget_this_thread();
     };

@@ -103,6 +103,7 @@ void Engine::stop() {
   engine->ask_helper_to_end();
   engine->helper_.join();
   running_.store(nullptr, std::memory_order_release);
+  engine->forget_what_helper_knew();
   engine->leave_memory();
 }
 
@@ -192,14 +193,12 @@ void Engine::drain() {
   std::uint64_t dropped = 0;
   std::size_t fullest = 0;
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    const bool left = thread->state.load(std::memory_order_acquire) == ThreadContext::State::left;
     Drained drained;
     drained.thread = thread->index;
     const std::size_t before = batch_.size();
     while (thread->ring.pop(drained.record)) batch_.push_back(drained);
     fullest = std::max(fullest, batch_.size() - before);
     dropped += thread->ring.dropped();
-    if (left) thread->state.store(ThreadContext::State::free, std::memory_order_release);
   }
   if (events_lost) take_memory_change({0, ~Address{0}}, clock_.now());
   // Rings are in order of each thread; together they are put in order of time.
@@ -291,8 +290,9 @@ void Engine::take_memory_change(Range range, Time time) {
   }
   runlog::Event event{};
   event.begin_ns = event.end_ns = time;
-  event.address = range.begin;
-  event.bytes = range.bytes();
+  // "Everything" ends where addresses do; a call that the kernel refuses may name anything.
+  event.address = std::min(range.begin, kAddressEnd);
+  event.bytes = std::clamp(range.end, event.address, kAddressEnd) - event.address;
   event.kind = runlog::EventKind::memory_event;
   event.peer = -1;
   log_.append(event);
@@ -428,7 +428,7 @@ void Engine::sleep_until(Time wake) {
     ++wakeups_;
     const Time now = clock_.now();
     if (wake != kNever && now >= wake) {
-      lateness_.add(now - wake);
+      body_.lateness.add(now - wake);
       for (int i = 0; i < domain_count(); ++i)
         domains_[static_cast<std::size_t>(i)]->costs.wake.observe(now - wake);
     }
@@ -447,7 +447,7 @@ void Engine::tell() {
   runlog::Counters mine{};
   mine.helper_cpu_ns = thread_cpu_ns();
   mine.helper_wakeups = wakeups_;
-  mine.lateness = lateness_;
+  mine.lateness = body_.lateness;
   if (options_.retention == RetentionKind::helper) {
     time_budget_.advance(clock_.now());
     mine.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
@@ -469,8 +469,8 @@ void Engine::tell() {
     }
     if (slot.retention) slot.retention->score().add_to(mine);
   }
-  std::lock_guard lock(told_mutex_);
-  told_ = mine;
+  std::lock_guard lock(body_.told_mutex);
+  body_.told = mine;
 }
 
 void Engine::retire_idle(DomainSlot& slot) {
@@ -505,6 +505,19 @@ void Engine::keep_profile() {
   if (most.empty()) return;
   if (Error failed = write_profile(profile_path(options_.profile, place_.rank), most))
     std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
+}
+
+void Engine::forget_what_helper_knew() {
+  for (int i = 0; i < domain_count(); ++i) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
+    slot.retention.reset();
+    slot.predictor.reset();
+  }
+  std::vector<Drained>().swap(batch_);
+  known_sites_ = {};
+  leave_pinned_ = {};
+  stable_sites_ = {};
+  std::string().swap(profile_);
 }
 
 void Engine::publish_log(const runlog::Counters& all, Time now) {

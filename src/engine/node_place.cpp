@@ -3,6 +3,7 @@
 // nothing is registered (retention observe).
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "engine/engine.h"
@@ -11,24 +12,41 @@
 
 namespace pinion {
 
-void Engine::enter_node() {
+std::uint64_t Engine::enter_node() {
   node::Place::Settings settings;
   settings.limit = options_.node_limit;
   if (options_.retention == RetentionKind::helper) settings.policy = options_.policy;
   settings.every = options_.policy_every;
-  if (observes_ || !node::Place::needed(settings)) return;
+  if (observes_ || !node::Place::needed(settings)) return 0;
   settings.job = room_key();
   settings.identity = node::identity_of(process_);
-  if (const Error alone = node::Place::enter(settings, place_among_)) {
-    std::fprintf(stderr,
-                 "pinion: the node's other processes cannot be met (%s): each keeps to an equal part of "
-                 "--node-limit, and has a helper\n",
-                 alone.message);
-    return;
-  }
+  if (const Error alone = node::Place::enter(settings, place_among_)) return share_alone(alone);
   if (options_.node_limit && place_among_->limit() != options_.node_limit)
     std::fprintf(stderr, "pinion: --node-limit is %s here: a process that came before has said so\n",
                  format_size(place_among_->limit()).c_str());
+  return place_among_->limit();
+}
+
+std::uint64_t Engine::share_alone(const Error& why) const {
+  if (!options_.node_limit) {
+    std::fprintf(stderr, "pinion: the node's other processes cannot be met (%s): each has a helper\n",
+                 why.message);
+    return 0;
+  }
+  constexpr std::uint64_t kNothing = 1;  // no page
+  if (const auto processes = static_cast<std::uint64_t>(most_in_room())) {
+    const std::uint64_t share = page_floor(options_.node_limit / processes);
+    std::fprintf(stderr,
+                 "pinion: the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
+                 "of --node-limit, %s\n",
+                 why.message, static_cast<unsigned long long>(processes), format_size(share).c_str());
+    return std::max(share, kNothing);
+  }
+  std::fprintf(stderr,
+               "pinion: the node's other processes cannot be met (%s), and no launcher says how many share "
+               "--node-limit: nothing is registered; use --limit, a limit for each process\n",
+               why.message);
+  return kNothing;
 }
 
 void Engine::leave_node() {

@@ -111,6 +111,12 @@ std::uint32_t run_key() {
 
 std::uint64_t room_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
 
+int most_in_room() {
+  if (!rank_variable()) return 0;
+  const JobPlace place = job_place();
+  return std::max(0, place.local_ranks > 0 ? place.local_ranks : place.ranks);
+}
+
 std::string command_line() {
   std::string text = content("/proc/self/cmdline");
   while (!text.empty() && text.back() == '\0') text.pop_back();

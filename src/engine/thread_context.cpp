@@ -25,11 +25,13 @@ void* map_zeroed(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
+/// One that its thread has left. What it left in the ring stays there for the helper, before its successor's
+/// records.
 ThreadContext* reuse() {
   for (ThreadContext* context = all_threads(); context; context = context->next) {
-    auto expected = ThreadContext::State::free;
-    if (context->state.compare_exchange_strong(expected, ThreadContext::State::live,
-                                               std::memory_order_acq_rel))
+    auto left = ThreadContext::State::left;
+    if (context->state.load(std::memory_order_relaxed) == left &&
+        context->state.compare_exchange_strong(left, ThreadContext::State::live, std::memory_order_acq_rel))
       return context;
   }
   return nullptr;

@@ -1,7 +1,7 @@
 // What each application thread owns: its ring to the helper, its call-site cache, its recent regions, its
 // counters. Written by the owning thread; the helper pops the ring and reads the counters (relaxed atomics
 // with one writer). Contexts live in mapped memory that is never unmapped; one that its thread left behind is
-// drained by the helper and then given to the next new thread.
+// given to the next new thread, with what the helper has still to drain.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct ThreadCounters {
 };
 
 struct ThreadContext {
-  enum class State : std::uint32_t { free, live, left };
+  enum class State : std::uint32_t { live, left };
 
   // One cache line: a thread that computed for long finds its caches cold.
   alignas(64) CallSiteCache* sites = nullptr;
@@ -49,7 +49,7 @@ struct ThreadContext {
   RecentRegions recent;
   Ring<Record, 256> ring;
   // What the helper reads at every look, on a line of its own.
-  alignas(64) std::atomic<State> state{State::free};
+  alignas(64) std::atomic<State> state{State::live};
   std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
 };

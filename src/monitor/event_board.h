@@ -65,6 +65,12 @@ class BasicEventBoard {
     return true;
   }
 
+  /// Begins anew: nothing is of interest yet.
+  void forget() {
+    for (std::atomic<std::uint64_t>& word : filter_) word.store(0, std::memory_order_relaxed);
+    taken_ = posted_.load(std::memory_order_acquire);
+  }
+
   /// Whether there are events that take() does not give yet: one is being written.
   bool has_more() const { return posted_.load(std::memory_order_acquire) != taken_; }
 

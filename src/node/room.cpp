@@ -124,7 +124,9 @@ class Door {
 };
 
 bool is_ours(const struct stat& status) {
-  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
+  // A second name would be another user's way to lead here to a file of ours that is no room.
+  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0 &&
+         status.st_nlink <= 1;
 }
 
 bool is_room(const RoomFile& file) {
@@ -171,15 +173,28 @@ Error NodeRoom::join(const std::string& directory, std::uint64_t job, std::uint6
   std::snprintf(name, sizeof name, "%016" PRIx64, job);
   identity_ = identity;
   opened_by_ = ::getpid();
-  return open_and_join(directory + "/" + prefix() + name, limit);
+  const std::string first = directory + "/" + prefix() + name;
+  Error refused;
+  for (const int flags : {0, O_CREAT}) {
+    for (int i = 0; i < kNames; ++i) {
+      bool passed = false;
+      const Error error =
+          open_and_join(i == 0 ? first : first + "." + std::to_string(i), flags, limit, passed);
+      if (!passed) return error;
+      if (flags == O_CREAT && !refused) refused = error;
+    }
+  }
+  return refused;
 }
 
-Error NodeRoom::open_and_join(const std::string& path, std::uint64_t limit) {
+Error NodeRoom::open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed) {
   for (;;) {
-    Door door(path, O_CREAT);
+    Door door(path, flags);
+    passed = true;
     if (door.file() < 0) return failed(path, "cannot be opened");
     if (!is_ours(door.status()))
       return Error::make(EPERM, "%.200s: not a file of this user's alone", path.c_str());
+    passed = false;
     if (!door.wait()) return Error::make(EBUSY, "%.200s: locked by another process", path.c_str());
     const struct stat status = door.status();
     if (status.st_nlink == 0) continue;  // the last one has left meanwhile

@@ -15,7 +15,9 @@
 // one removes. A child of fork() is no member and has no mapping.
 //
 // What stands in the file is not believed: indices are ours, and numbers of others only weigh in decisions.
-// The file must be the user's own, and closed to others.
+// The file must be the user's own, and closed to others. Another user may have taken its name before (a file,
+// a symbolic link); then the next of a row of names serves. All processes look for an existing room under all
+// names first, so that they meet in one, whenever the other user takes or frees a name.
 #pragma once
 
 #include <atomic>
@@ -39,6 +41,7 @@ class NodeRoom {
  public:
   static constexpr int kMostProcesses = 512;
   static constexpr std::uint64_t kPieces = 1024;
+  static constexpr int kNames = 64;  ///< that a room may have
 
   NodeRoom() = default;
   ~NodeRoom() { leave(); }
@@ -91,7 +94,9 @@ class NodeRoom {
   int clear_up(bool all);
 
  private:
-  Error open_and_join(const std::string& path, std::uint64_t limit);
+  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: no room can be
+  /// there.
+  Error open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed);
   bool enter(std::uint64_t limit);
   bool anybody_else() const;
   void reclaim(int slot, std::uint64_t identity);

@@ -10,9 +10,21 @@ constexpr std::size_t kFailedMerges = 64;
 
 Domain::Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
                RegisteredListener* listener)
-    : device_(device), budget_(budget), brackets_(brackets), clock_(clock), listener_(listener) {}
+    : device_(&device), budget_(&budget), brackets_(brackets), clock_(clock), listener_(listener) {}
 
 Domain::~Domain() = default;
+
+void Domain::reopen(Device& device, Budget& budget) {
+  std::lock_guard lock(slow_);
+  device_ = &device;
+  budget_ = &budget;
+  pressed_.store(false, std::memory_order_relaxed);
+  failed_merges_.clear();
+  next_failed_merge_ = 0;
+  waited_in_vain_ = false;
+  keep_bytes_ = UINT64_MAX;
+  victims_ = Victims();
+}
 
 // ---- steps ----
 
@@ -67,7 +79,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
       return Step::refused;
     }
     const std::size_t bytes = coverage_.would_add(ticket.want);
-    if (budget_.reserve(bytes)) break;
+    if (budget_->reserve(bytes)) break;
     if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.error = limit_error(bytes);
@@ -270,7 +282,7 @@ std::vector<Region*> Domain::begin_trim() {
 std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {
   std::lock_guard lock(slow_);
   std::vector<Region*> victims;
-  const std::uint64_t held = budget_.bytes();
+  const std::uint64_t held = budget_->bytes();
   if (held > bytes) evict(held - bytes, victims);
   return victims;
 }
@@ -304,13 +316,13 @@ void Domain::remember_failed_merge(Range want) {
 }
 
 bool Domain::within_device_caps(Range want, Error& error) const {
-  const std::size_t most = device_.caps().max_region_bytes;
+  const std::size_t most = device_->caps().max_region_bytes;
   if (most == 0 || want.bytes() <= most) return true;
   error =
       Error::make(EFBIG,
                   "device %s registers at most %zu bytes in one region and %zu are needed: the transfer goes "
                   "through a bounce buffer; use smaller messages or a device with a larger cap",
-                  device_.name(), most, want.bytes());
+                  device_->name(), most, want.bytes());
   return false;
 }
 
@@ -355,16 +367,16 @@ void Domain::feel_pressure() {
 }
 
 bool Domain::make_room(Range want, std::vector<Region*>& victims) {
-  const std::uint64_t most = budget_.most_bytes();
-  const std::uint64_t regions = budget_.limits().regions;
+  const std::uint64_t most = budget_->most_bytes();
+  const std::uint64_t regions = budget_->limits().regions;
   if (want.bytes() > most || regions == 0) return false;
   feel_pressure();
   // Regions overlap each other and `want`: only the union of pages tells what letting them go is worth. So
   // they go from it for a moment.
-  const std::uint64_t held = budget_.bytes() - coverage_.bytes();  // by other domains
+  const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
   const auto fits = [&] {
     return held + coverage_.bytes() + coverage_.would_add(want) <= most &&
-           budget_.regions() - victims.size() < regions;
+           budget_->regions() - victims.size() < regions;
   };
   bool enough = false;
   do {
@@ -407,14 +419,14 @@ void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
 }
 
 Error Domain::limit_error(std::size_t needed) const {
-  const auto& limits = budget_.limits();
+  const auto& limits = budget_->limits();
   return Error::make(
       ENOMEM,
       "registered memory is limited to %llu bytes (%s) and %llu regions; %llu bytes in %llu regions are "
       "in use and %zu bytes more are needed: raise the limit",
       static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str(),
-      static_cast<unsigned long long>(limits.regions), static_cast<unsigned long long>(budget_.bytes()),
-      static_cast<unsigned long long>(budget_.regions()), needed);
+      static_cast<unsigned long long>(limits.regions), static_cast<unsigned long long>(budget_->bytes()),
+      static_cast<unsigned long long>(budget_->regions()), needed);
 }
 
 void Domain::unindex(Region* region) {
@@ -426,7 +438,7 @@ void Domain::unindex(Region* region) {
 
 void Domain::account(Range pages, bool add) {
   const std::size_t bytes = add ? coverage_.add(pages) : coverage_.remove(pages);
-  if (!add) budget_.release(bytes);
+  if (!add) budget_->release(bytes);
   const auto sign = add ? 1 : -1;
   registered_bytes_.store(coverage_.bytes(), std::memory_order_relaxed);
   region_count_.fetch_add(static_cast<std::size_t>(sign), std::memory_order_relaxed);

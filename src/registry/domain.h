@@ -47,6 +47,9 @@ class Domain {
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);
   ~Domain();
+  /// Begins anew on another device, with the memory that it has. While it holds no region; hooks, and threads
+  /// that look up what is gone, may be inside.
+  void reopen(Device& device, Budget& budget);
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
@@ -127,7 +130,7 @@ class Domain {
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
   /// What the regions and their index have taken from the system; it is used again, and never given back.
   std::size_t own_bytes();
-  Device& device() { return device_; }
+  Device& device() { return *device_; }
   Clock& clock() { return clock_; }
 
   /// What retention lru keeps: idle regions beyond this many bytes are let go, least recently used first.
@@ -164,8 +167,8 @@ class Domain {
   void end_transition(Region* region);
   void give_back(Region* region);
 
-  Device& device_;
-  Budget& budget_;
+  Device* device_;
+  Budget* budget_;
   const Brackets& brackets_;
   Clock& clock_;
   RegisteredListener* const listener_;

@@ -15,6 +15,7 @@
 #include <map>
 #include <system_error>
 
+#include "base/range.h"
 #include "runlog/one_run.h"
 
 namespace pinion::runlog {
@@ -23,7 +24,6 @@ namespace {
 
 constexpr std::int64_t kTenYears = std::int64_t{10} * 365 * 86400 * 1'000'000'000;
 constexpr std::int64_t kLatestStart = INT64_MAX / 2;
-constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 57;  // the largest user address space there is
 
 class File {
  public:

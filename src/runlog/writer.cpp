@@ -53,6 +53,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   sites_ = reinterpret_cast<SiteEntry*>(area_ + sites_offset());
   window_ = reinterpret_cast<Event*>(area_ + events_offset());
   events_capacity_ = log_bytes / sizeof(Event);
+  site_slots_.assign(std::size_t{2} * kMaxSites, 0);
 
   ProcessHeader& h = *header_;
   copy_text(h.pinion_version, PINION_VERSION);
@@ -204,7 +205,7 @@ void LogWriter::close() {
   site_count_ = sites_written_ = 0;
   site_chunks_ = 0;
   sites_full_ = false;
-  site_slots_.fill(0);
+  std::vector<std::uint16_t>().swap(site_slots_);
 }
 
 }  // namespace pinion::runlog

@@ -5,10 +5,10 @@
 // does not have the mappings and must not call anything but the destructor.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -97,8 +97,7 @@ class LogWriter {
   std::uint32_t sites_written_ = 0;  ///< the same
   std::uint64_t site_chunks_ = 0;
   bool sites_full_ = false;
-  std::array<std::uint16_t, std::size_t{2} * kMaxSites>
-      site_slots_{};  ///< open addressing by hash: index + 1; 0: free
+  std::vector<std::uint16_t> site_slots_;  ///< while open; open addressing by hash: index + 1; 0: free
 };
 
 }  // namespace pinion::runlog

@@ -37,6 +37,19 @@ what="limit of the node below what is in use"
 runs "$what" "--node-limit 6M" 4
 report_says "$what" "r.registered_bytes.peak <= 6 * $mib and r.acquires.bounced > 0"
 
+# Where no room can be made, the shares are safe: equal parts of known ranks, nothing for an unknown number of processes.
+alone() { unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh "$@"; }
+if [ "$family" = mpich ] && alone true 2>/dev/null; then
+  rm -rf "$work/log"
+  UCX_POSIX_DIR=$work alone timeout 120 "$pinion" run --device emulated --retention leave-pinned --node-limit 18M --log "$work/log" -- \
+    "${launch[@]}" -n 4 "${fft[@]}" >"$work/out" 2>"$work/err" || fail "no room: status $?: $(cat "$work/err")"
+  verified || fail "no room: $(cat "$work/out")"
+  [ "$(grep -c 'each of 4 keeps to an equal part of --node-limit' "$work/err")" -eq 4 ] || fail "no room: $(cat "$work/err")"
+  report_says "no room" "r.registered_bytes.peak <= 18 * $mib"
+  output=$(PINION=node-limit=18M alone "$build/bin/examples/registration_cache" 30 2>&1) || fail "no room, no rank: $output"
+  grep -q 'nothing is registered; use --limit' <<<"$output" && grep -q ' 30 bounced' <<<"$output" || fail "no room, no rank: $output"
+fi
+
 # More ranks than this machine has cores, or a core for each and none idle.
 ranks=$(($(nproc) + 1))
 [ $ranks -ge 4 ] || ranks=4

@@ -76,10 +76,10 @@ Engine* running_engine() {
 
 bool is_plain(const Asked& asked) {
   const auto begin = reinterpret_cast<Address>(asked.address);
-  if ((asked.access & ~kPlain) != 0 || asked.iova != begin || begin == 0 || asked.bytes == 0) return false;
+  if ((asked.access & ~kPlain) != 0 || asked.iova != begin || !is_addressable(begin, asked.bytes))
+    return false;
   // These the library refuses, and says how.
-  if ((asked.access & kRemoteWrites) != 0 && (asked.access & IBV_ACCESS_LOCAL_WRITE) == 0) return false;
-  return asked.bytes <= ~Address{0} - page_size() - begin;
+  return (asked.access & kRemoteWrites) == 0 || (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0;
 }
 
 /// Whether a key is allowed to outlive its deregistration.
