@@ -56,8 +56,12 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
-    // Other ranks share the directory: nothing is taken out of it here.
-    if (!options.log.empty()) flags.set("log", make_log_directory(options.log));
+    // Other ranks share the directory: nothing is taken out of it here. Around a launcher, `pinion run` has
+    // made it already; on a node where it cannot be made, that costs the log.
+    const bool around = !inherited.empty() || std::getenv("PINION_TEMPORARY_LOG");
+    if (!options.log.empty())
+      flags.set("log",
+                around ? std::filesystem::absolute(options.log).string() : make_log_directory(options.log));
     if (inherited.empty() && job_place().rank == 0) {
       flags.note_unused();
       tell_caches_off(options);
