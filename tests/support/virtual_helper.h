@@ -216,7 +216,9 @@ class VirtualHelper final : private simulate::Observer {
     after_each();
   }
 
-  void registered(Time now, std::int64_t bytes) override { registered_.change(now, bytes); }
+  void registered(Time now, Time since, std::int64_t bytes) override {
+    registered_.change_since(since, now, bytes);
+  }
   void left_pinned(Time now, std::int64_t bytes) override { leave_pinned_.change(now, bytes); }
   void acquired(std::uint64_t number, Time asked, Time leased, runlog::Outcome outcome) override {
     if (number >= served_.size()) served_.resize(number + 1);
