@@ -142,7 +142,8 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
 
   // Refused: nothing is registered. Leave no trace of the region.
   unindex(region);
-  unreserve(region->range(), registration.error);
+  // What a merge would have needed says nothing of what the request needs.
+  unreserve(region->range(), ticket.want == ticket.pages ? registration.error : Error{});
   region->word.abandon(own_leases);
   region->word.set_free();
   end_transition(region);
