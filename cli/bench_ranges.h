@@ -38,7 +38,7 @@ struct BenchDomain {
       Domain::Ticket ticket;
       ticket.pages = range;
       bool waited = false;
-      run_ticket(domain, ticket, Actor::application, waited, [](Range, bool, bool, Time, Time) {});
+      run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {});
       domain.release(ticket.region);
     }
   }

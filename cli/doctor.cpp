@@ -38,7 +38,9 @@ Check check_memlock() {
   if (m.limit == SIZE_MAX) return {"memlock", "RLIMIT_MEMLOCK is unlimited", {}};
   const std::string limit = fmt::format("RLIMIT_MEMLOCK is {}", bytes_text(static_cast<double>(m.limit)));
   if (m.exempt) return {"memlock", limit + ", and CAP_IPC_LOCK exempts this process", {}};
-  const std::string text = limit + " for all processes of the user together";
+  const std::string text = limit +
+                           " for all processes of the user together; the kernel counts whole "
+                           "hugepages, and pages that buffers share once for each: up to 2 MiB for 4 KiB";
   if (m.limit >= kSmallLimit) return {"memlock", text, {}};
   return {"memlock", text,
           "raise it: `ulimit -l unlimited`, or `* - memlock unlimited` in /etc/security/limits.conf, and in "

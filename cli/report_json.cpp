@@ -26,6 +26,7 @@ Json to_json(const runlog::RankReport& r) {
           {"time_budget", cli::to_json(r.budget)},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
+          {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
           {"events", r.events},
           {"events_dropped", r.events_dropped}};
 }
@@ -117,6 +118,7 @@ Json to_json(const runlog::Report& r) {
       {"time_budget", to_json(r.budget)},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
+      {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
       {"events",
        {{"recorded", r.events}, {"dropped", r.events_dropped}, {"cover_seconds", r.events_cover_seconds}}},
       {"nodes", list(r.nodes)},

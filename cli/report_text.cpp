@@ -108,6 +108,11 @@ std::string missing_ranks_text(const Report& r) {
                      plural(static_cast<std::uint64_t>(r.job_ranks), "rank", "ranks"), names);
 }
 
+std::string kernel_count_text(const Report& r) {
+  return fmt::format("up to {} pinned or locked (VmPin, VmLck: whole hugepages, shared edge pages twice)",
+                     bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
+}
+
 std::string summary_section(const Report& r) {
   std::string out = fmt::format("Pinion report: {}\n", r.command);
   out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
@@ -117,6 +122,7 @@ std::string summary_section(const Report& r) {
       line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);
+  out += line("kernel's count", kernel_count_text(r));
   out += line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
   if (const std::string text = unfinished_text(r); !text.empty())
     out += line("note", text + "; figures go as far as the log does");
@@ -247,6 +253,8 @@ std::string summary_text(const Report& r) {
   out += fmt::format("pinion: registered {} (oracle {}; leave-pinned {})\n", pair(b.peak, b.mean),
                      pair(b.oracle_peak, b.oracle_mean, b.bounds_known),
                      pair(b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known));
+  if (r.kernel_pinned_peak_bytes > b.peak)
+    out += fmt::format("pinion: kernel's count: {}\n", kernel_count_text(r));
   out += fmt::format(
       "pinion: {} acquires: {} hits, {} waits, {} misses, {} late, {} bounced; added {} ({})\n",
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),

@@ -22,6 +22,50 @@ TEST(Budget, ReservesBothOrNothing) {
   EXPECT_TRUE(budget.reserve(60));
 }
 
+TEST(Budget, WhatTheSystemRefusedIsTriedAtIntervals) {
+  const std::uint64_t page = page_size();
+  const Error why = Error::make(ENOMEM, "no room");
+  Budget budget{Limits{100 * page, 100, "--limit"}};
+  Time now = kSecond;
+  ASSERT_TRUE(budget.reserve(60 * page, now));
+  budget.registered();
+  ASSERT_TRUE(budget.reserve(30 * page, now));
+  budget.release_refused(30 * page, why, now);
+  EXPECT_EQ(budget.bytes(), 60 * page);
+  EXPECT_EQ(budget.most_bytes(), 89 * page);
+  EXPECT_EQ(budget.refusal().code, ENOMEM);
+  EXPECT_FALSE(budget.reserve(30 * page, now)) << "that much has been refused";
+
+  // Less is tried at once; and so the true room is found.
+  for (std::uint64_t pages = 20; pages > 4; pages /= 2) {
+    ASSERT_TRUE(budget.reserve(pages * page, now));
+    budget.release_refused(pages * page, why, now);
+  }
+  EXPECT_EQ(budget.most_bytes(), 64 * page);
+  ASSERT_TRUE(budget.reserve(4 * page, now));
+  budget.registered();
+  EXPECT_EQ(budget.most_bytes(), 64 * page);
+
+  // More is tried once each while, and ever less often.
+  int tries = 0;
+  for (const Time end = now + 100 * kSecond; now < end; now += kMillisecond) {
+    if (!budget.reserve(page, now)) continue;
+    budget.release_refused(page, why, now);
+    ++tries;
+  }
+  EXPECT_GE(tries, 50);
+  EXPECT_LE(tries, 110);
+  EXPECT_EQ(budget.most_bytes(), 64 * page);
+
+  // There is room again.
+  now += kSecond;
+  ASSERT_TRUE(budget.reserve(30 * page, now));
+  budget.registered();
+  EXPECT_EQ(budget.most_bytes(), 100 * page);
+  EXPECT_FALSE(budget.refusal());
+  EXPECT_TRUE(budget.reserve(6 * page, now));
+}
+
 TEST(Budget, HoldsWithManyThreads) {
   Budget budget{Limits{10, 4, "--limit"}};
   std::vector<std::thread> threads;

@@ -3,10 +3,13 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -25,6 +28,7 @@
 #include <vector>
 
 #include "base/call_kind.h"
+#include "device/pin.h"
 #include "engine/engine.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
@@ -725,7 +729,66 @@ TEST_F(ApiTest, MemoryWithoutAnyRights) {
       << last_error();
   EXPECT_EQ(statistics().registered_bytes, 0u);
   EXPECT_GT(statistics().registration_failures, 0u);
+  EXPECT_EQ(statistics().registered_peak_bytes, 0u) << "nothing was registered";
+  EXPECT_EQ(statistics(nullptr).registered_peak_bytes, 0u);
   use(memory.begin(), 2 * kPage);
+  EXPECT_EQ(statistics(nullptr).registered_peak_bytes, 2 * kPage);
+}
+
+// The kernel counts pages that neighbours share twice; both counts are in the log.
+TEST_F(ApiTest, TheKernelsCountIsInTheLog) {
+  NEEDS_KEPT_REGISTRATIONS();
+  const std::string directory = log_directory();
+  start("retention=leave-pinned,log=" + directory);
+  constexpr std::size_t kBuffers = 256;
+  Memory memory(kBuffers + 1);
+  const std::uint64_t before = pinned_by_kernel();
+  for (std::size_t i = 0; i < kBuffers; ++i) use(memory.page(i) + kPage / 2, kPage);
+  const std::uint64_t kernel = pinned_by_kernel() - before;
+  EXPECT_EQ(statistics().registered_peak_bytes, (kBuffers + 1) * kPage);
+  ASSERT_EQ(pinion_stop(), 0);
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
+  EXPECT_EQ(log.live.counters.registered_peak_bytes, (kBuffers + 1) * kPage);
+  EXPECT_EQ(log.live.counters.kernel_pinned_peak_bytes, kernel);
+  EXPECT_GE(kernel, (kBuffers + 1) * kPage);
+  std::filesystem::remove_all(directory);
+}
+
+// An ordinary user, whose other processes have taken most of what RLIMIT_MEMLOCK lets all of them pin.
+TEST_F(ApiTest, AnOrdinaryUserFailsSeldom) {
+  NEEDS_KEPT_REGISTRATIONS();
+  if (kSanitized || ::geteuid() != 0) GTEST_SKIP() << "only root can become a user with a limit";
+  in_child([] {
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    const rlimit limit{8 * kMiB, 8 * kMiB};
+    if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
+    const std::size_t pages = kMiB / kPage;
+    Memory other(3 * pages), memory(16 * pages);
+    // The same device, but not in the engine's budget: as if it were another process.
+    const auto others = pinion::make_pin_device();
+    if (others
+            ->register_range(pinion::Range::of(other.begin(), other.bytes()), pinion::Access::all,
+                             pinion::Actor::application)
+            .error)
+      return 2;
+    if (pinion_start("retention=leave-pinned") != 0) return 3;
+    pinion_domain* domain = nullptr;
+    if (pinion_domain_open(nullptr, nullptr, &domain) != 0) return 4;
+    constexpr int kUses = 3000;
+    for (int i = 0; i < kUses; ++i) {
+      pinion_lease lease;
+      if (pinion_acquire(domain, memory.begin() + static_cast<std::size_t>(i % 16) * kMiB, kMiB, kBoth,
+                         &lease) == 0)
+        pinion_release(&lease);
+    }
+    struct pinion_statistics s {};
+    s.size = sizeof s;
+    if (pinion_statistics(domain, &s) != 0 || s.acquires != kUses) return 5;
+    // By time, since more is tried at intervals: by and by once a second.
+    if (s.registration_failures > kUses / 10) return 6;
+    return s.misses > kUses / 2 ? 0 : 7;
+  });
 }
 
 TEST_F(ApiTest, ALeaseMayOutliveTheRun) {
@@ -1123,6 +1186,54 @@ TEST_F(ApiTest, AForkedChildIsInert) {
   use(memory.page(8), kPage);
   EXPECT_EQ(statistics().hits, 1u);
   EXPECT_EQ(pinion_release(&lease), 0);
+}
+
+// The program takes every descriptor for files of its own: ours, the child's copies of ours, and at the stop.
+TEST_F(ApiTest, FilesOfTheProgramStayOpen) {
+  NEEDS_KEPT_REGISTRATIONS();
+  if (kSanitized) GTEST_SKIP() << "no threads after a fork";
+  const std::string directory = log_directory();
+  Memory memory(64);
+  in_child([&] {
+    if (pinion_start(("retention=leave-pinned,log=" + directory).c_str()) != 0) return 1;
+    pinion_domain* domain = nullptr;
+    if (pinion_domain_open(nullptr, nullptr, &domain) != 0) return 2;
+    const auto use_page = [&](std::size_t i) {
+      pinion_lease lease;
+      return pinion_acquire(domain, memory.page(i), kPage, kBoth, &lease) == 0 && pinion_release(&lease) == 0;
+    };
+    for (std::size_t i = 0; i < 32; i += 2)
+      if (!use_page(i)) return 3;
+    ::syscall(SYS_close_range, 3u, ~0u, 0u);
+    const int file = ::memfd_create("the program's", MFD_CLOEXEC);
+    constexpr int kNumbers = 1500;
+    std::vector<int> taken;
+    for (int number = 3; number < kNumbers; ++number)
+      if (::dup2(file, number) == number) taken.push_back(number);
+    struct stat expected {};
+    ::fstat(file, &expected);
+    const auto untouched = [&] {
+      return std::all_of(taken.begin(), taken.end(), [&](int number) {
+        struct stat found {};
+        return ::fstat(number, &found) == 0 && found.st_ino == expected.st_ino && found.st_size == 0;
+      });
+    };
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(untouched() ? 0 : 1);
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child || status != 0) return 4;
+    // The descriptors are gone, and there is no room for others: but nothing of the program's is touched.
+    use_page(33);
+    if (!untouched()) return 5;
+    ::close(taken.back());
+    taken.pop_back();
+    for (std::size_t i = 32; i < 64; i += 2)
+      if (!use_page(i)) return 6;
+    if (pinned_by_kernel() < 32 * kPage) return 7;
+    if (pinion_domain_close(domain) != 0 || pinion_stop() != 0) return 8;
+    return untouched() ? 0 : 9;
+  });
+  std::filesystem::remove_all(directory);
 }
 
 TEST_F(ApiTest, AForkedChildMayStartItsOwn) {

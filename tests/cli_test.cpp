@@ -536,6 +536,7 @@ TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
                           "prediction",
                           "helper_cpu_seconds",
                           "pinned_at_exit_bytes",
+                          "kernel_pinned_peak_bytes",
                           "per_rank",
                           "call_sites"})
     EXPECT_TRUE(j.contains(key)) << key;

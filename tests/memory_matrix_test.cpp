@@ -938,13 +938,18 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- an event between the registration's look for brackets and its entry into the index ----
 
-/// Speaks between the two: when the pages are counted.
-class WhenCounted final : public RegisteredListener {
+/// The domain reads its ticks between the two.
+class StoppingClock final : public Clock {
  public:
   std::function<void()> then;
-  void registered_changed(Time, std::int64_t, int) override {
+  Time now() override { return real_.now(); }
+  Ticks ticks() override {
     if (const auto once = std::exchange(then, nullptr)) once();
+    return real_.ticks();
   }
+
+ private:
+  RealClock real_;
 };
 
 TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
@@ -952,9 +957,8 @@ TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
   EngineDevice device;
   Budget budget{Limits{}};
   Brackets brackets;
-  RealClock clock;
-  WhenCounted listener;
-  Domain domain(device, budget, brackets, clock, &listener);
+  StoppingClock clock;
+  Domain domain(device, budget, brackets, clock, nullptr);
   const Range memory = map(bytes_of(kPages));
   fill(memory, kOld);
   Domain::Ticket ticket;
@@ -964,7 +968,7 @@ TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
     return run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {});
   };
 
-  listener.then = [&] {
+  clock.then = [&] {
     brackets.open(memory);
     domain.doom(memory);
   };

@@ -52,11 +52,18 @@ const Point kPoints[] = {
     {Crosser::hit, 1, "BeforeUse"},
 };
 
-/// Speaks when the pages are counted: after a registration's look for brackets and before it is in the index.
-class WhenCounted final : public RegisteredListener {
+/// The domain reads its ticks after a registration's look for brackets and before it is in the index.
+class StoppingClock final : public Clock {
  public:
-  std::function<void(bool registered)> then = [](bool) {};
-  void registered_changed(Time, std::int64_t, int regions) override { then(regions > 0); }
+  std::function<void()> then = [] {};
+  Time now() override { return real_.now(); }
+  Ticks ticks() override {
+    then();
+    return real_.ticks();
+  }
+
+ private:
+  RealClock real_;
 };
 
 class MemoryPairs : public ::testing::TestWithParam<Point> {
@@ -72,8 +79,8 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
       const bool done = moment == Moment::registered || moment == Moment::deregistered;
       if (crosser_ && registers == is_registration()) crosser_->at((registers ? 2 : 1) + done);
     };
-    listener_.then = [this](bool registered) {
-      if (crosser_ && is_registration() && registered) crosser_->at(1);
+    clock_.then = [this] {
+      if (crosser_ && is_registration()) crosser_->at(1);
     };
   }
   void TearDown() override {
@@ -221,9 +228,8 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
   RingDevice device_;
   Budget budget_{Limits{}};
   Brackets brackets_;
-  RealClock clock_;
-  WhenCounted listener_;
-  Domain domain_{device_, budget_, brackets_, clock_, &listener_};
+  StoppingClock clock_;
+  Domain domain_{device_, budget_, brackets_, clock_, nullptr};
   RecentRegions recent_;
   Track* event_ = nullptr;
   Track* crosser_ = nullptr;

@@ -346,16 +346,113 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
   wanted.pages = pages(1, 3);
   wanted.access = Access::read;
   Time begin = 0, end = 0;
-  const auto note = [&](Range, bool, bool, Time from, Time to) { begin = from, end = to; };
+  const auto note = [&](Range, bool, const Error&, Time from, Time to) { begin = from, end = to; };
   ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
   EXPECT_EQ(begin, static_cast<Time>(pages_bytes(2)));
   watched.release(wanted.region);
-  retire_all(watched, Actor::helper, [&](Range, Time from, Time to) { begin = from, end = to; });
+  retire_all(watched, Actor::helper,
+             [&](Range, const Error&, Time from, Time to) { begin = from, end = to; });
   EXPECT_EQ(end, static_cast<Time>(pages_bytes(2)));
   EXPECT_EQ(budget->bytes(), 0u);
 }
 
 // ---- failures of the device ----
+
+TEST_F(RegistryTest, OnlyWhatIsRegisteredIsCounted) {
+  device.refuse = [](Range range, Access) { return range.bytes() > pages_bytes(4) ? EFAULT : 0; };
+  class Peak final : public RegisteredListener {
+   public:
+    void registered_changed(Time now, Time since, std::int64_t change, int) override {
+      bytes += change;
+      most = std::max(most, bytes);
+      registering += now - since;
+    }
+    std::int64_t bytes = 0, most = 0;
+    Duration registering = 0;
+  } peak;
+  Domain counted(device, *budget, brackets, clock, &peak);
+  const auto run = [&](Range range) {
+    Domain::Ticket ticket;
+    ticket.pages = range;
+    bool waited = false;
+    const Step done = run_ticket(counted, ticket, Actor::application, waited, [](auto&&...) {});
+    return std::pair(done, ticket.region);
+  };
+  EXPECT_EQ(run(pages(0, 1000)).first, Step::refused);
+  EXPECT_EQ(peak.most, 0) << "it was asked for and never registered";
+  EXPECT_EQ(counted.registered_bytes(), 0u);
+  const auto slow = device.refuse;
+  device.refuse = [&](Range range, Access access) {
+    clock.advance(kMillisecond);
+    EXPECT_EQ(counted.registered_bytes(), 0u);
+    return slow(range, access);
+  };
+  const auto [step, region] = run(pages(0, 2));
+  ASSERT_EQ(step, Step::leased);
+  EXPECT_EQ(peak.most, static_cast<std::int64_t>(pages_bytes(2)));
+  EXPECT_EQ(peak.registering, kMillisecond) << "it counts from the begin of its device call";
+  counted.release(region);
+  retire_all(counted, Actor::helper, [](auto&&...) {});
+  EXPECT_EQ(peak.bytes, 0);
+}
+
+TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
+  int refusals = 0;
+  device.refuse_deregistration = [&](DeviceKey) { return refusals-- > 0 ? EBUSY : 0; };
+  domain->release(acquire(pages(0, 2)));
+  domain->release(acquire(pages(4, 5)));
+  refusals = 2;
+  int failed = 0;
+  retire_all(*domain, Actor::helper,
+             [&](Range, const Error& error, Time, Time) { failed += error.code == EBUSY; });
+  EXPECT_EQ(failed, 2);
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(3));
+  EXPECT_EQ(witness->bytes(), static_cast<std::int64_t>(pages_bytes(3)));
+  EXPECT_EQ(budget->bytes(), pages_bytes(3)) << "the limit counts what is held";
+  EXPECT_EQ(domain->begin_reap(), nullptr) << "not at once";
+  EXPECT_EQ(device.live(), 2u);
+
+  // Registered anew meanwhile, as if nothing were there.
+  domain->release(acquire(pages(0, 2)));
+  clock.advance(kSecond);
+  EXPECT_EQ(reap(), 2u);
+  EXPECT_EQ(device.live(), 1u);
+  EXPECT_EQ(budget->bytes(), pages_bytes(2));
+  device.refuse_deregistration = [](DeviceKey) { return 0; };
+}
+
+TEST_F(RegistryTest, WhatTheSystemRefusesIsNotAskedForEachTime) {
+  // As another process of the user leaves it: room for 10 pages, and later for 5, and for all.
+  std::size_t room = 10;
+  std::size_t refusals = 0, bounced = 0;
+  device.refuse = [&](Range range, Access) {
+    const bool fits = device.bytes() + range.bytes() <= pages_bytes(room);
+    refusals += !fits;
+    return fits ? 0 : ENOMEM;
+  };
+  const auto use = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      const auto at = static_cast<std::size_t>(i % 8) * 10;
+      Region* const region = acquire(pages(at, at + 3));
+      bounced += !region;
+      if (region) domain->release(region);
+      clock.advance(10 * kMicrosecond);
+    }
+  };
+  use(1000);
+  EXPECT_LE(refusals, 3u);
+  EXPECT_EQ(device.bytes(), pages_bytes(9));
+  refusals = 0;
+  room = 5;  // what is pinned stays so
+  use(1000);
+  EXPECT_LE(refusals, 6u);
+  EXPECT_LE(bounced, 2u);
+  EXPECT_EQ(device.bytes(), pages_bytes(3));
+  room = 100;
+  clock.advance(2 * kSecond);
+  use(1000);
+  EXPECT_EQ(device.live(), 8u) << "all of it has room again";
+}
 
 TEST_F(RegistryTest, PressureOfTheDeviceIsRelievedOnce) {
   device.refuse = [this](Range range, Access) {

@@ -94,7 +94,7 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 7),
-               "log format 7, written by a newer Pinion; this one (" PINION_VERSION ") reads format 3");
+               "log format 7, written by a newer Pinion; this one (" PINION_VERSION ") reads format 4");
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 1),
                "log format 1, written by an older Pinion");
 }

@@ -99,7 +99,9 @@ class Heard final : private Observer {
   Process process;
 
  private:
-  void registered(Time now, std::int64_t bytes) override { registered_level.change(now, bytes); }
+  void registered(Time now, Time since, std::int64_t bytes) override {
+    registered_level.change_since(since, now, bytes);
+  }
   void left_pinned(Time now, std::int64_t bytes) override { pinned_level.change(now, bytes); }
   void oracle_held(Time time, std::int64_t bytes) override {
     oracle_level.change(process.now(), time, bytes);

@@ -52,8 +52,8 @@ int FixedBuffers::Ring::open(std::uint32_t slots) {
   if (syscall(__NR_io_uring_register, file.get(), IORING_REGISTER_BUFFERS2, &table, sizeof table) != 0)
     error = errno;
   // No memory event: nobody else's memory comes or goes.
-  const long mapped = raw_system_call(SYS_mmap, arguments_of(0L, page_size(), PROT_READ, MAP_SHARED,
-                                                             file.get(), IORING_OFF_SQES));
+  const long mapped = raw_system_call(
+      SYS_mmap, arguments_of(0L, page_size(), PROT_READ, MAP_SHARED, file.get(), IORING_OFF_SQES));
   if (!is_error(mapped)) {
     mapping = reinterpret_cast<void*>(mapped);
     raw_system_call(SYS_madvise, arguments_of(mapping, page_size(), MADV_DONTFORK));
@@ -124,9 +124,7 @@ int FixedBuffers::pin(Range pages, Chain& chain) {
 int FixedBuffers::unpin(Chain chain) {
   std::uint32_t slot = chain.first;
   for (std::uint32_t i = 0; i < chain.length; ++i) {
-    if (contents_[slot].iov_len != 0) {
-      if (const int error = update(slot, {})) return error;
-    }
+    if (const int error = update(slot, {})) return error;
     slot = next_[slot];
   }
   give_slots(chain);
@@ -139,6 +137,7 @@ int FixedBuffers::update(std::uint32_t slot, Range range) {
     std::uint32_t generation;
     {
       const std::shared_lock lock(ring_mutex_);
+      if (range.empty() && contents_[slot].iov_len == 0) return 0;
       const int error = ring_.update(slot, buffer);
       if (error == 0) contents_[slot] = buffer;
       if (error != EBADF) return error;

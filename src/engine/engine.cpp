@@ -407,7 +407,7 @@ Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& tic
   bool waited = false;
   const auto step = run_ticket(
       domain(number), ticket, Actor::application, waited,
-      [&](Range pages, bool registration, bool failed, Time from, Time to) {
+      [&](Range pages, bool registration, const Error& refused, Time from, Time to) {
         const Calibration& scale = calibration();
         Record call = record;
         call.begin = begin + scale.to_ticks(from - scale.to_time(begin));
@@ -415,13 +415,10 @@ Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& tic
         call.address = pages.begin;
         call.bytes = pages.bytes();
         call.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-        call.flags = failed ? runlog::kFailed : 0;
+        call.flags = refused ? runlog::kFailed : 0;
         push(thread, call);
         in_device += call.end - call.begin;
-        (failed         ? counters.registration_failures
-         : registration ? counters.registrations
-                        : counters.deregistrations)
-            .add(1);
+        count_device_call(counters, registration, refused);
       },
       [this](Range pages) { return watch(pages); }, [&](auto&& wait) { held.rest(wait); });
   const Ticks all = ticks_now() - begin;
@@ -615,13 +612,15 @@ void Engine::retire_claimed_here(ThreadContext& thread, int number, Region* regi
   const Range pages = region->range();
   Record call;
   call.begin = ticks_now();
-  call.end = retire_claimed(domain(number), region, Actor::application, ticks_now);
+  const auto retired = retire_claimed(domain(number), region, Actor::application, ticks_now);
+  call.end = retired.end;
+  call.flags = retired.error ? runlog::kFailed : 0;
   call.address = pages.begin;
   call.bytes = pages.bytes();
   call.kind = runlog::EventKind::deregistration;
   call.domain = static_cast<std::uint8_t>(number);
   push(thread, call);
-  thread.counters[number].deregistrations.add(1);
+  count_device_call(thread.counters[number], false, retired.error);
   thread.counters[number].registration_ticks.add(call.end - call.begin);
 }
 

@@ -247,11 +247,17 @@ class Engine {
   std::size_t leave_pinned_bytes() const;
   void sleep_until(Time wake);
   void wake_helper();
-  void note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin, Time end);
+  void note_device_call(DomainSlot& slot, Range pages, bool registration, const Error& error, Time begin,
+                        Time end);
+  /// Counts it, or reports a failed deregistration once. Any thread.
+  void count_device_call(ThreadCounters& counters, bool registration, const Error& error);
   void retire_idle(DomainSlot& slot);
   void retire_all_idle();
   void serve_closing();
   void keep_profile();
+  /// How much the kernel counts as pinned; now, or when more is registered than ever at a sample.
+  void sample_pinned();
+  void sample_pinned_growth(Time now);
   void tell();
   void end_of_run();
   /// What only the helper has used: its memory goes with it.
@@ -301,6 +307,7 @@ class Engine {
   std::mutex domains_mutex_;  ///< opening and closing
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::atomic<bool> failed_deregistration_reported_{false};
   std::atomic<bool> hides_from_children_{false};  ///< a device of this run does (Device)
   std::atomic<bool> keeps_nothing_{false};        ///< not all memory events can be seen, and never will be
   std::atomic<std::uint64_t> memory_events_{0};
@@ -332,6 +339,9 @@ class Engine {
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
   std::uint64_t pinned_at_start_ = 0;
+  std::uint64_t pinned_peak_ = 0;     ///< as sampled, beyond pinned_at_start_
+  std::size_t sampled_at_bytes_ = 0;  ///< the most that was registered at a sample
+  Time last_sample_ = 0;
   std::uint64_t transfers_ = 0, transfers_attended_ = 0;  ///< drained; up to the last attend_node()
   bool has_helper_ = true;                                ///< as the policy says
   node::CpuSet cpus_allowed_, cpus_run_on_;

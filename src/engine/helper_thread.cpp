@@ -23,6 +23,7 @@ namespace pinion {
 namespace {
 
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
+constexpr Duration kSampleEvery = 50 * kMillisecond;  // reading the kernel's figures takes some 50 us
 
 std::uint64_t thread_cpu_ns() {
   timespec ts{};
@@ -151,7 +152,9 @@ void Engine::helper_main() {
     attend_node(clock_.now());
     act();
     const Time now = clock_.now();
+    sample_pinned_growth(now);
     if (now - last_update_ >= kUpdateEvery) {
+      sample_pinned();
       check_hooks();
       report_exposure();
       // No release finds a region idle whose last count was a refused hit's.
@@ -246,7 +249,7 @@ void Engine::take(Record& record, std::uint16_t thread) {
       if (!(record.flags & runlog::kFailed)) slot.costs.registration.observe(range.pages(), end - begin);
       break;
     case runlog::EventKind::deregistration:
-      slot.costs.deregistration.observe(range.pages(), end - begin);
+      if (!(record.flags & runlog::kFailed)) slot.costs.deregistration.observe(range.pages(), end - begin);
       break;
     case runlog::EventKind::memory_event:
       take_memory_change(range, end);
@@ -298,12 +301,20 @@ void Engine::take_memory_change(Range range, Time time) {
   log_.append(event);
 }
 
-void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, bool failed, Time begin,
-                              Time end) {
-  (failed         ? slot.by_helper.registration_failures
-   : registration ? slot.by_helper.registrations
-                  : slot.by_helper.deregistrations)
-      .add(1);
+void Engine::count_device_call(ThreadCounters& counters, bool registration, const Error& error) {
+  if (registration)
+    (error ? counters.registration_failures : counters.registrations).add(1);
+  else if (!error)
+    counters.deregistrations.add(1);
+  else if (!failed_deregistration_reported_.exchange(true))
+    std::fprintf(stderr,
+                 "pinion: %s. The memory stays registered and counted; Pinion tries again (said once)\n",
+                 error.message);
+}
+
+void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, const Error& error,
+                              Time begin, Time end) {
+  count_device_call(slot.by_helper, registration, error);
   progress_.fetch_add(1, std::memory_order_relaxed);
   runlog::Event event{};
   event.begin_ns = begin;
@@ -312,7 +323,7 @@ void Engine::note_device_call(DomainSlot& slot, Range pages, bool registration, 
   event.bytes = pages.bytes();
   event.peer = -1;
   event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (failed ? runlog::kFailed : 0));
+  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (error ? runlog::kFailed : 0));
   event.domain = static_cast<std::uint8_t>(slot.number);
   log_.append(event);
 }
@@ -330,8 +341,8 @@ void Engine::act() {
       if (!region) break;
       const Range pages = region->range();
       const Time begin = clock_.now();
-      const Time end = retire_claimed(*slot.domain, region, Actor::helper);
-      note_device_call(slot, pages, false, false, begin, end);
+      const auto retired = retire_claimed(*slot.domain, region, Actor::helper);
+      note_device_call(slot, pages, false, retired.error, begin, retired.end);
     }
     if (!slot.retention) continue;
     for (;;) {
@@ -342,8 +353,8 @@ void Engine::act() {
       if (action.kind == Kind::sleep) break;
       const Time begin = clock_.now();
       if (action.kind == Kind::deregister) {
-        const Time end = retire_claimed(*slot.domain, action.region, Actor::helper);
-        note_device_call(slot, action.pages, false, false, begin, end);
+        const auto [end, error] = retire_claimed(*slot.domain, action.region, Actor::helper);
+        note_device_call(slot, action.pages, false, error, begin, end);
         slot.retention->done(action, {}, true, end - begin, end);
       } else {
         Domain::Ticket ticket;
@@ -354,17 +365,18 @@ void Engine::act() {
         Duration took = 0;
         struct Refused {
           Range pages;
+          Error error;
           Time from, to;
         };
         std::vector<Refused> refused;
         const auto step = run_ticket(
             *slot.domain, ticket, Actor::helper, waited,
-            [&](Range pages, bool registration, bool failed, Time from, Time to) {
-              if (failed)
-                refused.push_back({pages, from, to});
+            [&](Range pages, bool registration, const Error& error, Time from, Time to) {
+              if (registration && error)
+                refused.push_back({pages, error, from, to});
               else
-                note_device_call(slot, pages, registration, false, from, to);
-              if (registration && !failed) took = to - from;
+                note_device_call(slot, pages, registration, error, from, to);
+              if (registration && !error) took = to - from;
             },
             [this](Range pages) { return watch(pages); });
         const bool ok = step == Domain::Step::leased;
@@ -372,7 +384,7 @@ void Engine::act() {
         if (!refused.empty()) drain();
         if (ok || slot.retention->wants(action))
           for (const Refused& call : refused)
-            note_device_call(slot, call.pages, true, true, call.from, call.to);
+            note_device_call(slot, call.pages, true, call.error, call.from, call.to);
         slot.retention->done(action, ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{},
                              ok, took, clock_.now());
       }
@@ -455,6 +467,7 @@ void Engine::tell() {
     mine.budget_refused = time_budget_.refused();
   }
   mine.events_dropped = log_.events_dropped();
+  mine.kernel_pinned_peak_bytes = pinned_peak_;
   mine.leave_pinned_bytes = leave_pinned_bytes();
   mine.leave_pinned_registration_ns = leave_pinned_registration_ns_;
   for (int i = 0; i < domain_count(); ++i) {
@@ -475,8 +488,8 @@ void Engine::tell() {
 
 void Engine::retire_idle(DomainSlot& slot) {
   const ForkGate::Passage passage(fork_gate_);
-  retire_all(*slot.domain, Actor::helper, [&](Range pages, Time begin, Time end) {
-    note_device_call(slot, pages, false, false, begin, end);
+  retire_all(*slot.domain, Actor::helper, [&](Range pages, const Error& error, Time begin, Time end) {
+    note_device_call(slot, pages, false, error, begin, end);
   });
 }
 
@@ -492,6 +505,17 @@ void Engine::serve_closing() {
   retire_idle(slot);
   closing_.store(-1, std::memory_order_release);
   closing_.notify_all();
+}
+
+void Engine::sample_pinned() {
+  last_sample_ = clock_.now();
+  sampled_at_bytes_ = std::max(sampled_at_bytes_, registered_bytes());
+  const std::uint64_t pinned = pinned_bytes();
+  if (pinned > pinned_at_start_) pinned_peak_ = std::max(pinned_peak_, pinned - pinned_at_start_);
+}
+
+void Engine::sample_pinned_growth(Time now) {
+  if (registered_bytes() > sampled_at_bytes_ && now - last_sample_ >= kSampleEvery) sample_pinned();
 }
 
 void Engine::keep_profile() {
@@ -531,6 +555,7 @@ void Engine::end_of_run() {
   tell();
   publish_log(counters(), clock_.now());
   keep_profile();
+  sample_pinned();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   retire_all_idle();
   // Who still holds leases keeps its share, until the process ends.

@@ -19,12 +19,14 @@ class Meter final : public RegisteredListener {
     series_.start(now);
     peak_regions_ = regions_;
   }
-  void registered_changed(Time now, std::int64_t bytes, int regions) override {
+  void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override {
     std::lock_guard lock(mutex_);
     bytes_ += bytes;
     regions_ += regions;
     peak_regions_ = std::max(peak_regions_, regions_);
     series_.step(now, static_cast<std::uint64_t>(bytes_));
+    const Time counted = std::max(since, series_.started());
+    if (counted < now) series_.credit(static_cast<double>(bytes) * static_cast<double>(now - counted));
   }
   /// Calls f(series brought up to now, regions, peak of regions).
   template <class F>
@@ -45,11 +47,11 @@ class DomainMeter final : public RegisteredListener {
  public:
   explicit DomainMeter(Meter& process) : process_(process) {}
 
-  void registered_changed(Time now, std::int64_t bytes, int regions) override {
+  void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override {
     const std::int64_t level = level_.load(std::memory_order_relaxed) + bytes;
     level_.store(level, std::memory_order_relaxed);
     if (level > peak_.load(std::memory_order_relaxed)) peak_.store(level, std::memory_order_relaxed);
-    process_.registered_changed(now, bytes, regions);
+    process_.registered_changed(now, since, bytes, regions);
   }
   /// While nothing happens in the domain.
   void restart() { peak_.store(level_.load(std::memory_order_relaxed), std::memory_order_relaxed); }

@@ -88,8 +88,8 @@ void Engine::shrink_to(std::uint64_t bytes) {
     for (Region* victim : slot.domain->begin_shrink(bytes)) {
       const Range pages = victim->range();
       const Time begin = clock_.now();
-      const Time end = retire_claimed(*slot.domain, victim, Actor::helper);
-      note_device_call(slot, pages, false, false, begin, end);
+      const auto retired = retire_claimed(*slot.domain, victim, Actor::helper);
+      note_device_call(slot, pages, false, retired.error, begin, retired.end);
     }
   }
 }

@@ -8,16 +8,22 @@
 
 namespace pinion {
 
-/// Deregisters a region claimed by one of the begin_ functions. Returns the `now()` at which the device was
-/// done: before the region's bytes may be registered anew, so that time lines too keep to the limit.
+template <class T>
+struct Retired {
+  T end;        ///< when the device was done
+  Error error;  ///< the region stays registered and counted, and is retired later
+};
+
+/// Deregisters a region claimed by one of the begin_ functions. `now()` is read before the region's bytes may
+/// be registered anew, so that time lines too keep to the limit.
 template <class Now>
 auto retire_claimed(Domain& domain, Region* region, Actor actor, Now&& now) {
-  domain.device().deregister(region->key, actor);
-  const auto end = now();
-  domain.finish_retire(region);
-  return end;
+  const Error error = domain.device().deregister(region->key, actor);
+  const Retired<decltype(now())> retired{now(), error};
+  error ? domain.fail_retire(region) : domain.finish_retire(region);
+  return retired;
 }
-inline Time retire_claimed(Domain& domain, Region* region, Actor actor) {
+inline Retired<Time> retire_claimed(Domain& domain, Region* region, Actor actor) {
   return retire_claimed(domain, region, actor, [&] { return domain.clock().now(); });
 }
 
@@ -35,10 +41,10 @@ inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
 
 /// Runs a ticket to `leased` or `refused`.
-/// `on_device_call(Range, bool registration, bool failed, Time begin, Time end)` hears every call of the
-/// device. `watch(Range)` is asked before memory is registered; its error says that the memory's events will
-/// not be seen: then it serves this ticket's lease alone. `rest(f)` runs f, which waits for another thread
-/// and holds nothing meanwhile.
+/// `on_device_call(Range, bool registration, const Error& error, Time begin, Time end)` follows every call of
+/// the device. `watch(Range)` is asked before memory is registered; its error says that the memory's events
+/// will not be seen: then it serves this ticket's lease alone. `rest(f)` runs f, which waits for another
+/// thread and holds nothing meanwhile.
 template <class OnDeviceCall, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
                         OnDeviceCall&& on_device_call, Watch&& watch = {}, Rest&& rest = {}) {
@@ -71,8 +77,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         for (Region* victim : ticket.victims) {
           const Range range = victim->range();
           const Time begin = domain.clock().now();
-          const Time end = retire_claimed(domain, victim, actor);
-          on_device_call(range, false, false, begin, end);
+          const auto retired = retire_claimed(domain, victim, actor);
+          on_device_call(range, false, retired.error, begin, retired.end);
         }
         step = domain.begin(ticket);
         break;
@@ -88,7 +94,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         }
         const Time begin = domain.clock().now();
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
-        on_device_call(range, true, static_cast<bool>(registration.error), begin, domain.clock().now());
+        on_device_call(range, true, registration.error, begin, domain.clock().now());
         step = domain.commit(ticket, registration);
         break;
       }
@@ -96,16 +102,17 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
   }
 }
 
-/// Deregisters everything that is idle (end of a run). `on_deregistration(Range, Time begin, Time end)` hears
-/// each call.
+/// Deregisters everything that is idle (end of a run). `on_deregistration(Range, const Error&, Time begin,
+/// Time end)` follows each call.
 template <class OnDeregistration>
 void retire_all(Domain& domain, Actor actor, OnDeregistration&& on_deregistration) {
   const auto retire = [&](Region* region) {
     const Range range = region->range();
     const Time begin = domain.clock().now();
-    const Time end = retire_claimed(domain, region, actor);
-    on_deregistration(range, begin, end);
+    const auto retired = retire_claimed(domain, region, actor);
+    on_deregistration(range, retired.error, begin, retired.end);
   };
+  domain.retry_retiring();
   while (Region* region = domain.begin_reap()) retire(region);
   for (const RegionRef& ref : domain.idle_regions()) {
     if (Region* region = domain.begin_retire(ref)) retire(region);

@@ -1,7 +1,7 @@
 // The process-wide budget of registered memory, shared by all domains: bytes and number of regions. What of
 // the bytes the process may use at the moment can be less than its limit: its share of a limit of the node,
-// which an Allowance gets from the node's other processes (node/node_share.h). Any thread, never from a hook;
-// one short mutex, and no hit comes here.
+// which an Allowance gets from the node's other processes (node/node_share.h), or what the system turned out
+// to allow (learned_room.h). Any thread, never from a hook; one short mutex, and no hit comes here.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,9 @@
 #include <mutex>
 #include <string>
 
+#include "base/clock.h"
 #include "device/device.h"
+#include "registry/learned_room.h"
 
 namespace pinion {
 
@@ -50,15 +52,16 @@ class Budget {
       : limits_(std::move(limits)), allowance_(allowance) {}
 
   /// Reserves both or nothing.
-  bool reserve(std::uint64_t bytes) {
+  bool reserve(std::uint64_t bytes, Time now = 0) {
     std::lock_guard lock(mutex_);
-    const std::uint64_t now = this->bytes();
-    if (regions() >= limits_.regions || bytes > limits_.bytes || now > limits_.bytes - bytes) return false;
-    if (allowance_ && now + bytes > allowance_->bytes()) {
-      allowance_->raise(now + bytes);
-      if (now + bytes > allowance_->bytes()) return false;
+    const std::uint64_t held = this->bytes();
+    if (regions() >= limits_.regions || bytes > limits_.bytes || held > limits_.bytes - bytes) return false;
+    if (allowance_ && held + bytes > allowance_->bytes()) {
+      allowance_->raise(held + bytes);
+      if (held + bytes > allowance_->bytes()) return false;
     }
-    bytes_.store(now + bytes, std::memory_order_relaxed);
+    if (!room_.allows(held + bytes, now)) return false;
+    bytes_.store(held + bytes, std::memory_order_relaxed);
     regions_.store(regions() + 1, std::memory_order_relaxed);
     return true;
   }
@@ -67,6 +70,27 @@ class Budget {
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
   }
+  /// Instead of release(): the system has refused to register these bytes, for want of room.
+  void release_refused(std::uint64_t bytes, const Error& why, Time now) {
+    std::lock_guard lock(mutex_);
+    room_.refused(this->bytes(), why, now);
+    learned_.store(room_.most(), std::memory_order_relaxed);
+    bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
+    regions_.store(regions() - 1, std::memory_order_relaxed);
+  }
+  /// What was reserved last is registered.
+  void registered() {
+    if (bytes() <= learned_.load(std::memory_order_relaxed)) return;
+    std::lock_guard lock(mutex_);
+    room_.exceeded();
+    learned_.store(room_.most(), std::memory_order_relaxed);
+  }
+  /// Why the system refuses more than most_bytes(); no error where it does not.
+  Error refusal() const {
+    std::lock_guard lock(mutex_);
+    return room_.most() < limits_.bytes ? room_.refusal() : Error{};
+  }
+
   /// Leaves others what is neither reserved nor, beyond that, worth keeping at hand.
   void give_back(std::uint64_t keep_at_hand) {
     std::lock_guard lock(mutex_);
@@ -84,13 +108,16 @@ class Budget {
   const Limits& limits() const { return limits_; }
   /// What may be reserved in all at the moment.
   std::uint64_t most_bytes() const {
-    return allowance_ ? std::min(limits_.bytes, allowance_->bytes()) : limits_.bytes;
+    const std::uint64_t most = std::min(limits_.bytes, learned_.load(std::memory_order_relaxed));
+    return allowance_ ? std::min(most, allowance_->bytes()) : most;
   }
 
  private:
   const Limits limits_;
   Allowance* const allowance_;
-  std::mutex mutex_;  ///< guards writing to what follows, and the allowance
+  mutable std::mutex mutex_;  ///< guards writing to what follows, and the allowance
+  LearnedRoom room_;
+  std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> regions_{0};
 };

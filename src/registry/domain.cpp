@@ -6,7 +6,9 @@ namespace pinion {
 
 namespace {
 constexpr std::size_t kFailedMerges = 64;
-}
+/// Between two tries to deregister memory: the first, and the longest.
+constexpr Duration kFirstRetry = 10 * kMillisecond, kLastRetry = kSecond;
+}  // namespace
 
 Domain::Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
                RegisteredListener* listener)
@@ -22,6 +24,7 @@ void Domain::reopen(Device& device, Budget& budget) {
   failed_merges_.clear();
   next_failed_merge_ = 0;
   waited_in_vain_ = false;
+  retry_wait_ = 0;
   keep_bytes_ = UINT64_MAX;
   victims_ = Victims();
 }
@@ -79,7 +82,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
       return Step::refused;
     }
     const std::size_t bytes = coverage_.would_add(ticket.want);
-    if (budget_->reserve(bytes)) break;
+    if (budget_->reserve(bytes, clock_.now())) break;
     if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.error = limit_error(bytes);
@@ -107,7 +110,9 @@ Domain::Step Domain::begin(Ticket& ticket) {
     victims_.recall(region, clock_.ticks());
     victims_.add(region);
   }
-  account(ticket.want, true);
+  coverage_.add(ticket.want);
+  region_count_.fetch_add(1, std::memory_order_relaxed);
+  ticket.asked = clock_.now();
   index_.insert(region);
   // A bracket opened before the region was in the index has not seen it; nor has one who lost sight before.
   ticket.unshared = !brackets_.sight.unbroken(sight);
@@ -123,6 +128,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   const std::uint32_t own_leases = ticket.lease ? 1 : 0;
 
   if (!registration.error) {
+    count_registered(region->range(), ticket.asked);
     region->key = registration.key;
     region->access.store(registration.granted, std::memory_order_relaxed);
     if (region->word.commit(ticket.unshared)) {
@@ -149,7 +155,8 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
 
   // Refused: nothing is registered. Leave no trace of the region.
   unindex(region);
-  account(region->range(), false);
+  // What a merge would have needed says nothing of what the request needs.
+  unreserve(region->range(), ticket.want == ticket.pages ? registration.error : Error{});
   region->word.abandon(own_leases);
   region->word.set_free();
   end_transition(region);
@@ -185,14 +192,38 @@ Region* Domain::begin_retire(RegionRef ref) {
 
 void Domain::finish_retire(Region* region) {
   std::lock_guard lock(slow_);
-  account(region->range(), false);
+  const Range pages = region->range();
+  const auto bytes = static_cast<std::int64_t>(registered_.remove(pages));
+  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  const Time now = clock_.now();
+  if (listener_) listener_->registered_changed(now, now, -bytes, -1);
+  unreserve(pages);
+  if (unretired_.empty()) retry_wait_ = 0;
   region->word.set_free();
   slab_.put(region);
+}
+
+void Domain::fail_retire(Region* region) {
+  std::lock_guard lock(slow_);
+  unretired_.push_back(region);
+  retry_wait_ = std::clamp(2 * retry_wait_, kFirstRetry, kLastRetry);
+  retry_due_.store(clock_.now() + retry_wait_, std::memory_order_relaxed);
+}
+
+void Domain::retry_retiring() {
+  std::lock_guard lock(slow_);
+  if (!unretired_.empty()) retry_due_.store(0, std::memory_order_relaxed);
 }
 
 Region* Domain::begin_reap() {
   if (!reaping_due()) return nullptr;
   std::lock_guard lock(slow_);
+  if (clock_.now() >= retry_due_.load(std::memory_order_relaxed)) {
+    Region* const region = unretired_.back();
+    unretired_.pop_back();
+    if (unretired_.empty()) retry_due_.store(kNeverRetried, std::memory_order_relaxed);
+    return region;
+  }
   for (;;) {
     Region* region = being_reaped_.load(std::memory_order_relaxed);
     if (!region) region = doomed_.exchange(nullptr, std::memory_order_acquire);
@@ -419,6 +450,7 @@ void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
 }
 
 Error Domain::limit_error(std::size_t needed) const {
+  if (const Error refusal = budget_->refusal()) return refusal;
   const auto& limits = budget_->limits();
   return Error::make(
       ENOMEM,
@@ -436,13 +468,20 @@ void Domain::unindex(Region* region) {
   region->indexed = false;
 }
 
-void Domain::account(Range pages, bool add) {
-  const std::size_t bytes = add ? coverage_.add(pages) : coverage_.remove(pages);
-  if (!add) budget_->release(bytes);
-  const auto sign = add ? 1 : -1;
-  registered_bytes_.store(coverage_.bytes(), std::memory_order_relaxed);
-  region_count_.fetch_add(static_cast<std::size_t>(sign), std::memory_order_relaxed);
-  if (listener_) listener_->registered_changed(clock_.now(), sign * static_cast<std::int64_t>(bytes), sign);
+void Domain::count_registered(Range pages, Time since) {
+  const auto bytes = static_cast<std::int64_t>(registered_.add(pages));
+  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  budget_->registered();
+  if (listener_) listener_->registered_changed(clock_.now(), since, bytes, 1);
+}
+
+void Domain::unreserve(Range pages, const Error& refusal) {
+  const std::size_t bytes = coverage_.remove(pages);
+  if (refusal.code == ENOMEM || refusal.code == EPERM)
+    budget_->release_refused(bytes, refusal, clock_.now());
+  else
+    budget_->release(bytes);
+  region_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Domain::end_transition(Region* region) {

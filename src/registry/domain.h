@@ -35,11 +35,12 @@
 
 namespace pinion {
 
-/// Hears how much a domain has registered; called under the domain's slow lock.
+/// Follows how much a domain has registered; called under the domain's slow lock.
 class RegisteredListener {
  public:
   virtual ~RegisteredListener() = default;
-  virtual void registered_changed(Time now, std::int64_t bytes, int regions) = 0;
+  /// What is registered counts from `since`, the begin of its device call, which has succeeded by `now`.
+  virtual void registered_changed(Time now, Time since, std::int64_t bytes, int regions) = 0;
 };
 
 class Domain {
@@ -90,6 +91,7 @@ class Domain {
     bool crossed_by_another = false;
     bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
     bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
+    Time asked = 0;         ///< when the registration under way began
   };
 
   Step begin(Ticket& ticket);
@@ -102,10 +104,17 @@ class Domain {
   /// otherwise. The caller deregisters region->key and calls finish_retire().
   Region* begin_retire(RegionRef ref);
   void finish_retire(Region* region);
-  /// The next doomed region without leases, claimed as by begin_retire(); null when there is none.
+  /// Instead of finish_retire(), when the device did not deregister the region: it stays counted, and
+  /// begin_reap() returns it again after a while.
+  void fail_retire(Region* region);
+  /// The regions of fail_retire() are due at once.
+  void retry_retiring();
+  /// The next doomed region without leases, or one whose deregistration is due to be tried again, claimed as
+  /// by begin_retire(); null when there is none.
   Region* begin_reap();
   bool reaping_due() const {
-    return doomed_.load(std::memory_order_relaxed) || being_reaped_.load(std::memory_order_relaxed);
+    return doomed_.load(std::memory_order_relaxed) || being_reaped_.load(std::memory_order_relaxed) ||
+           retry_due_.load(std::memory_order_relaxed) != kNeverRetried;
   }
 
   // ---- memory events; hooks ----
@@ -163,7 +172,11 @@ class Domain {
   void feel_pressure();
   Error limit_error(std::size_t needed) const;
   void unindex(Region* region);
-  void account(Range pages, bool add);
+  /// Counts pages that are registered now.
+  void count_registered(Range pages, Time since);
+  /// Gives back what begin() has reserved for pages that are not registered (any more), perhaps because the
+  /// device had no room (`refusal`).
+  void unreserve(Range pages, const Error& refusal = {});
   void end_transition(Region* region);
   void give_back(Region* region);
 
@@ -183,7 +196,12 @@ class Domain {
 
   std::mutex slow_;  // guards all that follows, and writing to the index
   Slab<Region> slab_;
-  Coverage coverage_;
+  Coverage coverage_;    ///< reserved: registered or about to be
+  Coverage registered_;  ///< what device calls that succeeded have registered
+  static constexpr Time kNeverRetried = INT64_MAX;
+  std::vector<Region*> unretired_;  ///< claimed; their deregistration has failed
+  std::atomic<Time> retry_due_{kNeverRetried};
+  Duration retry_wait_ = 0;
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change

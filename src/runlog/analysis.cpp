@@ -109,7 +109,8 @@ Timeline series_timeline(const Log& log) {
 Timeline event_timeline(const Log& log) {
   Moves moves;
   for (const Event& e : log.events) {
-    if (e.kind == EventKind::registration && !(e.flags & kFailed)) moves.add.push_back({e.begin_ns, &e});
+    if (e.flags & kFailed) continue;
+    if (e.kind == EventKind::registration) moves.add.push_back({e.begin_ns, &e});
     if (e.kind == EventKind::deregistration) moves.end.push_back({e.end_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
@@ -221,6 +222,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.deregistrations = c.deregistrations;
   r.registration_failures = c.registration_failures;
   r.pinned_at_exit_bytes = log.live.pinned_at_exit_bytes;
+  r.kernel_pinned_peak_bytes = c.kernel_pinned_peak_bytes;
   r.events = log.events.size();
   r.events_dropped = c.events_dropped + c.records_dropped;
   r.records_dropped = c.records_dropped;
@@ -427,6 +429,7 @@ void Analysis::add(Part&& part) {
   report_.job_ranks = std::max(report_.job_ranks, header.ranks);
   runlog::add(sum_, part.counters);
   report_.pinned_at_exit_bytes += rank.pinned_at_exit_bytes;
+  report_.kernel_pinned_peak_bytes += rank.kernel_pinned_peak_bytes;
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;

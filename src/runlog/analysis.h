@@ -69,6 +69,7 @@ struct RankReport {
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
   std::uint64_t pinned_at_exit_bytes = 0;
+  std::uint64_t kernel_pinned_peak_bytes = 0;  ///< of several processes: the sum of their peaks
   std::uint64_t events = 0, events_dropped = 0;
   std::uint64_t records_dropped = 0;  ///< of events_dropped: before the log, in full rings
   Cost cost;
@@ -104,6 +105,7 @@ struct Report {
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
   std::uint64_t pinned_at_exit_bytes = 0;
+  std::uint64_t kernel_pinned_peak_bytes = 0;  ///< of several processes: the sum of their peaks
   std::uint64_t events = 0, events_dropped = 0;
   /// Where events were dropped: oracle, leave-pinned and call sites speak of the first so many seconds only.
   /// Otherwise the run's length.

@@ -1,4 +1,4 @@
-// The run log's file format, version 3: one file for all processes of a job on a node, written through
+// The run log's file format, version 4: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems where mappings are not shared: a file for each
 // process, written by calls; node_file.h.)
 //
@@ -22,7 +22,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 3;
+constexpr std::uint32_t kVersion = 4;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -53,7 +53,7 @@ enum class Outcome : std::uint8_t {
 constexpr std::uint8_t kLate =
     1;  ///< flag of a lease: wait or miss although a use had been predicted (or seen) before
 constexpr std::uint8_t kByHelper = 2;    ///< flag of a (de)registration: off the critical path
-constexpr std::uint8_t kFailed = 4;      ///< flag of a registration: refused
+constexpr std::uint8_t kFailed = 4;      ///< flag of a device call: refused
 constexpr std::uint8_t kMemoryGone = 8;  ///< flag of a lease: its memory changed while it was out
 constexpr std::uint8_t kCharged = 16;    ///< flag of a bounced lease: the copy's time was charged, not spent
 
@@ -118,7 +118,8 @@ struct Counters {
   std::uint64_t budget_ns;
   std::int64_t budget_spent_ns;
   std::uint64_t budget_refused;
-  Lateness lateness;  ///< of the helper's timed wake-ups
+  std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
+  Lateness lateness;                       ///< of the helper's timed wake-ups
 };
 
 /// What all processes that share the file agree on, and count together.

@@ -110,7 +110,8 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
                              c.fit_deregister_a_ns, c.fit_deregister_b_ns, c.leave_pinned_registration_ns})
     if (!amount(value)) return "a counter that is no number";
   if (c.registered_peak_bytes > kAddressEnd || c.registered_now_bytes > kAddressEnd ||
-      c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd)
+      c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd ||
+      c.kernel_pinned_peak_bytes > kAddressEnd)
     return "more registered bytes than there are addresses";
   if (c.lateness.kept > Lateness::kMost || (c.lateness.kept > 0 && c.lateness.stride == 0))
     return "more wake-ups than are kept";

@@ -20,6 +20,11 @@ class Series {
   /// The level is `bytes` from `now` on. Times before the last one count as the last one, so that callers
   /// whose clocks are read before the owner's guard was taken do no harm.
   void step(Time now, std::uint64_t bytes);
+  /// Adds a part of the past to the integral alone, of the bin at last().
+  void credit(double byte_ns) {
+    byte_ns_ += byte_ns;
+    bins_[bin_of(last_)].byte_ns += byte_ns;
+  }
   /// The level still holds at `now`: brings the bins and the integral up to date.
   void advance(Time now) { step(now, level_); }
 

@@ -20,6 +20,11 @@ class Level {
     advance(time);
     level_ += bytes;
   }
+  /// At `time` it is certain that the level has been higher since `since`.
+  void change_since(Time since, Time time, std::int64_t bytes) {
+    change(time, bytes);
+    byte_ns_ += static_cast<double>(bytes) * static_cast<double>(time - since);
+  }
   void advance(Time time) {
     if (time <= last_) return;
     peak_ = std::max(peak_, level_);

@@ -101,7 +101,9 @@ class SimulatedRank final : private Observer {
                                    kStart + member.starts));
   }
 
-  void registered(Time now, std::int64_t bytes) override { levels_.registered.change(now, count_ * bytes); }
+  void registered(Time now, Time since, std::int64_t bytes) override {
+    levels_.registered.change_since(since, now, count_ * bytes);
+  }
   void left_pinned(Time now, std::int64_t bytes) override { levels_.left_pinned.change(now, count_ * bytes); }
   void oracle_held(Time time, std::int64_t bytes) override {
     levels_.oracle.change(process_.now(), time, count_ * bytes);

@@ -132,7 +132,9 @@ void Process::finish() {
   budget_.end_allowance();
 }
 
-void Process::registered_changed(Time now, std::int64_t bytes, int) { observer_.registered(now, bytes); }
+void Process::registered_changed(Time now, Time since, std::int64_t bytes, int) {
+  observer_.registered(now, since, bytes);
+}
 
 runlog::Counters Process::counters() {
   runlog::Counters all = counters_;

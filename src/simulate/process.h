@@ -36,7 +36,7 @@ namespace pinion::simulate {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void registered(Time, std::int64_t /*bytes*/) {}
+  virtual void registered(Time, Time /*since*/, std::int64_t /*bytes*/) {}
   /// Pages ever leased, less memory events.
   virtual void left_pinned(Time, std::int64_t /*bytes*/) {}
   /// Pages that an oracle would hold: in order of time too, but heard of only when they are certain.
@@ -191,7 +191,7 @@ class Process final : private RegisteredListener {
   auto oracle_changed() {
     return [this](Time time, std::int64_t bytes) { observer_.oracle_held(time, bytes); };
   }
-  void registered_changed(Time now, std::int64_t bytes, int regions) override;
+  void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override;
 
   void schedule(Time time, What what, bool application, std::uint32_t index);
   void run(const Event& event, Time until);

@@ -22,7 +22,7 @@ inline std::size_t pages_bytes(std::size_t n) { return n * page_size(); }
 class LimitWitness final : public RegisteredListener {
  public:
   explicit LimitWitness(std::uint64_t limit) : limit_(limit) {}
-  void registered_changed(Time, std::int64_t bytes, int regions) override {
+  void registered_changed(Time, Time, std::int64_t bytes, int regions) override {
     bytes_ += bytes;
     regions_ += regions;
     EXPECT_LE(static_cast<std::uint64_t>(bytes_), limit_);

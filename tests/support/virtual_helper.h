@@ -29,6 +29,13 @@ class Level {
     }
   }
   void change(Time time, std::int64_t bytes) { set(time, now() + static_cast<std::uint64_t>(bytes)); }
+  /// It is certain now that the number has been higher by `bytes` since `since`.
+  void change_since(Time since, std::int64_t bytes) {
+    auto step = std::find_if(steps_.begin(), steps_.end(), [&](const Step& s) { return s.time >= since; });
+    if (step == steps_.end() || step->time != since)
+      step = steps_.insert(step, {since, step == steps_.begin() ? 0 : std::prev(step)->bytes});
+    for (; step != steps_.end(); ++step) step->bytes += static_cast<std::uint64_t>(bytes);
+  }
   std::uint64_t now() const { return steps_.empty() ? 0 : steps_.back().bytes; }
   /// Of [from, to): what held at a moment no time long does not count.
   std::uint64_t peak(Time from, Time to) const {
@@ -216,7 +223,7 @@ class VirtualHelper final : private simulate::Observer {
     after_each();
   }
 
-  void registered(Time now, std::int64_t bytes) override { registered_.change(now, bytes); }
+  void registered(Time, Time since, std::int64_t bytes) override { registered_.change_since(since, bytes); }
   void left_pinned(Time now, std::int64_t bytes) override { leave_pinned_.change(now, bytes); }
   void acquired(std::uint64_t number, Time asked, Time leased, runlog::Outcome outcome) override {
     if (number >= served_.size()) served_.resize(number + 1);
