@@ -440,8 +440,8 @@ void add_simulate(CLI::App& app) {
   word("--profile", a->profile,
        "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
-  word("--nic", a->nic,
-       "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]", "TEXT");
+  word("--nic", a->nic, "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]",
+       "TEXT");
   sub->add_option("--ranks", a->ranks, "ranks to make of a log's: it is repeated as often as needed")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");

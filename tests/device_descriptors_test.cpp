@@ -23,12 +23,14 @@
 #include "monitor/userfault.h"
 #include "runlog/writer.h"
 #include "support/eventually.h"
+#include "support/in_child.h"
 #include "support/runlog_files.h"
 
 namespace pinion {
 namespace {
 
 using test::eventually;
+using test::in_child;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -46,8 +48,8 @@ std::vector<int> rings() { return descriptors_of("anon_inode:[io_uring]"); }
 
 struct Memory {
   explicit Memory(std::size_t size) : bytes(size) {
-    start = static_cast<char*>(
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    start =
+        static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (start == MAP_FAILED) throw std::bad_alloc();
     madvise(start, bytes, MADV_NOHUGEPAGE);
     std::memset(start, 1, bytes);
@@ -96,21 +98,6 @@ class Strangers {
   };
   std::vector<File> files_;
 };
-
-/// Runs `f` in a child process; failures there make the parent's test fail.
-template <class F>
-void in_child(F&& f) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    f();
-    std::fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child failed, status " << status;
-}
 
 bool pinned_becomes(std::size_t bytes) {
   return eventually([&] { return memlock().pinned == bytes; });
@@ -210,8 +197,7 @@ TEST_F(PinDescriptors, TheProgramsOwnRingKeepsItsBuffers) {
     ASSERT_EQ(io_uring_register_buffers(&ring, table.data(), kBuffers), 0);
     ASSERT_EQ(dup2(ring.ring_fd, number), number);
 
-    const Registration made =
-        device_->register_range(memory_.part(5, kMiB), Access::all, Actor::application);
+    const Registration made = device_->register_range(memory_.part(5, kMiB), Access::all, Actor::application);
     ASSERT_FALSE(made.error) << made.error.message;
     const Registration ahead = device_->register_range(memory_.part(6, kMiB), Access::all, Actor::helper);
     ASSERT_FALSE(ahead.error) << ahead.error.message;

@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -14,7 +12,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -29,9 +26,13 @@
 #include "device/pin.h"
 #include "device/translation.h"
 #include "support/eventually.h"
+#include "support/in_child.h"
+#include "support/system_call_filter.h"
 
 namespace pinion {
 namespace {
+
+using test::in_child;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr Actor kActors[] = {Actor::application, Actor::helper};
@@ -100,20 +101,6 @@ std::size_t open_descriptors() {
   return count;
 }
 
-/// Runs `f` in a child process; what it expects in vain makes the parent's test fail.
-void in_child(const std::function<void()>& f) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    f();
-    std::fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child failed, status " << status;
-}
-
 /// From now on this process gets EPERM from io_uring_setup, as in many containers.
 void forbid_io_uring() {
   sock_filter program[] = {
@@ -122,9 +109,7 @@ void forbid_io_uring() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const sock_fprog filter{std::size(program), program};
-  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+  ASSERT_TRUE(test::filter_system_calls(program));
 }
 
 /// An ordinary user with `limit` bytes of RLIMIT_MEMLOCK. Only root can become one.

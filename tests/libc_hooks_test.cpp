@@ -254,8 +254,7 @@ TEST_F(LibcHooks, MmapOfHugePagesIsRoundedAsTheKernelDoes) {
 TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
   constexpr std::size_t kHuge = std::size_t{2} << 20;
   // Nothing is reserved or touched, so the system needs no huge pages.
-  constexpr int kFlags =
-      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
   void* const from = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (from == MAP_FAILED) GTEST_SKIP() << "this kernel has no huge pages of 2 MiB";
   void* const reserve =
@@ -278,8 +277,7 @@ TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
 // The same addresses and lengths, in pages of the common size.
 TEST_F(LibcHooks, MremapAtAHugePagesAddressIsSeenAsItIs) {
   constexpr std::size_t kHuge = std::size_t{2} << 20;
-  void* const reserve =
-      mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const reserve = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(reserve, MAP_FAILED);
   char* const p = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
   char* const to = map_pages(1);

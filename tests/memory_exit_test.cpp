@@ -80,7 +80,8 @@ TEST_P(MemoryExit, LeavesNothingPinned) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == GetParam().exits) << status;
   }
   // The kernel takes a ring down after its process is gone.
-  EXPECT_TRUE(eventually([&] { return ::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) == 0; })) << "pages are pinned still";
+  EXPECT_TRUE(eventually([&] { return ::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) == 0; }))
+      << "pages are pinned still";
   ::close(file);
 }
 

@@ -560,8 +560,8 @@ class HeldDevice : public ::testing::Test {
     teach_helper(until_use);
     return eventually([&] { return engine_->device().live(memory_) == 0; });
   }
-  /// Starts an engine whose helper stops at this moment of registering the memory ahead. A helper that gets no
-  /// processor before the use is due keeps the memory instead: then once more, with more time.
+  /// Starts an engine whose helper stops at this moment of registering the memory ahead. A helper that gets
+  /// no processor before the use is due keeps the memory instead: then once more, with more time.
   bool start_held_ahead(Moment moment) {
     for (Duration interval = 50 * kMillisecond; interval < 10 * kSecond; interval *= 4) {
       pass_gate();

@@ -126,7 +126,8 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
       if (event.kind == runlog::EventKind::lease) last = std::max(last, event.end_ns);
     all.add(log.header.rank == kKilled ? line.clipped(0, last) : line);
   }
-  // Each process has calibrated its clock by itself: for so long one may seem to have what another has just let go.
+  // Each process has calibrated its clock by itself: for so long one may seem to have what another has just
+  // let go.
   constexpr Duration kClocksDiffer = 200 * kMicrosecond;
   Time beyond = 0;  // since then
   for (const auto& level : all.levels()) {

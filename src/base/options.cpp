@@ -198,9 +198,9 @@ const std::vector<Row>& rows() {
       {{"nic",
         "text",
         "connectx",
-         "cost model of the emulated device: connectx, myrinet, none, or a file",
-         {},
-         "connectx, myrinet, none, or a file"},
+        "cost model of the emulated device: connectx, myrinet, none, or a file",
+        {},
+        "connectx, myrinet, none, or a file"},
        [](Options& o, std::string_view v) {
          o.nic = v;
          return !v.empty();

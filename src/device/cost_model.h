@@ -38,8 +38,9 @@ struct CostModel {
 
 /// A preset by name (`connectx`, `myrinet`, `none`) or the path of a file, which has a '/' or a '.' in it.
 /// Lines of a file (base/settings_file.h): register_ns_per_page, register_ns_base, deregister_ns_per_page,
-/// deregister_ns_base (numbers of ns), max_regions (a whole number), max_region_bytes and max_bytes (sizes such as
-/// 2G); a key that is left out is 0. Errors name the presets, or the file, the line and the valid form.
+/// deregister_ns_base (numbers of ns), max_regions (a whole number), max_region_bytes and max_bytes (sizes
+/// such as 2G); a key that is left out is 0. Errors name the presets, or the file, the line and the valid
+/// form.
 struct CostModelResult {
   Error error;
   CostModel model;

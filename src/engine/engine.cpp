@@ -224,8 +224,8 @@ StartedMonitor Engine::watch_events(MonitorKind kind) {
   HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
   sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
   sink.unloaded = invalidate_call_sites;
-  // Under every monitor, as code that goes makes learnt stacks worthless. An error concerns memory events only
-  // under the monitors of libc, which report it.
+  // Under every monitor, as code that goes makes learnt stacks worthless. An error concerns memory events
+  // only under the monitors of libc, which report it.
   static_cast<void>(watch_loader(sink));
   const StartedMonitor started = start_monitor(kind, sink);
   if (!started.missing && started.monitor->settled()) brackets_.sight.regained(sight);

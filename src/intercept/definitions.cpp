@@ -3,60 +3,19 @@
 #include <elf.h>
 #include <link.h>
 
-#include <cstdint>
-#include <cstring>
+#include "intercept/elf_object.h"
 
 namespace pinion {
 
 namespace {
 
-/// The parts of an object's dynamic section that a lookup by name reads.
-struct Tables {
-  const ElfW(Sym) * symbols = nullptr;
-  const char* strings = nullptr;
-  const std::uint32_t* hash = nullptr;  ///< DT_GNU_HASH
-};
-
-Tables tables_of(const dl_phdr_info& object) {
-  Tables tables;
+void* definition_in(const dl_phdr_info& object, const char* name) {
   for (const ElfW(Phdr)* part = object.dlpi_phdr; part != object.dlpi_phdr + object.dlpi_phnum; ++part) {
     if (part->p_type != PT_DYNAMIC) continue;
-    // The dynamic linker has made addresses of these offsets, except in the vdso.
-    const auto at = [&](ElfW(Addr) address) {
-      return reinterpret_cast<const void*>(address < object.dlpi_addr ? object.dlpi_addr + address : address);
-    };
-    for (const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + part->p_vaddr);
-         entry->d_tag != DT_NULL; ++entry) {
-      if (entry->d_tag == DT_SYMTAB) tables.symbols = static_cast<const ElfW(Sym)*>(at(entry->d_un.d_ptr));
-      if (entry->d_tag == DT_STRTAB) tables.strings = static_cast<const char*>(at(entry->d_un.d_ptr));
-      if (entry->d_tag == DT_GNU_HASH) tables.hash = static_cast<const std::uint32_t*>(at(entry->d_un.d_ptr));
-    }
-  }
-  return tables;
-}
-
-std::uint32_t gnu_hash(const char* name) {
-  std::uint32_t hash = 5381;
-  for (; *name != 0; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
-}
-
-void* definition_in(const dl_phdr_info& object, const char* name) {
-  const Tables tables = tables_of(object);
-  if (!tables.symbols || !tables.strings || !tables.hash) return nullptr;
-  const std::uint32_t bucket_count = tables.hash[0], first = tables.hash[1], bloom_words = tables.hash[2];
-  const std::uint32_t* const buckets =
-      tables.hash + 4 + std::size_t{bloom_words} * (sizeof(ElfW(Addr)) / sizeof(std::uint32_t));
-  const std::uint32_t* const chain = buckets + bucket_count;
-  if (bucket_count == 0) return nullptr;
-  const std::uint32_t wanted = gnu_hash(name);
-  for (std::uint32_t i = buckets[wanted % bucket_count]; i >= first && i != 0; ++i) {
-    const ElfW(Sym)& symbol = tables.symbols[i];
-    const bool is_function = (symbol.st_info & 0xF) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
-    if ((chain[i - first] | 1) == (wanted | 1) && is_function &&
-        std::strcmp(tables.strings + symbol.st_name, name) == 0)
-      return reinterpret_cast<void*>(object.dlpi_addr + symbol.st_value);
-    if ((chain[i - first] & 1) != 0) break;  // the bucket's last
+    const auto* const dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + part->p_vaddr);
+    const ElfW(Sym)* const symbol = ElfObject(object.dlpi_addr, dynamic).definition(SymbolName(name));
+    if (symbol != nullptr && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC)
+      return reinterpret_cast<void*>(object.dlpi_addr + symbol->st_value);
   }
   return nullptr;
 }

@@ -86,8 +86,8 @@ class BasicBrackets {
     return false;
   }
 
-  /// Whether the calling thread itself is inside an event of the range, whose end it must not wait for. Beyond
-  /// the slots nobody knows.
+  /// Whether the calling thread itself is inside an event of the range, whose end it must not wait for.
+  /// Beyond the slots nobody knows.
   bool changed_by_caller(Range r) const {
     for (const auto& slot : slots_) {
       if (crosses(slot, r) && slot.owner.load(std::memory_order_relaxed) == ::pthread_self()) return true;

@@ -2,13 +2,14 @@
 // an allocator with inline assembly. No hook of libc sees those calls.
 //
 // find_own_call() reads machine code: a `syscall` instruction that a number of memory_calls.h reaches in a
-// few plain instructions, or the first argument of a function does. Moving the break is left out: its owner is libc,
-// beneath the hooks. Numbers that come from elsewhere are not recognised (OpenMP's runtime waits that way).
+// few plain instructions, or the first argument of a function does. Moving the break is left out: its owner
+// is libc, beneath the hooks. Numbers that come from elsewhere are not recognised (OpenMP's runtime waits
+// that way).
 //
 // look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
 // namespace of the dynamic linker and those mapped by hand, but for the libc that is hooked, the dynamic
-// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time is not read. Owns what
-// has been read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
+// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time is not read.
+// Owns what has been read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
 #pragma once
 
 #include <cstddef>

@@ -295,7 +295,8 @@ Error start_reader(int fd) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   reader_state.store(0, std::memory_order_relaxed);
   pthread_t thread;
-  const int refused = pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(static_cast<long>(fd)));
+  const int refused =
+      pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(static_cast<long>(fd)));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (refused != 0) return Error::make(refused, "no thread can be started to read userfaultfd's events");
   pthread_detach(thread);
@@ -326,8 +327,9 @@ long watch(long fd, Range pages, std::size_t granule) {
 /// What is watched already stays so, by the reader's own descriptor.
 Error lost_channel() {
   static std::atomic<bool> reported{false};
-  const Error lost = Error::make(EBADF, "the program has closed Pinion's userfaultfd: memory that is not "
-                                        "watched yet is registered for one transfer at a time");
+  const Error lost = Error::make(EBADF,
+                                 "the program has closed Pinion's userfaultfd: memory that is not "
+                                 "watched yet is registered for one transfer at a time");
   if (!reported.exchange(true)) std::fprintf(stderr, "pinion: %s (said once)\n", lost.message);
   return lost;
 }

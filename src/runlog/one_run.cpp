@@ -34,8 +34,9 @@ std::string OneRun::text(const File& file) {
   std::string text =
       file.path.size() > kOfPath ? "..." + file.path.substr(file.path.size() - kOfPath) : file.path;
   text += " (" + file.command.substr(0, kOfCommand) + ", ";
-  text += file.ranks.empty() ? "process without a rank"
-                             : std::to_string(file.processes) + " of " + std::to_string(file.job_ranks) + " ranks";
+  text += file.ranks.empty()
+              ? "process without a rank"
+              : std::to_string(file.processes) + " of " + std::to_string(file.job_ranks) + " ranks";
   return text + " on " + file.host.substr(0, kOfHost) + ")";
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMaxEvents = 16 << 20;
 
 /// What one process has logged.
 struct Log {
-  std::string path;  ///< of the file, which other processes' logs may be in too
+  std::string path;         ///< of the file, which other processes' logs may be in too
   bool written_to = false;  ///< somebody still writes to the file, as far as its lock says
   ProcessHeader header;
   LiveState live;

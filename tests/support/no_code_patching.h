@@ -2,16 +2,9 @@
 // is writable and executable.
 #pragma once
 
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
-#include <cerrno>
-#include <cstddef>
-#include <iterator>
+#include "system_call_filter.h"
 
 namespace pinion::test {
 
@@ -29,9 +22,7 @@ inline bool refuse_code_patching() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
   };
-  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return filter_system_calls(program);
 }
 
 }  // namespace pinion::test

@@ -1,16 +1,7 @@
 // A process that is refused userfaultfd, as in containers.
 #pragma once
 
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
+#include "system_call_filter.h"
 
 namespace pinion::test {
 
@@ -27,9 +18,7 @@ inline bool refuse_userfaultfd() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
   };
-  const sock_fprog filter{static_cast<unsigned short>(std::size(program)), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+  return filter_system_calls(program);
 }
 
 }  // namespace pinion::test

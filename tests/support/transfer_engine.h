@@ -126,17 +126,18 @@ class TransferEngine {
     retire_all(domain(), Actor::application, [](auto&&...) {});
   }
 
-  /// Uses `range` once, as the latest of several uses `interval` apart. The earlier ones never happened: their
-  /// records are written here, with times in the past. So what the helper learns does not depend on when this
-  /// thread runs. On a thread that has used nothing else, and of memory that the helper does not know yet.
+  /// Uses `range` once, as the latest of several uses `interval` apart. The earlier ones never happened:
+  /// their records are written here, with times in the past. So what the helper learns does not depend on
+  /// when this thread runs. On a thread that has used nothing else, and of memory that the helper does not
+  /// know yet.
   void use_as_if_periodic(Range range, Duration interval, CallSite site) {
     constexpr int kEarlierUses = 8;
     ThreadContext& thread = *this_thread();
     Transfer transfer;
     Error error;
     const CallPoint call{ticks_now(), site, CallKind::api};
-    const bool leased = engine_->acquire(thread, domain_, call, range, Access::all, transfer, Refusal::report,
-                                         &error);
+    const bool leased =
+        engine_->acquire(thread, domain_, call, range, Access::all, transfer, Refusal::report, &error);
     ASSERT_TRUE(leased) << error.message;
     Record earlier = transfer.record;
     earlier.wait = 0;

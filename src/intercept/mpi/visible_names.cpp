@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "intercept/mpi/elf_object.h"
+#include "intercept/elf_object.h"
 #include "intercept/mpi/entries.h"
 #include "monitor/system_call.h"
 

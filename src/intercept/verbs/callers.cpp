@@ -32,8 +32,8 @@ constexpr Address kYes = ~(~Address{0} >> 1);
 constinit std::array<std::atomic<Address>, 256> answers{};
 constinit std::atomic<std::uint32_t> generation_of_answers{0};
 
-/// Other code may be where code was unmapped. An answer that another thread gives meanwhile is of code that is
-/// on its stack, and right.
+/// Other code may be where code was unmapped. An answer that another thread gives meanwhile is of code that
+/// is on its stack, and right.
 void forget_the_unmapped() {
   const std::uint32_t now = code_generation();
   if (generation_of_answers.exchange(now, std::memory_order_relaxed) == now) return;

@@ -8,7 +8,11 @@
 
 #include <cstdint>
 
-namespace pinion::mpi {
+namespace pinion {
+
+// A copy for each file: that of mpi/visible_names.cpp has compiler options of its own, and the linker must
+// not take another's for it.
+namespace {
 
 constexpr bool is_same(const char* a, const char* b) {
   while (*a && *a == *b) ++a, ++b;
@@ -31,10 +35,13 @@ class ElfObject {
     for (; dynamic && dynamic->d_tag != DT_NULL; ++dynamic) read(*dynamic);
   }
 
-  bool defines(const SymbolName& name) const {
-    if (!symbols_ || !strings_) return false;
-    return gnu_hash_ ? found_by_gnu_hash(name) : hash_ && found_by_hash(name.text);
+  /// The object's definition of the name, or null.
+  const ElfW(Sym) * definition(const SymbolName& name) const {
+    if (!symbols_ || !strings_) return nullptr;
+    if (gnu_hash_) return found_by_gnu_hash(name);
+    return hash_ ? found_by_hash(name.text) : nullptr;
   }
+  bool defines(const SymbolName& name) const { return definition(name) != nullptr; }
 
   const char* name_of(const ElfW(Sym) & symbol) const { return strings_ + symbol.st_name; }
 
@@ -105,29 +112,29 @@ class ElfObject {
   }
   std::uint32_t chain(std::uint32_t i) const { return buckets()[gnu_hash_[0] + i - gnu_hash_[1]]; }
 
-  bool found_by_gnu_hash(const SymbolName& name) const {
+  const ElfW(Sym) * found_by_gnu_hash(const SymbolName& name) const {
     constexpr unsigned kBits = 8 * sizeof(ElfW(Addr));
-    if (gnu_hash_[0] == 0 || gnu_hash_[2] == 0) return false;
+    if (gnu_hash_[0] == 0 || gnu_hash_[2] == 0) return nullptr;
     const ElfW(Addr) word = bloom()[name.hash / kBits % gnu_hash_[2]];
-    if (!(word >> (name.hash % kBits) & word >> ((name.hash >> gnu_hash_[3]) % kBits) & 1)) return false;
+    if (!(word >> (name.hash % kBits) & word >> ((name.hash >> gnu_hash_[3]) % kBits) & 1)) return nullptr;
     std::uint32_t i = buckets()[name.hash % gnu_hash_[0]];
-    if (i == 0) return false;
+    if (i == 0) return nullptr;
     do
-      if ((chain(i) | 1) == (name.hash | 1) && is_definition(i, name.text)) return true;
+      if ((chain(i) | 1) == (name.hash | 1) && is_definition(i, name.text)) return &symbols_[i];
     while (!(chain(i++) & 1));
-    return false;
+    return nullptr;
   }
 
-  bool found_by_hash(const char* name) const {
+  const ElfW(Sym) * found_by_hash(const char* name) const {
     std::uint32_t h = 0;
     for (const char* c = name; *c; ++c) {
       h = (h << 4) + static_cast<unsigned char>(*c);
       h = (h ^ (h >> 24 & 0xf0)) & 0x0fffffff;
     }
-    if (hash_[0] == 0) return false;
+    if (hash_[0] == 0) return nullptr;
     for (std::uint32_t i = hash_[2 + h % hash_[0]]; i != 0; i = hash_[2 + hash_[0] + i])
-      if (is_definition(i, name)) return true;
-    return false;
+      if (is_definition(i, name)) return &symbols_[i];
+    return nullptr;
   }
 
   bool is_definition(std::uint32_t i, const char* name) const {
@@ -155,4 +162,6 @@ class ElfObject {
   std::size_t relocation_bytes_ = 0, call_bytes_ = 0;
 };
 
-}  // namespace pinion::mpi
+}  // namespace
+
+}  // namespace pinion

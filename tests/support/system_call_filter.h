@@ -1,0 +1,24 @@
+// What a process may no longer do, by a seccomp filter: for the rest of its life, and for its children.
+#pragma once
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pinion::test {
+
+/// False where the kernel has no such filters.
+inline bool filter_system_calls(std::span<sock_filter> program) {
+  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+}  // namespace pinion::test
