@@ -523,16 +523,24 @@ TEST_F(ApiTest, ThreadsThatComeAndGoHaveTheirContextsInTurn) {
 TEST_F(ApiTest, RunsLeaveNoMemoryBehind) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory for a while";
   Memory memory(4);
-  std::size_t before = 0;
-  constexpr int kWarm = 20, kRuns = 100;
-  for (int run = 0; run < kWarm + kRuns; ++run) {
-    if (run == kWarm) before = resident_bytes();
-    start("retention=helper,device=pin");
-    for (int i = 0; i < 20; ++i) use(memory.page(i % 3), 2 * kPage);
-    TearDown();
+  const auto runs = [&](int count) {
+    for (int run = 0; run < count; ++run) {
+      start("retention=helper,device=pin");
+      for (int i = 0; i < 20; ++i) use(memory.page(i % 3), 2 * kPage);
+      TearDown();
+    }
+  };
+  runs(20);
+  // malloc may begin an arena for a new helper thread at any time; what leaks, leaks in every series.
+  constexpr int kSeries = 4, kRuns = 50;
+  double least = 1e9;
+  for (int series = 0; series < kSeries; ++series) {
+    const std::size_t before = resident_bytes();
+    runs(kRuns);
+    least = std::min(least, double(resident_bytes()) - double(before));
   }
-  std::printf("%.1f KiB a run\n", (double(resident_bytes()) - double(before)) / 1024 / kRuns);
-  EXPECT_LT(resident_bytes(), before + kRuns * kPage / 2);
+  std::printf("%.1f KiB a run\n", least / 1024 / kRuns);
+  EXPECT_LT(least, kRuns * double(kPage) / 2);
 }
 
 // ---- leases ----
