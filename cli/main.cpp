@@ -70,8 +70,8 @@ std::vector<std::string> with_values_apart(const std::vector<std::string>& argum
   return apart;
 }
 
-// The name of what was given as an empty text, such as an unset variable of the shell: CLI11 would leave a
-// number as it is. Options of the table check their own values; a program has arguments of its own.
+// The name of the option that was given as an empty text, such as an unset variable of the shell: CLI11 would
+// leave a number as it is. Options of the table check their own values; a program has arguments of its own.
 std::string given_empty(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* command = named(app, arguments);
   if (!command) return {};

@@ -10,7 +10,7 @@
 
 namespace pinion::cli {
 
-/// What `command` writes to standard output, in this environment.
+/// The standard output of `command` in this environment.
 std::string output_of(const CommandLine& command, const Environment& environment);
 
 struct MonitorFinding {

@@ -29,7 +29,7 @@ class OptionFlags {
   /// valid.
   Options options() const;
 
-  /// A line on stderr for `device` and `nic` each, where they were given and nothing uses them.
+  /// A line on stderr for `device` and `nic` each, where they were given and stay unused.
   void note_unused() const;
 
  private:

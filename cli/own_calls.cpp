@@ -21,7 +21,7 @@ namespace pinion::cli {
 
 namespace {
 
-/// The dynamic linker lists without running the program, which `LD_TRACE_LOADED_OBJECTS` does to static ones.
+/// The dynamic linker only lists the libraries; `LD_TRACE_LOADED_OBJECTS` would run static programs.
 std::string dynamic_linker() {
   Dl_info info{};
   return ::dladdr(loader_code(), &info) ? info.dli_fname : "";
@@ -82,7 +82,7 @@ std::vector<std::string> own_calls_of(const std::string& file) {
   const auto look = [&](const std::string& object) {
     if (const std::string call = own_call_in(object); !call.empty()) found.push_back(call);
   };
-  look(file);  // first: it may be no program at all
+  look(file);  // first: it may be a file of another kind
   for (const std::string& library : libraries_of(file)) look(library);
   return found;
 }

@@ -1,4 +1,4 @@
-// Code that makes system calls without libc, under which `--monitor auto` takes userfaultfd: for `pinion
+// Code that bypasses libc for its system calls, under which `--monitor auto` takes userfaultfd: for `pinion
 // doctor`.
 #pragma once
 
@@ -8,8 +8,8 @@
 namespace pinion::cli {
 
 /// A line for each object with such calls: of this process (which has the user's preloads), or of the file
-/// and the libraries that it loads at its start. Throws UsageError where the file is no program or library of
-/// this machine.
+/// and the libraries that it loads at its start. Throws UsageError for a file of another kind than this
+/// machine's programs and libraries.
 std::vector<std::string> own_calls_here();
 std::vector<std::string> own_calls_of(const std::string& file);
 

@@ -56,8 +56,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
-    // Other ranks share the directory: nothing is taken out of it here. Around a launcher, `pinion run` has
-    // made it already; on a node where it cannot be made, that costs the log.
+    // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
+    // node that cannot make it loses its log.
     const bool around = !inherited.empty() || std::getenv("PINION_TEMPORARY_LOG");
     if (!options.log.empty())
       flags.set("log",

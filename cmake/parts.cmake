@@ -1,9 +1,10 @@
 # Optional parts. Each is a cache variable with one of three values: AUTO (in where all that it needs is found), ON (an
-# error where it is not), OFF. pinion_summary() prints at the end of the configuration which are in, and why others are not.
+# error where something is missing), OFF. pinion_summary() prints at the end of the configuration which are in, and why
+# others are out.
 include(CheckIncludeFileCXX)
 
-# pinion_part(OPTION TEXT MISSING): declares the part and sets OPTION_IN to whether it is built. MISSING: what it needs and
-# this machine has not, with its Debian package; empty where nothing is missing.
+# pinion_part(OPTION TEXT MISSING): declares the part and sets OPTION_IN to whether it is built. MISSING: the needs that
+# this machine lacks, with their Debian packages; empty where it has all.
 function(pinion_part option text missing)
   set(${option} AUTO CACHE STRING "${text}: AUTO, ON or OFF")
   set_property(CACHE ${option} PROPERTY STRINGS AUTO ON OFF)

@@ -55,7 +55,7 @@ class Coverage {
   /// Bytes by which add(range) would make the union grow.
   std::size_t would_add(Range range) const;
 
-  /// Calls `f` for the maximal sub-ranges of `range` that nothing covers, in order of address.
+  /// Calls `f` for the maximal uncovered sub-ranges of `range`, in order of address.
   template <class F>
   void for_each_uncovered(Range range, F&& f) const {
     auto step = steps_.upper_bound(range.begin);

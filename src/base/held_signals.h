@@ -1,9 +1,9 @@
-// Signals of the calling thread, held back while it has locks, or registrations half made.
+// Holds back the calling thread's signals while it has locks, or registrations half made.
 //
 // A handler may end the process, fork, or jump away and never return. Had it interrupted a thread with a lock
-// of Pinion's, everybody else would wait for that lock for ever. So a thread holds its signals from the first
-// lock to the last; they arrive as soon as it lets go. Two system calls, on no hit. Faults of the thread's
-// own (SIGSEGV and its like) are not held: blocked, they would end the process.
+// of Pinion's, all others would wait for that lock forever. So a thread holds its signals from the first lock
+// to the last; they arrive as soon as it lets go. This takes two system calls; a hit skips them. Faults of
+// the thread's own (SIGSEGV and its like) arrive at once: blocked, they would end the process.
 //
 // Ordinary code, any thread; may be nested. Waiting for another thread belongs into rest(): that thread may
 // be stopped by a signal (a stop-the-world collector), and the one that stops it waits for this one's answer.
@@ -23,7 +23,7 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  /// Runs `wait`, which holds nothing, with the signals that the thread had.
+  /// Runs `wait` with the signals that the thread had; `wait` must be free of locks.
   template <class Wait>
   void rest(Wait&& wait) {
     let_go();

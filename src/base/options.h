@@ -76,7 +76,7 @@ struct OptionSpec {
   const char* default_value;  ///< as the user would write it
   const char* text;           ///< one line
   std::vector<std::string> choices;
-  const char* form = nullptr;  ///< the valid values, where the type does not say it
+  const char* form = nullptr;  ///< the valid values, where the type alone leaves them open
 };
 
 const std::vector<OptionSpec>& option_specs();
@@ -105,8 +105,8 @@ std::optional<bool> list_holds(std::string_view list, int rank);
 std::string device_hint(std::string_view device);
 
 /// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
-/// form. Fractions need a unit, and at least one byte must be left of them: 0 often means no limit. The same
-/// holds for durations and shares.
+/// form. Fractions need a unit, and must come to one byte at least: 0 often means no limit. The same holds
+/// for durations and shares.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 /// "10us", "5ms", "2s", "100ns" -> nanoseconds.
 std::optional<Duration> parse_duration(std::string_view text);

@@ -21,8 +21,8 @@ inline std::size_t page_size() {
 inline Address page_floor(Address a) { return a & ~(static_cast<Address>(page_size()) - 1); }
 inline Address page_ceil(Address a) { return page_floor(a + page_size() - 1); }
 
-/// The end of the largest address space that a program has (x86-64 with five levels of page tables). Beyond
-/// it no memory can be, so that addresses and lengths below it add up, and round to pages, without overflow.
+/// The end of the largest address space that a program has (x86-64 with five levels of page tables). All
+/// memory lies below it, so that sums and page roundings of addresses and lengths below it cannot overflow.
 constexpr Address kAddressEnd = Address{1} << 57;
 
 /// Whether memory can be there; not whether any is.

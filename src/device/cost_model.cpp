@@ -108,7 +108,7 @@ CostModelResult load_file(const std::string& path) {
   result.model.name = path;
   result.error = read_settings(
       path, [&](std::string_view key, std::string_view value) { return set_key(result.model, key, value); });
-  // Whatever is the matter with the file, the option that names it is wrong.
+  // Any error of the file makes the option that names it wrong.
   if (result.error) result.error.code = EINVAL;
   return result;
 }

@@ -55,9 +55,9 @@ class Device {
   /// Registers the whole pages `pages` (page-aligned, not empty) for `access`. On error nothing stays
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
-  /// Either actor may deregister what the other registered. The memory may be unmapped already. A key that is
-  /// not (or no longer) registered is ignored; debug builds stop there, for it is the caller's mistake. On
-  /// error the registration stays as it is, and may be deregistered again later.
+  /// Either actor may deregister what the other registered. The memory may be unmapped already. An
+  /// unregistered or already deregistered key is ignored; debug builds stop there, for it is the caller's
+  /// mistake. On error the registration stays as it is, and may be deregistered again later.
   virtual Error deregister(DeviceKey key, Actor actor) = 0;
 
   /// In the child of a fork, before any other thread exists: forgets every registration without touching the

@@ -51,7 +51,7 @@ int FixedBuffers::Ring::open(std::uint32_t slots) {
   int error = 0;
   if (syscall(__NR_io_uring_register, file.get(), IORING_REGISTER_BUFFERS2, &table, sizeof table) != 0)
     error = errno;
-  // No memory event: nobody else's memory comes or goes.
+  // No memory event: only Pinion's own memory comes or goes.
   const long mapped = raw_system_call(
       SYS_mmap, arguments_of(0L, page_size(), PROT_READ, MAP_SHARED, file.get(), IORING_OFF_SQES));
   if (!is_error(mapped)) {
@@ -168,7 +168,7 @@ int FixedBuffers::replace_ring(std::uint32_t generation) {
       error = ring_.update(slot, contents_[slot]);
     }
     if (error == 0) continue;
-    // Memory that is not there any more is doomed already: it needs no pin.
+    // Memory that has gone is doomed already and needs no pin.
     if (error != EFAULT) unpinned += contents_[slot].iov_len;
     contents_[slot] = {};
   }

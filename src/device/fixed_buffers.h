@@ -1,12 +1,12 @@
 // One io_uring that is never used for I/O: its table of fixed buffers is how an ordinary process makes the
 // kernel pin pages (FOLL_LONGTERM, as a NIC's driver does). Owns the ring and its slots. Any thread; the free
 // list has a short mutex, kernel calls are made outside of it and are serialised by the kernel itself, at
-// most kSlotBytes each. Spoken by raw system calls: only the registration half of io_uring is needed, so a
-// preload needs no liburing on the compute nodes.
+// most kSlotBytes each. Spoken by raw system calls: only the registration half of io_uring is needed, so the
+// preload works on compute nodes that lack liburing.
 //
-// The program may close or overwrite the ring's descriptor. A mapping of the ring, which forked children do
-// not inherit, keeps the ring and all its pins alive until the next pin() or unpin() notices the loss. That
-// call opens a new ring, pins the contents of all slots there, and lets the old ring go.
+// The program may close or overwrite the ring's descriptor. A mapping of the ring keeps the ring and all its
+// pins alive until the next pin() or unpin() notices the loss; forked children do not inherit it. That call
+// opens a new ring, pins the contents of all slots there, and lets the old ring go.
 #pragma once
 
 #include <sys/uio.h>
@@ -69,7 +69,7 @@ class FixedBuffers {
   FixedBuffers(Ring&& ring, std::uint32_t slots);
   /// Puts `range` into a slot (an empty one clears it). Returns 0 or an errno.
   int update(std::uint32_t slot, Range range);
-  /// Opens a new ring with the same contents, unless another thread has done so since `generation`.
+  /// Opens a new ring with the same contents, if this is still the ring of `generation`.
   int replace_ring(std::uint32_t generation);
   bool take_slots(Chain& chain);
   void give_slots(Chain chain);

@@ -38,7 +38,7 @@ class HandleTable {
     return entry;
   }
 
-  /// Puts back what take() has returned.
+  /// Puts back an entry that take() has returned.
   void restore(std::uint64_t handle, T entry) {
     const std::lock_guard lock(mutex_);
     entries_.emplace(handle, std::move(entry));

@@ -18,7 +18,7 @@ namespace {
 /// Raw system calls, because the sanitizers replace the library's mlock() and munlock() by nothing.
 bool lock_step(Range range) { return syscall(SYS_mlock, range.begin, range.bytes()) == 0; }
 bool unlock_step(Range range) { return syscall(SYS_munlock, range.begin, range.bytes()) == 0; }
-/// The kernel does nothing for these flags but to look for holes, and for locks, which it reports first.
+/// For these flags the kernel only looks for holes, and for locks, which it reports first.
 bool is_mapped(Range range) { return syscall(SYS_msync, range.begin, range.bytes(), MS_ASYNC) == 0; }
 bool any_locked(Range range) {
   return syscall(SYS_msync, range.begin, range.bytes(), MS_ASYNC | MS_INVALIDATE) != 0 && errno == EBUSY;
@@ -30,8 +30,7 @@ std::pair<Range, Range> halves(Range range) {
   return {{range.begin, middle}, {middle, range.end}};
 }
 
-/// munlock() stops at the first page that is not mapped: go around it. Another failure (too many mappings) is
-/// returned.
+/// munlock() stops at the first unmapped page: go around it. Another failure (too many mappings) is returned.
 int munlock_mapped(Range range) {
   if (unlock_step(range)) return 0;
   const int error = errno;

@@ -1,11 +1,11 @@
 // Pages locked by mlock(), each counted: mlock itself does not count, so of two overlapping locks one
 // munlock() would undo both. Pages that the program has locked before are left to it: their locks outlast
-// ours. Owns the counts; any thread. A mutex guards them and every munlock(), so that no page is unlocked
-// that another thread has just counted; mlock() calls, which may fault for long, are made outside of it.
+// ours. Owns the counts; any thread. A mutex guards them and every munlock(), so that a page that another
+// thread has just counted stays locked. mlock() calls, which may fault for long, are made outside of it.
 //
-// Locks that the program takes or undoes on pages while they are locked here cannot be told from ours. So its
-// munlock() ends our lock early (no device transfers by these locks), and a lock that it takes meanwhile ends
-// with the last of ours.
+// Locks that the program takes or undoes on pages while they are locked here are indistinguishable from ours.
+// So its munlock() ends our lock early; devices do not use these locks for transfers. A lock that it takes
+// meanwhile ends with the last of ours.
 #pragma once
 
 #include <mutex>
@@ -19,8 +19,8 @@ class PageLocks {
  public:
   /// Locks whole pages. Returns 0 or mlock()'s errno; then nothing of this call stays locked.
   int lock(Range pages);
-  /// Undoes one lock(); pages unmapped meanwhile are no harm. Returns 0 or munlock()'s errno; then the lock()
-  /// counts still.
+  /// Undoes one lock(); pages unmapped meanwhile are harmless. Returns 0 or munlock()'s errno; then the
+  /// lock() counts still.
   int unlock(Range pages);
 
  private:

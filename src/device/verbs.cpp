@@ -218,8 +218,8 @@ class VerbsDevice final : public Device {
                        std::strerror(code));
   }
 
-  /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 on
-  /// kernels that need no such thing, too. It does not tell whether that mode is on.
+  /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 also on
+  /// kernels where that is unnecessary. Whether that mode is on is unknown here.
   bool hides_from_children() const override { return true; }
 
   void abandon_after_fork() override {

@@ -271,7 +271,7 @@ Error Engine::regain_sight(MemoryMonitor& monitor) {
     on_sight_lost();  // overwritten in a way that the hooks did not notice
     sight = brackets_.sight.look();
   }
-  // Not before they are done; asked after the look that has to hold.
+  // Only when they are done; asked after the look that has to hold.
   if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
   const HookReport report = monitor.repair();
   if (!report.complete) return report.error;
@@ -383,7 +383,8 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
       charge_bounce(thread, transfer, ticket.error);
       return true;
     }
-    // The use is over as far as Pinion sees it, but retention learns from it; not where no memory was.
+    // The use is over as far as Pinion sees it, but retention learns from it, except where memory was
+    // missing.
     if (ticket.error.code == EFAULT) record.kind = runlog::EventKind::none;
     release(thread, transfer);
     return false;

@@ -73,7 +73,7 @@ class Engine {
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
   /// The same for a process that ends by exit(), perhaps in a signal handler that has interrupted anything:
-  /// waits no longer than the helper makes progress, and leaves to the kernel what then is still to be done.
+  /// waits for the helper while it makes progress, and leaves the rest of its work to the kernel.
   static void stop_at_exit();
 
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops
@@ -165,13 +165,13 @@ class Engine {
     std::unique_ptr<HelperRetention> retention;
   };
 
-  /// What a run needs most memory for. Hooks may be inside it when the run ends, so it is never freed; the
-  /// next run has it, once no lease of its own is out.
+  /// The large objects of a run. Hooks may be inside when the run ends, so a body is never freed; the next
+  /// run has it, once all leases of this run have ended.
   struct Body {
     EventBoard events;
     Meter meter;
     std::mutex told_mutex;
-    runlog::Counters told{};      ///< what the helper tells others: its share of the counters
+    runlog::Counters told{};      ///< the helper's share of the counters, for others to read
     runlog::Lateness lateness{};  ///< the helper's own
     std::vector<std::unique_ptr<DomainSlot>> slots;
     std::size_t slots_used = 0;  ///< in this run
@@ -211,7 +211,7 @@ class Engine {
   bool is_possible(Range request) const {
     return is_addressable(request.begin, request.bytes()) && request.bytes() <= memory_bytes_;
   }
-  /// The transfer is none: nothing is recorded of its range.
+  /// The range is invalid: it stays out of the records.
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   void reap_now(ThreadContext& thread, int domain);
@@ -222,9 +222,9 @@ class Engine {
   double copy_speed();
 
   // The node's other processes (engine/node_place.cpp).
-  /// Returns what of the node's limit the process may have; 0: there is none.
+  /// Returns the process's part of the node's limit; 0: there is none.
   std::uint64_t enter_node();
-  /// The same for a process that cannot meet the others: whatever they do, the sum keeps to the limit.
+  /// The same for a process outside of the room: the sum keeps to the limit in any case.
   std::uint64_t share_alone(const Error& why) const;
   void leave_node();
   /// The helper: what the others need, and what the policy says.
@@ -235,7 +235,7 @@ class Engine {
   Error start_helper();
   void helper_main();
   void ask_helper_to_end();
-  /// False: it has made no progress for long.
+  /// False: its progress has stopped for long.
   bool await_end_of_helper();
   void publish_log(const runlog::Counters& all, Time now);
   void drain();
@@ -260,7 +260,7 @@ class Engine {
   void sample_pinned_growth(Time now);
   void tell();
   void end_of_run();
-  /// What only the helper has used: its memory goes with it.
+  /// Frees the memory that only the helper has used.
   void forget_what_helper_knew();
 
   /// After stop(), when no thread is inside: gives back what devices hold of the system (rings, locks), as
@@ -269,7 +269,7 @@ class Engine {
   void drop_device(DomainSlot& slot);
   /// A spare one, or a new one.
   static Body& take_body();
-  /// After drop_device(): the next run may have all that this one had, if no lease is out.
+  /// After drop_device(): the next run may have all that this one had, if all leases have ended.
   void spare_body();
   static void forget_bodies_after_fork();
   DomainSlot& new_slot(std::unique_ptr<Device> device);
@@ -284,7 +284,7 @@ class Engine {
   const bool observes_;
   const bool retire_at_release_;  ///< retention on-demand
   ForkGate fork_gate_;
-  /// A NIC is emulated. Everywhere else modelled time is charged in the books and delays nobody.
+  /// A NIC is emulated. Everywhere else modelled time is charged in the books only.
   const bool spends_modelled_time_;
   std::array<Domain*, kMostDomains> domain_of_{};
 
@@ -309,7 +309,7 @@ class Engine {
   std::atomic<bool> bounce_reported_{false};
   std::atomic<bool> failed_deregistration_reported_{false};
   std::atomic<bool> hides_from_children_{false};  ///< a device of this run does (Device)
-  std::atomic<bool> keeps_nothing_{false};        ///< not all memory events can be seen, and never will be
+  std::atomic<bool> keeps_nothing_{false};        ///< some memory events stay unseen for good
   std::atomic<std::uint64_t> memory_events_{0};
   std::atomic<std::size_t> doomed_bytes_{0};                        ///< since the helper last reaped
   static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;  ///< not left pinned until the next look

@@ -2,8 +2,8 @@
 // starts an engine of its own. No mutex is held across a fork, so the parent cannot deadlock and a handler of
 // another library may come before or after these; what a child uses of the parent's is made anew there (here,
 // and beside each process-wide mutex: users.cpp, libc_hooks.cpp). MADV_DONTFORK is never used: a child may
-// touch all of its memory. libibverbs may use it on what is registered: then all that is idle goes before a
-// fork, and nothing becomes idle until it is over (fork_gate.h).
+// touch all of its memory. libibverbs may use it on memory that it registers. Then all idle regions go before
+// a fork, and none becomes idle until it is over (fork_gate.h).
 //
 // A child that was not made by fork() (vfork, posix_spawn, clone with shared memory) meets no handler and
 // needs none: it has the parent's memory, so its memory events are the parent's. One made by _Fork() or by a
@@ -29,8 +29,8 @@ constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
 /// Whose gate the calling thread has closed for its fork.
 constinit thread_local ForkGate* t_closed = nullptr;
 
-/// Waits for another thread that opens or closes a domain, or stops the run; not for long, as that may be the
-/// calling thread (a signal handler forks).
+/// Waits for another thread that opens or closes a domain, or stops the run. The wait is short, as that may
+/// be the calling thread (a signal handler forks).
 std::unique_lock<std::mutex> lock_with_patience(std::mutex& mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
   for (auto left = ForkGate::kPatience; !lock && left.count() > 0; --left) {
@@ -70,7 +70,7 @@ void Engine::let_go_before_fork() {
   const bool all = hides_from_children_.load(std::memory_order_relaxed);
   if (!all && budget_->bytes() <= kCopiedAtFork) return;
   const HeldSignals held;
-  // Another thread may be opening or closing a domain. Elsewhere, what stays pinned costs time, nothing else.
+  // Another thread may be opening or closing a domain. If not `all`, pages that stay pinned only cost time.
   const std::unique_lock lock =
       all ? lock_with_patience(domains_mutex_) : std::unique_lock(domains_mutex_, std::try_to_lock);
   ThreadContext* thread = this_thread();

@@ -1,4 +1,4 @@
-// Keeps forks and the helper's work on registrations apart: what is registered while a fork copies the
+// Keeps forks and the helper's work on registrations apart: memory that is registered while a fork copies the
 // process may be missing in the child (engine/fork.cpp). The helper passes the gate with each piece of work;
 // a forking thread closes it, and waits for the piece under way.
 //
@@ -44,8 +44,8 @@ class ForkGate {
     forks_.fetch_sub(1, std::memory_order_release);
     forks_.notify_all();
   }
-  /// Any thread. After a locked change of a region's word, it does not miss a gate that is closed by a thread
-  /// which has missed that change.
+  /// Any thread. After a locked change of a region's word, it sees the gate closed if the closing thread has
+  /// missed that change.
   bool is_closed() const { return forks_.load(std::memory_order_seq_cst) != 0; }
 
  private:

@@ -551,7 +551,7 @@ void Engine::publish_log(const runlog::Counters& all, Time now) {
 
 void Engine::end_of_run() {
   drain();
-  // Should the process end before the rest is done, this is what its log has.
+  // Should the process end before the rest is done, its log ends with this state.
   tell();
   publish_log(counters(), clock_.now());
   keep_profile();

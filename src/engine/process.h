@@ -27,7 +27,7 @@ std::uint32_t run_key();
 /// no rank.
 std::uint64_t room_key();
 
-/// How many processes meet in the room at most, as far as the launcher says; 0: unknown.
+/// The most processes that meet in the room, as the launcher gives it; 0: unknown.
 int most_in_room();
 
 /// The command that started the process, its arguments separated by spaces.

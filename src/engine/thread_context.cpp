@@ -25,8 +25,7 @@ void* map_zeroed(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-/// One that its thread has left. What it left in the ring stays there for the helper, before its successor's
-/// records.
+/// One that its thread has left. Records in its ring stay there for the helper, before its successor's.
 ThreadContext* reuse() {
   for (ThreadContext* context = all_threads(); context; context = context->next) {
     auto left = ThreadContext::State::left;

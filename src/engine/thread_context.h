@@ -1,7 +1,7 @@
 // What each application thread owns: its ring to the helper, its call-site cache, its recent regions, its
 // counters. Written by the owning thread; the helper pops the ring and reads the counters (relaxed atomics
 // with one writer). Contexts live in mapped memory that is never unmapped; one that its thread left behind is
-// given to the next new thread, with what the helper has still to drain.
+// given to the next new thread, with the records that the helper has still to drain.
 #pragma once
 
 #include <atomic>

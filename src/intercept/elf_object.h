@@ -1,6 +1,6 @@
 // A loaded object as its dynamic section describes it: the names that it defines and the slots that its
-// relocations filled. Reads mapped memory only and calls nothing, so that it works while the dynamic linker
-// is still relocating. The caller guarantees that the object stays loaded.
+// relocations filled. Reads mapped memory only and makes no calls, so it works while the dynamic linker is
+// still relocating. The caller guarantees that the object stays loaded.
 #pragma once
 
 #include <elf.h>
@@ -10,8 +10,8 @@
 
 namespace pinion {
 
-// A copy for each file: that of mpi/visible_names.cpp has compiler options of its own, and the linker must
-// not take another's for it.
+// Each file has a copy of its own: mpi/visible_names.cpp has compiler options of its own, and the linker must
+// keep its copy apart.
 namespace {
 
 constexpr bool is_same(const char* a, const char* b) {
@@ -75,7 +75,7 @@ class ElfObject {
 
   template <class T>
   void point(T*& to, ElfW(Addr) value) const {
-    // The dynamic linker has added the base to most of them, but not to those of the kernel's own object.
+    // The dynamic linker has added the base to most of them; those of the kernel's own object lack it.
     to = reinterpret_cast<T*>(value < base_ ? base_ + value : value);
   }
 

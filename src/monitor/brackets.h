@@ -87,7 +87,7 @@ class BasicBrackets {
   }
 
   /// Whether the calling thread itself is inside an event of the range, whose end it must not wait for.
-  /// Beyond the slots nobody knows.
+  /// Events beyond the slots are unknown here.
   bool changed_by_caller(Range r) const {
     for (const auto& slot : slots_) {
       if (crosses(slot, r) && slot.owner.load(std::memory_order_relaxed) == ::pthread_self()) return true;

@@ -59,15 +59,15 @@ void store_entry(std::byte* entry, const std::byte* content) {
   }
 }
 
-/// The length of the instruction that does nothing at `code`, in the forms that fill the gap between
-/// functions; 0 where there is another.
+/// The length of the no-operation instruction at `code`, in the forms that fill the gap between functions; 0
+/// where there is another.
 std::size_t padding_bytes(const std::byte* code) {
   const auto byte = [code](std::size_t i) { return std::to_integer<unsigned>(code[i]); };
   std::size_t prefixes = 0;
   while (byte(prefixes) == 0x66 || byte(prefixes) == 0x2e) ++prefixes;
   if (byte(prefixes) == 0x90 || byte(prefixes) == 0xcc) return prefixes + 1;
   if (byte(prefixes) != 0x0f || byte(prefixes + 1) != 0x1f) return 0;
-  switch (byte(prefixes + 2)) {  // the operand, which is not used
+  switch (byte(prefixes + 2)) {  // the unused operand
     case 0x00:
       return prefixes + 3;
     case 0x40:

@@ -65,7 +65,7 @@ class BasicEventBoard {
     return true;
   }
 
-  /// Begins anew: nothing is of interest yet.
+  /// Begins anew, with an empty filter.
   void forget() {
     for (std::atomic<std::uint64_t>& word : filter_) word.store(0, std::memory_order_relaxed);
     taken_ = posted_.load(std::memory_order_acquire);

@@ -42,7 +42,7 @@ struct HookSink {
   void (*appeared)(Range) = nullptr;
   /// Whether a hook on another thread than this has this very bracket open. Under the same law.
   bool (*bracketed)(Range) = nullptr;
-  /// The dynamic linker has unmapped code; nothing is mapped in its place yet. Under the same law.
+  /// The dynamic linker has unmapped code; its place is still free. Under the same law.
   void (*unloaded)() = nullptr;
   bool operator==(const HookSink&) const = default;
 };

@@ -29,7 +29,7 @@ class LibcMonitor final : public MemoryMonitor {
   HookReport repair() override { return with_loader(reinstall_hooks(), rewatch_loader()); }
 
  private:
-  /// What the dynamic linker unmaps goes past libc.
+  /// The dynamic linker's unmappings go past libc.
   static HookReport with_loader(const HookReport& report, const Error& unseen) {
     std::vector<HookStatus> rows = report.rows;
     rows.push_back({"unloading of a library", unseen ? HookState::failed : HookState::good, unseen});

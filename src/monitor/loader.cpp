@@ -18,14 +18,14 @@ namespace {
 
 constinit std::mutex control;  // guards the patch
 CodePatch patch;
-constinit HookSink sink;  // written before the patch, and while nothing is announced to it
+constinit HookSink sink;  // written before the patch, and while announcements are off
 
 const r_debug* debug = nullptr;
 bool namespaces_are_visible = false;
 
 std::atomic<bool> watching{false};
-thread_local bool testing = false;  ///< this thread announces by itself, without the dynamic linker's lock
-std::atomic<void (*)()> displaced{nullptr};  ///< somebody else's patch, called next
+thread_local bool testing = false;  ///< this thread announces by itself, outside of the dynamic linker's lock
+std::atomic<void (*)()> displaced{nullptr};  ///< a patch of other code, called next
 std::atomic<int> state{r_debug::RT_CONSISTENT};
 std::atomic<std::uint64_t> announcements{0};
 std::atomic<std::uint64_t> loads{0};
@@ -35,7 +35,7 @@ void tell(void (*receiver)()) {
   if (receiver != nullptr) receiver();
 }
 
-/// What the dynamic linker calls instead of its empty function. It holds its lock: one thread at a time.
+/// The dynamic linker calls this instead of its empty function. It holds its lock: one thread at a time.
 void announced() {
   const int caller_errno = errno;
   announcements.fetch_add(1, std::memory_order_relaxed);
@@ -73,7 +73,7 @@ const r_debug* find_debug() {
   return found;
 }
 
-/// From 2.35 on the record's version says whether there is another namespace.
+/// From glibc 2.35 on the record's version shows whether there is another namespace.
 bool tells_of_namespaces() {
   int major = 0, minor = 0;
   std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
@@ -125,7 +125,7 @@ Error rewatch_loader() {
 void unwatch_loader() {
   const std::lock_guard lock(control);
   watching.store(false, std::memory_order_release);
-  // An error means that somebody's patch lies on top: its announcements are passed on.
+  // An error means that another patch lies on top: its announcements are passed on.
   static_cast<void>(patch.restore());
   state.store(r_debug::RT_CONSISTENT, std::memory_order_relaxed);
 }

@@ -1,16 +1,16 @@
-// Sees the dynamic linker load and unload libraries. It maps and unmaps them by system calls of its own,
-// which no libc function makes; but it announces each change to debuggers by an empty function
-// (r_debug.r_brk, <link.h>), whichever call caused it: dlclose, a dlopen that fails, libc's own loading for
-// iconv and name services. That function is redirected in memory, as libc's are.
+// Sees the dynamic linker load and unload libraries. It maps and unmaps them by system calls of its own, past
+// libc's functions. But it announces each change to debuggers by an empty function (r_debug.r_brk, <link.h>),
+// whichever call caused it: dlclose, a dlopen that fails, libc's own loading for iconv and name services.
+// That function is redirected in memory, as libc's are.
 //
-// Owns the patch of that function, and a count of announcements. watch_loader, rewatch_loader,
-// unwatch_loader and test_loader are ordinary code, guarded by one mutex. The sink is called on the thread
-// that loads or unloads, which holds the dynamic linker's lock: the law of HookSink (libc_hooks.h) holds for
-// it. All else may be called from anywhere.
+// Owns the patch of that function, and a count of announcements. watch_loader, rewatch_loader, unwatch_loader
+// and test_loader are ordinary code, guarded by one mutex. The sink is called on the thread that loads or
+// unloads, which holds the dynamic linker's lock: the law of HookSink (libc_hooks.h) holds for it. All else
+// may be called from anywhere.
 //
 // The order at an unloading: destructors, the announcement, the sink, the unmapping, the second announcement.
 // At a loading: the mapping, the announcement, the sink, constructors. Libraries of other namespaces
-// (dlmopen) are announced too, but without their state: each announcement then counts as both.
+// (dlmopen) are announced too, but their state is invisible: each announcement then counts as both.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,26 @@
 
 namespace pinion {
 
-/// Redirects the announcement: memory of libraries that is about to go is told as HookSink::exposed, and then
-/// as HookSink::unloaded. The first sink stays until unwatch_loader(). The error says why libraries go
+/// Redirects the announcement: memory of libraries that is about to go reaches HookSink::exposed, and then
+/// HookSink::unloaded. The first sink stays until unwatch_loader(). An error: the reason why libraries go
 /// unseen.
 Error watch_loader(const HookSink& sink);
-/// The same, of a watch that was started: puts back what somebody has overwritten.
+/// The same, of a watch that was started: restores the patch where others have overwritten it.
 Error rewatch_loader();
 void unwatch_loader();
 
 /// Whether announcements arrive, as far as the patch's bytes show.
 bool loader_watched();
-/// Announces nothing new, and checks that the announcement arrives.
+/// Calls the announcement function although libraries are unchanged, and checks that the call arrives.
 Error test_loader();
 
 /// Whether libraries are being unmapped now.
 bool loader_unloading();
 /// Grows with each announcement of new code, before it runs.
 std::uint64_t loads_announced();
-/// Whether new code is told as HookSink::exposed too, before it runs: it may make system calls of its own.
+/// Whether new code reaches HookSink::exposed too, before it runs: it may make system calls of its own.
 void tell_of_loads(bool on);
-/// Where the announcement is; null where that is not known.
+/// Where the announcement is; null where that is unknown.
 const void* loader_code();
 
 }  // namespace pinion

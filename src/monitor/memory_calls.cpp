@@ -56,15 +56,16 @@ std::size_t huge_page_at(Address address) {
   return largest;
 }
 
-/// Whether the mapping there is of huge pages. No other refuses to leave its second page as long as it is.
+/// Whether the mapping there is of huge pages. Other mappings accept an mremap that leaves their second page
+/// as long as it is.
 bool is_of_huge_pages(Address begin) {
   const Address second = begin + page_size();
   const long left = raw_system_call(SYS_mremap, arguments_of(second, page_size(), page_size(), 0));
   return left != to_argument(second) && left != -EFAULT;
 }
 
-/// What the kernel rounds the lengths to, in a mapping that begins, or is cut, at the address: asked only
-/// where it makes a difference.
+/// The unit to which the kernel rounds the lengths, in a mapping that begins, or is cut, at the address:
+/// asked only where it makes a difference.
 std::size_t length_granule(Address address, std::size_t length, std::size_t other_length) {
   const std::size_t huge = huge_page_at(address);
   if (huge == 0 || (length % huge == 0 && other_length % huge == 0)) return page_size();
@@ -126,14 +127,14 @@ Range spanned_range(Address vectors, std::size_t count) {
   return span.empty() ? Range{} : span;
 }
 
-/// What MADV_DONTNEED and its like drop.
+/// The pages that MADV_DONTNEED and its like drop.
 Range dropped_range(Address address, std::size_t length, int advice) {
   if (!drops_pages(advice)) return {};
   return whole_pages(address,
                      drops_whole_huge_pages ? round_up(length, length_granule(address, length, 0)) : length);
 }
 
-/// What mremap takes away at the old place; sizes as the kernel rounds them.
+/// The pages that mremap takes away at the old place; sizes as the kernel rounds them.
 Range mremap_source(Address address, std::size_t old_size, std::size_t new_size, int flags) {
   const Range source = whole_pages(address, old_size);
   if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) != 0) return source;

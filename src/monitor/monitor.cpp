@@ -130,7 +130,7 @@ class Automatic final : public MemoryMonitor {
   Error choose() {
     current_.store(&libc_monitor(), std::memory_order_release);
     Error missing = start_and_test(MonitorKind::libc, sink_).missing;
-    // What is not read at once stays in doubt until it is (settled).
+    // Code beyond this stays in doubt until it is read (settled).
     if (!missing) missing = look_at_loaded_code(kAtOnce).own_calls;
     if (!missing || only_libc_ || userfaultfd_refused()) return missing;
     libc_monitor().stop();
@@ -141,13 +141,13 @@ class Automatic final : public MemoryMonitor {
       current_.store(both.monitor, std::memory_order_release);
       return {};
     }
-    // More threads and slower unmapping for nothing: not all is seen this way either.
+    // A gap remains this way too, so more threads and slower unmapping would be in vain.
     both.monitor->stop();
     static_cast<void>(start_and_test(MonitorKind::libc, sink_));
     return missing;
   }
 
-  /// While nothing that is registered is believed.
+  /// Called while all registrations are in doubt.
   HookReport take_userfaultfd(const Error& doubt) {
     const std::lock_guard lock(changing);
     if (!on_libc()) return complete_report();

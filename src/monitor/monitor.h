@@ -11,8 +11,8 @@
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     none but those that the program tells by pinion_memory_begin and pinion_memory_end
 // The first two can have userfaultfd beside them. `automatic` chooses among these, and takes userfaultfd
-// beside libc as soon as code is loaded that makes system calls of its own (own_calls.h). Who asks for one by
-// name vouches for what it is known not to see.
+// beside libc as soon as code is loaded that makes system calls of its own (own_calls.h). A user who names a
+// monitor vouches for its blind spots.
 #pragma once
 
 #include <vector>
@@ -42,7 +42,7 @@ class MemoryMonitor {
   virtual bool intact() const { return true; }
   /// Whether somebody may be about to overwrite it. Lock-free.
   virtual bool exposed() const { return false; }
-  /// Whether enough is known of the program's code to repair(). Where not, each call finds out more.
+  /// Whether enough is known of the program's code to repair(). Until then, each call reads on.
   virtual bool settled() { return true; }
   /// Puts it back in place.
   virtual HookReport repair() { return complete_report(); }
@@ -61,7 +61,7 @@ class MemoryMonitor {
 
 /// The one of each kind.
 MemoryMonitor& monitor_of(MonitorKind kind);
-/// The automatic one does without userfaultfd from now on. An error: it does not.
+/// The automatic one leaves userfaultfd alone from now on. An error: another monitor sees the events already.
 Error keep_to_libc();
 
 struct StartedMonitor {
@@ -69,9 +69,9 @@ struct StartedMonitor {
   Error missing;  ///< why not all events are seen
 };
 
-/// Starts the monitor that is asked for and tests it. `automatic`: libc; where its test fails, or code is
-/// loaded that makes system calls of its own, userfaultfd beside it (or beside the preloaded symbols), where
-/// that sees what libc does not; else libc as far as it goes.
+/// Starts the chosen monitor and tests it. `automatic` is libc. Where its test fails, or loaded code makes
+/// system calls of its own, userfaultfd stands beside it (or beside the preloaded symbols), if that closes
+/// the gap; else libc alone as far as it goes.
 StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink);
 
 }  // namespace pinion

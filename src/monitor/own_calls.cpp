@@ -26,7 +26,7 @@ namespace pinion {
 
 namespace {
 
-/// Of a function that makes the system call of its first argument, whatever that is.
+/// For a function that makes the system call of its first argument, whichever it is.
 constexpr const char* kAnyCall = "any system call";
 
 /// Between the number and the instruction: more than any inlined system call has.
@@ -186,7 +186,7 @@ std::size_t moved_argument(const std::byte* code) {
 }
 
 bool leads_to(const std::byte* code, const std::byte* call) {
-  // A copy, as the last instruction may be no instruction and reach beyond all code.
+  // A copy, as the last bytes may be data that decode beyond the end of the code.
   const auto bytes = static_cast<std::size_t>(call - code);
   std::byte copy[kBefore + 16] = {};
   std::memcpy(copy, code, bytes);
@@ -199,7 +199,7 @@ bool leads_to(const std::byte* code, const std::byte* call) {
   return at == bytes;
 }
 
-/// Of the system call instruction at `call`; nothing of the memory before `begin` is read.
+/// Of the system call instruction at `call`; reads memory from `begin` on only.
 const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
   for (std::size_t distance = 2; distance <= before; ++distance) {
@@ -262,7 +262,8 @@ bool may_have_call(const std::byte* block) {
 // ---- The mappings of this process ----
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// What this library was instrumented for. The memory of others' programs goes by their allocators unseen.
+// The sanitizers that this library was instrumented for. The memory of others' programs goes by their
+// allocators unseen.
 constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-", "libasan.", "libtsan.",
                                               "libubsan."};
 #else
@@ -276,7 +277,7 @@ struct CodeMapping {
   std::size_t read = 0;
 
   std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
-  /// The preloads too: their system calls change no memory that a program can register.
+  /// The preloads too: their system calls change only memory that programs cannot register.
   bool is_pinions() const {
     const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
     for (const std::string_view own : kOwnLibraries)
@@ -340,8 +341,8 @@ std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings
   return known;
 }
 
-/// Reads from the file, which costs neither page tables nor, should it have been cut, the process; where that
-/// fails, from memory.
+/// Reads from the file: that saves page tables, and a file that has been cut does not end the process. Where
+/// that fails, reads from memory.
 class CodeReader {
  public:
   explicit CodeReader(const CodeMapping& mapping)
@@ -364,7 +365,7 @@ class CodeReader {
   const int fd_;
 };
 
-/// What has been read, and what is left. Guarded by `looking`.
+/// The code that has been read, and the rest. Guarded by `looking`.
 class LoadedCode {
  public:
   const Error& finding() const { return finding_; }
@@ -382,7 +383,7 @@ class LoadedCode {
 
  private:
   void list() {
-    // Asked before the mappings are, so that what is loaded meanwhile is listed next time.
+    // Read before the mappings, so that code loaded meanwhile is listed next time.
     const std::uint64_t loads = loads_announced();
     if (listed_ && loads == loads_) return;
     const std::vector<CodeMapping> mappings = code_mappings();

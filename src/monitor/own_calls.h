@@ -1,15 +1,15 @@
-// Finds code that makes the system calls by which memory changes without libc: Go's runtime, a second libc,
-// an allocator with inline assembly. No hook of libc sees those calls.
+// Finds code that bypasses libc for the system calls by which memory changes: Go's runtime, a second libc, an
+// allocator with inline assembly. Hooks of libc miss those calls.
 //
 // find_own_call() reads machine code: a `syscall` instruction that a number of memory_calls.h reaches in a
 // few plain instructions, or the first argument of a function does. Moving the break is left out: its owner
-// is libc, beneath the hooks. Numbers that come from elsewhere are not recognised (OpenMP's runtime waits
-// that way).
+// is libc, beneath the hooks. Numbers that come from elsewhere go unrecognised (OpenMP's runtime waits that
+// way).
 //
 // look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
-// namespace of the dynamic linker and those mapped by hand, but for the libc that is hooked, the dynamic
-// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time is not read.
-// Owns what has been read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
+// namespace of the dynamic linker and those mapped by hand. Exceptions are the hooked libc, the dynamic
+// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time goes unread.
+// Owns the record of code read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +28,13 @@ struct OwnCall {
 std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes);
 
 struct CodeFinding {
-  bool complete = false;  ///< no more needs to be read now
+  bool complete = false;  ///< all code is read for now
   Error own_calls;        ///< names the first object with such a call, for good
 };
 
-/// Reads on, at most so many bytes more. Not complete also where another thread is reading.
+/// Reads on, at most so many bytes more. Incomplete also where another thread is reading.
 CodeFinding look_at_loaded_code(std::size_t most_bytes);
-/// What has been found so far.
+/// The finding so far.
 Error own_calls_found();
 
 }  // namespace pinion

@@ -306,7 +306,7 @@ Error start_reader(int fd) {
   return {};
 }
 
-/// In a child, which has neither the reader nor watched memory.
+/// In a child: the reader and the watched memory are the parent's.
 void forget_parent() {
   new (&control) std::mutex;
   watching.store(false, std::memory_order_relaxed);
@@ -324,7 +324,7 @@ long watch(long fd, Range pages, std::size_t granule) {
   return kernel(SYS_ioctl, fd, UFFDIO_REGISTER, &request);
 }
 
-/// What is watched already stays so, by the reader's own descriptor.
+/// Memory that is watched already stays so, by the reader's own descriptor.
 Error lost_channel() {
   static std::atomic<bool> reported{false};
   const Error lost = Error::make(EBADF,

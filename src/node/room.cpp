@@ -124,7 +124,7 @@ class Door {
 };
 
 bool is_ours(const struct stat& status) {
-  // A second name would be another user's way to lead here to a file of ours that is no room.
+  // By a second name another user could lead here to a file of ours of another kind.
   return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0 &&
          status.st_nlink <= 1;
 }

@@ -16,8 +16,8 @@
 //
 // What stands in the file is not believed: indices are ours, and numbers of others only weigh in decisions.
 // The file must be the user's own, and closed to others. Another user may have taken its name before (a file,
-// a symbolic link); then the next of a row of names serves. All processes look for an existing room under all
-// names first, so that they meet in one, whenever the other user takes or frees a name.
+// a symbolic link); then the next of a row of names serves. All processes first look for an existing room
+// under all names. So they meet in one, whenever the other user takes or frees a name.
 #pragma once
 
 #include <atomic>
@@ -94,8 +94,8 @@ class NodeRoom {
   int clear_up(bool all);
 
  private:
-  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: no room can be
-  /// there.
+  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: a room cannot
+  /// be there.
   Error open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed);
   bool enter(std::uint64_t limit);
   bool anybody_else() const;

@@ -31,20 +31,20 @@ inline Retired<Time> retire_claimed(Domain& domain, Region* region, Actor actor)
 /// give an address anew before the thread that unmapped it has left its hook, and lets an madvise return
 /// before the reader of its event closes the bracket (userfault.h): that is worth some microseconds, or the
 /// time slices of a busy machine until that thread runs. It ends, because that thread may be waiting for this
-/// one; and then others do not begin to wait, until the event is over.
+/// one; and then others skip the wait, until the event is over.
 constexpr Duration kCrossingPatience = 100 * kMillisecond;
 
 /// For those whose memory events are seen whatever the memory is.
 inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 
-/// For those whose signals are not held while they run a ticket.
+/// For callers that run a ticket with their signals free.
 inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
 
 /// Runs a ticket to `leased` or `refused`.
 /// `on_device_call(Range, bool registration, const Error& error, Time begin, Time end)` follows every call of
-/// the device. `watch(Range)` is asked before memory is registered; its error says that the memory's events
-/// will not be seen: then it serves this ticket's lease alone. `rest(f)` runs f, which waits for another
-/// thread and holds nothing meanwhile.
+/// the device. `watch(Range)` is asked before memory is registered; its error means that the memory's events
+/// will go unseen: then the region serves this ticket's lease alone. `rest(f)` runs f, which waits for
+/// another thread, free of locks.
 template <class OnDeviceCall, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
                         OnDeviceCall&& on_device_call, Watch&& watch = {}, Rest&& rest = {}) {

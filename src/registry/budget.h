@@ -1,7 +1,8 @@
 // The process-wide budget of registered memory, shared by all domains: bytes and number of regions. What of
 // the bytes the process may use at the moment can be less than its limit: its share of a limit of the node,
-// which an Allowance gets from the node's other processes (node/node_share.h), or what the system turned out
-// to allow (learned_room.h). Any thread, never from a hook; one short mutex, and no hit comes here.
+// which an Allowance gets from the node's other processes (node/node_share.h), or the total that the system
+// has turned out to allow (learned_room.h). Any thread, never from a hook; one short mutex, and hits stay
+// outside.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +79,7 @@ class Budget {
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
   }
-  /// What was reserved last is registered.
+  /// The last reservation is registered.
   void registered() {
     if (bytes() <= learned_.load(std::memory_order_relaxed)) return;
     std::lock_guard lock(mutex_);
@@ -115,7 +116,7 @@ class Budget {
  private:
   const Limits limits_;
   Allowance* const allowance_;
-  mutable std::mutex mutex_;  ///< guards writing to what follows, and the allowance
+  mutable std::mutex mutex_;  ///< guards writing to the following members, and the allowance
   LearnedRoom room_;
   std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
   std::atomic<std::uint64_t> bytes_{0};

@@ -155,7 +155,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
 
   // Refused: nothing is registered. Leave no trace of the region.
   unindex(region);
-  // What a merge would have needed says nothing of what the request needs.
+  // The refusal of a merge leaves open whether the request alone would fit.
   unreserve(region->range(), ticket.want == ticket.pages ? registration.error : Error{});
   region->word.abandon(own_leases);
   region->word.set_free();

@@ -39,7 +39,7 @@ namespace pinion {
 class RegisteredListener {
  public:
   virtual ~RegisteredListener() = default;
-  /// What is registered counts from `since`, the begin of its device call, which has succeeded by `now`.
+  /// Bytes and regions count from `since`, the begin of their device call, which has succeeded by `now`.
   virtual void registered_changed(Time now, Time since, std::int64_t bytes, int regions) = 0;
 };
 
@@ -48,8 +48,8 @@ class Domain {
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);
   ~Domain();
-  /// Begins anew on another device, with the memory that it has. While it holds no region; hooks, and threads
-  /// that look up what is gone, may be inside.
+  /// Begins anew on another device, with the memory that it has. Only while it holds no region; hooks, and
+  /// threads that look up regions that are gone, may be inside.
   void reopen(Device& device, Budget& budget);
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
@@ -104,13 +104,13 @@ class Domain {
   /// otherwise. The caller deregisters region->key and calls finish_retire().
   Region* begin_retire(RegionRef ref);
   void finish_retire(Region* region);
-  /// Instead of finish_retire(), when the device did not deregister the region: it stays counted, and
+  /// Instead of finish_retire(), when the device refused to deregister the region: it stays counted, and
   /// begin_reap() returns it again after a while.
   void fail_retire(Region* region);
   /// The regions of fail_retire() are due at once.
   void retry_retiring();
-  /// The next doomed region without leases, or one whose deregistration is due to be tried again, claimed as
-  /// by begin_retire(); null when there is none.
+  /// The next doomed and unleased region, or one whose deregistration is due to be tried again, claimed as by
+  /// begin_retire(); null when there is none.
   Region* begin_reap();
   bool reaping_due() const {
     return doomed_.load(std::memory_order_relaxed) || being_reaped_.load(std::memory_order_relaxed) ||
@@ -174,8 +174,8 @@ class Domain {
   void unindex(Region* region);
   /// Counts pages that are registered now.
   void count_registered(Range pages, Time since);
-  /// Gives back what begin() has reserved for pages that are not registered (any more), perhaps because the
-  /// device had no room (`refusal`).
+  /// Gives back begin()'s reservation for pages that are unregistered (again), perhaps because the device was
+  /// full (`refusal`).
   void unreserve(Range pages, const Error& refusal = {});
   void end_transition(Region* region);
   void give_back(Region* region);
@@ -197,7 +197,7 @@ class Domain {
   std::mutex slow_;  // guards all that follows, and writing to the index
   Slab<Region> slab_;
   Coverage coverage_;    ///< reserved: registered or about to be
-  Coverage registered_;  ///< what device calls that succeeded have registered
+  Coverage registered_;  ///< registered by device calls that succeeded
   static constexpr Time kNeverRetried = INT64_MAX;
   std::vector<Region*> unretired_;  ///< claimed; their deregistration has failed
   std::atomic<Time> retry_due_{kNeverRetried};

@@ -1,9 +1,10 @@
 // How much the system lets this process register, as refusals show it. A limit such as RLIMIT_MEMLOCK is
-// shared with other processes of the user, counts in its own way (whole hugepages, edge pages twice) and may
-// change at any time. So only a refusal shows it, and only another try shows that there is room again.
+// shared with other processes of the user and may change at any time. It counts in its own way (whole
+// hugepages, edge pages twice). So only a refusal shows it, and only another try shows that there is room
+// again.
 //
-// A total that was refused is not tried again for a while, nor is a larger one. The while doubles with each
-// refusal, up to a second, and is halved when a try succeeds. A pure value; its owner guards it.
+// After a refusal, totals of that size and larger wait for a while. The while doubles with each refusal, up
+// to a second, and is halved when a try succeeds. A pure value; its owner guards it.
 #pragma once
 
 #include <algorithm>

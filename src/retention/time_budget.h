@@ -48,7 +48,7 @@ class TimeBudget {
   /// would have waited `leave_pinned` more than at the last call. Totals, so that records may be lost; they
   /// may come in another order, as leases end in another one than they began in.
   void waited(std::size_t who, Duration total, Duration leave_pinned);
-  /// Bookkeeping on application threads, and time that was charged without a wait, so far.
+  /// Bookkeeping on application threads, and time that was only charged, so far.
   void kept_books(Duration total);
 
   // ---- what may be lost ----

@@ -33,7 +33,7 @@ struct Move {
 // When ranges begin to be held and when they end. Mostly both are in order already: logs are in order of end.
 struct Moves {
   std::vector<Move> add, end;
-  bool forget = false;  ///< what ends is gone altogether, however often it is held, in all domains
+  bool forget = false;  ///< pages that end are gone altogether, however often they are held, in all domains
 };
 
 void in_order(std::vector<Move>& moves) {
@@ -83,7 +83,7 @@ Time transfer_begin(const Event& e) {
 // One that was shorter than the clock's tick still held its pages.
 Time transfer_end(const Event& e) { return std::max(e.end_ns, transfer_begin(e) + 1); }
 
-// When the events of a log end; never with all of them.
+// When the events of a log end; kNever for a complete log.
 Time covered_until(const Log& log) {
   if (log.all_events()) return kNever;
   Time last = log.header.start_ns;
@@ -116,8 +116,8 @@ Timeline event_timeline(const Log& log) {
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
 
-// The three time lines of one process within its run, or of several on a node, and what their means are taken
-// over.
+// The three time lines of one process within its run, or of several on a node, and the times that their means
+// are taken over.
 struct Lines {
   Time start, last;
   Time covered;       ///< from then on a process lacks events

@@ -4,9 +4,9 @@
 // to the return of its deregistration; of a process and of a node, the sum over domains and processes on one
 // time line (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical
 // strategies are computed from the same stream: the oracle holds the union of the pages under lease, each
-// lease from when its acquire was done, and its new pages registered just in time before that (by the fitted
-// a * pages + b); leave-pinned holds every page ever leased until a memory event takes it; both in each
-// domain by itself.
+// lease from the end of its acquire. It registers new pages just in time before that (by the fitted a * pages
+// + b); leave-pinned holds every page ever leased until a memory event takes it; both in each domain by
+// itself.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
 // Values without state outside; any thread.
@@ -24,7 +24,7 @@ namespace pinion::runlog {
 struct RegisteredBytes {
   std::uint64_t peak = 0, oracle_peak = 0, leave_pinned_peak = 0;
   double mean = 0, oracle_mean = 0, leave_pinned_mean = 0;
-  /// Whether the log has events that oracle and leave-pinned are computed from; they are 0 where it has none.
+  /// Whether the log has events to compute oracle and leave-pinned from; else they are 0.
   bool bounds_known = true;
 };
 
@@ -63,7 +63,7 @@ struct RankReport {
   std::int32_t rank = -1;
   std::uint32_t process = 0;
   bool complete = false;  ///< the run ended in order
-  bool running = false;   ///< it has not ended yet: somebody still writes to its file
+  bool running = false;   ///< it goes on: its file is still written to
   double wall_seconds = 0;
   RegisteredBytes registered;
   Acquires acquires;

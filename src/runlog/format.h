@@ -1,6 +1,6 @@
 // The run log's file format, version 4: one file for all processes of a job on a node, written through
-// mappings, read by untrusting readers. (On file systems where mappings are not shared: a file for each
-// process, written by calls; node_file.h.)
+// mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
+// written by calls; node_file.h.)
 //
 // The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
 // there, a table that says for each of the chunks after it whose it is; the others belong to a process each.
@@ -55,7 +55,7 @@ constexpr std::uint8_t kLate =
 constexpr std::uint8_t kByHelper = 2;    ///< flag of a (de)registration: off the critical path
 constexpr std::uint8_t kFailed = 4;      ///< flag of a device call: refused
 constexpr std::uint8_t kMemoryGone = 8;  ///< flag of a lease: its memory changed while it was out
-constexpr std::uint8_t kCharged = 16;    ///< flag of a bounced lease: the copy's time was charged, not spent
+constexpr std::uint8_t kCharged = 16;    ///< flag of a bounced lease: the copy's time was charged only
 
 struct Event {
   std::int64_t begin_ns;  ///< CLOCK_MONOTONIC

@@ -67,8 +67,8 @@ Error about(const std::string& path, const Error& error) {
   return Error::make(error.code, "log %.200s: %s", path.c_str(), error.message);
 }
 
-// A reader takes the lock for itself for an instant, to see whether anybody writes here (reader.cpp). Where
-// there are no locks, old files stay.
+// A reader takes the lock for itself for an instant, to see whether a process writes here (reader.cpp). File
+// systems that lack locks keep old files.
 void say_that_we_write(int file) {
   constexpr int kTries = 100;
   for (int i = 0; i < kTries && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++i)
@@ -110,7 +110,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
     close();
     return error;
   }
-  // Where mappings are not shared, locks may not be either.
+  // Where mappings are private, locks may be private too.
   if (created && replaces && !needs_write_back()) remove_finished(directory, host);
   return {};
 }
@@ -161,7 +161,7 @@ int NodeFile::descriptor() {
 
 Error NodeFile::join() {
   const int file = file_.get();
-  say_that_we_write(file);  // where there are no locks, old files stay
+  say_that_we_write(file);  // file systems that lack locks keep old files
   NodeHeader found{};
   const NodeHeader ours = new_header();
   if (::pread(file, &found, sizeof found, 0) != sizeof found ||
@@ -240,7 +240,7 @@ Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {
   const int file = descriptor();
   if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
   Error error = within_size_limit(offset + bytes);
-  // Where it is written by calls, a full disk makes them fail, and touching memory does not.
+  // Where it is written by calls, a full disk makes the calls fail; touching memory is safe.
   if (!error) error = own_header_ ? extend(file, offset + bytes) : take_space(file, offset, bytes);
   if (!error) error = write_at(file, owner_offset(first), owners, count);
   if (!error && own_header_) error = write_at(file, 0, header_, 1);

@@ -1,11 +1,11 @@
 // The file that the processes of a job on one node write their logs to (format.h): creating or joining it,
-// and taking chunks of it. Owns the open file, a mapping of its header, and a shared lock on it that says
-// that somebody writes here still, which the mapping keeps where the program closes the file. One thread at
-// a time may call it, and never from a hook.
+// and taking chunks of it. Owns the open file, a mapping of its header, and a shared lock on it. The lock
+// marks the file as still in use; the mapping keeps it where the program closes the file. One thread at a
+// time may call it, and never from a hook.
 //
-// Where processes cannot share a file by mapping it (shared_mapping.h), the node's file stays empty and says
-// so, and each process writes a file of its own beside it: chunks are then memory of the process, and
-// write_back() carries them to the file.
+// Where mappings are private to a process (shared_mapping.h), the node's file stays empty and is marked so.
+// Each process then writes a file of its own beside it: chunks are memory of the process, and write_back()
+// carries them to the file.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ class NodeFile {
   static constexpr std::uint64_t kMostAtOnce = 16;
   Error take(std::uint64_t count, std::uint64_t index, char* address);
 
-  /// Whether the file has what is written to the chunks only after write_back().
+  /// Whether bytes written to the chunks reach the file only by write_back().
   bool needs_write_back() const { return own_header_ != nullptr; }
   Error write_back(const void* begin, std::uint64_t bytes);
 
@@ -58,7 +58,7 @@ class NodeFile {
   };
 
   Error create(const std::string& directory, const std::string& name);
-  /// Without an error and without a header, the node's processes have a file each.
+  /// Neither an error nor a header: the node's processes have a file each.
   Error join();
   Error open_own(const std::string& directory, const std::string& name);
   void remember(const Piece& piece);
@@ -70,7 +70,7 @@ class NodeFile {
 
   std::string path_;
   KeptFile file_;       ///< the node's
-  bool alone_ = false;  ///< the node has no file with its name: there can be none
+  bool alone_ = false;  ///< links fail here, so the node has no file of that name
   Mapping mapping_ = Mapping::where_possible;
   NodeHeader* header_ = nullptr;
   int opened_by_ = 0;          ///< process id

@@ -1,4 +1,5 @@
-// Whether logs are of one run: figures of several, added up, would be nobody's. A value of one thread's.
+// Checks that logs are of one run: figures added up over several runs would be meaningless. A value of one
+// thread's.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 namespace pinion::runlog {
 
 /// One file is of one run. Files are of the same run when a process in each has the same name of the run
-/// (ProcessHeader::run). Where the launcher gave none, they are when they hold different ranks of jobs of the
-/// same size, as the nodes of a job do.
+/// (ProcessHeader::run). Under a launcher that names none, they are when they hold different ranks of jobs of
+/// the same size, as the nodes of a job do.
 class OneRun {
  public:
   /// The logs of a file follow each other.

@@ -18,8 +18,8 @@ constexpr std::uint64_t kMaxEvents = 16 << 20;
 
 /// What one process has logged.
 struct Log {
-  std::string path;         ///< of the file, which other processes' logs may be in too
-  bool written_to = false;  ///< somebody still writes to the file, as far as its lock says
+  std::string path;         ///< of the file, with perhaps other processes' logs
+  bool written_to = false;  ///< a process still writes to the file, as far as its lock shows
   ProcessHeader header;
   LiveState live;
   std::vector<SiteEntry> sites;
@@ -33,7 +33,7 @@ struct Log {
 
 /// Reads each path: a file, or a directory with all its *.plog files; calls `f` with the log of each process
 /// in them, one after another, so that no two need be in memory. Processes that were killed before they had
-/// logged anything are left out. No logs at all is an error, and so are logs of two runs (one_run.h).
+/// logged anything are left out. Finding zero logs is an error, and so are logs of two runs (one_run.h).
 Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
 /// All of them.

@@ -15,7 +15,7 @@ namespace pinion::runlog {
 
 namespace {
 
-// Mappings of logs come and go while the program runs, and their memory is nobody else's: no memory events.
+// Mappings of logs come and go while the program runs. Only Pinion uses their memory: no memory events.
 Error map(int flags, int file, std::uint64_t offset, std::uint64_t bytes, char*& address) {
   if (address) flags |= MAP_FIXED;
   const long mapped = raw_system_call(

@@ -85,8 +85,8 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   return error_of_disk;
 }
 
-// Where the file does not have it by itself: events and call sites before the header that counts them, and
-// the state before the header that names it. What finds no room is not counted.
+// For files that need write_back(): events and call sites before the header that counts them, and the state
+// before the header that names it. Items that the disk has no room for stay uncounted.
 void LogWriter::write_back(bool all_sites) {
   if (!file_.needs_write_back()) return;
   write_back_events();
@@ -160,7 +160,7 @@ void LogWriter::add_site(std::uint64_t hash, const std::uint64_t* frames, std::s
 
 void LogWriter::update(const Counters& counters, const Series& series, Time now) {
   if (!header_) return;
-  write_back_events();  // before their number is published: they may find no room
+  write_back_events();  // before their number is published: the disk may be full
   publish(counters, series, now, 0, false);
   write_back(false);
 }

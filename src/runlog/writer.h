@@ -1,8 +1,8 @@
 // Writes one process's run log (format.h) into its node's file, through mappings. Owns the mappings. One
 // thread at a time may call a writer, and never from a hook: growing is system calls. Disk space is taken
-// before it is touched, so a full disk costs the log and never the program; after kill -9 the log is whole
-// up to the last call; where the file cannot be mapped (node_file.h), up to the last update(). A forked child
-// does not have the mappings and must not call anything but the destructor.
+// before it is touched, so a full disk costs the log and never the program; after kill -9 the log is whole up
+// to the last call; where the file cannot be mapped (node_file.h), up to the last update(). A forked child
+// lacks the mappings and may call the destructor only.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ class Buffers {
   // Only about handles that are known to be good (known_handles.h). Where a call has others, its buffers are
   // named once more when it has succeeded, which shows that they are.
 
-  /// False where nothing may be asked about it yet.
+  /// False while questions about it are unsafe.
   bool may_ask(Comm comm) {
     return comm == library().comm_world || may_ask(KnownHandles::communicators(), key_of(comm));
   }
@@ -216,7 +216,7 @@ class Buffers {
   Party party_ = Party::none;
   bool nesting_used_ = false;
   bool told_ = false;
-  bool doubtful_ = false;  ///< a handle was met that is not known to be good
+  bool doubtful_ = false;  ///< met a handle that may be bad
   bool called_ = false;    ///< the program's call has succeeded
   int peer_ = -1;
   std::uint64_t least_;

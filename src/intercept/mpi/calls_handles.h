@@ -1,5 +1,5 @@
-// Written by hand: where handles come and go that MPI may be asked about (known_handles.h). Those that are
-// not met here are learnt at the first call that succeeds with them.
+// Written by hand: where handles come and go that MPI may be asked about (known_handles.h). Others are learnt
+// at the first call that succeeds with them.
 #pragma once
 
 #include "intercept/mpi/entries.h"
@@ -29,7 +29,8 @@ int Comm_free(Comm* comm) {
   return next_of<entry, int(Comm*)>()(comm);
 }
 
-/// Waits until all is quiet in the communicator: what was freed under way in it is complete afterwards.
+/// Waits until all is quiet in the communicator: requests in it that were freed under way are complete
+/// afterwards.
 template <int entry>
 int Comm_disconnect(Comm* comm) {
   if (comm) KnownHandles::communicators().remove(key_of(*comm));

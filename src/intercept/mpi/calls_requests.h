@@ -162,7 +162,7 @@ int Testsome(int n, Request* requests, int* done_count, int* indices, Status* st
   return Waitsome<entry>(n, requests, done_count, indices, statuses);
 }
 
-// What is freed under way stays leased (freed_requests.h).
+// Buffers of requests that are freed under way stay leased (freed_requests.h).
 template <int entry>
 int Request_free(Request* request) {
   const auto next = next_of<entry, int(Request*)>();

@@ -1,8 +1,8 @@
-// Requests that the program freed while their operation was under way. MPI completes them and informs nobody,
-// and a question about them could run the program's error handler. So their leases stay until something shows
-// that they are of no use any more: their memory went away, the program disconnected a communicator, or the
-// run ended. Of more than a few hundred the oldest go: such leases are books, not what MPI transfers with.
-// Any thread; one mutex. Never from hooks.
+// Requests that the program freed while their operation was under way. MPI completes them silently, and a
+// question about them could run the program's error handler. So their leases stay until their memory goes
+// away, the program disconnects a communicator, or the run ends. Of more than a few hundred the oldest go:
+// such leases are books only; MPI transfers by registrations of its own. Any thread; one mutex. Never from
+// hooks.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ struct Neighbours {
 };
 Neighbours neighbours(Comm comm);
 
-/// Programs may give no array at all, and MPI reports it.
+/// Programs may pass null for the array, and MPI reports it.
 template <class N>
 Aint own_count(const N* counts, Comm comm) {
   const int rank = own_rank(comm);

@@ -1,9 +1,9 @@
 // Handles that are known to be good: MPI may be asked about them. A question about any other would run the
 // program's error handler, or end the program, before its own call does.
 //
-// A handle is known once a call of the program has succeeded with it, or made it, until it is freed. What the
-// table has no room for is forgotten, and learnt again. Any thread, no locks; handles are numbers (key_of()
-// in abi.h). Never from hooks.
+// A handle is known once a call of the program has succeeded with it, or made it, until it is freed. A full
+// table forgets handles, and learns them again. Any thread; takes no locks; handles are numbers (key_of() in
+// abi.h). Never from hooks.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What dlsym() answers for MPI's functions (lookup.S): our entry for the name where it is asked for in a
-// library that has it, and an error where a name of ours exists in no library.
+// The answers of dlsym() for MPI's functions (lookup.S): our entry for a name that the searched library has,
+// and an error for a name of ours that all libraries lack.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -14,13 +14,13 @@ extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_lookup(void* library, const char* name) {
   const std::size_t entry = entry_index(name);
   if (entry == kEntryCount) return real_dlsym()(library, name);
-  // The program's own scope has the preload in it: the question is what comes behind.
+  // The program's own scope has the preload in it: the question is the next definition behind it.
   if (library == _r_debug.r_map) library = RTLD_NEXT;
   return real_dlsym()(library, name) ? pinion_mpi_names[entry] : nullptr;
 }
 
 /// For RTLD_DEFAULT and RTLD_NEXT: whether the answer has to be an error. Then it has been noted for
-/// dlerror(): for an indirect function that resolves to null, dlsym() notes none.
+/// dlerror(): dlsym() notes no error for an indirect function that resolves to null.
 [[gnu::visibility("hidden"), gnu::used]] bool pinion_mpi_lookup_fails(const char* name) {
   const std::size_t entry = entry_index(name);
   return entry != kEntryCount && is_missing(entry) && !real_dlsym()(RTLD_NEXT, name);

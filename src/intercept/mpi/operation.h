@@ -20,7 +20,7 @@ class Operation {
       first_ = lease;
     }
   }
-  /// The memory of a lease was changed: nothing can be under way in it.
+  /// The memory of a lease was changed: its transfer must be over.
   bool memory_is_gone() const {
     return memory_is_gone(first_) || std::any_of(more_.begin(), more_.end(),
                                                  [](const Transfer& lease) { return memory_is_gone(lease); });

@@ -29,12 +29,12 @@ ElfW(Addr) entry_at(std::size_t i) {
   return reinterpret_cast<ElfW(Addr)>(pinion_mpi_first_entry) + i * kStride;
 }
 
-/// kNames or more where the address is no entry's.
+/// kNames or more for an address outside of the entries.
 std::size_t index_of(ElfW(Addr) address) { return (address - entry_at(0)) / kStride; }
 
 // ---- while the preload is relocated: nothing is called through the dynamic linker's tables ----
 
-/// Gives the protection to the pages of a range. Which page sizes the kernel has is not known yet.
+/// Gives the protection to the pages of a range. The kernel's page size is unknown yet.
 bool protect(const void* begin, const void* end, int protection) {
   constexpr ElfW(Addr) kLeast = 1 << 12, kMost = 1 << 16;
   const auto from = reinterpret_cast<ElfW(Addr)>(begin), to = reinterpret_cast<ElfW(Addr)>(end);
@@ -57,7 +57,7 @@ ElfW(Addr) own_base() {
   return 0;
 }
 
-/// Whether the slot lies in what the dynamic linker made read-only after it had filled it.
+/// Whether the slot lies in the pages that the dynamic linker made read-only after it had filled them.
 bool is_read_only(ElfW(Addr) base, const void* slot) {
   const auto* const header = reinterpret_cast<const ElfW(Ehdr)*>(base);
   const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(base + header->e_phoff);
@@ -76,7 +76,7 @@ void set_to_null(ElfW(Addr) base, ElfW(Addr) * slot) {
 
 /// Whether some other object defines the name.
 bool is_present[kNames];
-/// No MPI was there yet when the preload was relocated.
+/// MPI was still missing when the preload was relocated.
 bool g_late = false;
 
 template <class F>
@@ -182,7 +182,7 @@ extern "C" {
   return pinion_mpi_first_entry;
 }
 
-/// Where a name of a program without MPI leads that is bound now.
+/// The target of a name that is bound now, in a program that is not linked with MPI.
 [[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_resolve(std::size_t entry) {
   return is_missing(entry) ? nullptr : reinterpret_cast<void*>(entry_at(entry));
 }

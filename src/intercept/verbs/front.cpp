@@ -208,7 +208,7 @@ std::optional<int> deregister_memory(const Library& library, ibv_mr* mr) {
 
 namespace {
 
-/// What libibverbs refuses before it asks the driver.
+/// False for arguments that libibverbs refuses before it calls the driver.
 bool is_acceptable(int changes, const Asked& changed) {
   if ((changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) != 0) return false;
   if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) != 0 && (changed.address == nullptr || changed.bytes == 0))
@@ -272,9 +272,9 @@ void protection_domain_ends(const ibv_pd* pd) {
 void device_ends(ibv_context* context) {
   Engine* const engine = g_engine.load(std::memory_order_acquire);
   if (engine == nullptr || engine != Engine::running()) return;
-  // What the program still holds ends with its device.
+  // Handles that the program still holds end with their device.
   g_handles.take_away(context, [](Handle& handle) {
-    handle.backing.real = nullptr;  // left to the kernel, as without Pinion
+    handle.backing.real = nullptr;  // left to the kernel, as libibverbs leaves it
     give_back({}, handle.backing);
     g_handles.put(&handle);
   });

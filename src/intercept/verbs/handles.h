@@ -27,8 +27,8 @@ struct Backing {
 struct Handle {
   ibv_mr mr;  ///< what the program sees, and so the first
   Backing backing;
-  /// The device of the registration that the program holds by this handle; null: it holds none. Whoever
-  /// takes it away owns what stands behind the handle.
+  /// The device of the registration that the program holds by this handle; null: it holds none. The thread
+  /// that takes it away owns the handle's backing.
   std::atomic<ibv_context*> held{nullptr};
   Handle* next_free = nullptr;
 };

@@ -56,7 +56,7 @@ void* preload() {
 }
 
 /// Whether the library has the function in a version that the preload has too (preload.map). A function of
-/// the same name in another library, which calls these, has no version.
+/// the same name in another library, which calls these, is unversioned.
 bool has_our_version(void* library, const char* name, const void* function) {
   for (const char* const version : {"IBVERBS_1.1", "IBVERBS_1.7", "IBVERBS_1.8"})
     if (look_up(library, name, version) == function) return true;
@@ -74,10 +74,11 @@ extern "C" [[gnu::visibility("hidden"), gnu::used]] Answer pinion_verbs_lookup(v
   if (std::strncmp(name, "ibv_", 4) != 0 || preload() == nullptr) return kAsWithoutUs;
   void* const ours = look_up(preload(), name, version);
   if (ours == nullptr) return kAsWithoutUs;
-  // Without libibverbs its functions are not there.
+  // While libibverbs is not loaded, its functions are missing.
   if (first_definition(Where::anywhere, name) == nullptr) return {look_up(RTLD_NEXT, name, version), 1};
 
-  // A library that stands before these functions too, and which the preload calls, must not be led back.
+  // A library that wraps these functions, and which the preload calls, gets the plain answer: the preload's
+  // would make a loop.
   void* const callers = definition_beside(caller, name);
   if (callers != nullptr && callers == find_next_definition(name)) return kAsWithoutUs;
   if (library == RTLD_DEFAULT) return kAsWithoutUs;  // meets the preload first
