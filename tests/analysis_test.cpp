@@ -125,7 +125,7 @@ TEST(Analysis, FiguresAreSumsOverDomains) {
   EXPECT_DOUBLE_EQ(bytes.leave_pinned_mean, 5.0 * (4 * 400 + 2 * 500) / 1000 * kPage);
 }
 
-// What cannot be computed is not 0.
+// Figures that cannot be computed are absent, instead of 0.
 TEST(Analysis, WithoutEventsTheBoundsAreUnknown) {
   Log whole = make_log(0, 1000, {use(100, 300, 10, 4)}, 0),
       cut = make_log(0, 1000, {use(100, 200, 10, 4)}, 1);
@@ -138,7 +138,7 @@ TEST(Analysis, WithoutEventsTheBoundsAreUnknown) {
   EXPECT_DOUBLE_EQ(partly.events_cover_seconds, 200e-9);
 
   cut.events.clear();
-  cut.header.start_ns = 10;  // its first event is not where the node's run begins
+  cut.header.start_ns = 10;  // its first event is later than the begin of the node's run
   cut.live.counters.registered_peak_bytes = 3 * kPage;
   cut.live.counters.registered_byte_ns = 495.0 * 3 * kPage;
   cut.live.series[0].peak_bytes = 3 * kPage;

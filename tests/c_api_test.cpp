@@ -763,7 +763,7 @@ TEST_F(ApiTest, TheKernelsCountIsInTheLog) {
   std::filesystem::remove_all(directory);
 }
 
-// An ordinary user, whose other processes have taken most of what RLIMIT_MEMLOCK lets all of them pin.
+// An ordinary user, whose other processes have taken most of RLIMIT_MEMLOCK, which all of them share.
 TEST_F(ApiTest, AnOrdinaryUserFailsSeldom) {
   NEEDS_KEPT_REGISTRATIONS();
   if (kSanitized || ::geteuid() != 0) GTEST_SKIP() << "only root can become a user with a limit";
@@ -773,7 +773,7 @@ TEST_F(ApiTest, AnOrdinaryUserFailsSeldom) {
     if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
     const std::size_t pages = kMiB / kPage;
     Memory other(3 * pages), memory(16 * pages);
-    // The same device, but not in the engine's budget: as if it were another process.
+    // The same device outside of the engine's budget, as if it were another process.
     const auto others = pinion::make_pin_device();
     if (others
             ->register_range(pinion::Range::of(other.begin(), other.bytes()), pinion::Access::all,
@@ -1230,7 +1230,7 @@ TEST_F(ApiTest, FilesOfTheProgramStayOpen) {
     if (child == 0) ::_exit(untouched() ? 0 : 1);
     int status = 0;
     if (::waitpid(child, &status, 0) != child || status != 0) return 4;
-    // The descriptors are gone, and there is no room for others: but nothing of the program's is touched.
+    // The descriptors are gone, and there is no room for others: the program's own files stay as they are.
     use_page(33);
     if (!untouched()) return 5;
     ::close(taken.back());

@@ -1,5 +1,5 @@
-// Transfers that go without registration: the time that a copy would take is charged in the books. Only where
-// a NIC is emulated does anybody wait for it.
+// Unregistered transfers: the time that a copy would take is charged in the books. A thread waits for it only
+// where a NIC is emulated.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <time.h>

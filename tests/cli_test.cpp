@@ -103,8 +103,8 @@ class Cli : public ::testing::Test {
     EXPECT_NE(o.err.find(reason), std::string::npos) << o.err;
   }
 
-  // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit.
-  // `run` and `job` as of another one; without room for events where `log_bytes` is 0.
+  // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit. `run` and `job`
+  // as of another one; `log_bytes` of 0 leaves no room for events.
   void write_log(const fs::path& directory, int rank, std::uint32_t run = 0,
                  std::uint64_t log_bytes = 1 << 16) {
     using namespace runlog;
@@ -297,7 +297,7 @@ TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
   expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
 }
 
-// An unset variable of the shell is no choice of a default.
+// An unset variable of the shell is an error, rather than the choice of a default.
 TEST_F(Cli, EmptyValuesAreRefused) {
   install_harmless_preload();
   for (const char* option :
@@ -673,7 +673,7 @@ TEST_F(Cli, CompareMakesOneTable) {
   EXPECT_EQ(o.out.find("hello"), std::string::npos);
   EXPECT_EQ(content_of(root() / "cmp/helper.2/output.txt"), "hello\n");
   EXPECT_EQ(pinion({"report", "cmp/helper.1"}).status, 0);
-  // One clock for all rows: that of the logs would say 2.000 s.
+  // One clock for all rows: that of the logs would give 2.000 s.
   EXPECT_NE(o.out.find("in all rows of the whole command"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("2.000 s"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("0.0200 (1.00 %)"), std::string::npos) << o.out;

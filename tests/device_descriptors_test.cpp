@@ -1,4 +1,4 @@
-// What Pinion does when the program closes or overwrites the descriptors that Pinion keeps: the pin device's
+// The program closes or overwrites the descriptors that Pinion keeps, and Pinion goes on: the pin device's
 // rings, the log, the userfaultfd. The program's own files and rings stay as they are.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ class PinDescriptors : public testing::Test {
   }
   std::size_t pinned() const { return memlock().pinned - before_; }
 
-  /// All that the device does, after its descriptors have been lost: with what it had registered, too.
+  /// All that the device does, after its descriptors have been lost: also with its earlier registrations.
   void use_and_stop() {
     EXPECT_EQ(pinned(), 3 * kMiB) << "a lost descriptor unpins nothing";
     register_part(3, Actor::application);

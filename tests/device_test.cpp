@@ -244,7 +244,7 @@ TEST(PinDevice, LocksOfPartlyUnmappedMemoryAreUndone) {
   EXPECT_EQ(memlock().locked, before);
 }
 
-/// Whether every page of `range` is locked: the kernel refuses to invalidate what is.
+/// Whether every page of `range` is locked: the kernel refuses to invalidate locked pages.
 bool all_locked(Range range) {
   for (Address page = range.begin; page < range.end; page += page_size()) {
     if (syscall(SYS_msync, page, page_size(), MS_ASYNC | MS_INVALIDATE) == 0) return false;
@@ -273,7 +273,7 @@ TEST(PinDevice, LocksOfTheProgramStay) {
     EXPECT_FALSE(device->deregister(second.key, Actor::application));
     for (const Range range : programs) EXPECT_TRUE(all_locked(range));
     EXPECT_EQ(memlock().locked, before + 107 * page_size()) << "all that is Pinion's is unlocked";
-    // What the program has let go meanwhile is Pinion's alone at the next registration.
+    // Pages that the program has let go meanwhile are Pinion's alone at the next registration.
     for (const Range range : programs) ASSERT_EQ(syscall(SYS_munlock, range.begin, range.bytes()), 0);
     const Registration third = device->register_range(memory.range(), Access::all, Actor::application);
     EXPECT_FALSE(device->deregister(third.key, Actor::application));

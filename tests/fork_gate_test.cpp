@@ -20,7 +20,7 @@ TEST(ForkGate, AForkWaitsForTheWorkUnderWay) {
   });
   working.get_future().wait();
   EXPECT_FALSE(gate.is_closed());
-  EXPECT_FALSE(gate.close());  // work that does not end is waited for in vain
+  EXPECT_FALSE(gate.close());  // the wait for unfinished work runs out
   EXPECT_TRUE(gate.is_closed());
   may_end.set_value();
   EXPECT_TRUE(gate.close());

@@ -253,7 +253,7 @@ TEST_F(LibcHooks, MmapOfHugePagesIsRoundedAsTheKernelDoes) {
 
 TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
   constexpr std::size_t kHuge = std::size_t{2} << 20;
-  // Nothing is reserved or touched, so the system needs no huge pages.
+  // The memory stays unreserved and untouched, so the system needs no huge pages.
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
   void* const from = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (from == MAP_FAILED) GTEST_SKIP() << "this kernel has no huge pages of 2 MiB";
@@ -261,7 +261,7 @@ TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
       mmap(nullptr, 2 * kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(reserve, MAP_FAILED);
   char* const to = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
-  // Over what lies behind the one page that it is told of.
+  // Over the memory behind the one page that the call names.
   watch(Range::of(to, kHuge));
   ASSERT_EQ(mremap(from, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
   EXPECT_EQ(seen_ranges(), (Ranges{Range::of(to, kHuge)}));

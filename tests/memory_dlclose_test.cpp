@@ -1,5 +1,5 @@
 // The data of a library that is unloaded, which the dynamic linker unmaps by system calls of its own: by
-// contents, in a program without the preload.
+// contents, in a program that lacks the preload.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -560,8 +560,8 @@ class HeldDevice : public ::testing::Test {
     teach_helper(until_use);
     return eventually([&] { return engine_->device().live(memory_) == 0; });
   }
-  /// Starts an engine whose helper stops at this moment of registering the memory ahead. A helper that gets
-  /// no processor before the use is due keeps the memory instead: then once more, with more time.
+  /// Starts an engine whose helper stops at this moment of registering the memory ahead. A helper that gets a
+  /// processor only after the use is due keeps the memory instead: then once more, with more time.
   bool start_held_ahead(Moment moment) {
     for (Duration interval = 50 * kMillisecond; interval < 10 * kSecond; interval *= 4) {
       pass_gate();
@@ -610,7 +610,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
       state != State::retiring)
     GTEST_SKIP() << "nothing is kept here beyond its lease";
 
-  // Whether such memory can be pinned at all. The engine does not learn of this registration.
+  // Whether such memory can be pinned at all. The engine is unaware of this registration.
   {
     EngineDevice probe;
     const Registration pinned = probe.register_range(memory_.to_pages(), Access::all, Actor::application);
@@ -776,7 +776,7 @@ TEST_F(UnseenEvents, NothingIsRegisteredAhead) {
   const auto begun = std::chrono::steady_clock::now();
   ASSERT_TRUE(start_queued(kUntilUse)) << "the helper has not let the memory go";
   lose_events();
-  // Until the use that the helper expected is over. A helper that was late has nothing to register ahead.
+  // Until the use that the helper expected is over. A helper that was late leaves out the registration ahead.
   std::this_thread::sleep_until(begun + std::chrono::nanoseconds(2 * kUntilUse));
   expect_new_memory();
 }

@@ -1,5 +1,6 @@
 // Code that makes its own system calls, loaded while transfers go on: by contents, under the default monitor,
-// with userfaultfd and where it is refused. Each case in a process of its own, as what is found stays found.
+// with userfaultfd and where it is refused. Each case runs in a process of its own, as a finding is
+// permanent.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -29,7 +30,7 @@ class MemoryOwnCalls : public ::testing::Test {
     return at == MAP_FAILED ? Range{} : Range::of(at, kBytes);
   }
 
-  /// What the body finds wrong is the child's, which writes it.
+  /// Failures of the body are the child's, which prints them.
   static void in_a_process(const std::function<void()>& body) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -86,7 +87,7 @@ TEST_F(MemoryOwnCalls, NothingIsKeptWhereItIsRefused) {
   });
 }
 
-/// libc itself has such calls; a second one is met by no hook.
+/// libc itself has such calls; a second one bypasses all hooks.
 TEST_F(MemoryOwnCalls, ASecondLibc) {
   if (const Error refused = userfaultfd_refused()) GTEST_SKIP() << refused.message;
   in_a_process([] {

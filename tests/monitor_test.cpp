@@ -88,7 +88,7 @@ bool take_syscall_away() {
   const auto theirs = +[](long number, long a0, long a1, long a2, long a3, long a4, long a5) {
     const long result = raw_system_call(number, {a0, a1, a2, a3, a4, a5});
     if (!is_error(result)) return result;
-    // libstdc++ waits by syscall(), and throws where a wait fails with an errno that it does not know.
+    // libstdc++ waits by syscall(), and throws where a wait fails with an unknown errno.
     errno = static_cast<int>(-result);
     return -1L;
   };

@@ -70,7 +70,7 @@ int rank(int number, const std::string& options, Board& board) {
     if (ok) pinion_release(&lease);
     board.leased[number] += ok;
     ++board.turns[number];
-    // A helper without a processor falls behind; the log shall have every event.
+    // A helper that waits for a processor falls behind; the log shall have every event.
     while (this_thread()->ring.size() > 128) pause();
   }
   return pinion_domain_close(domain) == 0 && pinion_stop() == 0 ? 0 : 3;
@@ -126,8 +126,8 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
       if (event.kind == runlog::EventKind::lease) last = std::max(last, event.end_ns);
     all.add(log.header.rank == kKilled ? line.clipped(0, last) : line);
   }
-  // Each process has calibrated its clock by itself: for so long one may seem to have what another has just
-  // let go.
+  // Each process has calibrated its clock by itself: for so long one may seem to have bytes that another has
+  // just let go.
   constexpr Duration kClocksDiffer = 200 * kMicrosecond;
   Time beyond = 0;  // since then
   for (const auto& level : all.levels()) {

@@ -1,4 +1,4 @@
-// Machine code that makes system calls without libc, and code that only looks like it.
+// Machine code that makes system calls past libc, and code that only looks like it.
 #include "monitor/own_calls.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(OwnCalls, NothingIsReadBeyond) {
 
 #endif
 
-// This program's own is libpinion's; the rest of what tests load goes by libc.
+// This program's own calls are libpinion's; all other code that tests load goes through libc.
 TEST(OwnCalls, LoadedCodeIsReadOnce) {
   CodeFinding finding;
   for (int parts = 0; !(finding = look_at_loaded_code(std::size_t{1} << 20)).complete; ++parts)

@@ -412,7 +412,7 @@ TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
   EXPECT_EQ(domain->begin_reap(), nullptr) << "not at once";
   EXPECT_EQ(device.live(), 2u);
 
-  // Registered anew meanwhile, as if nothing were there.
+  // Registered anew meanwhile, as if the memory were free.
   domain->release(acquire(pages(0, 2)));
   clock.advance(kSecond);
   EXPECT_EQ(reap(), 2u);
@@ -443,7 +443,7 @@ TEST_F(RegistryTest, WhatTheSystemRefusesIsNotAskedForEachTime) {
   EXPECT_LE(refusals, 3u);
   EXPECT_EQ(device.bytes(), pages_bytes(9));
   refusals = 0;
-  room = 5;  // what is pinned stays so
+  room = 5;  // pinned pages stay so
   use(1000);
   EXPECT_LE(refusals, 6u);
   EXPECT_LE(bounced, 2u);

@@ -172,7 +172,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
     return 0;
   };
   const int steps = static_cast<int>(100'000 * test::test_scale());
-  // Threads wait here for others that have no processor: on a busy machine that is nearly all they do.
+  // Threads wait here for others that lack a processor: on a busy machine that is nearly all they do.
   const Time end = monotonic_now() + static_cast<Duration>(20 * kSecond * std::max(1.0, test::test_scale()));
 
   std::atomic<std::uint64_t> hit_count{0}, miss_count{0}, refused_count{0};

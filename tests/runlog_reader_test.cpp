@@ -219,7 +219,7 @@ TEST_F(Reader, DirectoriesAndLists) {
 
 class Runs : public ::testing::Test {
  protected:
-  /// A file of one job on one node. `run`: 0 where the launcher has no name for it.
+  /// A file of one job on one node. `run`: 0 where the launcher names none.
   void write(std::uint64_t job, std::uint32_t run, std::vector<int> ranks, int job_ranks) {
     for (const int rank : ranks) {
       RunInfo info;
@@ -231,7 +231,7 @@ class Runs : public ::testing::Test {
       info.start = 1000;
       LogWriter writer;
       ASSERT_FALSE(writer.open(dir_.path(), info, 1 << 16));
-      // Its successors on this host must not take it for a finished job's.
+      // A new name: under the old one its successors on this host would take it for a finished job's.
       std::filesystem::rename(writer.path(), dir_.path() + "/" + std::to_string(job) + ".plog");
       writer.finish({}, Series{}, 2000, 0);
     }
@@ -257,7 +257,7 @@ TEST_F(Runs, NodesOfAJobAreOneRun) {
   EXPECT_FALSE(read());
 }
 
-// Whatever ranks they have: two launchers under one `pinion run`, processes without a rank.
+// For any ranks: two launchers under one `pinion run`, processes that lack a rank.
 TEST_F(Runs, OneNameIsOneRun) {
   write(1, 77, {0}, 1);
   write(2, 77, {0}, 1);

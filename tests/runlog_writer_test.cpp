@@ -325,7 +325,7 @@ TEST(LogWriter, AFileOfManyTables) {
   EXPECT_EQ(run, kRuns);
 }
 
-// As on 9p: the first to come finds that mappings are not shared, the others read so.
+// As on 9p: the first process finds that mappings are private; the others read that in the file.
 TEST(LogWriter, WithoutMappingsEachProcessHasAFile) {
   TemporaryDirectory dir;
   constexpr int kEvents = 20000;  // several windows

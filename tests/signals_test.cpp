@@ -1,6 +1,6 @@
 // Signals whose handlers never return to the acquire or release that they have interrupted, or that fork
-// there: at whatever moment a timer sends them, nobody waits for ever afterwards, and a process that ends so
-// has a whole log.
+// there: a timer sends them at any moment. Afterwards all waits end, and a process that ends so has a whole
+// log.
 #include <gtest/gtest.h>
 #include <pinion/pinion.h>
 #include <setjmp.h>
@@ -32,7 +32,7 @@ void must(bool holds) {
   if (!holds) ::_exit(99);
 }
 
-/// Its status, or -1 when it has not ended within a minute.
+/// Its status, or -1 when it still runs after a minute.
 int status_of(pid_t child) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int status = 0; std::chrono::steady_clock::now() < deadline; ::usleep(1000))
@@ -63,7 +63,7 @@ Range map_range(std::size_t bytes) {
   EXPECT_EQ(logs, 1u);
 }
 
-/// A device whose deregistrations on the helper's side do not return.
+/// A device whose deregistrations on the helper's side hang.
 class StuckDevice final : public Device {
  public:
   const char* name() const override { return "stuck"; }
@@ -105,7 +105,7 @@ TEST(Signals, AnExitWaitsForNoHelperThatIsStuck) {
   }
 }
 
-// ThreadSanitizer's own code takes locks, so its programs cannot be left at any moment.
+// ThreadSanitizer's own code takes locks, so its programs cannot be left at arbitrary moments.
 #if !defined(__SANITIZE_THREAD__)
 
 sigjmp_buf g_back;
@@ -147,7 +147,7 @@ struct User {
     return pinion_acquire(domain, begin, range.bytes(), PINION_ACCESS_READ, &lease) == 0 &&
            pinion_release(&lease) == 0;
   }
-  static inline pinion_domain* domain = nullptr;  ///< static: a process that exits has not lost it
+  static inline pinion_domain* domain = nullptr;  ///< static: a process that exits still has it
 };
 
 TEST(Signals, AJumpOutOfAnAcquireLeavesNothingToWaitFor) {
@@ -163,7 +163,7 @@ TEST(Signals, AJumpOutOfAnAcquireLeavesNothingToWaitFor) {
       jump.come();
       for (;;) must(user.use(range));
     }
-    // Another thread finds neither a registration that never ends nor a lock.
+    // Another thread finds all registrations ended and all locks free.
     std::thread([&] {
       EXPECT_TRUE(user.use(range)) << pinion_last_error();
       EXPECT_TRUE(user.use(beside)) << pinion_last_error();

@@ -73,7 +73,8 @@ class Engine {
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
   /// The same for a process that ends by exit(), perhaps in a signal handler that has interrupted anything:
-  /// waits for the helper while it makes progress, and leaves the rest of its work to the kernel.
+  /// waits for the helper while it makes progress, at most about a minute, and leaves the rest of its work to
+  /// the kernel.
   static void stop_at_exit();
 
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Go program with cgo, whose runtime gives memory back by system calls of its own. Building Go's runtime takes most of a
-# minute, so only where more than the usual is asked for, Go is installed, and root may see which pages memory has.
+# minute. So this runs only in longer tests, where Go is installed, and as root, who may read the page map.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 [ "$(id -u)" -eq 0 ] || exit 77

@@ -61,7 +61,7 @@ for command in demo test; do
   [ ! -e "$work/two words" ] || fail "$command left a directory"
 done
 
-# What fails is named, with the end of the log.
+# A phase that fails is named, with the end of the log.
 cat >"$work/phases" <<'END'
 program=demo log=$1
 source "$2"

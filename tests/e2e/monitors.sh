@@ -159,7 +159,7 @@ for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd sy
   esac
 done
 
-# Neither MPI nor Pinion's preload has system calls of its own: libc is enough.
+# MPI's system calls go through libc, and Pinion's own are left out: the monitor of libc is enough.
 under "--monitor auto --retention leave-pinned --threshold 1K" 2 "$work/refuse" "$programs/mpi_counted" ||
   fail "auto, refused: status $?: $(cat "$work/out" "$work/err")"
 grep 'cannot all be seen' "$work/err" && fail "code past libc in an MPI program"

@@ -25,7 +25,7 @@ same ls -l /usr
 same python3 -c 'import json, ctypes, subprocess
 print(json.dumps([1, 2]), open("/proc/self/status").read().split("Threads:")[1].split()[0])
 print(subprocess.run(["sh", "-c", "echo child"], capture_output=True).stdout)'
-# Without libibverbs its functions are not there; other lookups get the C library's answers.
+# Before libibverbs is loaded its functions are missing; other lookups get the C library's answers.
 same python3 -c 'import ctypes
 c = ctypes.CDLL(None)
 c.dlsym.restype = c.dlvsym.restype = ctypes.c_void_p

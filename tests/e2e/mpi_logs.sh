@@ -35,7 +35,7 @@ job 2 "" "$programs/mpi_counted" || fail "again: $(cat "$work/err")"
 one_file "the next job"
 says "the next job" 'r.ranks == 2 and r.acquires.total == 160'
 
-# Another run is not added to the first, whatever its directory.
+# Another run stays apart from the first, in any directory.
 ranks 2 "$pinion" run --log "$work/other" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
   fail "the other run: $(cat "$work/err")"
 "$pinion" report "$logs" "$work/other" >"$work/out" 2>"$work/err"
@@ -48,11 +48,11 @@ rm -rf "$work/both"
   >"$work/out" 2>"$work/err"
 grep -q "two runs" "$work/err" && fail "two jobs of one run: $(cat "$work/err")"
 
-# A job that runs has not broken off.
+# A job that runs is reported as running.
 rm -rf "$logs"
 timeout 120 "${launch[@]}" -n 2 "$pinion" run --log "$logs" -- "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
 job=$!
-# until_report WORDS: which it must say within 30 s.
+# until_report WORDS: the report must contain them within 30 s.
 until_report() {
   for _ in $(seq 300); do
     "$pinion" report "$logs" >"$work/report" 2>&1 && grep -q "$1" "$work/report" && return
@@ -65,7 +65,7 @@ kill $job
 wait $job 2>/dev/null
 until_report "2 ranks did not end in order"
 
-# Where the log has no room for events, nothing is said to be 0 because of that.
+# Where the log has no room for events, the figures that need them are absent instead of 0.
 mkdir "$work/full"
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then
   ranks 2 "$pinion" run --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||

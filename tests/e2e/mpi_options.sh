@@ -70,7 +70,7 @@ ranks 2 "$pinion" run --only-ranks 1 --log "$work/inside" -- "$programs/mpi_coun
   fail "inside the launcher: $(cat "$work/err")"
 [ "$(what_is 'r.acquires.total' "$work/inside")" = 80 ] || fail "inside the launcher: $(what_is r.acquires "$work/inside")"
 
-# A rank that cannot read its options starts nothing.
+# A rank whose options are invalid does not start its program.
 ranks 2 "$pinion" run --limit 0.4 -- touch "$work/half-run" >"$work/out" 2>"$work/err" &&
   fail "a bad value inside the launcher: status 0"
 grep -q "option limit: '0.4' is not valid" "$work/err" || fail "a bad value inside the launcher: $(cat "$work/err")"

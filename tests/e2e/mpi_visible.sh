@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A program sees the functions that its MPI has, no more and no less, whether Pinion is on, off or absent.
+# A program sees exactly the functions that its MPI has, whether Pinion is on, off or absent.
 . "$(dirname "$0")/common.bash"
 anywhere=$build/bin/tests
 

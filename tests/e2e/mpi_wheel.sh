@@ -17,7 +17,7 @@ site=$build/mpi4py-wheel-$("$python" -c 'import sys; print("%d.%d" % sys.version
 [ -d "$site/mpi4py" ] || { echo "pip cannot bring mpi4py's wheel: skipped: $(tail -n 1 "$work/pip")"; exit 77; }
 export PYTHONPATH=$site
 
-# The wheel for MPICH asks for the name that all of its family but Debian have.
+# The wheel for MPICH needs the library's name that all of its family but Debian have.
 if [ "$family" = mpich ]; then
   library=$(ldd "$programs/mpi_counted" | sed -nE 's/^[[:space:]]*libmpi(ch)?\.so\.12 => ([^ ]+).*/\2/p')
   ln -s "$library" "$work/libmpi.so.12"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %,
-# and acquires that found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where
-# microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs say how late the
-# helper woke and how long its calls took; what it does not say is when others had a rank's core, so one of three runs has to
-# agree, and one of six under `helper`, which acts on times.
+# The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %, and
+# acquires that found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where
+# microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs show how late
+# the helper woke and how long its calls took. They omit when others had a rank's core. So one of three runs has to agree,
+# and one of six under `helper`, which acts on times.
 one_by_one=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 

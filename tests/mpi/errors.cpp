@@ -1,6 +1,5 @@
 // Prints how often the program's error handlers run, and for which errors: in calls with bad arguments of
-// every kind, and where a request that was freed ends badly. The output is the same with Pinion as without.
-// One rank.
+// every kind, and where a request that was freed ends badly. Pinion leaves the output unchanged. One rank.
 #include <mpi.h>
 
 #include <cstdio>
@@ -96,7 +95,7 @@ void files(const std::string& what, int n, MPI_Datatype type, MPI_File file) {
   count(what + ": File_iread_at", [&] { return MPI_File_iread_at(file, 0, in.data(), n, type, &request); });
 }
 
-/// Receives that are freed under way; then longer messages than they have room for, or no more.
+/// Receives that are freed under way; then come longer messages than they have room for, or none at all.
 void freed(const std::string& what, int n) {
   count(what, [&] {
     MPI_Request first, second;
@@ -157,7 +156,7 @@ int main(int argc, char** argv) {
     return MPI_Comm_free(&comm);
   });
 #ifndef OPEN_MPI
-  // What Open MPI does with handles of objects that are gone is not defined.
+  // In Open MPI, the effect of handles whose objects are gone is undefined.
   MPI_Comm comm;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Alltoall(out.data(), kCount, MPI_INT, in.data(), kCount, MPI_INT, comm);

@@ -1,4 +1,4 @@
-// What stays leased of requests that the program freed under way, and which handles MPI may be asked about.
+// The leases of requests that the program freed under way, and the handles that MPI may be asked about.
 #include "intercept/mpi/freed_requests.h"
 
 #include "intercept/mpi/known_handles.h"

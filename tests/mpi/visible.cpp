@@ -1,6 +1,6 @@
 // Prints which of MPI's functions a program sees: by weak references in itself, in a library that it is
-// linked with, which was bound at once, and in plugins; and by dlsym(). The output is the same with the
-// preload as without.
+// linked with, which was bound at once, and in plugins; and by dlsym(). The preload leaves the output
+// unchanged.
 //   visible                                      what there is at the start
 //   visible LIBRARY PLUGIN                       and after LIBRARY was loaded for all, in a plugin
 //   visible LIBRARY PLUGIN alone                 in a plugin that brings LIBRARY for itself alone
@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
   const auto plugin_report = reinterpret_cast<Report*>(dlsym(plugin, "report"));
   plugin_report("plugin", library);
   plugin_report("plugin", plugin);
-  // Of a library that is loaded for the plugin alone, RTLD_DEFAULT depends on who asks.
+  // For a library that is loaded for the plugin alone, the answer of RTLD_DEFAULT depends on the calling
+  // object.
   if (alone) return 0;
   plugin_report("plugin", nullptr);
   report("program", nullptr);

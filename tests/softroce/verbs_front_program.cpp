@@ -171,7 +171,7 @@ void reregistration() {
   CHECK(ibv_dereg_mr(to) == 0 && ibv_dereg_mr(from) == 0);
 }
 
-/// What libibverbs refuses by itself, and what then stays as it was.
+/// Changes that libibverbs refuses by itself; the registration stays as it was.
 void wrong_reregistration() {
   LoopedQueuePair pair;
   char *source = map(), *target = map();
@@ -183,7 +183,7 @@ void wrong_reregistration() {
     CHECK(errno == EINVAL);
   };
   for (const int others : {0, +IBV_REREG_MR_CHANGE_PD, +IBV_REREG_MR_CHANGE_TRANSLATION})
-    refused(others, target, kBytes, kTarget);  // access that is not to be changed
+    refused(others, target, kBytes, kTarget);  // access flags although access stays
   refused(IBV_REREG_MR_FLAGS_SUPPORTED + 1, target, kBytes, 0);
   for (const int more : {0, +IBV_REREG_MR_CHANGE_ACCESS}) {
     refused(IBV_REREG_MR_CHANGE_TRANSLATION | more, nullptr, kBytes, 0);
@@ -260,7 +260,7 @@ template <class F>
 F found(const Source& source, F linked, const char* name, const char* version) {
   if (source.find == nullptr) return linked;
   void* const function = source.find(name, version);
-  // Of a plugin's libraries, which no one else sees, the program's handle knows nothing.
+  // A plugin's libraries are visible to the plugin alone, and absent from the program's handle.
   if (function == nullptr && std::strstr(source.name, "(program)") != nullptr) return linked;
   if (function == nullptr) std::printf("%s finds no %s\n", source.name, name);
   CHECK(function != nullptr);
@@ -332,7 +332,7 @@ void domains() {
   loop();
 }
 
-/// Devices that are closed under registrations. Nothing of them is left.
+/// Devices that are closed under registrations: everything of them goes.
 void closing() {
   char* const memory = map();
   for (int i = 0; i < 40; ++i) {

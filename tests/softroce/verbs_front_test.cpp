@@ -121,7 +121,7 @@ TEST(VerbsFront, DevicesAreClosedUnderRegistrations) {
   expect("closing", "retention=observe,remote-keys=shared", "40 keys, 0 bytes kept\n");
 }
 
-// libibverbs keeps what is registered from children then.
+// libibverbs withholds registered memory from children then.
 TEST(VerbsFront, ChildrenHaveWhatIsDeregistered) {
   expect("fork-safe", "off", "0 bytes kept\n0 bytes kept\n0 bytes kept\n");
   expect("fork-safe", "retention=leave-pinned,remote-keys=shared",

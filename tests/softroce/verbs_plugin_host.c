@@ -1,5 +1,5 @@
-// A program that knows nothing of RDMA and loads a plugin that does, twice: `verbs_plugin_host local|global [SCENARIO]`.
-// Says at the end whether libibverbs is loaded still.
+// A program that lacks RDMA and loads a plugin that has it, twice:
+// `verbs_plugin_host local|global [SCENARIO]`. Prints at the end whether libibverbs is loaded still.
 #include <dlfcn.h>
 #include <libgen.h>
 #include <stdio.h>

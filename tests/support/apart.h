@@ -1,5 +1,5 @@
-// Memory whose place no other mapping of the process takes while it is unmapped for a moment. The kernel
-// fills the highest gap that is large enough, so a large gap is left above. Any thread.
+// Memory whose place stays free of other mappings of the process while it is unmapped for a moment. The
+// kernel fills the highest gap that is large enough, so a large gap is left above. Any thread.
 #pragma once
 
 #include <sys/mman.h>

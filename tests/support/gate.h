@@ -25,7 +25,7 @@ class Gate {
     changed_.notify_all();
     changed_.wait(lock, [&] { return open_; });
   }
-  /// False when no thread came within `limit`; the default is more than any machine needs.
+  /// False when the thread took longer than `limit`; the default is more than any machine needs.
   [[nodiscard]] bool wait_reached(std::chrono::nanoseconds limit = std::chrono::seconds(60)) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, limit, [&] { return reached_; });

@@ -6,7 +6,7 @@
 namespace pinion::test {
 
 /// For the rest of this process's life, and for its children: the system call, and the device by its ioctl.
-/// False where the kernel has no such filters.
+/// False where the kernel lacks such filters.
 inline bool refuse_userfaultfd() {
   constexpr std::uint32_t kIoctlType = 0xaa00;  // USERFAULTFD_IOC_NEW
   sock_filter program[] = {

@@ -1,4 +1,4 @@
-// What a process may no longer do, by a seccomp filter: for the rest of its life, and for its children.
+// Takes system calls from a process, by a seccomp filter: for the rest of its life, and for its children.
 #pragma once
 
 #include <linux/audit.h>
@@ -14,7 +14,7 @@
 
 namespace pinion::test {
 
-/// False where the kernel has no such filters.
+/// False where the kernel lacks such filters.
 inline bool filter_system_calls(std::span<sock_filter> program) {
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&

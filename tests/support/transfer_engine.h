@@ -126,10 +126,9 @@ class TransferEngine {
     retire_all(domain(), Actor::application, [](auto&&...) {});
   }
 
-  /// Uses `range` once, as the latest of several uses `interval` apart. The earlier ones never happened:
-  /// their records are written here, with times in the past. So what the helper learns does not depend on
-  /// when this thread runs. On a thread that has used nothing else, and of memory that the helper does not
-  /// know yet.
+  /// Uses `range` once, as the latest of several uses `interval` apart. The earlier ones are made up: their
+  /// records are written here, with times in the past. So the helper's lesson is independent of this thread's
+  /// scheduling. Only for a thread that has used nothing else, and memory that is new to the helper.
   void use_as_if_periodic(Range range, Duration interval, CallSite site) {
     constexpr int kEarlierUses = 8;
     ThreadContext& thread = *this_thread();
@@ -149,8 +148,8 @@ class TransferEngine {
     engine_->release(thread, transfer);
   }
 
-  /// Whether registrations are kept beyond their leases: not where some memory events cannot be seen, where
-  /// each release lets go at once. (The helper may let go as well, in its own time.)
+  /// Whether registrations are kept beyond their leases: false where some memory events go unseen, and each
+  /// release lets go at once. (The helper may let go as well, in its own time.)
   bool keeps() {
     alignas(64) static std::byte memory[64];
     const std::size_t before = device_->deregistrations(Actor::application);
