@@ -32,7 +32,12 @@ int moved_up(int descriptor) {
   const rlim_t lowest = end > 2 * kRoom ? end - kRoom : kRoom;
   const int high = ::fcntl(descriptor, F_DUPFD_CLOEXEC, static_cast<int>(lowest));
   if (high < 0) return descriptor;
-  ::close(descriptor);
+  // Unless the program has put a file of its own there meanwhile.
+  struct stat here {
+  }, there{};
+  if (status_of(descriptor, here) && status_of(high, there) && here.st_dev == there.st_dev &&
+      here.st_ino == there.st_ino)
+    ::close(descriptor);
   return high;
 }
 
@@ -49,7 +54,8 @@ KeptFile::KeptFile(int descriptor) {
 
 KeptFile& KeptFile::operator=(KeptFile&& other) noexcept {
   if (this == &other) return *this;
-  close();
+  // The same file, opened anew, may have got the number that this one has lost.
+  if (number_ != other.number_) close();
   number_ = std::exchange(other.number_, -1);
   device_ = other.device_;
   inode_ = other.inode_;

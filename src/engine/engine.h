@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "engine/fork_gate.h"
 #include "engine/meter.h"
+#include "engine/pinned_count.h"
 #include "engine/profile_file.h"
 #include "engine/thread_context.h"
 #include "monitor/brackets.h"
@@ -339,6 +340,7 @@ class Engine {
   Time last_update_ = 0;
   LookSchedule looks_{kMillisecond, 0};  ///< begun by the helper, as it begins
   int exposed_looks_ = 0;                ///< in a row at which the hooks were open to be overwritten
+  PinnedCount pinned_count_;
   std::uint64_t pinned_at_start_ = 0;
   std::uint64_t pinned_peak_ = 0;     ///< as sampled, beyond pinned_at_start_
   std::size_t sampled_at_bytes_ = 0;  ///< the most that was registered at a sample

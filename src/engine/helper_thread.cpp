@@ -11,7 +11,6 @@
 #include <climits>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
@@ -29,18 +28,6 @@ std::uint64_t thread_cpu_ns() {
   timespec ts{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
   return static_cast<std::uint64_t>(ts.tv_sec) * 1000000000u + static_cast<std::uint64_t>(ts.tv_nsec);
-}
-
-/// VmPin + VmLck of the process in bytes: what the kernel says is pinned.
-std::uint64_t pinned_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string line;
-  std::uint64_t sum = 0;
-  while (std::getline(status, line)) {
-    if (line.rfind("VmPin:", 0) == 0 || line.rfind("VmLck:", 0) == 0)
-      sum += std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
-  }
-  return sum;
 }
 
 // The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
@@ -72,7 +59,8 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
 }  // namespace
 
 Error Engine::start_helper() {
-  pinned_at_start_ = pinned_bytes();
+  pinned_count_.open();
+  pinned_at_start_ = pinned_count_.read();
   // Signals belong to the application's threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -510,7 +498,7 @@ void Engine::serve_closing() {
 void Engine::sample_pinned() {
   last_sample_ = clock_.now();
   sampled_at_bytes_ = std::max(sampled_at_bytes_, registered_bytes());
-  const std::uint64_t pinned = pinned_bytes();
+  const std::uint64_t pinned = pinned_count_.read();
   if (pinned > pinned_at_start_) pinned_peak_ = std::max(pinned_peak_, pinned - pinned_at_start_);
 }
 
@@ -562,7 +550,8 @@ void Engine::end_of_run() {
   if (budget_->bytes() == 0) leave_node();
   tell();
   const runlog::Counters all = counters();
-  const std::uint64_t pinned = pinned_bytes();
+  const std::uint64_t pinned = pinned_count_.read();
+  pinned_count_.close();
   log_.for_each_site([](runlog::SiteEntry& site) { name_site(site); });
   const Time now = clock_.now();
   meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {

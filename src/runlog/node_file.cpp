@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/own_files.h"
 #include "runlog/shared_mapping.h"
 
 namespace pinion::runlog {
@@ -146,17 +147,17 @@ Error NodeFile::create(const std::string& directory, const std::string& name) {
   return error;
 }
 
-int NodeFile::descriptor() {
-  KeptFile& file = own_header_ ? own_file_ : file_;
-  if (const int open = file.get(); open >= 0) return open;
-  const int again = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-  if (!file.is_file(again)) {
-    if (again >= 0) ::close(again);
-    return -1;
-  }
-  say_that_we_write(again);
-  file = KeptFile(again);
-  return file.get();
+Error NodeFile::with_file(const std::function<Error(const std::function<int()>&)>& use) {
+  const KeptFile& kept = own_header_ ? own_file_ : file_;
+  Error error = Error::make(EBADF, "the program has closed it");
+  // The number is checked for each call: the program may take it at any time.
+  if (kept.get() >= 0) error = use([&] { return kept.get(); });
+  if (!error || kept.get() >= 0) return error;
+  with_own_files([&] {
+    const int again = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    if (kept.is_file(again)) error = use([&] { return again; });
+  });
+  return error;
 }
 
 Error NodeFile::join() {
@@ -237,14 +238,16 @@ Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {
   const std::uint64_t bytes = count * kChunkBytes;
   ChunkOwner owners[kMostAtOnce];
   for (std::uint64_t i = 0; i < count; ++i) owners[i] = {process_, static_cast<std::uint32_t>(index + i)};
-  const int file = descriptor();
-  if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
-  Error error = within_size_limit(offset + bytes);
-  // Where it is written by calls, a full disk makes the calls fail; touching memory is safe.
-  if (!error) error = own_header_ ? extend(file, offset + bytes) : take_space(file, offset, bytes);
-  if (!error) error = write_at(file, owner_offset(first), owners, count);
-  if (!error && own_header_) error = write_at(file, 0, header_, 1);
-  if (!error) error = own_header_ ? map_private(bytes, address) : map_shared(file, offset, bytes, address);
+  const Error error = with_file([&](const std::function<int()>& file) {
+    Error failed = within_size_limit(offset + bytes);
+    // Where it is written by calls, a full disk makes them fail, and touching memory does not.
+    if (!failed) failed = own_header_ ? extend(file(), offset + bytes) : take_space(file(), offset, bytes);
+    if (!failed) failed = write_at(file(), owner_offset(first), owners, count);
+    if (!failed && own_header_) failed = write_at(file(), 0, header_, 1);
+    if (!failed)
+      failed = own_header_ ? map_private(bytes, address) : map_shared(file(), offset, bytes, address);
+    return failed;
+  });
   if (error) return about(path_, error);
   if (own_header_) remember({address, bytes, offset});
   return {};
@@ -256,18 +259,19 @@ void NodeFile::remember(const Piece& piece) {
 }
 
 Error NodeFile::write_back(const void* begin, std::uint64_t bytes) {
-  const int file = descriptor();
-  if (file < 0) return Error::make(EBADF, "log %.200s: the program has closed it", path_.c_str());
   const auto* const from = static_cast<const char*>(begin);
-  for (const Piece& piece : pieces_) {
-    const char* const first = std::max<const char*>(from, piece.address);
-    const char* const last = std::min<const char*>(from + bytes, piece.address + piece.bytes);
-    if (first >= last) continue;
-    const auto offset = piece.offset + static_cast<std::uint64_t>(first - piece.address);
-    if (Error error = write_at(file, offset, first, static_cast<std::uint64_t>(last - first)))
-      return about(path_, error);
-  }
-  return {};
+  const Error error = with_file([&](const std::function<int()>& file) {
+    for (const Piece& piece : pieces_) {
+      const char* const first = std::max<const char*>(from, piece.address);
+      const char* const last = std::min<const char*>(from + bytes, piece.address + piece.bytes);
+      if (first >= last) continue;
+      const auto offset = piece.offset + static_cast<std::uint64_t>(first - piece.address);
+      if (Error failed = write_at(file(), offset, first, static_cast<std::uint64_t>(last - first)))
+        return failed;
+    }
+    return Error{};
+  });
+  return error ? about(path_, error) : error;
 }
 
 bool NodeFile::is_mapped() const { return header_ && opened_by_ == ::getpid(); }

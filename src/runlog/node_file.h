@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,8 +66,9 @@ class NodeFile {
   void remove_finished(const std::string& directory, const std::string& host) const;
   Error within_size_limit(std::uint64_t end) const;
 
-  /// The file of `path_`; opened anew by its name where the program has closed it. -1: it is gone.
-  int descriptor();
+  /// Runs `use` with the descriptor of the file of `path_`, to be asked for at each call. Where the program
+  /// has closed it, the file is opened anew, out of the program's sight.
+  Error with_file(const std::function<Error(const std::function<int()>&)>& use);
 
   std::string path_;
   KeptFile file_;       ///< the node's
