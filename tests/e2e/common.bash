@@ -51,15 +51,31 @@ ranks() {
   timeout 240 "${launch[@]}" -n "$n" "$@"
 }
 
+# to OUT ERR COMMAND...: runs it. A launcher ends by a SIGPIPE of its own now and then, without Pinion too: that is
+# tried again.
+to() {
+  local status
+  for _ in 1 2 3 4 5; do
+    "${@:3}" >"$1" 2>"$2"
+    status=$?
+    [ $status -eq 141 ] || break
+  done
+  return $status
+}
+
+# fresh_run ARGUMENTS...: pinion run with a log of its own in $work/log.
+fresh_run() {
+  rm -rf "$work/log"
+  timeout 240 "$pinion" run --log "$work/log" "$@"
+}
+
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its
 # output in $work/out and $work/err.
 under() {
   local options=$1 n=$2
   shift 2
-  rm -rf "$work/log"
   # shellcheck disable=SC2086
-  timeout 240 "$pinion" run $options --log "$work/log" -- "${launch[@]}" -n "$n" "$@" \
-    >"$work/out" 2>"$work/err"
+  to "$work/out" "$work/err" fresh_run $options -- "${launch[@]}" -n "$n" "$@"
 }
 
 # The strategies that a program is tried under, in `retentions`: on demand, which leaves nothing to chance, and one of the

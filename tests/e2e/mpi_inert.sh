@@ -12,9 +12,9 @@ nm -D --defined-only "$build/lib/libpinion.so" | awk '{print $3}' |
 # same COMMAND...: output, errors and status as without.
 same() {
   local status
-  "$@" >"$work/plain" 2>"$work/plain-err"
+  to "$work/plain" "$work/plain-err" "$@"
   status=$?
-  PINION="log=$work/inert" LD_PRELOAD=$preload "$@" >"$work/out" 2>"$work/err"
+  PINION="log=$work/inert" LD_PRELOAD=$preload to "$work/out" "$work/err" "$@"
   [ $? -eq $status ] || fail "$*: another status than $status"
   cmp -s "$work/plain" "$work/out" || fail "$*: $(diff "$work/plain" "$work/out")"
   cmp -s "$work/plain-err" "$work/err" || fail "$*: $(diff "$work/plain-err" "$work/err")"
