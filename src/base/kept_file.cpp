@@ -31,14 +31,7 @@ int moved_up(int descriptor) {
   const rlim_t end = std::min(limit.rlim_cur, kTableEnd);
   const rlim_t lowest = end > 2 * kRoom ? end - kRoom : kRoom;
   const int high = ::fcntl(descriptor, F_DUPFD_CLOEXEC, static_cast<int>(lowest));
-  if (high < 0) return descriptor;
-  // Unless the program has put a file of its own there meanwhile.
-  struct stat here {
-  }, there{};
-  if (status_of(descriptor, here) && status_of(high, there) && here.st_dev == there.st_dev &&
-      here.st_ino == there.st_ino)
-    ::close(descriptor);
-  return high;
+  return high < 0 ? descriptor : high;
 }
 
 }  // namespace
@@ -50,6 +43,8 @@ KeptFile::KeptFile(int descriptor) {
   if (!status_of(number_, status)) return;
   device_ = status.st_dev;
   inode_ = status.st_ino;
+  // Unless the program has put a file of its own there meanwhile.
+  if (number_ != descriptor && is_file(descriptor)) ::close(descriptor);
 }
 
 KeptFile& KeptFile::operator=(KeptFile&& other) noexcept {

@@ -2,7 +2,7 @@
 // overwrite descriptors that others opened (close_range, a loop over all numbers, dup2). So the number lies
 // above those that programs meet, and each use checks that the file behind it is still the same.
 //
-// Owns the descriptor. get() and is_ours() may be called by any thread at the same time; the rest belongs to
+// Owns the descriptor. get() and is_file() may be called by any thread at the same time; the rest belongs to
 // one thread at a time. One race stays: another thread replaces the file between the check and the use, which
 // takes a dup2() onto exactly this number.
 #pragma once
