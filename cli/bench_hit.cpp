@@ -121,12 +121,12 @@ class SlowDevice final : public Device {
  public:
   const char* name() const override { return "slow"; }
   std::string description() const override { return "takes 5 ms to register"; }
-  DeviceCaps caps() const override { return {}; }
+  DeviceCapabilities capabilities() const override { return {}; }
   Registration register_range(Range range, Access, Actor) override {
     if (range.bytes() > BenchRanges::kBytes) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return {{}, {}, Access::all};
   }
-  Error deregister(DeviceKey, Actor) override { return {}; }
+  Error deregister(const RegistrationKey&, Actor) override { return {}; }
   void abandon_after_fork() override {}
 };
 

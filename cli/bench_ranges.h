@@ -19,9 +19,9 @@ class EmptyDevice final : public Device {
  public:
   const char* name() const override { return "empty"; }
   std::string description() const override { return "registers nothing"; }
-  DeviceCaps caps() const override { return {}; }
+  DeviceCapabilities capabilities() const override { return {}; }
   Registration register_range(Range, Access, Actor) override { return {{}, {}, Access::all}; }
-  Error deregister(DeviceKey, Actor) override { return {}; }
+  Error deregister(const RegistrationKey&, Actor) override { return {}; }
   void abandon_after_fork() override {}
 };
 

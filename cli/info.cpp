@@ -51,6 +51,16 @@ std::string cap_text(std::size_t cap, bool bytes) {
   return bytes ? bytes_text(static_cast<double>(cap)) : count_text(cap);
 }
 
+std::string capability_text(const DeviceCapabilities& can) {
+  std::string text = can.pins ? "pins memory" : can.on_demand ? "faults memory in on demand" : "pins nothing";
+  text += can.remote ? ", peers can get a key" : ", no peer can get a key";
+  if (can.needs_endpoint) text += ", needs an endpoint";
+  if (can.alias) text += ", peers may have another address";
+  if (can.hides_from_children) text += ", memory may be missing in forked children";
+  if (can.spends_modelled_time) text += ", takes modelled time";
+  return text;
+}
+
 void print_devices() {
   fmt::print("Devices (--device)\n");
   std::size_t count = 0;
@@ -63,11 +73,12 @@ void print_devices() {
       fmt::print("            not usable here: {}\n", made.error.message);
       continue;
     }
-    const DeviceCaps caps = made.device->caps();
+    const DeviceCapabilities can = made.device->capabilities();
     fmt::print("            here: {}\n", made.device->description());
+    fmt::print("            {}\n", capability_text(can));
     fmt::print("            limits: regions {}, bytes of a region {}, bytes {}\n",
-               cap_text(caps.max_regions, false), cap_text(caps.max_region_bytes, true),
-               cap_text(caps.max_bytes, true));
+               cap_text(can.caps.max_regions, false), cap_text(can.caps.max_region_bytes, true),
+               cap_text(can.caps.max_bytes, true));
   }
   fmt::print("Cost models of the emulated device (--nic), or a file\n");
   const CostModelPreset* presets = cost_model_presets(&count);

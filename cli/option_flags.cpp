@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "device/cost_model.h"
+#include "device/make.h"
 
 namespace pinion::cli {
 
@@ -65,7 +66,8 @@ void OptionFlags::note_unused() const {
   };
   if (below && (chosen.device != defaults.device || values_.count("device")))
     note("--device " + chosen.device, "--front mpi", "--front verbs");
-  if ((below || chosen.device != "emulated") && (chosen.nic != defaults.nic || values_.count("nic")))
+  const DeviceKind* const kind = device_kind(chosen.device);
+  if ((below || kind == nullptr || !kind->takes_nic) && (chosen.nic != defaults.nic || values_.count("nic")))
     note("--nic " + chosen.nic, "--device emulated", below ? "--front verbs" : "--device " + chosen.device);
 }
 

@@ -140,7 +140,7 @@ class PinDescriptors : public testing::Test {
   std::size_t before_ = 0;
   std::unique_ptr<Device> device_;
   std::vector<int> ours_;
-  std::vector<DeviceKey> keys_;
+  std::vector<RegistrationKey> keys_;
 };
 
 TEST_F(PinDescriptors, LieAboveThoseOfPrograms) {

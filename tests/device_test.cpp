@@ -34,7 +34,7 @@ namespace {
 
 using test::in_child;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr Actor kActors[] = {Actor::application, Actor::helper};
 
 /// Anonymous memory on ordinary pages (whole hugepages would be counted otherwise).
@@ -344,7 +344,7 @@ TEST(PinDevice, AKeyIsDeregisteredOnce) {
   ASSERT_FALSE(first.error || second.error);
   device->deregister(first.key, Actor::application);
   const std::size_t before = held();
-  device->deregister(DeviceKey{}, Actor::application);
+  device->deregister(RegistrationKey{}, Actor::application);
   EXPECT_DEBUG_DEATH(device->deregister(first.key, Actor::application), "not registered");
   EXPECT_EQ(held(), before);
   device->deregister(second.key, Actor::application);
@@ -356,8 +356,8 @@ TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   Memory memory(page_size());
   memory.touch();
   const std::size_t before = held();
-  std::vector<DeviceKey> keys;
-  for (std::size_t i = 0; i < device->caps().max_regions; ++i) {
+  std::vector<RegistrationKey> keys;
+  for (std::size_t i = 0; i < device->capabilities().caps.max_regions; ++i) {
     const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
     ASSERT_FALSE(r.error) << i << ": " << r.error.message;
     keys.push_back(r.key);
@@ -368,7 +368,7 @@ TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   const Registration others = device->register_range(memory.range(), Access::all, Actor::helper);
   EXPECT_FALSE(others.error) << others.error.message;
   device->deregister(others.key, Actor::helper);
-  for (DeviceKey key : keys) device->deregister(key, Actor::application);
+  for (RegistrationKey key : keys) device->deregister(key, Actor::application);
   EXPECT_TRUE(held_becomes(before));
   const Registration again = device->register_range(memory.range(), Access::all, Actor::application);
   EXPECT_FALSE(again.error) << again.error.message;
@@ -412,7 +412,7 @@ TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
     EXPECT_NE(late->description().find("mlock"), std::string::npos);
     EXPECT_NE(late->description().find("seccomp"), std::string::npos);
     EXPECT_FALSE(pin_support().io_uring);
-    EXPECT_EQ(late->caps().max_regions, 0u);
+    EXPECT_EQ(late->capabilities().caps.max_regions, 0u);
     Memory memory(6 * kMiB);
     for (Device* device : {early.get(), late.get()}) {
       const Memlock before = memlock();
@@ -485,7 +485,7 @@ void register_concurrently(Device& device) {
     threads.emplace_back([&device, &memory, seed] {
       std::mt19937 random(seed);
       const Actor actor = kActors[seed % 2];
-      std::vector<DeviceKey> keys;
+      std::vector<RegistrationKey> keys;
       for (int turn = 0; turn < 500; ++turn) {
         if (!keys.empty() && random() % 2) {
           std::swap(keys[random() % keys.size()], keys.back());
@@ -499,7 +499,7 @@ void register_concurrently(Device& device) {
           keys.push_back(r.key);
         }
       }
-      for (DeviceKey key : keys) device.deregister(key, actor);
+      for (RegistrationKey key : keys) device.deregister(key, actor);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -553,8 +553,8 @@ TEST(EmulatedDevice, KeepsTheCapsOfTheModel) {
   nic.name = "small";
   nic.caps = {3, 8 * page_size(), 16 * page_size()};
   const auto device = make_emulated_device(make_pin_device(), nic);
-  EXPECT_EQ(device->caps().max_regions, 3u);
-  EXPECT_EQ(device->caps().max_region_bytes, 8 * page_size());
+  EXPECT_EQ(device->capabilities().caps.max_regions, 3u);
+  EXPECT_EQ(device->capabilities().caps.max_region_bytes, 8 * page_size());
   Memory memory(16 * page_size());
   const std::size_t before = held();
   const auto attempt = [&](std::size_t pages) {
@@ -617,10 +617,68 @@ TEST(EmulatedDevice, ManyThreads) {
   register_concurrently(*make_emulated_device(make_pin_device(), nic));
 }
 
+constexpr std::uint64_t kAllSizes = ~std::uint64_t{0};
+
 TEST(TranslationEntries, OrdinaryPages) {
   Memory memory(64 * page_size());
-  EXPECT_EQ(translation_entries(memory.range()), 64u);
-  EXPECT_EQ(translation_entries(memory.pages(3, 4)), 1u);
+  EXPECT_EQ(translation_entries(memory.range(), kAllSizes), 64u);
+  EXPECT_EQ(translation_entries(memory.pages(3, 4), kAllSizes), 1u);
+}
+
+/// Memory on transparent hugepages, and its surroundings on ordinary pages.
+class HugeMemory {
+ public:
+  static constexpr std::size_t kHuge = 2 * kMiB;
+  HugeMemory() {
+    start_ = mmap(nullptr, 6 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const Address begin = (reinterpret_cast<Address>(start_) + 2 * kHuge - 1) / kHuge * kHuge;
+    range = {begin, begin + 3 * kHuge};
+    madvise(start_, 6 * kHuge, MADV_NOHUGEPAGE);
+    madvise(reinterpret_cast<void*>(range.begin), range.bytes(), MADV_HUGEPAGE);
+    std::memset(start_, 1, 6 * kHuge);
+  }
+  ~HugeMemory() { munmap(start_, 6 * kHuge); }
+  HugeMemory(const HugeMemory&) = delete;
+  HugeMemory& operator=(const HugeMemory&) = delete;
+
+  /// Whether the system gave hugepages, and shows them (Linux 6.7).
+  bool is_huge() const { return translation_entries(range, kAllSizes) == 3; }
+
+  Range range{};
+
+ private:
+  void* start_;
+};
+
+TEST(TranslationEntries, TransparentHugepages) {
+  const HugeMemory memory;
+  if (!memory.is_huge()) {
+    EXPECT_EQ(translation_entries(memory.range, kAllSizes), memory.range.pages());
+    GTEST_SKIP() << "no transparent hugepages of 2 MiB here, or a kernel that does not show them";
+  }
+  const auto [begin, end] = memory.range;
+  const std::size_t page = page_size(), huge = HugeMemory::kHuge;
+  EXPECT_EQ(translation_entries({begin + page, end - page}, kAllSizes), 3u) << "begins and ends inside";
+  EXPECT_EQ(translation_entries({begin + page, begin + 17 * page}, kAllSizes), 1u);
+  EXPECT_EQ(translation_entries({begin + huge - page, begin + huge + page}, kAllSizes), 2u);
+  EXPECT_EQ(translation_entries({begin - page, end}, kAllSizes), memory.range.pages() + 1)
+      << "an ordinary page beside makes all of them ordinary";
+  EXPECT_EQ(translation_entries(memory.range, page), memory.range.pages())
+      << "of a device without large entries";
+  EXPECT_EQ(translation_entries(memory.range, page | 64 * kKiB), memory.range.bytes() / (64 * kKiB));
+  EXPECT_EQ(translation_entries(memory.range, 0), memory.range.pages());
+}
+
+TEST(TranslationEntries, PinnedHugepagesStayHuge) {
+  const HugeMemory memory;
+  if (!memory.is_huge()) GTEST_SKIP() << "no transparent hugepages of 2 MiB here, or none that are shown";
+  CostModel nic;
+  nic.name = "counted";
+  const auto device = make_emulated_device(make_pin_device(), nic);
+  const Registration made = device->register_range(memory.range, Access::all, Actor::application);
+  ASSERT_FALSE(made.error) << made.error.message;
+  EXPECT_EQ(made.entries, 3u);
+  device->deregister(made.key, Actor::application);
 }
 
 TEST(TranslationEntries, HugetlbPages) {
@@ -629,11 +687,11 @@ TEST(TranslationEntries, HugetlbPages) {
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT), -1, 0);
   if (start == MAP_FAILED) GTEST_SKIP() << "no 2 MiB hugetlb pages are reserved";
   const Range range = Range::of(start, 2 * kHuge);
-  const std::size_t entries = translation_entries(range);
-  EXPECT_TRUE(entries == 2 || entries == range.pages()) << entries;  // the latter before Linux 6.11
+  const std::size_t entries = translation_entries(range, kAllSizes);
+  EXPECT_TRUE(entries == 2 || entries == range.pages()) << entries;  // the latter before Linux 6.7
   if (entries == 2) {
-    EXPECT_EQ(translation_entries({range.begin, range.begin + page_size()}), 1u);
-    EXPECT_EQ(translation_entries({range.begin + page_size(), range.end}), 2u);
+    EXPECT_EQ(translation_entries({range.begin, range.begin + page_size()}, kAllSizes), 1u);
+    EXPECT_EQ(translation_entries({range.begin + page_size(), range.end}, kAllSizes), 2u);
   }
   munmap(start, 2 * kHuge);
 }

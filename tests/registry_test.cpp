@@ -101,6 +101,55 @@ TEST_F(RegistryTest, MoreRightsReplaceTheRegion) {
 
 // A part of a region needs rights that the whole cannot have: the index must not hold one inside the other,
 // or its order would hide the larger one from memory events.
+TEST_F(RegistryTest, WherePeersCanGetAKeyTheRightsAreThoseAskedFor) {
+  device.remote = true;
+  for (const Access access : {Access::read, Access::write, Access::remote_read,
+                              Access::write | Access::remote_write, Access::all}) {
+    EXPECT_EQ(idle(pages(0, 4), 0, access)->access.load(), access);
+    EXPECT_TRUE(hits(pages(0, 4), Access::read)) << "more rights serve requests for fewer";
+    EXPECT_EQ(device.live(), 1u) << "the region with fewer rights was not replaced";
+  }
+  EXPECT_EQ(device.calls(), 5u);
+}
+
+TEST_F(RegistryTest, WherePeersCanGetAKeyRefusedRightsAreNotAskedForAgain) {
+  device.remote = true;
+  device.refuse = [](Range, Access access) { return includes(access, Access::write) ? EFAULT : 0; };
+  auto writing = ticket(pages(0, 4), Access::write);
+  EXPECT_EQ(run(writing), Step::refused);
+  EXPECT_EQ(writing.error.code, EFAULT);
+  EXPECT_EQ(device.calls(), 1u);
+  EXPECT_EQ(idle(pages(0, 4))->access.load(), Access::read);
+}
+
+TEST_F(RegistryTest, ALeasedRegionWithFewerRightsKeepsItsKeyToTheEnd) {
+  device.remote = true;
+  Region* const reading = acquire(pages(0, 4), Access::remote_read);
+  Region* const writing = acquire(pages(0, 4), Access::remote_read | Access::remote_write);
+  ASSERT_NE(reading, writing);
+  EXPECT_TRUE(device.serves(reading->key, pages(0, 4), Access::remote_read));
+  EXPECT_FALSE(device.serves(reading->key, pages(0, 4), Access::remote_write));
+  EXPECT_EQ(device.live(), 2u);
+  domain->release(reading);
+  domain->release(writing);
+  auto other = ticket(pages(8, 9));
+  ASSERT_EQ(run(other), Step::leased);
+  domain->release(other.region);
+  EXPECT_EQ(device.live(), 2u) << "the replaced region was not let go";
+  EXPECT_TRUE(hits(pages(0, 4), Access::remote_write));
+}
+
+TEST_F(RegistryTest, WherePeersCanGetAKeyMergesGiveNobodyMoreRights) {
+  device.remote = true;
+  idle(pages(0, 10), 0, Access::read);
+  Region* const writing = idle(pages(5, 15), 0, Access::remote_write);
+  EXPECT_EQ(writing->range(), pages(5, 15)) << "memory that was for reading alone became writable";
+  EXPECT_TRUE(hits(pages(0, 10), Access::read));
+  EXPECT_FALSE(hits(pages(0, 10), Access::remote_write));
+  EXPECT_EQ(idle(pages(12, 20), 0, Access::remote_write)->range(), pages(5, 20));
+  EXPECT_EQ(device.live(), 2u);
+}
+
 TEST_F(RegistryTest, PartWithMoreRightsThanTheWholeStaysVisible) {
   device.refuse = [](Range range, Access access) {
     return includes(access, Access::write) && range.overlaps(pages(12, 20)) ? EFAULT : 0;
@@ -398,7 +447,7 @@ TEST_F(RegistryTest, OnlyWhatIsRegisteredIsCounted) {
 
 TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
   int refusals = 0;
-  device.refuse_deregistration = [&](DeviceKey) { return refusals-- > 0 ? EBUSY : 0; };
+  device.refuse_deregistration = [&](RegistrationKey) { return refusals-- > 0 ? EBUSY : 0; };
   domain->release(acquire(pages(0, 2)));
   domain->release(acquire(pages(4, 5)));
   refusals = 2;
@@ -418,7 +467,7 @@ TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
   EXPECT_EQ(reap(), 2u);
   EXPECT_EQ(device.live(), 1u);
   EXPECT_EQ(budget->bytes(), pages_bytes(2));
-  device.refuse_deregistration = [](DeviceKey) { return 0; };
+  device.refuse_deregistration = [](RegistrationKey) { return 0; };
 }
 
 TEST_F(RegistryTest, WhatTheSystemRefusesIsNotAskedForEachTime) {

@@ -181,7 +181,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
     RecentRegions mine;
     struct Lease {
       Region* region;
-      DeviceKey key;
+      RegistrationKey key;
       Range range;
       Access access;
     };

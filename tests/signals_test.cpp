@@ -68,9 +68,9 @@ class StuckDevice final : public Device {
  public:
   const char* name() const override { return "stuck"; }
   std::string description() const override { return "registers nothing"; }
-  DeviceCaps caps() const override { return {}; }
-  Registration register_range(Range, Access access, Actor) override { return {{}, {1, 1, 1}, access}; }
-  Error deregister(DeviceKey, Actor actor) override {
+  DeviceCapabilities capabilities() const override { return {}; }
+  Registration register_range(Range, Access access, Actor) override { return {{}, {}, access}; }
+  Error deregister(const RegistrationKey&, Actor actor) override {
     while (actor == Actor::helper) ::pause();
     return {};
   }

@@ -2,8 +2,8 @@
  * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
  * predicts.
  *
- * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1), structures say their size in
- * their first field, everything else is opaque. The reference, a section a call, is docs/api.md.
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1, PINION_0.2), structures say their
+ * size in their first field, everything else is opaque. The reference, a section a call, is docs/api.md.
  *
  *   - Calls that return int return 0 or an errno value; pinion_last_error() then says, in one line, what
  * failed, with the limit, the need and the cure.
@@ -59,6 +59,73 @@ int pinion_domain_open(const char* device, const char* nic, pinion_domain** doma
 /* Lets all idle registrations of the domain go and closes it; EBUSY (it stays open) while leases are out. */
 int pinion_domain_close(pinion_domain* domain);
 
+/* ---- Borrowed devices (PINION_0.2) ---- */
+
+struct ibv_pd;
+
+/*
+ * Opens a domain on a protection domain of the caller's own: the keys of its leases are for the caller's
+ * queue pairs. Uses the libibverbs that the process has loaded, and neither opens nor closes anything.
+ *
+ * The protection domain, or what the operations below need, outlives the domain: until pinion_domain_close
+ * returns 0, or pinion_stop has ended the run and its last lease is released.
+ */
+int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHECKED;
+
+/* A registration as the caller's device makes it. */
+struct pinion_registration {
+  size_t size;     /* in: how much of the structure Pinion reads; what lies beyond is not to be written */
+  uint64_t handle; /* the device's own name for it, for deregister_memory */
+  uint32_t lkey;
+  uint32_t raw_key_bytes;
+  void* descriptor; /* for local use, as fi_mr_desc */
+  uint64_t remote_key;
+  uint64_t remote_base; /* in: the address, as peers use it; set it to 0 where peers use offsets */
+  const void* raw_key;  /* where a remote key is more than 64 bits; the device's, until deregister_memory */
+  void* endpoint;       /* that the registration is bound to, with PINION_DEVICE_NEEDS_ENDPOINT */
+  uint64_t entries;     /* translation entries that it takes; 0: not known */
+};
+
+/* What the device is like; combined by |. */
+enum pinion_device_flags {
+  PINION_DEVICE_PRIVATE = 1,      /* no peer can get a key: Pinion may ask for more rights than its callers */
+  PINION_DEVICE_PINS_NOTHING = 2, /* memory need not be present; otherwise Pinion faults it in before */
+  PINION_DEVICE_NEEDS_ENDPOINT = 4,     /* a registration without endpoint is an error */
+  PINION_DEVICE_HIDES_FROM_CHILDREN = 8 /* registered memory may be missing in a forked child */
+};
+
+#define PINION_DEVICE_VERSION 1
+
+/*
+ * Operations by which the caller registers memory itself. Set what is not used to zero.
+ *
+ * Both return 0 or an errno value (its negative means the same). They are called by threads that acquire and
+ * release and by Pinion's helper thread, at the same time, with signals blocked and with no lock of Pinion's
+ * held; never from a hook or a signal handler, and never in a forked child of the process that opened the
+ * domain. They may allocate and block. They call none of Pinion's functions but pinion_memory_begin and
+ * pinion_memory_end.
+ */
+struct pinion_device_operations {
+  size_t size;      /* sizeof(struct pinion_device_operations) */
+  unsigned version; /* PINION_DEVICE_VERSION */
+  unsigned flags;   /* of pinion_device_flags */
+  void* context;    /* handed to the operations */
+  /*
+   * Registers whole pages with the rights `access` (of pinion_access) and fills in `registration`. EFAULT:
+   * the memory is not there or does not allow that; ENOSPC: the device is full; ENOMEM: the system lets the
+   * process register no more. For the last two Pinion lets idle registrations go and tries again.
+   */
+  int (*register_memory)(void* context, void* address, size_t bytes, unsigned access,
+                         struct pinion_registration* registration);
+  /* The memory may be unmapped already. After an error the registration stays, and Pinion tries again. */
+  int (*deregister_memory)(void* context, uint64_t handle);
+  uint64_t max_region_bytes; /* most bytes of one registration; 0: no limit */
+};
+
+/* Opens a domain on the caller's operations; the structure is copied. */
+int pinion_domain_open_operations(const struct pinion_device_operations* operations,
+                                  pinion_domain** domain) PINION_CHECKED;
+
 /* ---- Leases ---- */
 
 /* What the device, and peers by way of it, may do to the memory; combined by |. */
@@ -107,6 +174,13 @@ struct pinion_keys {
   uint64_t bytes;
   unsigned access; /* granted: what was asked for, or more */
   unsigned reserved;
+  /* Since 0.2. */
+  void* descriptor;     /* for local use, as fi_mr_desc; else NULL */
+  uint64_t remote_key;  /* rkey, or the 64 bits of libfabric's key */
+  uint64_t remote_base; /* peers reach address a at remote_base + (a - address) */
+  const void* raw_key;  /* for peers, where a key is more than 64 bits; else NULL. The device's. */
+  uint64_t raw_key_bytes;
+  void* endpoint; /* that the registration is bound to; else NULL */
 };
 
 /* The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing. */

@@ -26,5 +26,7 @@ constexpr bool includes(Access have, Access want) {
 constexpr bool writes(Access access) {
   return includes(access, Access::write) || includes(access, Access::remote_write);
 }
+/// The rights of the device itself.
+constexpr Access local_part(Access access) { return writes(access) ? Access::write : Access::read; }
 
 }  // namespace pinion

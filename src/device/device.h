@@ -27,19 +27,43 @@ struct DeviceCaps {
   std::size_t max_bytes = 0;
 };
 
-/// A registration as its device knows it. `handle` is opaque to everybody else.
-struct DeviceKey {
-  std::uint64_t handle = 0;
-  std::uint32_t lkey = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t system_handle = 0;  ///< what the system calls it, where it has a name (ibv_mr::handle)
+/// What a device can do and needs, as it states it. Callers ask this instead of the device's name.
+struct DeviceCapabilities {
+  bool pins = true;                   ///< registered pages stay where they are until deregistration
+  bool on_demand = false;             ///< the device faults memory in by itself as it transfers
+  bool remote = false;                ///< peers can get a key
+  bool needs_endpoint = false;        ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
+  bool alias = false;                 ///< peers may be given another address than the program's (iova)
+  bool hides_from_children = false;   ///< registered memory may be missing in a forked child
+  bool spends_modelled_time = false;  ///< its calls last as a cost model says, not as hardware takes
+  /// Sizes of its translation entries: the bit of value 2^n stands for entries of 2^n bytes. 0: the device
+  /// counts none.
+  std::uint64_t page_sizes = 0;
+  DeviceCaps caps;
+};
+
+/// A registration as its device and the peers know it. A device fills in what it has. Constant from the
+/// registration to the deregistration; pointers in it are the device's and live as long.
+struct RegistrationKey {
+  std::uint64_t handle = 0;         ///< the device's own name for it, opaque to everybody else
+  std::uint32_t lkey = 0;           ///< for local use (verbs)
+  std::uint32_t system_handle = 0;  ///< the system's name for it, where it has one (ibv_mr::handle)
+  void* descriptor = nullptr;       ///< for local use (libfabric: fi_mr_desc)
+  std::uint64_t remote_key = 0;     ///< for peers: rkey (verbs), fi_mr_key (libfabric)
+  /// Peers reach address `a` of the registered range at remote_base + (a - range.begin): the range's own
+  /// begin where peers use virtual addresses, 0 where they use offsets.
+  std::uint64_t remote_base = 0;
+  const void* raw_key = nullptr;  ///< for peers, where a key is more than 64 bits (FI_MR_RAW)
+  void* endpoint = nullptr;       ///< the endpoint that it is bound to, where the device needs one
+  std::uint32_t raw_key_bytes = 0;
 };
 
 struct Registration {
   Error error;  ///< EFAULT: memory not there or not writable; ENOMEM, EPERM, ENOSPC: a limit, named in the
                 ///< message
-  DeviceKey key;
+  RegistrationKey key;
   Access granted = Access::read;  ///< what the registration allows (at least what was asked)
+  std::size_t entries = 0;        ///< translation entries; 0: the device counts none
 };
 
 class Device {
@@ -50,7 +74,7 @@ class Device {
   /// One line for reports: what registering really does here ("pins pages by io_uring", "pins and models a
   /// NIC: ...").
   virtual std::string description() const = 0;
-  virtual DeviceCaps caps() const = 0;
+  virtual DeviceCapabilities capabilities() const = 0;
 
   /// Registers the whole pages `pages` (page-aligned, not empty) for `access`. On error nothing stays
   /// registered.
@@ -58,15 +82,12 @@ class Device {
   /// Either actor may deregister what the other registered. The memory may be unmapped already. An
   /// unregistered or already deregistered key is ignored; debug builds stop there, for it is the caller's
   /// mistake. On error the registration stays as it is, and may be deregistered again later.
-  virtual Error deregister(DeviceKey key, Actor actor) = 0;
+  virtual Error deregister(const RegistrationKey& key, Actor actor) = 0;
 
   /// In the child of a fork, before any other thread exists: forgets every registration without touching the
   /// parent's (whose locks may be held by threads that do not exist here) and without blocking. Keys from
   /// before the fork are ignored from then on; new registrations work.
   virtual void abandon_after_fork() = 0;
-
-  /// Whether memory may be missing in a forked child as long as it is registered.
-  virtual bool hides_from_children() const { return false; }
 
   /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
   /// them too).

@@ -50,11 +50,16 @@ class EmulatedDevice final : public Device {
     return pins_->description() + "; registration lasts as modelled for NIC '" + nic_.name + "'";
   }
 
-  DeviceCaps caps() const override {
-    const DeviceCaps pins = pins_->caps();
-    return {least_cap(pins.max_regions, nic_.caps.max_regions),
-            least_cap(pins.max_region_bytes, nic_.caps.max_region_bytes),
-            least_cap(pins.max_bytes, nic_.caps.max_bytes)};
+  /// Its translation entries have every size, as those of ConnectX.
+  DeviceCapabilities capabilities() const override {
+    DeviceCapabilities capabilities = pins_->capabilities();
+    capabilities.spends_modelled_time = true;
+    capabilities.page_sizes = kPageSizes;
+    const DeviceCaps pins = capabilities.caps;
+    capabilities.caps = {least_cap(pins.max_regions, nic_.caps.max_regions),
+                         least_cap(pins.max_region_bytes, nic_.caps.max_region_bytes),
+                         least_cap(pins.max_bytes, nic_.caps.max_bytes)};
+    return capabilities;
   }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
@@ -65,13 +70,13 @@ class EmulatedDevice final : public Device {
       state_->use.give(pages.bytes());
       return registration;
     }
-    const std::size_t entries = translation_entries(pages);
-    registration.key.handle = state_->table.add({registration.key, pages.bytes(), entries});
-    last(start, nic_.register_cost(entries), actor);
+    registration.entries = translation_entries(pages, kPageSizes);
+    registration.key.handle = state_->table.add({registration.key, pages.bytes(), registration.entries});
+    last(start, nic_.register_cost(registration.entries), actor);
     return registration;
   }
 
-  Error deregister(DeviceKey key, Actor actor) override {
+  Error deregister(const RegistrationKey& key, Actor actor) override {
     const Start start;
     const auto region = state_->table.take(key.handle);
     if (!region) return {};
@@ -96,8 +101,10 @@ class EmulatedDevice final : public Device {
   }
 
  private:
+  static constexpr std::uint64_t kPageSizes = ~std::uint64_t{0};
+
   struct Region {
-    DeviceKey key;  ///< the inner device's
+    RegistrationKey key;  ///< the inner device's
     std::size_t bytes;
     std::size_t entries;
   };

@@ -1,5 +1,6 @@
 #include "device/make.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/options.h"
@@ -14,7 +15,7 @@ namespace {
 
 constexpr DeviceKind kKinds[] = {
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
-    {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)"},
+    {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)", true},
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
     {"verbs-odp",
      "the same without pinning, where the device has on-demand paging; what is needed next is prefetched"},
@@ -25,6 +26,13 @@ constexpr DeviceKind kKinds[] = {
 const DeviceKind* device_kinds(std::size_t* count) {
   *count = std::size(kKinds);
   return kKinds;
+}
+
+const DeviceKind* device_kind(const std::string& device) {
+  const std::string name = device.substr(0, device.find(':'));
+  const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                         [&](const DeviceKind& kind) { return name == kind.name; });
+  return found == std::end(kKinds) ? nullptr : found;
 }
 
 DeviceResult make_device(const std::string& device, const std::string& nic) {

@@ -20,6 +20,12 @@ std::string ModelDevice::description() const {
   return "pins nothing; costs virtual time as modelled for NIC '" + nic_.name + "'";
 }
 
+DeviceCapabilities ModelDevice::capabilities() const {
+  DeviceCapabilities capabilities;
+  capabilities.caps = nic_.caps;
+  return capabilities;
+}
+
 Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   {
     const std::lock_guard lock(mutex_);
@@ -37,11 +43,14 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   if (clock_) clock_->advance(nic_.register_cost(pages.pages()));
   const std::uint64_t handle = ++registered_;
   live_.emplace(handle, pages);
-  const auto key = static_cast<std::uint32_t>(handle);
-  return {{}, {handle, key, key}, access};
+  RegistrationKey key;
+  key.handle = handle;
+  key.lkey = static_cast<std::uint32_t>(handle);
+  key.remote_key = key.lkey;
+  return {{}, key, access};
 }
 
-Error ModelDevice::deregister(DeviceKey key, Actor) {
+Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(key.handle);
   if (found == live_.end()) {
@@ -61,7 +70,7 @@ void ModelDevice::abandon_after_fork() {
   abandoned_ = registered_;
 }
 
-bool ModelDevice::is_live(DeviceKey key) const {
+bool ModelDevice::is_live(const RegistrationKey& key) const {
   const std::lock_guard lock(mutex_);
   return live_.count(key.handle) != 0;
 }

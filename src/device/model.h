@@ -31,9 +31,9 @@ class ModelDevice final : public Device {
 
   const char* name() const override { return "model"; }
   std::string description() const override;
-  DeviceCaps caps() const override { return nic_.caps; }
+  DeviceCapabilities capabilities() const override;
   Registration register_range(Range pages, Access access, Actor actor) override;
-  Error deregister(DeviceKey key, Actor actor) override;
+  Error deregister(const RegistrationKey& key, Actor actor) override;
   void abandon_after_fork() override;
 
   const CostModel& nic() const { return nic_; }
@@ -41,7 +41,7 @@ class ModelDevice final : public Device {
   /// Live registrations, the sum of their bytes (not the union), and whether `key` is one.
   std::size_t live_regions() const { return use_.regions(); }
   std::size_t live_bytes() const { return use_.bytes(); }
-  bool is_live(DeviceKey key) const;
+  bool is_live(const RegistrationKey& key) const;
   /// Whether any live registration overlaps `range`.
   bool overlaps_live(Range range) const;
   /// Calls so far that succeeded.

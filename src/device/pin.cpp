@@ -51,10 +51,10 @@ class PinDevice final : public Device {
     return "pins pages by mlock, no NIC (" + refused_ + ")";
   }
 
-  DeviceCaps caps() const override {
-    DeviceCaps caps;
-    if (refused_.empty()) caps.max_regions = FixedBuffers::kSlots;
-    return caps;
+  DeviceCapabilities capabilities() const override {
+    DeviceCapabilities capabilities;
+    if (refused_.empty()) capabilities.caps.max_regions = FixedBuffers::kSlots;
+    return capabilities;
   }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
@@ -71,7 +71,7 @@ class PinDevice final : public Device {
     return lock_range(pages, access);
   }
 
-  Error deregister(DeviceKey key, Actor) override {
+  Error deregister(const RegistrationKey& key, Actor) override {
     const auto pinned = state_->table.take(key.handle);
     if (!pinned) return {};
     const int code = unpin(*pinned);
@@ -123,8 +123,11 @@ class PinDevice final : public Device {
 
   Registration registered(const Pinned& pinned, Access granted) {
     const std::uint64_t handle = state_->table.add(pinned);
-    const auto key = static_cast<std::uint32_t>(handle);
-    return {{}, {handle, key, key}, granted};
+    RegistrationKey key;
+    key.handle = handle;
+    key.lkey = static_cast<std::uint32_t>(handle);
+    key.remote_key = key.lkey;
+    return {{}, key, granted};
   }
 
   /// 0, or the errno for which it stays pinned.

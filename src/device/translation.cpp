@@ -6,6 +6,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
+#include <fstream>
+
 namespace pinion {
 
 namespace {
@@ -30,22 +34,77 @@ struct MapQuery {
 };
 constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
 
-/// The page size of the one mapping that all of `range` lies in; the system's where there is none.
-std::size_t mapping_page_size(Range range) {
-  const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (maps < 0) return page_size();
-  MapQuery query{};
-  query.size = sizeof query;
-  query.address = range.begin;
-  const bool known = ioctl(maps, kMapQuery, &query) == 0;
-  close(maps);
-  return known && range.end <= query.vma_end ? query.vma_page_size : page_size();
+/// struct pm_scan_arg of <linux/fs.h> since 6.7, and what it finds.
+struct PageScan {
+  __u64 size;
+  __u64 flags;
+  __u64 begin;
+  __u64 end;
+  __u64 stopped_at;
+  __u64 found;
+  __u64 room_for_found;
+  __u64 most_pages;
+  __u64 inverted;
+  __u64 all_of;
+  __u64 any_of;
+  __u64 shown;
+};
+struct FoundPages {
+  __u64 begin;
+  __u64 end;
+  __u64 categories;
+};
+constexpr unsigned long kPageScan = _IOWR('f', 16, PageScan);
+constexpr __u64 kIsHuge = __u64{1} << 6;
+
+/// What the ioctl returns, or -1.
+template <class Question>
+int ask(const char* file, unsigned long request, Question& question) {
+  const int descriptor = open(file, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return -1;
+  question.size = sizeof question;
+  const int answer = ioctl(descriptor, request, &question);
+  close(descriptor);
+  return answer;
+}
+
+/// Asks for the first page that is not part of a hugepage.
+bool is_all_huge(Range range) {
+  FoundPages first{};
+  PageScan scan{};
+  scan.begin = range.begin;
+  scan.end = range.end;
+  scan.found = reinterpret_cast<std::uintptr_t>(&first);
+  scan.room_for_found = scan.most_pages = 1;
+  scan.inverted = scan.all_of = scan.shown = kIsHuge;
+  return ask("/proc/self/pagemap", kPageScan, scan) == 0;
+}
+
+std::size_t transparent_page_size() {
+  static const std::size_t size = [] {
+    std::size_t bytes = 0;
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    return file >> bytes ? bytes : page_size();
+  }();
+  return size;
+}
+
+/// The size of the pages under `range`; the system's where they differ.
+std::size_t size_of_pages(Range range) {
+  if (!is_all_huge(range)) return page_size();
+  MapQuery mapping{};
+  mapping.address = range.begin;
+  const bool known = ask("/proc/self/maps", kMapQuery, mapping) == 0;  // since Linux 6.11
+  if (!known || mapping.vma_page_size == page_size()) return transparent_page_size();
+  return range.end <= mapping.vma_end ? mapping.vma_page_size : page_size();
 }
 
 }  // namespace
 
-std::size_t translation_entries(Range pages) {
-  const std::size_t size = mapping_page_size(pages);
+std::size_t translation_entries(Range pages, std::uint64_t page_sizes) {
+  if (pages.bytes() <= page_size()) return 1;
+  const std::uint64_t at_most = 2 * std::uint64_t{size_of_pages(pages)} - 1;
+  const std::size_t size = std::max<std::uint64_t>(std::bit_floor(page_sizes & at_most), page_size());
   return (pages.end - 1) / size - pages.begin / size + 1;
 }
 

@@ -1,18 +1,24 @@
 // How many translation entries a NIC needs for a range: what registration costs grow with.
-// Stateless; any thread; one open and one ioctl of /proc/self/maps, a few us, which registration does not
-// feel.
+// Stateless; any thread, not from hooks; opens one file of /proc/self or two, 4 us each.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/range.h"
 
 namespace pinion {
 
-/// The pages of a range, hugetlb pages where all of it lies in one hugetlb mapping: a NIC has one page size
-/// for each region, so a single ordinary page at either end makes all of them ordinary. Transparent hugepages
-/// count as the ordinary pages that they may become again. Kernels before 6.11 do not tell the page size
-/// cheaply: there every page counts as ordinary.
-std::size_t translation_entries(Range pages);
+/// The entries of a registered range for a device with these sizes of entries (DeviceCapabilities).
+///
+/// A driver chooses one size for all of a region: the largest that fits addresses and frames everywhere
+/// (ib_umem_find_best_pgsz). Inside of hugepages, whether hugetlb or transparent, that is the hugepage's
+/// size, also where the range begins or ends within one; pinned hugepages keep their frames. A single
+/// ordinary page makes all entries ordinary. Frames of ordinary pages are unknown here, and count as
+/// scattered.
+///
+/// Linux 6.7 and later show hugepages that are mapped as such. Older kernels, and a hugepage that is mapped
+/// page by page (part of it was unmapped, say), count as ordinary.
+std::size_t translation_entries(Range pages, std::uint64_t page_sizes);
 
 }  // namespace pinion

@@ -14,6 +14,8 @@
 #include "device/fault_in.h"
 #include "device/handle_table.h"
 #include "device/memlock.h"
+#include "device/own_verbs_call.h"
+#include "device/translation.h"
 
 namespace pinion {
 
@@ -26,8 +28,6 @@ int verbs_access(Access access) {
   if (includes(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
   return flags;
 }
-
-Access local_part(Access access) { return writes(access) ? Access::write : Access::read; }
 
 /// Which device and port: the user's words taken apart. Port 0: whichever is active.
 struct Choice {
@@ -167,27 +167,39 @@ class VerbsDevice final : public Device {
         extra_access_(extra_access),
         choice_{verbs.get_device_name(opened->context->device), opened->port},
         state_(std::make_unique<State>(1)) {
-    caps_.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
-    caps_.max_region_bytes = opened->attributes.max_mr_size;
+    capabilities_.pins = !on_demand_;
+    capabilities_.on_demand = on_demand_;
+    constexpr int kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    capabilities_.remote = (extra_access_.value_or(kRemote) & kRemote) != 0;
+    capabilities_.alias = verbs_.has_alias;
+    // libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 also
+    // on kernels where that is unnecessary. Whether that mode is on is unknown here.
+    capabilities_.hides_from_children = true;
+    if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
+    capabilities_.caps.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
+    capabilities_.caps.max_region_bytes = opened->attributes.max_mr_size;
     state_->opened = std::move(opened);
   }
 
   ~VerbsDevice() override {
+    const OwnVerbsCall own_call;
     while (const auto region = state_->table.take_any()) verbs_.dereg_mr(*region);
   }
 
   const char* name() const override { return on_demand_ ? "verbs-odp" : "verbs"; }
 
   std::string description() const override {
-    std::string text =
-        "registers with RDMA device " + choice_.name + ", port " + std::to_string(choice_.port);
+    std::string text = choice_.port == 0 ? "registers in the program's protection domain of RDMA device "
+                                         : "registers with RDMA device ";
+    text += choice_.name;
+    if (choice_.port != 0) text += ", port " + std::to_string(choice_.port);
     if (on_demand_) text += ", which pins nothing (on-demand paging)";
     if (verbs_.is_fork_initialized != nullptr && verbs_.is_fork_initialized() == IBV_FORK_DISABLED)
       text += " (a program that forks needs RDMAV_FORK_SAFE=1 on this kernel)";
     return text;
   }
 
-  DeviceCaps caps() const override { return caps_; }
+  DeviceCapabilities capabilities() const override { return capabilities_; }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
     if (pages.empty() || pages.to_pages() != pages)
@@ -201,26 +213,31 @@ class VerbsDevice final : public Device {
     if (extra_access_) access = local_part(access);
     const int flags =
         verbs_access(access) | extra_access_.value_or(0) | (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0);
+    const OwnVerbsCall own_call;
     ibv_mr* const region = verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(), flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
-    const std::uint64_t handle = state_->table.add(region);
-    return {{}, {handle, region->lkey, region->rkey, region->handle}, access};
+    Registration made;
+    made.granted = access;
+    made.key.handle = state_->table.add(region);
+    made.key.lkey = region->lkey;
+    made.key.system_handle = region->handle;
+    made.key.remote_key = region->rkey;
+    made.key.remote_base = pages.begin;
+    if (!on_demand_) made.entries = translation_entries(pages, capabilities_.page_sizes);
+    return made;
   }
 
-  Error deregister(DeviceKey key, Actor) override {
+  Error deregister(const RegistrationKey& key, Actor) override {
     const auto region = state_->table.take(key.handle);
     if (!region) return {};
+    const OwnVerbsCall own_call;
     const int code = verbs_.dereg_mr(*region);
     if (code == 0) return {};
     state_->table.restore(key.handle, *region);
     return Error::make(code, "RDMA device %s refuses to deregister memory: %s", choice_.name.c_str(),
                        std::strerror(code));
   }
-
-  /// libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 also on
-  /// kernels where that is unnecessary. Whether that mode is on is unknown here.
-  bool hides_from_children() const override { return true; }
 
   void abandon_after_fork() override {
     // Leaked on purpose: context and regions are the parent's, and its memory is what they stand for.
@@ -270,7 +287,8 @@ class VerbsDevice final : public Device {
             "RDMA device %s has no room for a region of %s: %s. All processes together may have %zu, a "
             "cgroup perhaps fewer (rdma.max), and of memory what there is: let idle ones go "
             "(--limit-regions, --limit)",
-            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code), caps_.max_regions);
+            choice_.name.c_str(), format_size(pages.bytes()).c_str(), std::strerror(code),
+            capabilities_.caps.max_regions);
       default:
         return Error::make(code, "RDMA device %s refuses to register %s: %s", choice_.name.c_str(),
                            format_size(pages.bytes()).c_str(), std::strerror(code));
@@ -281,7 +299,7 @@ class VerbsDevice final : public Device {
   const bool on_demand_;
   const std::optional<int> extra_access_;
   const Choice choice_;  ///< what was opened; port 0: the program's protection domain
-  DeviceCaps caps_;
+  DeviceCapabilities capabilities_;
   std::unique_ptr<State> state_;
 };
 
@@ -308,7 +326,7 @@ VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string
 
 VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access) {
   Error error;
-  const VerbsLibrary* const verbs = verbs_library(error);
+  const VerbsLibrary* const verbs = loaded_verbs_library(error);
   if (verbs == nullptr) return {error, nullptr};
   auto opened = std::make_unique<Opened>(*verbs);
   error = opened->borrow(pd);

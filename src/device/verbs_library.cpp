@@ -1,5 +1,7 @@
 #include "device/verbs_library.h"
 
+#include "device/own_verbs_call.h"
+
 #ifdef PINION_HAS_VERBS
 #include <dlfcn.h>
 
@@ -10,7 +12,14 @@
 
 namespace pinion {
 
+int& OwnVerbsCall::depth() {
+  static constinit thread_local int depth = 0;
+  return depth;
+}
+
 namespace {
+
+constexpr const char* kLibrary = "libibverbs.so.1";
 
 struct Loaded {
   VerbsLibrary functions;
@@ -19,7 +28,7 @@ struct Loaded {
 
 Loaded load() {
   Loaded loaded;
-  void* const library = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     loaded.error = Error::make(
         ENOENT, "libibverbs cannot be loaded (%s); Debian: libibverbs1 ibverbs-providers", ::dlerror());
@@ -43,6 +52,7 @@ Loaded load() {
   find(verbs.reg_mr, "ibv_reg_mr");
   find(verbs.dereg_mr, "ibv_dereg_mr");
   find(verbs.is_fork_initialized, "ibv_is_fork_initialized", false);
+  verbs.has_alias = ::dlsym(library, "ibv_reg_mr_iova2") != nullptr;
   if (!missing.empty()) loaded.error = Error::make(ENOSYS, "libibverbs has no %s", missing.c_str());
   return loaded;
 }
@@ -61,6 +71,20 @@ const VerbsLibrary* verbs_library(Error& error) {
   }
   error = loaded->error;
   return loaded->error ? nullptr : &loaded->functions;
+}
+
+const VerbsLibrary* loaded_verbs_library(Error& error) {
+  void* const there = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (there == nullptr) {
+    error = Error::make(ENOENT,
+                        "%s is not loaded in this process: a protection domain of a libibverbs inside "
+                        "the program itself cannot be borrowed",
+                        kLibrary);
+    return nullptr;
+  }
+  const VerbsLibrary* const verbs = verbs_library(error);
+  ::dlclose(there);
+  return verbs;
 }
 
 }  // namespace pinion

@@ -23,10 +23,14 @@ struct VerbsLibrary {
   decltype(&ibv_reg_mr) reg_mr = nullptr;
   decltype(&ibv_dereg_mr) dereg_mr = nullptr;
   decltype(&ibv_is_fork_initialized) is_fork_initialized = nullptr;  ///< null before rdma-core 35
+  bool has_alias = false;  ///< ibv_reg_mr_iova2 (rdma-core 28): another address for peers than the program's
 };
 
 /// Null and an error where the library is not there or is too old.
 const VerbsLibrary* verbs_library(Error& error);
+
+/// The same, where the process has loaded it already.
+const VerbsLibrary* loaded_verbs_library(Error& error);
 
 }  // namespace pinion
 #endif

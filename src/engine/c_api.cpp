@@ -10,6 +10,8 @@
 #include <type_traits>
 
 #include "base/options.h"
+#include "device/operations.h"
+#include "device/verbs.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 #include "engine/process.h"
@@ -171,23 +173,58 @@ int pinion_stop() {
 
 // ---- domains ----
 
-int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) {
-  if (!domain)
-    return fail(Error::make(EINVAL, "pinion_domain_open: there is no place for the domain (NULL)"));
+namespace {
+
+/// `open(Engine&, Error&)` returns the number of an open domain of the engine.
+template <class Open>
+int open_domain(const char* call, pinion_domain** domain, Open&& open) {
+  if (!domain) return fail(Error::make(EINVAL, "%s: there is no place for the domain (NULL)", call));
   *domain = nullptr;
   Engine* engine = Engine::running();
-  if (!engine) return not_running("pinion_domain_open", nullptr);
-  return guarded("pinion_domain_open", [&] {
+  if (!engine) return not_running(call, nullptr);
+  return guarded(call, [&] {
     auto opened = std::make_unique<pinion_domain>();
     Error error;
     opened->engine = engine;
-    opened->number = engine->open_domain(device ? device : engine->options().device,
-                                         nic ? nic : engine->options().nic, error);
+    opened->number = open(*engine, error);
     if (error) return fail(error);
     opened->before = engine->counters(opened->number);
     opened->ahead_before = engine->registrations_ahead(opened->number);
     *domain = opened.release();
     return 0;
+  });
+}
+
+}  // namespace
+
+int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) {
+  return open_domain("pinion_domain_open", domain, [&](Engine& engine, Error& error) {
+    return engine.open_domain(device ? device : engine.options().device, nic ? nic : engine.options().nic,
+                              error);
+  });
+}
+
+int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) {
+  return open_domain("pinion_domain_open_pd", domain, [&](Engine& engine, Error& error) {
+    if (!pd) {
+      error = Error::make(EINVAL, "pinion_domain_open_pd: the protection domain is NULL");
+      return -1;
+    }
+    VerbsDeviceResult made = make_verbs_device(pd);
+    error = made.error;
+    return error ? -1 : engine.borrow_domain(std::move(made.device), error);
+  });
+}
+
+int pinion_domain_open_operations(const struct pinion_device_operations* operations, pinion_domain** domain) {
+  return open_domain("pinion_domain_open_operations", domain, [&](Engine& engine, Error& error) {
+    if (!operations) {
+      error = Error::make(EINVAL, "pinion_domain_open_operations: the operations are NULL");
+      return -1;
+    }
+    OperationsDeviceResult made = make_operations_device(*operations);
+    error = made.error;
+    return error ? -1 : engine.borrow_domain(std::move(made.device), error);
   });
 }
 
@@ -291,11 +328,17 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
               pinion_keys{.size = 0,
                           .handle = region->key.handle,
                           .lkey = region->key.lkey,
-                          .rkey = region->key.rkey,
+                          .rkey = static_cast<std::uint32_t>(region->key.remote_key),
                           .address = range.begin,
                           .bytes = range.bytes(),
                           .access = static_cast<unsigned>(region->access.load(std::memory_order_relaxed)),
-                          .reserved = 0});
+                          .reserved = 0,
+                          .descriptor = region->key.descriptor,
+                          .remote_key = region->key.remote_key,
+                          .remote_base = region->key.remote_base,
+                          .raw_key = region->key.raw_key,
+                          .raw_key_bytes = region->key.raw_key_bytes,
+                          .endpoint = region->key.endpoint});
 }
 
 // ---- memory events ----

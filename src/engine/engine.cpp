@@ -39,11 +39,11 @@ std::atomic<Engine*> Engine::running_{nullptr};
 constinit Brackets Engine::brackets_;
 Engine* Engine::newest_ = nullptr;
 
-Engine::Engine(const Options& options, const JobPlace& place)
+Engine::Engine(const Options& options, const JobPlace& place, bool spends_modelled_time)
     : threshold_(options.threshold),
       observes_(options.retention == RetentionKind::observe),
       retire_at_release_(options.retention == RetentionKind::on_demand),
-      spends_modelled_time_(options.device == "emulated"),
+      spends_modelled_time_(spends_modelled_time),
       options_(options),
       place_(place),
       process_(::getpid()),
@@ -71,17 +71,18 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   DeviceResult made = own_device ? make_device(options.device, options.nic) : DeviceResult{};
   if (made.error) return made.error;
 
+  const DeviceCapabilities capabilities = own_device ? made.device->capabilities() : DeviceCapabilities{};
+
   // Never freed: a thread may be inside it when the run ends.
-  auto* engine = new Engine(options, place);
+  auto* engine = new Engine(options, place, capabilities.spends_modelled_time);
   engine->earlier_ = newest_;
   newest_ = engine;
   const std::uint64_t node_bytes = engine->enter_node();
   node::Place* node = engine->place_among_.get();
   engine->budget_ = std::make_unique<Budget>(
-      find_limits(options.limit, options.limit_regions, own_device ? made.device->caps() : DeviceCaps{},
-                  place.local_ranks, node_bytes),
+      find_limits(options.limit, options.limit_regions, capabilities.caps, place.local_ranks, node_bytes),
       node ? node->allowance() : nullptr);
-  if (own_device) engine->most_in_a_region_ = whole_pages(made.device->caps().max_region_bytes);
+  if (own_device) engine->most_in_a_region_ = whole_pages(capabilities.caps.max_region_bytes);
   Error error;
   if (!options.profile.empty()) {
     if (Error unread = read_profile(profile_path(options.profile, place.rank), engine->profile_))
@@ -149,7 +150,8 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
   DomainSlot* slot = &new_slot(std::move(device));
   slot->device_name = device_name;
   slot->nic = nic;
-  if (slot->device->hides_from_children()) hides_from_children_.store(true, std::memory_order_relaxed);
+  if (slot->device->capabilities().hides_from_children)
+    hides_from_children_.store(true, std::memory_order_relaxed);
   if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
     slot->predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
@@ -195,6 +197,25 @@ int Engine::add_domain(std::unique_ptr<Device> device, Error& error) {
   return add_domain(std::move(device), "", "", error);
 }
 
+int Engine::borrow_domain(std::unique_ptr<Device> device, Error& error) {
+  const HeldSignals held;
+  std::lock_guard lock(domains_mutex_);
+  if (device->capabilities().hides_from_children) hides_from_children_.store(true, std::memory_order_relaxed);
+  for (int number = 0; number < domain_count(); ++number) {
+    DomainSlot& slot = *domains_[static_cast<std::size_t>(number)];
+    if (slot.open || slot.borrowed == nullptr) continue;
+    slot.borrowed->lend(std::move(device));
+    slot.open = true;
+    slot.meter.restart();
+    return number;
+  }
+  auto borrowed = std::make_unique<BorrowedDevice>(std::move(device));
+  BorrowedDevice* const lent = borrowed.get();
+  const int number = add_domain(std::move(borrowed), "", "", error);
+  if (number >= 0) domains_[static_cast<std::size_t>(number)]->borrowed = lent;
+  return number;
+}
+
 Error Engine::close_domain(int number) {
   const HeldSignals held;
   std::lock_guard lock(domains_mutex_);
@@ -207,6 +228,7 @@ Error Engine::close_domain(int number) {
     return Error::make(
         EBUSY, "%zu regions of the domain are under lease: release all leases before closing it", leased);
   slot.open = false;
+  if (slot.borrowed != nullptr) slot.borrowed->lend(nullptr);
   return {};
 }
 
@@ -579,6 +601,7 @@ Engine::DomainSlot& Engine::new_slot(std::unique_ptr<Device> device) {
   DomainSlot& slot = *body_.slots[body_.slots_used++];
   slot.domain->reopen(*device, *budget_);
   slot.device = std::move(device);
+  slot.borrowed = nullptr;
   slot.open = true;
   slot.meter.restart();
   new (&slot.by_helper) ThreadCounters;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "device/borrowed.h"
 #include "device/device.h"
 #include "engine/fork_gate.h"
 #include "engine/meter.h"
@@ -88,6 +89,8 @@ class Engine {
   int open_domain(const std::string& device, const std::string& nic, Error& error);
   /// The same on a device of the caller's own, which no name opens again.
   int add_domain(std::unique_ptr<Device> device, Error& error);
+  /// The same on a device that close_domain() lets go. Another may be borrowed in its place.
+  int borrow_domain(std::unique_ptr<Device> device, Error& error);
   /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
   /// are out; the domain then stays open.
   Error close_domain(int number);
@@ -159,8 +162,9 @@ class Engine {
     bool open = true;  ///< guarded by domains_mutex_
     DomainMeter meter;
     ThreadCounters by_helper;
-    double modelled_busy_seconds = 0;  ///< of the device, when it is gone
-    std::unique_ptr<Device> device;    ///< null only after the run
+    double modelled_busy_seconds = 0;    ///< of the device, when it is gone
+    std::unique_ptr<Device> device;      ///< null only after the run
+    BorrowedDevice* borrowed = nullptr;  ///< the device, where the domain was opened by borrow_domain()
     std::unique_ptr<Domain> domain;
     std::unique_ptr<Predictor> predictor;
     CostEstimates costs;
@@ -180,7 +184,7 @@ class Engine {
     Body* next_spare = nullptr;
   };
 
-  Engine(const Options& options, const JobPlace& place);
+  Engine(const Options& options, const JobPlace& place, bool spends_modelled_time);
   ~Engine() = delete;
 
   /// Under domains_mutex_, or before anybody else knows the engine.
@@ -286,7 +290,7 @@ class Engine {
   const bool observes_;
   const bool retire_at_release_;  ///< retention on-demand
   ForkGate fork_gate_;
-  /// A NIC is emulated. Everywhere else modelled time is charged in the books only.
+  /// Of the options' device (DeviceCapabilities). Everywhere else modelled time is charged in the books only.
   const bool spends_modelled_time_;
   std::array<Domain*, kMostDomains> domain_of_{};
 

@@ -37,6 +37,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
   if (!ticket.victims.empty()) return Step::deregister;
 
+  const DeviceCapabilities device = device_->capabilities();
   std::lock_guard lock(slow_);
   const auto sight = brackets_.sight.look();
   if (sight.blind() && !ticket.lease) {
@@ -65,9 +66,10 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (sight.blind())
     ticket.want = ticket.pages;
   else if (ticket.want == ticket.pages)
-    ticket.want = merged(ticket.pages);
-  if (!within_device_caps(ticket.want, ticket.error)) {
-    if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
+    ticket.want = merged(ticket, device.remote);
+  if (!within_device_caps(device.caps, ticket.want, ticket.error)) {
+    if (ticket.want == ticket.pages || !within_device_caps(device.caps, ticket.pages, ticket.error))
+      return Step::refused;
     ticket.want = ticket.pages;
   }
 
@@ -99,8 +101,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region->end.store(ticket.want.end, std::memory_order_release);  // read by the index's validated walk
   region->domain.store(this, std::memory_order_relaxed);
   region->memory_changed.store(false, std::memory_order_relaxed);
-  // Registrations are asked for with all rights first: a later request with more rights then needs no second
-  // one.
+  ticket.try_access = device.remote ? ticket.access : Access::all;
   region->access.store(ticket.try_access, std::memory_order_relaxed);
   region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);
@@ -130,6 +131,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   if (!registration.error) {
     count_registered(region->range(), ticket.asked);
     region->key = registration.key;
+    region->entries = registration.entries ? registration.entries : region->range().pages();
     region->access.store(registration.granted, std::memory_order_relaxed);
     if (region->word.commit(ticket.unshared)) {
       ticket.registered_here = true;
@@ -142,7 +144,6 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     end_transition(region);
     ticket.victims.push_back(region);
     ticket.region = nullptr;
-    ticket.try_access = Access::all;
     ticket.changed = true;
     return Step::deregister;
   }
@@ -162,7 +163,6 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   end_transition(region);
   slab_.put(region);
   ticket.region = nullptr;
-  ticket.try_access = Access::all;
   if (!(ticket.want == ticket.pages)) {
     remember_failed_merge(ticket.want);
     ticket.want = ticket.pages;
@@ -320,10 +320,12 @@ std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {
 
 // ---- under the slow lock ----
 
-Range Domain::merged(Range pages) const {
+Range Domain::merged(const Ticket& ticket, bool exact) const {
+  const Range pages = ticket.pages;
   Range all = pages;
   index_.for_each_overlap(pages, [&](const Region* region) {
     if (region->word.load().doomed()) return;  // its memory has changed
+    if (exact && region->access.load(std::memory_order_relaxed) != ticket.access) return;
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
@@ -346,8 +348,8 @@ void Domain::remember_failed_merge(Range want) {
   }
 }
 
-bool Domain::within_device_caps(Range want, Error& error) const {
-  const std::size_t most = device_->caps().max_region_bytes;
+bool Domain::within_device_caps(const DeviceCaps& caps, Range want, Error& error) const {
+  const std::size_t most = caps.max_region_bytes;
   if (most == 0 || want.bytes() <= most) return true;
   error =
       Error::make(EFBIG,

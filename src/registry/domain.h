@@ -13,6 +13,12 @@
 // the page at its edge is merged with it, unless that merge failed before; buffers that merely touch, or
 // share the page at their common edge, stay regions of their own, because retention decides for each buffer
 // by its own reuse.
+//
+// Rights: a region serves requests for its rights and for fewer. Where no peer can get a key, registrations
+// are asked for with all rights first, so that a later request for more needs no second one. Elsewhere a
+// registration has exactly the rights of its request, on exactly the memory of requests for these rights. A
+// request for others on the same memory replaces it: callers that need several rights in turn ask for their
+// sum.
 #pragma once
 
 #include <atomic>
@@ -80,7 +86,7 @@ class Domain {
     // Set by the steps.
     Region* region = nullptr;
     std::uint32_t seen = 0;
-    Access try_access = Access::all;
+    Access try_access = Access::read;  ///< to be asked of the device: at least `access`
     std::vector<Region*> victims;
     Error error;
     bool registered_here = false;  ///< this ticket's own device call made the region
@@ -154,10 +160,11 @@ class Domain {
   /// The registered region that serves the ticket, or else the one being registered that will contain its
   /// pages.
   Region* candidate_for(const Ticket& ticket);
-  Range merged(Range pages) const;
+  /// The ticket's pages with the regions that they overlap. `exact`: of those with just the ticket's rights.
+  Range merged(const Ticket& ticket, bool exact) const;
   bool merge_failed_before(Range want) const;
   void remember_failed_merge(Range want);
-  bool within_device_caps(Range want, Error& error) const;
+  bool within_device_caps(const DeviceCaps& caps, Range want, Error& error) const;
   /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the index;
   /// the idle ones become victims.
   void replace_nested(Range want, std::vector<Region*>& victims);

@@ -35,7 +35,8 @@ struct alignas(64) Region {
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
 
   // Guarded by the domain's slow lock.
-  DeviceKey key;
+  RegistrationKey key;
+  std::size_t entries = 0;  ///< translation entries of the registration; pages, where the device counts none
   Region* next_free = nullptr;
   bool indexed = false;
   std::uint32_t heap_slot = 0;

@@ -67,7 +67,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - waited, Duration{0});
   give_back(buffer);
-  buffer.access = buffer.access | record.access;
+  // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
+  // Peers get those of the last use alone.
+  buffer.access = local_part(buffer.access) | record.access;
   // Regions may overlap: another one than before may have served.
   if (registered(buffer.region) && buffer.region.region != record.region.region)
     replaced_.push_back(buffer.region);

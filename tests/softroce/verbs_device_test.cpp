@@ -47,8 +47,8 @@ std::unique_ptr<Device> open(const std::string& name = "verbs") {
 TEST(VerbsDevice, SaysWhatItIsAndWhatItTakes) {
   const auto device = open();
   EXPECT_EQ(device->description(), "registers with RDMA device rxe0, port 1");
-  EXPECT_GT(device->caps().max_regions, 1000u);
-  EXPECT_GT(device->caps().max_region_bytes, std::size_t{1} << 30);
+  EXPECT_GT(device->capabilities().caps.max_regions, 1000u);
+  EXPECT_GT(device->capabilities().caps.max_region_bytes, std::size_t{1} << 30);
   EXPECT_NE(open("verbs:rxe0"), nullptr);
   EXPECT_NE(open("verbs:rxe0:1"), nullptr);
 }
@@ -83,7 +83,8 @@ TEST(VerbsDevice, ItsKeysMoveData) {
   const Registration from = in.device->register_range(source.range(), Access::read, Actor::application);
   const Registration to = in.device->register_range(target.range(), Access::remote_write, Actor::helper);
   ASSERT_FALSE(from.error || to.error);
-  EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.rkey, kBytes), IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, kBytes),
+            IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(source.start(), target.start(), kBytes), 0);
   in.device->deregister(from.key, Actor::application);
   in.device->deregister(to.key, Actor::application);
@@ -100,7 +101,7 @@ TEST(VerbsDevice, NoKeyOutlivesItsRegistrationNorItsRights) {
         target.range(), deregistered ? Access::all : Access::write, Actor::application);
     ASSERT_FALSE(from.error || to.error);
     if (deregistered) in.device->deregister(to.key, Actor::application);
-    EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.rkey, 4096),
+    EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, 4096),
               IBV_WC_REM_ACCESS_ERR);
     in.device->deregister(from.key, Actor::application);
     if (!deregistered) in.device->deregister(to.key, Actor::application);
@@ -190,7 +191,8 @@ TEST(VerbsDevice, AForkedChildHasItsOwnAndLeavesTheParentsAlone) {
     return 0;
   };
   EXPECT_EQ(in_child(child), 0);
-  EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.rkey, kBytes), IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, kBytes),
+            IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(source.start(), target.start(), kBytes), 0);
   in.device->deregister(from.key, Actor::application);
   in.device->deregister(to.key, Actor::application);

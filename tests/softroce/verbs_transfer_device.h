@@ -47,7 +47,7 @@ class VerbsTransferDevice final : public TransferDevice {
  private:
   Error pin(Pinned& pinned) override {
     const Registration made = device_->register_range(pinned.pages, Access::all, Actor::application);
-    if (!made.error) pinned.by = {made.key.handle, made.key.lkey, made.key.rkey};
+    if (!made.error) pinned.by = {made.key.handle, made.key.lkey, made.key.remote_key};
     return made.error;
   }
   void unpin(const Pinned& pinned) override { device_->deregister({pinned.by[0]}, Actor::application); }

@@ -19,14 +19,20 @@ namespace pinion::test {
 class FakeDevice final : public Device {
  public:
   DeviceCaps limits;
+  bool remote = false;
   /// Decides each registration before it is made: an errno value, or 0. May block.
   std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
   /// The same for each deregistration.
-  std::function<int(DeviceKey)> refuse_deregistration = [](DeviceKey) { return 0; };
+  std::function<int(RegistrationKey)> refuse_deregistration = [](RegistrationKey) { return 0; };
 
   const char* name() const override { return "fake"; }
   std::string description() const override { return "registers nothing"; }
-  DeviceCaps caps() const override { return limits; }
+  DeviceCapabilities capabilities() const override {
+    DeviceCapabilities capabilities;
+    capabilities.remote = remote;
+    capabilities.caps = limits;
+    return capabilities;
+  }
 
   Registration register_range(Range pages, Access access, Actor) override {
     EXPECT_EQ(pages, pages.to_pages());
@@ -38,9 +44,11 @@ class FakeDevice final : public Device {
     union_.add(pages);
     peak_ = std::max(peak_, union_.bytes());
     live_.emplace(++last_, Live{pages, access});
-    return {{}, {last_, 0, 0}, access};
+    RegistrationKey key;
+    key.handle = last_;
+    return {{}, key, access};
   }
-  Error deregister(DeviceKey key, Actor) override {
+  Error deregister(const RegistrationKey& key, Actor) override {
     const int code = refuse_deregistration(key);
     if (code != 0) return Error::make(code, "deregistration refused by the test");
     std::lock_guard lock(mutex_);
@@ -54,7 +62,7 @@ class FakeDevice final : public Device {
   void abandon_after_fork() override {}
 
   /// Whether `key` is registered now and allows `access` on `range`.
-  bool serves(DeviceKey key, Range range, Access access) const {
+  bool serves(RegistrationKey key, Range range, Access access) const {
     std::lock_guard lock(mutex_);
     const auto found = live_.find(key.handle);
     return found != live_.end() && found->second.pages.contains(range) &&

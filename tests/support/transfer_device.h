@@ -68,7 +68,7 @@ class TransferDevice : public Device {
 
   ~TransferDevice() override { EXPECT_TRUE(live_.empty()) << "registrations were left behind"; }
 
-  DeviceCaps caps() const override { return {}; }
+  DeviceCapabilities capabilities() const override { return {}; }
 
   Registration register_range(Range pages, Access, Actor actor) override {
     EXPECT_EQ(pages, pages.to_pages());
@@ -86,10 +86,12 @@ class TransferDevice : public Device {
       ++registrations_[static_cast<int>(actor)];
     }
     at(Moment::registered, pages, actor);
-    return {{}, {handle, 0, 0}, Access::all};
+    RegistrationKey key;
+    key.handle = handle;
+    return {{}, key, Access::all};
   }
 
-  Error deregister(DeviceKey key, Actor actor) override {
+  Error deregister(const RegistrationKey& key, Actor actor) override {
     Pinned pinned;
     {
       const std::lock_guard lock(mutex_);
@@ -116,11 +118,11 @@ class TransferDevice : public Device {
   // ---- transfers, by whoever holds a lease on the key ----
 
   /// From the pinned pages onto the wire. 0 or an errno: EINVAL when the key does not cover the range.
-  int send(DeviceKey key, Range from, const Wire& wire, std::size_t position) {
+  int send(RegistrationKey key, Range from, const Wire& wire, std::size_t position) {
     return move(key, from, wire, position, true);
   }
   /// From the wire into the pinned pages.
-  int receive(DeviceKey key, Range into, const Wire& wire, std::size_t position) {
+  int receive(RegistrationKey key, Range into, const Wire& wire, std::size_t position) {
     return move(key, into, wire, position, false);
   }
 
@@ -162,7 +164,7 @@ class TransferDevice : public Device {
                        bool send) = 0;
 
  private:
-  int move(DeviceKey key, Range range, const Wire& wire, std::size_t position, bool send) {
+  int move(RegistrationKey key, Range range, const Wire& wire, std::size_t position, bool send) {
     Pinned pinned;
     {
       const std::lock_guard lock(mutex_);

@@ -76,7 +76,7 @@ class TransferLease {
 
   explicit operator bool() const { return engine_; }
   const Error& error() const { return error_; }
-  DeviceKey key() const { return transfer_.record.region.region->key; }
+  RegistrationKey key() const { return transfer_.record.region.region->key; }
   void release() {
     if (engine_) engine_->release(*this_thread(), transfer_);
     engine_ = nullptr;

@@ -7,15 +7,15 @@
 #include <atomic>
 #include <cerrno>
 
+#include "device/own_verbs_call.h"
 #include "intercept/exports.h"
 #include "intercept/verbs/front.h"
-#include "intercept/verbs/inside.h"
 
 namespace {
 
 using pinion::EntryFrame;
+using pinion::OwnVerbsCall;
 using pinion::verbs::Asked;
-using pinion::verbs::Inside;
 
 /// A function of the library's own, looked up when it is first called; the library's providers hold it from
 /// then on, whoever closes it. Not in a static variable of a function: who waits for its guard may hold the
@@ -54,8 +54,8 @@ bool is_for_want_of_room(int error) {
 /// A registration that passes by. Where the system has no room for it, what Pinion keeps makes way.
 template <class F, class... Arguments>
 ibv_mr* pass(F function, Arguments... arguments) {
-  const bool outermost = !Inside::now();
-  const Inside inside;
+  const bool outermost = !OwnVerbsCall::now();
+  const OwnVerbsCall own_call;
   ibv_mr* const mr = function(arguments...);
   const int error = errno;
   if (mr != nullptr || !is_for_want_of_room(error) || !outermost) return mr;

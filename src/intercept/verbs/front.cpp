@@ -10,12 +10,12 @@
 #include <new>
 
 #include "device/memlock.h"
+#include "device/own_verbs_call.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/handles.h"
-#include "intercept/verbs/inside.h"
 #include "intercept/verbs/protection_domains.h"
 
 namespace pinion::verbs {
@@ -111,7 +111,7 @@ void report_refusal(const Engine& engine, const Error& why, std::size_t bytes) {
 
 /// Finds something to stand behind a handle. False: nothing has happened.
 bool back(const Library& library, const Asked& asked, const EntryFrame& entry, Backing& backing) {
-  if (Inside::now() || !is_plain(asked)) return false;
+  if (OwnVerbsCall::now() || !is_plain(asked)) return false;
   Engine* const engine = running_engine();
   if (engine == nullptr || !may_be_kept(asked, engine->options(), entry)) return false;
   ThreadContext* const thread = this_thread();
@@ -129,7 +129,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   backing.real = nullptr;
   if (backing.transfer.record.region.region != nullptr) return true;
   // Retention observe: the program's own registration, whose time is recorded.
-  const Inside inside;
+  const OwnVerbsCall own_call;
   backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
   if (backing.real != nullptr) return true;
   engine->release(*thread, backing.transfer);
@@ -139,7 +139,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
 /// An error leaves everything as it was.
 int give_back(const Library& library, Backing& backing) {
   if (backing.real != nullptr) {
-    const Inside inside;
+    const OwnVerbsCall own_call;
     if (const int error = library.dereg_mr(backing.real)) return error;
     backing.real = nullptr;
   }
@@ -165,10 +165,11 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
     mr.lkey = backing.real->lkey;
     mr.rkey = backing.real->rkey;
   } else {
-    const DeviceKey& key = backing.transfer.record.region.region->key;  // does not change under the lease
+    const RegistrationKey& key =
+        backing.transfer.record.region.region->key;  // does not change under the lease
     mr.handle = key.system_handle;
     mr.lkey = key.lkey;
-    mr.rkey = key.rkey;
+    mr.rkey = static_cast<std::uint32_t>(key.remote_key);
   }
 }
 
@@ -237,7 +238,7 @@ int reregister(const Library& library, Handle& handle, int changes, const Asked&
   if (!back(library, asked, entry, backing)) {
     // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
     if ((asked.access & ~kPlain) != 0) return failed(IBV_REREG_MR_ERR_CMD, EOPNOTSUPP);
-    const Inside inside;
+    const OwnVerbsCall own_call;
     backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
     if (backing.real == nullptr) return IBV_REREG_MR_ERR_CMD;
     backing.access = asked.access;

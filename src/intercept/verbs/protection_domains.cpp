@@ -46,11 +46,10 @@ bool ProtectionDomains::aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_
     return false;
   }
   if (entry.number >= 0) {
-    entry.device->aim(std::move(made.device));
+    entry.device->lend(std::move(made.device));
     engine.reopen_domain(entry.number);
   } else {
-    auto device = std::make_unique<PdDevice>();
-    device->aim(std::move(made.device));
+    auto device = std::make_unique<BorrowedDevice>(std::move(made.device));
     entry.device = device.get();
     Error error;
     entry.number = engine.add_domain(std::move(device), error);
@@ -77,7 +76,7 @@ void ProtectionDomains::end_all(Engine& engine, bool closes, Ends ends) {
     const bool empty = !engine.close_domain(entry.number);
     const std::lock_guard lock(mutex_);
     if (empty) {
-      entry.device->aim(nullptr);
+      entry.device->lend(nullptr);
       entry.pd = nullptr;
     } else if (closes) {
       // Its regions stay leased to the end: the domain is of no further use, nor is its place.

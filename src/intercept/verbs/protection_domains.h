@@ -10,8 +10,8 @@
 #include <array>
 #include <mutex>
 
+#include "device/borrowed.h"
 #include "engine/engine.h"
-#include "intercept/verbs/pd_device.h"
 
 namespace pinion::verbs {
 
@@ -32,7 +32,7 @@ class ProtectionDomains {
     std::uint32_t handle = 0;  ///< the kernel's, of the protection domain
     int extra_access = 0;
     int number = -1;
-    PdDevice* device = nullptr;  ///< the engine's; once made, as long as the engine runs
+    BorrowedDevice* device = nullptr;  ///< the engine's; once made, as long as the engine runs
   };
 
   bool is_now(const Entry& entry, const ibv_pd* pd) const;

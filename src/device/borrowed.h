@@ -1,0 +1,69 @@
+// A device that its owner lends to a domain and takes back. A domain is never freed, so this stands in for
+// the device: without one, registering fails (ENODEV) and deregistering does nothing. Owns what is lent. As
+// device.h says of all devices; lend() and abandon() are for the owner, while nothing is registered. They
+// wait for calls under way.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
+#include <utility>
+
+#include "device/device.h"
+
+namespace pinion {
+
+class BorrowedDevice final : public Device {
+ public:
+  explicit BorrowedDevice(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+  /// Lends another device; null: takes back the one that was lent.
+  void lend(std::unique_ptr<Device> device) {
+    const std::unique_lock lock(mutex_);
+    device_ = std::move(device);
+  }
+  /// The program has closed the device under its registrations. The kernel has let them go, and the library
+  /// has freed what they were: nothing of them may be touched. Leaked on purpose.
+  void abandon() {
+    const std::unique_lock lock(mutex_);
+    static_cast<void>(device_.release());
+  }
+
+  const char* name() const override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->name() : "taken back";
+  }
+  std::string description() const override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->description() : "was taken back by the program";
+  }
+  DeviceCapabilities capabilities() const override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->capabilities() : DeviceCapabilities{};
+  }
+
+  Registration register_range(Range pages, Access access, Actor actor) override {
+    const std::shared_lock lock(mutex_);
+    if (!device_) return {Error::make(ENODEV, "the program has taken back or closed the device"), {}, {}};
+    return device_->register_range(pages, access, actor);
+  }
+  Error deregister(const RegistrationKey& key, Actor actor) override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->deregister(key, actor) : Error{};
+  }
+  double modelled_busy_seconds() const override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->modelled_busy_seconds() : 0;
+  }
+  void abandon_after_fork() override {
+    new (&mutex_) std::shared_mutex;  // a thread that is not here may hold it
+    if (device_) device_->abandon_after_fork();
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;  ///< shared: a call under way; exclusive: changing device_
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace pinion

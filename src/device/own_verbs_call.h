@@ -1,0 +1,22 @@
+// Marks a thread as being inside a call of libibverbs that Pinion has made or let pass. The library calls
+// some of its own functions by their public names, where a preload stands in front of them: those calls are
+// no requests of the program's. Owns one counter a thread; any thread.
+#pragma once
+
+namespace pinion {
+
+class OwnVerbsCall {
+ public:
+  OwnVerbsCall() { ++depth(); }
+  ~OwnVerbsCall() { --depth(); }
+  OwnVerbsCall(const OwnVerbsCall&) = delete;
+  OwnVerbsCall& operator=(const OwnVerbsCall&) = delete;
+
+  static bool now() { return depth() > 0; }
+
+ private:
+  /// The thread's; one for the whole process, so it lives in libpinion.
+  static int& depth();
+};
+
+}  // namespace pinion
