@@ -329,8 +329,8 @@ TEST_F(BorrowedDevice, AFailedDeregistrationIsTriedAgain) {
   start("retention=on-demand");
   const Memory memory(1);
   use(memory.page(0), kPage);
-  EXPECT_EQ(operations_.live(), 1u);
   close();
+  EXPECT_LT(refusals, 0) << "it was tried once only";
   EXPECT_EQ(operations_.live(), 0u);
 }
 

@@ -395,7 +395,9 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
   wanted.pages = pages(1, 3);
   wanted.access = Access::read;
   Time begin = 0, end = 0;
-  const auto note = [&](Range, bool, const Error&, Time from, Time to) { begin = from, end = to; };
+  const auto note = [&](Range, bool, const Error&, Time from, Time to, std::uint32_t) {
+    begin = from, end = to;
+  };
   ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
   EXPECT_EQ(begin, static_cast<Time>(pages_bytes(2)));
   watched.release(wanted.region);

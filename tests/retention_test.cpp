@@ -113,6 +113,47 @@ class RetentionTest : public ::testing::Test {
   }
 };
 
+// ---- translation entries ----
+
+TEST(EntriesAPage, FollowsTheRecentRegistrations) {
+  EntriesAPage entries;
+  EXPECT_EQ(entries.value(), 1);
+  EXPECT_EQ(entries.of(7), 7u);
+  for (int i = 0; i < 200; ++i) entries.observe(512, 1);
+  EXPECT_NEAR(entries.value(), 1.0 / 512, 1e-4);
+  EXPECT_EQ(entries.of(7), 1u);
+  for (int i = 0; i < 200; ++i) entries.observe(100, 100);
+  EXPECT_NEAR(entries.value(), 1, 0.05);
+}
+
+TEST_F(RetentionTest, RegistrationsTakeAsLongAsTheDevicesEntries) {
+  costs.registration = LinearFit{1000, 0};
+  HelperRetention who{domain, told, costs, {}};
+  use(who, virtual_pages(0, 1024), kStart);
+  EXPECT_EQ(told.uses.back().lead, costs.registration.upper(1024) + costs.wake.value());
+  device.pages_an_entry(512);
+  use(who, virtual_pages(2048, 1024), kStart);
+  EXPECT_EQ(told.uses.back().lead, costs.registration.upper(2) + costs.wake.value());
+  use(who, virtual_pages(2048, 100), kStart);
+  EXPECT_EQ(told.uses.back().lead, costs.registration.upper(1) + costs.wake.value())
+      << "a part of the region";
+}
+
+TEST_F(RetentionTest, TheFitIsOverTheDevicesEntries) {
+  device.pages_an_entry(512);
+  const Range buffer = virtual_pages(0, 1024);
+  learn(buffer);
+  const auto action = retention.next(kStart + kPeriod);
+  ASSERT_EQ(action.kind, Kind::deregister);
+  EXPECT_EQ(action.entries, 2u);
+  retire_claimed(domain, action.region, Actor::helper);
+  LinearFit fed = costs.deregistration;
+  fed.observe(2, 50 * kMicrosecond);
+  retention.done(action, {}, true, 50 * kMicrosecond, kStart + kPeriod);
+  EXPECT_EQ(costs.deregistration.expected(2), fed.expected(2));
+  EXPECT_EQ(costs.deregistration.expected(1024), fed.expected(1024));
+}
+
 // ---- the two conditions ----
 
 /// Prices with all terms 0 but those under test. 100 pages.

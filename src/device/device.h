@@ -64,6 +64,11 @@ struct Registration {
   RegistrationKey key;
   Access granted = Access::read;  ///< what the registration allows (at least what was asked)
   std::size_t entries = 0;        ///< translation entries; 0: the device counts none
+
+  /// Its entries, or its pages where the device counts none.
+  std::uint32_t entries_of(Range pages) const {
+    return static_cast<std::uint32_t>(entries ? entries : pages.pages());
+  }
 };
 
 class Device {

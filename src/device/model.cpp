@@ -26,6 +26,10 @@ DeviceCapabilities ModelDevice::capabilities() const {
   return capabilities;
 }
 
+std::size_t ModelDevice::entries_of(Range pages) const {
+  return pages_an_entry_ ? (pages.pages() + pages_an_entry_ - 1) / pages_an_entry_ : pages.pages();
+}
+
 Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   {
     const std::lock_guard lock(mutex_);
@@ -40,14 +44,15 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   if (Error error = use_.take(pages.bytes())) return {error, {}, {}};
   if (during_) during_(pages);
   const std::lock_guard lock(mutex_);
-  if (clock_) clock_->advance(nic_.register_cost(pages.pages()));
+  const std::size_t entries = entries_of(pages);
+  if (clock_) clock_->advance(nic_.register_cost(entries));
   const std::uint64_t handle = ++registered_;
   live_.emplace(handle, pages);
   RegistrationKey key;
   key.handle = handle;
   key.lkey = static_cast<std::uint32_t>(handle);
   key.remote_key = key.lkey;
-  return {{}, key, access};
+  return {{}, key, access, pages_an_entry_ ? entries : 0};
 }
 
 Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
@@ -57,7 +62,7 @@ Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
     assert(key.handle <= abandoned_ && "deregistration of a key that is not registered");
     return {};
   }
-  if (clock_) clock_->advance(nic_.deregister_cost(found->second.pages()));
+  if (clock_) clock_->advance(nic_.deregister_cost(entries_of(found->second)));
   use_.give(found->second.bytes());
   live_.erase(found);
   ++deregistered_;

@@ -19,8 +19,8 @@ namespace pinion {
 
 class ModelDevice final : public Device {
  public:
-  /// `clock` (may be null) is advanced by what each call costs, counted in system pages; it outlives the
-  /// device.
+  /// `clock` (may be null) is advanced by the cost of each call, in its translation entries or else pages; it
+  /// outlives the device.
   explicit ModelDevice(CostModel nic, VirtualClock* clock = nullptr);
 
   /// Lets every k-th registration fail with `code`; 0: none.
@@ -28,6 +28,9 @@ class ModelDevice final : public Device {
   /// Calls `f` in the middle of every registration, with no lock held: the range is not live yet, its time
   /// not spent.
   void during_registration(std::function<void(Range)> f);
+
+  /// Counts one translation entry for so many pages; 0: counts none.
+  void pages_an_entry(std::size_t pages) { pages_an_entry_ = pages; }
 
   const char* name() const override { return "model"; }
   std::string description() const override;
@@ -49,11 +52,14 @@ class ModelDevice final : public Device {
   std::uint64_t deregistrations() const;
 
  private:
+  std::size_t entries_of(Range pages) const;
+
   const CostModel nic_;
   VirtualClock* const clock_;
   std::function<void(Range)> during_;
   std::uint64_t fail_every_ = 0;
   int fail_code_ = 0;
+  std::size_t pages_an_entry_ = 0;
   CapUse use_;
 
   mutable std::mutex mutex_;  ///< guards all below and the clock

@@ -67,7 +67,7 @@ void DeviceWork::register_ahead(DomainSlot& slot, const HelperRetention::Action&
   std::vector<Refused> refused;
   const auto step = run_ticket(
       *slot.domain, ticket, Actor::helper, waited,
-      [&](Range pages, bool registration, const Error& error, Time from, Time to) {
+      [&](Range pages, bool registration, const Error& error, Time from, Time to, std::uint32_t) {
         if (registration && error)
           refused.push_back({pages, error, from, to});
         else

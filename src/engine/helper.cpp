@@ -254,12 +254,14 @@ void Helper::tell() {
 
 void Helper::add_domains(runlog::Counters& mine) {
   domains_.for_each([&](DomainSlot& slot) {
-    if (const double per_page = slot.costs.registration.a(); per_page > 0)
-      slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
+    // Victims and logs know pages: the lines are those of the pages that were registered.
+    const double entries_a_page = slot.costs.entries_a_page.value();
+    const double per_page = slot.costs.registration.a() * entries_a_page;
+    if (per_page > 0) slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
     if (slot.number == 0) {
-      mine.fit_register_a_ns = slot.costs.registration.a();
+      mine.fit_register_a_ns = per_page;
       mine.fit_register_b_ns = slot.costs.registration.b();
-      mine.fit_deregister_a_ns = slot.costs.deregistration.a();
+      mine.fit_deregister_a_ns = slot.costs.deregistration.a() * entries_a_page;
       mine.fit_deregister_b_ns = slot.costs.deregistration.b();
     }
     if (slot.retention) slot.retention->score().add_to(mine);
@@ -289,9 +291,6 @@ void Helper::forget() {
     slot.retention.reset();
     slot.predictor.reset();
   });
-  drain_.forget();
-  log_.forget_sites();
-  profile_.forget();
 }
 
 }  // namespace pinion

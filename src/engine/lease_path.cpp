@@ -150,13 +150,14 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   bool waited = false;
   const auto step = run_ticket(
       domain(number), ticket, Actor::application, waited,
-      [&](Range pages, bool registration, const Error& refused, Time from, Time to) {
+      [&](Range pages, bool registration, const Error& refused, Time from, Time to, std::uint32_t entries) {
         const Calibration& scale = calibration();
         Record call = record;
         call.begin = begin + scale.to_ticks(from - scale.to_time(begin));
         call.end = begin + scale.to_ticks(to - scale.to_time(begin));
         call.address = pages.begin;
         call.bytes = pages.bytes();
+        call.entries = entries;
         call.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
         call.flags = refused ? runlog::kFailed : 0;
         push(thread, call);
@@ -270,6 +271,7 @@ void LeasePath::reap_now(ThreadContext& thread, int number) {
 
 void LeasePath::retire_claimed_here(ThreadContext& thread, int number, Region* region) {
   const Range pages = region->range();
+  const std::uint32_t entries = region->entries.load(std::memory_order_relaxed);
   Record call;
   call.begin = ticks_now();
   const auto retired = retire_claimed(domain(number), region, Actor::application, ticks_now);
@@ -277,6 +279,7 @@ void LeasePath::retire_claimed_here(ThreadContext& thread, int number, Region* r
   call.flags = retired.error ? runlog::kFailed : 0;
   call.address = pages.begin;
   call.bytes = pages.bytes();
+  call.entries = entries;
   call.kind = runlog::EventKind::deregistration;
   call.domain = static_cast<std::uint8_t>(number);
   push(thread, call);

@@ -69,10 +69,12 @@ void RecordDrain::take(Record& record, std::uint16_t thread) {
       take_use(record, thread);
       break;
     case runlog::EventKind::registration:
-      if (!(record.flags & runlog::kFailed)) costs.registration.observe(range.pages(), end - begin);
+      if (record.flags & runlog::kFailed) break;
+      costs.registration.observe(record.entries, end - begin);
+      costs.entries_a_page.observe(range.pages(), record.entries);
       break;
     case runlog::EventKind::deregistration:
-      if (!(record.flags & runlog::kFailed)) costs.deregistration.observe(range.pages(), end - begin);
+      if (!(record.flags & runlog::kFailed)) costs.deregistration.observe(record.entries, end - begin);
       break;
     case runlog::EventKind::memory_event:
       take_memory_change(range, end);
@@ -91,7 +93,8 @@ void RecordDrain::take_use(Record& record, std::uint16_t thread) {
   Duration first = 0;  // what leave-pinned would have waited
   Coverage& leave_pinned = leave_pinned_[record.domain];
   if (const std::size_t fresh = leave_pinned.would_add(pages)) {
-    const Duration expected = slot.costs.registration.expected(fresh / page_size());
+    const Duration expected =
+        slot.costs.registration.expected(slot.costs.entries_a_page.of(fresh / page_size()));
     leave_pinned_registration_ns_ += static_cast<double>(expected);
     first =
         leave_pinned_wait(waited, expected, static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
@@ -119,11 +122,6 @@ std::size_t RecordDrain::leave_pinned_bytes() const {
   std::size_t bytes = 0;
   for (const Coverage& of_domain : leave_pinned_) bytes += of_domain.bytes();
   return bytes;
-}
-
-void RecordDrain::forget() {
-  std::vector<Drained>().swap(batch_);
-  leave_pinned_ = {};
 }
 
 }  // namespace pinion

@@ -41,10 +41,11 @@ inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
 
 /// Runs a ticket to `leased` or `refused`.
-/// `on_device_call(Range, bool registration, const Error& error, Time begin, Time end)` follows every call of
-/// the device. `watch(Range)` is asked before memory is registered; its error means that the memory's events
-/// will go unseen: then the region serves this ticket's lease alone. `rest(f)` runs f, which waits for
-/// another thread, free of locks.
+/// `on_device_call(Range, bool registration, const Error& error, Time begin, Time end, std::uint32_t
+/// entries)` follows every call of the device; `entries` are those of the registration, if it succeeded.
+/// `watch(Range)` is asked before memory is registered; its error means that the memory's events will go
+/// unseen: then the region serves this ticket's lease alone. `rest(f)` runs f, which waits for another
+/// thread, free of locks.
 template <class OnDeviceCall, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
                         OnDeviceCall&& on_device_call, Watch&& watch = {}, Rest&& rest = {}) {
@@ -76,9 +77,10 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::deregister:
         for (Region* victim : ticket.victims) {
           const Range range = victim->range();
+          const std::uint32_t entries = victim->entries.load(std::memory_order_relaxed);
           const Time begin = domain.clock().now();
           const auto retired = retire_claimed(domain, victim, actor);
-          on_device_call(range, false, retired.error, begin, retired.end);
+          on_device_call(range, false, retired.error, begin, retired.end, entries);
         }
         step = domain.begin(ticket);
         break;
@@ -94,7 +96,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         }
         const Time begin = domain.clock().now();
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
-        on_device_call(range, true, registration.error, begin, domain.clock().now());
+        on_device_call(range, true, registration.error, begin, domain.clock().now(),
+                       registration.entries_of(range));
         step = domain.commit(ticket, registration);
         break;
       }

@@ -131,7 +131,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   if (!registration.error) {
     count_registered(region->range(), ticket.asked);
     region->key = registration.key;
-    region->entries = registration.entries ? registration.entries : region->range().pages();
+    region->entries.store(registration.entries_of(region->range()), std::memory_order_relaxed);
     region->access.store(registration.granted, std::memory_order_relaxed);
     if (region->word.commit(ticket.unshared)) {
       ticket.registered_here = true;

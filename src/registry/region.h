@@ -26,6 +26,7 @@ struct alignas(64) Region {
   std::atomic<Domain*> domain{nullptr};
   std::atomic<Access> access{Access::read};
   std::atomic<bool> memory_changed{false};    ///< why it is doomed: set by hooks, before that
+  std::atomic<std::uint32_t> entries{0};      ///< translation entries; pages, where the device counts none
   std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
 
   // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another
@@ -36,7 +37,6 @@ struct alignas(64) Region {
 
   // Guarded by the domain's slow lock.
   RegistrationKey key;
-  std::size_t entries = 0;  ///< translation entries of the registration; pages, where the device counts none
   Region* next_free = nullptr;
   bool indexed = false;
   std::uint32_t heap_slot = 0;

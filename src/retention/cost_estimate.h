@@ -11,7 +11,8 @@
 
 namespace pinion {
 
-/// t = a * pages + b, fitted online by least squares over the recent observations (each weighs 1/32 less than
+/// t = a * entries + b, for the translation entries of a registration (its pages, where the device counts
+/// none); fitted online by least squares over the recent observations (each weighs 1/32 less than
 /// the next), with an allowance for what the line does not explain.
 class LinearFit {
  public:
@@ -23,8 +24,8 @@ class LinearFit {
     excess_ = 1;
   }
 
-  void observe(std::size_t pages, Duration took) {
-    const double x = static_cast<double>(pages), y = static_cast<double>(took);
+  void observe(std::size_t entries, Duration took) {
+    const double x = static_cast<double>(entries), y = static_cast<double>(took);
     const double expected = std::max(1.0, a_ * x + b_);
     // Falls back towards 1 by a tenth of its height at every observation that the line explains.
     excess_ = std::clamp(y / expected, 1 + (excess_ - 1) * 0.9, kMostExcess);
@@ -36,11 +37,13 @@ class LinearFit {
 
   double a() const { return a_; }
   double b() const { return b_; }
-  Duration expected(std::size_t pages) const {
-    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(pages) + b_) + 0.5);
+  Duration expected(std::size_t entries) const {
+    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(entries) + b_) + 0.5);
   }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
-  Duration upper(std::size_t pages) const { return nearest(static_cast<double>(expected(pages)) * excess_); }
+  Duration upper(std::size_t entries) const {
+    return nearest(static_cast<double>(expected(entries)) * excess_);
+  }
 
  private:
   static constexpr double kMostExcess = 4;
@@ -60,6 +63,24 @@ class LinearFit {
   double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
   double a_ = 0, b_ = 0;
   double excess_ = 1;
+};
+
+/// How many translation entries a page takes, over the recent registrations: 1 on ordinary pages, far less on
+/// hugepages. For memory whose own entries are unknown.
+class EntriesAPage {
+ public:
+  void observe(std::size_t pages, std::size_t entries) {
+    constexpr double kKeep = 1.0 - 1.0 / 32;
+    pages_ = pages_ * kKeep + static_cast<double>(pages);
+    entries_ = entries_ * kKeep + static_cast<double>(entries);
+  }
+  double value() const { return entries_ / pages_; }
+  std::size_t of(std::size_t pages) const {
+    return static_cast<std::size_t>(std::max(1.0, std::ceil(static_cast<double>(pages) * value())));
+  }
+
+ private:
+  double pages_ = 1, entries_ = 1;
 };
 
 /// The n-th largest of the last 32 observations.
@@ -114,6 +135,7 @@ struct QueueCosts {
 struct CostEstimates {
   LinearFit registration;
   LinearFit deregistration;
+  EntriesAPage entries_a_page;
   WakeMargin wake;
   QueueCosts queue;
 

@@ -28,6 +28,13 @@ Duration rounded(double value) {
 }
 
 bool registered(const RegionRef& ref) { return ref.current() && ref.region->word.load().leasable(); }
+
+/// Of the region's translation entries, those of `pages` in it.
+std::size_t entries_under(const Region* region, Range pages) {
+  const std::size_t entries = region->entries.load(std::memory_order_relaxed);
+  const std::size_t all = region->range().pages();
+  return std::max<std::size_t>(1, (entries * pages.pages() + all - 1) / all);
+}
 }  // namespace
 
 HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs,
@@ -74,10 +81,11 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   if (registered(buffer.region) && buffer.region.region != record.region.region)
     replaced_.push_back(buffer.region);
   buffer.region = record.region;
+  if (registered(record.region)) buffer.entries = entries_under(record.region.region, pages);
   looks_.set(id, kNever);
   overs_.set(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
-  item_pages_.observe(pages.pages());
+  item_entries_.observe(buffer.entries);
 
   Use use;
   use.buffer = id;
@@ -89,7 +97,7 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   use.end = std::max(end - waited, time) - delayed;
   use.pages = pages.pages();
   use.continues = continues;
-  use.lead = lead(pages.pages());
+  use.lead = lead(buffer.entries);
   predictor_.observe(use);
   // Who acts will ask for its sureness, which is that of now: others' errors do not change it until then.
   buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
@@ -114,7 +122,7 @@ void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   score_.at_release_within_0_5 += within(buffer.predicted_at_release, 0.005);
   score_.at_release_within_5 += within(buffer.predicted_at_release, 0.05);
   const Duration delay = delay_of(buffer);
-  Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.pages.pages()) - delay);
+  Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
   if (last != kNever) last += delay;
   score_.within_0_5 += within(last, 0.005);
   score_.within_5 += within(last, 0.05);
@@ -169,7 +177,7 @@ Duration HelperRetention::delay_of(const Buffer& buffer) const {
 
 Estimate HelperRetention::next_use(BufferId id, Time after) const {
   const Duration delay = delay_of(buffers_[id]);
-  Estimate next = predictor_.estimate(id, after - delay, worth(buffers_[id].pages.pages()));
+  Estimate next = predictor_.estimate(id, after - delay, worth(buffers_[id]));
   if (next.time != kNever) next.time += delay;
   if (next.early != kNever) next.early += delay;
   return next;
@@ -193,20 +201,20 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
   return next == kNever ? kNever : next + delay;
 }
 
-Duration HelperRetention::worth(std::size_t pages) const {
+Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
   const double price = settings_.budget ? settings_.budget->price() : kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(pages)));
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
 }
 
-Duration HelperRetention::lead(std::size_t pages) const {
-  return costs_.registration.upper(pages) + costs_.wake.value();
+Duration HelperRetention::lead(std::size_t entries) const {
+  return costs_.registration.upper(entries) + costs_.wake.value();
 }
 
 void HelperRetention::enqueue(BufferId id, Time after) {
   const Time deadline = next_use(id, after).early;
   if (deadline != kNever) {
-    queue_.insert(id, deadline, service_time(buffers_[id].pages.pages()));
+    queue_.insert(id, deadline, service_time(buffers_[id].entries));
   } else {
     listen(id, after, after);  // to let it go again
   }
@@ -223,18 +231,18 @@ void HelperRetention::reconsider(BufferId id) {
   }
 }
 
-Duration HelperRetention::service_time(std::size_t pages) const {
+Duration HelperRetention::service_time(std::size_t entries) const {
   const auto compares = static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare;
-  return costs_.queue.hash + compares /* cache */ + costs_.deregistration.upper(item_pages_.value()) +
-         compares /* insert */ + costs_.registration.upper(pages) + compares /* update */;
+  return costs_.queue.hash + compares /* cache */ + costs_.deregistration.upper(item_entries_.value()) +
+         compares /* insert */ + costs_.registration.upper(entries) + compares /* update */;
 }
 
-bool HelperRetention::may_deregister(std::size_t pages, Time deadline, Time now) const {
+bool HelperRetention::may_deregister(std::size_t entries, Time deadline, Time now) const {
   if (deadline == kNever) return true;  // used for the first time, or not expected back
   const auto compares = static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare;
-  const Duration t_p = costs_.deregistration.upper(pages) + compares /* insert */ +
-                       costs_.registration.upper(pages) + compares /* update */ + costs_.wake.value();
-  return now + t_p <= queue_.room(deadline, service_time(pages));
+  const Duration t_p = costs_.deregistration.upper(entries) + compares /* insert */ +
+                       costs_.registration.upper(entries) + compares /* update */ + costs_.wake.value();
+  return now + t_p <= queue_.room(deadline, service_time(entries));
 }
 
 bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) {
@@ -242,10 +250,12 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (!buffer.live || !registered(buffer.region)) return false;
   const RegionRef ref = buffer.region;
   const std::size_t pages = ref.region->range().pages();
+  const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
-  if (!may_deregister(pages, next.early, now) || too_dear || !worth_it(buffer, pages, next, now)) {
+  if (!may_deregister(entries, next.early, now) || too_dear ||
+      !worth_it(buffer, worth(pages, entries), next, now)) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
     looks_.set(id,
@@ -269,13 +279,14 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
   if (!action.region) return false;
   action.kind = Action::Kind::deregister;
   action.pages = action.region->range();
+  action.entries = action.region->entries.load(std::memory_order_relaxed);
   action.after = after;
   if (settings_.budget) {
     for_each_buffer_in(action.pages, [&](BufferId id) {
       Buffer& buffer = buffers_[id];
       if (served_elsewhere(buffer, ref)) return;
       give_back(buffer);
-      buffer.reserved = costs_.registration.upper(buffer.pages.pages());
+      buffer.reserved = costs_.registration.upper(buffer.entries);
       settings_.budget->reserve(buffer.reserved);
     });
   }
@@ -290,22 +301,19 @@ Duration HelperRetention::worst_cost(RegionRef ref) const {
   Duration sum = 0;
   for_each_buffer_in(ref.region->range(), [&](BufferId id) {
     const Buffer& buffer = buffers_[id];
-    if (!served_elsewhere(buffer, ref))
-      sum += costs_.registration.upper(buffer.pages.pages()) - buffer.reserved;
+    if (!served_elsewhere(buffer, ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
   });
   return std::max<Duration>(sum, 0);
 }
 
-bool HelperRetention::worth_it(const Buffer& buffer, std::size_t pages, const Estimate& next,
-                               Time now) const {
+bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const {
   if (settings_.minimize_peak && !may_raise_peak(buffer, now)) return false;
   if (next.time == kNever) return true;
-  return static_cast<double>(std::min(next.early, next.time) - now) >=
-         next.risk * static_cast<double>(worth(pages));
+  return static_cast<double>(std::min(next.early, next.time) - now) >= next.risk * static_cast<double>(worth);
 }
 
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
-  const double late = next.reuse * static_cast<double>(worth(buffer.pages.pages()));
+  const double late = next.reuse * static_cast<double>(worth(buffer));
   return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
 }
 
@@ -334,8 +342,7 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
 }
 
 Time HelperRetention::due(const RegistrationQueue::Item& item) const {
-  const std::size_t pages = buffers_[item.buffer].pages.pages();
-  return item.deadline - service_time(pages) - costs_.wake.value();
+  return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
 }
 
 HelperRetention::Action HelperRetention::next(Time now) {
@@ -418,13 +425,17 @@ Time HelperRetention::next_deadline() const {
 
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
-    costs_.deregistration.observe(action.pages.pages(), took);
+    costs_.deregistration.observe(action.entries, took);
     for_each_buffer_in(action.pages, [&](BufferId id) { enqueue(id, action.after); });
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
-  if (took > 0) costs_.registration.observe(action.pages.pages(), took);
   Buffer& buffer = buffers_[action.buffer];
+  if (registered(region)) buffer.entries = entries_under(region.region, action.pages);
+  if (took > 0) {
+    costs_.registration.observe(buffer.entries, took);
+    costs_.entries_a_page.observe(action.pages.pages(), buffer.entries);
+  }
   buffer.region = region;
   if (!registered(region)) return;
   for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
@@ -452,6 +463,7 @@ BufferId HelperRetention::buffer_of(Range pages) {
   buffers_[id].live = true;
   buffers_[id].pages = pages;
   all_pages_ += pages.pages();
+  buffers_[id].entries = costs_.entries_a_page.of(pages.pages());
   if (by_begin_.size() > forget_beyond_) forget_oldest(id);
   return id;
 }

@@ -80,7 +80,8 @@ class HelperRetention {
     BufferId buffer = 0;  ///< of a registration
     Range pages{};
     Access access = Access::read;
-    Time after = 0;  ///< of a deregistration: uses expected later than this are queued
+    std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
+    Time after = 0;           ///< of a deregistration: uses expected later than this are queued
   };
 
   /// Whether what a registration ahead was decided for is still so: not when its memory has gone since.
@@ -132,8 +133,9 @@ class HelperRetention {
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
-    Duration lasts = 0;     ///< its transfers, lately
-    Duration reserved = 0;  ///< in the time budget, for its next use
+    std::size_t entries = 1;  ///< translation entries that its pages take, as far as is known
+    Duration lasts = 0;       ///< its transfers, lately
+    Duration reserved = 0;    ///< in the time budget, for its next use
   };
   static constexpr std::size_t kMostBuffers = 16384;
 
@@ -149,21 +151,24 @@ class HelperRetention {
   /// Its time alone, which is had for less.
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
-  /// Holding so many pages for that long is as bad as one late transfer of them.
-  Duration worth(std::size_t pages) const;
+  /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
+  /// translation entries to register.
+  Duration worth(std::size_t pages, std::size_t entries) const;
+  Duration worth(const Buffer& buffer) const { return worth(buffer.pages.pages(), buffer.entries); }
   /// How long before its use the helper must begin to register a buffer.
-  Duration lead(std::size_t pages) const;
+  Duration lead(std::size_t entries) const;
   /// Plans anew for a buffer whose next use is predicted anew.
   void reconsider(BufferId id);
   void enqueue(BufferId id, Time after);
-  /// The deregistration condition for a region of so many pages whose earliest deadline is `deadline`.
-  bool may_deregister(std::size_t pages, Time deadline, Time now) const;
+  /// The deregistration condition for a region of so many translation entries whose earliest deadline is
+  /// `deadline`.
+  bool may_deregister(std::size_t entries, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
   /// What a use of each buffer of the region may cost, when this region is gone.
   Duration worst_cost(RegionRef ref) const;
-  /// Whether so many pages, free until the use, are worth what is likely to be lost by it.
-  bool worth_it(const Buffer& buffer, std::size_t pages, const Estimate& next, Time now) const;
+  /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
+  bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
   /// Whether holding the buffer's region may raise the peak: one more would, or the peak is young.
@@ -181,7 +186,7 @@ class HelperRetention {
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
   /// The terms of the registration condition: one item of the RQ and one of the DQ.
-  Duration service_time(std::size_t pages) const;
+  Duration service_time(std::size_t entries) const;
 
   Domain& domain_;
   Predictor& predictor_;
@@ -205,8 +210,8 @@ class HelperRetention {
   std::size_t largest_pages_ = 1;    ///< of any buffer so far
   std::size_t all_pages_ = 0;        ///< of all buffers
   Time peak_since_ = 0;
-  std::size_t peak_ = 0, registered_before_ = 0;  ///< bytes registered: most, and at the last decision
-  RecentLargest<std::size_t, 1> item_pages_{1};   ///< what an item of the DQ may ask to deregister
+  std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
+  RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;
 };

@@ -29,7 +29,8 @@ struct Record {
   runlog::Outcome outcome = runlog::Outcome::hit;
   Access access = Access::read;
   std::uint8_t flags = 0;
-  std::uint8_t domain = 0;  ///< the engine's number of the domain
+  std::uint8_t domain = 0;    ///< the engine's number of the domain
+  std::uint32_t entries = 0;  ///< of a device call: the translation entries of the registration
 };
 
 }  // namespace pinion
