@@ -19,12 +19,13 @@ namespace {
 
 constexpr std::size_t kPairs = 20'000;
 
-/// What the hooks of this process do while a case runs; they take no context.
+/// The callbacks of this process while a case runs; they take no context.
 struct Events {
   static inline BenchDomain* domain = nullptr;
-  static void begin(Range range) {
-    domain->brackets.open(range);
-    domain->domain.doom(range);
+  static Answer begin(const MemoryChange& change) {
+    domain->brackets.open(change.range);
+    domain->domain.doom(change.range);
+    return Answer::proceed;
   }
   static void end(Range range) { domain->brackets.close(range); }
 };

@@ -221,7 +221,11 @@ void Engine::reopen_domain(int number) {
 StartedMonitor Engine::watch_events(MonitorKind kind) {
   brackets_.sight.lost();
   const auto sight = brackets_.sight.look();
-  HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
+  const auto begin = [](const MemoryChange& change) {
+    on_memory_change_begin(change.range);
+    return Answer::proceed;
+  };
+  HookCallbacks sink{begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
   sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
   sink.unloaded = invalidate_call_sites;
   // Under every monitor, as code that goes makes learnt stacks worthless. An error concerns memory events

@@ -43,10 +43,11 @@ inline void dawdle() {
     for (std::uint32_t spin = state >> 20; spin > 0; --spin) StdAtomics::relax();
   }
 }
-inline void dawdling_begin(Range range) {
+inline Answer dawdling_begin(const MemoryChange& change) {
   dawdle();
-  Engine::on_memory_change_begin(range);
+  Engine::on_memory_change_begin(change.range);
   dawdle();
+  return Answer::proceed;
 }
 inline void dawdling_end(Range range) {
   dawdle();
