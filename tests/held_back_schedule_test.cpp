@@ -50,15 +50,15 @@ TEST(HeldBackSchedule, MemoryMappedOverIsNeverUnmapped) {
       const Answer answer = state->held.settle(map_over(kFirst), Answer::proceed);
       EXPECT_NE(answer, Answer::hold_back);
       if (answer == Answer::proceed) {
-        EXPECT_NE(state->first.exchange(kNew), kOld);
+        EXPECT_EQ(state->first.exchange(kNew), kNone);
       }
     };
-    return test::Scenario{{mapping, mapping, [state] { state->carry_out(); }}, [state] {
+    return test::Scenario{{mapping, [state] { state->carry_out(); }}, [state] {
                             EXPECT_EQ(state->carried, 1);
                             EXPECT_EQ(state->held.count(), 0u);
                           }};
   });
-  EXPECT_GT(explored.schedules, 1000u);
+  EXPECT_TRUE(explored.complete);
 }
 
 // The program unmaps more, of which a part is held back and being carried out, and maps memory there anew
