@@ -832,13 +832,13 @@ class PausedEvent : public ::testing::Test {
 
   static Gate& gate(Pause pause) { return event_gates_[static_cast<int>(pause)]; }
   static Answer begin(const MemoryChange& change) {
-    Engine::on_memory_change_begin(change.range);
+    const Answer answer = memory_events::begin(change);
     if (change.range.begin == watched_begin_) gate(Pause::begun).pass();
-    return Answer::proceed;
+    return answer;
   }
   static void end(Range range) {
     if (range.begin == watched_begin_) gate(Pause::called).pass();
-    Engine::on_memory_change_end(range);
+    memory_events::end(range);
   }
 
   /// Maps other memory over `memory_`, as far as the pause.

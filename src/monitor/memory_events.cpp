@@ -62,6 +62,7 @@ void forget_parent() {
   new (&g_carrying) std::mutex;
   g_brackets.forget_other_threads();
   g_held_back.forget_all();
+  g_monitor.store(g_staying, std::memory_order_relaxed);
 }
 
 bool is_staying(const MemoryMonitor& monitor) {

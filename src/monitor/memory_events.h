@@ -15,8 +15,8 @@
 //
 // begin(), end(), appeared() and lose_sight() are for hooks: any thread, any signal handler; no lock, no
 // allocation. All else is ordinary code of any thread; watch(), leave() and what they change are guarded by
-// one mutex, carry_out() by another. A forked child begins without open brackets of other threads, and with
-// nothing held back.
+// one mutex, carry_out() by another. A forked child begins without the brackets of other threads, with
+// nothing held back, and without a monitor, unless that has to stay.
 #pragma once
 
 #include "monitor/brackets.h"

@@ -45,13 +45,13 @@ inline void dawdle() {
 }
 inline Answer dawdling_begin(const MemoryChange& change) {
   dawdle();
-  Engine::on_memory_change_begin(change.range);
+  const Answer answer = memory_events::begin(change);
   dawdle();
-  return Answer::proceed;
+  return answer;
 }
 inline void dawdling_end(Range range) {
   dawdle();
-  Engine::on_memory_change_end(range);
+  memory_events::end(range);
   dawdle();
 }
 

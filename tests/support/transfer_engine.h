@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "monitor/memory_events.h"
 #include "registry/blocking.h"
 #ifdef PINION_TEST_OVER_VERBS  // in tests/softroce
 #include "softroce/verbs_transfer_device.h"
