@@ -145,8 +145,7 @@ class LibcHooks : public testing::Test {
   const std::size_t page_ = page_size();
 };
 
-// ---- Installing
-// ------------------------------------------------------------------------------------------------------
+// ---- Installing ----
 
 TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
   const HookReport again = install_libc_hooks({note_begin, note_end});
@@ -193,8 +192,7 @@ TEST_F(LibcHooks, SelfTestTellsWhatIsNotSeen) {
   EXPECT_EQ(report.error.code, ENOMSG) << report.error.message;
 }
 
-// ---- Every call, with its exact range
-// --------------------------------------------------------------------------------
+// ---- Every call, with its exact range ----
 
 TEST_F(LibcHooks, MunmapBracketsTheEffect) {
   char* const p = map_pages(3);
@@ -553,8 +551,7 @@ TEST_F(LibcHooks, ProcessMadviseConcernsAllItsVectors) {
   munmap(p, 2 * kVectors * page_);
 }
 
-// ---- By number
-// -------------------------------------------------------------------------------------------------------
+// ---- By number ----
 
 TEST_F(LibcHooks, SyscallIsSeenLikeTheFunctions) {
   char* const p = map_pages(6);
@@ -648,8 +645,7 @@ TEST_F(LibcHooks, ChildOfSyscallOnAStackOfItsOwn) {
 }
 #endif
 
-// ---- Return values
-// ---------------------------------------------------------------------------------------------------
+// ---- Return values ----
 
 TEST_F(LibcHooks, RefusalsAreTheKernels) {
 #if defined(__SANITIZE_THREAD__)
@@ -752,8 +748,7 @@ TEST_F(LibcHooks, TheSameCodeIsCalledByBothNames) {
   EXPECT_EQ(dlsym(libc, "mmap64"), dlsym(libc, "mmap"));
 }
 
-// ---- libc's own calls
-// ------------------------------------------------------------------------------------------------
+// ---- libc's own calls ----
 
 /// A block's pages without the first and last, which its neighbours share.
 Range inner_pages(const char* block, std::size_t bytes) {
@@ -867,8 +862,7 @@ TEST_F(LibcHooks, StackOfAThreadThatEnds) {
   EXPECT_FALSE(events[1].is_begin || events[1].intact);
 }
 
-// ---- Everywhere a call can come from
-// ---------------------------------------------------------------------------------
+// ---- Everywhere a call can come from ----
 
 char* page_for_handler = nullptr;
 
@@ -956,8 +950,7 @@ TEST_F(LibcHooks, PatchedUnderThreadsThatAreInside) {
   }
 }
 
-// ---- Others who patch
-// ------------------------------------------------------------------------------------------------
+// ---- Others who patch ----
 
 using test::absolute_jump;
 using test::ForeignPatch;
