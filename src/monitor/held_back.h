@@ -70,7 +70,7 @@ class BasicHeldBack {
     }
   }
 
-  /// A hook: the memory changes, or has changed, in spite of all.
+  /// A hook: the memory changes, or has changed, and could not be held back.
   void forget(Range range) {
     if (count() == 0) [[likely]]
       return;
@@ -80,22 +80,24 @@ class BasicHeldBack {
     }
   }
 
-  /// Calls unmap(range) for what is held back, which returns whether the memory has gone; else it stays held
-  /// back. So does, for this time, a range that keeps overlapping others that come.
+  /// Calls unmap(range) for all that is held back. The range stays held back where unmap() returns false, and
+  /// where hooks keep offering ranges that overlap it.
   template <class Unmap>
   void carry_out(Unmap&& unmap) {
     constexpr int kTries = 100;
     for (Slot& slot : slots_) {
-      Range all;
-      for (int i = 0; i < kTries && all.empty() && take_in(slot, all); ++i) {
-        if (!take_in_overlaps(all)) all = {};
-        finish(!all.empty() && unmap(all) ? kFree : kHeld);
-        if (all.empty()) Atomics::relax();
+      for (int i = 0; i < kTries; ++i) {
+        Range all;
+        if (!take_in(slot, all)) break;
+        const bool whole = take_in_overlaps(all);
+        finish(whole && unmap(all) ? kFree : kHeld);
+        if (whole) break;
+        Atomics::relax();
       }
     }
   }
 
-  /// In a forked child, whose copy of the memory has no holders: it stays mapped.
+  /// In a forked child: its copy of the memory has no holders, and stays mapped.
   void forget_all() {
     for (Slot& slot : slots_) slot.word.store(kFree, std::memory_order_relaxed);
     used_.store(0, std::memory_order_relaxed);

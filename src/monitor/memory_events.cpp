@@ -69,11 +69,15 @@ bool is_staying(const MemoryMonitor& monitor) {
   return g_staying != nullptr && &g_staying->chosen() == &monitor.chosen();
 }
 
-/// From now on regain_sight() gives up at once.
+/// From now on regain_sight() gives up at once, for this reason or an earlier one.
 Error give_up(const Error& unseen) {
   const std::lock_guard lock(g_control);
-  if (!g_never_sees.load(std::memory_order_relaxed)) g_unseen = unseen;
-  g_never_sees.store(true, std::memory_order_release);
+  if (!g_never_sees.exchange(true, std::memory_order_acq_rel)) g_unseen = unseen;
+  return g_unseen;
+}
+
+Error earlier_reason() {
+  const std::lock_guard lock(g_control);
   return g_unseen;
 }
 
@@ -164,7 +168,7 @@ Error regain_sight(MemoryMonitor& monitor) {
   if (!sight.blind() && monitor.intact()) [[likely]]
     return {};
   const HeldSignals held;
-  if (g_never_sees.load(std::memory_order_acquire)) return give_up({});
+  if (g_never_sees.load(std::memory_order_acquire)) return earlier_reason();
   // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. Events went by
   // meanwhile: nothing that was registered before can be believed.
   if (!sight.blind()) {
