@@ -136,8 +136,7 @@ class VictimPolicy : public test::RegistryTest {
       Region* region = acquire(pages(2 * trace[i], 2 * trace[i] + 1));
       if (!region) return 0;
       clock.advance(kMicrosecond);
-      region->used(now, clock.ticks());
-      domain->release(region);
+      domain->release(region, now, clock.ticks());
       if (next)
         domain->expect({region, region->generation()},
                        (*next)[i] == SIZE_MAX ? 0 : static_cast<Time>((*next)[i]));

@@ -393,7 +393,7 @@ bool Engine::acquire_slow(ThreadContext& thread, int number, Range request, Acce
    : record.outcome == runlog::Outcome::wait ? counters.waits
                                              : counters.hits)
       .add(1);
-  thread.recent.remember(request.begin, ticket.region);
+  domain(number).remember(thread.recent, request.begin, ticket.region);
   return true;
 }
 
@@ -483,10 +483,9 @@ void Engine::release(ThreadContext& thread, Transfer& transfer) {
   record.end = ticks_now();
   Region* region = record.region.region;
   if (region) {
-    region->used(record.begin, record.end);
     if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
       record.flags |= runlog::kMemoryGone;
-    const auto released = domain(record.domain).release(region);
+    const auto released = domain(record.domain).release(region, record.begin, record.end);
     if ((retire_at_release_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       retire_now(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {

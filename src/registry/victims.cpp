@@ -33,12 +33,10 @@ std::int64_t by_last_use(const Region* region) {
 
 }  // namespace
 
-bool Victims::idle(const Region* region) {
-  const auto word = region->word.load();
-  return word.leasable() && word.leases() == 0;
-}
+bool Victims::idle(const Region* region) { return region->word.load().idle(); }
 
 void Victims::add(Region* region) {
+  if (region->owner.load(std::memory_order_relaxed)) return;
   const Time next_use = region->next_use.load(std::memory_order_relaxed);
   if (next_use != 0 && order_ == Order::expected)
     expected_.push(region, -next_use);

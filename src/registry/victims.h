@@ -12,7 +12,7 @@
 //     in order at each use.
 //   - Under retention lru the least recently used: O(log n) amortized over the uses.
 //
-// Regions under lease are passed over.
+// Regions under lease, and those that peers hold, are passed over. Permanent ones are not among them.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Victims {
   enum class Order { expected, least_recently_used };
   void set_order(Order order) { order_ = order; }
 
-  /// A region that is registered, or about to be.
+  /// A region that is registered, or about to be. Permanent ones are left out.
   void add(Region* region);
   /// Harmless where it is not here.
   void remove(Region* region);

@@ -405,7 +405,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
                                                  : runlog::Outcome::hit;
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
-    thread.recent->remember(record.address, region);
+    domain_.remember(*thread.recent, record.address, region);
   }
   granted(number);
   if (settings_.retention == RetentionKind::lru && made.ticket.registered_here)
@@ -433,9 +433,8 @@ bool Process::release(std::uint16_t number, std::uint32_t index) {
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   std::vector<Region*> retired;
   if (Region* region = record.region.region) {
-    region->used(record.begin, record.end);
     if (region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
-    const auto released = domain_.release(region);
+    const auto released = domain_.release(region, record.begin, record.end);
     if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
       if (Region* claimed = domain_.begin_retire(record.region)) retired.push_back(claimed);
   }
