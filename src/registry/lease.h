@@ -36,11 +36,9 @@ class Leases {
     if (hint.serves(request, number_, access)) [[likely]] {
       if (hint.region->word.count_in(hint.proof)) [[likely]]
         return hint.region;
-      release(hint.region);
+      return refused_hit(hint.region, request, access, recent);
     }
-    Region* region = lease(index_.find(request.begin), request, access);
-    if (region) remember(recent, request.begin, region);
-    return region;
+    return hit_by_index(request, access, recent);
   }
 
   /// A request from `begin` on was served by `region`, which is under lease.
@@ -91,7 +89,7 @@ class Leases {
     return nullptr;
   }
   /// Puts a doomed and unused region on the list for reaping. Hooks too.
-  void give_back(Region* region) {
+  [[gnu::noinline, gnu::cold]] void give_back(Region* region) {
     if (region->word.claim_reaping()) doomed_.push(region);
   }
 
@@ -102,6 +100,18 @@ class Leases {
   RegionStack<Region, &Region::next_reaped> doomed_;
 
  private:
+  // Out of line, as a hit is to be short wherever it is inlined.
+  [[gnu::noinline]] Region* hit_by_index(Range request, Access access, RecentRegions& recent) {
+    Region* region = lease(index_.find(request.begin), request, access);
+    if (region) remember(recent, request.begin, region);
+    return region;
+  }
+  /// The hint's region was counted in vain.
+  [[gnu::noinline, gnu::cold]] Region* refused_hit(Region* region, Range request, Access access,
+                                                   RecentRegions& recent) {
+    release(region);
+    return hit_by_index(request, access, recent);
+  }
   Released returned(Region* region, Released released) {
     if (released == Released::idle_doomed) [[unlikely]]
       give_back(region);
