@@ -62,9 +62,7 @@ void LeasePath::begin_transfer(ThreadContext& thread, int number, const CallPoin
   record.flags = 0;
   record.domain = static_cast<std::uint8_t>(number);
   ThreadCounters& counters = thread.counters[number];
-  record.delayed =
-      counters.registration_ticks.get() + counters.wait_ticks.get() + spent(counters.bounce_ticks.get());
-  counters.acquires.add(1);
+  record.delayed = counters.delayed_ticks.get();
   counters.acquired_bytes.add(request.bytes());
 }
 
@@ -72,9 +70,9 @@ void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call
   transfer.record.region = {region, region->generation()};
   ThreadCounters& counters = thread.counters[transfer.record.domain];
   counters.hits.add(1);
-  // Every 32nd acquire of a thread is measured: reading the counter each time would cost as much as what it
+  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as what it
   // measures.
-  if (counters.acquires.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
+  if (counters.hits.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
 }
 
 bool LeasePath::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
@@ -168,6 +166,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   record.wait = all;
   counters.registration_ticks.add(in_device);
   if (all > in_device) counters.wait_ticks.add(all - in_device);
+  counters.delayed_ticks.add(std::max(all, in_device));
   if (step == Domain::Step::refused) return step;
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
@@ -207,16 +206,18 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                      : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
                        "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
-  // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
+  // that one would need is charged as time, as going without registration is never free.
   const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
+  ThreadCounters& counters = thread.counters[transfer.record.domain];
   if (spends_modelled_time_) {
     while (ticks_now() - begin < cost) StdAtomics::relax();
+    counters.delayed_ticks.add(cost);
   } else {
     transfer.record.flags |= runlog::kCharged;
   }
-  thread.counters[transfer.record.domain].bounce_ticks.add(cost);
+  counters.bounce_ticks.add(cost);
 }
 
 void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
@@ -281,6 +282,7 @@ void LeasePath::retire_claimed_here(ThreadContext& thread, int number, Region* r
   push(thread, call);
   counters_.count_device_call(thread.counters[number], false, retired.error);
   thread.counters[number].registration_ticks.add(call.end - call.begin);
+  thread.counters[number].delayed_ticks.add(call.end - call.begin);
 }
 
 double LeasePath::copy_speed() {
