@@ -62,6 +62,7 @@ class BasicRegionWord {
   static constexpr std::uint32_t kMostLeases = std::uint32_t{1} << (kLeaseBits - 1);
   static constexpr std::uint32_t kMostHolds = (std::uint32_t{1} << kHoldBits) - 1;
   static constexpr std::uint32_t kLastGeneration = (std::uint32_t{1} << (64 - kGenerationShift)) - 1;
+  static constexpr int kGenerationBits = 64 - kGenerationShift;
   /// Bits of a proof that are free for its owner's use.
   static constexpr int kProofBits = kStateShift;
 

@@ -69,9 +69,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   give_back(buffer);
   buffer.access = buffer.access | record.access;
   // Regions may overlap: another one than before may have served.
-  if (registered(buffer.region) && buffer.region.region != record.region.region)
+  if (registered(buffer.region) && buffer.region.region != record.region().region)
     replaced_.push_back(buffer.region);
-  buffer.region = record.region;
+  buffer.region = record.region();
   looks_.set(id, kNever);
   overs_.set(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
@@ -96,9 +96,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   for (const BufferId moved : predictor_.moved()) {
     if (moved != id) reconsider(moved);
   }
-  if (registered(record.region)) {
-    const Time next = earliest_use(record.region.region->range(), time).time;
-    domain_.expect(record.region, next == kNever ? 0 : next);
+  if (registered(record.region())) {
+    const Time next = earliest_use(record.region().region->range(), time).time;
+    domain_.expect(record.region(), next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
 }
