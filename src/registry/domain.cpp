@@ -43,7 +43,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.error = Error::make(EAGAIN, "memory events may be missed: nothing is registered ahead");
     return Step::refused;
   }
-  // What others registered blindly may be stale for everybody but them.
+  // A region that another thread registered blindly may be stale for all others.
   if (Region* region = sight.blind() ? nullptr : candidate_for(ticket)) {
     ticket.region = region;
     if (region->word.load().state() == RegionState::registering) {
@@ -123,7 +123,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region_count_.fetch_add(1, std::memory_order_relaxed);
   ticket.asked = clock_.now();
   index_.insert(region);
-  // A bracket opened before the region was in the index has not seen it; nor has one who lost sight before.
+  // An event, or a loss of sight, from before the region was in the index has not met it.
   ticket.unshared = !brackets_.sight.unbroken(sight);
   if (brackets_.changing(ticket.want) || (ticket.unshared && !ticket.lease)) region->word.doom();
   ticket.region = region;
@@ -394,7 +394,7 @@ Region* Domain::candidate_for(const Ticket& ticket) {
     const auto word = region->word.load();
     if (word.doomed() || (ticket.owner && region->owner.load(std::memory_order_relaxed) != ticket.owner))
       return;
-    // What the one that is coming will allow is known when it is there.
+    // The rights of the one that is coming are known when it is there.
     if (word.state() == RegionState::registering) coming = region;
     if (word.leasable() && serves(region, ticket.pages, ticket.access)) ready = region;
   });
@@ -446,7 +446,7 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
   const std::uint64_t regions = budget_->limits().regions;
   if (want.bytes() > most || regions == 0) return false;
   feel_pressure();
-  // Regions overlap each other and `want`: only the union of pages tells what letting them go is worth. So
+  // Regions overlap each other and `want`: only the union of pages shows the gain of letting them go. So
   // they go from it for a moment.
   const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
   const auto fits = [&] {

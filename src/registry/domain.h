@@ -1,6 +1,6 @@
 // A domain: a device (with its protection domain) and the registration cache over it.
 //
-// Owns its regions, their index and the count of registered pages. What guards what:
+// Owns its regions, their index and the count of registered pages. Guards:
 //   - leases and holds are taken and returned without a lock (lease.h);
 //   - everything else is decided under the slow lock, in steps: begin -> device -> commit. The slow lock is
 //   never
@@ -59,7 +59,7 @@ class Domain : public Leases {
 
   // ---- steps ----
 
-  /// What a caller of begin() or commit() has to do next.
+  /// The next thing that a caller of begin() or commit() has to do.
   enum class Step {
     leased,  ///< `region` is leased (or, for a ticket without lease, registered): done
     wait,  ///< `region` is being registered by another: wait until its transitions differ from `seen`, begin
@@ -73,7 +73,8 @@ class Domain : public Leases {
     Access access = Access::read;
     bool lease = true;  ///< false: the helper registers ahead; no waiting, nothing is evicted for it
     /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered,
-    /// and ordinary regions that contain them, or lie within, are replaced.
+    /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
+    /// (end_permanence) before the domain is closed.
     const void* owner = nullptr;
     // Set by the steps.
     Region* region = nullptr;
@@ -122,7 +123,7 @@ class Domain : public Leases {
   /// many bytes wait to be reaped for it: pinned still, and of no use to anybody.
   std::size_t doom(Range range, const void* owner = nullptr);
 
-  // ---- holders of what is doomed ----
+  // ---- holders of doomed regions ----
 
   /// Regions that were doomed under leases or holds since the last call, as far as they are still in use:
   /// their holders should let go, as the memory stays pinned until the last one has. One caller at a time,
@@ -138,14 +139,14 @@ class Domain : public Leases {
   bool covered(Range pages);
   /// When the region is predicted to be used next; 0: not known. For the helper.
   void expect(const RegionRef& ref, Time next_use);
-  /// What a registration's constant part is worth in pages, for the choice of victims.
+  /// The constant part of a registration's time, in pages that take as long, for the choice of victims.
   void set_call_pages(double pages);
   /// Lets idle regions go until the budget holds at most so many bytes, as far as there are any; claimed as
   /// by begin_retire().
   std::vector<Region*> begin_shrink(std::uint64_t bytes);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
-  /// What the regions and their index have taken from the system; it is used again, and never given back.
+  /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
   Device& device() { return *device_; }
   Clock& clock() { return clock_; }

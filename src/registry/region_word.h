@@ -15,15 +15,15 @@
 //    1     listed      it is on the list of recalls. This mark survives the end of a generation, because the
 //                      list still refers to the slot.
 //    1     permanent   only its owner ends it (see Domain::Ticket::owner)
-//   18     generation  grows with every use of the slab slot, and never wraps: a slot whose generations are
-//   used
-//                      up is not used again (at_last_generation). So equal generations are the same region.
+//   18     generation  grows with every use of the slab slot, and never wraps: a slot without a further one
+//   is
+//                      not used again (at_last_generation). So equal generations are the same region.
 //
-// Widths. A count of leases is added before it is granted, so one half of the field is room for refused
-// counts: Linux has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23
-// leases, is the most that is granted; then acquires go the slow way, which grants none either. Holds are
-// granted one by one up to 2^16 - 1; a further peer gets none. A slot lost every 2^18 registrations is less
-// than a byte per thousand.
+// Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
+// has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
+// granted. A request beyond that replaces the region by a new one, as a request for more rights does. Holds
+// are granted one by one up to 2^16 - 1; a further peer gets none. A slot is lost every 2^18 registrations:
+// less than a byte per thousand.
 //
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
 // count taken in vain comes and goes, and every transition preserves it.

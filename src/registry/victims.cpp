@@ -124,7 +124,7 @@ Region* Victims::take_sampled(Ticks now) {
   return best;
 }
 
-// What is in use was expected about now, and so is mostly below.
+// Regions in use were expected about now, and so are mostly below.
 Region* Victims::take_expected_last() {
   return take_first_idle(expected_, [](Region*) { return true; });
 }
