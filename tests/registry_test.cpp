@@ -872,6 +872,21 @@ TEST_F(PermanentRegion, ItReplacesOrdinaryOnes) {
   EXPECT_EQ(reap(), 1u);
 }
 
+TEST_F(RegistryTest, ARequestBeyondTheMostLeasesRegistersAnew) {
+  Region* full = acquire(pages(0, 4));
+  std::uint32_t leases = 1;
+  for (const auto proof = full->word.load().proof(); full->word.count_in(proof);) ++leases;
+  EXPECT_EQ(leases, RegionWord::kMostLeases);
+  EXPECT_EQ(full->word.release(), Released::in_use) << "the one that was refused";
+  Region* next = acquire(pages(0, 4));
+  ASSERT_NE(next, nullptr);
+  EXPECT_NE(next, full);
+  EXPECT_EQ(domain->release(next), Released::idle);
+  for (; leases > 1; --leases) full->word.release();
+  EXPECT_EQ(domain->release(full), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+}
+
 TEST_F(RegistryTest, ASlotWhoseGenerationsAreUsedUpIsNotUsedAgain) {
   Region* region = idle(pages(0, 1));
   const auto retire = [&] {
