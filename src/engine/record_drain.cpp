@@ -70,11 +70,11 @@ void RecordDrain::take(Record& record, std::uint16_t thread) {
       break;
     case runlog::EventKind::registration:
       if (record.flags & runlog::kFailed) break;
-      costs.registration.observe(record.entries, end - begin);
-      costs.entries_a_page.observe(range.pages(), record.entries);
+      costs.registration.observe(record.entries(), end - begin);
+      costs.entries_a_page.observe(range.pages(), record.entries());
       break;
     case runlog::EventKind::deregistration:
-      if (!(record.flags & runlog::kFailed)) costs.deregistration.observe(record.entries, end - begin);
+      if (!(record.flags & runlog::kFailed)) costs.deregistration.observe(record.entries(), end - begin);
       break;
     case runlog::EventKind::memory_event:
       take_memory_change(range, end);
