@@ -284,7 +284,7 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
                             "pinion_lease_keys: the lease is of the process that this one was forked "
                             "from, whose registrations do not hold here"));
   // Under a lease a region does not change.
-  const Region* region = body.transfer.record.region.region;
+  const Region* region = body.transfer.record.region().region;
   if (!region)
     return fail(Error::make(ENODATA,
                             "pinion_lease_keys: retention `observe` registers nothing: transfer without "

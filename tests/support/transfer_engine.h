@@ -77,7 +77,7 @@ class TransferLease {
 
   explicit operator bool() const { return leases_; }
   const Error& error() const { return error_; }
-  DeviceKey key() const { return transfer_.record.region.region->key; }
+  DeviceKey key() const { return transfer_.record.region().region->key; }
   void release() {
     if (leases_) leases_->release(*this_thread(), transfer_);
     leases_ = nullptr;
