@@ -1,5 +1,5 @@
-// Domains of the C API on operations of the program's own, from the outside: what the operations are asked
-// for, what becomes of their keys and errors, and when they are no longer called.
+// Domains of the C API on operations of the program's own, from the outside: the requests that the operations
+// get, the way of their keys and errors to the caller, and the end of the calls.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -45,7 +45,7 @@ class Memory {
   char* base_;
 };
 
-/// Registers nothing; knows what is registered, and refuses where the test says so.
+/// Registers nothing; keeps a list of the live registrations, and refuses those that the test selects.
 class Operations {
  public:
   struct Live {
