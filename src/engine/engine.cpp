@@ -150,7 +150,7 @@ int Engine::add_domain(std::unique_ptr<Device> device, const std::string& device
   slot->device_name = device_name;
   slot->nic = nic;
   if (slot->device->hides_from_children()) hides_from_children_.store(true, std::memory_order_relaxed);
-  if (options_.retention == RetentionKind::lru) slot->domain->set_keep_bytes(options_.lru_size);
+  if (options_.retention == RetentionKind::lru) slot->domain->choose_least_recently_used();
   if (options_.retention == RetentionKind::helper || options_.retention == RetentionKind::observe) {
     slot->predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
     HelperRetention::Settings settings;
@@ -434,7 +434,8 @@ Domain::Step Engine::acquire_by_steps(ThreadContext& thread, Domain::Ticket& tic
                    : waited               ? runlog::Outcome::wait
                                           : runlog::Outcome::hit;
   if (options_.retention == RetentionKind::lru && ticket.registered_here) {
-    for (Region* victim : domain(number).begin_trim()) retire_claimed_here(thread, number, victim);
+    while (Region* victim = domain(number).begin_trim(options_.lru_size))
+      retire_claimed_here(thread, number, victim);
   }
   return step;
 }

@@ -230,7 +230,9 @@ void Engine::take(Record& record, std::uint16_t thread) {
       }
       ++transfers_;
       time_budget_.waited(std::size_t{thread} * kMostDomains + record.domain, delayed + waited, first);
-      if (slot.retention && has_helper_) slot.retention->use(record, begin, thread, delayed, end, waited);
+      if (slot.retention && has_helper_ &&
+          slot.retention->use(event_of(record, thread, scale), record.region, delayed))
+        record.flags |= runlog::kLate;
       break;
     }
     case runlog::EventKind::registration:

@@ -1,6 +1,6 @@
 // What an application thread leaves behind for the helper: one record a transfer (an item of the paper's
 // deregistration queue), a device call on the critical path, or a memory event. Plain data in raw ticks; made
-// in a few stores.
+// in a few stores. From the ring on it is an event (runlog/format.h), for retention and for the log alike.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,9 @@ struct Record {
   std::uint8_t flags = 0;
   std::uint8_t domain = 0;  ///< the engine's number of the domain
 };
+
+/// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in
+/// its flags, which retention finds out.
+runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibration& scale);
 
 }  // namespace pinion

@@ -29,8 +29,8 @@ struct Operation {
   Range range{};
   Duration compute = 0;   ///< by the thread, since its previous operation was done
   Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it
-  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under on-demand, where
-  /// the release is work of the thread).
+  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under a retention that
+  /// settles, for which the release is work of the thread).
   Duration lasts = kUntilReleased;
   Time not_before = 0;  ///< absolute
 

@@ -1,0 +1,32 @@
+#include "retention/record.h"
+
+#include <algorithm>
+
+namespace pinion {
+
+runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibration& scale) {
+  runlog::Event event{};
+  event.begin_ns = scale.to_time(record.begin);
+  event.end_ns = scale.to_time(record.end);
+  event.address = record.address;
+  event.bytes = record.bytes;
+  event.site = record.site;
+  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
+  event.peer = record.peer;
+  event.thread = thread;
+  event.kind = record.kind;
+  event.call = static_cast<std::uint8_t>(record.call);
+  event.outcome = record.outcome;
+  event.flags = record.flags;
+  event.access = static_cast<std::uint8_t>(record.access);
+  event.domain = record.domain;
+  if (event.kind == runlog::EventKind::memory_event) {
+    // "Everything" ends where addresses do; a call that the kernel refuses may name anything.
+    const Range range{record.address, record.address + record.bytes};
+    event.address = std::min(range.begin, kAddressEnd);
+    event.bytes = std::clamp<Address>(range.end, event.address, kAddressEnd) - event.address;
+  }
+  return event;
+}
+
+}  // namespace pinion

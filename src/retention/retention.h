@@ -1,0 +1,95 @@
+// Retention: when registered memory is kept and when it is let go. One object for each domain, of one class
+// for each strategy; make.h makes it from the options, and the engine and the simulator run the same objects.
+// To add a strategy: a class here, its row in traits.h and its case in make.cpp.
+//
+// A retention decides and claims; its caller makes the device calls. It knows time only as the `now` that it
+// is given, and registration only through its Domain.
+//
+// claim_after_registration() and claim_after_release() are for application threads, any number of them at a
+// time, outside of hooks. All other calls are for one thread: the helper's, or the simulator's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/access.h"
+#include "base/clock.h"
+#include "base/range.h"
+#include "predict/predictor.h"
+#include "registry/region.h"
+#include "runlog/format.h"
+
+namespace pinion {
+
+class Retention {
+ public:
+  struct Action {
+    enum class Kind {
+      sleep,           ///< until `wake_at`, or until records come
+      deregister,      ///< deregister region->key (claimed), then done()
+      register_ahead,  ///< run a ticket without lease for `pages` and `access`, then done()
+    };
+    Kind kind = Kind::sleep;
+    Time wake_at = kNever;
+    Region* region = nullptr;
+    BufferId buffer = 0;  ///< of a registration
+    Range pages{};
+    Access access = Access::read;
+    Time after = 0;  ///< of a deregistration: uses expected later than this are queued
+  };
+  static Action deregistration(Region* region) {
+    Action action;
+    action.kind = Action::Kind::deregister;
+    action.region = region;
+    action.pages = region->range();
+    return action;
+  }
+
+  virtual ~Retention() = default;
+
+  // ---- application threads, where RetentionTraits::settles ----
+
+  /// The calling thread has registered a region. Claims the next region to deregister for that at once; null:
+  /// no (further) one.
+  virtual Region* claim_after_registration() { return nullptr; }
+  /// The calling thread's release has left the region idle. The same.
+  virtual Region* claim_after_release(RegionRef /*idle*/) { return nullptr; }
+
+  // ---- the helper: learning ----
+
+  /// Learns from a use. `lease`: its event, of a kind `lease`. `region`: what served it. `delayed`: how long
+  /// the thread had waited for registrations before, in all. Returns whether the use was late: expected, or
+  /// seen before, and yet not registered in time.
+  virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
+    return false;
+  }
+  /// Pages of `range` changed.
+  virtual void memory_event(Range /*range*/) {}
+  /// Looks at every idle region that no decision is due for: some uses and releases left no trace.
+  virtual void sweep() {}
+
+  // ---- the helper: acting ----
+
+  /// From now on predicts and keeps score only.
+  virtual void stop_acting() {}
+  /// And from now on acts again, on whatever is idle by now.
+  virtual void act_again() {}
+  /// What to do now. At most one action at a time; done() comes before the next call (not for sleep).
+  virtual Action next(Time /*now*/) { return {}; }
+  /// Whether the reason for a registration ahead still holds.
+  virtual bool wants(const Action& /*action*/) const { return true; }
+  /// `region`: what is registered now. `took`: the device call that succeeded; 0: none did.
+  virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
+                    Time /*now*/) {}
+  /// When next() will have something to do, if no records come.
+  virtual Time next_deadline() const { return kNever; }
+
+  // ---- what it has learnt ----
+
+  /// Adds how good the predictions were to the process's counters.
+  virtual void add_score(runlog::Counters& /*counters*/) const {}
+  /// For a later run to begin with; empty: nothing was learnt.
+  virtual std::string profile() const { return {}; }
+};
+
+}  // namespace pinion
