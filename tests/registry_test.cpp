@@ -337,7 +337,7 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
    public:
     explicit Watching(const Budget& budget) : budget_(budget) {}
     Time now() override { return static_cast<Time>(budget_.bytes()); }
-    Ticks ticks() override { return 0; }
+    Ticks ticks() override { return budget_.bytes(); }
 
    private:
     const Budget& budget_;
@@ -347,14 +347,13 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
   Domain::Ticket wanted;
   wanted.pages = pages(1, 3);
   wanted.access = Access::read;
-  Time begin = 0, end = 0;
-  const auto note = [&](Range, bool, const Error&, Time from, Time to) { begin = from, end = to; };
+  DeviceCall made;
+  const auto note = [&](const DeviceCall& call) { made = call; };
   ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
-  EXPECT_EQ(begin, static_cast<Time>(pages_bytes(2)));
+  EXPECT_EQ(made.begin, pages_bytes(2));
   watched.release(wanted.region);
-  retire_all(watched, Actor::helper,
-             [&](Range, const Error&, Time from, Time to) { begin = from, end = to; });
-  EXPECT_EQ(end, static_cast<Time>(pages_bytes(2)));
+  retire_all(watched, Actor::helper, note);
+  EXPECT_EQ(made.end, pages_bytes(2));
   EXPECT_EQ(budget->bytes(), 0u);
 }
 
@@ -405,8 +404,7 @@ TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
   domain->release(acquire(pages(4, 5)));
   refusals = 2;
   int failed = 0;
-  retire_all(*domain, Actor::helper,
-             [&](Range, const Error& error, Time, Time) { failed += error.code == EBUSY; });
+  retire_all(*domain, Actor::helper, [&](const DeviceCall& call) { failed += call.error.code == EBUSY; });
   EXPECT_EQ(failed, 2);
   EXPECT_EQ(domain->registered_bytes(), pages_bytes(3));
   EXPECT_EQ(witness->bytes(), static_cast<std::int64_t>(pages_bytes(3)));

@@ -7,6 +7,7 @@ namespace pinion {
 
 void Desk::add(KeptDomain& domain) {
   const int number = count();
+  domain.number = number;
   domains_[static_cast<std::size_t>(number)] = &domain;
   count_.store(number + 1, std::memory_order_release);
 }

@@ -26,6 +26,7 @@ namespace pinion {
 
 /// A domain with its retention, and what that knows of the device's costs.
 struct KeptDomain {
+  int number = 0;  ///< by Desk::add()
   Domain* domain = nullptr;
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
@@ -33,10 +34,6 @@ struct KeptDomain {
 
 class Desk {
  public:
-  /// Memory that was unmapped under its registration stays pinned until the helper's next look; so much of it
-  /// calls for one at once.
-  static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
-
   struct Settings {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;

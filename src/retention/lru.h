@@ -18,6 +18,7 @@ class LruRetention final : public Retention {
   }
 
   Region* claim_after_registration() override { return domain_.begin_trim(keep_bytes_); }
+  bool may_claim() const override { return domain_.registered_bytes() > keep_bytes_; }
   Region* claim_after_release(RegionRef) override { return domain_.begin_trim(keep_bytes_); }
 
   /// A refused hit may hold a region's last count for a moment: then no release finds it idle.

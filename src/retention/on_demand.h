@@ -12,6 +12,7 @@ class OnDemandRetention final : public Retention {
  public:
   explicit OnDemandRetention(Domain& domain) : domain_(domain) {}
 
+  bool may_claim() const override { return true; }
   Region* claim_after_release(RegionRef idle) override { return domain_.begin_retire(idle); }
 
   /// A refused hit may hold a region's last count for a moment: then no release finds it idle.

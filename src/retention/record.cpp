@@ -4,6 +4,17 @@
 
 namespace pinion {
 
+Record record_of(const DeviceCall& call, const Record& transfer) {
+  Record record = transfer;
+  record.begin = call.begin;
+  record.end = call.end;
+  record.address = call.pages.begin;
+  record.bytes = call.pages.bytes();
+  record.kind = call.registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
+  record.flags = call.error ? runlog::kFailed : 0;
+  return record;
+}
+
 runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibration& scale) {
   runlog::Event event{};
   event.begin_ns = scale.to_time(record.begin);

@@ -9,6 +9,7 @@
 #include "base/call_kind.h"
 #include "base/clock.h"
 #include "base/range.h"
+#include "registry/device_call.h"
 #include "registry/region.h"
 #include "runlog/format.h"
 
@@ -31,6 +32,9 @@ struct Record {
   std::uint8_t flags = 0;
   std::uint8_t domain = 0;  ///< the engine's number of the domain
 };
+
+/// The record of a device call, made for the transfer of record `transfer`, or for none.
+Record record_of(const DeviceCall& call, const Record& transfer);
 
 /// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in
 /// its flags, which retention finds out.

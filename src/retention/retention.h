@@ -52,6 +52,8 @@ class Retention {
   /// The calling thread has registered a region. Claims the next region to deregister for that at once; null:
   /// no (further) one.
   virtual Region* claim_after_registration() { return nullptr; }
+  /// Whether claim_after_release() may find one: takes no lock.
+  virtual bool may_claim() const { return false; }
   /// The calling thread's release has left the region idle. The same.
   virtual Region* claim_after_release(RegionRef /*idle*/) { return nullptr; }
 

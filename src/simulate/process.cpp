@@ -492,7 +492,7 @@ void Process::push(const Noticed& noticed) {
     ++counters_.records_dropped;
   }
   if (helper_busy_) return;
-  const bool filling = ring_.size() >= settings_.ring * 3 / 4 || doomed_bytes_ >= Desk::kMuchDoomed;
+  const bool filling = ring_.size() >= settings_.ring * 3 / 4 || doomed_bytes_ >= LookSchedule::kMuchDoomed;
   if (settings_.poll == 0 || filling || desk_.deep(clock_.now())) {
     wake_by(std::min(wake_at_, clock_.now()));
   } else if (!wake_planned_) {

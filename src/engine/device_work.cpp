@@ -1,0 +1,94 @@
+#include "engine/device_work.h"
+
+#include <vector>
+
+namespace pinion {
+
+void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
+  counters_.count_device_call(slot.by_helper, call.registration, call.error);
+  progress_.fetch_add(1, std::memory_order_relaxed);
+  Record record = record_of(call, {});
+  record.flags |= runlog::kByHelper;
+  record.domain = static_cast<std::uint8_t>(slot.number);
+  log_.add(event_of(record, 0, calibration()));
+}
+
+void DeviceWork::act(const std::function<void()>& attend) {
+  watch_.take_doomed();
+  while (act_once(attend)) drain_.drain();
+}
+
+bool DeviceWork::act_once(const std::function<void()>& attend) {
+  const ForkGate::Passage passage(fork_gate_);
+  if (watch_.keeps_nothing()) desk_.stop_acting();
+  const Desk::Job job = desk_.next(clock_.now(), attend);
+  switch (job.kind) {
+    case Desk::Job::Kind::none:
+      return false;
+    case Desk::Job::Kind::deregister:
+      deregister(job);
+      return true;
+    case Desk::Job::Kind::register_ahead:
+      register_ahead(job);
+      return true;
+  }
+  return false;
+}
+
+void DeviceWork::deregister(const Desk::Job& job) {
+  DomainSlot& slot = domains_.slot(job.in->number);
+  DeviceCall last;
+  for (Region* region : job.regions)
+    last = retire_claimed(*slot.domain, region, Actor::helper,
+                          [&](const DeviceCall& call) { note(slot, call); });
+  const Calibration& scale = calibration();
+  desk_.done(job, {}, true, scale.to_duration(last.end - last.begin), scale.to_time(last.end));
+}
+
+void DeviceWork::register_ahead(const Desk::Job& job) {
+  DomainSlot& slot = domains_.slot(job.in->number);
+  Domain::Ticket ticket;
+  ticket.pages = job.action.pages;
+  ticket.access = job.action.access;
+  ticket.lease = false;
+  bool waited = false;
+  Ticks took = 0;
+  std::vector<DeviceCall> refused;
+  const auto step = run_ticket(
+      *slot.domain, ticket, Actor::helper, waited,
+      [&](const DeviceCall& call) {
+        if (call.registration && call.error)
+          refused.push_back(call);
+        else
+          note(slot, call);
+        if (call.registration && !call.error) took = call.end - call.begin;
+      },
+      [this](Range pages) { return watch_.watch(pages); });
+  const bool ok = step == Domain::Step::leased;
+  // Memory that went, of which the event had not come yet when this was decided, is no failure.
+  if (!refused.empty()) drain_.drain();
+  if (ok || slot.kept.retention->wants(job.action))
+    for (const DeviceCall& call : refused) note(slot, call);
+  const RegionRef region = ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{};
+  desk_.done(job, region, ok, calibration().to_duration(took), clock_.now());
+}
+
+void DeviceWork::retire_idle(DomainSlot& slot) {
+  const ForkGate::Passage passage(fork_gate_);
+  retire_all(*slot.domain, Actor::helper, [&](const DeviceCall& call) { note(slot, call); });
+}
+
+void DeviceWork::retire_all_idle() {
+  domains_.for_each([this](DomainSlot& slot) { retire_idle(slot); });
+}
+
+void DeviceWork::serve_closing() {
+  const int number = domains_.closing();
+  if (number < 0) return;
+  DomainSlot& slot = domains_.slot(number);
+  slot.kept.retention->memory_event({0, ~Address{0}});
+  retire_idle(slot);
+  domains_.emptied();
+}
+
+}  // namespace pinion

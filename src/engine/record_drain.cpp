@@ -1,0 +1,89 @@
+#include "engine/record_drain.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/thread_context.h"
+
+namespace pinion {
+
+namespace {
+
+Record memory_event(Range range, Ticks time) {
+  Record record;
+  record.kind = runlog::EventKind::memory_event;
+  record.begin = record.end = time;
+  record.address = range.begin;
+  record.bytes = range.bytes();
+  return record;
+}
+
+}  // namespace
+
+void RecordDrain::collect() {
+  batch_.clear();
+  // Before the rings: a use that preceded the loss of its memory is then in this batch too, or in an earlier
+  // one.
+  events_lost_ = false;
+  EventBoard::Event event;
+  while (events_.take(event, events_lost_)) batch_.push_back({memory_event(event.range, event.time), 0});
+  dropped_ = 0;
+  fullest_ = 0;
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    Drained drained;
+    drained.thread = thread->index;
+    const std::size_t before = batch_.size();
+    while (thread->ring.pop(drained.record)) batch_.push_back(drained);
+    fullest_ = std::max(fullest_, batch_.size() - before);
+    dropped_ += thread->ring.dropped();
+  }
+}
+
+void RecordDrain::drain() {
+  collect();
+  if (events_lost_) take(memory_event({0, ~Address{0}}, clock_.ticks()), 0);
+  // Rings are in order of each thread; together they are put in order of time.
+  std::stable_sort(batch_.begin(), batch_.end(),
+                   [](const Drained& a, const Drained& b) { return a.record.end < b.record.end; });
+  for (const Drained& drained : batch_) take(drained.record, drained.thread);
+
+  desk_.pace(fullest_ > decltype(ThreadContext::ring)::capacity() / 4);
+  if (!batch_.empty()) desk_.found(clock_.now());
+  if (std::exchange(dropped_seen_, dropped_) != dropped_) desk_.sweep();
+}
+
+void RecordDrain::take(const Record& record, std::uint16_t thread) {
+  if (record.kind == runlog::EventKind::none) return;
+  Duration waited_anyway = 0;
+  if (record.kind == runlog::EventKind::lease) {
+    waited_anyway = leave_pinned(record);
+    ++transfers_;
+  }
+  if (record.kind == runlog::EventKind::memory_event) {
+    const Range pages = pages_touched({record.address, record.address + record.bytes});
+    for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
+  }
+  log_.add(desk_.take(record, thread, waited_anyway));
+}
+
+Duration RecordDrain::leave_pinned(const Record& lease) {
+  const Range pages = Range{lease.address, lease.address + lease.bytes}.to_pages();
+  Coverage& leave_pinned = leave_pinned_[lease.domain];
+  const std::size_t fresh = leave_pinned.would_add(pages);
+  if (fresh == 0) return 0;
+  leave_pinned.add(pages);
+  events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
+  const LinearFit& registration = domains_.slot(lease.domain).kept.costs.registration;
+  const Duration expected = registration.expected(fresh / page_size());
+  leave_pinned_registration_ns_ += static_cast<double>(expected);
+  return leave_pinned_wait(calibration().to_duration(lease.wait), expected,
+                           static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
+}
+
+std::size_t RecordDrain::leave_pinned_bytes() const {
+  std::size_t bytes = 0;
+  for (const Coverage& of_domain : leave_pinned_) bytes += of_domain.bytes();
+  return bytes;
+}
+
+}  // namespace pinion

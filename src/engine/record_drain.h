@@ -1,0 +1,57 @@
+// The helper's end of the rings: takes the records of all threads, and the memory events, in order of time,
+// and hands each to the desk and to the log. Keeps account of leave-pinned, the strategy that all others are
+// measured against. The helper only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/coverage.h"
+#include "engine/domain_table.h"
+#include "engine/run_log.h"
+#include "monitor/event_board.h"
+#include "retention/desk.h"
+
+namespace pinion {
+
+class RecordDrain {
+ public:
+  RecordDrain(DomainTable& domains, EventBoard& events, Desk& desk, RunLog& log, Clock& clock)
+      : domains_(domains), events_(events), desk_(desk), log_(log), clock_(clock) {}
+
+  /// `dropped`: records that were lost before the run.
+  void start(std::uint64_t dropped) { dropped_seen_ = dropped; }
+  void drain();
+
+  std::uint64_t transfers() const { return transfers_; }
+  std::size_t leave_pinned_bytes() const;
+  double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
+
+ private:
+  struct Drained {
+    Record record;
+    std::uint16_t thread;
+  };
+
+  /// All memory events and records into batch_.
+  void collect();
+  void take(const Record& record, std::uint16_t thread);
+  /// How long leave-pinned would have waited for the lease.
+  Duration leave_pinned(const Record& lease);
+
+  DomainTable& domains_;
+  EventBoard& events_;
+  Desk& desk_;
+  RunLog& log_;
+  Clock& clock_;
+  std::vector<Drained> batch_;
+  bool events_lost_ = false;  ///< by the board, at the last collect()
+  std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
+  std::uint64_t dropped_ = 0, dropped_seen_ = 0;
+  std::array<Coverage, kMostDomains> leave_pinned_;
+  double leave_pinned_registration_ns_ = 0;
+  std::uint64_t transfers_ = 0;
+};
+
+}  // namespace pinion
