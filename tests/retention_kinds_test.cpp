@@ -112,8 +112,8 @@ class DeskTest : public RegistryTest {
 
 // What is gone goes first, then what others need, then what retention decides.
 TEST_F(DeskTest, MostUrgentJobFirst) {
-  Region* swept = idle(pages(0, 2), 1);
-  Region* shared = idle(pages(10, 14), 2);
+  idle(pages(0, 2), 1);
+  idle(pages(10, 14), 2);
   Region* doomed = idle(pages(20, 22), 3);
   change(pages(20, 22));
   desk.share(*budget, pages_bytes(2), 0);
@@ -132,8 +132,6 @@ TEST_F(DeskTest, MostUrgentJobFirst) {
     carry_out(job);
   }
   EXPECT_EQ(domain->region_count(), 0u);
-  static_cast<void>(swept);
-  static_cast<void>(shared);
 }
 
 TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
@@ -150,7 +148,8 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   record.call = CallKind::send;
   record.access = Access::all;
   record.outcome = runlog::Outcome::miss;
-  const runlog::Event event = desk.take(record, 2, 15);
+  record.thread = 2;
+  const runlog::Event event = desk.take(record, 15);
   EXPECT_EQ(event.begin_ns, 100);
   EXPECT_EQ(event.end_ns, 300);
   EXPECT_EQ(event.wait_ns, 20u);
@@ -168,7 +167,7 @@ TEST_F(DeskTest, EverythingEndsWhereAddressesDo) {
   Record record;
   record.kind = runlog::EventKind::memory_event;
   record.bytes = ~std::size_t{0};
-  const runlog::Event event = desk.take(record, 0, 0);
+  const runlog::Event event = desk.take(record, 0);
   EXPECT_EQ(event.address, 0u);
   EXPECT_EQ(event.bytes, kAddressEnd);
 }
@@ -180,10 +179,10 @@ TEST_F(DeskTest, FailedDeviceCallsTeachNoCosts) {
   record.end = 1000000000;
   record.bytes = page_size();
   record.flags = runlog::kFailed;
-  desk.take(record, 0, 0);
+  desk.take(record, 0);
   EXPECT_EQ(kept.costs.registration.expected(1), before);
   record.flags = 0;
-  desk.take(record, 0, 0);
+  desk.take(record, 0);
   EXPECT_GT(kept.costs.registration.expected(1), before);
 }
 

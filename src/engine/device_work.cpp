@@ -10,7 +10,7 @@ void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
   Record record = record_of(call, {});
   record.flags |= runlog::kByHelper;
   record.domain = static_cast<std::uint8_t>(slot.number);
-  log_.add(event_of(record, 0, calibration()));
+  log_.add(event_of(record, calibration()));
 }
 
 void DeviceWork::act(const std::function<void()>& attend) {

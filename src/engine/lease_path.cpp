@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/held_signals.h"
+#include "device/cost_model.h"
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
@@ -166,9 +167,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
   record.region = {ticket.region, ticket.region->generation()};
-  record.outcome = ticket.registered_here ? runlog::Outcome::miss
-                   : waited               ? runlog::Outcome::wait
-                                          : runlog::Outcome::hit;
+  record.outcome = outcome_of(ticket.registered_here, waited);
   if (settles_ && ticket.registered_here) {
     while (Region* claimed = retention_of_[record.domain]->claim_after_registration())
       retire_here(thread, number, claimed);
@@ -203,9 +202,8 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                        "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
   // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
-  const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
+  const Ticks cost = calibration().to_ticks(copy_time(transfer.record.bytes, copy_speed()));
   const Ticks begin = ticks_now();
-  const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
   if (spends_modelled_time_) {
     while (ticks_now() - begin < cost) StdAtomics::relax();
   } else {

@@ -26,14 +26,15 @@ void RecordDrain::collect() {
   // one.
   events_lost_ = false;
   EventBoard::Event event;
-  while (events_.take(event, events_lost_)) batch_.push_back({memory_event(event.range, event.time), 0});
+  while (events_.take(event, events_lost_)) batch_.push_back(memory_event(event.range, event.time));
   dropped_ = 0;
   fullest_ = 0;
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    Drained drained;
-    drained.thread = thread->index;
     const std::size_t before = batch_.size();
-    while (thread->ring.pop(drained.record)) batch_.push_back(drained);
+    for (Record record; thread->ring.pop(record);) {
+      record.thread = thread->index;
+      batch_.push_back(record);
+    }
     fullest_ = std::max(fullest_, batch_.size() - before);
     dropped_ += thread->ring.dropped();
   }
@@ -41,18 +42,18 @@ void RecordDrain::collect() {
 
 void RecordDrain::drain() {
   collect();
-  if (events_lost_) take(memory_event({0, ~Address{0}}, clock_.ticks()), 0);
+  if (events_lost_) take(memory_event({0, ~Address{0}}, clock_.ticks()));
   // Rings are in order of each thread; together they are put in order of time.
   std::stable_sort(batch_.begin(), batch_.end(),
-                   [](const Drained& a, const Drained& b) { return a.record.end < b.record.end; });
-  for (const Drained& drained : batch_) take(drained.record, drained.thread);
+                   [](const Record& a, const Record& b) { return a.end < b.end; });
+  for (const Record& record : batch_) take(record);
 
   desk_.pace(fullest_ > decltype(ThreadContext::ring)::capacity() / 4);
   if (!batch_.empty()) desk_.found(clock_.now());
   if (std::exchange(dropped_seen_, dropped_) != dropped_) desk_.sweep();
 }
 
-void RecordDrain::take(const Record& record, std::uint16_t thread) {
+void RecordDrain::take(const Record& record) {
   if (record.kind == runlog::EventKind::none) return;
   Duration waited_anyway = 0;
   if (record.kind == runlog::EventKind::lease) {
@@ -63,7 +64,7 @@ void RecordDrain::take(const Record& record, std::uint16_t thread) {
     const Range pages = pages_touched({record.address, record.address + record.bytes});
     for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   }
-  log_.add(desk_.take(record, thread, waited_anyway));
+  log_.add(desk_.take(record, waited_anyway));
 }
 
 Duration RecordDrain::leave_pinned(const Record& lease) {

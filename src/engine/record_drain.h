@@ -29,14 +29,9 @@ class RecordDrain {
   double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
 
  private:
-  struct Drained {
-    Record record;
-    std::uint16_t thread;
-  };
-
   /// All memory events and records into batch_.
   void collect();
-  void take(const Record& record, std::uint16_t thread);
+  void take(const Record& record);
   /// How long leave-pinned would have waited for the lease.
   Duration leave_pinned(const Record& lease);
 
@@ -45,7 +40,7 @@ class RecordDrain {
   Desk& desk_;
   RunLog& log_;
   Clock& clock_;
-  std::vector<Drained> batch_;
+  std::vector<Record> batch_;
   bool events_lost_ = false;  ///< by the board, at the last collect()
   std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
   std::uint64_t dropped_ = 0, dropped_seen_ = 0;

@@ -14,8 +14,8 @@ void Desk::add(KeptDomain& domain) {
 
 // ---- records ----
 
-runlog::Event Desk::take(const Record& record, std::uint16_t thread, Duration leave_pinned) {
-  runlog::Event event = event_of(record, thread, scale_);
+runlog::Event Desk::take(const Record& record, Duration leave_pinned) {
+  runlog::Event event = event_of(record, scale_);
   const Range range{record.address, record.address + record.bytes};
   const Duration took = event.end_ns - event.begin_ns;
   const bool failed = (event.flags & runlog::kFailed) != 0;

@@ -15,7 +15,7 @@ Record record_of(const DeviceCall& call, const Record& transfer) {
   return record;
 }
 
-runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibration& scale) {
+runlog::Event event_of(const Record& record, const Calibration& scale) {
   runlog::Event event{};
   event.begin_ns = scale.to_time(record.begin);
   event.end_ns = scale.to_time(record.end);
@@ -24,7 +24,7 @@ runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibra
   event.site = record.site;
   event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
   event.peer = record.peer;
-  event.thread = thread;
+  event.thread = record.thread;
   event.kind = record.kind;
   event.call = static_cast<std::uint8_t>(record.call);
   event.outcome = record.outcome;

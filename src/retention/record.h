@@ -30,7 +30,8 @@ struct Record {
   runlog::Outcome outcome = runlog::Outcome::hit;
   Access access = Access::read;
   std::uint8_t flags = 0;
-  std::uint8_t domain = 0;  ///< the engine's number of the domain
+  std::uint8_t domain = 0;   ///< the engine's number of the domain
+  std::uint16_t thread = 0;  ///< filled in by the taker of the ring: the thread's number
 };
 
 /// The record of a device call, made for the transfer of record `transfer`, or for none.
@@ -38,6 +39,12 @@ Record record_of(const DeviceCall& call, const Record& transfer);
 
 /// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in
 /// its flags, which retention finds out.
-runlog::Event event_of(const Record& record, std::uint16_t thread, const Calibration& scale);
+runlog::Event event_of(const Record& record, const Calibration& scale);
+
+/// How an acquire was answered that no hit was: by a registration of its own, after a wait for another's, or
+/// at once.
+inline runlog::Outcome outcome_of(bool registered_here, bool waited) {
+  return registered_here ? runlog::Outcome::miss : waited ? runlog::Outcome::wait : runlog::Outcome::hit;
+}
 
 }  // namespace pinion

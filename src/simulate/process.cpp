@@ -228,10 +228,16 @@ void Process::device_call_done(std::uint32_t number) {
   made.in_device += took;
   if (number != kHelper) {
     counters_.registration_ns += static_cast<std::uint64_t>(took);
-    if (!failed)
-      note_device_call(made,
-                       registering ? runlog::EventKind::registration : runlog::EventKind::deregistration,
-                       pages, thread);
+    if (!failed) {
+      Record record = record_of({.pages = pages,
+                                 .registration = registering,
+                                 .begin = static_cast<Ticks>(made.device_begin),
+                                 .end = clock_.ticks(),
+                                 .error = {}},
+                                {});
+      record.thread = thread;
+      push({record});
+    }
   }
   if (!registering) {
     domain_.finish_retire(made.regions[made.next++]);
@@ -345,6 +351,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   record.kind = runlog::EventKind::lease;
   record.call = operation.call;
   record.access = operation.access;
+  record.thread = number;
 
   if (!traits_.registers) {
     record.outcome = runlog::Outcome::observed;
@@ -391,9 +398,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   } else {
     Region* region = made.ticket.region;
     record.region = {region, region->generation()};
-    record.outcome = made.ticket.registered_here ? runlog::Outcome::miss
-                     : made.waited               ? runlog::Outcome::wait
-                                                 : runlog::Outcome::hit;
+    record.outcome = outcome_of(made.ticket.registered_here, made.waited);
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
     thread.recent->remember(record.address, region);
@@ -428,7 +433,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
     if (ref.region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
     idle = domain_.release(ref.region) == RegionWord::Released::idle;
   }
-  push({record, number, lease.number,
+  push({record, lease.number,
         leave_pinned_wait(static_cast<Duration>(record.wait), lease.first, lease.fresh)});
   lease.live = false;
   free_leases_.push_back(index);
@@ -467,17 +472,8 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   record.begin = record.end = clock_.ticks();
   record.address = range.begin;
   record.bytes = range.bytes();
-  push({record, thread});
-}
-
-void Process::note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread) {
-  Record record;
-  record.kind = kind;
-  record.begin = static_cast<Ticks>(made.device_begin);
-  record.end = static_cast<Ticks>(clock_.now());
-  record.address = pages.begin;
-  record.bytes = pages.bytes();
-  push({record, thread});
+  record.thread = thread;
+  push({record});
 }
 
 void Process::push(const Noticed& noticed) {
@@ -532,7 +528,7 @@ void Process::drain() {
 }
 
 void Process::take(const Noticed& noticed) {
-  const runlog::Event event = desk_.take(noticed.record, noticed.thread, noticed.leave_pinned);
+  const runlog::Event event = desk_.take(noticed.record, noticed.leave_pinned);
   if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
 

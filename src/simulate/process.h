@@ -185,7 +185,6 @@ class Process final : private RegisteredListener {
   /// A record on its way to the desk.
   struct Noticed {
     Record record;
-    std::uint16_t thread;
     std::uint64_t number = 0;   ///< of the acquire
     Duration leave_pinned = 0;  ///< would have waited so long
   };
@@ -231,7 +230,6 @@ class Process final : private RegisteredListener {
   bool settle(std::uint16_t number, RegionRef idle);
   bool settle_next(std::uint16_t number);
   void push(const Noticed& noticed);
-  void note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread);
 
   // ---- the helper ----
 
