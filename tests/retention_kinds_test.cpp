@@ -110,7 +110,7 @@ class DeskTest : public RegistryTest {
   }
 };
 
-// What is gone goes first, then what others need, then what retention decides.
+// Doomed regions come first, then the share of other processes, then decisions of retention.
 TEST_F(DeskTest, MostUrgentJobFirst) {
   idle(pages(0, 2), 1);
   idle(pages(10, 14), 2);

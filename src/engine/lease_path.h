@@ -113,12 +113,13 @@ class LeasePath {
   }
   /// The range is invalid: it stays out of the records.
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
-  /// A release has left the region idle: lets go what the retention wants to, or all for a fork.
+  /// A release has left the region idle: lets the regions go that retention claims for that, or this one for
+  /// a fork.
   void settle(ThreadContext& thread, int domain, RegionRef idle);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
   /// Deregisters a region that was claimed.
   void retire_here(ThreadContext& thread, int domain, Region* region);
-  /// Counts a device call, and leaves its record. `transfer`: that it was made for.
+  /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
     bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());

@@ -1,7 +1,7 @@
-// The helper's desk: what arrives there, and what is to be done about it, in all domains of a process.
-// Records come in, are learnt from and leave as events for the log; jobs (device calls) go out one at a time,
-// and the desk is told when each is done. The engine's helper and the simulated one work at the same desk:
-// the one makes the calls and sleeps, the other lets virtual time pass.
+// The helper's desk: records and decisions of all domains of a process. Records come in, are learnt from and
+// leave as events for the log. Jobs (device calls) go out one at a time; done() ends each. The engine's
+// helper and the simulated one work at the same desk: the one makes the calls and sleeps, the other lets
+// virtual time pass.
 //
 // Owns the time budget and the schedule of looks at the records. add() may be called by any thread, one at a
 // time; everything else belongs to the helper's thread (or the simulator's).
@@ -24,7 +24,7 @@
 
 namespace pinion {
 
-/// A domain with its retention, and what that knows of the device's costs.
+/// A domain with its retention and the estimates of its device's costs.
 struct KeptDomain {
   int number = 0;  ///< by Desk::add()
   Domain* domain = nullptr;
@@ -37,7 +37,7 @@ class Desk {
   struct Settings {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
-    Calibration scale;  ///< of the records' ticks; by itself that of the simulator's, which are ns
+    Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
     Time start = 0;
   };
@@ -47,7 +47,7 @@ class Desk {
         time_budget_(settings.time_budget, settings.start),
         looks_(settings.poll, settings.start) {}
 
-  /// The next domain: records name it by its number, from 0. It outlives the desk's use.
+  /// The next domain. Records name it by its number, from 0. It outlives the desk.
   void add(KeptDomain& domain);
 
   TimeBudget& time_budget() { return time_budget_; }
@@ -58,7 +58,7 @@ class Desk {
   /// Learns from a record and returns its event, complete. `leave_pinned`: how long leave-pinned would have
   /// waited for a lease.
   runlog::Event take(const Record& record, Duration leave_pinned);
-  /// Some were lost, or releases left none.
+  /// Some records were lost, or some releases left none.
   void sweep();
   /// The rings were looked at, and there was something.
   void found(Time now) { looks_.found(now); }
@@ -70,9 +70,9 @@ class Desk {
   /// Device calls that belong together, all in one domain.
   struct Job {
     enum class Kind {
-      none,            ///< nothing to do now
-      deregister,      ///< `regions`, which are claimed
-      register_ahead,  ///< run a ticket without lease for what `action` says
+      none,            ///< no job now
+      deregister,      ///< deregister `regions`; they are claimed
+      register_ahead,  ///< run a ticket without lease for the pages and access of `action`
     };
     Kind kind = Kind::none;
     KeptDomain* in = nullptr;
@@ -80,8 +80,8 @@ class Desk {
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
   };
-  /// The most urgent job: memory that is gone, then what other processes need, then what retention decides.
-  /// `attend()` is called in between: the moment to look at the others, and to call share().
+  /// The most urgent job: doomed regions, then the share of other processes, then decisions of retention.
+  /// `attend()` is called before the second: the moment to look at the other processes, and to call share().
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
@@ -90,14 +90,15 @@ class Desk {
     job = next_to_share();
     return job.kind != Job::Kind::none ? std::move(job) : next_decided(now);
   }
-  /// The job is done. `region`: what is registered for it now. `took`: the last device call that succeeded.
+  /// The job is done. `region`: the one that was registered ahead. `took`: the last device call that
+  /// succeeded.
   void done(const Job& job, RegionRef region, bool ok, Duration took, Time now);
 
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
   /// the budget gives back what it may reserve.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand);
   /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
-  /// what is registered stays, and nothing is learnt.
+  /// registrations stay and uses are not learnt from.
   void set_helper(bool has_helper, Duration turn);
   /// Nothing is registered ahead, or kept by decision, from now on.
   void stop_acting();
@@ -108,9 +109,9 @@ class Desk {
   bool learning() const { return traits_.predicts && has_helper_; }
   /// Records are looked at in time for decisions about them.
   bool acting() const { return traits_.acts && has_helper_; }
-  /// When retention has something to do, if no records come.
+  /// The time of the next decision, if no records come.
   Time next_deadline() const;
-  /// When the helper looks again: then at the latest.
+  /// When the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
   /// Nothing has come for so long that the next record wakes the helper.
   bool deep(Time now) const { return looks_.deep(now); }

@@ -1,7 +1,7 @@
 // Retention `lru`: keeps so many bytes registered, and lets the least recently used idle regions go beyond
 // them: at the registration that exceeds the size, and at each release that makes a region idle while there
-// is too much. So no more is registered than that size or what is under lease, whichever is larger. Threads
-// as in retention.h.
+// is too much. So at most that size is registered, or the memory under lease, whichever is larger. Threads as
+// in retention.h.
 #pragma once
 
 #include <cstdint>

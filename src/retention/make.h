@@ -18,11 +18,11 @@ struct RetentionSettings {
   RetentionKind kind = RetentionKind::helper;
   std::uint64_t lru_bytes = 64 << 20;
   bool minimize_peak = false;
-  /// What a call site is called in predictions, if not by its number: a name that outlives the run.
+  /// The name of a call site in predictions, which outlives the run; empty: its number.
   std::function<std::uint64_t(std::uint64_t)> site_name = {};
 };
 
-/// `predictor` is for kinds that predict. All references outlive the retention.
+/// `predictor` is for kinds that predict (traits.h). All references outlive the retention.
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
                                           TimeBudget& budget);

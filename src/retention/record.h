@@ -41,8 +41,7 @@ Record record_of(const DeviceCall& call, const Record& transfer);
 /// its flags, which retention finds out.
 runlog::Event event_of(const Record& record, const Calibration& scale);
 
-/// How an acquire was answered that no hit was: by a registration of its own, after a wait for another's, or
-/// at once.
+/// The outcome of an acquire that went through the registry's steps.
 inline runlog::Outcome outcome_of(bool registered_here, bool waited) {
   return registered_here ? runlog::Outcome::miss : waited ? runlog::Outcome::wait : runlog::Outcome::hit;
 }

@@ -59,34 +59,35 @@ class Retention {
 
   // ---- the helper: learning ----
 
-  /// Learns from a use. `lease`: its event, of a kind `lease`. `region`: what served it. `delayed`: how long
-  /// the thread had waited for registrations before, in all. Returns whether the use was late: expected, or
-  /// seen before, and yet not registered in time.
+  /// Learns from a use. `lease`: its event, of kind `lease`. `region`: the one that served it. `delayed`: how
+  /// long the thread had waited for registrations before, in all. Returns whether the use was late: its
+  /// buffer was used before, and was not registered in time.
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
-  /// Looks at every idle region that no decision is due for: some uses and releases left no trace.
+  /// Looks at all idle regions: some uses or releases left no record.
   virtual void sweep() {}
 
   // ---- the helper: acting ----
 
   /// From now on predicts and keeps score only.
   virtual void stop_acting() {}
-  /// And from now on acts again, on whatever is idle by now.
+  /// From now on acts again, on all that is idle by now.
   virtual void act_again() {}
-  /// What to do now. At most one action at a time; done() comes before the next call (not for sleep).
+  /// The next action. One at a time: done() comes before the next call, except for sleep.
   virtual Action next(Time /*now*/) { return {}; }
   /// Whether the reason for a registration ahead still holds.
   virtual bool wants(const Action& /*action*/) const { return true; }
-  /// `region`: what is registered now. `took`: the device call that succeeded; 0: none did.
+  /// The action is done. `region`: the one that was registered. `took`: the device call that succeeded; 0:
+  /// none.
   virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
                     Time /*now*/) {}
-  /// When next() will have something to do, if no records come.
+  /// The time of the next action, if no records come.
   virtual Time next_deadline() const { return kNever; }
 
-  // ---- what it has learnt ----
+  // ---- results ----
 
   /// Adds how good the predictions were to the process's counters.
   virtual void add_score(runlog::Counters& /*counters*/) const {}

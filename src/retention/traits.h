@@ -1,5 +1,4 @@
-// What holds of each kind of retention in every domain, at any time: constant, so that threads may keep
-// copies.
+// Constant properties of each kind of retention, the same in every domain. Threads may keep copies.
 #pragma once
 
 #include "base/options.h"
@@ -12,11 +11,11 @@ constexpr RetentionKind kRetentionKinds[] = {RetentionKind::observe, RetentionKi
                                              RetentionKind::helper};
 
 struct RetentionTraits {
-  const char* text;        ///< what the strategy does, in one line
+  const char* text;        ///< one line for users
   bool registers = true;   ///< false: transfers are only observed
   bool settles = false;    ///< decides on application threads (Retention::claim_after_*)
   bool keeps_idle = true;  ///< false: no registration outlives its transfers
-  bool acts = false;       ///< the helper lets go and registers ahead, when records tell it to
+  bool acts = false;       ///< the helper lets go and registers ahead, as it learns from records
   bool predicts = false;   ///< asks a predictor
 };
 
