@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <thread>
 #include <vector>
 
 #include "engine/engine.h"
@@ -37,13 +38,14 @@ class LeasePathTest : public ::testing::Test {
   LeasePath& leases() { return Engine::running()->leases(); }
   std::size_t registered() { return Engine::running()->domains().registered_bytes(); }
   /// Of every second MiB: neighbours stay regions of their own.
+  void acquire(std::size_t number, Transfer& transfer) {
+    const Address begin = memory_.begin + 2 * number * kMiB;
+    EXPECT_TRUE(leases().acquire(*this_thread(), 0, {}, {begin, begin + kMiB}, Access::read, transfer,
+                                 Refusal::report));
+  }
   void acquire_all() {
     transfers_.resize(kLeases);
-    for (std::size_t i = 0; i < kLeases; ++i) {
-      const Address begin = memory_.begin + 2 * i * kMiB;
-      ASSERT_TRUE(leases().acquire(*this_thread(), 0, {}, {begin, begin + kMiB}, Access::read, transfers_[i],
-                                   Refusal::report));
-    }
+    for (std::size_t i = 0; i < kLeases; ++i) acquire(i, transfers_[i]);
   }
   void release_all() {
     for (Transfer& transfer : transfers_) leases().release(*this_thread(), transfer);
@@ -65,6 +67,28 @@ TEST_F(LeasePathTest, LruHoldsItsSizeAfterManyLeasesAtOnce) {
   const runlog::Counters counters = Engine::running()->counters().all();
   EXPECT_EQ(counters.registrations, kLeases);
   EXPECT_GE(counters.deregistrations, kLeases - 1);
+}
+
+// Threads whose leases overlap in time: each claims for itself, and all together keep to the size in the end.
+TEST_F(LeasePathTest, LruHoldsItsSizeAmongThreads) {
+  start(RetentionKind::lru);
+  constexpr std::size_t kThreads = 4;
+  std::vector<std::thread> threads;
+  for (std::size_t number = 0; number < kThreads; ++number) {
+    threads.emplace_back([this, number] {
+      for (std::size_t round = 0; round < 50; ++round) {
+        Transfer transfers[kLeases / kThreads];
+        std::size_t i = number;
+        for (Transfer& transfer : transfers) {
+          acquire(i, transfer);
+          i += kThreads;
+        }
+        for (Transfer& transfer : transfers) leases().release(*this_thread(), transfer);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(registered(), kMiB);
 }
 
 TEST_F(LeasePathTest, OnDemandKeepsNothing) {

@@ -216,12 +216,8 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
-  Region* region = record.region.region;
-  if (region) {
-    region->used(record.begin, record.end);
-    if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
-      record.flags |= runlog::kMemoryGone;
-    const auto released = domain(record.domain).release(region);
+  if (Region* region = record.region.region) {
+    const auto released = end_lease(domain(record.domain), record);
     if ((settles_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       settle(thread, record.domain, record.region);
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {

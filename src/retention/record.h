@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/range.h"
 #include "registry/device_call.h"
+#include "registry/domain.h"
 #include "registry/region.h"
 #include "runlog/format.h"
 
@@ -40,6 +41,15 @@ Record record_of(const DeviceCall& call, const Record& transfer);
 /// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in
 /// its flags, which retention finds out.
 runlog::Event event_of(const Record& record, const Calibration& scale);
+
+/// Returns the lease of a record whose times are known, and notes whether its memory went away meanwhile.
+inline RegionWord::Released end_lease(Domain& domain, Record& record) {
+  Region* region = record.region.region;
+  region->used(record.begin, record.end);
+  if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
+    record.flags |= runlog::kMemoryGone;
+  return domain.release(region);
+}
 
 /// The outcome of an acquire that went through the registry's steps.
 inline runlog::Outcome outcome_of(bool registered_here, bool waited) {

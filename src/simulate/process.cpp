@@ -427,12 +427,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   const RegionRef ref = record.region;
-  bool idle = false;
-  if (ref.region) {
-    ref.region->used(record.begin, record.end);
-    if (ref.region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
-    idle = domain_.release(ref.region) == RegionWord::Released::idle;
-  }
+  const bool idle = ref.region && end_lease(domain_, record) == RegionWord::Released::idle;
   push({record, lease.number,
         leave_pinned_wait(static_cast<Duration>(record.wait), lease.first, lease.fresh)});
   lease.live = false;
