@@ -242,7 +242,7 @@ void LeasePath::release_after_run(Transfer& transfer) {
 }
 
 void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {
-  if (fork_gate_.is_closed()) return retire_now(thread, number, idle);
+  if (!settles_ || fork_gate_.is_closed()) return retire_now(thread, number, idle);
   Retention& retention = *retention_of_[static_cast<std::size_t>(number)];
   if (!retention.may_claim()) return;
   const HeldSignals held;
