@@ -148,8 +148,7 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   record.call = CallKind::send;
   record.access = Access::all;
   record.outcome = runlog::Outcome::miss;
-  record.thread = 2;
-  const runlog::Event event = desk.take(record, 15);
+  const runlog::Event event = desk.take({record, 2}, 15);
   EXPECT_EQ(event.begin_ns, 100);
   EXPECT_EQ(event.end_ns, 300);
   EXPECT_EQ(event.wait_ns, 20u);
@@ -164,12 +163,14 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
 }
 
 TEST_F(DeskTest, EverythingEndsWhereAddressesDo) {
-  Record record;
-  record.kind = runlog::EventKind::memory_event;
-  record.bytes = ~std::size_t{0};
-  const runlog::Event event = desk.take(record, 0);
-  EXPECT_EQ(event.address, 0u);
-  EXPECT_EQ(event.bytes, kAddressEnd);
+  const runlog::Event everything = desk.take({memory_event_at(7, {0, ~Address{0}}), 0}, 0);
+  EXPECT_EQ(everything.begin_ns, 7);
+  EXPECT_EQ(everything.address, 0u);
+  EXPECT_EQ(everything.bytes, kAddressEnd / 2 - 1);  // the most that a record holds
+  const Address begin = pages(0, 1).begin;
+  const runlog::Event rest = desk.take({memory_event_at(7, {begin, ~Address{0}}), 0}, 0);
+  EXPECT_EQ(rest.address, begin);
+  EXPECT_EQ(rest.bytes, kAddressEnd / 2 - 1);
 }
 
 TEST_F(DeskTest, FailedDeviceCallsTeachNoCosts) {
@@ -179,10 +180,10 @@ TEST_F(DeskTest, FailedDeviceCallsTeachNoCosts) {
   record.end = 1000000000;
   record.bytes = page_size();
   record.flags = runlog::kFailed;
-  desk.take(record, 0);
+  desk.take({record, 0}, 0);
   EXPECT_EQ(kept.costs.registration.expected(1), before);
   record.flags = 0;
-  desk.take(record, 0);
+  desk.take({record, 0}, 0);
   EXPECT_GT(kept.costs.registration.expected(1), before);
 }
 

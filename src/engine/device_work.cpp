@@ -7,10 +7,10 @@ namespace pinion {
 void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
   counters_.count_device_call(slot.by_helper, call.registration, call.error);
   progress_.fetch_add(1, std::memory_order_relaxed);
-  Record record = record_of(call, {});
+  Record record = record_of(call, Record());
   record.flags |= runlog::kByHelper;
-  record.domain = static_cast<std::uint8_t>(slot.number);
-  log_.add(event_of(record, calibration()));
+  record.domain = static_cast<unsigned>(slot.number);
+  log_.add(event_of({record, 0}, calibration()));
 }
 
 void DeviceWork::act(const std::function<void()>& attend) {

@@ -7,34 +7,18 @@
 
 namespace pinion {
 
-namespace {
-
-Record memory_event(Range range, Ticks time) {
-  Record record;
-  record.kind = runlog::EventKind::memory_event;
-  record.begin = record.end = time;
-  record.address = range.begin;
-  record.bytes = range.bytes();
-  return record;
-}
-
-}  // namespace
-
 void RecordDrain::collect() {
   batch_.clear();
   // Before the rings: a use that preceded the loss of its memory is then in this batch too, or in an earlier
   // one.
   events_lost_ = false;
   EventBoard::Event event;
-  while (events_.take(event, events_lost_)) batch_.push_back(memory_event(event.range, event.time));
+  while (events_.take(event, events_lost_)) batch_.push_back({memory_event_at(event.time, event.range), 0});
   dropped_ = 0;
   fullest_ = 0;
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     const std::size_t before = batch_.size();
-    for (Record record; thread->ring.pop(record);) {
-      record.thread = thread->index;
-      batch_.push_back(record);
-    }
+    for (Record record; thread->ring.pop(record);) batch_.push_back({record, thread->index});
     fullest_ = std::max(fullest_, batch_.size() - before);
     dropped_ += thread->ring.dropped();
   }
@@ -42,18 +26,19 @@ void RecordDrain::collect() {
 
 void RecordDrain::drain() {
   collect();
-  if (events_lost_) take(memory_event({0, ~Address{0}}, clock_.ticks()));
+  if (events_lost_) take({memory_event_at(clock_.ticks(), {0, ~Address{0}}), 0});
   // Rings are in order of each thread; together they are put in order of time.
   std::stable_sort(batch_.begin(), batch_.end(),
-                   [](const Record& a, const Record& b) { return a.end < b.end; });
-  for (const Record& record : batch_) take(record);
+                   [](const TakenRecord& a, const TakenRecord& b) { return a.record.end < b.record.end; });
+  for (const TakenRecord& taken : batch_) take(taken);
 
   desk_.pace(fullest_ > decltype(ThreadContext::ring)::capacity() / 4);
   if (!batch_.empty()) desk_.found(clock_.now());
   if (std::exchange(dropped_seen_, dropped_) != dropped_) desk_.sweep();
 }
 
-void RecordDrain::take(const Record& record) {
+void RecordDrain::take(const TakenRecord& taken) {
+  const Record& record = taken.record;
   if (record.kind == runlog::EventKind::none) return;
   Duration waited_anyway = 0;
   if (record.kind == runlog::EventKind::lease) {
@@ -64,7 +49,7 @@ void RecordDrain::take(const Record& record) {
     const Range pages = pages_touched({record.address, record.address + record.bytes});
     for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   }
-  log_.add(desk_.take(record, waited_anyway));
+  log_.add(desk_.take(taken, waited_anyway));
 }
 
 Duration RecordDrain::leave_pinned(const Record& lease) {

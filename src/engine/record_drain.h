@@ -31,7 +31,7 @@ class RecordDrain {
  private:
   /// All memory events and records into batch_.
   void collect();
-  void take(const Record& record);
+  void take(const TakenRecord& taken);
   /// How long leave-pinned would have waited for the lease.
   Duration leave_pinned(const Record& lease);
 
@@ -40,7 +40,7 @@ class RecordDrain {
   Desk& desk_;
   RunLog& log_;
   Clock& clock_;
-  std::vector<Record> batch_;
+  std::vector<TakenRecord> batch_;
   bool events_lost_ = false;  ///< by the board, at the last collect()
   std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
   std::uint64_t dropped_ = 0, dropped_seen_ = 0;

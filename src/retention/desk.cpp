@@ -14,8 +14,9 @@ void Desk::add(KeptDomain& domain) {
 
 // ---- records ----
 
-runlog::Event Desk::take(const Record& record, Duration leave_pinned) {
-  runlog::Event event = event_of(record, scale_);
+runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
+  const Record& record = taken.record;
+  runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
   const Duration took = event.end_ns - event.begin_ns;
   const bool failed = (event.flags & runlog::kFailed) != 0;
@@ -43,7 +44,7 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, Duration leav
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned);
   if (!has_helper_) return;
-  if (kept(record.domain).retention->use(event, record.region, delayed)) event.flags |= runlog::kLate;
+  if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
 void Desk::sweep() {

@@ -57,7 +57,7 @@ class Desk {
 
   /// Learns from a record and returns its event, complete. `leave_pinned`: how long leave-pinned would have
   /// waited for a lease.
-  runlog::Event take(const Record& record, Duration leave_pinned);
+  runlog::Event take(const TakenRecord& taken, Duration leave_pinned);
   /// Some records were lost, or some releases left none.
   void sweep();
   /// The rings were looked at, and there was something.

@@ -275,7 +275,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   }
   if (claim(ref, after, action)) return true;
   // It is in use, and its release brings it back; or there was no room for it in the budget.
-  if (settings_.budget && registered(ref) && !ref.region->word.load().leases()) {
+  if (settings_.budget && ref.current() && ref.region->word.load().idle()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
     if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
   }

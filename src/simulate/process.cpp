@@ -229,14 +229,13 @@ void Process::device_call_done(std::uint32_t number) {
   if (number != kHelper) {
     counters_.registration_ns += static_cast<std::uint64_t>(took);
     if (!failed) {
-      Record record = record_of({.pages = pages,
-                                 .registration = registering,
-                                 .begin = static_cast<Ticks>(made.device_begin),
-                                 .end = clock_.ticks(),
-                                 .error = {}},
-                                {});
-      record.thread = thread;
-      push({record});
+      const Record record = record_of({.pages = pages,
+                                       .registration = registering,
+                                       .begin = static_cast<Ticks>(made.device_begin),
+                                       .end = clock_.ticks(),
+                                       .error = {}},
+                                      Record());
+      push({{record, thread}});
     }
   }
   if (!registering) {
@@ -342,7 +341,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   lease.number = counters_.acquires++;
   counters_.acquired_bytes += operation.range.bytes();
   leave_pinned(lease);
-  Record& record = lease.record = {};
+  Record& record = lease.record = Record();
   record.begin = clock_.ticks();
   record.delayed = static_cast<Ticks>(thread.delayed);
   record.address = operation.range.begin;
@@ -351,7 +350,6 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   record.kind = runlog::EventKind::lease;
   record.call = operation.call;
   record.access = operation.access;
-  record.thread = number;
 
   if (!traits_.registers) {
     record.outcome = runlog::Outcome::observed;
@@ -360,7 +358,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
     return true;
   }
   if (Region* region = domain_.try_hit(operation.range, operation.access, *thread.recent)) {
-    record.region = {region, region->generation()};
+    record.set_region({region, region->generation()});
     ++counters_.hits;
     granted(number);
     return true;
@@ -383,7 +381,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   made.phase = Call::Phase::none;
   const Duration waited = clock_.now() - thread.asked;
   thread.delayed += waited;
-  record.wait = static_cast<Ticks>(waited);
+  record.wait = std::min(static_cast<Ticks>(waited), Record::kMostWait);
   counters_.wait_ns += static_cast<std::uint64_t>(waited - made.in_device);
   if (step == Domain::Step::refused) {
     record.outcome = runlog::Outcome::bounced;
@@ -397,11 +395,11 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
     }
   } else {
     Region* region = made.ticket.region;
-    record.region = {region, region->generation()};
+    record.set_region({region, region->generation()});
     record.outcome = outcome_of(made.ticket.registered_here, made.waited);
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
-    thread.recent->remember(record.address, region);
+    domain_.remember(*thread.recent, record.address, region);
   }
   granted(number);
   if (made.ticket.registered_here && settle(number, {})) return;
@@ -426,9 +424,10 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   record.end = clock_.ticks();
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
-  const RegionRef ref = record.region;
+  const RegionRef ref = record.region();
   const bool idle = ref.region && end_lease(domain_, record) == RegionWord::Released::idle;
-  push({record, lease.number,
+  push({{record, number},
+        lease.number,
         leave_pinned_wait(static_cast<Duration>(record.wait), lease.first, lease.fresh)});
   lease.live = false;
   free_leases_.push_back(index);
@@ -462,18 +461,12 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   ++counters_.memory_events;
   const std::size_t gone = leave_pinned_.erase(range);
   if (gone) observer_.left_pinned(clock_.now(), -static_cast<std::int64_t>(gone));
-  Record record;
-  record.kind = runlog::EventKind::memory_event;
-  record.begin = record.end = clock_.ticks();
-  record.address = range.begin;
-  record.bytes = range.bytes();
-  record.thread = thread;
-  push({record});
+  push({{memory_event_at(clock_.ticks(), range), thread}});
 }
 
 void Process::push(const Noticed& noticed) {
   // Memory events have a board of their own, which loses none that matters.
-  const bool memory_event = noticed.record.kind == runlog::EventKind::memory_event;
+  const bool memory_event = noticed.taken.record.kind == runlog::EventKind::memory_event;
   if (!memory_event && !desk_.learning()) return;
   if (!memory_event && !desk_.acting()) return take(noticed);  // it only learns, whenever it looks
   if (memory_event || ring_.size() < settings_.ring) {
@@ -523,7 +516,7 @@ void Process::drain() {
 }
 
 void Process::take(const Noticed& noticed) {
-  const runlog::Event event = desk_.take(noticed.record, noticed.leave_pinned);
+  const runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
   if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
 

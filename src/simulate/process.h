@@ -116,7 +116,7 @@ class Process final : private RegisteredListener {
   template <class F>
   void for_each_lease(F&& f) const {
     for (const Lease& lease : leases_)
-      if (lease.live && lease.record.region.region) f(lease.range, *lease.record.region.region);
+      if (lease.live && lease.record.region().region) f(lease.range, *lease.record.region().region);
   }
   const TimeBudget& time_budget() const { return desk_.time_budget(); }
   Retention& retention() { return *kept_.retention; }
@@ -184,7 +184,7 @@ class Process final : private RegisteredListener {
   };
   /// A record on its way to the desk.
   struct Noticed {
-    Record record;
+    TakenRecord taken;
     std::uint64_t number = 0;   ///< of the acquire
     Duration leave_pinned = 0;  ///< would have waited so long
   };
