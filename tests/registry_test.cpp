@@ -812,12 +812,13 @@ class PermanentRegion : public RegistryTest {
 
 TEST_F(PermanentRegion, LimitsAndRetentionLeaveItAlone) {
   limit(pages_bytes(16));
-  domain->set_keep_bytes(pages_bytes(2));
+  domain->choose_least_recently_used();
   begin();
   idle(pages(30, 36));
   EXPECT_TRUE(domain->idle_regions().size() == 1 && domain->begin_retire(permanent_) == nullptr);
   EXPECT_EQ(acquire(pages(40, 50)), nullptr) << "no room beside it";
-  for (Region* region : domain->begin_trim()) retire_claimed(*domain, region, Actor::application);
+  while (Region* region = domain->begin_trim(pages_bytes(2)))
+    retire_claimed(*domain, region, Actor::application);
   for (Region* region : domain->begin_shrink(0)) retire_claimed(*domain, region, Actor::helper);
   EXPECT_EQ(domain->registered_bytes(), pages_bytes(10)) << "it counts as what is registered";
   Region* served = hit(pages(12, 14), Access::write);
