@@ -242,7 +242,7 @@ void Engine::take(Record& record, std::uint16_t thread) {
     case runlog::EventKind::memory_event:
       take_memory_change(range, end);
       return;
-    case runlog::EventKind::none:
+    default:  // no record of a thread's
       return;
   }
   if (!log_.is_open()) return;
@@ -462,12 +462,6 @@ void Engine::tell() {
     const DomainSlot& slot = *domains_[static_cast<std::size_t>(i)];
     if (const double per_page = slot.costs.registration.a(); per_page > 0)
       slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
-    if (i == 0) {
-      mine.fit_register_a_ns = slot.costs.registration.a();
-      mine.fit_register_b_ns = slot.costs.registration.b();
-      mine.fit_deregister_a_ns = slot.costs.deregistration.a();
-      mine.fit_deregister_b_ns = slot.costs.deregistration.b();
-    }
     if (slot.retention) slot.retention->score().add_to(mine);
   }
   std::lock_guard lock(body_.told_mutex);
