@@ -53,15 +53,6 @@ Engine::Engine(const Options& options, const JobPlace& place)
 
 // ---- start ----
 
-namespace {
-
-/// Of a device's cap, where it has one.
-std::size_t whole_pages(std::size_t cap) {
-  return cap == 0 ? ~std::size_t{0} : std::max<std::size_t>(page_floor(cap), page_size());
-}
-
-}  // namespace
-
 Error Engine::start(const Options& options, const JobPlace& place, const std::string& command) {
   if (running()) return Error::make(EBUSY, "an engine runs in this process already");
   const HeldSignals held;
@@ -78,10 +69,8 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   const std::uint64_t node_bytes = engine->enter_node();
   node::Place* node = engine->place_among_.get();
   engine->budget_ = std::make_unique<Budget>(
-      find_limits(options.limit, options.limit_regions, own_device ? made.device->caps() : DeviceCaps{},
-                  place.local_ranks, node_bytes),
+      find_limits(options.limit, options.limit_regions, place.local_ranks, node_bytes),
       node ? node->allowance() : nullptr);
-  if (own_device) engine->most_in_a_region_ = whole_pages(made.device->caps().max_region_bytes);
   Error error;
   if (!options.profile.empty()) {
     if (Error unread = read_profile(profile_path(options.profile, place.rank), engine->profile_))

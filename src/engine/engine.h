@@ -16,10 +16,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/options.h"
 #include "device/device.h"
 #include "engine/fork_gate.h"
 #include "engine/meter.h"
+#include "base/options.h"
 #include "engine/pinned_count.h"
 #include "engine/profile_file.h"
 #include "engine/thread_context.h"
@@ -96,9 +96,6 @@ class Engine {
 
   const Options& options() const { return options_; }
   const Limits& limits() const { return budget_->limits(); }
-  /// Most bytes, of whole pages, that the engine's own device registers in one region: fronts lease longer
-  /// ranges in parts.
-  std::size_t most_in_a_region() const { return most_in_a_region_; }
   const MemoryMonitor& monitor() const { return *monitor_; }
   Domain& domain(int number) { return *domain_of_[static_cast<std::size_t>(number)]; }
   /// Smallest transfer that needs registration, in bytes.
@@ -303,7 +300,6 @@ class Engine {
   Meter& meter_ = body_.meter;
   std::unique_ptr<node::Place> place_among_;  ///< null: nothing asks for the node's other processes
   std::unique_ptr<Budget> budget_;
-  std::size_t most_in_a_region_ = ~std::size_t{0};
   std::array<DomainSlot*, kMostDomains> domains_{};  ///< the body's
   std::atomic<int> domain_count_{0};
   std::mutex domains_mutex_;  ///< opening and closing

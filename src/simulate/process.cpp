@@ -15,9 +15,7 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       observer_(observer),
       device_(settings_.nic, &clock_),
       share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
-      budget_(Limits{settings_.limit,
-                     settings_.nic.caps.max_regions ? settings_.nic.caps.max_regions : UINT64_MAX, "--limit"},
-              share_ ? &*share_ : nullptr),
+      budget_(Limits{settings_.limit, UINT64_MAX, "--limit"}, share_ ? &*share_ : nullptr),
       domain_(device_, budget_, brackets_, clock_, this),
       predictor_(std::move(predictor)),
       time_budget_(settings_.time_budget, settings_.start),
@@ -559,7 +557,7 @@ void Process::take(Noticed& noticed) {
     case runlog::EventKind::memory_event:
       if (retention_) retention_->memory_event(range.to_pages());
       break;
-    case runlog::EventKind::none:
+    default:  // no record of a thread's
       break;
   }
 }
