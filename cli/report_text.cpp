@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
+#include "engine/options.h"
 #include "text.h"
 
 namespace pinion::cli {

@@ -784,9 +784,25 @@ TEST_F(Cli, CompareSaysWhichRunFailed) {
 TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
   const Outcome o = pinion({"info"});
   EXPECT_EQ(o.status, 0);
-  for (const char* text : {"limit-regions", "log-size", "emulated", "connectx", "leave-pinned", "Predictors"})
+  for (const char* text : {"time-budget", "node-limit", "emulated", "connectx", "leave-pinned", "Predictors"})
     EXPECT_NE(o.out.find(text), std::string::npos) << text;
-  EXPECT_EQ(pinion({"info", "options"}).out.find("Strategies"), std::string::npos);
+  const std::string everyday = pinion({"info", "options"}).out,
+                    all = pinion({"info", "options", "--all"}).out;
+  EXPECT_EQ(everyday.find("Strategies"), std::string::npos);
+  EXPECT_NE(everyday.find("more: pinion info options --all"), std::string::npos) << everyday;
+  EXPECT_EQ(all.find("more: "), std::string::npos);
+  EXPECT_EQ(all.find("Strategies"), std::string::npos);
+  for (const char* name : {"  limit ", "  retention ", "  monitor "}) {
+    EXPECT_NE(everyday.find(name), std::string::npos) << name;
+    EXPECT_NE(all.find(name), std::string::npos) << name;
+  }
+  const std::string help = pinion({"run", "--help"}).out;
+  EXPECT_NE(help.find("--limit "), std::string::npos) << help;
+  for (const char* name : {"predictor", "policy", "limit-regions", "log-size", "poll"}) {
+    EXPECT_EQ(everyday.find(std::string("  ") + name + " "), std::string::npos) << name;
+    EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
+    EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;
+  }
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {

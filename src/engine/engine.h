@@ -19,7 +19,7 @@
 #include "device/device.h"
 #include "engine/fork_gate.h"
 #include "engine/meter.h"
-#include "base/options.h"
+#include "engine/options.h"
 #include "engine/pinned_count.h"
 #include "engine/profile_file.h"
 #include "engine/thread_context.h"

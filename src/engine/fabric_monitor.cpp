@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/options.h"
+#include "engine/options.h"
 #include "monitor/subscriptions.h"
 #include "monitor/system_call.h"
 

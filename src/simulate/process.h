@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/coverage.h"
-#include "base/options.h"
 #include "device/model.h"
 #include "monitor/brackets.h"
 #include "node/attendance.h"
@@ -26,6 +25,7 @@
 #include "registry/domain.h"
 #include "retention/helper_retention.h"
 #include "retention/look_schedule.h"
+#include "retention/options.h"
 #include "runlog/format.h"
 #include "simulate/operation.h"
 #include "simulate/oracle_bound.h"

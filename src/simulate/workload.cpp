@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "base/options.h"
+#include "retention/options.h"
 #include "simulate/random.h"
 
 namespace pinion::simulate {
