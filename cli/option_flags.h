@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/options.h"
+#include "engine/options.h"
 
 namespace CLI {
 class App;

@@ -43,6 +43,7 @@ void Domain::take_caps(const Device& device) {
 
 Domain::Step Domain::begin(Ticket& ticket) {
   if (ticket.want.empty()) ticket.want = ticket.pages;
+  ticket.over_limit = false;
   ticket.victims.clear();
   while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
   if (!ticket.victims.empty()) return Step::deregister;
