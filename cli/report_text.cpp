@@ -208,12 +208,14 @@ std::string critical_path_section(const Report& r) {
   return out;
 }
 
-// Of runs with more than one: otherwise the figures of all are those of the domain.
+// Of runs that used more than one: otherwise the figures of all are those of the domain.
 std::string domains_section(const Report& r) {
-  if (r.domains.size() < 2) return {};
+  std::vector<runlog::DomainReport> used = r.domains;
+  std::erase_if(used, [](const auto& d) { return d.acquires.total == 0 && d.registrations == 0; });
+  if (used.size() < 2) return {};
   Table table({"domain", "ranks", "peak", "mean", "acquires", "hits", "misses", "bounced", "registrations"});
   std::string what;
-  for (const runlog::DomainReport& d : r.domains) {
+  for (const runlog::DomainReport& d : used) {
     table.add({fmt::format("{}: {}", d.number, d.device), count_text(d.ranks),
                bytes_text(static_cast<double>(d.peak)), bytes_text(d.mean), count_text(d.acquires.total),
                count_text(d.acquires.hits), count_text(d.acquires.misses), count_text(d.acquires.bounced),

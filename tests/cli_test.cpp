@@ -616,6 +616,8 @@ TEST_F(Cli, ReportHasTheDomainsOfARun) {
   state.acquires = state.hits = 9;
   state.fit_register_a_ns = 246;
   writer.set_domain_state(1, state);
+  state.registered_peak_bytes = 0;
+  writer.set_domain_state(0, state);
   Event run = lease(kSecond, kSecond + 500, 0x10000, 4096, 0);
   run.kind = EventKind::uses;
   run.count = 9;
