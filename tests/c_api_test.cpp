@@ -34,6 +34,7 @@
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "support/eventually.h"
+#include "support/resident_memory.h"
 
 namespace {
 
@@ -585,12 +586,6 @@ TEST_F(ApiTest, DomainsMakeRoomForEachOther) {
 
 namespace {
 
-std::size_t resident_bytes() {
-  std::size_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident * kPage;
-}
-
 std::size_t thread_contexts() {
   std::size_t count = 0;
   for (const pinion::ThreadContext* thread = pinion::all_threads(); thread; thread = thread->next) ++count;
@@ -624,9 +619,9 @@ TEST_F(ApiTest, RunsLeaveNoMemoryBehind) {
   constexpr int kSeries = 4, kRuns = 50;
   double least = 1e9;
   for (int series = 0; series < kSeries; ++series) {
-    const std::size_t before = resident_bytes();
+    const std::size_t before = pinion::test::resident_bytes();
     runs(kRuns);
-    least = std::min(least, double(resident_bytes()) - double(before));
+    least = std::min(least, double(pinion::test::resident_bytes()) - double(before));
   }
   std::printf("%.1f KiB a run\n", least / 1024 / kRuns);
   EXPECT_LT(least, kRuns * double(kPage) / 2);

@@ -40,13 +40,14 @@ Engine::Engine(const Options& options, const JobPlace& place)
               node_.allowance()),
       domains_(memory_, budget_, brackets_, bell_,
                [this](DomainSlot& slot) {
-                 helper_.equip(slot);
+                 helper_->equip(slot);
                  leases_.know(slot);
                }),
       watch_(domains_, memory_.events, brackets_, bell_, options.retention != RetentionKind::on_demand),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, domains_, watch_, counters_, bell_),
-      helper_(options_, place.rank, memory_, domains_, leases_, watch_, counters_, node_, bell_, clock_) {}
+      helper_(std::make_unique<Helper>(options_, place.rank, memory_, domains_, leases_, watch_, counters_,
+                                       node_, bell_, clock_)) {}
 
 // ---- start and stop ----
 
@@ -78,9 +79,9 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   engine->memory_.meter.start(now);
   if (has_log(options)) {
     const runlog::RunInfo info = engine->run_info(place, command, device_text, now);
-    error = engine->helper_.start(&info);
+    error = engine->helper_->start(&info);
   } else {
-    error = engine->helper_.start(nullptr);
+    error = engine->helper_->start(nullptr);
   }
   if (error) {
     withdraw();
@@ -124,10 +125,11 @@ void Engine::stop() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_.ask_to_end();
-  engine->helper_.join();
+  engine->helper_->ask_to_end();
+  engine->helper_->join();
   withdraw();
-  engine->helper_.forget();
+  engine->helper_->forget();
+  engine->helper_.reset();
   engine->watch_.end();
 }
 
@@ -135,10 +137,10 @@ void Engine::stop_at_exit() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_.ask_to_end();
+  engine->helper_->ask_to_end();
   // The helper finds Pinion's locks free (held_signals.h). But a handler that exits may have interrupted
   // malloc or the loader, whose locks the helper may need as well.
-  if (!engine->helper_.await_end()) {
+  if (!engine->helper_->await_end()) {
     static constexpr char kText[] =
         "pinion: the process ends within malloc or the loader: its log lacks the last moments\n";
     static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "engine/counters.h"
@@ -90,7 +91,7 @@ class Engine {
   MemoryWatch watch_;
   RunCounters counters_;
   LeasePath leases_;
-  Helper helper_;
+  std::unique_ptr<Helper> helper_;  ///< freed by stop(), when the thread has ended
 };
 
 }  // namespace pinion
