@@ -413,7 +413,7 @@ TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
              "#exec-agent=}; env -i PATH=$PATH PINION=window=3 OMPI_COMM_WORLD_RANK=1 $agent sh -c 'echo "
              "\"$PINION|$PINION_CONFIG|$LD_PRELOAD|$PINION_SUMMARY\"'"});
     EXPECT_EQ(o.status, 0) << o.err;
-    EXPECT_EQ(o.out, "window=3,threshold=8K,limit=2G,log=" + (root() / "my logs").string() + "||" +
+    EXPECT_EQ(o.out, "window=3,limit=2G,threshold=8K,log=" + (root() / "my logs").string() + "||" +
                          preload() + "|\n")
         << variable;
   }
