@@ -30,6 +30,7 @@
 #include "base/call_kind.h"
 #include "device/pin.h"
 #include "engine/engine.h"
+#include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
@@ -678,7 +679,7 @@ TEST_F(ApiTest, ImpossibleRequestsEnterNoSum) {
       EXPECT_EQ(refused(reinterpret_cast<std::uintptr_t>(unreadable.begin()), unreadable.bytes()), EFAULT);
     }
     use(memory.begin(), kPage);
-    pinion::Engine::on_sight_lost();  // an event of all memory
+    pinion::memory_events::lose_sight();  // an event of all memory
     EXPECT_LE(statistics().acquired_bytes, kPage + unreadable.bytes());
     EXPECT_LE(statistics().bounced_bytes, unreadable.bytes());
     TearDown();
