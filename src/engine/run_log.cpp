@@ -46,57 +46,16 @@ void RunLog::set_domain(const DomainSlot& slot, const runlog::Counters& share) {
   state.registrations = share.registrations;
   state.deregistrations = share.deregistrations;
   state.registration_failures = share.registration_failures;
-  state.fit_register_a_ns = slot.costs.registration.a();
-  state.fit_register_b_ns = slot.costs.registration.b();
-  state.fit_deregister_a_ns = slot.costs.deregistration.a();
-  state.fit_deregister_b_ns = slot.costs.deregistration.b();
+  state.fit_register_a_ns = slot.kept.costs.registration.a();
+  state.fit_register_b_ns = slot.kept.costs.registration.b();
+  state.fit_deregister_a_ns = slot.kept.costs.deregistration.a();
+  state.fit_deregister_b_ns = slot.kept.costs.deregistration.b();
   writer_.set_domain_state(static_cast<std::uint32_t>(slot.number), state);
 }
 
-void RunLog::add(const Record& record, std::uint16_t thread) {
+void RunLog::add(const runlog::Event& event) {
   if (!writer_.is_open()) return;
-  add_site(record.site);
-  const Calibration& scale = calibration();
-  runlog::Event event{};
-  event.begin_ns = scale.to_time(record.begin);
-  event.end_ns = scale.to_time(record.end);
-  event.address = record.address;
-  event.bytes = record.bytes;
-  event.site = record.site;
-  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
-  event.peer = record.peer;
-  event.thread = thread;
-  event.kind = record.kind;
-  event.call = static_cast<std::uint8_t>(record.call);
-  event.outcome = record.outcome;
-  event.flags = record.flags;
-  event.access = static_cast<std::uint8_t>(record.access);
-  event.domain = record.domain;
-  writer_.append(event);
-}
-
-void RunLog::add_memory_event(Range range, Time time) {
-  runlog::Event event{};
-  event.begin_ns = event.end_ns = time;
-  // "Everything" ends where addresses do; a call that the kernel refuses may name anything.
-  event.address = std::min(range.begin, kAddressEnd);
-  event.bytes = std::clamp(range.end, event.address, kAddressEnd) - event.address;
-  event.kind = runlog::EventKind::memory_event;
-  event.peer = -1;
-  writer_.append(event);
-}
-
-void RunLog::add_device_call(int domain, Range pages, bool registration, const Error& error, Time begin,
-                             Time end) {
-  runlog::Event event{};
-  event.begin_ns = begin;
-  event.end_ns = end;
-  event.address = pages.begin;
-  event.bytes = pages.bytes();
-  event.peer = -1;
-  event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (error ? runlog::kFailed : 0));
-  event.domain = static_cast<std::uint8_t>(domain);
+  add_site(event.site);
   writer_.append(event);
 }
 
