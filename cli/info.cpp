@@ -6,10 +6,10 @@
 #include <iterator>
 #include <memory>
 
-#include "base/options.h"
 #include "command.h"
 #include "device/cost_model.h"
 #include "device/make.h"
+#include "engine/options.h"
 #include "retention/traits.h"
 #include "system_files.h"
 #include "text.h"
@@ -18,17 +18,21 @@ namespace pinion::cli {
 
 namespace {
 
-void print_options() {
+void print_options(bool all) {
+  std::vector<OptionSpec> specs = option_specs();
+  const std::size_t there = specs.size();
+  if (!all) std::erase_if(specs, [](const OptionSpec& spec) { return spec.listing == Listing::advanced; });
   std::size_t widest = 0;
-  for (const OptionSpec& spec : option_specs()) widest = std::max(widest, std::string(spec.name).size());
+  for (const OptionSpec& spec : specs) widest = std::max(widest, std::string(spec.name).size());
   fmt::print(
       "Options: --name VALUE, PINION=\"name=value,...\", or name = value in the file of PINION_CONFIG\n");
-  for (const OptionSpec& spec : option_specs()) {
+  for (const OptionSpec& spec : specs) {
     fmt::print("  {:<{}}  {:<7} {:<9} {}", spec.name, widest, spec.type,
-               spec.default_value[0] ? spec.default_value : "-", spec.text);
+               spec.default_value.empty() ? "-" : spec.default_value, spec.text);
     if (!spec.choices.empty()) fmt::print(" ({})", fmt::join(spec.choices, ", "));
     fmt::print("\n");
   }
+  if (!all) fmt::print("{} more: pinion info options --all\n", there - specs.size());
 }
 
 std::string cap_text(std::size_t cap, bool bytes) {
@@ -36,7 +40,7 @@ std::string cap_text(std::size_t cap, bool bytes) {
   return bytes ? bytes_text(static_cast<double>(cap)) : count_text(cap);
 }
 
-void print_devices() {
+void print_devices(bool) {
   fmt::print("Devices (--device)\n");
   std::size_t count = 0;
   const DeviceKind* kinds = device_kinds(&count);
@@ -62,7 +66,7 @@ void print_devices() {
              nics.empty() ? "none" : fmt::format("{}", fmt::join(nics, ", ")));
 }
 
-void print_strategies() {
+void print_strategies(bool) {
   fmt::print("Strategies (--retention)\n");
   for (const RetentionKind kind : kRetentionKinds)
     fmt::print("  {:<14}{}\n", to_string(kind), traits_of(kind).text);
@@ -73,7 +77,7 @@ void print_strategies() {
 
 struct Topic {
   const char* name;
-  void (*print)();
+  void (*print)(bool all);
 };
 constexpr Topic kTopics[] = {
     {"options", print_options}, {"devices", print_devices}, {"strategies", print_strategies}};
@@ -87,13 +91,16 @@ void add_info(CLI::App& app) {
   for (const Topic& topic : kTopics) names.emplace_back(topic.name);
   sub->add_option("topic", *wanted, "options, devices or strategies; all where left out")
       ->check(CLI::IsMember(names));
-  sub->callback([wanted] {
+  auto all = std::make_shared<bool>(false);
+  sub->add_flag("--all", *all, "all options, also those for comparisons and experts")
+      ->disable_flag_override();
+  sub->callback([wanted, all] {
     bool first = true;
     for (const Topic& topic : kTopics) {
       if (!wanted->empty() && *wanted != topic.name) continue;
       if (!first) fmt::print("\n");
       first = false;
-      topic.print();
+      topic.print(*all);
     }
   });
 }

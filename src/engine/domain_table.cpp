@@ -106,7 +106,7 @@ DomainSlot& DomainTable::new_slot(std::unique_ptr<Device> device) {
   slot.domain->reopen(*device, budget_);
   slot.device = std::move(device);
   slot.open = true;
-  slot.meter.restart();
+  slot.meter.start(process_clock().now());
   new (&slot.by_helper) ThreadCounters;
   slot.modelled_busy_seconds = 0;
   slot.kept.costs = {};

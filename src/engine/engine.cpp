@@ -25,21 +25,16 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
-/// Of a device's cap, where it has one.
-std::size_t whole_pages(std::size_t cap) {
-  return cap == 0 ? ~std::size_t{0} : std::max<std::size_t>(page_floor(cap), page_size());
-}
-
 }  // namespace
 
 std::atomic<Engine*> Engine::running_{nullptr};
 Engine* Engine::newest_ = nullptr;
 
-Engine::Engine(const Options& options, const JobPlace& place, const DeviceCaps& caps)
+Engine::Engine(const Options& options, const JobPlace& place)
     : options_(options),
       memory_(RunMemory::take()),
       node_(options_, ::getpid()),
-      budget_(find_limits(options.limit, options.limit_regions, caps, place.local_ranks, node_.limit()),
+      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit()),
               node_.allowance()),
       domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {
@@ -65,15 +60,12 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   if (made.error) return made.error;
 
   // Never freed: a thread may be inside it when the run ends.
-  auto* engine = new Engine(options, place, own_device ? made.device->caps() : DeviceCaps{});
+  auto* engine = new Engine(options, place);
   engine->earlier_ = newest_;
   newest_ = engine;
   const std::string device_text = own_device ? made.device->description() : kProgramsDevices;
   Error error;
-  if (own_device) {
-    engine->leases_.most_in_a_region_ = whole_pages(made.device->caps().max_region_bytes);
-    engine->domains_.add(std::move(made.device), error, options.device, options.nic);
-  }
+  if (own_device) engine->domains_.add(std::move(made.device), error, options.device, options.nic);
   if (error) {
     engine->node_.leave(engine->budget_);
     return error;

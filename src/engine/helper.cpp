@@ -144,6 +144,7 @@ void Helper::main() {
   cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
   drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
+    log_.add_domains(domains_);
     drain_.drain();
     work_.serve_closing();
     work_.act([this] { attend_node(clock_.now()); });
@@ -231,16 +232,12 @@ void Helper::add_domains(runlog::Counters& mine) {
   domains_.for_each([&](DomainSlot& slot) {
     if (const double per_page = slot.kept.costs.registration.a(); per_page > 0)
       slot.domain->set_call_pages(slot.kept.costs.registration.b() / per_page);
-    if (slot.number == 0) {
-      mine.fit_register_a_ns = slot.kept.costs.registration.a();
-      mine.fit_register_b_ns = slot.kept.costs.registration.b();
-      mine.fit_deregister_a_ns = slot.kept.costs.deregistration.a();
-      mine.fit_deregister_b_ns = slot.kept.costs.deregistration.b();
-    }
+    log_.set_domain(slot, counters_.of(slot.number));
   });
 }
 
 void Helper::end_of_run() {
+  log_.add_domains(domains_);
   drain_.drain();
   // Should the process end before the rest is done, its log ends with this state.
   tell();

@@ -9,11 +9,11 @@
 #include <atomic>
 #include <thread>
 
-#include "base/options.h"
 #include "engine/counters.h"
 #include "engine/device_work.h"
 #include "engine/domain_table.h"
 #include "engine/node_membership.h"
+#include "engine/options.h"
 #include "engine/pinned_count.h"
 #include "engine/profile_file.h"
 #include "engine/record_drain.h"

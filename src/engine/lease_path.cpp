@@ -145,17 +145,28 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   const Ticks begin = ticks_now();
   Ticks in_device = 0;
   bool waited = false;
-  const auto step = run_ticket(
-      domain(number), ticket, Actor::application, waited,
-      [&](const DeviceCall& call) {
-        note(thread, record, call);
-        in_device += call.end - call.begin;
-      },
-      [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
+  const auto run = [&] {
+    return run_ticket(
+        domain(number), ticket, Actor::application, waited,
+        [&](const DeviceCall& call) {
+          note(thread, record, call);
+          in_device += call.end - call.begin;
+        },
+        [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
+  };
+  auto step = run();
+  Ticks for_others = 0;  // counted in their domains
+  if (step == Domain::Step::refused && ticket.over_limit) {
+    const Ticks asked = ticks_now();
+    if (others_make_room(thread, number, ticket.pages.bytes())) {
+      for_others = ticks_now() - asked;
+      step = run();
+    }
+  }
   const Ticks all = ticks_now() - begin;
   record.wait = std::min(all, Record::kMostWait);
   counters.registration_ticks.add(in_device);
-  if (all > in_device) counters.wait_ticks.add(all - in_device);
+  if (all > in_device + for_others) counters.wait_ticks.add(all - in_device - for_others);
   counters.delayed_ticks.add(std::max(all, in_device));
   if (step == Domain::Step::refused) return step;
 
@@ -167,6 +178,30 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
       retire_here(thread, number, claimed);
   }
   return step;
+}
+
+bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t bytes) {
+  const Budget& budget = domains_.budget();
+  const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
+  // Nothing is let go for a request that would not fit all the same.
+  std::uint64_t idle = 0, idle_regions = 0;
+  domains_.for_each([&](const DomainSlot& slot) {
+    for (const RegionRef& ref : slot.domain->idle_regions()) {
+      idle += ref.region->range().bytes();
+      ++idle_regions;
+    }
+  });
+  if (bytes > most || budget.bytes() > most - bytes + idle || budget.regions() - idle_regions >= regions)
+    return false;
+  bool made = false;
+  for (int i = 0; i < domains_.count(); ++i) {
+    if (i == number) continue;
+    for (Region* victim : domain(i).begin_shrink(most - bytes, regions - 1)) {
+      retire_here(thread, i, victim);
+      made = true;
+    }
+  }
+  return made;
 }
 
 bool LeasePath::refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error) {

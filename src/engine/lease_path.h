@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "engine/bell.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
 #include "engine/fork_gate.h"
 #include "engine/memory_watch.h"
+#include "engine/options.h"
 #include "engine/thread_context.h"
 #include "retention/record.h"
 #include "retention/retention.h"
@@ -78,9 +78,9 @@ class LeasePath {
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
   std::uint64_t threshold() const { return threshold_; }
-  /// Most bytes, of whole pages, that the first domain's device registers in one region: fronts lease longer
-  /// ranges in parts.
-  std::size_t most_in_a_region() const { return most_in_a_region_; }
+  /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
+  /// in parts.
+  std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
@@ -101,6 +101,8 @@ class LeasePath {
                     Refusal refusal, Error* error);
   /// All of it that locks, waits and calls the device: `leased` or `refused`.
   Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
+  /// Lets idle regions of other domains go, where that makes room for `bytes` in this one.
+  bool others_make_room(ThreadContext& thread, int domain, std::size_t bytes);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
@@ -141,7 +143,6 @@ class LeasePath {
   RunCounters& counters_;
   const pid_t process_;
   const std::uint64_t memory_bytes_;  ///< of the machine
-  std::size_t most_in_a_region_ = ~std::size_t{0};
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
   std::vector<std::unique_ptr<Retention>> past_;

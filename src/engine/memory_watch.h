@@ -10,13 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/options.h"
 #include "engine/bell.h"
 #include "engine/domain_table.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
 #include "monitor/memory_sink.h"
 #include "monitor/monitor.h"
+#include "monitor/options.h"
 #include "retention/look_schedule.h"
 
 namespace pinion {

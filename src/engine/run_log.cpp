@@ -15,6 +15,44 @@ void RunLog::add_site(CallSite site) {
   writer_.add_site(site, addresses, frames.depth);
 }
 
+void RunLog::add_domains(const DomainTable& domains) {
+  if (!writer_.is_open()) return;
+  for (int i = static_cast<int>(writer_.domain_count()); i < domains.count(); ++i) {
+    const DomainSlot& slot = domains.slot(i);
+    const DeviceCaps caps = slot.device->caps();
+    runlog::DomainInfo info;
+    info.device = slot.device_name.empty() ? slot.device->name() : slot.device_name;
+    info.nic = slot.device_name == "emulated" ? slot.nic : "";
+    info.description = slot.device->description();
+    info.max_regions = caps.max_regions;
+    info.max_region_bytes = caps.max_region_bytes;
+    info.max_bytes = caps.max_bytes;
+    writer_.add_domain(info);
+  }
+}
+
+void RunLog::set_domain(const DomainSlot& slot, const runlog::Counters& share) {
+  runlog::DomainState state{};
+  state.registered_peak_bytes = share.registered_peak_bytes;
+  state.registered_now_bytes = share.registered_now_bytes;
+  state.regions_now = share.regions_now;
+  state.registered_byte_ns = share.registered_byte_ns;
+  state.acquires = share.acquires;
+  state.hits = share.hits;
+  state.waits = share.waits;
+  state.misses = share.misses;
+  state.bounced = share.bounced;
+  state.observed = share.observed;
+  state.registrations = share.registrations;
+  state.deregistrations = share.deregistrations;
+  state.registration_failures = share.registration_failures;
+  state.fit_register_a_ns = slot.kept.costs.registration.a();
+  state.fit_register_b_ns = slot.kept.costs.registration.b();
+  state.fit_deregister_a_ns = slot.kept.costs.deregistration.a();
+  state.fit_deregister_b_ns = slot.kept.costs.deregistration.b();
+  writer_.set_domain_state(static_cast<std::uint32_t>(slot.number), state);
+}
+
 void RunLog::add(const runlog::Event& event) {
   if (!writer_.is_open()) return;
   add_site(event.site);

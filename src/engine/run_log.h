@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "engine/domain_table.h"
 #include "engine/meter.h"
 #include "predict/call_site.h"
 #include "runlog/writer.h"
@@ -20,6 +21,11 @@ class RunLog {
   Error open(const std::string& directory, const runlog::RunInfo& info, std::uint64_t bytes) {
     return writer_.open(directory, info, bytes);
   }
+
+  /// Domains that are not in the log's table yet.
+  void add_domains(const DomainTable& domains);
+  /// A domain's share, for the next publish() or finish().
+  void set_domain(const DomainSlot& slot, const runlog::Counters& share);
 
   void add(const runlog::Event& event);
   std::uint64_t events_dropped() const { return writer_.events_dropped(); }

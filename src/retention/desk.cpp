@@ -33,7 +33,7 @@ runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
     case runlog::EventKind::memory_event:
       for (int i = 0; i < count(); ++i) kept(i).retention->memory_event(pages_touched(range));
       break;
-    case runlog::EventKind::none:
+    default:  // no record of a thread's
       break;
   }
   return event;

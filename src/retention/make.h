@@ -5,10 +5,10 @@
 #include <functional>
 #include <memory>
 
-#include "base/options.h"
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
+#include "retention/options.h"
 #include "retention/retention.h"
 #include "retention/time_budget.h"
 

@@ -32,10 +32,10 @@ struct Record {
   CallKind call : 8 = CallKind::none;
 
   std::uint8_t flags : 8 = 0;
-  runlog::EventKind kind : 3 = runlog::EventKind::none;
+  runlog::EventKind kind : 4 = runlog::EventKind::none;
   runlog::Outcome outcome : 3 = runlog::Outcome::hit;
   std::uint64_t domain : 4 = 0;    ///< the engine's number of the domain
-  std::uint64_t delayed : 46 = 0;  ///< how long registration had made the thread wait before, in all: ticks
+  std::uint64_t delayed : 45 = 0;  ///< how long registration had made the thread wait before, in all: ticks
 
   std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks
   std::int64_t peer : 28 = -1;

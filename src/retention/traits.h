@@ -1,7 +1,7 @@
 // Constant properties of each kind of retention, the same in every domain. Threads may keep copies.
 #pragma once
 
-#include "base/options.h"
+#include "retention/options.h"
 
 namespace pinion {
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/coverage.h"
-#include "base/options.h"
 #include "device/model.h"
 #include "monitor/brackets.h"
 #include "node/attendance.h"
@@ -26,6 +25,7 @@
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/desk.h"
+#include "retention/options.h"
 #include "retention/record.h"
 #include "retention/traits.h"
 #include "runlog/format.h"
