@@ -340,9 +340,9 @@ void add_doctor(CLI::App& app) {
       "look for system calls made without libc in these programs, and in the libraries that they load");
   sub->callback([json, monitor, programs] {
     if (monitor->empty()) return doctor(*json, *programs);
-    Options options;
-    if (const Error error = set_option(options, "monitor", *monitor)) throw UsageError(error.message);
-    const MonitorFinding finding = try_monitor(options.monitor);
+    MonitorKind kind{};
+    if (const Error error = find_monitor(*monitor, kind)) throw UsageError(error.message);
+    const MonitorFinding finding = try_monitor(kind);
     if (*json)
       fmt::print("{}", dump(to_json(finding)));
     else

@@ -6,10 +6,11 @@
 #include <iterator>
 #include <memory>
 
-#include "base/options.h"
 #include "command.h"
 #include "device/cost_model.h"
 #include "device/make.h"
+#include "engine/options.h"
+#include "retention/traits.h"
 #include "system_files.h"
 #include "text.h"
 
@@ -17,33 +18,21 @@ namespace pinion::cli {
 
 namespace {
 
-struct StrategyText {
-  RetentionKind kind;
-  const char* text;
-};
-
-constexpr StrategyText kStrategies[] = {
-    {RetentionKind::observe,
-     "registers nothing; records and predicts, for a report of what each strategy would hold"},
-    {RetentionKind::on_demand, "registers before each transfer and deregisters after it"},
-    {RetentionKind::leave_pinned,
-     "registers at first use and keeps until the memory goes away or the limit is met"},
-    {RetentionKind::lru, "keeps the most recently used regions, up to --lru-size"},
-    {RetentionKind::helper,
-     "a helper thread predicts each region's next use, lets it go in between, and registers it just in time"},
-};
-
-void print_options() {
+void print_options(bool all) {
+  std::vector<OptionSpec> specs = option_specs();
+  const std::size_t there = specs.size();
+  if (!all) std::erase_if(specs, [](const OptionSpec& spec) { return spec.listing == Listing::advanced; });
   std::size_t widest = 0;
-  for (const OptionSpec& spec : option_specs()) widest = std::max(widest, std::string(spec.name).size());
+  for (const OptionSpec& spec : specs) widest = std::max(widest, std::string(spec.name).size());
   fmt::print(
       "Options: --name VALUE, PINION=\"name=value,...\", or name = value in the file of PINION_CONFIG\n");
-  for (const OptionSpec& spec : option_specs()) {
+  for (const OptionSpec& spec : specs) {
     fmt::print("  {:<{}}  {:<7} {:<9} {}", spec.name, widest, spec.type,
-               spec.default_value[0] ? spec.default_value : "-", spec.text);
+               spec.default_value.empty() ? "-" : spec.default_value, spec.text);
     if (!spec.choices.empty()) fmt::print(" ({})", fmt::join(spec.choices, ", "));
     fmt::print("\n");
   }
+  if (!all) fmt::print("{} more: pinion info options --all\n", there - specs.size());
 }
 
 std::string cap_text(std::size_t cap, bool bytes) {
@@ -61,7 +50,7 @@ std::string capability_text(const DeviceCapabilities& can) {
   return text;
 }
 
-void print_devices() {
+void print_devices(bool) {
   fmt::print("Devices (--device)\n");
   std::size_t count = 0;
   const DeviceKind* kinds = device_kinds(&count);
@@ -88,10 +77,10 @@ void print_devices() {
              nics.empty() ? "none" : fmt::format("{}", fmt::join(nics, ", ")));
 }
 
-void print_strategies() {
+void print_strategies(bool) {
   fmt::print("Strategies (--retention)\n");
-  for (const StrategyText& strategy : kStrategies)
-    fmt::print("  {:<14}{}\n", to_string(strategy.kind), strategy.text);
+  for (const RetentionKind kind : kRetentionKinds)
+    fmt::print("  {:<14}{}\n", to_string(kind), traits_of(kind).text);
   for (const OptionSpec& spec : option_specs())
     if (std::string(spec.name) == "predictor")
       fmt::print("Predictors (--predictor): {}\n", fmt::join(spec.choices, ", "));
@@ -99,7 +88,7 @@ void print_strategies() {
 
 struct Topic {
   const char* name;
-  void (*print)();
+  void (*print)(bool all);
 };
 constexpr Topic kTopics[] = {
     {"options", print_options}, {"devices", print_devices}, {"strategies", print_strategies}};
@@ -113,13 +102,16 @@ void add_info(CLI::App& app) {
   for (const Topic& topic : kTopics) names.emplace_back(topic.name);
   sub->add_option("topic", *wanted, "options, devices or strategies; all where left out")
       ->check(CLI::IsMember(names));
-  sub->callback([wanted] {
+  auto all = std::make_shared<bool>(false);
+  sub->add_flag("--all", *all, "all options, also those for comparisons and experts")
+      ->disable_flag_override();
+  sub->callback([wanted, all] {
     bool first = true;
     for (const Topic& topic : kTopics) {
       if (!wanted->empty() && *wanted != topic.name) continue;
       if (!first) fmt::print("\n");
       first = false;
-      topic.print();
+      topic.print(*all);
     }
   });
 }

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "base/options.h"
 #include "command.h"
+#include "engine/options.h"
 
 namespace pinion::cli {
 

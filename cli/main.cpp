@@ -79,7 +79,8 @@ std::string given_empty(const CLI::App& app, const std::vector<std::string>& arg
     if (!arguments[i].empty()) continue;
     const CLI::Option* option = command->get_option_no_throw(arguments[i - 1]);
     if (option && option->get_type_size() > 0 && arguments[i - 1][0] == '-') {
-      if (option->get_group() != kTableGroup) return arguments[i - 1];
+      const std::string& group = option->get_group();
+      if (group != kTableGroup && group != kAdvancedGroup) return arguments[i - 1];
     } else if (!command->get_option_no_throw("command")) {
       return "argument " + std::to_string(i);
     }

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
 #include "launch.h"
+#include "monitor/options.h"
 #include "report_json.h"
 
 namespace pinion::cli {

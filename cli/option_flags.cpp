@@ -17,7 +17,7 @@ namespace {
 std::string description(const OptionSpec& spec) {
   std::string text = spec.text;
   if (!spec.choices.empty()) text += fmt::format(": {}", fmt::join(spec.choices, ", "));
-  if (spec.default_value[0]) text += fmt::format(" [{}]", spec.default_value);
+  if (!spec.default_value.empty()) text += fmt::format(" [{}]", spec.default_value);
   return text;
 }
 
@@ -37,7 +37,7 @@ void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_vi
     };
     command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
         ->type_name(type_name(spec))
-        ->group(kTableGroup);
+        ->group(spec.listing == Listing::everyday ? kTableGroup : kAdvancedGroup);
   }
 }
 

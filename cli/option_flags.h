@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/options.h"
+#include "engine/options.h"
 
 namespace CLI {
 class App;
@@ -14,8 +14,10 @@ class App;
 
 namespace pinion::cli {
 
-/// The heading of these flags in `--help`.
-inline constexpr const char* kTableGroup = "Pinion's options (also PINION=\"name=value,...\")";
+/// The heading of these flags in `--help`, which leaves the advanced ones out.
+inline constexpr const char* kTableGroup =
+    "Pinion's options (also PINION=\"name=value,...\"; all of them: pinion info options --all)";
+inline constexpr const char* kAdvancedGroup = "";
 
 class OptionFlags {
  public:

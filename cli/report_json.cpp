@@ -39,6 +39,34 @@ Json to_json(const runlog::CallSite& s) {
           {"bounced", s.bounced},   {"wait_seconds", s.wait_seconds}};
 }
 
+Json to_json(const runlog::DomainReport& d) {
+  return {{"number", d.number},
+          {"device", d.device},
+          {"nic", d.nic},
+          {"description", d.description},
+          {"ranks", d.ranks},
+          {"caps",
+           {{"max_regions", d.max_regions},
+            {"max_region_bytes", d.max_region_bytes},
+            {"max_bytes", d.max_bytes}}},
+          {"registered_bytes", {{"peak", d.peak}, {"mean", whole(d.mean)}}},
+          {"acquires",
+           {{"total", d.acquires.total},
+            {"hits", d.acquires.hits},
+            {"waits", d.acquires.waits},
+            {"misses", d.acquires.misses},
+            {"bounced", d.acquires.bounced},
+            {"observed", d.acquires.observed}}},
+          {"registrations", d.registrations},
+          {"deregistrations", d.deregistrations},
+          {"registration_failures", d.registration_failures},
+          {"cost",
+           {{"register_ns_per_page", d.register_ns_per_page},
+            {"register_ns_base", d.register_ns_base},
+            {"deregister_ns_per_page", d.deregister_ns_per_page},
+            {"deregister_ns_base", d.deregister_ns_base}}}};
+}
+
 Json to_json(const runlog::NodeReport& n) {
   return {{"host", n.host},
           {"ranks", n.ranks},
@@ -121,6 +149,7 @@ Json to_json(const runlog::Report& r) {
       {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
       {"events",
        {{"recorded", r.events}, {"dropped", r.events_dropped}, {"cover_seconds", r.events_cover_seconds}}},
+      {"domains", list(r.domains)},
       {"nodes", list(r.nodes)},
       {"per_rank", list(r.per_rank)},
       {"call_sites", r.call_sites_known() ? list(r.call_sites) : Json(nullptr)}};

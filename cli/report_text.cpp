@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
+#include "engine/options.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -208,6 +208,23 @@ std::string critical_path_section(const Report& r) {
   return out;
 }
 
+// Of runs that used more than one: otherwise the figures of all are those of the domain.
+std::string domains_section(const Report& r) {
+  std::vector<runlog::DomainReport> used = r.domains;
+  std::erase_if(used, [](const auto& d) { return d.acquires.total == 0 && d.registrations == 0; });
+  if (used.size() < 2) return {};
+  Table table({"domain", "ranks", "peak", "mean", "acquires", "hits", "misses", "bounced", "registrations"});
+  std::string what;
+  for (const runlog::DomainReport& d : used) {
+    table.add({fmt::format("{}: {}", d.number, d.device), count_text(d.ranks),
+               bytes_text(static_cast<double>(d.peak)), bytes_text(d.mean), count_text(d.acquires.total),
+               count_text(d.acquires.hits), count_text(d.acquires.misses), count_text(d.acquires.bounced),
+               count_text(d.registrations)});
+    what += fmt::format("  {}: {}\n", d.number, d.description);
+  }
+  return section("Domains, sums over their ranks") + table.text(2) + what;
+}
+
 std::string call_sites_section(const Report& r) {
   if (!r.call_sites_known()) return section("Call sites") + "  not available: their events are missing\n";
   if (r.call_sites.empty()) return {};
@@ -273,7 +290,7 @@ std::string summary_text(const Report& r) {
 
 std::string report_text(const Report& r) {
   return summary_section(r) + registered_section(r) + acquires_section(r) + prediction_section(r) +
-         critical_path_section(r) + call_sites_section(r) + ranks_section(r);
+         critical_path_section(r) + domains_section(r) + call_sites_section(r) + ranks_section(r);
 }
 
 }  // namespace pinion::cli

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "device/cost_model.h"
+#include "engine/options.h"
 #include "engine/profile_file.h"
 #include "paper.h"
 #include "predict/profile.h"
@@ -52,8 +53,8 @@ struct Row {
   double cpu_seconds;
 
   std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
-  bool acts() const { return settings.retention == RetentionKind::helper; }
-  bool predicts() const { return acts() || settings.retention == RetentionKind::observe; }
+  bool acts() const { return traits_of(settings.retention).acts; }
+  bool predicts() const { return traits_of(settings.retention).predicts; }
 };
 
 void check(const Error& error) {
@@ -430,7 +431,7 @@ void add_simulate(CLI::App& app) {
   list("--pattern", a->patterns, patterns.c_str());
   list("--retention", a->retentions,
        "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
-  list("--predictor", a->predictors, "predictors by name (`pinion info options`); also oracle, schedule");
+  list("--predictor", a->predictors, "predictors by name (`pinion info options --all`); also oracle, schedule");
   list("--limit", a->limits, "most bytes registered in one process; 0: no limit [0]");
   list("--node-limit", a->node_limits,
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "base/options.h"
+#include "base/units.h"
 #include "command.h"
 #include "launch.h"
 

@@ -24,6 +24,51 @@ const char* outcome_text(runlog::Outcome outcome) {
   return names[static_cast<int>(outcome)];
 }
 
+const char* protocol_text(runlog::Protocol protocol) {
+  static const char* const names[] = {"bounce", "rendezvous", "pipeline", "prepared", "direct"};
+  return names[static_cast<int>(protocol)];
+}
+
+const char* name_of(const Event& e) {
+  switch (e.kind) {
+    case EventKind::registration:
+      return "register";
+    case EventKind::deregistration:
+      return "deregister";
+    case EventKind::memory_event:
+      return "memory event";
+    case EventKind::hold_begin:
+      return "hold begins";
+    case EventKind::hold_end:
+      return "hold ends";
+    case EventKind::lease:
+    case EventKind::uses:
+    case EventKind::transfer:
+      return to_string(static_cast<CallKind>(e.call));
+    case EventKind::none:
+      break;
+  }
+  return "none";
+}
+
+const char* category_of(const Event& e) {
+  switch (e.kind) {
+    case EventKind::lease:
+    case EventKind::uses:
+      return "lease";
+    case EventKind::hold_begin:
+    case EventKind::hold_end:
+      return "hold";
+    case EventKind::transfer:
+      return "transfer";
+    default:
+      return "registration";
+  }
+}
+
+// Those of nonblocking operations overlap on one thread: spans of their own, not nested ones.
+bool is_span(const Event& e) { return runlog::uses_of(e) > 0 || e.kind == EventKind::transfer; }
+
 std::uint64_t lost_events(const Log& log) {
   return log.live.counters.events_dropped + log.live.counters.records_dropped;
 }
@@ -48,6 +93,23 @@ class Writer {
   bool first_ = true;
 };
 
+using SiteNames = std::unordered_map<std::uint64_t, const char*>;
+
+Json arguments_of(const Event& e, const SiteNames& sites) {
+  Json args = {{"address", fmt::format("{:#x}", e.address)}, {"bytes", e.bytes}, {"domain", e.domain}};
+  if (e.kind == EventKind::memory_event) args.erase("domain");  // of all
+  if (runlog::uses_of(e) > 0) args["outcome"] = outcome_text(e.outcome);
+  if (e.kind == EventKind::lease) args["wait_us"] = static_cast<double>(e.wait_ns) * 1e-3;
+  if (e.kind == EventKind::uses) {
+    args["uses"] = e.count;
+    args["leased_us"] = static_cast<double>(e.leased_ns) * 1e-3;
+  }
+  if (e.kind == EventKind::transfer) args["protocol"] = protocol_text(e.protocol);
+  if (e.peer >= 0) args["peer"] = e.peer;
+  if (const auto site = sites.find(e.site); site != sites.end()) args["site"] = site->second;
+  return args;
+}
+
 void write_rank(Writer& writer, const Log& log, int process) {
   const std::string name = log.header.rank >= 0 ? fmt::format("rank {}", log.header.rank)
                                                 : fmt::format("process {}", log.header.process);
@@ -65,45 +127,34 @@ void write_rank(Writer& writer, const Log& log, int process) {
                 {"name", "process_labels"},
                 {"pid", process},
                 {"args", {{"labels", fmt::format("{} events are missing", lost)}}}});
-  std::unordered_map<std::uint64_t, const char*> sites;
+  SiteNames sites;
   for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site.name;
-
   std::uint64_t id = 0;
   for (const Event& e : log.events) {
     Json event = {{"pid", process},
                   {"tid", e.flags & runlog::kByHelper ? kHelperThread : e.thread + 1},
-                  {"ts", writer.microseconds(e.begin_ns)}};
-    Json args = {{"address", fmt::format("{:#x}", e.address)}, {"bytes", e.bytes}};
-    if (e.kind == EventKind::lease) {
-      // Leases of nonblocking operations overlap on one thread: spans of their own, not nested ones.
-      const auto site = sites.find(e.site);
-      args["outcome"] = outcome_text(e.outcome);
-      args["wait_us"] = static_cast<double>(e.wait_ns) * 1e-3;
-      if (e.peer >= 0) args["peer"] = e.peer;
-      if (site != sites.end()) args["site"] = site->second;
-      event["cat"] = "lease";
+                  {"ts", writer.microseconds(e.begin_ns)},
+                  {"name", name_of(e)},
+                  {"cat", category_of(e)}};
+    if (is_span(e)) {
       event["id"] = fmt::format("{}.{}", process, ++id);  // ids are of the whole trace
-      event["name"] = to_string(static_cast<CallKind>(e.call));
       Json end = event;
       event["ph"] = "b";
-      event["args"] = std::move(args);
+      event["args"] = arguments_of(e, sites);
       end["ph"] = "e";
       end["ts"] = writer.microseconds(e.end_ns);
       writer.add(event);
       writer.add(end);
       continue;
     }
-    event["name"] = e.kind == EventKind::registration     ? "register"
-                    : e.kind == EventKind::deregistration ? "deregister"
-                                                          : "memory event";
-    event["cat"] = "registration";
-    event["ph"] = e.kind == EventKind::memory_event ? "i" : "X";
-    if (e.kind == EventKind::memory_event) {
-      event["s"] = "t";
-    } else {
+    if (e.kind == EventKind::registration || e.kind == EventKind::deregistration) {
+      event["ph"] = "X";
       event["dur"] = static_cast<double>(e.end_ns - e.begin_ns) * 1e-3;
+    } else {
+      event["ph"] = "i";
+      event["s"] = "t";
     }
-    event["args"] = std::move(args);
+    event["args"] = arguments_of(e, sites);
     writer.add(event);
   }
   for (const auto& [time, bytes] : runlog::registered_timeline(log).levels())

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/call_kind.h"
+#include "runlog/use_run.h"
 #include "support/runlog_files.h"
 
 namespace pinion::runlog {
@@ -161,8 +162,8 @@ TEST(Analysis, OracleRoundsToPagesOfTheRunsMachine) {
 
 TEST(Analysis, OracleRegistersJustInTime) {
   Log log = make_log(0, 1000, {use(200, 300, 10, 4), use(250, 400, 12, 4), use(410, 450, 14, 2)});
-  log.live.counters.fit_register_a_ns = 10;
-  log.live.counters.fit_register_b_ns = 20;
+  log.live.domains[0].fit_register_a_ns = 10;
+  log.live.domains[0].fit_register_b_ns = 20;
   const Report r = analyse({log});
   // The first needs 4 new pages, 60 ns ahead: pages 10-13 from 140 to 300. The second 2 new ones, 40 ns
   // ahead: pages 12-15 from 210 to 400. The third finds its pages gone, 40 ns ahead: from 370, so they never
@@ -177,9 +178,119 @@ TEST(Analysis, OracleDoesNotWaitAsTheRunDid) {
   Event absurd = use(500, 600, 10, 1);
   absurd.wait_ns = ~std::uint64_t{0};
   Log log = make_log(0, 1000, {missed, absurd});
-  log.live.counters.fit_register_b_ns = 60;
+  log.live.domains[0].fit_register_b_ns = 60;
   const Report r = analyse({log});
   EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (4.0 * 100 + 1.0 * 61) / 1000 * kPage);
+}
+
+Event run_of_uses(Time first, Time last, std::uint64_t page, std::uint64_t pages, std::uint32_t count,
+                  std::uint64_t leased_ns) {
+  Event e = use(first, last, page, pages);
+  e.kind = EventKind::uses;
+  e.count = count;
+  e.leased_ns = leased_ns;
+  return e;
+}
+
+TEST(Analysis, ARunOfUsesCountsAsLongAsItsLeases) {
+  // 5 uses of 4 pages between 100 and 500, 40 ns each: the oracle holds 4 pages for 200 ns.
+  Log log = make_log(0, 1000, {run_of_uses(100, 500, 10, 4, 5, 200)});
+  RegisteredBytes bytes = analyse({log}).registered();
+  EXPECT_EQ(bytes.oracle_peak, 4 * kPage);
+  EXPECT_DOUBLE_EQ(bytes.oracle_mean, 200.0 * 4 / 1000 * kPage);
+  EXPECT_EQ(bytes.leave_pinned_peak, 4 * kPage);
+  EXPECT_DOUBLE_EQ(bytes.leave_pinned_mean, 900.0 * 4 / 1000 * kPage);
+  // 20 ns to register: ahead of the first, and of each of the other four in its gap of 50 ns.
+  log.live.domains[0].fit_register_b_ns = 20;
+  EXPECT_DOUBLE_EQ(analyse({log}).registered().oracle_mean, (200.0 + 5 * 20) * 4 / 1000 * kPage);
+  // Longer than the gap: they never go.
+  log.live.domains[0].fit_register_b_ns = 60;
+  EXPECT_DOUBLE_EQ(analyse({log}).registered().oracle_mean, (400.0 + 60) * 4 / 1000 * kPage);
+  // Uses that overlapped last longer together than the run.
+  log.events[0].leased_ns = ~std::uint64_t{0};
+  EXPECT_DOUBLE_EQ(analyse({log}).registered().oracle_mean, (400.0 + 60) * 4 / 1000 * kPage);
+}
+
+TEST(Analysis, ARunOfUsesIsTheSameAsItsLeases) {
+  std::vector<Event> leases;
+  UseRun run;
+  for (Time at : {100, 200, 300, 400}) {
+    leases.push_back(use(at, at + 30, 10, 2));
+    ASSERT_TRUE(run.add(leases.back()));
+  }
+  Log one_by_one = make_log(0, 1000, leases), summed = make_log(0, 1000, {run.take()});
+  for (Log* log : {&one_by_one, &summed}) {
+    log->live.domains[0].fit_register_a_ns = 5;
+    log->live.counters.acquires = log->live.counters.hits = 4;
+  }
+  const Report a = analyse({one_by_one}), b = analyse({summed});
+  EXPECT_DOUBLE_EQ(a.registered().oracle_mean, b.registered().oracle_mean);
+  EXPECT_EQ(a.registered().oracle_peak, b.registered().oracle_peak);
+  EXPECT_DOUBLE_EQ(a.registered().leave_pinned_mean, b.registered().leave_pinned_mean);
+  EXPECT_EQ(b.acquires.total, 4u);
+  ASSERT_EQ(b.call_sites.size(), 1u);
+  EXPECT_EQ(b.call_sites[0].acquires, a.call_sites[0].acquires);
+  EXPECT_EQ(b.call_sites[0].acquires, 4u);
+  EXPECT_EQ(b.call_sites[0].hits, 4u);
+  EXPECT_EQ(b.call_sites[0].bytes, 4u * 2 * kPage);
+  EXPECT_EQ(b.call_sites[0].wait_seconds, 0);
+}
+
+// Peers' holds and transfers are no leases of the program's.
+TEST(Analysis, HoldsAndTransfersAreNoUses) {
+  Event held = event(EventKind::hold_begin, 100, 100, 10 * kPage, 4 * kPage);
+  Event moved = event(EventKind::transfer, 100, 900, 10 * kPage, 4 * kPage);
+  moved.protocol = Protocol::direct;
+  const Report r = analyse({make_log(0, 1000, {held, moved})});
+  EXPECT_EQ(r.registered().oracle_peak, 0u);
+  EXPECT_EQ(r.registered().leave_pinned_peak, 0u);
+  EXPECT_EQ(r.registered().peak, 0u);
+  EXPECT_TRUE(r.call_sites.empty());
+  EXPECT_EQ(r.events, 2u);
+}
+
+TEST(Analysis, EachDomainHasItsOwnFit) {
+  Event there = use(200, 300, 10, 1), here = use(200, 300, 20, 1);
+  there.domain = 1;
+  Log log = make_log(0, 1000, {there, here});
+  log.live.domains[0].fit_register_b_ns = 50;
+  log.live.domains[1].fit_register_b_ns = 100;
+  EXPECT_DOUBLE_EQ(analyse({log}).registered().oracle_mean, (100.0 + 50 + 100 + 100) / 1000 * kPage);
+}
+
+TEST(Analysis, DomainsAreSummedByNumberDeviceAndNic) {
+  const auto log_of = [](int rank, const char* second, std::uint64_t registrations) {
+    Log log = make_log(0, 1000, {}, rank);
+    log.domains.resize(2);
+    std::strcpy(log.domains[0].device, "pin");
+    std::strcpy(log.domains[1].device, second);
+    log.domains[1].max_regions = 8;
+    DomainState& state = log.live.domains[1];
+    state.registered_peak_bytes = 10 * kPage;
+    state.registered_byte_ns = 3000.0 * kPage;
+    state.acquires = 7;
+    state.hits = 5;
+    state.misses = 2;
+    state.registrations = registrations;
+    state.fit_register_b_ns = static_cast<double>(registrations);
+    return log;
+  };
+  const Report r = analyse({log_of(0, "emulated", 2), log_of(1, "emulated", 3), log_of(2, "verbs", 4)});
+  ASSERT_EQ(r.domains.size(), 3u);
+  EXPECT_EQ(r.domains[0].device, "pin");
+  EXPECT_EQ(r.domains[0].ranks, 3u);
+  EXPECT_EQ(r.domains[0].peak, 0u);
+  EXPECT_EQ(r.domains[1].device, "emulated");
+  EXPECT_EQ(r.domains[1].number, 1u);
+  EXPECT_EQ(r.domains[1].ranks, 2u);
+  EXPECT_EQ(r.domains[1].max_regions, 8u);
+  EXPECT_EQ(r.domains[1].peak, 20 * kPage);
+  EXPECT_DOUBLE_EQ(r.domains[1].mean, 6.0 * kPage);
+  EXPECT_EQ(r.domains[1].acquires.total, 14u);
+  EXPECT_EQ(r.domains[1].acquires.hits, 10u);
+  EXPECT_EQ(r.domains[1].registrations, 5u);
+  EXPECT_DOUBLE_EQ(r.domains[1].register_ns_base, 3);  // of the process that registered most
+  EXPECT_EQ(r.domains[2].device, "verbs");
 }
 
 TEST(Analysis, LeavePinnedGrowsAndIsShrunkByMemoryEventsOnly) {

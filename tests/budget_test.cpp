@@ -84,30 +84,25 @@ TEST(Budget, HoldsWithManyThreads) {
 }
 
 TEST(Limits, TheLeastCountsAndSaysWhereItIsFrom) {
-  const Limits none = find_limits(0, 0, {}, 1);
+  const Limits none = find_limits(0, 0, 1);
   EXPECT_LT(none.bytes, UINT64_MAX) << "finite by default";
-  EXPECT_EQ(none.regions, UINT64_MAX);
+  EXPECT_EQ(none.regions, UINT64_MAX) << "each device has its own cap";
 
-  DeviceCaps caps;
-  caps.max_bytes = 1 << 20;
-  caps.max_regions = 100;
-  const Limits device = find_limits(0, 0, caps, 1);
-  EXPECT_EQ(device.bytes, 1u << 20);
-  EXPECT_NE(device.bytes_from.find("device"), std::string::npos);
-  EXPECT_EQ(device.regions, 100u);
-
-  const Limits user = find_limits(4096, 7, caps, 1);
+  const Limits user = find_limits(4096, 7, 1);
   EXPECT_EQ(user.bytes, 4096u);
   EXPECT_EQ(user.bytes_from, "--limit");
   EXPECT_EQ(user.regions, 7u);
-  EXPECT_EQ(find_limits(0, 1000, caps, 1).regions, 100u);
+
+  const Limits node = find_limits(8192, 0, 1, 4096);
+  EXPECT_EQ(node.bytes, 4096u);
+  EXPECT_NE(node.bytes_from.find("--node-limit"), std::string::npos);
 }
 
 TEST(Limits, WhatTheNodeHasIsSharedByItsRanks) {
-  const Limits one = find_limits(0, 0, {}, 1);
-  const Limits eight = find_limits(0, 0, {}, 8);
+  const Limits one = find_limits(0, 0, 1);
+  const Limits eight = find_limits(0, 0, 8);
   EXPECT_EQ(eight.bytes, one.bytes / 8);
-  EXPECT_EQ(find_limits(4096, 0, {}, 8).bytes, 4096u);  // the user's own limit is per process
+  EXPECT_EQ(find_limits(4096, 0, 8).bytes, 4096u);  // the user's own limit is per process
 }
 
 }  // namespace

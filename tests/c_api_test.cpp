@@ -496,6 +496,95 @@ TEST_F(ApiTest, FiguresAreSumsOverDomains) {
   std::filesystem::remove_all(directory);
 }
 
+/// A NIC file for one test.
+struct NicFile {
+  explicit NicFile(const char* settings) { std::ofstream(path) << settings; }
+  ~NicFile() { std::filesystem::remove(path); }
+  const std::string path = testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid()) + ".nic";
+};
+
+// The first domain's device is small, the second's is not.
+TEST_F(ApiTest, CapsOfADeviceBoundItsDomainOnly) {
+  NEEDS_KEPT_REGISTRATIONS();
+  const NicFile nic("max_regions=2\nmax_bytes=1M\nmax_region_bytes=64K\n");
+  const std::string directory = log_directory();
+  start("retention=leave-pinned,device=emulated,nic=" + nic.path + ",log=" + directory);
+  struct pinion_limits limits {};
+  limits.size = sizeof limits;
+  ASSERT_EQ(pinion_limits(&limits), 0);
+  EXPECT_GT(limits.bytes, std::uint64_t{1} << 20);
+  EXPECT_EQ(limits.regions, UINT64_MAX);
+
+  pinion_domain* const small = domain_;
+  pinion_domain* const large = open("pin");
+  Memory memory(4096);
+  for (int i = 0; i < 6; ++i) {
+    domain_ = small;
+    use(memory.page(16u * i), kPage);
+    domain_ = large;
+    use(memory.page(16u * i), kPage);
+  }
+  use(memory.begin(), memory.bytes());
+  EXPECT_EQ(statistics(small).regions, 2u);
+  EXPECT_EQ(statistics(small).bounced, 0u);
+  EXPECT_EQ(statistics(large).registered_bytes, memory.bytes());
+  pinion_lease lease;
+  EXPECT_EQ(pinion_acquire(small, memory.begin(), 64 * 1024 + kPage, kBoth, &lease), EFBIG) << last_error();
+  ASSERT_EQ(pinion_stop(), 0);
+
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
+  ASSERT_EQ(log.domains.size(), 3u) << "with the engine's own";
+  EXPECT_STREQ(log.domains[1].device, "emulated");
+  EXPECT_EQ(log.domains[1].nic, nic.path.substr(0, sizeof log.domains[1].nic - 1));
+  EXPECT_EQ(log.domains[1].max_regions, 2u);
+  EXPECT_EQ(log.domains[1].max_bytes, 1u << 20);
+  EXPECT_STREQ(log.domains[2].device, "pin");
+  EXPECT_STREQ(log.domains[2].nic, "");
+  EXPECT_NE(log.domains[2].description[0], '\0');
+  const pinion::runlog::DomainState &first = log.live.domains[1], &second = log.live.domains[2];
+  EXPECT_EQ(first.registered_peak_bytes, 2 * kPage);
+  EXPECT_EQ(first.acquires, 7u);
+  EXPECT_EQ(first.bounced, 1u);
+  EXPECT_EQ(second.acquires, 7u);
+  EXPECT_EQ(second.registered_peak_bytes, memory.bytes());
+  EXPECT_EQ(second.registered_now_bytes, 0u) << "all was let go at the end";
+  // The parts make the whole.
+  const pinion::runlog::Counters& all = log.live.counters;
+  EXPECT_EQ(first.registrations + second.registrations, all.registrations);
+  EXPECT_GT(first.registered_byte_ns, 0);
+  EXPECT_NEAR(first.registered_byte_ns + second.registered_byte_ns, all.registered_byte_ns,
+              1e-3 * all.registered_byte_ns);
+  EXPECT_EQ(pinion::runlog::analyse({log}).domains.size(), 3u);
+  std::filesystem::remove_all(directory);
+}
+
+// The limit is the process's: a domain that holds all of it idle makes room for another.
+TEST_F(ApiTest, DomainsMakeRoomForEachOther) {
+  NEEDS_KEPT_REGISTRATIONS();
+  start("retention=leave-pinned,limit=1M,limit-regions=4");
+  pinion_domain *const first = domain_, *const second = open();
+  Memory memory(512);
+  const std::size_t quarter = (1u << 20) / 4;
+  for (int i = 0; i < 4; ++i) use(memory.begin() + 2 * i * quarter, quarter);
+  EXPECT_EQ(statistics(first).registered_bytes, 1u << 20);
+
+  pinion_lease leases[3];
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(pinion_acquire(second, memory.begin() + 2 * i * quarter, quarter, kBoth, &leases[i]), 0)
+        << last_error();
+  EXPECT_EQ(statistics(second).registered_bytes, 3 * quarter);
+  EXPECT_EQ(statistics(first).registered_bytes, quarter);
+  EXPECT_EQ(statistics(nullptr).registered_peak_bytes, 1u << 20);
+
+  // What cannot fit beside the leases drives nothing out.
+  pinion_lease more;
+  EXPECT_EQ(pinion_acquire(second, memory.begin() + 6 * quarter, 2 * quarter, kBoth, &more), ENOMEM);
+  expect_last_error({"limited to 1048576 bytes", "--limit"});
+  EXPECT_EQ(statistics(first).registered_bytes, quarter);
+  for (pinion_lease& lease : leases) EXPECT_EQ(pinion_release(&lease), 0);
+}
+
 namespace {
 
 std::size_t thread_contexts() {

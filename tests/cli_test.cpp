@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/call_kind.h"
 #include "base/range.h"
 #include "support/eventually.h"
 #include "support/runlog_files.h"
@@ -412,7 +413,7 @@ TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
              "#exec-agent=}; env -i PATH=$PATH PINION=window=3 OMPI_COMM_WORLD_RANK=1 $agent sh -c 'echo "
              "\"$PINION|$PINION_CONFIG|$LD_PRELOAD|$PINION_SUMMARY\"'"});
     EXPECT_EQ(o.status, 0) << o.err;
-    EXPECT_EQ(o.out, "window=3,threshold=8K,limit=2G,log=" + (root() / "my logs").string() + "||" +
+    EXPECT_EQ(o.out, "window=3,limit=2G,threshold=8K,log=" + (root() / "my logs").string() + "||" +
                          preload() + "|\n")
         << variable;
   }
@@ -596,6 +597,74 @@ TEST_F(Cli, TraceIsTraceEventJson) {
   EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
 }
 
+TEST_F(Cli, ReportHasTheDomainsOfARun) {
+  using namespace runlog;
+  RunInfo info;
+  info.command = "./app";
+  info.retention = "helper";
+  info.device = "pins pages";
+  info.rank = 0;
+  info.ranks = 1;
+  info.start = kSecond;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open((root() / "logs").string(), info, 1 << 16));
+  writer.add_domain({"pin", "connectx", "pins pages", 16384, 0, 0});
+  writer.add_domain({"verbs:mlx5_0", "connectx", "registers with mlx5_0", 1000, 1 << 20, 0});
+  DomainState state{};
+  state.registered_peak_bytes = 3 << 20;
+  state.registered_byte_ns = static_cast<double>(kSecond) * (1 << 20);
+  state.acquires = state.hits = 9;
+  state.fit_register_a_ns = 246;
+  writer.set_domain_state(1, state);
+  state.registered_peak_bytes = 0;
+  writer.set_domain_state(0, state);
+  Event run = lease(kSecond, kSecond + 500, 0x10000, 4096, 0);
+  run.kind = EventKind::uses;
+  run.count = 9;
+  run.leased_ns = 90;
+  Event moved = event(EventKind::transfer, kSecond, kSecond + 700, 0x10000, 4096);
+  moved.protocol = Protocol::rendezvous;
+  moved.call = static_cast<std::uint8_t>(CallKind::put);
+  moved.peer = 4;
+  for (const Event& e : {run, moved, event(EventKind::hold_begin, kSecond, kSecond, 0x10000, 4096),
+                         event(EventKind::hold_end, kSecond + 1, kSecond + 1, 0x10000, 4096)})
+    writer.append(e);
+  Counters counters{};
+  counters.acquires = counters.hits = 9;
+  writer.finish(counters, Series{}, 3 * kSecond, 0);
+
+  const Outcome o = pinion({"report", "logs", "--json", "--trace", "trace.json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json domains = json::parse(o.out).at("domains");
+  ASSERT_EQ(domains.size(), 2u);
+  EXPECT_EQ(domains[0]["device"], "pin");
+  EXPECT_EQ(domains[1]["number"], 1);
+  EXPECT_EQ(domains[1]["description"], "registers with mlx5_0");
+  EXPECT_EQ(domains[1]["caps"]["max_region_bytes"], 1 << 20);
+  EXPECT_EQ(domains[1]["registered_bytes"]["peak"], 3 << 20);
+  EXPECT_EQ(domains[1]["registered_bytes"]["mean"], 1 << 19);
+  EXPECT_EQ(domains[1]["acquires"]["hits"], 9);
+  EXPECT_EQ(domains[1]["cost"]["register_ns_per_page"], 246);
+  EXPECT_EQ(json::parse(o.out)["call_sites"][0]["acquires"], 9);
+
+  std::map<std::string, json> events;
+  const json trace = json::parse(content_of(root() / "trace.json"));
+  for (const json& event : trace["traceEvents"])
+    if (event.contains("cat") && event["ph"] != "e") events[event["cat"]] = event;
+  EXPECT_EQ(events["lease"]["args"]["uses"], 9);
+  EXPECT_EQ(events["transfer"]["args"]["protocol"], "rendezvous");
+  EXPECT_EQ(events["transfer"]["args"]["peer"], 4);
+  EXPECT_EQ(events["transfer"]["name"], "put");
+  EXPECT_EQ(events["hold"]["name"], "hold ends");
+
+  const Outcome text = pinion({"report", "logs"});
+  for (const char* part : {"Domains, sums over their ranks", "1: verbs:mlx5_0", "1: registers with mlx5_0"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  // One domain is no table.
+  write_log(root() / "one", 0);
+  EXPECT_EQ(pinion({"report", "one"}).out.find("Domains"), std::string::npos);
+}
+
 TEST_F(Cli, ReportSaysWhyALogIsNoGood) {
   Outcome o = pinion({"report", "absent"});
   EXPECT_EQ(o.status, 2);
@@ -717,9 +786,25 @@ TEST_F(Cli, CompareSaysWhichRunFailed) {
 TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
   const Outcome o = pinion({"info"});
   EXPECT_EQ(o.status, 0);
-  for (const char* text : {"limit-regions", "log-size", "emulated", "connectx", "leave-pinned", "Predictors"})
+  for (const char* text : {"time-budget", "node-limit", "emulated", "connectx", "leave-pinned", "Predictors"})
     EXPECT_NE(o.out.find(text), std::string::npos) << text;
-  EXPECT_EQ(pinion({"info", "options"}).out.find("Strategies"), std::string::npos);
+  const std::string everyday = pinion({"info", "options"}).out,
+                    all = pinion({"info", "options", "--all"}).out;
+  EXPECT_EQ(everyday.find("Strategies"), std::string::npos);
+  EXPECT_NE(everyday.find("more: pinion info options --all"), std::string::npos) << everyday;
+  EXPECT_EQ(all.find("more: "), std::string::npos);
+  EXPECT_EQ(all.find("Strategies"), std::string::npos);
+  for (const char* name : {"  limit ", "  retention ", "  monitor "}) {
+    EXPECT_NE(everyday.find(name), std::string::npos) << name;
+    EXPECT_NE(all.find(name), std::string::npos) << name;
+  }
+  const std::string help = pinion({"run", "--help"}).out;
+  EXPECT_NE(help.find("--limit "), std::string::npos) << help;
+  for (const char* name : {"predictor", "policy", "limit-regions", "log-size", "poll"}) {
+    EXPECT_EQ(everyday.find(std::string("  ") + name + " "), std::string::npos) << name;
+    EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
+    EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;
+  }
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {

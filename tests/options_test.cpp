@@ -1,4 +1,4 @@
-#include "base/options.h"
+#include "engine/options.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -112,7 +112,7 @@ TEST(Options, EveryRetentionHasItsName) {
 TEST(Options, DefaultsOfTheTableAreTheDefaults) {
   Options o;
   for (const OptionSpec& spec : option_specs()) {
-    if (spec.default_value[0] == 0) continue;
+    if (spec.default_value.empty()) continue;
     const Error error = set_option(o, spec.name, spec.default_value);
     EXPECT_FALSE(error) << error.message;
   }
@@ -130,11 +130,47 @@ TEST(Options, TheTableIsComplete) {
   }
 }
 
+// The list of every day has what a user decides; the rest is for comparisons, and for experts.
+TEST(Options, TheEverydayListIsShort) {
+  std::set<std::string> everyday;
+  for (const OptionSpec& spec : option_specs())
+    if (spec.listing == Listing::everyday) everyday.insert(spec.name);
+  EXPECT_EQ(everyday,
+            (std::set<std::string>{"off", "retention", "time-budget", "profile", "limit", "node-limit",
+                                   "device", "front", "only-ranks", "monitor", "log"}));
+}
+
+// Combinations of monitors are the choice of `auto`; tests reach them without it.
+TEST(Options, MonitorsForUsersAndOfTests) {
+  for (const char* name : {"auto", "libc", "userfaultfd", "brackets"}) {
+    Options o;
+    EXPECT_FALSE(set_option(o, "monitor", name)) << name;
+    EXPECT_STREQ(to_string(o.monitor), name);
+  }
+  for (const char* name : {"symbols", "libc+userfaultfd", "symbols+userfaultfd"}) {
+    expect_refused(std::string("monitor=") + name, "is not one of: auto, libc, userfaultfd, brackets");
+    MonitorKind kind{};
+    EXPECT_FALSE(find_monitor(name, kind));
+    EXPECT_STREQ(to_string(kind), name);
+    ::setenv("PINION_TEST_MONITOR", name, 1);
+    Options o;
+    EXPECT_FALSE(options_from_environment(o));
+    ::unsetenv("PINION_TEST_MONITOR");
+    EXPECT_EQ(o.monitor, kind);
+    // What `pinion run` carries to the program stays valid.
+    EXPECT_EQ(format_options(o), "");
+  }
+  MonitorKind kind = MonitorKind::libc;
+  EXPECT_STREQ(find_monitor("magic", kind).message,
+               "monitor: 'magic' is not one of: auto, libc, libc+userfaultfd, symbols, symbols+userfaultfd, "
+               "userfaultfd, brackets");
+}
+
 TEST(Options, FormatIsWhatParseReads) {
   Options o, again;
   ASSERT_FALSE(parse_options(o, "retention=on-demand,limit=1536K,poll=250us,window=0,log=x/y"));
   const std::string text = format_options(o);
-  EXPECT_EQ(text, "retention=on-demand,window=0,limit=1536K,poll=250us,log=x/y");
+  EXPECT_EQ(text, "retention=on-demand,poll=250us,window=0,limit=1536K,log=x/y");
   ASSERT_FALSE(parse_options(again, text));
   EXPECT_EQ(format_options(again), text);
 }

@@ -241,17 +241,118 @@ TEST_F(RegistryTest, FailedMergeIsRememberedAndTheRequestAloneIsServed) {
 }
 
 TEST_F(RegistryTest, DeviceCapOnARegionLimitsMerges) {
-  device.limits.max_region_bytes = pages_bytes(10);
+  device.limits.max_region_bytes = pages_bytes(10) + 1;
+  limit(UINT64_MAX);  // opened anew on it
+  EXPECT_EQ(domain->most_in_a_region(), pages_bytes(10));
   idle(pages(0, 8));
   EXPECT_EQ(idle(pages(6, 14))->range(), pages(6, 14));
   auto large = ticket(pages(100, 111));
   EXPECT_EQ(run(large), Step::refused);
   EXPECT_EQ(large.error.code, EFBIG);
-  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10))), std::string::npos);
+  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10) + 1)), std::string::npos);
   EXPECT_EQ(device.live(), 2u);
 }
 
 // ---- limits ----
+
+TEST_F(RegistryTest, CapsOfTheDeviceBoundItsDomain) {
+  device.limits.max_bytes = pages_bytes(10);
+  device.limits.max_regions = 3;
+  limit(UINT64_MAX);
+  expected(pages(0, 4), 1, 1000);
+  expected(pages(10, 14), 2, 3000);
+  expected(pages(20, 22), 3, 2000);
+  idle(pages(30, 31), 4);  // a fourth region
+  EXPECT_TRUE(hits(pages(0, 4)));
+  EXPECT_FALSE(hits(pages(10, 14))) << "the victim is the one used farthest in the future";
+  EXPECT_TRUE(hits(pages(20, 22)));
+  EXPECT_LE(device.live(), 3u);
+
+  // All in use: refused before the device is asked, with its name and caps.
+  std::vector<Region*> out;
+  for (std::size_t at : {0, 20, 30}) out.push_back(acquire(pages(at, at + 1)));
+  const std::size_t calls = device.calls();
+  auto more = ticket(pages(40, 41));
+  EXPECT_EQ(run(more), Step::refused);
+  EXPECT_EQ(more.error.code, ENOMEM);
+  EXPECT_FALSE(more.over_limit);
+  EXPECT_NE(std::string(more.error.message).find("device fake registers at most"), std::string::npos)
+      << more.error.message;
+  EXPECT_EQ(device.calls(), calls);
+  for (Region* region : out) domain->release(region);
+  auto too_large = ticket(pages(100, 111));
+  EXPECT_EQ(run(too_large), Step::refused);
+  EXPECT_TRUE(hits(pages(0, 4))) << "for which nothing is let go";
+}
+
+/// Two domains that share a budget.
+class TwoDomains : public RegistryTest {
+ protected:
+  void open(std::uint64_t bytes, std::uint64_t regions = UINT64_MAX) {
+    limit(bytes, regions);
+    other_ = std::make_unique<Domain>(other_device, *budget, brackets, clock, nullptr);
+  }
+  void TearDown() override {
+    retire_all(*other_, Actor::helper, [](auto&&...) {});
+    EXPECT_EQ(other_device.live(), 0u);
+    RegistryTest::TearDown();
+  }
+  Domain::Step run_other(Domain::Ticket& ticket) {
+    bool waited = false;
+    return run_ticket(*other_, ticket, Actor::application, waited, [](auto&&...) {});
+  }
+  void idle_in_other(Range range) {
+    auto miss = ticket(range);
+    ASSERT_EQ(run_other(miss), Step::leased);
+    other_->release(miss.region);
+  }
+
+  test::FakeDevice other_device;
+  std::unique_ptr<Domain> other_;
+};
+
+TEST_F(TwoDomains, CapsOfOneDeviceDoNotBoundAnother) {
+  device.limits.max_regions = 2;
+  device.limits.max_bytes = pages_bytes(4);
+  other_device.limits.max_regions = 6;
+  open(UINT64_MAX);
+  for (std::size_t i = 0; i < 10; ++i) {
+    idle(pages(10 * i, 10 * i + 1));
+    idle_in_other(pages(10 * i, 10 * i + 8));
+    EXPECT_EQ(device.live(), std::min<std::size_t>(i + 1, 2));
+    EXPECT_EQ(other_device.live(), std::min<std::size_t>(i + 1, 6));
+  }
+  EXPECT_EQ(budget->regions(), 8u);
+  EXPECT_EQ(budget->bytes(), pages_bytes(2 + 6 * 8));
+}
+
+TEST_F(TwoDomains, ALimitOfTheProcessIsOfTheirSum) {
+  open(pages_bytes(12), 3);
+  idle(pages(0, 8));
+  idle_in_other(pages(0, 4));
+  // More fits in neither: each can let its own go, and what the other holds counts.
+  auto large = ticket(pages(100, 109));
+  EXPECT_EQ(run_other(large), Step::refused);
+  EXPECT_TRUE(large.over_limit);
+  EXPECT_TRUE(hits(pages(0, 8)));
+  EXPECT_EQ(other_device.live(), 1u);
+
+  // Another domain makes room when it is asked.
+  const auto retire = [&](std::vector<Region*> victims) {
+    for (Region* region : victims) retire_claimed(*domain, region, Actor::helper);
+  };
+  retire(domain->begin_shrink(pages_bytes(12) - large.pages.bytes()));
+  EXPECT_FALSE(hits(pages(0, 8)));
+  EXPECT_EQ(run_other(large), Step::leased);
+  other_->release(large.region);
+  EXPECT_LE(budget->bytes(), pages_bytes(12));
+
+  // The same by number.
+  for (std::size_t at : {0, 1}) idle(pages(200 + 2 * at, 201 + 2 * at));
+  EXPECT_EQ(budget->regions(), 3u);
+  retire(domain->begin_shrink(UINT64_MAX, 1));
+  EXPECT_EQ(budget->regions(), 1u) << "as far as the domain has idle ones";
+}
 
 TEST_F(RegistryTest, VictimIsTheOneUsedFarthestInTheFuture) {
   limit(pages_bytes(12));
@@ -370,12 +471,14 @@ TEST_F(RegistryTest, HelperRegistersAheadWithoutALease) {
 
 TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
   for (std::size_t i = 0; i < 8; ++i) idle(pages(10 * i, 10 * i + 2), 100 - i);
-  domain->set_keep_bytes(pages_bytes(6));
-  const auto victims = domain->begin_trim();
+  domain->choose_least_recently_used();
+  // All five are claimed before the first is gone: what is on its way out is not claimed for again.
+  std::vector<Region*> victims;
+  while (Region* region = domain->begin_trim(pages_bytes(6))) victims.push_back(region);
   EXPECT_EQ(victims.size(), 5u);
   for (Region* region : victims) retire_claimed(*domain, region, Actor::helper);
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(hits(pages(10 * i, 10 * i + 2)), i < 3);
-  EXPECT_TRUE(domain->begin_trim().empty());
+  EXPECT_EQ(domain->begin_trim(pages_bytes(6)), nullptr);
 }
 
 // Who registers next may be counted from before a later look at the clock.
@@ -384,7 +487,7 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
    public:
     explicit Watching(const Budget& budget) : budget_(budget) {}
     Time now() override { return static_cast<Time>(budget_.bytes()); }
-    Ticks ticks() override { return 0; }
+    Ticks ticks() override { return budget_.bytes(); }
 
    private:
     const Budget& budget_;
@@ -394,16 +497,13 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
   Domain::Ticket wanted;
   wanted.pages = pages(1, 3);
   wanted.access = Access::read;
-  Time begin = 0, end = 0;
-  const auto note = [&](Range, bool, const Error&, Time from, Time to, std::uint32_t) {
-    begin = from, end = to;
-  };
+  DeviceCall made;
+  const auto note = [&](const DeviceCall& call) { made = call; };
   ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
-  EXPECT_EQ(begin, static_cast<Time>(pages_bytes(2)));
+  EXPECT_EQ(made.begin, pages_bytes(2));
   watched.release(wanted.region);
-  retire_all(watched, Actor::helper,
-             [&](Range, const Error&, Time from, Time to) { begin = from, end = to; });
-  EXPECT_EQ(end, static_cast<Time>(pages_bytes(2)));
+  retire_all(watched, Actor::helper, note);
+  EXPECT_EQ(made.end, pages_bytes(2));
   EXPECT_EQ(budget->bytes(), 0u);
 }
 
@@ -454,8 +554,7 @@ TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
   domain->release(acquire(pages(4, 5)));
   refusals = 2;
   int failed = 0;
-  retire_all(*domain, Actor::helper,
-             [&](Range, const Error& error, Time, Time) { failed += error.code == EBUSY; });
+  retire_all(*domain, Actor::helper, [&](const DeviceCall& call) { failed += call.error.code == EBUSY; });
   EXPECT_EQ(failed, 2);
   EXPECT_EQ(domain->registered_bytes(), pages_bytes(3));
   EXPECT_EQ(witness->bytes(), static_cast<std::int64_t>(pages_bytes(3)));
@@ -863,12 +962,13 @@ class PermanentRegion : public RegistryTest {
 
 TEST_F(PermanentRegion, LimitsAndRetentionLeaveItAlone) {
   limit(pages_bytes(16));
-  domain->set_keep_bytes(pages_bytes(2));
+  domain->choose_least_recently_used();
   begin();
   idle(pages(30, 36));
   EXPECT_TRUE(domain->idle_regions().size() == 1 && domain->begin_retire(permanent_) == nullptr);
   EXPECT_EQ(acquire(pages(40, 50)), nullptr) << "no room beside it";
-  for (Region* region : domain->begin_trim()) retire_claimed(*domain, region, Actor::application);
+  while (Region* region = domain->begin_trim(pages_bytes(2)))
+    retire_claimed(*domain, region, Actor::application);
   for (Region* region : domain->begin_shrink(0)) retire_claimed(*domain, region, Actor::helper);
   EXPECT_EQ(domain->registered_bytes(), pages_bytes(10)) << "it counts as what is registered";
   Region* served = hit(pages(12, 14), Access::write);

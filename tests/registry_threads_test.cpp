@@ -161,8 +161,8 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   constexpr std::size_t kPages = 96;
   constexpr std::size_t kLimit = 48;
   constexpr int kThreads = 4;
-  limit(pages_bytes(kLimit), 24);
   device.limits.max_region_bytes = pages_bytes(32);
+  limit(pages_bytes(kLimit), 24);
   // Part of the memory is read-only, some unions are refused, and now and then something fails.
   std::atomic<unsigned> calls{0};
   device.refuse = [&](Range range, Access access) {

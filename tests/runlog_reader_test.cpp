@@ -11,8 +11,10 @@
 #include <map>
 #include <random>
 
+#include "base/call_kind.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
+#include "simulate/workload.h"
 #include "support/runlog_files.h"
 
 namespace pinion::runlog {
@@ -31,6 +33,9 @@ class Reader : public ::testing::Test {
     path_ = writer.path();
     const std::uint64_t frames[] = {1, 2};
     writer.add_site(9, frames, 2);
+    writer.add_domain({"pin", "", "pins pages", 16384, 0, 0});
+    writer.add_domain({"verbs:mlx5_0", "connectx", "registers with mlx5_0", 1000, 1 << 30, 1ull << 40});
+    writer.set_domain_state(1, state_of_domain());
     for (int i = 0; i < 20; ++i) {
       const std::uint64_t at = 0x100000 + 0x1000u * static_cast<unsigned>(i);
       writer.append(event(EventKind::registration, 1000 + 10 * i, 1002 + 10 * i, at, 4096));
@@ -38,12 +43,52 @@ class Reader : public ::testing::Test {
       writer.append(event(EventKind::deregistration, 1008 + 10 * i, 1009 + 10 * i, at, 4096));
       writer.append(event(EventKind::memory_event, 1009 + 10 * i, 1009 + 10 * i, at, 4096));
     }
+    for (int i = 0; i < 5; ++i) {
+      const Time at = 1300 + 10 * i;
+      for (const Event& e :
+           {hold(EventKind::hold_begin, at, 3), run_of_uses(at, at + 9, 7, 5),
+            transfer(at, at + 5, static_cast<Protocol>(i)), hold(EventKind::hold_end, at + 9, 3)})
+        writer.append(e);
+    }
     Series series;
     series.start(1000);
     series.step(1500, 4096);
     writer.finish({}, series, 2000, 0);
     std::ifstream file(path_, std::ios::binary);
     valid_.assign(std::istreambuf_iterator<char>(file), {});
+  }
+
+  static DomainState state_of_domain() {
+    DomainState state{};
+    state.registered_peak_bytes = state.registered_now_bytes = 4096;
+    state.registered_byte_ns = 4096 * 500;
+    state.acquires = 5;
+    state.hits = 3;
+    state.misses = 2;
+    state.fit_register_a_ns = 246;
+    state.fit_register_b_ns = 16000;
+    return state;
+  }
+  static Event hold(EventKind kind, Time at, std::int32_t peer) {
+    Event e = event(kind, at, at, 0x200000, 8192);
+    e.peer = peer;
+    e.domain = 1;
+    return e;
+  }
+  static Event run_of_uses(Time first, Time last, std::uint32_t count, std::uint64_t leased_ns) {
+    Event e = lease(first, last, 0x300000, 4096, 9);
+    e.kind = EventKind::uses;
+    e.count = count;
+    e.leased_ns = leased_ns;
+    return e;
+  }
+  static Event transfer(Time begin, Time end, Protocol protocol) {
+    Event e = event(EventKind::transfer, begin, end, 0x200000, 8192);
+    e.protocol = protocol;
+    e.call = static_cast<std::uint8_t>(CallKind::put);
+    e.peer = 3;
+    e.domain = 1;
+    return e;
   }
 
   Error read(const std::string& content) {
@@ -78,11 +123,76 @@ constexpr std::size_t kHeader = chunk_offset(0);
 constexpr std::size_t kLive = kHeader + live_offset() + sizeof(LiveState);  // finish() wrote the second copy
 constexpr std::size_t kSites = chunk_offset(1);
 constexpr std::size_t kEvents = chunk_offset(2);
+constexpr std::size_t kEventCount =
+    100;  // the first 80: of 20 buffers; the rest: holds, runs of uses, transfers
+constexpr std::size_t kRunOfUses = kEvents + 81 * sizeof(Event);
+constexpr std::size_t kTransfer = kEvents + 82 * sizeof(Event);
+constexpr std::size_t kDomain = kHeader + domains_offset() + sizeof(DomainEntry);  // number 1
 
 TEST_F(Reader, TheFileThatTheOthersAreMadeFromIsValid) {
   ASSERT_FALSE(read(valid_));
-  EXPECT_EQ(log_.events.size(), 80u);
+  EXPECT_EQ(log_.events.size(), kEventCount);
   EXPECT_EQ(log_.header.live, 1u);
+}
+
+TEST_F(Reader, DomainsHoldsUsesAndTransfersAreReadAsWritten) {
+  ASSERT_FALSE(read(valid_));
+  ASSERT_EQ(log_.domains.size(), 2u);
+  EXPECT_STREQ(log_.domains[0].device, "pin");
+  EXPECT_STREQ(log_.domains[0].description, "pins pages");
+  EXPECT_EQ(log_.domains[0].max_regions, 16384u);
+  EXPECT_STREQ(log_.domains[1].device, "verbs:mlx5_0");
+  EXPECT_STREQ(log_.domains[1].nic, "connectx");
+  EXPECT_EQ(log_.domains[1].max_region_bytes, 1u << 30);
+  EXPECT_EQ(log_.domains[1].max_bytes, 1ull << 40);
+  EXPECT_EQ(log_.live.domains[0].registered_peak_bytes, 0u);
+  EXPECT_EQ(log_.live.domains[1].registered_peak_bytes, 4096u);
+  EXPECT_DOUBLE_EQ(log_.live.domains[1].registered_byte_ns, 4096.0 * 500);
+  EXPECT_DOUBLE_EQ(log_.live.domains[1].fit_register_b_ns, 16000);
+
+  const Event &held = log_.events[80], &uses = log_.events[81], &moved = log_.events[98],
+              &ended = log_.events[99];
+  EXPECT_EQ(held.kind, EventKind::hold_begin);
+  EXPECT_EQ(held.peer, 3);
+  EXPECT_EQ(held.domain, 1u);
+  EXPECT_EQ(held.bytes, 8192u);
+  EXPECT_EQ(ended.kind, EventKind::hold_end);
+  EXPECT_EQ(ended.begin_ns, 1349);
+  EXPECT_EQ(uses.kind, EventKind::uses);
+  EXPECT_EQ(uses.count, 7u);
+  EXPECT_EQ(uses.leased_ns, 5u);
+  EXPECT_EQ(uses.begin_ns, 1300);
+  EXPECT_EQ(uses.end_ns, 1309);
+  EXPECT_EQ(moved.kind, EventKind::transfer);
+  EXPECT_EQ(moved.protocol, Protocol::direct);
+  EXPECT_EQ(static_cast<CallKind>(moved.call), CallKind::put);
+  EXPECT_EQ(moved.bytes, 8192u);
+}
+
+TEST_F(Reader, DomainsOutOfRange) {
+  expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, domain_count), kMaxDomains + 1),
+               "more domains than its table holds");
+  std::string content = valid_;
+  std::memset(content.data() + kDomain + offsetof(DomainEntry, nic), 'a', sizeof DomainEntry::nic);
+  expect_error(read(content), "a domain with a text without an end");
+  const std::size_t state = kLive + offsetof(LiveState, domains) + sizeof(DomainState);
+  expect_error(read_with<double>(state + offsetof(DomainState, fit_register_a_ns),
+                                 std::numeric_limits<double>::infinity()),
+               "no number");
+  expect_error(read_with<double>(state + offsetof(DomainState, registered_byte_ns), -1), "no number");
+  expect_error(read_with<std::uint64_t>(state + offsetof(DomainState, registered_peak_bytes), ~0ull),
+               "more registered bytes in a domain");
+  content = valid_;
+  std::strcpy(content.data() + kDomain + offsetof(DomainEntry, description), "a\x1b[2Jb");
+  ASSERT_FALSE(read(content));
+  EXPECT_STREQ(log_.domains[1].description, "a?[2Jb");
+}
+
+// A process may be killed between the first use of a domain and its entry in the table.
+TEST_F(Reader, EventsOfADomainWithoutAnEntryAreTaken) {
+  ASSERT_FALSE(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, domain_count), 0));
+  EXPECT_TRUE(log_.domains.empty());
+  EXPECT_TRUE(analyse({log_}).domains.empty());
 }
 
 TEST_F(Reader, NoLog) {
@@ -94,9 +204,10 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 7),
-               "log format 7, written by a newer Pinion; this one (" PINION_VERSION ") reads format 4");
-  expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 1),
-               "log format 1, written by an older Pinion");
+               "log format 7, written by a newer Pinion; this one (" PINION_VERSION
+               ") reads format 5: use the Pinion that wrote it");
+  expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 4),
+               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 5");
 }
 
 TEST_F(Reader, Truncated) {
@@ -131,7 +242,7 @@ TEST_F(Reader, StateOutOfRange) {
   expect_error(read_with<std::int64_t>(kLive + offsetof(LiveState, series_bin_ns), 0), "state");
   const std::size_t counters = kLive + offsetof(LiveState, counters);
   expect_error(read_with<double>(counters + offsetof(Counters, registered_byte_ns), -1), "no number");
-  expect_error(read_with<double>(counters + offsetof(Counters, fit_register_a_ns),
+  expect_error(read_with<double>(counters + offsetof(Counters, leave_pinned_registration_ns),
                                  std::numeric_limits<double>::infinity()),
                "no number");
   expect_error(read_with<std::uint64_t>(counters + offsetof(Counters, registered_peak_bytes), ~0ull),
@@ -148,7 +259,10 @@ TEST_F(Reader, StateOutOfRange) {
 TEST_F(Reader, EventsAndSitesOutOfRange) {
   const std::size_t at = kEvents + 5 * sizeof(Event);
   expect_error(read_with<std::uint8_t>(at + offsetof(Event, kind), 0), "unknown kind");
+  expect_error(read_with<std::uint8_t>(at + offsetof(Event, kind), 9), "unknown kind");
   expect_error(read_with<std::uint8_t>(at + offsetof(Event, outcome), 9), "unknown outcome");
+  expect_error(read_with<std::uint8_t>(kTransfer + offsetof(Event, protocol), 5), "unknown protocol");
+  expect_error(read_with<std::uint32_t>(kRunOfUses + offsetof(Event, count), 0), "a run of no uses");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), 5), "runs backwards");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), INT64_MAX), "impossible time");
   expect_error(read_with<std::uint64_t>(at + offsetof(Event, address), ~0ull - 100), "impossible range");
@@ -304,11 +418,14 @@ TEST_F(Reader, DamagedAtRandom) {
       // Half of the flips in the events, the others in headers, state and table: most of the file is empty.
       for (std::uint64_t flips = 1 + random() % 8; flips > 0; --flips) {
         const std::size_t area = random() % 10;
-        const std::size_t at = area == 0   ? random() % sizeof(NodeHeader)
-                               : area == 1 ? kTable + random() % (4 * sizeof(ChunkOwner))
-                               : area <= 3 ? kHeader + random() % sizeof(ProcessHeader)
-                               : area == 4 ? kLive + random() % sizeof(LiveState)
-                                           : kEvents + random() % (80 * sizeof(Event));
+        const std::size_t at =
+            area == 0   ? random() % sizeof(NodeHeader)
+            : area == 1 ? kTable + random() % (4 * sizeof(ChunkOwner))
+            : area <= 3 ? kHeader + random() % sizeof(ProcessHeader)
+            : area == 4 ? kLive + random() % sizeof(LiveState)
+            : area == 5 ? kDomain + random() % sizeof(DomainEntry)
+            : area == 6 ? kLive + offsetof(LiveState, domains) + random() % (2 * sizeof(DomainState))
+                        : kEvents + random() % (kEventCount * sizeof(Event));
         damage.try_emplace(at, valid_[at]).first->second ^= static_cast<char>(1 << random() % 8);
       }
     }
@@ -328,6 +445,9 @@ TEST_F(Reader, DamagedAtRandom) {
     ASSERT_TRUE(std::isfinite(report.registered().oracle_mean));
     ASSERT_TRUE(std::isfinite(report.cost.added()));
     ASSERT_LE(report.prediction.within_5, 1);
+    for (const DomainReport& domain : report.domains) ASSERT_TRUE(std::isfinite(domain.mean));
+    // The simulator is the other reader.
+    simulate::program_of(log_);
   }
   ::close(file);
   EXPECT_GT(accepted, 100);

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/range.h"
+#include "runlog/use_run.h"
 #include "runlog/writer.h"
 #include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
@@ -111,6 +112,78 @@ TEST(LogWriter, TheFullEventStreamIsCountedAndTheCountersGoOn) {
   EXPECT_EQ(log.live.counters.events_dropped, 15u);
   EXPECT_EQ(log.live.counters.acquires, 25u);
   EXPECT_FALSE(log.all_events());
+}
+
+TEST(LogWriter, DomainsAreKnownWithTheNextState) {
+  TemporaryDirectory dir;
+  for (const auto mapping : {NodeFile::Mapping::where_possible, NodeFile::Mapping::none}) {
+    LogWriter writer;
+    ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16, mapping));
+    const std::string path = writer.path();
+    for (std::uint32_t i = 0; i < kMaxDomains + 3; ++i) {
+      writer.add_domain({"device" + std::to_string(i), std::string(100, 'n'), "", i, 2 * i, 3 * i});
+      DomainState state{};
+      state.registered_now_bytes = 4096 * (i + 1);
+      writer.set_domain_state(i, state);
+    }
+    EXPECT_EQ(writer.domain_count(), kMaxDomains);
+    writer.update({}, Series{}, 1500);
+    DomainState last{};
+    last.registrations = 9;
+    writer.set_domain_state(1, last);
+    Log log;
+    ASSERT_FALSE(read_log(path, log));
+    ASSERT_EQ(log.domains.size(), kMaxDomains);
+    EXPECT_STREQ(log.domains[15].device, "device15");
+    EXPECT_EQ(log.domains[15].max_bytes, 45u);
+    EXPECT_EQ(std::strlen(log.domains[15].nic), sizeof DomainEntry::nic - 1);
+    EXPECT_EQ(log.live.domains[1].registered_now_bytes, 8192u);
+    writer.finish({}, Series{}, 2000, 0);
+    ASSERT_FALSE(read_log(path, log));
+    EXPECT_EQ(log.live.domains[1].registered_now_bytes, 0u);
+    EXPECT_EQ(log.live.domains[1].registrations, 9u);
+    // The next log of this writer has domains of its own.
+    ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16, mapping));
+    EXPECT_EQ(writer.domain_count(), 0u);
+    fs::remove(path);
+  }
+}
+
+TEST(LogWriter, ARunOfUsesIsOneEvent) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16));
+  const std::string path = writer.path();
+  UseRun run;
+  EXPECT_TRUE(run.empty());
+  const Event first = lease(1000, 1010, 0x10000, 4096, 77);
+  ASSERT_TRUE(run.add(first));
+  ASSERT_TRUE(run.add(lease(1005, 1025, 0x10000, 4096, 77)));  // they overlap
+  ASSERT_TRUE(run.add(lease(1100, 1101, 0x10000, 4096, 77)));
+  // What differs, or has waited, is an event of its own.
+  EXPECT_FALSE(run.add(lease(1200, 1201, 0x11000, 4096, 77)));
+  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4095, 77)));
+  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4096, 78)));
+  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4096, 77, Outcome::miss)));
+  Event waited = first;
+  waited.wait_ns = 1;
+  EXPECT_FALSE(run.add(waited));
+  writer.append(run.take());
+  EXPECT_TRUE(run.empty());
+  ASSERT_TRUE(run.add(first));
+  writer.append(run.take());  // one use is a lease
+  writer.finish({}, Series{}, 2000, 0);
+
+  Log log;
+  ASSERT_FALSE(read_log(path, log));
+  ASSERT_EQ(log.events.size(), 2u);
+  EXPECT_EQ(log.events[0].kind, EventKind::uses);
+  EXPECT_EQ(log.events[0].count, 3u);
+  EXPECT_EQ(log.events[0].begin_ns, 1000);
+  EXPECT_EQ(log.events[0].end_ns, 1101);
+  EXPECT_EQ(log.events[0].leased_ns, 31u);
+  EXPECT_EQ(log.events[0].site, 77u);
+  EXPECT_EQ(std::memcmp(&log.events[1], &first, sizeof first), 0);
 }
 
 TEST(LogWriter, TheSiteTableMayBeFull) {

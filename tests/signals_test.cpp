@@ -90,7 +90,7 @@ TEST(Signals, AnExitWaitsForNoHelperThatIsStuck) {
     must(domain >= 0);
     Transfer transfer;
     must(engine.leases().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::api}, map_range(kBytes),
-                        Access::all, transfer, Refusal::report));
+                                 Access::all, transfer, Refusal::report));
     engine.leases().release(*this_thread(), transfer);
     std::exit(kExited);
   }

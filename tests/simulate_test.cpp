@@ -410,6 +410,29 @@ TEST(Replay, DomainsAreKeptApart) {
   EXPECT_EQ(pinned.deregistrations, 3u);
 }
 
+TEST(Replay, ARunOfUsesIsReplayedAsItsLeases) {
+  rl::Event run = rl::lease(100 * kUs, 200 * kUs, kMemory, 65536, 7);
+  run.kind = rl::EventKind::uses;
+  run.count = 5;
+  run.leased_ns = 50 * 1000;
+  const Program program = program_of(log_of({run}, 0, 250 * kUs));
+  const auto& ops = program.threads[0].before;
+  ASSERT_EQ(ops.size(), 10u);
+  // At 100, 122.5, 145, ...: 10 us each, with 12.5 us in between.
+  for (std::size_t i = 0; i < 10; i += 2) {
+    EXPECT_EQ(ops[i].compute, i == 0 ? 100 * kUs : 12'500) << i;
+    EXPECT_EQ(ops[i].site, 7u);
+    EXPECT_EQ(ops[i + 1].transfer, 10 * kUs) << i;
+  }
+  EXPECT_EQ(program.threads[0].after[0].compute, 50 * kUs);
+
+  // A damaged log may count four thousand million of them.
+  run.count = UINT32_MAX;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log_of({run, run}, 0, 250 * kUs)}, {}, workload));
+  EXPECT_EQ(workload.programs[0].threads[0].before.size(), 2u << 20);
+}
+
 TEST(Replay, ImpossibleLogsAreHarmless) {
   rl::Event a = rl::lease(100 * kUs, 110 * kUs, kMemory, 65536), b = a,
             nothing = rl::lease(0, kUs, kMemory, 0);
@@ -494,8 +517,8 @@ rl::Log fitted_log(const char* retention) {
                        0, kMillisecond);
   std::strcpy(log.header.retention, retention);
   log.header.cores = log.header.local_ranks = 1;
-  log.live.counters.fit_register_a_ns = 100;
-  log.live.counters.fit_register_b_ns = 1000;
+  log.live.domains[0].fit_register_a_ns = 100;
+  log.live.domains[0].fit_register_b_ns = 1000;
   return log;
 }
 
@@ -515,8 +538,9 @@ TEST(Replay, ExtremesAreHarmless) {
   }
   log.header.memcpy_bytes_per_ns = 1e-300;
   rl::Counters& counters = log.live.counters;
-  counters.fit_register_a_ns = counters.fit_register_b_ns = 1e308;
-  counters.fit_deregister_a_ns = counters.fit_deregister_b_ns = 1e308;
+  rl::DomainState& domain = log.live.domains[0];
+  domain.fit_register_a_ns = domain.fit_register_b_ns = 1e308;
+  domain.fit_deregister_a_ns = domain.fit_deregister_b_ns = 1e308;
   for (int i = 0; i < 10; ++i) counters.lateness.add(INT64_MAX);
   counters.bookkeeping_ns = counters.bookkeeping_samples = counters.helper_cpu_ns = UINT64_MAX;
   Workload workload;
@@ -542,12 +566,24 @@ TEST(Replay, CallsTakeAsLongAsRecordedUnlessANicIsGiven) {
   EXPECT_DOUBLE_EQ(run(workload, settings).cost.on_demand, 4e-6);
 }
 
+// The simulated process has one NIC: that of the domain that registered most.
+TEST(Replay, TheFitIsOfTheBusiestDomain) {
+  rl::Log log = fitted_log("leave-pinned");
+  log.live.domains[0].registrations = 1;
+  log.live.domains[2].registrations = 7;
+  log.live.domains[2].fit_register_b_ns = 5000;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log}, {}, workload));
+  EXPECT_EQ(workload.recorded[0].nic.register_cost(10), 5000);
+}
+
 // Each rank has its own fit: what one of two says is not what both have.
 TEST(Replay, EachRankHasItsOwnFit) {
   rl::Log other = fitted_log("leave-pinned");
   other.header.rank = 1;
-  other.live.counters.fit_register_b_ns = 3000;  // whose registration then took just as long as its fit says
-  other.live.counters.fit_register_a_ns = 100;
+  other.live.domains[0].fit_register_b_ns =
+      3000;  // whose registration then took just as long as its fit says
+  other.live.domains[0].fit_register_a_ns = 100;
   Workload workload;
   ASSERT_FALSE(log_workload({fitted_log("leave-pinned"), other}, {}, workload));
   EXPECT_EQ(workload.recorded[0].nic.register_cost(10), 2000);

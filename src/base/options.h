@@ -1,120 +1,204 @@
-// The one option table: every name, type, default, text and check, for command flags, the environment
-// variable PINION, configuration files and `pinion info options` alike. An Options value is filled before
-// threads start and then only read. Nothing here may be called from a hook.
+// The mechanism of options: rows of tables by the type of their value, for command flags, the environment
+// variable PINION, configuration files and `pinion info options` alike. Each room that has settings declares
+// a struct of them and a table of rows (`<room>/options.h`); engine/options.h puts the tables together.
+// Tables are made once and then only read; settings are filled before threads start. Nothing here may be
+// called from a hook.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/settings_file.h"
+#include "base/units.h"
 
 namespace pinion {
 
-/// How memory events are seen (monitor/monitor.h).
-enum class MonitorKind : std::uint8_t {
-  automatic,
-  libc,
-  libc_userfaultfd,
-  symbols,
-  symbols_userfaultfd,
-  userfaultfd,
-  brackets
-};
+/// Where an option is listed: to every user, or in the list of all.
+enum class Listing : std::uint8_t { everyday, advanced };
 
-/// Who of a node's processes has a helper (node/policy.h).
-enum class PolicyKind : std::uint8_t { sleeping, none_if_busy, aggressive, conservative };
-
-/// Where the program's transfers are met: at its MPI calls, or below all libraries, where these register
-/// memory with the RDMA devices that the program opened.
-enum class Front : std::uint8_t { mpi, verbs };
-
-/// Whether a key with remote rights outlives the deregistration by whom it was given to (intercept/verbs).
-enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
-
-enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
-enum class Minimize : std::uint8_t { mean, peak };
-
-struct Options {
-  bool off = false;
-  RetentionKind retention = RetentionKind::helper;
-  std::string predictor = "adaptive";
-  std::uint64_t window = 2;
-  std::string profile;
-  double time_budget = 0.005;  ///< share of elapsed time; negative: off
-  Duration start_credit = 20 * kMillisecond;
-  Minimize minimize = Minimize::mean;
-  std::uint64_t threshold = 16 << 10;
-  std::uint64_t limit =
-      0;  ///< bytes; 0: the least of RLIMIT_MEMLOCK, cgroup and device caps (see registry/budget.h)
-  std::uint64_t limit_regions = 0;
-  std::uint64_t node_limit = 0;  ///< bytes of all processes of the job on the node; 0: none
-  PolicyKind policy = PolicyKind::sleeping;
-  std::uint64_t policy_every = 100;  ///< operations from one look at the node's other processes to the next
-  std::uint64_t lru_size = 64 << 20;
-  std::string device = "pin";
-  std::string nic = "connectx";
-  Front front = Front::mpi;
-  RemoteKeys remote_keys = RemoteKeys::automatic;
-  MonitorKind monitor = MonitorKind::automatic;
-  Duration poll = kMillisecond;
-  bool intranode = true;         ///< transfers between processes of one node are registered
-  bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
-  std::string only_ranks;
-  bool feed_libfabric = true;
-  std::string log;
-  std::uint64_t log_size = 64 << 20;
-};
-
-/// One row of the table.
+/// An option as users see it.
 struct OptionSpec {
-  const char* name;           ///< as in `--name value`, `PINION="name=value"` and files
-  const char* type;           ///< size, count, time, share, choice, text, switch
-  const char* default_value;  ///< as the user would write it
-  const char* text;           ///< one line
-  std::vector<std::string> choices;
-  const char* form = nullptr;  ///< the valid values, where the type alone leaves them open
+  const char* name;  ///< as in `--name value`, `PINION="name=value"` and files
+  const char* text;  ///< one line
+  Listing listing = Listing::everyday;
+  const char* form = nullptr;                       ///< the valid values, where the type leaves them open
+  std::string (*hint)(std::string_view) = nullptr;  ///< after the error about a value: what it may mean
+  // Set by the functions below.
+  const char* type = "text";       ///< size, count, time, share, choice, text, switch
+  std::string default_value = {};  ///< as the user would write it
+  std::vector<std::string> choices = {};
 };
 
-const std::vector<OptionSpec>& option_specs();
+/// A row of the table of Settings.
+template <class Settings>
+struct Option {
+  OptionSpec spec;
+  std::function<bool(Settings&, std::string_view)> set;  ///< false where the value is not valid
+  std::function<std::string(const Settings&)> get;
+};
+template <class Settings>
+using OptionTable = std::vector<Option<Settings>>;
 
-/// Sets one option. The error names the valid names, the valid choices, or the valid form.
-Error set_option(Options& options, std::string_view name, std::string_view value);
-/// "limit=2G,retention=helper"; also the single words `off` and `on`.
-Error parse_options(Options& options, std::string_view text);
-/// A file of `name=value` lines (base/settings_file.h).
-Error load_options_file(Options& options, const std::string& path);
-/// PINION_CONFIG first, then PINION, which overrides it.
-Error options_from_environment(Options& options);
-/// The values that differ from the defaults, in the form that parse_options() reads.
-std::string format_options(const Options& options);
+// ---- rows by type ----
 
-const char* to_string(RetentionKind kind);
-const char* to_string(MonitorKind kind);
-const char* to_string(PolicyKind kind);
-const char* to_string(RemoteKeys keys);
+template <class Settings, class Set, class Get>
+Option<Settings> make_option(OptionSpec spec, const char* type, Set set, Get get) {
+  spec.type = type;
+  spec.default_value = get(Settings{});
+  return {std::move(spec), std::move(set), std::move(get)};
+}
 
-/// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another
-/// form.
-std::optional<bool> list_holds(std::string_view list, int rank);
+template <class Settings>
+Option<Settings> size_option(std::uint64_t Settings::*at, OptionSpec spec, std::uint64_t least = 0,
+                             std::uint64_t most = UINT64_MAX) {
+  return make_option<Settings>(
+      std::move(spec), "size",
+      [=](Settings& settings, std::string_view text) {
+        const auto value = parse_size(text);
+        if (!value || *value < least || *value > most) return false;
+        settings.*at = *value;
+        return true;
+      },
+      [=](const Settings& settings) { return format_size(settings.*at); });
+}
 
-/// "; did you mean verbs:mlx5_0?" for the bare name of an RDMA device; else nothing.
-std::string device_hint(std::string_view device);
+template <class Settings>
+Option<Settings> count_option(std::uint64_t Settings::*at, OptionSpec spec, std::uint64_t least = 0,
+                              std::uint64_t most = UINT64_MAX) {
+  return make_option<Settings>(
+      std::move(spec), "count",
+      [=](Settings& settings, std::string_view text) {
+        const auto value = parse_count(text);
+        if (!value || *value < least || *value > most) return false;
+        settings.*at = *value;
+        return true;
+      },
+      [=](const Settings& settings) { return std::to_string(settings.*at); });
+}
 
-/// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
-/// form. Fractions need a unit, and must come to one byte at least: 0 often means no limit. The same holds
-/// for durations and shares.
-std::optional<std::uint64_t> parse_size(std::string_view text);
-/// "10us", "5ms", "2s", "100ns" -> nanoseconds.
-std::optional<Duration> parse_duration(std::string_view text);
-/// "0.5%" -> 0.005, from 0 to 100 %. Nothing when the text has another form.
-std::optional<double> parse_share(std::string_view text);
-std::string format_share(double share);
-/// 65536 -> "64K", 1500 -> "1500".
-std::string format_size(std::uint64_t bytes);
-std::string format_duration(Duration d);
+template <class Settings>
+Option<Settings> time_option(Duration Settings::*at, OptionSpec spec, Duration least, Duration most) {
+  return make_option<Settings>(
+      std::move(spec), "time",
+      [=](Settings& settings, std::string_view text) {
+        const auto value = parse_duration(text);
+        if (!value || *value < least || *value > most) return false;
+        settings.*at = *value;
+        return true;
+      },
+      [=](const Settings& settings) { return format_duration(settings.*at); });
+}
+
+/// A share, or `off`, which is negative.
+template <class Settings>
+Option<Settings> share_option(double Settings::*at, OptionSpec spec) {
+  return make_option<Settings>(
+      std::move(spec), "share",
+      [=](Settings& settings, std::string_view text) {
+        const auto value = parse_share(text);
+        if (!value && text != "off") return false;
+        settings.*at = value.value_or(-1);
+        return true;
+      },
+      [=](const Settings& settings) {
+        return settings.*at < 0 ? std::string("off") : format_share(settings.*at);
+      });
+}
+
+template <class Settings>
+Option<Settings> text_option(std::string Settings::*at, OptionSpec spec,
+                             bool (*is_valid)(std::string_view) = nullptr) {
+  return make_option<Settings>(
+      std::move(spec), "text",
+      [=](Settings& settings, std::string_view text) {
+        if (is_valid && !is_valid(text)) return false;
+        settings.*at = text;
+        return true;
+      },
+      [=](const Settings& settings) { return settings.*at; });
+}
+
+/// A name of a value.
+template <class Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+
+/// `choices` is of static storage. A value without a name, which the program may have set, shows as the
+/// default.
+template <class Settings, class Value, std::size_t count>
+Option<Settings> choice_option(Value Settings::*at, OptionSpec spec, const Choice<Value> (&choices)[count],
+                               const char* type = "choice") {
+  for (const Choice<Value>& choice : choices) spec.choices.emplace_back(choice.name);
+  const auto name_of = [&choices](const Value& value) -> const char* {
+    for (const Choice<Value>& choice : choices)
+      if (choice.value == value) return choice.name;
+    return nullptr;
+  };
+  return make_option<Settings>(
+      std::move(spec), type,
+      [=, &choices](Settings& settings, std::string_view text) {
+        for (const Choice<Value>& choice : choices) {
+          if (text != choice.name) continue;
+          settings.*at = choice.value;
+          return true;
+        }
+        return false;
+      },
+      [=](const Settings& settings) {
+        const char* const name = name_of(settings.*at);
+        return std::string(name ? name : name_of(Settings{}.*at));
+      });
+}
+
+template <class Settings, std::size_t count>
+Option<Settings> switch_option(bool Settings::*at, OptionSpec spec, const Choice<bool> (&choices)[count]) {
+  return choice_option(at, std::move(spec), choices, "switch");
+}
+
+// ---- tables ----
+
+/// Adds the table of a room to that of settings which derive from the room's.
+template <class Whole, class Part>
+void append(OptionTable<Whole>& whole, const OptionTable<Part>& part) {
+  for (const Option<Part>& row : part) whole.push_back({row.spec, row.set, row.get});
+}
+
+/// The error names the valid choices, or the valid form.
+Error invalid_value(const OptionSpec& spec, std::string_view value);
+/// The error names the valid names.
+Error unknown_option(std::string_view name, const std::vector<const char*>& valid);
+
+/// Sets one option.
+template <class Settings>
+Error set_option(const OptionTable<Settings>& table, Settings& settings, std::string_view name,
+                 std::string_view value) {
+  std::vector<const char*> names;
+  for (const Option<Settings>& row : table) {
+    if (name == row.spec.name) return row.set(settings, value) ? Error{} : invalid_value(row.spec, value);
+    names.push_back(row.spec.name);
+  }
+  return unknown_option(name, names);
+}
+
+/// The values that differ from the defaults, in the form that parse_settings() reads.
+template <class Settings>
+std::string format_options(const OptionTable<Settings>& table, const Settings& settings) {
+  std::string text;
+  for (const Option<Settings>& row : table) {
+    const std::string value = row.get(settings);
+    if (value != row.spec.default_value) text += (text.empty() ? "" : ",") + (row.spec.name + ("=" + value));
+  }
+  return text;
+}
+
+/// Calls `take` for each setting of "limit=2G,retention=helper", in order; also for the single words `off`
+/// and `on`, which set `off`. An error ends it.
+Error parse_settings(std::string_view text, const TakeSetting& take);
 
 }  // namespace pinion

@@ -1,6 +1,6 @@
 #include "device/cap_use.h"
 
-#include "base/options.h"
+#include "base/units.h"
 
 namespace pinion {
 

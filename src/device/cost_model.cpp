@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/options.h"
 #include "base/settings_file.h"
+#include "base/units.h"
 
 namespace pinion {
 

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "base/options.h"
+#include "base/units.h"
 #include "device/io_uring_abi.h"
 #include "monitor/system_call.h"
 

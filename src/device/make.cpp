@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/options.h"
 #include "device/cost_model.h"
 #include "device/emulated.h"
+#include "device/options.h"
 #include "device/pin.h"
 #include "device/verbs.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/options.h"
+#include "base/units.h"
 
 namespace pinion {
 

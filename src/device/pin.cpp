@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/options.h"
+#include "base/units.h"
 #include "device/fault_in.h"
 #include "device/fixed_buffers.h"
 #include "device/handle_table.h"

@@ -1,5 +1,6 @@
 #include "device/verbs.h"
 
+#include "base/units.h"
 #include "device/verbs_library.h"
 
 #ifdef PINION_HAS_VERBS
@@ -10,7 +11,6 @@
 #include <mutex>
 #include <utility>
 
-#include "base/options.h"
 #include "device/fault_in.h"
 #include "device/handle_table.h"
 #include "device/memlock.h"

@@ -9,11 +9,11 @@
 #include <new>
 #include <type_traits>
 
-#include "base/options.h"
 #include "device/operations.h"
 #include "device/verbs.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
+#include "engine/options.h"
 #include "engine/process.h"
 #include "monitor/memory_events.h"
 #include "pinion/pinion.h"

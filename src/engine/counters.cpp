@@ -48,10 +48,12 @@ runlog::Counters RunCounters::of(int domain) const {
   runlog::Counters sum{};
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next)
     add(sum, thread->counters[domain]);
-  const DomainSlot& slot = domains_.slot(domain);
+  DomainSlot& slot = domains_.slot(domain);
   add(sum, slot.by_helper);
+  const DomainMeter::Figures registered = slot.meter.read(clock_.now());
   sum.registered_now_bytes = slot.domain->registered_bytes();
-  sum.registered_peak_bytes = slot.meter.peak();
+  sum.registered_peak_bytes = registered.peak;
+  sum.registered_byte_ns = registered.byte_ns;
   sum.regions_now = slot.domain->region_count();
   return sum;
 }

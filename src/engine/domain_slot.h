@@ -9,10 +9,8 @@
 #include "device/borrowed.h"
 #include "engine/meter.h"
 #include "engine/thread_context.h"
-#include "predict/predictor.h"
 #include "registry/domain.h"
-#include "retention/cost_estimate.h"
-#include "retention/helper_retention.h"
+#include "retention/desk.h"
 
 namespace pinion {
 
@@ -26,14 +24,10 @@ struct DomainSlot {
   ThreadCounters by_helper;          ///< written by the helper
   double modelled_busy_seconds = 0;  ///< of the device, when it is gone
   std::unique_ptr<Device> device;    ///< null only after the run
-  BorrowedDevice* borrowed =
-      nullptr;                     ///< the device, where the domain was opened by borrow(); guard as `open`
+  /// The device, where the domain was opened by borrow(); guarded as `open`.
+  BorrowedDevice* borrowed = nullptr;
   std::unique_ptr<Domain> domain;  ///< as registry/domain.h states
-
-  // The helper's own.
-  std::unique_ptr<Predictor> predictor;
-  CostEstimates costs;
-  std::unique_ptr<HelperRetention> retention;
+  KeptDomain kept;                 ///< as retention/desk.h states
 };
 
 }  // namespace pinion

@@ -73,6 +73,7 @@ int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
     if (found.open || found.borrowed == nullptr) continue;
     note_hiding(*device);
     found.borrowed->lend(std::move(device));
+    found.domain->device_changed();
     found.open = true;
     found.meter.restart();
     return number;
@@ -109,6 +110,7 @@ void DomainTable::reopen(int number) {
   const HeldSignals held;
   std::lock_guard lock(mutex_);
   slot(number).open = true;
+  slot(number).domain->device_changed();
   slot(number).meter.restart();
 }
 
@@ -124,16 +126,17 @@ DomainSlot& DomainTable::new_slot(std::unique_ptr<Device> device) {
         std::make_unique<DomainSlot>(static_cast<int>(memory_.slots_used), memory_.meter));
     DomainSlot& slot = *memory_.slots.back();
     slot.domain = std::make_unique<Domain>(*device, budget_, brackets_, process_clock(), &slot.meter);
+    slot.kept.domain = slot.domain.get();
   }
   DomainSlot& slot = *memory_.slots[memory_.slots_used++];
   slot.domain->reopen(*device, budget_);
   slot.device = std::move(device);
   slot.borrowed = nullptr;
   slot.open = true;
-  slot.meter.restart();
+  slot.meter.start(process_clock().now());
   new (&slot.by_helper) ThreadCounters;
   slot.modelled_busy_seconds = 0;
-  slot.costs = {};
+  slot.kept.costs = {};
   return slot;
 }
 

@@ -8,6 +8,7 @@
 #include "base/held_signals.h"
 #include "device/make.h"
 #include "monitor/memory_events.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -24,32 +25,26 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
-/// Of a device's cap, where it has one.
-std::size_t whole_pages(std::size_t cap) {
-  return cap == 0 ? ~std::size_t{0} : std::max<std::size_t>(page_floor(cap), page_size());
-}
-
 }  // namespace
 
 std::atomic<Engine*> Engine::running_{nullptr};
 Engine* Engine::newest_ = nullptr;
 
-Engine::Engine(const Options& options, const JobPlace& place, const DeviceCapabilities& device)
+Engine::Engine(const Options& options, const JobPlace& place, bool spends_modelled_time)
     : options_(options),
       memory_(RunMemory::take()),
       node_(options_, ::getpid()),
-      budget_(
-          find_limits(options.limit, options.limit_regions, device.caps, place.local_ranks, node_.limit()),
-          node_.allowance()),
+      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit()),
+              node_.allowance()),
       domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {
                  helper_->equip(slot);
                  leases_.know(slot);
                }),
       watch_(domains_, memory_.events, memory_events::brackets(), bell_,
-             options.retention != RetentionKind::on_demand),
+             traits_of(options.retention).keeps_idle),
       counters_(memory_, domains_, watch_, clock_),
-      leases_(options_, device.spends_modelled_time, domains_, watch_, counters_, bell_),
+      leases_(options_, spends_modelled_time, domains_, watch_, counters_, bell_),
       helper_(std::make_unique<Helper>(options_, place.rank, memory_, domains_, leases_, watch_, counters_,
                                        node_, bell_, clock_)) {}
 
@@ -64,18 +59,13 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   DeviceResult made = own_device ? make_device(options.device, options.nic) : DeviceResult{};
   if (made.error) return made.error;
 
-  const DeviceCapabilities device = own_device ? made.device->capabilities() : DeviceCapabilities{};
-
   // Never freed: a thread may be inside it when the run ends.
-  auto* engine = new Engine(options, place, device);
+  auto* engine = new Engine(options, place, own_device && made.device->capabilities().spends_modelled_time);
   engine->earlier_ = newest_;
   newest_ = engine;
   const std::string device_text = own_device ? made.device->description() : kProgramsDevices;
   Error error;
-  if (own_device) {
-    engine->leases_.most_in_a_region_ = whole_pages(device.caps.max_region_bytes);
-    engine->domains_.add(std::move(made.device), error, options.device, options.nic);
-  }
+  if (own_device) engine->domains_.add(std::move(made.device), error, options.device, options.nic);
   if (error) {
     engine->node_.leave(engine->budget_);
     return error;

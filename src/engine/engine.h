@@ -11,13 +11,13 @@
 #include <memory>
 #include <string>
 
-#include "base/options.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
 #include "engine/helper.h"
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
+#include "engine/options.h"
 #include "engine/process.h"
 
 namespace pinion {
@@ -49,7 +49,7 @@ class Engine {
   const Budget& budget() const { return budget_; }
 
  private:
-  Engine(const Options& options, const JobPlace& place, const DeviceCapabilities& device);
+  Engine(const Options& options, const JobPlace& place, bool spends_modelled_time);
   ~Engine() = delete;
 
   static void watch_forks();

@@ -11,15 +11,19 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
 
-#include "base/options.h"
 #include "engine/bell.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
 #include "engine/fork_gate.h"
 #include "engine/memory_watch.h"
+#include "engine/options.h"
 #include "engine/thread_context.h"
 #include "retention/record.h"
+#include "retention/retention.h"
 
 namespace pinion {
 
@@ -74,12 +78,14 @@ class LeasePath {
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
   std::uint64_t threshold() const { return threshold_; }
-  /// Most bytes, of whole pages, that the first domain's device registers in one region: fronts lease longer
-  /// ranges in parts.
-  std::size_t most_in_a_region() const { return most_in_a_region_; }
+  /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
+  /// in parts.
+  std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
+  /// The run is over; a thread may still be inside this retention, which is therefore never freed.
+  void outlive(std::unique_ptr<Retention> retention) { past_.push_back(std::move(retention)); }
   /// Of modelled time, whether it delays threads (DeviceCapabilities of the first domain's device). Elsewhere
   /// it is charged in the books.
   bool spends_modelled_time() const { return spends_modelled_time_; }
@@ -96,6 +102,8 @@ class LeasePath {
                     Refusal refusal, Error* error);
   /// All of it that locks, waits and calls the device: `leased` or `refused`.
   Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
+  /// Lets idle regions of other domains go, where that makes room for `bytes` in this one.
+  bool others_make_room(ThreadContext& thread, int domain, std::size_t bytes);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
@@ -106,8 +114,14 @@ class LeasePath {
   }
   /// The range is invalid: it stays out of the records.
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
+  /// A release has left the region idle: lets the regions go that retention claims for that, or this one for
+  /// a fork.
+  void settle(ThreadContext& thread, int domain, RegionRef idle);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
-  void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
+  /// Deregisters a region that was claimed.
+  void retire_here(ThreadContext& thread, int domain, Region* region);
+  /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
+  void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
     bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
   }
@@ -117,11 +131,12 @@ class LeasePath {
   // One cache line with what every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
-  const bool retire_at_release_;  ///< retention on-demand
+  const bool settles_;  ///< the retention decides on application threads
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
   std::array<Domain*, kMostDomains> domain_of_{};
+  std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
 
   const Options& options_;
   DomainTable& domains_;
@@ -129,9 +144,9 @@ class LeasePath {
   RunCounters& counters_;
   const pid_t process_;
   const std::uint64_t memory_bytes_;  ///< of the machine
-  std::size_t most_in_a_region_ = ~std::size_t{0};
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::vector<std::unique_ptr<Retention>> past_;
 };
 
 }  // namespace pinion

@@ -1,10 +1,9 @@
 // Registered bytes over time. Meter: of the process (the sum over its domains): level, peak, integral,
-// series; guarded by its own mutex. DomainMeter: level and peak of one domain; written under that domain's
-// slow lock, read by anybody. registered_changed() never comes from a hook.
+// series. DomainMeter: level, peak and integral of one domain. Each is guarded by its own mutex; any ordinary
+// thread may read. registered_changed() never comes from a hook.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 
 #include "registry/domain.h"
@@ -47,20 +46,54 @@ class DomainMeter final : public RegisteredListener {
  public:
   explicit DomainMeter(Meter& process) : process_(process) {}
 
+  struct Figures {
+    std::uint64_t now, peak;
+    double byte_ns;  ///< from start() to the time of reading
+  };
+
+  /// The domain is new.
+  void start(Time now) {
+    std::lock_guard lock(mutex_);
+    started_ = last_ = now;
+    peak_ = level_;
+    byte_ns_ = 0;
+  }
+  /// The domain is opened again: its integral goes on.
+  void restart() {
+    std::lock_guard lock(mutex_);
+    peak_ = level_;
+  }
+
   void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override {
-    const std::int64_t level = level_.load(std::memory_order_relaxed) + bytes;
-    level_.store(level, std::memory_order_relaxed);
-    if (level > peak_.load(std::memory_order_relaxed)) peak_.store(level, std::memory_order_relaxed);
+    {
+      std::lock_guard lock(mutex_);
+      advance(now);
+      level_ += bytes;
+      peak_ = std::max(peak_, level_);
+      const Time counted = std::max(since, started_);
+      if (counted < now) byte_ns_ += static_cast<double>(bytes) * static_cast<double>(now - counted);
+    }
     process_.registered_changed(now, since, bytes, regions);
   }
-  /// While nothing happens in the domain.
-  void restart() { peak_.store(level_.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
-  std::uint64_t peak() const { return static_cast<std::uint64_t>(peak_.load(std::memory_order_relaxed)); }
+  Figures read(Time now) {
+    std::lock_guard lock(mutex_);
+    advance(now);
+    return {static_cast<std::uint64_t>(level_), static_cast<std::uint64_t>(peak_), byte_ns_};
+  }
 
  private:
+  void advance(Time now) {
+    if (now <= last_) return;
+    byte_ns_ += static_cast<double>(level_) * static_cast<double>(now - last_);
+    last_ = now;
+  }
+
   Meter& process_;
-  std::atomic<std::int64_t> level_{0}, peak_{0};
+  std::mutex mutex_;  ///< guards all below
+  std::int64_t level_ = 0, peak_ = 0;
+  Time started_ = 0, last_ = 0;
+  double byte_ns_ = 0;
 };
 
 }  // namespace pinion

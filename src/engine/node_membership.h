@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/options.h"
+#include "engine/options.h"
 #include "node/place.h"
 #include "registry/budget.h"
 

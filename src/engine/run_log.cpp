@@ -15,50 +15,49 @@ void RunLog::add_site(CallSite site) {
   writer_.add_site(site, addresses, frames.depth);
 }
 
-void RunLog::add(const Record& record, std::uint16_t thread) {
+void RunLog::add_domains(const DomainTable& domains) {
   if (!writer_.is_open()) return;
-  add_site(record.site);
-  const Calibration& scale = calibration();
-  runlog::Event event{};
-  event.begin_ns = scale.to_time(record.begin);
-  event.end_ns = scale.to_time(record.end);
-  event.address = record.address;
-  event.bytes = record.bytes;
-  event.site = record.site;
-  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
-  event.peer = record.peer;
-  event.thread = thread;
-  event.kind = record.kind;
-  event.call = static_cast<std::uint8_t>(record.call);
-  event.outcome = record.outcome;
-  event.flags = record.flags;
-  event.access = static_cast<std::uint8_t>(record.access);
-  event.domain = record.domain;
-  writer_.append(event);
+  for (int i = static_cast<int>(writer_.domain_count()); i < domains.count(); ++i) {
+    const DomainSlot& slot = domains.slot(i);
+    const DeviceCaps caps = slot.device->capabilities().caps;
+    runlog::DomainInfo info;
+    info.device = slot.device_name.empty() ? slot.device->name() : slot.device_name;
+    info.nic = slot.device_name == "emulated" ? slot.nic : "";
+    info.description = slot.device->description();
+    info.max_regions = caps.max_regions;
+    info.max_region_bytes = caps.max_region_bytes;
+    info.max_bytes = caps.max_bytes;
+    writer_.add_domain(info);
+  }
 }
 
-void RunLog::add_memory_event(Range range, Time time) {
-  runlog::Event event{};
-  event.begin_ns = event.end_ns = time;
-  // "Everything" ends where addresses do; a call that the kernel refuses may name anything.
-  event.address = std::min(range.begin, kAddressEnd);
-  event.bytes = std::clamp(range.end, event.address, kAddressEnd) - event.address;
-  event.kind = runlog::EventKind::memory_event;
-  event.peer = -1;
-  writer_.append(event);
+void RunLog::set_domain(const DomainSlot& slot, const runlog::Counters& share) {
+  runlog::DomainState state{};
+  state.registered_peak_bytes = share.registered_peak_bytes;
+  state.registered_now_bytes = share.registered_now_bytes;
+  state.regions_now = share.regions_now;
+  state.registered_byte_ns = share.registered_byte_ns;
+  state.acquires = share.acquires;
+  state.hits = share.hits;
+  state.waits = share.waits;
+  state.misses = share.misses;
+  state.bounced = share.bounced;
+  state.observed = share.observed;
+  state.registrations = share.registrations;
+  state.deregistrations = share.deregistrations;
+  state.registration_failures = share.registration_failures;
+  // Readers of a log know pages: the lines are those of the pages that were registered.
+  const double entries_a_page = slot.kept.costs.entries_a_page.value();
+  state.fit_register_a_ns = slot.kept.costs.registration.a() * entries_a_page;
+  state.fit_register_b_ns = slot.kept.costs.registration.b();
+  state.fit_deregister_a_ns = slot.kept.costs.deregistration.a() * entries_a_page;
+  state.fit_deregister_b_ns = slot.kept.costs.deregistration.b();
+  writer_.set_domain_state(static_cast<std::uint32_t>(slot.number), state);
 }
 
-void RunLog::add_device_call(int domain, Range pages, bool registration, const Error& error, Time begin,
-                             Time end) {
-  runlog::Event event{};
-  event.begin_ns = begin;
-  event.end_ns = end;
-  event.address = pages.begin;
-  event.bytes = pages.bytes();
-  event.peer = -1;
-  event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (error ? runlog::kFailed : 0));
-  event.domain = static_cast<std::uint8_t>(domain);
+void RunLog::add(const runlog::Event& event) {
+  if (!writer_.is_open()) return;
+  add_site(event.site);
   writer_.append(event);
 }
 

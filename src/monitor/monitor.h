@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/options.h"
 #include "base/range.h"
 #include "monitor/libc_hooks.h"
+#include "monitor/options.h"
 
 namespace pinion {
 

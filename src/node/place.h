@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "base/options.h"
 #include "node/attendance.h"
 #include "node/cores.h"
 #include "node/node_share.h"
+#include "node/options.h"
 #include "node/policy.h"
 #include "node/room.h"
 

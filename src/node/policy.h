@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/options.h"
+#include "node/options.h"
 
 namespace pinion::node {
 

@@ -69,7 +69,10 @@ Error Profile::from_bytes(const std::string& bytes) {
   if (bytes.size() < sizeof header) return broken("cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return broken("not a profile of Pinion");
-  if (header.version != kVersion) return broken("of another version of Pinion");
+  if (header.version != kVersion)
+    return Error::make(
+        EINVAL, "profile: format %u, written by %s Pinion; this one (%s) reads format %u; it is not used",
+        header.version, header.version > kVersion ? "a newer" : "an older", PINION_VERSION, kVersion);
   if (header.transitions > kMostEntries || header.reuses > kMostEntries || header.sites > kMostEntries)
     return broken("damaged");
   const std::uint64_t size =

@@ -53,8 +53,8 @@ std::uint64_t cgroup_memory_limit() {
 
 }  // namespace
 
-Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const DeviceCaps& caps,
-                   int local_processes, std::uint64_t node_bytes) {
+Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
+                   std::uint64_t node_bytes) {
   Limits limits;
   const auto take = [&](std::uint64_t bytes, const char* from) {
     if (bytes >= limits.bytes) return;
@@ -71,11 +71,9 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const D
   const std::uint64_t cgroup = cgroup_memory_limit();
   if (cgroup != UINT64_MAX)
     take(cgroup / 2 / share, "half of the cgroup's memory.max, shared by the node's ranks");
-  if (caps.max_bytes) take(caps.max_bytes, "the device's cap on registered bytes");
   if (user_bytes) take(user_bytes, "--limit");
   if (node_bytes) take(node_bytes, "--node-limit, shared by the node's processes");
-  if (caps.max_regions) limits.regions = caps.max_regions;
-  if (user_regions) limits.regions = std::min(limits.regions, user_regions);
+  if (user_regions) limits.regions = user_regions;
   return limits;
 }
 

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "device/device.h"
+#include "base/error.h"
 #include "registry/learned_room.h"
 
 namespace pinion {
@@ -25,12 +25,12 @@ struct Limits {
   std::string bytes_from = "no limit";
 };
 
-/// The least of: the user's limit (0: none), RLIMIT_MEMLOCK (of a user without CAP_IPC_LOCK; it counts per
-/// user, so it is shared by the `local_processes` ranks of the node), the cgroup's memory limit, half of the
-/// node's memory, the device's caps, all of a limit of the node. The cgroup's and the node's memory are
-/// shared by the ranks as well.
-Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, const DeviceCaps& caps,
-                   int local_processes, std::uint64_t node_bytes = 0);
+/// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (of
+/// a user without CAP_IPC_LOCK; it counts per user, so it is shared by the `local_processes` ranks of the
+/// node), the cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks
+/// share the cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
+Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
+                   std::uint64_t node_bytes = 0);
 
 /// A share of what several processes may register together. Called under the budget's mutex.
 class Allowance {

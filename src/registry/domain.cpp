@@ -1,6 +1,7 @@
 #include "registry/domain.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pinion {
 
@@ -12,7 +13,9 @@ constexpr Duration kFirstRetry = 10 * kMillisecond, kLastRetry = kSecond;
 
 Domain::Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
                RegisteredListener* listener)
-    : device_(&device), budget_(&budget), brackets_(brackets), clock_(clock), listener_(listener) {}
+    : device_(&device), budget_(&budget), brackets_(brackets), clock_(clock), listener_(listener) {
+  take_capabilities(device);
+}
 
 Domain::~Domain() = default;
 
@@ -20,24 +23,39 @@ void Domain::reopen(Device& device, Budget& budget) {
   std::lock_guard lock(slow_);
   device_ = &device;
   budget_ = &budget;
+  take_capabilities(device);
   pressed_.store(false, std::memory_order_relaxed);
   failed_merges_.clear();
   next_failed_merge_ = 0;
   waited_in_vain_ = false;
   retry_wait_ = 0;
-  keep_bytes_ = UINT64_MAX;
+  trimming_ = 0;
   victims_ = Victims();
+}
+
+void Domain::device_changed() {
+  std::lock_guard lock(slow_);
+  take_capabilities(*device_);
+}
+
+void Domain::take_capabilities(const Device& device) {
+  const DeviceCapabilities capabilities = device.capabilities();
+  exact_rights_ = capabilities.remote;
+  caps_ = capabilities.caps;
+  const std::size_t most = caps_.max_region_bytes;
+  most_in_a_region_.store(most == 0 ? ~std::size_t{0} : std::max(page_floor(most), page_size()),
+                          std::memory_order_relaxed);
 }
 
 // ---- steps ----
 
 Domain::Step Domain::begin(Ticket& ticket) {
   if (ticket.want.empty()) ticket.want = ticket.pages;
+  ticket.over_limit = false;
   ticket.victims.clear();
   while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
   if (!ticket.victims.empty()) return Step::deregister;
 
-  const DeviceCapabilities device = device_->capabilities();
   std::lock_guard lock(slow_);
   const auto sight = brackets_.sight.look();
   if (sight.blind() && !ticket.lease) {
@@ -66,10 +84,9 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (sight.blind())
     ticket.want = ticket.pages;
   else if (ticket.want == ticket.pages && !ticket.owner)
-    ticket.want = merged(ticket, device.remote);
-  if (!within_device_caps(device.caps, ticket.want, ticket.error)) {
-    if (ticket.want == ticket.pages || !within_device_caps(device.caps, ticket.pages, ticket.error))
-      return Step::refused;
+    ticket.want = merged(ticket);
+  if (!within_device_caps(ticket.want, ticket.error)) {
+    if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
     ticket.want = ticket.pages;
   }
 
@@ -93,10 +110,12 @@ Domain::Step Domain::begin(Ticket& ticket) {
       return Step::refused;
     }
     const std::size_t bytes = coverage_.would_add(ticket.want);
-    if (budget_->reserve(bytes, clock_.now())) break;
+    const bool by_device = !device_has_room(ticket.want);
+    if (!by_device && budget_->reserve(bytes, clock_.now())) break;
     if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
-      ticket.error = limit_error(bytes);
+      ticket.over_limit = !by_device;
+      ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
     // The merge does not fit: the request alone may.
@@ -110,7 +129,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region->end.store(ticket.want.end, std::memory_order_release);  // read by the index's validated walk
   region->owner.store(ticket.owner, std::memory_order_relaxed);
   region->memory_changed.store(false, std::memory_order_relaxed);
-  ticket.try_access = device.remote ? ticket.access : Access::all;
+  ticket.try_access = exact_rights_ ? ticket.access : Access::all;
   region->access.store(ticket.try_access, std::memory_order_relaxed);
   region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);
@@ -121,6 +140,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     victims_.add(region);
   }
   coverage_.add(ticket.want);
+  region_bytes_ += ticket.want.bytes();
   region_count_.fetch_add(1, std::memory_order_relaxed);
   ticket.asked = clock_.now();
   index_.insert(region);
@@ -210,6 +230,7 @@ void Domain::finish_retire(Region* region) {
   const Time now = clock_.now();
   if (listener_) listener_->registered_changed(now, now, -bytes, -1);
   unreserve(pages);
+  if (std::exchange(region->trimmed, false)) trimming_ -= pages.bytes();
   if (unretired_.empty()) retry_wait_ = 0;
   region->word.set_free();
   put_slot(region);
@@ -321,9 +342,8 @@ void Domain::set_call_pages(double pages) {
   victims_.set_call_pages(pages);
 }
 
-void Domain::set_keep_bytes(std::uint64_t bytes) {
+void Domain::choose_least_recently_used() {
   std::lock_guard lock(slow_);
-  keep_bytes_ = bytes;
   victims_.set_order(Victims::Order::least_recently_used);
 }
 
@@ -332,29 +352,39 @@ std::size_t Domain::own_bytes() {
   return slab_.bytes() + index_.bytes();
 }
 
-std::vector<Region*> Domain::begin_trim() {
+Region* Domain::begin_trim(std::uint64_t keep_bytes) {
+  if (registered_bytes() <= keep_bytes) return nullptr;
   std::lock_guard lock(slow_);
+  if (coverage_.bytes() <= keep_bytes + trimming_) return nullptr;
   std::vector<Region*> victims;
-  if (coverage_.bytes() > keep_bytes_) evict(coverage_.bytes() - keep_bytes_, victims);
-  return victims;
+  evict(1, victims);
+  if (victims.empty()) return nullptr;
+  victims[0]->trimmed = true;
+  trimming_ += victims[0]->range().bytes();
+  return victims[0];
 }
 
-std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {
+std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes, std::uint64_t regions) {
   std::lock_guard lock(slow_);
   std::vector<Region*> victims;
   const std::uint64_t held = budget_->bytes();
   if (held > bytes) evict(held - bytes, victims);
+  while (budget_->regions() - victims.size() > regions) {
+    const std::size_t before = victims.size();
+    evict(1, victims);
+    if (victims.size() == before) break;
+  }
   return victims;
 }
 
 // ---- under the slow lock ----
 
-Range Domain::merged(const Ticket& ticket, bool exact) const {
+Range Domain::merged(const Ticket& ticket) const {
   const Range pages = ticket.pages;
   Range all = pages;
   index_.for_each_overlap(pages, [&](const Region* region) {
     if (region->word.load().doomed() || region->owner.load(std::memory_order_relaxed)) return;
-    if (exact && region->access.load(std::memory_order_relaxed) != ticket.access) return;
+    if (exact_rights_ && region->access.load(std::memory_order_relaxed) != ticket.access) return;
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
@@ -377,8 +407,8 @@ void Domain::remember_failed_merge(Range want) {
   }
 }
 
-bool Domain::within_device_caps(const DeviceCaps& caps, Range want, Error& error) const {
-  const std::size_t most = caps.max_region_bytes;
+bool Domain::within_device_caps(Range want, Error& error) const {
+  const std::size_t most = caps_.max_region_bytes;
   if (most == 0 || want.bytes() <= most) return true;
   error =
       Error::make(EFBIG,
@@ -386,6 +416,15 @@ bool Domain::within_device_caps(const DeviceCaps& caps, Range want, Error& error
                   "through a bounce buffer; use smaller messages or a device with a larger cap",
                   device_->name(), most, want.bytes());
   return false;
+}
+
+bool Domain::device_has_room(Range want, const std::vector<Region*>& gone) const {
+  const std::size_t regions = region_count_.load(std::memory_order_relaxed) - gone.size();
+  if (caps_.max_regions != 0 && regions >= caps_.max_regions) return false;
+  if (caps_.max_bytes == 0) return true;
+  std::size_t bytes = region_bytes_ + want.bytes();
+  for (const Region* region : gone) bytes -= region->range().bytes();
+  return bytes <= caps_.max_bytes;
 }
 
 Region* Domain::candidate_for(const Ticket& ticket) {
@@ -447,13 +486,14 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
   const std::uint64_t most = budget_->most_bytes();
   const std::uint64_t regions = budget_->limits().regions;
   if (want.bytes() > most || regions == 0) return false;
+  if (caps_.max_bytes != 0 && want.bytes() > caps_.max_bytes) return false;
   feel_pressure();
   // Regions overlap each other and `want`: only the union of pages shows the gain of letting them go. So
   // they go from it for a moment.
   const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
   const auto fits = [&] {
     return held + coverage_.bytes() + coverage_.would_add(want) <= most &&
-           budget_->regions() - victims.size() < regions;
+           budget_->regions() - victims.size() < regions && device_has_room(want, victims);
   };
   bool enough = false;
   do {
@@ -495,16 +535,34 @@ void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
   }
 }
 
+namespace {
+
+/// Of a cap; 0: none.
+std::string number_text(std::uint64_t cap) { return cap == 0 ? "any number of" : std::to_string(cap); }
+
+}  // namespace
+
 Error Domain::limit_error(std::size_t needed) const {
   if (const Error refusal = budget_->refusal()) return refusal;
   const auto& limits = budget_->limits();
   return Error::make(
       ENOMEM,
-      "registered memory is limited to %llu bytes (%s) and %llu regions; %llu bytes in %llu regions are "
-      "in use and %zu bytes more are needed: raise the limit",
+      "registered memory is limited to %llu bytes (%s) and %s regions; %llu bytes in %llu regions are in use "
+      "and %zu bytes more are needed: raise the limit",
       static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str(),
-      static_cast<unsigned long long>(limits.regions), static_cast<unsigned long long>(budget_->bytes()),
-      static_cast<unsigned long long>(budget_->regions()), needed);
+      number_text(limits.regions == UINT64_MAX ? 0 : limits.regions).c_str(),
+      static_cast<unsigned long long>(budget_->bytes()), static_cast<unsigned long long>(budget_->regions()),
+      needed);
+}
+
+Error Domain::device_limit_error(std::size_t needed) const {
+  return Error::make(ENOMEM,
+                     "device %s registers at most %s bytes in %s regions at a time; %zu bytes in %zu regions "
+                     "are in use and %zu bytes more are needed: use fewer or smaller buffers at a time, or a "
+                     "device with larger caps",
+                     device_->name(), number_text(caps_.max_bytes).c_str(),
+                     number_text(caps_.max_regions).c_str(), region_bytes_,
+                     region_count_.load(std::memory_order_relaxed), needed);
 }
 
 void Domain::unindex(Region* region) {
@@ -523,6 +581,7 @@ void Domain::count_registered(Range pages, Time since) {
 
 void Domain::unreserve(Range pages, const Error& refusal) {
   const std::size_t bytes = coverage_.remove(pages);
+  region_bytes_ -= pages.bytes();
   if (refusal.code == ENOMEM || refusal.code == EPERM)
     budget_->release_refused(bytes, refusal, clock_.now());
   else

@@ -60,6 +60,8 @@ class Domain : public Leases {
   /// Begins anew on another device, with the memory that it has. Only while it holds no region; hooks, and
   /// threads that look up regions that are gone, may be inside.
   void reopen(Device& device, Budget& budget);
+  /// The device behind the domain's is another. Only while it holds no region.
+  void device_changed();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
@@ -97,6 +99,8 @@ class Domain : public Leases {
     bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
     bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
     Time asked = 0;         ///< when the registration under way began
+    /// Refused for a limit of the process: idle regions of its other domains may make room.
+    bool over_limit = false;
   };
 
   Step begin(Ticket& ticket);
@@ -147,30 +151,38 @@ class Domain : public Leases {
   void expect(const RegionRef& ref, Time next_use);
   /// The constant part of a registration's time, in pages that take as long, for the choice of victims.
   void set_call_pages(double pages);
-  /// Lets idle regions go until the budget holds at most so many bytes, as far as there are any; claimed as
-  /// by begin_retire().
-  std::vector<Region*> begin_shrink(std::uint64_t bytes);
+  /// Lets idle regions go until the budget holds at most so many bytes and regions, as far as there are any;
+  /// claimed as by begin_retire().
+  std::vector<Region*> begin_shrink(std::uint64_t bytes, std::uint64_t regions = UINT64_MAX);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
   /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
   Device& device() { return *device_; }
+  /// Most bytes, of whole pages, that the device registers in one region: fronts lease longer ranges in
+  /// parts.
+  std::size_t most_in_a_region() const { return most_in_a_region_.load(std::memory_order_relaxed); }
   Clock& clock() { return clock_; }
 
-  /// What retention lru keeps: idle regions beyond this many bytes are let go, least recently used first.
-  void set_keep_bytes(std::uint64_t bytes);
-  /// Idle regions to let go so that at most keep_bytes stay, claimed as by begin_retire().
-  std::vector<Region*> begin_trim();
+  /// From now on the least recently used region is the first to go (retention lru).
+  void choose_least_recently_used();
+  /// Claims the least recently used idle region, as begin_retire() does, where more than `keep_bytes` are
+  /// registered; null: there is not so much, or nothing idle. Any thread, any number of them at a time:
+  /// regions on their way out count as gone.
+  Region* begin_trim(std::uint64_t keep_bytes);
 
  private:
   /// The registered region that serves the ticket, or else the one being registered that will contain its
   /// pages.
   Region* candidate_for(const Ticket& ticket);
-  /// The ticket's pages with the regions that they overlap. `exact`: of those with just the ticket's rights.
-  Range merged(const Ticket& ticket, bool exact) const;
+  /// The ticket's pages with the regions that they overlap.
+  Range merged(const Ticket& ticket) const;
   bool merge_failed_before(Range want) const;
   void remember_failed_merge(Range want);
-  bool within_device_caps(const DeviceCaps& caps, Range want, Error& error) const;
+  bool within_device_caps(Range want, Error& error) const;
+  /// Whether the device takes one more region for `want`, once `gone` have been deregistered.
+  bool device_has_room(Range want, const std::vector<Region*>& gone = {}) const;
+  void take_capabilities(const Device& device);
   /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the index;
   /// the idle ones become victims.
   void replace_nested(Range want, std::vector<Region*>& victims);
@@ -186,6 +198,7 @@ class Domain : public Leases {
   /// From the first time that memory is short, the order of victims is kept.
   void feel_pressure();
   Error limit_error(std::size_t needed) const;
+  Error device_limit_error(std::size_t needed) const;
   void unindex(Region* region);
   /// Counts pages that are registered now.
   void count_registered(Range pages, Time since);
@@ -209,9 +222,15 @@ class Domain : public Leases {
   std::atomic<std::size_t> registered_bytes_{0};
   std::atomic<std::size_t> region_count_{0};
 
+  std::atomic<std::size_t> most_in_a_region_{~std::size_t{0}};
+
   std::mutex slow_;  // guards all that follows, and writing to the index
   Slab<Region> slab_;
-  Coverage coverage_;    ///< reserved: registered or about to be
+  DeviceCaps caps_;            ///< of the device, as it was opened
+  bool exact_rights_ = false;  ///< peers can get a key of the device
+  Coverage coverage_;          ///< reserved: registered or about to be
+  /// The same as the sum over regions, as devices count it.
+  std::size_t region_bytes_ = 0;
   Coverage registered_;  ///< registered by device calls that succeeded
   static constexpr Time kNeverRetried = INT64_MAX;
   std::vector<Region*> unretired_;  ///< claimed; their deregistration has failed
@@ -220,8 +239,8 @@ class Domain : public Leases {
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
-  std::uint64_t keep_bytes_ = UINT64_MAX;
-  Victims victims_;  ///< holds every ordinary region from the first pressure on (pressed_)
+  std::size_t trimming_ = 0;     ///< bytes of the regions that begin_trim() has claimed
+  Victims victims_;              ///< holds every ordinary region from the first pressure on (pressed_)
 };
 
 }  // namespace pinion

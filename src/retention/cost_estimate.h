@@ -139,6 +139,12 @@ struct CostEstimates {
   WakeMargin wake;
   QueueCosts queue;
 
+  /// A registration of so many pages took so many translation entries, and so long.
+  void registered(std::size_t pages, std::size_t entries, Duration took) {
+    registration.observe(entries, took);
+    entries_a_page.observe(pages, entries);
+  }
+
   /// Priors: UCX's model of an InfiniBand device; deregistration a quarter of it; waking within 60 us.
   CostEstimates() : registration(246, 16000), deregistration(62, 4000), wake(60 * kMicrosecond) {}
 };

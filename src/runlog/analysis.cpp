@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -77,11 +78,32 @@ Timeline union_over_time(Moves moves, std::uint64_t page_bytes) {
 
 // The transfer itself: a lease begins with its acquire, which may have registered or waited.
 Time transfer_begin(const Event& e) {
+  if (e.kind == EventKind::uses) return e.begin_ns;
   const auto lasted = static_cast<std::uint64_t>(e.end_ns - e.begin_ns);
   return e.begin_ns + static_cast<Duration>(std::min(e.wait_ns, lasted));
 }
 // One that was shorter than the clock's tick still held its pages.
 Time transfer_end(const Event& e) { return std::max(e.end_ns, transfer_begin(e) + 1); }
+
+// The time to register pages in the domain of `e`, by the fit of the run's own calls.
+double registration_ns(const Log& log, const Event& e, std::uint64_t bytes) {
+  const DomainState& domain = log.live.domains[e.domain];
+  const auto pages = static_cast<double>(bytes / log.header.page_bytes);
+  return domain.fit_register_a_ns * pages + domain.fit_register_b_ns;
+}
+
+// When the oracle lets the pages of `e` go. A run of uses counts as one lease from its first acquire on: it
+// lasts as long as its leases together, and the time to register again ahead of each but the first.
+Time held_until(const Log& log, const Event& e) {
+  if (e.kind != EventKind::uses || e.count < 2) return transfer_end(e);
+  const auto lasted = static_cast<double>(e.end_ns - e.begin_ns), further = e.count - 1.0;
+  const double leased = std::min(static_cast<double>(e.leased_ns), lasted);
+  const double ahead = registration_ns(log, e, pages_of(e, log.header.page_bytes).bytes());
+  const double held = leased + further * std::min(ahead, (lasted - leased) / further);
+  // Rounding must not lead beyond the run.
+  return e.begin_ns +
+         std::clamp<Duration>(static_cast<Duration>(held), 1, std::max<Duration>(1, e.end_ns - e.begin_ns));
+}
 
 // When the events of a log end; kNever for a complete log.
 Time covered_until(const Log& log) {
@@ -232,6 +254,38 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   return r;
 }
 
+std::vector<DomainReport> domains_of(const Log& log) {
+  const auto lasted = static_cast<double>(log.last_ns() - log.header.start_ns);
+  std::vector<DomainReport> list;
+  for (std::size_t i = 0; i < log.domains.size(); ++i) {
+    const DomainEntry& entry = log.domains[i];
+    const DomainState& state = log.live.domains[i];
+    DomainReport domain;
+    domain.number = static_cast<std::uint32_t>(i);
+    domain.device = entry.device;
+    domain.nic = entry.nic;
+    domain.description = entry.description;
+    domain.max_regions = entry.max_regions;
+    domain.max_region_bytes = entry.max_region_bytes;
+    domain.max_bytes = entry.max_bytes;
+    domain.ranks = 1;
+    domain.peak = state.registered_peak_bytes;
+    domain.mean = lasted > 0 ? state.registered_byte_ns / lasted : 0;
+    domain.acquires = {state.acquires, state.hits,    state.waits, state.misses, 0,
+                       state.bounced,  state.observed};
+    domain.registrations = state.registrations;
+    domain.deregistrations = state.deregistrations;
+    domain.registration_failures = state.registration_failures;
+    domain.register_ns_per_page = state.fit_register_a_ns;
+    domain.register_ns_base = state.fit_register_b_ns;
+    domain.deregister_ns_per_page = state.fit_deregister_a_ns;
+    domain.deregister_ns_base = state.fit_deregister_b_ns;
+    domain.fitted_registrations = state.registrations;
+    list.push_back(std::move(domain));
+  }
+  return list;
+}
+
 Cost operator+(const Cost& a, const Cost& b) {
   return {a.on_demand + b.on_demand,      a.waits + b.waits,           a.bounce + b.bounce,
           a.bookkeeping + b.bookkeeping,  a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
@@ -242,6 +296,30 @@ Cost operator/(const Cost& a, double n) {
   return {a.on_demand / n,  a.waits / n,          a.bounce / n,      a.bookkeeping / n,
           a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n};
 }
+
+void add_domain(DomainReport& sum, const DomainReport& d) {
+  sum.ranks += d.ranks;
+  sum.peak += d.peak;
+  sum.mean += d.mean;
+  sum.acquires.total += d.acquires.total;
+  sum.acquires.hits += d.acquires.hits;
+  sum.acquires.waits += d.acquires.waits;
+  sum.acquires.misses += d.acquires.misses;
+  sum.acquires.bounced += d.acquires.bounced;
+  sum.acquires.observed += d.acquires.observed;
+  sum.registrations += d.registrations;
+  sum.deregistrations += d.deregistrations;
+  sum.registration_failures += d.registration_failures;
+  if (d.fitted_registrations <= sum.fitted_registrations) return;
+  sum.fitted_registrations = d.fitted_registrations;
+  sum.register_ns_per_page = d.register_ns_per_page;
+  sum.register_ns_base = d.register_ns_base;
+  sum.deregister_ns_per_page = d.deregister_ns_per_page;
+  sum.deregister_ns_base = d.deregister_ns_base;
+}
+
+/// By number, device and NIC.
+using Domains = std::map<std::tuple<std::uint32_t, std::string, std::string>, DomainReport>;
 
 // Return addresses differ from rank to rank where modules are placed at random, names do not.
 std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& names, std::uint64_t site) {
@@ -261,7 +339,8 @@ void add_call_sites(CallSites& sites, const Log& log) {
   // Found by number first: building the name for every event would be most of the work.
   std::map<std::pair<std::uint64_t, std::uint8_t>, CallSite*> known;
   for (const Event& e : log.events) {
-    if (e.kind != EventKind::lease) continue;
+    const std::uint64_t uses = uses_of(e);
+    if (uses == 0) continue;
     CallSite*& site = known[{e.site, e.call}];
     if (!site) {
       const std::string name = site_key(names, e.site);
@@ -269,14 +348,14 @@ void add_call_sites(CallSites& sites, const Log& log) {
       site->name = name;
       site->call = to_string(static_cast<CallKind>(e.call));
     }
-    ++site->acquires;
-    site->bytes += e.bytes;
-    site->hits += e.outcome == Outcome::hit;
-    site->waits += e.outcome == Outcome::wait;
-    site->misses += e.outcome == Outcome::miss;
-    site->bounced += e.outcome == Outcome::bounced;
-    site->late += (e.flags & kLate) != 0;
-    site->wait_seconds += seconds(e.wait_ns);
+    site->acquires += uses;
+    site->bytes += uses * e.bytes;
+    site->hits += e.outcome == Outcome::hit ? uses : 0;
+    site->waits += e.outcome == Outcome::wait ? uses : 0;
+    site->misses += e.outcome == Outcome::miss ? uses : 0;
+    site->bounced += e.outcome == Outcome::bounced ? uses : 0;
+    site->late += e.flags & kLate ? uses : 0;
+    if (e.kind == EventKind::lease) site->wait_seconds += seconds(e.wait_ns);
   }
 }
 
@@ -354,19 +433,16 @@ Timeline registered_timeline(const Log& log) {
 Timeline oracle_timeline(const Log& log) {
   Moves moves;
   for (const Event& e : log.events) {
-    if (e.kind != EventKind::lease) continue;
+    if (uses_of(e) == 0) continue;
     moves.add.push_back({transfer_begin(e), &e});
-    moves.end.push_back({transfer_end(e), &e});
+    moves.end.push_back({held_until(log, e), &e});
   }
   // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
   // long before the lease as that takes.
-  const Counters& c = log.live.counters;
   union_over_time(moves, log.header.page_bytes, [&](Move& move, std::size_t new_bytes) {
     if (new_bytes == 0) return;
-    const std::uint64_t pages = new_bytes / log.header.page_bytes;
-    move.time -=
-        static_cast<Duration>(std::min(c.fit_register_a_ns * static_cast<double>(pages) + c.fit_register_b_ns,
-                                       static_cast<double>(move.event->begin_ns)));
+    move.time -= static_cast<Duration>(
+        std::min(registration_ns(log, *move.event, new_bytes), static_cast<double>(move.event->begin_ns)));
   });
   return union_over_time(std::move(moves), log.header.page_bytes);
 }
@@ -375,7 +451,7 @@ Timeline leave_pinned_timeline(const Log& log) {
   Moves moves;
   moves.forget = true;
   for (const Event& e : log.events) {
-    if (e.kind == EventKind::lease) moves.add.push_back({e.begin_ns, &e});
+    if (uses_of(e) > 0) moves.add.push_back({e.begin_ns, &e});
     if (e.kind == EventKind::memory_event) moves.end.push_back({e.begin_ns, &e});
   }
   return union_over_time(std::move(moves), log.header.page_bytes);
@@ -389,10 +465,15 @@ struct Part {
   Counters counters;
   Lines lines;
   RankReport rank;
+  std::vector<DomainReport> domains;
   CallSites call_sites;
 
   explicit Part(const Log& log)
-      : header(log.header), counters(log.live.counters), lines(log), rank(rank_report(log, lines)) {
+      : header(log.header),
+        counters(log.live.counters),
+        lines(log),
+        rank(rank_report(log, lines)),
+        domains(domains_of(log)) {
     add_call_sites(call_sites, log);
   }
 };
@@ -407,6 +488,7 @@ class Analysis {
  private:
   Report report_;                                    ///< sums; what needs them all is added by report()
   std::map<std::string, std::vector<Lines>> nodes_;  ///< of their processes
+  Domains domains_;
   CallSites call_sites_;
   Counters sum_{};
   Duration covered_ = kNever;
@@ -436,6 +518,10 @@ void Analysis::add(Part&& part) {
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
   if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back(std::move(part.lines));
+  for (const DomainReport& domain : part.domains) {
+    const auto [known, is_new] = domains_.try_emplace({domain.number, domain.device, domain.nic}, domain);
+    if (!is_new) add_domain(known->second, domain);
+  }
   for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
   report_.per_rank.push_back(std::move(part.rank));
 }
@@ -466,6 +552,7 @@ Report Analysis::report() {
                    [](const RankReport& a, const RankReport& b) {
                      return a.host != b.host ? a.host < b.host : a.rank < b.rank;
                    });
+  for (auto& [key, domain] : domains_) report.domains.push_back(std::move(domain));
   report.call_sites = list_of(call_sites_);
   return report;
 }

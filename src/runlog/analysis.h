@@ -5,8 +5,8 @@
 // time line (CLOCK_MONOTONIC is the node's). Means are integrals over the run's length. Two hypothetical
 // strategies are computed from the same stream: the oracle holds the union of the pages under lease, each
 // lease from the end of its acquire. It registers new pages just in time before that (by the fitted a * pages
-// + b); leave-pinned holds every page ever leased until a memory event takes it; both in each domain by
-// itself.
+// + b of the domain); leave-pinned holds every page ever leased until a memory event takes it; both in each
+// domain by itself.
 //
 // Seconds are means over ranks, because ranks run side by side; byte counts and event counts are sums.
 // Values without state outside; any thread.
@@ -84,6 +84,21 @@ struct NodeReport {
   RegisteredBytes registered;
 };
 
+/// A domain's part, summed over the processes that have one of that number, device and NIC.
+struct DomainReport {
+  std::uint32_t number = 0;
+  std::string device, nic, description;
+  std::uint64_t max_regions = 0, max_region_bytes = 0, max_bytes = 0;  ///< caps in each process; 0: none
+  std::uint64_t ranks = 0;                                             ///< processes
+  std::uint64_t peak = 0;                                              ///< the sum of the processes' peaks
+  double mean = 0;
+  Acquires acquires;  ///< `late` is known of processes only
+  std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
+  /// Cost of a call, as the helper of the process with most registrations has fitted it.
+  double register_ns_per_page = 0, register_ns_base = 0, deregister_ns_per_page = 0, deregister_ns_base = 0;
+  std::uint64_t fitted_registrations = 0;  ///< of that process
+};
+
 struct CallSite {
   std::string name;  ///< as the log names it, or the hash
   std::string call;
@@ -112,9 +127,10 @@ struct Report {
   double events_cover_seconds = 0;
   Cost cost;
   Prediction prediction;
-  TimeBudgetUse budget;              ///< seconds: mean over ranks
-  std::vector<RankReport> per_rank;  ///< by host and rank
-  std::vector<CallSite> call_sites;  ///< most time lost first, then most bytes
+  TimeBudgetUse budget;               ///< seconds: mean over ranks
+  std::vector<RankReport> per_rank;   ///< by host and rank
+  std::vector<DomainReport> domains;  ///< by number
+  std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes
 
   bool all_events() const { return events_dropped == 0; }
   bool call_sites_known() const { return all_events() || events_cover_seconds > 0; }

@@ -1,18 +1,18 @@
-// The run log's file format, version 4: one file for all processes of a job on a node, written through
+// The run log's file format, version 5: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
 // The file is a row of chunks. Chunk 0 holds the NodeHeader; chunk 1, and every (kOwnersPerTable + 1)th from
-// there, a table that says for each of the chunks after it whose it is; the others belong to a process each.
+// there, a table with the owner of each of the chunks after it; the others belong to a process each.
 // A process's log is its chunks in their order:
 //
-//   ProcessHeader | LiveState[2] | padding | SiteEntry[kMaxSites] | Event[...]
+//   ProcessHeader | DomainEntry[kMaxDomains] | LiveState[2] | padding | SiteEntry[kMaxSites] | Event[...]
 //
-// It is true at every instant, so it survives kill -9: a chunk is there before the table names its owner, an
-// event or a site before its count says so, and the live state has two copies, of which the header names the
-// one that is whole. Little-endian, natural alignment, no pointers; chunks that the run never reached do not
-// exist. The event stream is the bounded part: when it is full, events are counted as dropped, and counters,
-// peaks, means and the time series of the live state go on.
+// It is true at every instant, so it survives kill -9: a chunk is there before the table names its owner; an
+// event, a site or a domain is there before its count includes it. The live state has two copies, of which
+// the header names the one that is whole. Little-endian, natural alignment, no pointers; chunks that the run
+// never reached do not exist. The event stream is the bounded part: when it is full, events are counted as
+// dropped, and counters, peaks, means and the time series of the live state go on.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -39,7 +39,12 @@ enum class EventKind : std::uint8_t {
   registration = 2,  ///< begin = call, end = return of the device
   deregistration = 3,
   memory_event = 4,  ///< the range was unmapped, remapped or dropped; end = begin
+  uses = 5,          ///< `count` leases of equal range and origin: begin = first acquire, end = last release
+  hold_begin = 6,    ///< `peer` may use the range remotely from now on; end = begin
+  hold_end = 7,      ///< one hold of `peer` on the range has ended; end = begin
+  transfer = 8,      ///< bytes moved: `call` names the operation, `protocol` the way; begin to completion
 };
+inline constexpr EventKind kLastKind = EventKind::transfer;
 
 /// How an acquire was answered.
 enum class Outcome : std::uint8_t {
@@ -49,6 +54,16 @@ enum class Outcome : std::uint8_t {
   bounced = 3,   ///< not backed by registration; a copy was charged
   observed = 4,  ///< retention observe: nothing was registered
 };
+
+/// How a transfer moves its bytes.
+enum class Protocol : std::uint8_t {
+  bounce = 0,      ///< through buffers that stay registered
+  rendezvous = 1,  ///< both sides register, then one of them moves the bytes
+  pipeline = 2,    ///< registration and transfer in overlapping parts
+  prepared = 3,    ///< both sides were registered ahead
+  direct = 4,      ///< one-sided, with a key that the process held already
+};
+inline constexpr Protocol kLastProtocol = Protocol::direct;
 
 constexpr std::uint8_t kLate =
     1;  ///< flag of a lease: wait or miss although a use had been predicted (or seen) before
@@ -61,21 +76,31 @@ struct Event {
   std::int64_t begin_ns;  ///< CLOCK_MONOTONIC
   std::int64_t end_ns;
   std::uint64_t address;
-  std::uint64_t bytes;    ///< of the request (lease), of the whole pages ((de)registration, memory event)
-  std::uint64_t site;     ///< hash of the call site's frames; 0: none
-  std::uint64_t wait_ns;  ///< lease: time of the acquire on the critical path beyond a hit
-  std::int32_t peer;      ///< rank of the other side in its communicator; -1: none or many
+  std::uint64_t bytes;  ///< of the request (lease, each of the uses, transfer); otherwise of whole pages
+  std::uint64_t site;   ///< hash of the call site's frames; 0: none
+  union {
+    std::uint64_t wait_ns;    ///< lease: time of the acquire on the critical path beyond a hit
+    std::uint64_t leased_ns;  ///< uses: time under lease, the sum over them
+  };
+  std::int32_t peer;  ///< rank of the other side in its communicator; -1: none or many
   std::uint16_t thread;
   EventKind kind;
-  std::uint8_t call;  ///< lease: intercept::CallKind
-  Outcome outcome;
+  std::uint8_t call;  ///< lease, uses, transfer: CallKind
+  union {
+    Outcome outcome;
+    Protocol protocol;  ///< transfer
+  };
   std::uint8_t flags;
   std::uint8_t access;
-  std::uint8_t
-      domain;  ///< that the range is (de)registered or leased in; of memory events: 0, and they are of all
-  std::uint8_t reserved[4];
+  std::uint8_t domain;  ///< number in the table; a memory event has 0 and concerns all domains
+  std::uint32_t count;  ///< uses: how many, at least 1; otherwise 0
 };
 static_assert(sizeof(Event) == 64);
+
+/// How many leases an event stands for.
+constexpr std::uint64_t uses_of(const Event& event) {
+  return event.kind == EventKind::lease ? 1 : event.kind == EventKind::uses ? event.count : 0;
+}
 
 struct SiteEntry {
   std::uint64_t hash;
@@ -85,6 +110,28 @@ struct SiteEntry {
   char name[240];                    ///< "function+0x12 (module) < caller ...", filled at the end of the run
 };
 static_assert(sizeof(SiteEntry) == 384);
+
+/// A domain of the process. One that was closed keeps its entry; opened again, it has the same number.
+struct DomainEntry {
+  char device[64];        ///< its name, as for option `device`; of a device of the program's own: its kind
+  char nic[64];           ///< as for option `nic`
+  char description[240];  ///< what registering really does in it
+  // Caps of the device; 0: none.
+  std::uint64_t max_regions, max_region_bytes, max_bytes;
+  std::uint64_t reserved[4];  ///< 0
+};
+static_assert(sizeof(DomainEntry) == 424);
+
+/// What a domain has registered, and its share of the process's counters.
+struct DomainState {
+  std::uint64_t registered_peak_bytes, registered_now_bytes, regions_now;
+  double registered_byte_ns;  ///< integral of registered bytes from start to `last_ns`
+  std::uint64_t acquires, hits, waits, misses, bounced, observed;
+  std::uint64_t registrations, deregistrations, registration_failures;
+  // The helper's fit of t = a * pages + b for this domain's device, as used for decisions.
+  double fit_register_a_ns, fit_register_b_ns, fit_deregister_a_ns, fit_deregister_b_ns;
+  std::uint64_t reserved[6];  ///< 0
+};
 
 struct SeriesBin {
   std::uint64_t peak_bytes;
@@ -110,9 +157,7 @@ struct Counters {
   std::uint64_t leave_pinned_bytes;  ///< union of pages ever leased, shrunk by memory events
   // Prediction (DESIGN 2): every reuse counts.
   std::uint64_t reuses, within_0_5, within_5, at_release_within_0_5, at_release_within_5;
-  // The helper's fit of t = a * pages + b on this machine, as used for decisions.
-  double fit_register_a_ns, fit_register_b_ns, fit_deregister_a_ns, fit_deregister_b_ns;
-  // Leave-pinned's own first registrations on the same stream, by that fit.
+  // Leave-pinned's own first registrations on the same stream, by the domains' fits.
   double leave_pinned_registration_ns;
   // Time budget of retention helper: what may be lost, what was, how often a region was kept for want of it.
   std::uint64_t budget_ns;
@@ -131,6 +176,8 @@ struct NodeHeader {
   std::uint32_t live_bytes;     ///< sizeof(LiveState)
   std::uint32_t site_bytes;     ///< sizeof(SiteEntry)
   std::uint32_t event_bytes;    ///< sizeof(Event)
+  std::uint32_t domain_bytes;   ///< sizeof(DomainEntry)
+  std::uint32_t reserved;
   // Counted up atomically.
   std::uint64_t chunks;     ///< taken, tables not counted
   std::uint32_t processes;  ///< that have joined
@@ -152,22 +199,24 @@ struct ProcessHeader {
   char options[512];  ///< as format_options() writes it
   char retention[16];
   char predictor[16];
-  char device[240];                       ///< what registering really did in this run
+  char device[240];                       ///< what registering really did in the first domain of this run
   std::int32_t rank, ranks, local_ranks;  ///< -1 where unknown (no MPI)
   std::int32_t cores;
   std::uint32_t page_bytes;
   std::uint32_t process;
-  std::uint64_t limit_bytes;
-  double ns_per_tick;  ///< calibration of the cycle counter against CLOCK_MONOTONIC
+  std::uint64_t limit_bytes;  ///< of all domains together
+  double ns_per_tick;         ///< calibration of the cycle counter against CLOCK_MONOTONIC
   std::uint64_t base_ticks;
   std::int64_t base_ns;
   double memcpy_bytes_per_ns;  ///< measured; what a bounce is charged with
   std::int64_t start_ns;       ///< MPI_Init returned, or the first acquire
 
-  // Stored with release, each after what it speaks of.
+  // Stored with release, each after the data that it counts or names.
   std::uint64_t event_count;
   std::uint32_t site_count;
   std::uint32_t live;  ///< which LiveState is whole: 0 or 1
+  std::uint32_t domain_count;
+  std::uint32_t reserved;
 };
 
 /// What is kept online while the process runs, written as a whole.
@@ -179,18 +228,21 @@ struct LiveState {
   std::uint32_t complete;    ///< 1: the run ended in order (Finalize or exit)
   std::uint32_t reserved;
   Counters counters;
+  DomainState domains[kMaxDomains];  ///< those of the table; else 0
   SeriesBin series[kSeriesBins];
 };
 
 // Offsets in a process's log.
-constexpr std::uint64_t live_offset() { return 4096; }
+constexpr std::uint64_t domains_offset() { return 4096; }
+constexpr std::uint64_t live_offset() { return 12288; }
 constexpr std::uint64_t sites_offset() { return kChunkBytes; }
 constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
-static_assert(sizeof(ProcessHeader) <= live_offset());
+static_assert(sizeof(ProcessHeader) <= domains_offset());
+static_assert(domains_offset() + kMaxDomains * sizeof(DomainEntry) <= live_offset());
 static_assert(live_offset() + 2 * sizeof(LiveState) <= sites_offset());
 static_assert(events_offset() % kChunkBytes == 0 && kChunkBytes % sizeof(Event) == 0);
 
-/// Where chunk `number` lies in the file, and where the table says whose it is.
+/// Where chunk `number` lies in the file, and where the table has its owner.
 constexpr std::uint64_t table_offset(std::uint64_t number) {
   return (1 + number / kOwnersPerTable * (kOwnersPerTable + 1)) * kChunkBytes;
 }

@@ -37,6 +37,7 @@ NodeHeader new_header() {
   h.live_bytes = sizeof(LiveState);
   h.site_bytes = sizeof(SiteEntry);
   h.event_bytes = sizeof(Event);
+  h.domain_bytes = sizeof(DomainEntry);
   return h;
 }
 

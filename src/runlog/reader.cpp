@@ -80,7 +80,7 @@ bool amount(double value) { return std::isfinite(value) && value >= 0; }
 const char* fault_of(const NodeHeader& h) {
   if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
       h.live_bytes != sizeof(LiveState) || h.site_bytes != sizeof(SiteEntry) ||
-      h.event_bytes != sizeof(Event))
+      h.event_bytes != sizeof(Event) || h.domain_bytes != sizeof(DomainEntry))
     return "its records have other sizes than its version has";
   return nullptr;
 }
@@ -98,6 +98,22 @@ const char* fault_of(const ProcessHeader& h) {
   if (h.start_ns < 0 || h.start_ns > kLatestStart) return "an impossible start time";
   if (h.live > 1) return "no valid state";
   if (h.site_count > kMaxSites) return "more call sites than its table holds";
+  if (h.domain_count > kMaxDomains) return "more domains than its table holds";
+  return nullptr;
+}
+
+const char* fault_of(const DomainEntry& domain) {
+  if (!terminated(domain.device) || !terminated(domain.nic) || !terminated(domain.description))
+    return "a domain with a text without an end";
+  return nullptr;
+}
+
+const char* fault_of(const DomainState& domain) {
+  for (const double value : {domain.registered_byte_ns, domain.fit_register_a_ns, domain.fit_register_b_ns,
+                             domain.fit_deregister_a_ns, domain.fit_deregister_b_ns})
+    if (!amount(value)) return "a figure of a domain that is no number";
+  if (domain.registered_peak_bytes > kAddressEnd || domain.registered_now_bytes > kAddressEnd)
+    return "more registered bytes in a domain than there are addresses";
   return nullptr;
 }
 
@@ -106,15 +122,16 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   if (live.series_bin_ns <= 0 || live.series_bin_ns > kTenYears || live.complete > 1)
     return "a damaged state";
   const Counters& c = live.counters;
-  for (const double value : {c.registered_byte_ns, c.fit_register_a_ns, c.fit_register_b_ns,
-                             c.fit_deregister_a_ns, c.fit_deregister_b_ns, c.leave_pinned_registration_ns})
-    if (!amount(value)) return "a counter that is no number";
+  if (!amount(c.registered_byte_ns) || !amount(c.leave_pinned_registration_ns))
+    return "a counter that is no number";
   if (c.registered_peak_bytes > kAddressEnd || c.registered_now_bytes > kAddressEnd ||
       c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd ||
       c.kernel_pinned_peak_bytes > kAddressEnd)
     return "more registered bytes than there are addresses";
   if (c.lateness.kept > Lateness::kMost || (c.lateness.kept > 0 && c.lateness.stride == 0))
     return "more wake-ups than are kept";
+  for (const DomainState& domain : live.domains)
+    if (const char* fault = fault_of(domain)) return fault;
   for (const SeriesBin& bin : live.series)
     if (!amount(bin.byte_ns) || bin.peak_bytes > kAddressEnd) return "a damaged time series";
   return nullptr;
@@ -127,8 +144,12 @@ const char* fault_of(const SiteEntry& site) {
 }
 
 const char* fault_of(const Event& e, const ProcessHeader& h) {
-  if (e.kind < EventKind::lease || e.kind > EventKind::memory_event) return "an event of unknown kind";
-  if (e.outcome > Outcome::observed) return "an event with an unknown outcome";
+  if (e.kind < EventKind::lease || e.kind > kLastKind) return "an event of unknown kind";
+  if (e.kind == EventKind::transfer && e.protocol > kLastProtocol)
+    return "a transfer with an unknown protocol";
+  if (e.kind != EventKind::transfer && e.outcome > Outcome::observed)
+    return "an event with an unknown outcome";
+  if (e.kind == EventKind::uses && e.count == 0) return "a run of no uses";
   if (e.begin_ns < 0 || e.end_ns < e.begin_ns) return "an event whose time runs backwards";
   if (e.end_ns - h.start_ns > kTenYears) return "an event with an impossible time";
   if (e.domain >= kMaxDomains) return "an event of an impossible domain";
@@ -233,6 +254,16 @@ Error read_section(const Section& section, const std::string& which, Log& log) {
   make_printable(header.predictor);
   make_printable(header.device);
 
+  log.domains.resize(header.domain_count);
+  if (!section.read(domains_offset(), log.domains.data(), log.domains.size() * sizeof(DomainEntry)))
+    return truncated(which);
+  for (DomainEntry& domain : log.domains) {
+    if (const char* fault = fault_of(domain)) return corrupt(which, fault);
+    make_printable(domain.device);
+    make_printable(domain.nic);
+    make_printable(domain.description);
+  }
+
   if (!section.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
     return truncated(which);
   if (const char* fault = fault_of(log.live, header)) return corrupt(which, fault);
@@ -277,7 +308,9 @@ Error read_file(const std::string& path, const std::function<void(Log&&)>& f, st
       std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return Error::make(EINVAL, "%.200s: not a Pinion log", path.c_str());
   if (header.version != kVersion)
-    return Error::make(ENOTSUP, "%.200s: log format %u, written by %s Pinion; this one (%s) reads format %u",
+    return Error::make(ENOTSUP,
+                       "%.200s: log format %u, written by %s Pinion; this one (%s) reads format %u: use the "
+                       "Pinion that wrote it, or record the run again",
                        path.c_str(), header.version, header.version > kVersion ? "a newer" : "an older",
                        PINION_VERSION, kVersion);
   if (size < sizeof header || !file.read(0, &header, sizeof header)) return truncated(path);

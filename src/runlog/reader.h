@@ -22,6 +22,7 @@ struct Log {
   bool written_to = false;  ///< a process still writes to the file, as far as its lock shows
   ProcessHeader header;
   LiveState live;
+  std::vector<DomainEntry> domains;  ///< by number; events may be of further ones where the run was killed
   std::vector<SiteEntry> sites;
   std::vector<Event> events;
 

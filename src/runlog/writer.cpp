@@ -49,6 +49,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
     return error;
   }
   header_ = reinterpret_cast<ProcessHeader*>(area_);
+  domains_ = reinterpret_cast<DomainEntry*>(area_ + domains_offset());
   live_ = reinterpret_cast<LiveState*>(area_ + live_offset());
   sites_ = reinterpret_cast<SiteEntry*>(area_ + sites_offset());
   window_ = reinterpret_cast<Event*>(area_ + events_offset());
@@ -85,14 +86,15 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   return error_of_disk;
 }
 
-// For files that need write_back(): events and call sites before the header that counts them, and the state
-// before the header that names it. Items that the disk has no room for stay uncounted.
+// For files that need write_back(): events, call sites and domains before the header that counts them, and
+// the state before the header that names it. Items that the disk has no room for stay uncounted.
 void LogWriter::write_back(bool all_sites) {
   if (!file_.needs_write_back()) return;
   write_back_events();
   if (all_sites) sites_written_ = 0;
   if (!file_.write_back(sites_ + sites_written_, (site_count_ - sites_written_) * sizeof(SiteEntry)))
     sites_written_ = site_count_;
+  if (file_.write_back(domains_, domain_count_ * sizeof(DomainEntry))) return;
   if (file_.write_back(&live_[header_->live], sizeof(LiveState))) return;
   header_->event_count = event_count_;
   header_->site_count = sites_written_;
@@ -158,6 +160,22 @@ void LogWriter::add_site(std::uint64_t hash, const std::uint64_t* frames, std::s
   site_slots_[slot] = static_cast<std::uint16_t>(site_count_);
 }
 
+void LogWriter::add_domain(const DomainInfo& info) {
+  if (!header_ || domain_count_ == kMaxDomains) return;
+  DomainEntry& entry = domains_[domain_count_];
+  copy_text(entry.device, info.device);
+  copy_text(entry.nic, info.nic);
+  copy_text(entry.description, info.description);
+  entry.max_regions = info.max_regions;
+  entry.max_region_bytes = info.max_region_bytes;
+  entry.max_bytes = info.max_bytes;
+  store_release(header_->domain_count, ++domain_count_);
+}
+
+void LogWriter::set_domain_state(std::uint32_t number, const DomainState& state) {
+  if (number < domain_count_) domain_states_[number] = state;
+}
+
 void LogWriter::update(const Counters& counters, const Series& series, Time now) {
   if (!header_) return;
   write_back_events();  // before their number is published: the disk may be full
@@ -175,6 +193,7 @@ void LogWriter::publish(const Counters& counters, const Series& series, Time now
   state.complete = complete;
   state.counters = counters;
   state.counters.events_dropped = events_dropped_;
+  std::copy(domain_states_.begin(), domain_states_.end(), state.domains);
   std::copy_n(series.bins(), kSeriesBins, state.series);
   store_release(header_->live, next);
 }
@@ -197,11 +216,14 @@ void LogWriter::close() {
   file_.close();
   area_ = nullptr;
   header_ = nullptr;
+  domains_ = nullptr;
   live_ = nullptr;
   sites_ = nullptr;
   window_ = nullptr;
   event_count_ = events_capacity_ = events_dropped_ = window_begin_ = window_end_ = window_chunks_ = 0;
   events_written_ = 0;
+  domain_count_ = 0;
+  domain_states_ = {};
   site_count_ = sites_written_ = 0;
   site_chunks_ = 0;
   sites_full_ = false;

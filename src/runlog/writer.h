@@ -5,6 +5,7 @@
 // lacks the mappings and may call the destructor only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,12 +27,20 @@ struct RunInfo {
   std::string options;  ///< format_options()
   std::string retention;
   std::string predictor;
-  std::string device;                                    ///< Device::description()
+  std::string device;                                    ///< Device::description() of the first domain
   std::int32_t rank = -1, ranks = -1, local_ranks = -1;  ///< -1 where unknown
   std::int32_t cores = -1;                               ///< of the node
   std::uint64_t limit_bytes = 0;
   double memcpy_bytes_per_ns = 0;
   Time start = 0;  ///< MPI_Init returned, or the first acquire
+};
+
+/// A domain as the log's table has it.
+struct DomainInfo {
+  std::string device;       ///< as for option `device`, or the kind of a device of the program's own
+  std::string nic;          ///< as for option `nic`
+  std::string description;  ///< Device::description()
+  std::uint64_t max_regions = 0, max_region_bytes = 0, max_bytes = 0;  ///< 0: no cap
 };
 
 class LogWriter {
@@ -57,14 +66,21 @@ class LogWriter {
   /// event.
   void add_site(std::uint64_t hash, const std::uint64_t* frames, std::size_t frame_count);
 
+  /// Adds the next domain to the table: its number is the count of those before. Those beyond kMaxDomains are
+  /// ignored.
+  void add_domain(const DomainInfo& info);
+  std::uint32_t domain_count() const { return domain_count_; }
+  /// For the next update() or finish(), of a domain in the table.
+  void set_domain_state(std::uint32_t number, const DomainState& state);
+
   /// Calls `f(SiteEntry&)` for each call site: the moment to fill in names, at the end of the run.
   template <class F>
   void for_each_site(F&& f) {
     for (std::uint32_t i = 0; i < site_count_; ++i) f(sites_[i]);
   }
 
-  /// Publishes the counters (events_dropped is this writer's own) and the series, brought up to `now` by the
-  /// caller.
+  /// Publishes the counters (events_dropped is this writer's own), the states of domains, and the series,
+  /// brought up to `now` by the caller.
   void update(const Counters& counters, const Series& series, Time now);
 
   /// Ends the log in order: publishes the last state, gives unused space back, and closes.
@@ -82,6 +98,7 @@ class LogWriter {
   NodeFile file_;
   char* area_ = nullptr;  ///< address space for what is mapped: the log up to its events, and their window
   ProcessHeader* header_ = nullptr;
+  DomainEntry* domains_ = nullptr;
   LiveState* live_ = nullptr;
   SiteEntry* sites_ = nullptr;
   Event* window_ = nullptr;  ///< the events that are being written; what is full is not mapped any more
@@ -93,6 +110,8 @@ class LogWriter {
   std::uint64_t window_begin_ = 0;  ///< number of the window's first event
   std::uint64_t window_end_ = 0;
   std::uint64_t window_chunks_ = 0;
+  std::uint32_t domain_count_ = 0;
+  std::array<DomainState, kMaxDomains> domain_states_{};
   std::uint32_t site_count_ = 0;
   std::uint32_t sites_written_ = 0;  ///< the same
   std::uint64_t site_chunks_ = 0;

@@ -1,11 +1,13 @@
 #include "simulate/workload.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <unordered_map>
 
-#include "base/options.h"
+#include "retention/options.h"
 #include "simulate/random.h"
 
 namespace pinion::simulate {
@@ -168,16 +170,40 @@ ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::ui
   return program;
 }
 
+/// Most leases that runs of uses are replayed as, of one process.
+constexpr std::uint64_t kMostOfRuns = 1 << 20;
+
+/// Adds the leases of a run at equal distances, `most` of them where there are more: each lasts as long as
+/// the run's did on average, or as several of them together.
+void add_leases(const runlog::Event& run, std::uint64_t most, std::deque<runlog::Event>& leases) {
+  const std::uint64_t count = std::min<std::uint64_t>(run.count, most);
+  const auto lasted = static_cast<std::uint64_t>(run.end_ns - run.begin_ns);
+  const std::uint64_t each = std::min(run.leased_ns, lasted) / count;
+  const std::uint64_t apart = count > 1 ? (lasted - each) / (count - 1) : 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    runlog::Event& lease = leases.emplace_back(run);
+    lease.kind = runlog::EventKind::lease;
+    lease.wait_ns = 0;
+    lease.count = 0;
+    lease.begin_ns = run.begin_ns + static_cast<Time>(i * apart);
+    lease.end_ns = lease.begin_ns + static_cast<Time>(each);
+  }
+}
+
 }  // namespace
 
 Program program_of(const runlog::Log& log) {
   using runlog::EventKind;
   std::vector<const runlog::Event*> events;
+  std::deque<runlog::Event> of_runs;  // where they stay
   for (const runlog::Event& event : log.events) {
     const bool here = event.kind == EventKind::deregistration && !(event.flags & runlog::kByHelper);
     const bool lease = event.kind == EventKind::lease && event.bytes > 0;
     if (lease || event.kind == EventKind::memory_event || here) events.push_back(&event);
+    if (event.kind == EventKind::uses && event.bytes > 0 && of_runs.size() < kMostOfRuns)
+      add_leases(event, kMostOfRuns - of_runs.size(), of_runs);
   }
+  for (const runlog::Event& lease : of_runs) events.push_back(&lease);
   std::stable_sort(events.begin(), events.end(),
                    [](const auto* a, const auto* b) { return a->begin_ns < b->begin_ns; });
 
@@ -231,18 +257,22 @@ Program program_of(const runlog::Log& log) {
 
 namespace {
 
-CostModel fit_of(const runlog::Counters& counters) {
+/// The simulator has one NIC a process: that of the domain with most registrations.
+CostModel fit_of(const runlog::LiveState& live) {
+  const auto busiest =
+      std::max_element(std::begin(live.domains), std::end(live.domains),
+                       [](const auto& a, const auto& b) { return a.registrations < b.registrations; });
   return {"recorded",
-          counters.fit_register_a_ns,
-          counters.fit_register_b_ns,
-          counters.fit_deregister_a_ns,
-          counters.fit_deregister_b_ns,
+          busiest->fit_register_a_ns,
+          busiest->fit_register_b_ns,
+          busiest->fit_deregister_a_ns,
+          busiest->fit_deregister_b_ns,
           {}};
 }
 
 Recorded recorded_in(const runlog::Log& log) {
   Recorded recorded;
-  recorded.nic = fit_of(log.live.counters);
+  recorded.nic = fit_of(log.live);
   recorded.wake_latency = WakeLatency(log.live.counters.lateness);
   for (const runlog::Event& event : log.events) {
     const bool registration = event.kind == runlog::EventKind::registration;

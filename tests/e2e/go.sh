@@ -114,7 +114,7 @@ END
 cd "$work/program" && export GOCACHE=$work/cache GO111MODULE=off
 go build -o program main.go || fail "go build"
 for monitor in auto libc+userfaultfd; do
-  PINION=monitor=$monitor ./program >out 2>err || fail "$monitor: status $?: $(cat err)"
+  PINION_TEST_MONITOR=$monitor ./program >out 2>err || fail "$monitor: status $?: $(cat err)"
   grep -q '^reused [1-9].* stale 0$' out || fail "$monitor: $(cat out)"
 done
 "$build/bin/pinion" doctor ./program >doctor

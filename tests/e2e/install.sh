@@ -31,7 +31,7 @@ for file in bin/pinion libexec/pinion include/pinion/pinion.h share/doc/pinion/L
 done
 "$work/prefix/bin/pinion" doctor >"$work/out" 2>&1 || fail "doctor: $(cat "$work/out")"
 grep -A 40 '^memory monitors' "$work/out" | grep -q '^  symbols: [^u]' || fail "doctor: $(cat "$work/out")"
-"$work/prefix/bin/pinion" run --monitor symbols -- sh -c 'echo $LD_PRELOAD' >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
+PINION_TEST_MONITOR=symbols "$work/prefix/bin/pinion" run -- sh -c 'echo $LD_PRELOAD' >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
 grep -q "$work/prefix/lib.*/libpinion-symbols.so:$work/prefix/lib.*/libpinion-preload.so" "$work/out" || fail "run: $(cat "$work/out")"
 touch "$work/prefix/include/pinion/of-others.h"
 cmake --build "$build" --target uninstall >"$work/out" 2>&1 || fail "uninstall: $(cat "$work/out")"

@@ -90,11 +90,19 @@ gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$
   -Wl,-rpath,"$build/lib" && g++ -std=c++20 -I"$source/tests" "$work/restrict.cpp" -o "$work/restrict" &&
   g++ -std=c++20 -I"$source/tests" "$work/refuse.cpp" -o "$work/refuse" || exit 1
 
+# Users choose among four; the combinations that `auto` makes of them are reached for tests.
+monitor_of() {
+  case $1 in
+    *symbols* | *+*) echo "PINION_TEST_MONITOR=$1" ;;
+    *) echo "PINION=monitor=$1" ;;
+  esac
+}
+
 # expect MONITOR RESTRICT OUTCOMES: of munmap, syscall, raw-munmap, raw-madvise, mprotect, bracket, free.
 expect() {
   local monitor=$1 restrict=$2 outcomes
   # shellcheck disable=SC2086
-  timeout 240 $restrict "$pinion" run --monitor "$monitor" -- "$work/changes" >"$work/out" 2>"$work/err" ||
+  timeout 240 $restrict env $(monitor_of "$monitor") "$pinion" run -- "$work/changes" >"$work/out" 2>"$work/err" ||
     fail "$monitor $restrict: status $?: $(cat "$work/err")"
   outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
   [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"
@@ -144,14 +152,18 @@ else
   doctor_says '"does not let code be patched" in m["libc"]["refused"] and not m["libc"]["complete"]'
 fi
 "$pinion" run --monitor magic -- true >"$work/out" 2>&1
-[ $? = 2 ] && grep -q "'magic' is not one of: auto, libc, " "$work/out" || fail "magic: $(cat "$work/out")"
+[ $? = 2 ] && grep -q "'magic' is not one of: auto, libc, userfaultfd, brackets" "$work/out" || fail "magic: $(cat "$work/out")"
+"$pinion" run --monitor libc+userfaultfd -- true >"$work/out" 2>&1
+[ $? = 2 ] && grep -q "is not one of: auto, libc, " "$work/out" || fail "a combination: $(cat "$work/out")"
 
 for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd symbols+userfaultfd userfaultfd}; do
   for program in counted requests; do
-    under "--monitor $monitor --retention leave-pinned --threshold 1K" 2 "$programs/mpi_$program" ||
+    export "$(monitor_of "$monitor")"
+    under "--retention leave-pinned --threshold 1K" 2 "$programs/mpi_$program" ||
       fail "$monitor: $program: status $?: $(cat "$work/out" "$work/err")"
     verified || fail "$monitor: $program: $(cat "$work/out" "$work/err")"
     books_balance "$monitor: $program"
+    unset PINION PINION_TEST_MONITOR
   done
   case $monitor in
     symbols) report_says "$monitor" 'r.acquires.hits == 0 and r.acquires.misses > 0' ;;

@@ -163,7 +163,7 @@ bool Buffers::is_left_out(int other) {
 }
 
 void Buffers::acquire(Range range, Access access, int peer, Refusal refusal) {
-  const std::size_t most = nesting_.leases().most_in_a_region();
+  const std::size_t most = nesting_.leases().most_in_a_region(0);
   while (range.bytes() > most) [[unlikely]] {
       const Address cut = page_floor(range.begin) + most;
       acquire_part({range.begin, cut}, access, peer, refusal);

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/options.h"
+#include "engine/options.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"

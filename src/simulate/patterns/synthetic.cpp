@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/options.h"
+#include "base/units.h"
 #include "simulate/patterns/patterns.h"
 #include "simulate/random.h"
 

@@ -1,0 +1,19 @@
+// The options of prediction. Filled before threads start, then only read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/options.h"
+
+namespace pinion {
+
+struct PredictOptions {
+  std::string predictor = "adaptive";
+  std::uint64_t window = 2;
+  std::string profile;
+};
+
+OptionTable<PredictOptions> predict_options();
+
+}  // namespace pinion

@@ -1,0 +1,27 @@
+// The options of retention: which strategy, and what it may cost. Filled before threads start, then only
+// read.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/options.h"
+
+namespace pinion {
+
+enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
+enum class Minimize : std::uint8_t { mean, peak };
+
+struct RetentionOptions {
+  RetentionKind retention = RetentionKind::helper;
+  double time_budget = 0.005;  ///< share of elapsed time; negative: off
+  Duration start_credit = 20 * kMillisecond;
+  Minimize minimize = Minimize::mean;
+  std::uint64_t lru_size = 64 << 20;
+  Duration poll = kMillisecond;
+};
+
+OptionTable<RetentionOptions> retention_options();
+const char* to_string(RetentionKind kind);
+
+}  // namespace pinion
