@@ -103,6 +103,7 @@ TEST_F(RegistryTest, MoreRightsReplaceTheRegion) {
 // or its order would hide the larger one from memory events.
 TEST_F(RegistryTest, WherePeersCanGetAKeyTheRightsAreThoseAskedFor) {
   device.remote = true;
+  domain->device_changed();
   for (const Access access : {Access::read, Access::write, Access::remote_read,
                               Access::write | Access::remote_write, Access::all}) {
     EXPECT_EQ(idle(pages(0, 4), 0, access)->access.load(), access);
@@ -114,6 +115,7 @@ TEST_F(RegistryTest, WherePeersCanGetAKeyTheRightsAreThoseAskedFor) {
 
 TEST_F(RegistryTest, WherePeersCanGetAKeyRefusedRightsAreNotAskedForAgain) {
   device.remote = true;
+  domain->device_changed();
   device.refuse = [](Range, Access access) { return includes(access, Access::write) ? EFAULT : 0; };
   auto writing = ticket(pages(0, 4), Access::write);
   EXPECT_EQ(run(writing), Step::refused);
@@ -124,6 +126,7 @@ TEST_F(RegistryTest, WherePeersCanGetAKeyRefusedRightsAreNotAskedForAgain) {
 
 TEST_F(RegistryTest, ALeasedRegionWithFewerRightsKeepsItsKeyToTheEnd) {
   device.remote = true;
+  domain->device_changed();
   Region* const reading = acquire(pages(0, 4), Access::remote_read);
   Region* const writing = acquire(pages(0, 4), Access::remote_read | Access::remote_write);
   ASSERT_NE(reading, writing);
@@ -141,6 +144,7 @@ TEST_F(RegistryTest, ALeasedRegionWithFewerRightsKeepsItsKeyToTheEnd) {
 
 TEST_F(RegistryTest, WherePeersCanGetAKeyMergesGiveNobodyMoreRights) {
   device.remote = true;
+  domain->device_changed();
   idle(pages(0, 10), 0, Access::read);
   Region* const writing = idle(pages(5, 15), 0, Access::remote_write);
   EXPECT_EQ(writing->range(), pages(5, 15)) << "memory that was for reading alone became writable";
