@@ -27,22 +27,23 @@ Times refused_transfers(const char* device, int transfers, std::size_t bytes) {
   const Error error = Engine::start(options, {}, "test");
   EXPECT_FALSE(error) << error.message;
   Engine* engine = Engine::running();
+  LeasePath& leases = engine->leases();
   ThreadContext* thread = this_thread();
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   const auto begin = reinterpret_cast<Address>(memory);
   const auto transfer = [&] {
     Transfer made;
-    EXPECT_TRUE(engine->acquire(*thread, 0, {}, {begin, begin + bytes}, Access::read, made));
-    engine->release(*thread, made);
+    EXPECT_TRUE(leases.acquire(*thread, 0, {}, {begin, begin + bytes}, Access::read, made));
+    leases.release(*thread, made);
   };
   transfer();  // measures how fast this machine copies
-  const std::uint64_t before = engine->counters().bounce_ns;
+  const std::uint64_t before = engine->counters().all().bounce_ns;
   const std::uint64_t used = ns_of(CLOCK_THREAD_CPUTIME_ID), start = ns_of(CLOCK_MONOTONIC);
   for (int i = 0; i < transfers; ++i) transfer();
-  const Times times{engine->counters().bounce_ns - before, ns_of(CLOCK_THREAD_CPUTIME_ID) - used,
+  const Times times{engine->counters().all().bounce_ns - before, ns_of(CLOCK_THREAD_CPUTIME_ID) - used,
                     ns_of(CLOCK_MONOTONIC) - start};
-  EXPECT_EQ(engine->counters().bounced, static_cast<std::uint64_t>(transfers) + 1);
+  EXPECT_EQ(engine->counters().all().bounced, static_cast<std::uint64_t>(transfers) + 1);
   Engine::stop();
   ::munmap(memory, bytes);
   return times;

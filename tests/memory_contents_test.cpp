@@ -90,7 +90,7 @@ TEST_P(MemoryContents, AreWhatWasLastWritten) {
       // Where the hooks see all events, nothing is watched by userfaultfd.
       EXPECT_TRUE(place->refused_moves == 0 || kSanitized) << place->refused_moves;
     }
-    const Limits& limits = world.ring.engine().limits();
+    const Limits& limits = world.ring.engine().budget().limits();
     EXPECT_LE(world.ring.counters().registered_peak_bytes, limits.bytes);
     // There is room for everything at once, and for as much again under older leases.
     const std::size_t places = kMappings + kSegments + 2 + kBlocks;

@@ -86,12 +86,12 @@ TEST(Signals, AnExitWaitsForNoHelperThatIsStuck) {
     must(pinion_start(options.c_str()) == 0 && std::atexit(Engine::stop_at_exit) == 0);
     Error error;
     Engine& engine = *Engine::running();
-    const int domain = engine.add_domain(std::make_unique<StuckDevice>(), error);
+    const int domain = engine.domains().add(std::make_unique<StuckDevice>(), error);
     must(domain >= 0);
     Transfer transfer;
-    must(engine.acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::api}, map_range(kBytes),
+    must(engine.leases().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::api}, map_range(kBytes),
                         Access::all, transfer, Refusal::report));
-    engine.release(*this_thread(), transfer);
+    engine.leases().release(*this_thread(), transfer);
     std::exit(kExited);
   }
   const int status = status_of(child);

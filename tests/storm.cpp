@@ -138,7 +138,7 @@ class Storm {
     now.regions = ring_.domain().region_count();
     now.own_bytes = ring_.domain().own_bytes();
     for (ThreadContext* context = all_threads(); context; context = context->next) ++now.contexts;
-    const runlog::Counters counters = ring_.engine().counters();
+    const runlog::Counters counters = ring_.engine().counters().all();
     now.believed = counters.leave_pinned_bytes;
     now.helper_cpu_ns = counters.helper_cpu_ns;
     now.hits = counters.hits;

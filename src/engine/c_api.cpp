@@ -19,6 +19,7 @@ using namespace pinion;
 
 struct pinion_domain {
   Engine* engine;
+  LeasePath* leases;  ///< the engine's
   int number;
   // As it was when opened: the engine may have used the place before.
   runlog::Counters before;
@@ -50,7 +51,7 @@ int guarded(const char* call, Body&& body) {
 struct LeaseBody {
   static constexpr std::uint64_t kOut = 0x6573'6165'4c6e'6950;  // "PinLease"
   std::uint64_t mark;                                           ///< kOut until the release
-  Engine* engine;
+  LeasePath* leases;
   Transfer transfer;
 };
 static_assert(sizeof(LeaseBody) <= sizeof(pinion_lease) && alignof(LeaseBody) <= alignof(pinion_lease));
@@ -82,7 +83,7 @@ bool is_range(const void* address, std::size_t bytes) {
 }
 
 [[gnu::cold]] int not_running(const char* call, const pinion_domain* domain) {
-  if (domain && domain->engine->process() != ::getpid())
+  if (domain && domain->leases->process() != ::getpid())
     return fail(
         Error::make(ESHUTDOWN,
                     "%s: this process was forked from the one that opened the domain, whose registrations "
@@ -95,7 +96,7 @@ bool is_range(const void* address, std::size_t bytes) {
 bool is_request(const pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
                 const pinion_lease* lease) {
   return domain && lease && is_range(address, bytes) && access <= static_cast<unsigned>(Access::all) &&
-         domain->engine == Engine::running();
+         domain->leases == LeasePath::running();
 }
 
 [[gnu::cold]] int bad_request(const char* call, const pinion_domain* domain, const void* address,
@@ -181,11 +182,12 @@ int pinion_domain_open(const char* device, const char* nic, pinion_domain** doma
     auto opened = std::make_unique<pinion_domain>();
     Error error;
     opened->engine = engine;
-    opened->number = engine->open_domain(device ? device : engine->options().device,
-                                         nic ? nic : engine->options().nic, error);
+    opened->leases = &engine->leases();
+    opened->number = engine->domains().open(device ? device : engine->options().device,
+                                            nic ? nic : engine->options().nic, error);
     if (error) return fail(error);
-    opened->before = engine->counters(opened->number);
-    opened->ahead_before = engine->registrations_ahead(opened->number);
+    opened->before = engine->counters().of(opened->number);
+    opened->ahead_before = engine->counters().registrations_ahead(opened->number);
     *domain = opened.release();
     return 0;
   });
@@ -195,7 +197,7 @@ int pinion_domain_close(pinion_domain* domain) {
   if (!domain) return fail(Error::make(EINVAL, "pinion_domain_close: the domain is NULL"));
   // After the end of the run, and in a forked child, nothing is left but the handle.
   if (domain->engine == Engine::running()) {
-    if (Error error = domain->engine->close_domain(domain->number)) return fail(error);
+    if (Error error = domain->engine->domains().close(domain->number)) return fail(error);
   }
   delete domain;
   return 0;
@@ -216,11 +218,11 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
   const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
   LeaseBody& body = *body_of(lease);
   return guarded("pinion_acquire", [&] {
-    Engine& engine = *domain->engine;
-    if (!engine.acquire(*thread, domain->number, call, Range::of(address, bytes), static_cast<Access>(access),
+    LeasePath& leases = *domain->leases;
+    if (!leases.acquire(*thread, domain->number, call, Range::of(address, bytes), static_cast<Access>(access),
                         body.transfer, Refusal::report, &t_last_error)) [[unlikely]]
       return t_last_error.code;
-    body.engine = &engine;
+    body.leases = &leases;
     body.mark = LeaseBody::kOut;
     return 0;
   });
@@ -238,8 +240,8 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
     return no_context("pinion_try_acquire");
   const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
   LeaseBody& body = *body_of(lease);
-  Engine& engine = *domain->engine;
-  if (!engine.try_acquire(*thread, domain->number, call, Range::of(address, bytes),
+  LeasePath& leases = *domain->leases;
+  if (!leases.try_acquire(*thread, domain->number, call, Range::of(address, bytes),
                           static_cast<Access>(access), body.transfer)) {
     // Nothing is wrong, so no text is formatted.
     static constexpr char kText[] =
@@ -248,7 +250,7 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
     std::memcpy(t_last_error.message, kText, sizeof kText);
     return EAGAIN;
   }
-  body.engine = &engine;
+  body.leases = &leases;
   body.mark = LeaseBody::kOut;
   return 0;
 }
@@ -258,16 +260,16 @@ int pinion_release(pinion_lease* lease) {
     return bad_lease("pinion_release", lease);
   LeaseBody& body = *body_of(lease);
   return guarded("pinion_release", [&] {
-    if (body.engine != Engine::running()) [[unlikely]] {
+    if (body.leases != LeasePath::running()) [[unlikely]] {
       body.mark = 0;
-      body.engine->release_after_stop(body.transfer);
+      body.leases->release_after_run(body.transfer);
       return 0;
     }
     ThreadContext* thread = this_thread();
     if (!thread) [[unlikely]]
       return no_context("pinion_release");
     body.mark = 0;
-    body.engine->release(*thread, body.transfer);
+    body.leases->release(*thread, body.transfer);
     return 0;
   });
 }
@@ -276,7 +278,7 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
   if (!is_out(lease)) return bad_lease("pinion_lease_keys", lease);
   if (!is_sized(keys)) return bad_struct("pinion_lease_keys", keys);
   const LeaseBody& body = *body_of(lease);
-  if (body.engine != Engine::running() && body.engine->process() != ::getpid())
+  if (body.leases != LeasePath::running() && body.leases->process() != ::getpid())
     return fail(Error::make(ESHUTDOWN,
                             "pinion_lease_keys: the lease is of the process that this one was forked "
                             "from, whose registrations do not hold here"));
@@ -341,12 +343,12 @@ int pinion_statistics(const pinion_domain* domain, struct pinion_statistics* sta
   runlog::Counters now, before{};
   std::uint64_t ahead = 0;
   if (domain) {
-    now = engine->counters(domain->number);
+    now = engine->counters().of(domain->number);
     before = domain->before;
-    ahead = engine->registrations_ahead(domain->number) - domain->ahead_before;
+    ahead = engine->counters().registrations_ahead(domain->number) - domain->ahead_before;
   } else {
-    now = engine->counters();
-    for (int i = 0; i < engine->domain_count(); ++i) ahead += engine->registrations_ahead(i);
+    now = engine->counters().all();
+    for (int i = 0; i < engine->domains().count(); ++i) ahead += engine->counters().registrations_ahead(i);
   }
   return fill(statistics, {.size = 0,
                            .acquires = now.acquires - before.acquires,

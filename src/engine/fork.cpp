@@ -10,9 +10,7 @@
 // bare clone(2) has a copy without a helper: it may use no call of Pinion's.
 #include <pthread.h>
 
-#include <chrono>
 #include <mutex>
-#include <thread>
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
@@ -29,17 +27,6 @@ constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
 /// Whose gate the calling thread has closed for its fork.
 constinit thread_local ForkGate* t_closed = nullptr;
 
-/// Waits for another thread that opens or closes a domain, or stops the run. The wait is short, as that may
-/// be the calling thread (a signal handler forks).
-std::unique_lock<std::mutex> lock_with_patience(std::mutex& mutex) {
-  std::unique_lock lock(mutex, std::try_to_lock);
-  for (auto left = ForkGate::kPatience; !lock && left.count() > 0; --left) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    static_cast<void>(lock.try_lock());
-  }
-  return lock;
-}
-
 }  // namespace
 
 void Engine::watch_forks() {
@@ -54,11 +41,9 @@ void Engine::watch_forks() {
     };
     const auto in_child = [] {
       t_closed = nullptr;
-      Engine* parent = running_.exchange(nullptr, std::memory_order_acq_rel);
-      for (int i = 0; parent && i < parent->domain_count(); ++i)
-        parent->domain(i).device().abandon_after_fork();
+      if (Engine* parent = withdraw()) parent->domains_.abandon_after_fork();
       brackets_.forget_other_threads();
-      forget_bodies_after_fork();
+      RunMemory::abandon_after_fork();
       fabric_monitor::abandon_after_fork();
       forget_this_thread();
     };
@@ -67,20 +52,19 @@ void Engine::watch_forks() {
 }
 
 void Engine::let_go_before_fork() {
-  const bool all = hides_from_children_.load(std::memory_order_relaxed);
-  if (!all && budget_->bytes() <= kCopiedAtFork) return;
+  const bool all = domains_.hides_from_children();
+  if (!all && budget_.bytes() <= kCopiedAtFork) return;
   const HeldSignals held;
-  // Another thread may be opening or closing a domain. If not `all`, pages that stay pinned only cost time.
-  const std::unique_lock lock =
-      all ? lock_with_patience(domains_mutex_) : std::unique_lock(domains_mutex_, std::try_to_lock);
+  // If not `all`, pages that stay pinned only cost time.
+  const std::unique_lock lock = domains_.lock_for_fork(all);
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
   if (all && t_closed == nullptr) {
-    fork_gate_.close();
-    t_closed = &fork_gate_;
+    leases_.fork_gate().close();
+    t_closed = &leases_.fork_gate();
   }
-  for (int i = 0; i < domain_count(); ++i) reap_now(*thread, i);
-  let_idle_go(*thread);
+  for (int i = 0; i < domains_.count(); ++i) leases_.reap_now(*thread, i);
+  leases_.let_idle_go(*thread);
 }
 
 }  // namespace pinion

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -37,6 +38,24 @@ std::uint64_t PinnedCount::read() const {
   std::uint64_t bytes = 0;
   with_own_files([&] { bytes = read_from(::open(kStatus, O_RDONLY | O_CLOEXEC)); });
   return bytes;
+}
+
+void PinnedPeak::sample(Time now, std::size_t registered) {
+  last_sample_ = now;
+  sampled_at_bytes_ = std::max(sampled_at_bytes_, registered);
+  const std::uint64_t pinned = count_.read();
+  if (pinned > at_start_) peak_ = std::max(peak_, pinned - at_start_);
+}
+
+void PinnedPeak::sample_growth(Time now, std::size_t registered) {
+  constexpr Duration kSampleEvery = 50 * kMillisecond;
+  if (registered > sampled_at_bytes_ && now - last_sample_ >= kSampleEvery) sample(now, registered);
+}
+
+std::uint64_t PinnedPeak::finish() {
+  const std::uint64_t pinned = count_.read();
+  count_.close();
+  return pinned > at_start_ ? pinned - at_start_ : 0;
 }
 
 }  // namespace pinion

@@ -5,9 +5,14 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/engine.h"
-
 namespace pinion {
+
+/// The process's position in its job; -1 where unknown.
+struct JobPlace {
+  int rank = -1;
+  int ranks = -1;
+  int local_ranks = -1;
+};
 
 /// What the launcher says in the environment: mpirun of Open MPI, hydra, srun. -1 where it says nothing.
 JobPlace job_place();

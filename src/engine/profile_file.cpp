@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "predict/context.h"
@@ -100,6 +101,36 @@ std::uint64_t StableSites::name(CallSite site) {
   if (names_.size() == kMost) names_.clear();
   names_.emplace(site, name);
   return name;
+}
+
+LearntProfile::LearntProfile(const std::string& path, int rank)
+    : path_(path.empty() ? path : profile_path(path, rank)) {
+  if (!wanted()) return;
+  // A profile that cannot be used costs the profile, not the run.
+  if (Error unread = read_profile(path_, bytes_))
+    std::fprintf(stderr, "pinion: no profile: %s\n", unread.message);
+}
+
+void LearntProfile::begin(Predictor& predictor) const {
+  if (bytes_.empty()) return;
+  if (Error unused = predictor.load_profile(bytes_)) std::fprintf(stderr, "pinion: %s\n", unused.message);
+}
+
+void LearntProfile::keep(const std::vector<const Predictor*>& predictors) const {
+  if (!wanted()) return;
+  std::string most;
+  for (const Predictor* predictor : predictors) {
+    std::string profile = predictor ? predictor->profile() : std::string();
+    if (profile.size() > most.size()) most.swap(profile);
+  }
+  if (most.empty()) return;
+  if (Error failed = write_profile(path_, most))
+    std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
+}
+
+void LearntProfile::forget() {
+  std::string().swap(bytes_);
+  sites_ = {};
 }
 
 }  // namespace pinion

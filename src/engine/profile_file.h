@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 #include "predict/call_site.h"
+#include "predict/predictor.h"
 
 namespace pinion {
 
@@ -28,6 +30,26 @@ class StableSites {
  private:
   static constexpr std::size_t kMost = 65536;
   std::unordered_map<CallSite, std::uint64_t> names_;
+};
+
+/// The profile of this process: what it began with, and what it leaves. The engine's start, then the helper.
+class LearntProfile {
+ public:
+  LearntProfile(const std::string& path, int rank);
+
+  bool wanted() const { return !path_.empty(); }
+  /// Begins a new predictor with what was read; reports a profile that does not fit.
+  void begin(Predictor& predictor) const;
+  std::uint64_t site_name(CallSite site) { return sites_.name(site); }
+  /// Writes the profile of the predictor that learnt most; null ones are passed by.
+  void keep(const std::vector<const Predictor*>& predictors) const;
+  /// Frees memory that the run has needed.
+  void forget();
+
+ private:
+  const std::string path_;
+  std::string bytes_;  ///< as it was read at the start, for each domain to begin with
+  StableSites sites_;
 };
 
 }  // namespace pinion

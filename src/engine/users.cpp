@@ -58,7 +58,7 @@ Error Engine::leave() {
   Engine* engine = running();
   if (!engine) return {};
   stop();
-  engine->drop_devices();
+  engine->domains_.drop_devices();
   return {};
 }
 

@@ -17,7 +17,7 @@ class ArrivalsTest : public LeasesTest {
     return expected_arrival(arrival_key(site, 3, posted_), posted_);
   }
   void settle(const Receive& receive, std::uint64_t arrived) {
-    settle_arrival(*thread_, *engine_, receive, arrived);
+    settle_arrival(*thread_, *leases_, receive, arrived);
   }
 
   const std::uint64_t posted_;
@@ -48,10 +48,10 @@ TEST_F(ArrivalsTest, WhatWasMissingIsLeasedLate) {
   EXPECT_EQ(acquires(), before);
   settle(receive(103, 8 * page_size()), 20 * page_size());
   EXPECT_EQ(acquires(), before + 1);
-  EXPECT_EQ(engine_->counters().acquired_bytes, 12 * page_size());
+  EXPECT_EQ(engine_->counters().all().acquired_bytes, 12 * page_size());
   EXPECT_EQ(leased_pages(), 0u);
   // Too short to need registration.
-  settle(receive(103, 0), engine_->threshold() - 1);
+  settle(receive(103, 0), leases_->threshold() - 1);
   EXPECT_EQ(acquires(), before + 1);
 }
 

@@ -10,12 +10,12 @@ namespace {
 
 class FreedRequestsTest : public LeasesTest {
  protected:
-  ~FreedRequestsTest() override { freed_.finish(*thread_, *engine_); }
+  ~FreedRequestsTest() override { freed_.finish(*thread_, *leases_); }
 
   void free(std::size_t first, std::size_t pages) {
     Operation operation;
     operation.add(lease(first, pages));
-    freed_.keep(*thread_, *engine_, std::move(operation));
+    freed_.keep(*thread_, *leases_, std::move(operation));
   }
 
   FreedRequests& freed_ = FreedRequests::instance();
@@ -24,9 +24,9 @@ class FreedRequestsTest : public LeasesTest {
 TEST_F(FreedRequestsTest, LeasesStayUntilTheEnd) {
   free(0, 3);
   free(10, 2);
-  freed_.poll(*thread_, *engine_);
+  freed_.poll(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 5u);
-  freed_.finish(*thread_, *engine_);
+  freed_.finish(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 0u);
 }
 
@@ -36,7 +36,7 @@ TEST_F(FreedRequestsTest, LeasesOfMemoryThatChangedAreReturned) {
   Engine::on_memory_change_begin({page(0), page(1)});
   Engine::on_memory_change_end({page(0), page(1)});
   EXPECT_EQ(leased_pages(), 5u);
-  freed_.poll(*thread_, *engine_);
+  freed_.poll(*thread_, *leases_);
   // Deregistration is the helper's.
   EXPECT_TRUE(test::eventually([&] { return leased_pages() == 2; }));
 }

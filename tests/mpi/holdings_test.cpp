@@ -9,9 +9,9 @@ namespace {
 class HoldingsTest : public LeasesTest {
  protected:
   void release(std::uintptr_t object, std::uint64_t part) {
-    holdings_.release(*thread_, *engine_, object, part);
+    holdings_.release(*thread_, *leases_, object, part);
   }
-  void release(std::uintptr_t object) { holdings_.release(*thread_, *engine_, object); }
+  void release(std::uintptr_t object) { holdings_.release(*thread_, *leases_, object); }
 
   Holdings holdings_;
 };
@@ -40,7 +40,7 @@ TEST_F(HoldingsTest, AnObjectIsReleasedWithAllItsParts) {
   holdings_.hold(2, 8, lease(20, 4));
   release(1);
   EXPECT_EQ(leased_pages(), 4u);
-  holdings_.release_all(*thread_, *engine_);
+  holdings_.release_all(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 0u);
   EXPECT_TRUE(holdings_.empty());
 }

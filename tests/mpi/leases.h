@@ -18,6 +18,7 @@ class LeasesTest : public ::testing::Test {
     const Error error = Engine::start(options, {}, "test");
     EXPECT_FALSE(error) << error.message;
     engine_ = Engine::running();
+    leases_ = &engine_->leases();
     thread_ = this_thread();
   }
   ~LeasesTest() override { Engine::stop(); }
@@ -29,15 +30,16 @@ class LeasesTest : public ::testing::Test {
   /// A lease of `pages` pages from page `first` on.
   Transfer lease(std::size_t first, std::size_t pages) {
     Transfer transfer;
-    engine_->acquire(*thread_, 0, {}, {page(first), page(first + pages)}, Access::read, transfer);
+    leases_->acquire(*thread_, 0, {}, {page(first), page(first + pages)}, Access::read, transfer);
     return transfer;
   }
-  std::size_t leased_pages() { return engine_->counters().registered_now_bytes / page_size(); }
-  std::uint64_t acquires() { return engine_->counters().acquires; }
+  std::size_t leased_pages() { return engine_->counters().all().registered_now_bytes / page_size(); }
+  std::uint64_t acquires() { return engine_->counters().all().acquires; }
 
   static constexpr std::size_t kPages = 64;
   std::vector<char> memory_;
   Engine* engine_;
+  LeasePath* leases_;
   ThreadContext* thread_;
 };
 

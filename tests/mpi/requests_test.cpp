@@ -8,14 +8,14 @@ namespace {
 
 class RequestsTest : public LeasesTest {
  protected:
-  ~RequestsTest() override { requests_.release_all(*thread_, *engine_); }
+  ~RequestsTest() override { requests_.release_all(*thread_, *leases_); }
 
   Operation operation(std::size_t first, std::size_t pages) {
     Operation made;
     made.add(lease(first, pages));
     return made;
   }
-  void complete(std::uintptr_t request) { requests_.complete(*thread_, *engine_, request); }
+  void complete(std::uintptr_t request) { requests_.complete(*thread_, *leases_, request); }
 
   Requests& requests_ = Requests::instance();
 };
@@ -64,7 +64,7 @@ TEST_F(RequestsTest, AFreedRequestIsTheNewestOfItsHandle) {
   complete(1);
   EXPECT_EQ(leased_pages(), 2u);
   EXPECT_FALSE(requests_.may_know(1));
-  freed.complete(*thread_, *engine_);
+  freed.complete(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 0u);
 }
 
@@ -90,7 +90,7 @@ TEST_F(RequestsTest, AtTheEndEverythingIsReturned) {
   for (std::uintptr_t i = 0; i < 20; ++i) requests_.hold(i, operation(2 * i, 1));
   requests_.remember(3, {CallKind::send_persistent, {}});
   EXPECT_EQ(leased_pages(), 20u);
-  requests_.release_all(*thread_, *engine_);
+  requests_.release_all(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 0u);
   for (std::uintptr_t i = 0; i < 20; ++i) EXPECT_FALSE(requests_.may_know(i));
 }

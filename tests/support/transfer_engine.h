@@ -58,32 +58,32 @@ inline void fill_wire(const Wire& wire, Range memory, std::uint64_t stamp) {
 class TransferLease {
  public:
   TransferLease() = default;
-  TransferLease(Engine& engine, int domain, Range range, Access access, CallSite site) : engine_(&engine) {
+  TransferLease(LeasePath& leases, int domain, Range range, Access access, CallSite site) : leases_(&leases) {
     ThreadContext& thread = *this_thread();
     const CallPoint call{ticks_now(), site, CallKind::api};
-    if (!engine.acquire(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
-      engine_ = nullptr;
+    if (!leases.acquire(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
+      leases_ = nullptr;
   }
   TransferLease(TransferLease&& other) noexcept { *this = std::move(other); }
   TransferLease& operator=(TransferLease&& other) noexcept {
     release();
-    engine_ = std::exchange(other.engine_, nullptr);
+    leases_ = std::exchange(other.leases_, nullptr);
     transfer_ = other.transfer_;
     error_ = other.error_;
     return *this;
   }
   ~TransferLease() { release(); }
 
-  explicit operator bool() const { return engine_; }
+  explicit operator bool() const { return leases_; }
   const Error& error() const { return error_; }
   DeviceKey key() const { return transfer_.record.region.region->key; }
   void release() {
-    if (engine_) engine_->release(*this_thread(), transfer_);
-    engine_ = nullptr;
+    if (leases_) leases_->release(*this_thread(), transfer_);
+    leases_ = nullptr;
   }
 
  private:
-  Engine* engine_ = nullptr;
+  LeasePath* leases_ = nullptr;
   Transfer transfer_;
   Error error_;
 };
@@ -99,7 +99,7 @@ class TransferEngine {
     auto device = std::make_unique<EngineDevice>();
     device_ = device.get();
     Error error;
-    domain_ = engine_->add_domain(std::move(device), error);
+    domain_ = engine_->domains().add(std::move(device), error);
     EXPECT_FALSE(error) << error.message;
   }
   ~TransferEngine() { EXPECT_FALSE(Engine::leave()); }
@@ -114,11 +114,11 @@ class TransferEngine {
 
   Engine& engine() { return *engine_; }
   EngineDevice& device() { return *device_; }
-  Domain& domain() { return engine_->domain(domain_); }
-  runlog::Counters counters() { return engine_->counters(domain_); }
+  Domain& domain() { return engine_->domains().domain(domain_); }
+  runlog::Counters counters() { return engine_->counters().of(domain_); }
 
   TransferLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
-    return {*engine_, domain_, range, access, site};
+    return {engine_->leases(), domain_, range, access, site};
   }
 
   /// Ends every registration that no lease is out on.
@@ -135,8 +135,8 @@ class TransferEngine {
     Transfer transfer;
     Error error;
     const CallPoint call{ticks_now(), site, CallKind::api};
-    const bool leased =
-        engine_->acquire(thread, domain_, call, range, Access::all, transfer, Refusal::report, &error);
+    const bool leased = engine_->leases().acquire(thread, domain_, call, range, Access::all, transfer,
+                                                  Refusal::report, &error);
     ASSERT_TRUE(leased) << error.message;
     Record earlier = transfer.record;
     earlier.wait = 0;
@@ -145,7 +145,7 @@ class TransferEngine {
       earlier.begin = earlier.end = transfer.record.begin - calibration().to_ticks(use * interval);
       thread.ring.push(earlier);
     }
-    engine_->release(thread, transfer);
+    engine_->leases().release(thread, transfer);
   }
 
   /// Whether registrations are kept beyond their leases: false where some memory events go unseen, and each

@@ -34,7 +34,7 @@ std::uint64_t expected_arrival(std::uint64_t key, std::uint64_t posted) {
   return std::min(posted, place.bytes.load(std::memory_order_relaxed));
 }
 
-void settle_arrival(ThreadContext& thread, Engine& engine, const Receive& receive, std::uint64_t arrived) {
+void settle_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived) {
   arrived = std::min(arrived, receive.posted);
   Longest& place = place_of(receive.key);
   if (place.key.load(std::memory_order_relaxed) != receive.key) {
@@ -43,13 +43,13 @@ void settle_arrival(ThreadContext& thread, Engine& engine, const Receive& receiv
   } else if (arrived > place.bytes.load(std::memory_order_relaxed)) {
     place.bytes.store(arrived, std::memory_order_relaxed);
   }
-  if (arrived <= receive.leased || arrived < engine.threshold()) return;
+  if (arrived <= receive.leased || arrived < leases.threshold()) return;
   CallPoint point = receive.point;
   point.time = ticks_now();
   Transfer rest;
-  engine.acquire(thread, 0, point, {receive.buffer + receive.leased, receive.buffer + arrived}, Access::write,
+  leases.acquire(thread, 0, point, {receive.buffer + receive.leased, receive.buffer + arrived}, Access::write,
                  rest);
-  engine.release(thread, rest);
+  leases.release(thread, rest);
 }
 
 }  // namespace pinion::mpi

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 
 namespace pinion::mpi {
 
@@ -28,6 +28,6 @@ std::uint64_t arrival_key(CallSite site, int source, std::uint64_t posted);
 /// The bytes that will arrive, as far as is known: at most `posted`.
 std::uint64_t expected_arrival(std::uint64_t key, std::uint64_t posted);
 /// So many bytes arrived: learns, and leases what was missing.
-void settle_arrival(ThreadContext& thread, Engine& engine, const Receive& receive, std::uint64_t arrived);
+void settle_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived);
 
 }  // namespace pinion::mpi

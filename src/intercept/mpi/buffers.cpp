@@ -141,7 +141,7 @@ PINION_INSTANTIATE(Count, Aint)
 bool Buffers::enter() {
   nesting_used_ = true;
   if (!nesting_.enter()) return false;
-  if (nesting_.engine().options().front != Front::verbs) return true;
+  if (nesting_.leases().options().front != Front::verbs) return true;
   if (!told_) verbs::t_mpi_call = {0, nesting_.thread().sites->capture(entry_), kind_, peer_};
   told_ = true;
   return false;
@@ -163,7 +163,7 @@ bool Buffers::is_left_out(int other) {
 }
 
 void Buffers::acquire(Range range, Access access, int peer, Refusal refusal) {
-  const std::size_t most = nesting_.engine().most_in_a_region();
+  const std::size_t most = nesting_.leases().most_in_a_region();
   while (range.bytes() > most) [[unlikely]] {
       const Address cut = page_floor(range.begin) + most;
       acquire_part({range.begin, cut}, access, peer, refusal);
@@ -184,7 +184,7 @@ void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal
   Transfer& transfer =
       count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
   ++count_;
-  if (!nesting_.engine().acquire(thread, 0, point_, range, access, transfer, refusal)) {
+  if (!nesting_.leases().acquire(thread, 0, point_, range, access, transfer, refusal)) {
     --count_;
     if (count_ >= slots_.size()) more_.pop_back();
   }
@@ -208,7 +208,7 @@ void Buffers::lease_received(Range range, int source, std::int64_t known) {
     return;
   }
   if (!enter()) return;
-  if (!nesting_.engine().options().receives_arrived) return acquire(range, Access::write, peer);
+  if (!nesting_.leases().options().receives_arrived) return acquire(range, Access::write, peer);
   point_.time = ticks_now();
   point_.site = nesting_.thread().sites->capture(entry_);
   point_.kind = kind_;
@@ -220,7 +220,7 @@ void Buffers::lease_received(Range range, int source, std::int64_t known) {
   const std::uint64_t expected =
       known >= 0 ? static_cast<std::uint64_t>(known) : expected_arrival(receive_.key, receive_.posted);
   receive_.leased = std::min(expected, receive_.posted);
-  if (receive_.leased < nesting_.engine().threshold()) receive_.leased = 0;
+  if (receive_.leased < nesting_.leases().threshold()) receive_.leased = 0;
   if (receive_.leased > 0) acquire({range.begin, range.begin + receive_.leased}, Access::write, peer);
 }
 
@@ -261,7 +261,7 @@ void Buffers::start_over() {
 }
 
 void Buffers::release() {
-  take_leases([&](Transfer& transfer) { nesting_.engine().release(nesting_.thread(), transfer); });
+  take_leases([&](Transfer& transfer) { nesting_.leases().release(nesting_.thread(), transfer); });
 }
 
 void Buffers::move_to(Request request) {

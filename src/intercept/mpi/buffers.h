@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 #include "intercept/mpi/arrivals.h"
 #include "intercept/mpi/groups.h"
 #include "intercept/mpi/holdings.h"
@@ -144,7 +144,7 @@ class Buffers {
   /// After a call that received.
   void received(int result, const Status* status) {
     if (receive_.posted > 0 && result == kSuccess && !status->cancelled())
-      settle_arrival(nesting_.thread(), nesting_.engine(), receive_, status->bytes());
+      settle_arrival(nesting_.thread(), nesting_.leases(), receive_, status->bytes());
   }
   void hand_over_to(Request request) {
     if (count_ > 0 || receive_.posted > 0) move_to(request);

@@ -28,8 +28,8 @@ inline void world_begins() {
   Comm parent = library().comm_null;
   if (library().comm_get_parent) library().comm_get_parent(&parent);
   begin_session(parent != library().comm_null);
-  const Engine* engine = Engine::running();
-  if (engine && !engine->options().intranode && g_threshold.load(std::memory_order_relaxed) != kNothing)
+  const LeasePath* leases = LeasePath::running();
+  if (leases && !leases->options().intranode && g_threshold.load(std::memory_order_relaxed) != kNothing)
     find_node();
 }
 

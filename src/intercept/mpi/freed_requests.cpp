@@ -7,30 +7,30 @@ FreedRequests& FreedRequests::instance() {
   return *requests;
 }
 
-void FreedRequests::keep(ThreadContext& thread, Engine& engine, Operation&& operation) {
+void FreedRequests::keep(ThreadContext& thread, LeasePath& leases, Operation&& operation) {
   std::lock_guard lock(mutex_);
   freed_.push_back(std::move(operation));
   if (freed_.size() > kMost) {
-    freed_.front().complete(thread, engine);
+    freed_.front().complete(thread, leases);
     freed_.pop_front();
   }
   kept_.store(freed_.size(), std::memory_order_relaxed);
 }
 
-void FreedRequests::release_gone(ThreadContext& thread, Engine& engine) {
+void FreedRequests::release_gone(ThreadContext& thread, LeasePath& leases) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;  // another thread does it
   std::erase_if(freed_, [&](Operation& operation) {
     if (!operation.memory_is_gone()) return false;
-    operation.complete(thread, engine);
+    operation.complete(thread, leases);
     return true;
   });
   kept_.store(freed_.size(), std::memory_order_relaxed);
 }
 
-void FreedRequests::finish(ThreadContext& thread, Engine& engine) {
+void FreedRequests::finish(ThreadContext& thread, LeasePath& leases) {
   std::lock_guard lock(mutex_);
-  for (Operation& operation : freed_) operation.complete(thread, engine);
+  for (Operation& operation : freed_) operation.complete(thread, leases);
   freed_.clear();
   kept_.store(0, std::memory_order_relaxed);
 }

@@ -19,16 +19,16 @@ class FreedRequests {
 
   static FreedRequests& instance();
 
-  void keep(ThreadContext& thread, Engine& engine, Operation&& operation);
+  void keep(ThreadContext& thread, LeasePath& leases, Operation&& operation);
   /// Inside any MPI call of the program: returns the leases of memory that went away.
-  void poll(ThreadContext& thread, Engine& engine) {
-    if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, engine);
+  void poll(ThreadContext& thread, LeasePath& leases) {
+    if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, leases);
   }
   /// Returns all leases.
-  void finish(ThreadContext& thread, Engine& engine);
+  void finish(ThreadContext& thread, LeasePath& leases);
 
  private:
-  void release_gone(ThreadContext& thread, Engine& engine);
+  void release_gone(ThreadContext& thread, LeasePath& leases);
 
   std::mutex mutex_;
   std::deque<Operation> freed_;  ///< oldest first

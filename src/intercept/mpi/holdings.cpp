@@ -24,24 +24,24 @@ void Holdings::hold(Key object, std::uint64_t part, const Transfer& lease) {
   held_.fetch_add(1, std::memory_order_release);
 }
 
-void Holdings::release(ThreadContext& thread, Engine& engine, Key object, std::uint64_t part) {
+void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object, std::uint64_t part) {
   std::vector<Lease> ended;
   {
     std::lock_guard lock(mutex_);
     const auto at = objects_.find(object);
     if (at == objects_.end()) return;
-    std::vector<Lease>& leases = at->second;
+    std::vector<Lease>& held = at->second;
     const auto is_other = [part](const Lease& lease) { return lease.part != part; };
-    const auto others_end = std::stable_partition(leases.begin(), leases.end(), is_other);
-    ended.assign(others_end, leases.end());
-    leases.erase(others_end, leases.end());
-    if (leases.empty()) objects_.erase(at);
+    const auto others_end = std::stable_partition(held.begin(), held.end(), is_other);
+    ended.assign(others_end, held.end());
+    held.erase(others_end, held.end());
+    if (held.empty()) objects_.erase(at);
     held_.fetch_sub(ended.size(), std::memory_order_release);
   }
-  for (Lease& lease : ended) engine.release(thread, lease.transfer);
+  for (Lease& lease : ended) leases.release(thread, lease.transfer);
 }
 
-void Holdings::release(ThreadContext& thread, Engine& engine, Key object) {
+void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object) {
   std::vector<Lease> ended;
   {
     std::lock_guard lock(mutex_);
@@ -51,13 +51,13 @@ void Holdings::release(ThreadContext& thread, Engine& engine, Key object) {
     objects_.erase(at);
     held_.fetch_sub(ended.size(), std::memory_order_release);
   }
-  for (Lease& lease : ended) engine.release(thread, lease.transfer);
+  for (Lease& lease : ended) leases.release(thread, lease.transfer);
 }
 
-void Holdings::release_all(ThreadContext& thread, Engine& engine) {
+void Holdings::release_all(ThreadContext& thread, LeasePath& leases) {
   std::lock_guard lock(mutex_);
-  for (auto& [object, leases] : objects_)
-    for (Lease& lease : leases) engine.release(thread, lease.transfer);
+  for (auto& [object, held] : objects_)
+    for (Lease& lease : held) leases.release(thread, lease.transfer);
   objects_.clear();
   held_.store(0, std::memory_order_release);
 }

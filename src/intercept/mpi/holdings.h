@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 
 namespace pinion::mpi {
 
@@ -25,9 +25,9 @@ class Holdings {
   /// Nothing is held: what every synchronisation asks first.
   bool empty() const { return held_.load(std::memory_order_acquire) == 0; }
   void hold(Key object, std::uint64_t part, const Transfer& lease);
-  void release(ThreadContext& thread, Engine& engine, Key object, std::uint64_t part);
-  void release(ThreadContext& thread, Engine& engine, Key object);
-  void release_all(ThreadContext& thread, Engine& engine);
+  void release(ThreadContext& thread, LeasePath& leases, Key object, std::uint64_t part);
+  void release(ThreadContext& thread, LeasePath& leases, Key object);
+  void release_all(ThreadContext& thread, LeasePath& leases);
 
  private:
   struct Lease {

@@ -2,7 +2,7 @@
 // transfers of their own: only the outermost call of a thread is looked at. Lives in the wrapper's frame.
 #pragma once
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 
 namespace pinion::mpi {
 
@@ -19,18 +19,18 @@ class Nesting {
   /// the same.
   bool enter() {
     if (thread_) return true;
-    engine_ = Engine::running();
-    ThreadContext* thread = engine_ ? this_thread() : nullptr;
+    leases_ = LeasePath::running();
+    ThreadContext* thread = leases_ ? this_thread() : nullptr;
     if (!thread || thread->depth != 0) return false;
     ++thread->depth;
     thread_ = thread;
     return true;
   }
-  Engine& engine() const { return *engine_; }
+  LeasePath& leases() const { return *leases_; }
   ThreadContext& thread() const { return *thread_; }
 
  private:
-  Engine* engine_ = nullptr;
+  LeasePath* leases_ = nullptr;
   ThreadContext* thread_ = nullptr;
 };
 

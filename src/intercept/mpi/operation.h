@@ -26,12 +26,12 @@ class Operation {
                                                  [](const Transfer& lease) { return memory_is_gone(lease); });
   }
   /// `arrived`: bytes received, or negative where that is not known.
-  void complete(ThreadContext& thread, Engine& engine, std::int64_t arrived = -1) {
-    if (first_.active) engine.release(thread, first_);
-    for (Transfer& lease : more_) engine.release(thread, lease);
+  void complete(ThreadContext& thread, LeasePath& leases, std::int64_t arrived = -1) {
+    if (first_.active) leases.release(thread, first_);
+    for (Transfer& lease : more_) leases.release(thread, lease);
     more_.clear();
     if (receive.posted > 0 && arrived >= 0)
-      settle_arrival(thread, engine, receive, static_cast<std::uint64_t>(arrived));
+      settle_arrival(thread, leases, receive, static_cast<std::uint64_t>(arrived));
     receive = {};
   }
 

@@ -43,7 +43,7 @@ std::shared_ptr<const Remembered> Requests::find(Key request) {
   return at == shard.entries.end() ? nullptr : at->second.remembered;
 }
 
-void Requests::complete(ThreadContext& thread, Engine& engine, Key request, std::int64_t arrived) {
+void Requests::complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived) {
   Operation finished;
   {
     Shard& shard = shard_of(request);
@@ -55,7 +55,7 @@ void Requests::complete(ThreadContext& thread, Engine& engine, Key request, std:
     entry.operations.erase(entry.operations.begin());
     forget_if_unused(shard, request, entry);
   }
-  finished.complete(thread, engine, arrived);
+  finished.complete(thread, leases, arrived);
 }
 
 Operation Requests::take_freed(Key request) {
@@ -74,11 +74,11 @@ Operation Requests::take_freed(Key request) {
   return active;
 }
 
-void Requests::release_all(ThreadContext& thread, Engine& engine) {
+void Requests::release_all(ThreadContext& thread, LeasePath& leases) {
   for (Shard& shard : shards_) {
     std::lock_guard lock(shard.mutex);
     for (auto& [request, entry] : shard.entries) {
-      for (Operation& operation : entry.operations) operation.complete(thread, engine);
+      for (Operation& operation : entry.operations) operation.complete(thread, leases);
       count(request, -1);
     }
     shard.entries.clear();

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 #include "intercept/mpi/operation.h"
 
 namespace pinion::mpi {
@@ -37,11 +37,11 @@ class Requests {
   std::shared_ptr<const Remembered> find(Key request);
 
   /// The oldest operation of the handle is complete.
-  void complete(ThreadContext& thread, Engine& engine, Key request, std::int64_t arrived = -1);
+  void complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived = -1);
   /// The program frees the request: what it remembers is forgotten. Its operation may go on: the newest one
   /// of the handle is taken out and returned, empty when there is none.
   Operation take_freed(Key request);
-  void release_all(ThreadContext& thread, Engine& engine);
+  void release_all(ThreadContext& thread, LeasePath& leases);
 
  private:
   struct Entry {

@@ -63,7 +63,7 @@ void begin_session(bool spawned) {
   g_started = monotonic_now();
   // A program that exits without MPI_Finalize still gets its log completed.
   if (g_runs++ == 0) std::atexit(Engine::stop_at_exit);
-  const std::uint64_t threshold = Engine::running()->threshold();
+  const std::uint64_t threshold = LeasePath::running()->threshold();
   g_threshold.store(threshold, std::memory_order_relaxed);
   g_least_bytes.store(threshold, std::memory_order_relaxed);
 }
@@ -77,13 +77,13 @@ void end_session() {
   Engine* engine = Engine::running();
   ThreadContext* thread = this_thread();
   if (!engine || !thread) return;
-  Requests::instance().release_all(*thread, *engine);
-  FreedRequests::instance().finish(*thread, *engine);
+  Requests::instance().release_all(*thread, engine->leases());
+  FreedRequests::instance().finish(*thread, engine->leases());
   for (Holdings* holdings : {&Holdings::windows(), &Holdings::origins(), &Holdings::files()})
-    holdings->release_all(*thread, *engine);
+    holdings->release_all(*thread, engine->leases());
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
-  if (g_summary) print_summary(engine->counters(), seconds);
+  if (g_summary) print_summary(engine->counters().all(), seconds);
 }
 
 void switch_recording(bool on) {

@@ -3,7 +3,7 @@
 // owning thread.
 #pragma once
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 
 namespace pinion::verbs {
 

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "device/memlock.h"
+#include "engine/engine.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
@@ -33,11 +34,11 @@ constinit ProtectionDomains g_domains;
 // ---- the engine's life ----
 
 constinit std::mutex g_starting;
-constinit std::atomic<Engine*> g_engine{nullptr};
+constinit std::atomic<LeasePath*> g_leases{nullptr};
 constinit std::atomic<bool> g_off{false};     ///< everything passes by
 constinit std::atomic<bool> g_forked{false};  ///< the handles are the parent's
 
-Error start(Engine*& engine) {
+Error start(LeasePath*& leases) {
   if (!same_build_or_say_so()) return {};
   Options options;
   if (Error error = options_from_environment(options)) return error;
@@ -45,7 +46,7 @@ Error start(Engine*& engine) {
   const JobPlace place = job_place();
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
   if (Error error = Engine::join(options, place, false)) return error;
-  engine = Engine::running();
+  leases = LeasePath::running();
   const int handler = pthread_atfork(nullptr, nullptr, [] {
     g_off.store(true);
     g_forked.store(true);
@@ -55,21 +56,21 @@ Error start(Engine*& engine) {
   return {};
 }
 
-/// The engine that runs for the front; null: there is none, or no more.
-Engine* running_engine() {
+/// The lease path of the engine that runs for the front; null: there is none, or no more.
+LeasePath* running_leases() {
   if (g_off.load(std::memory_order_acquire)) return nullptr;
-  Engine* engine = g_engine.load(std::memory_order_acquire);
-  if (engine == nullptr) [[unlikely]] {
+  LeasePath* leases = g_leases.load(std::memory_order_acquire);
+  if (leases == nullptr) [[unlikely]] {
     const std::lock_guard lock(g_starting);
-    engine = g_engine.load(std::memory_order_acquire);
-    if (engine == nullptr && !g_off.load()) {
-      if (const Error error = start(engine))
+    leases = g_leases.load(std::memory_order_acquire);
+    if (leases == nullptr && !g_off.load()) {
+      if (const Error error = start(leases))
         std::fprintf(stderr, "pinion: %s: memory is registered as without Pinion\n", error.message);
-      g_engine.store(engine, std::memory_order_release);
-      g_off.store(engine == nullptr, std::memory_order_release);
+      g_leases.store(leases, std::memory_order_release);
+      g_off.store(leases == nullptr, std::memory_order_release);
     }
   }
-  return engine != nullptr && engine == Engine::running() ? engine : nullptr;
+  return leases != nullptr && leases == LeasePath::running() ? leases : nullptr;
 }
 
 // ---- what is answered ----
@@ -96,13 +97,13 @@ CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
 }
 
 /// What the program asks for it gets: beyond the limit the registration is made without Pinion.
-void report_refusal(const Engine& engine, const Error& why, std::size_t bytes) {
+void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes) {
   // What the device refuses to Pinion, or the limit of locked memory, is refused to the program: it hears of
   // that next.
   static std::atomic<bool> said{false};
   if (why.code != ENOMEM || said.load(std::memory_order_relaxed) || !memlock().has_room_for(bytes)) return;
   if (said.exchange(true)) return;
-  const Limits& limits = engine.limits();
+  const Limits& limits = leases.budget().limits();
   std::fprintf(stderr,
                "pinion: %llu bytes (%s) hold no further registration of the program's: what exceeds them is "
                "registered as without Pinion (said once)\n",
@@ -112,17 +113,17 @@ void report_refusal(const Engine& engine, const Error& why, std::size_t bytes) {
 /// Finds something to stand behind a handle. False: nothing has happened.
 bool back(const Library& library, const Asked& asked, const EntryFrame& entry, Backing& backing) {
   if (Inside::now() || !is_plain(asked)) return false;
-  Engine* const engine = running_engine();
-  if (engine == nullptr || !may_be_kept(asked, engine->options(), entry)) return false;
+  LeasePath* const leases = running_leases();
+  if (leases == nullptr || !may_be_kept(asked, leases->options(), entry)) return false;
   ThreadContext* const thread = this_thread();
   const int domain =
-      thread ? g_domains.domain(*engine, asked.pd, asked.access & ~IBV_ACCESS_LOCAL_WRITE) : -1;
+      thread ? g_domains.domain(leases->domains(), asked.pd, asked.access & ~IBV_ACCESS_LOCAL_WRITE) : -1;
   if (domain < 0) return false;
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
   Error why;
-  if (!engine->acquire(*thread, domain, call_point(*thread, entry), Range::of(asked.address, asked.bytes),
+  if (!leases->acquire(*thread, domain, call_point(*thread, entry), Range::of(asked.address, asked.bytes),
                        local, backing.transfer, Refusal::report, &why)) {
-    report_refusal(*engine, why, asked.bytes);
+    report_refusal(*leases, why, asked.bytes);
     return false;
   }
   backing.access = asked.access;
@@ -132,7 +133,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   const Inside inside;
   backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
   if (backing.real != nullptr) return true;
-  engine->release(*thread, backing.transfer);
+  leases->release(*thread, backing.transfer);
   return false;
 }
 
@@ -144,14 +145,14 @@ int give_back(const Library& library, Backing& backing) {
     backing.real = nullptr;
   }
   if (!backing.transfer.active) return 0;
-  Engine* const engine = g_engine.load(std::memory_order_acquire);
-  if (engine != Engine::running()) {
-    engine->release_after_stop(backing.transfer);
+  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  if (leases != LeasePath::running()) {
+    leases->release_after_run(backing.transfer);
     return 0;
   }
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return ENOMEM;
-  engine->release(*thread, backing.transfer);
+  leases->release(*thread, backing.transfer);
   return 0;
 }
 
@@ -265,28 +266,28 @@ std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int cha
 }
 
 void protection_domain_ends(const ibv_pd* pd) {
-  Engine* const engine = g_engine.load(std::memory_order_acquire);
-  if (engine != nullptr && engine == Engine::running()) g_domains.end(*engine, pd);
+  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  if (leases != nullptr && leases == LeasePath::running()) g_domains.end(leases->domains(), pd);
 }
 
 void device_ends(ibv_context* context) {
-  Engine* const engine = g_engine.load(std::memory_order_acquire);
-  if (engine == nullptr || engine != Engine::running()) return;
+  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  if (leases == nullptr || leases != LeasePath::running()) return;
   // Handles that the program still holds end with their device.
   g_handles.take_away(context, [](Handle& handle) {
     handle.backing.real = nullptr;  // left to the kernel, as libibverbs leaves it
     give_back({}, handle.backing);
     g_handles.put(&handle);
   });
-  g_domains.end(*engine, context);
+  g_domains.end(leases->domains(), context);
 }
 
 bool make_room() {
-  Engine* const engine = g_engine.load(std::memory_order_acquire);
-  if (engine == nullptr || engine != Engine::running() || engine->budget().bytes() == 0) return false;
+  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  if (leases == nullptr || leases != LeasePath::running() || leases->budget().bytes() == 0) return false;
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return false;
-  engine->let_idle_go(*thread);
+  leases->let_idle_go(*thread);
   return true;
 }
 

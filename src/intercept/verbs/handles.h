@@ -13,7 +13,7 @@
 #include <mutex>
 #include <new>
 
-#include "engine/engine.h"
+#include "engine/lease_path.h"
 
 namespace pinion::verbs {
 

@@ -24,7 +24,7 @@ bool ProtectionDomains::is_now(const Entry& entry, const ibv_pd* pd) const {
   return entry.pd == pd && entry.context == pd->context && entry.handle == pd->handle;
 }
 
-int ProtectionDomains::domain(Engine& engine, ibv_pd* pd, int extra_access) {
+int ProtectionDomains::domain(DomainTable& domains, ibv_pd* pd, int extra_access) {
   const std::lock_guard lock(mutex_);
   Entry* unused = nullptr;
   for (Entry& entry : entries_) {
@@ -36,10 +36,10 @@ int ProtectionDomains::domain(Engine& engine, ibv_pd* pd, int extra_access) {
                             kMostDomains));
     return -1;
   }
-  return aim(engine, *unused, pd, extra_access) ? unused->number : -1;
+  return aim(domains, *unused, pd, extra_access) ? unused->number : -1;
 }
 
-bool ProtectionDomains::aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_access) {
+bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access) {
   VerbsDeviceResult made = make_verbs_device(pd, extra_access);
   if (made.error) {
     say_why_not(made.error);
@@ -47,13 +47,13 @@ bool ProtectionDomains::aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_
   }
   if (entry.number >= 0) {
     entry.device->aim(std::move(made.device));
-    engine.reopen_domain(entry.number);
+    domains.reopen(entry.number);
   } else {
     auto device = std::make_unique<PdDevice>();
     device->aim(std::move(made.device));
     entry.device = device.get();
     Error error;
-    entry.number = engine.add_domain(std::move(device), error);
+    entry.number = domains.add(std::move(device), error);
     if (entry.number < 0) {
       say_why_not(error);
       return false;
@@ -67,14 +67,14 @@ bool ProtectionDomains::aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_
 }
 
 template <class Ends>
-void ProtectionDomains::end_all(Engine& engine, bool closes, Ends ends) {
+void ProtectionDomains::end_all(DomainTable& domains, bool closes, Ends ends) {
   for (Entry& entry : entries_) {
     {
       const std::lock_guard lock(mutex_);
       if (entry.pd == nullptr || !ends(entry)) continue;
     }
     // Nobody registers in what is being freed, so the entry stays as it is meanwhile.
-    const bool empty = !engine.close_domain(entry.number);
+    const bool empty = !domains.close(entry.number);
     const std::lock_guard lock(mutex_);
     if (empty) {
       entry.device->aim(nullptr);
@@ -87,12 +87,12 @@ void ProtectionDomains::end_all(Engine& engine, bool closes, Ends ends) {
   }
 }
 
-void ProtectionDomains::end(Engine& engine, const ibv_pd* pd) {
-  end_all(engine, false, [pd](const Entry& entry) { return entry.pd == pd; });
+void ProtectionDomains::end(DomainTable& domains, const ibv_pd* pd) {
+  end_all(domains, false, [pd](const Entry& entry) { return entry.pd == pd; });
 }
 
-void ProtectionDomains::end(Engine& engine, const ibv_context* context) {
-  end_all(engine, true, [context](const Entry& entry) { return entry.context == context; });
+void ProtectionDomains::end(DomainTable& domains, const ibv_context* context) {
+  end_all(domains, true, [context](const Entry& entry) { return entry.context == context; });
 }
 
 }  // namespace pinion::verbs

@@ -10,7 +10,7 @@
 #include <array>
 #include <mutex>
 
-#include "engine/engine.h"
+#include "engine/domain_table.h"
 #include "intercept/verbs/pd_device.h"
 
 namespace pinion::verbs {
@@ -18,12 +18,12 @@ namespace pinion::verbs {
 class ProtectionDomains {
  public:
   /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
-  int domain(Engine& engine, ibv_pd* pd, int extra_access);
+  int domain(DomainTable& domains, ibv_pd* pd, int extra_access);
 
   /// Before the program frees the protection domain: what is idle in its domains is let go.
-  void end(Engine& engine, const ibv_pd* pd);
+  void end(DomainTable& domains, const ibv_pd* pd);
   /// Before the program closes the device. What it has not deregistered goes with it.
-  void end(Engine& engine, const ibv_context* context);
+  void end(DomainTable& domains, const ibv_context* context);
 
  private:
   struct Entry {
@@ -36,9 +36,9 @@ class ProtectionDomains {
   };
 
   bool is_now(const Entry& entry, const ibv_pd* pd) const;
-  bool aim(Engine& engine, Entry& entry, ibv_pd* pd, int extra_access);
+  bool aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access);
   template <class Ends>
-  void end_all(Engine& engine, bool closes, Ends ends);
+  void end_all(DomainTable& domains, bool closes, Ends ends);
 
   std::mutex mutex_;  ///< guards the entries
   std::array<Entry, kMostDomains> entries_;

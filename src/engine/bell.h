@@ -1,0 +1,45 @@
+// Wakes the helper. Owns the word that the helper sleeps on.
+// pushed(): application threads, after a record. wake(): any thread, also in hooks. prepare(), sleep() and
+// awake(): the helper alone. Lock-free; a system call only where the helper sleeps.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+/// Linux's futex with absolute times of the monotonic clock; a null `until` never ends. Within the process.
+long futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, Time until);
+long futex_wake(std::atomic<std::uint32_t>& word, int waiters);
+
+class HelperBell {
+ public:
+  enum Sleep : std::uint32_t {
+    none = 0,
+    light = 1,  ///< the helper looks at the rings soon
+    deep = 2,   ///< the next record wakes the helper
+  };
+
+  /// A record lies in a ring, which is `fill` of `capacity` full.
+  void pushed(std::size_t fill, std::size_t capacity) {
+    const std::uint32_t sleep = sleep_.load(std::memory_order_relaxed);
+    if (sleep == deep || (sleep == light && fill >= capacity * 3 / 4)) [[unlikely]]
+      wake();
+  }
+  bool asleep() const { return sleep_.load(std::memory_order_relaxed) != none; }
+  void wake();
+
+  /// Before the helper looks for work a last time: whoever adds work from now on wakes it.
+  void prepare(Sleep sleep) { sleep_.store(sleep, std::memory_order_seq_cst); }
+  /// Until a wake() since prepare(), or the time.
+  void sleep(Sleep sleep, Time until) { futex_wait(sleep_, sleep, until); }
+  void awake() { sleep_.store(none, std::memory_order_relaxed); }
+
+ private:
+  alignas(64) std::atomic<std::uint32_t> sleep_{none};
+};
+
+}  // namespace pinion

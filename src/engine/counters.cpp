@@ -1,0 +1,105 @@
+#include "engine/counters.h"
+
+#include <cstdio>
+#include <new>
+
+#include "base/held_signals.h"
+
+namespace pinion {
+
+namespace {
+
+void add(runlog::Counters& sum, const ThreadCounters& c) {
+  const Calibration& scale = calibration();
+  const auto ns = [&](const Counter& ticks) {
+    return static_cast<std::uint64_t>(scale.to_duration(ticks.get()));
+  };
+  sum.acquires += c.acquires.get();
+  sum.hits += c.hits.get();
+  sum.waits += c.waits.get();
+  sum.misses += c.misses.get();
+  sum.bounced += c.bounced.get();
+  sum.observed += c.observed.get();
+  sum.acquired_bytes += c.acquired_bytes.get();
+  sum.bounced_bytes += c.bounced_bytes.get();
+  sum.registrations += c.registrations.get();
+  sum.deregistrations += c.deregistrations.get();
+  sum.registration_failures += c.registration_failures.get();
+  sum.wait_ns += ns(c.wait_ticks);
+  sum.registration_ns += ns(c.registration_ticks);
+  sum.bounce_ns += ns(c.bounce_ticks);
+  sum.bookkeeping_ns += ns(c.bookkeeping_ticks);
+  sum.bookkeeping_samples += c.bookkeeping_samples.get();
+}
+
+}  // namespace
+
+void RunCounters::start() {
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    for (ThreadCounters& counters : thread->counters) new (&counters) ThreadCounters;
+    for (Record old; thread->ring.pop(old);) {
+    }
+    dropped_before_ += thread->ring.dropped();
+  }
+}
+
+runlog::Counters RunCounters::of(int domain) const {
+  const HeldSignals held;
+  runlog::Counters sum{};
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    add(sum, thread->counters[domain]);
+  const DomainSlot& slot = domains_.slot(domain);
+  add(sum, slot.by_helper);
+  sum.registered_now_bytes = slot.domain->registered_bytes();
+  sum.registered_peak_bytes = slot.meter.peak();
+  sum.regions_now = slot.domain->region_count();
+  return sum;
+}
+
+runlog::Counters RunCounters::all() const {
+  const HeldSignals held;
+  runlog::Counters sum;
+  {
+    std::lock_guard lock(memory_.told_mutex);
+    sum = memory_.told;
+  }
+  for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    for (const ThreadCounters& counters : thread->counters) add(sum, counters);
+    sum.records_dropped += thread->ring.dropped();
+  }
+  sum.records_dropped -= dropped_before_;
+  sum.memory_events = watch_.events_seen();
+  double busy = 0;
+  domains_.for_each([&](const DomainSlot& slot) {
+    add(sum, slot.by_helper);
+    busy += slot.device ? slot.device->modelled_busy_seconds() : slot.modelled_busy_seconds;
+  });
+  sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);
+  memory_.meter.read(clock_.now(),
+                     [&](const runlog::Series& series, std::int64_t regions, std::int64_t peak_regions) {
+                       sum.registered_peak_bytes = series.peak();
+                       sum.registered_now_bytes = series.level();
+                       sum.registered_byte_ns = series.byte_ns();
+                       sum.regions_now = static_cast<std::uint64_t>(regions);
+                       sum.regions_peak = static_cast<std::uint64_t>(peak_regions);
+                     });
+  return sum;
+}
+
+void RunCounters::tell(const runlog::Counters& helper) {
+  std::lock_guard lock(memory_.told_mutex);
+  memory_.told = helper;
+}
+
+void RunCounters::count_device_call(ThreadCounters& counters, bool registration, const Error& error) {
+  if (registration)
+    (error ? counters.registration_failures : counters.registrations).add(1);
+  else if (!error)
+    counters.deregistrations.add(1);
+  else if (!failed_deregistration_reported_.exchange(true))
+    std::fprintf(stderr,
+                 "pinion: %s. The memory stays registered and counted; Pinion tries again (said once)\n",
+                 error.message);
+}
+
+}  // namespace pinion

@@ -1,0 +1,98 @@
+// The domains of a run: opening, closing, finding. Owns the numbers of the domains and their slots.
+//
+// Opening and closing may be called by any ordinary thread; one mutex guards them. slot() and domain() may be
+// called by any thread, also in hooks, for numbers below count(): a number is published with its slot, and
+// stays. Domains of a run are at most kMostDomains.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "engine/bell.h"
+#include "engine/domain_slot.h"
+#include "engine/run_memory.h"
+#include "monitor/brackets.h"
+#include "registry/budget.h"
+
+namespace pinion {
+
+class DomainTable {
+ public:
+  /// `equip` completes a new slot before it is published; it is called under the mutex.
+  DomainTable(RunMemory& memory, Budget& budget, const Brackets& brackets, HelperBell& bell,
+              std::function<void(DomainSlot&)> equip)
+      : memory_(memory), budget_(budget), brackets_(brackets), bell_(bell), equip_(std::move(equip)) {}
+
+  /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error. One that
+  /// was closed with the same device is opened again.
+  int open(const std::string& device, const std::string& nic, Error& error);
+  /// The same on a device that was made already. Without a name, no open() finds it again.
+  int add(std::unique_ptr<Device> device, Error& error, const std::string& name = {},
+          const std::string& nic = {});
+  /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
+  /// are out; the domain then stays open.
+  Error close(int number);
+  /// A domain of add() that was closed, for its owner to use again.
+  void reopen(int number);
+
+  int count() const { return count_.load(std::memory_order_acquire); }
+  DomainSlot& slot(int number) const { return *slots_[static_cast<std::size_t>(number)]; }
+  Domain& domain(int number) const { return *slot(number).domain; }
+  /// Calls f(DomainSlot&) for each, in the order of numbers.
+  template <class F>
+  void for_each(F&& f) const {
+    const int n = count();
+    for (int i = 0; i < n; ++i) f(slot(i));
+  }
+  Budget& budget() const { return budget_; }
+  /// The sum over the domains.
+  std::size_t registered_bytes() const;
+  /// Whether a device of this run hides registered memory from forked children.
+  bool hides_from_children() const { return hides_from_children_.load(std::memory_order_relaxed); }
+
+  // ---- the helper ----
+
+  /// The domain that the helper is asked to empty, or -1.
+  int closing() const { return closing_.load(std::memory_order_seq_cst); }
+  void emptied();
+
+  // ---- forks ----
+
+  /// Waits for another thread that opens or closes a domain, or stops the run, if `patient`. The wait is
+  /// bounded, as that may be the calling thread (a signal handler forks).
+  std::unique_lock<std::mutex> lock_for_fork(bool patient);
+  void abandon_after_fork();
+
+  // ---- after the run, when no thread is inside ----
+
+  /// Gives back the resources of the system that devices hold (rings, locks), as far as no lease is out; then
+  /// the memory of the run.
+  void drop_devices();
+  /// For a lease that outlived the run.
+  void release_after_run(int number, RegionRef ref);
+
+ private:
+  int add_locked(std::unique_ptr<Device> device, Error& error, const std::string& name,
+                 const std::string& nic);
+  DomainSlot& new_slot(std::unique_ptr<Device> device);
+  static void drop_device(DomainSlot& slot);
+  void give_memory();
+
+  RunMemory& memory_;
+  Budget& budget_;
+  const Brackets& brackets_;
+  HelperBell& bell_;
+  const std::function<void(DomainSlot&)> equip_;
+  std::array<DomainSlot*, kMostDomains> slots_{};  ///< the memory's
+  std::atomic<int> count_{0};
+  std::atomic<int> closing_{-1};
+  std::atomic<bool> hides_from_children_{false};
+  std::mutex mutex_;    ///< opening and closing; guards the memory's slots, and:
+  bool given_ = false;  ///< the memory, to the next run
+};
+
+}  // namespace pinion

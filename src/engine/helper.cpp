@@ -1,0 +1,297 @@
+#include "engine/helper.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <system_error>
+
+#include "engine/lease_path.h"
+
+namespace pinion {
+
+namespace {
+
+constexpr Duration kUpdateEvery = 200 * kMillisecond;
+
+std::uint64_t thread_cpu_ns() {
+  timespec ts{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return static_cast<std::uint64_t>(ts.tv_sec) * 1000000000u + static_cast<std::uint64_t>(ts.tv_nsec);
+}
+
+// The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
+// default), and must run soon after its timer fires although the cores are busy.
+void settle_thread() {
+  ::prctl(PR_SET_NAME, "pinion-helper");
+  ::prctl(PR_SET_TIMERSLACK, 1);
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
+  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps what the cpuset allows
+  // A short slice (Linux 6.12+) makes a waking thread preempt long-running ones early; older kernels ignore
+  // it.
+  struct {
+    std::uint32_t size = 48, policy = SCHED_OTHER;
+    std::uint64_t flags = 0;
+    std::int32_t nice = 0;
+    std::uint32_t priority = 0;
+    std::uint64_t runtime = 100 * kMicrosecond, deadline = 0, period = 0;
+  } attributes;
+  ::syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+}  // namespace
+
+Helper::Helper(const Options& options, int rank, RunMemory& memory, DomainTable& domains, LeasePath& leases,
+               MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell,
+               Clock& clock)
+    : options_(options),
+      memory_(memory),
+      domains_(domains),
+      leases_(leases),
+      watch_(watch),
+      counters_(counters),
+      node_(node),
+      bell_(bell),
+      clock_(clock),
+      time_budget_({.share = options.time_budget, .credit = options.start_credit}, clock.now()),
+      profile_(options.profile, rank),
+      log_(memory.meter),
+      drain_(domains, memory.events, log_, time_budget_, clock),
+      work_(domains, watch, counters, leases.fork_gate(), drain_, log_, clock) {}
+
+void Helper::equip(DomainSlot& slot) {
+  if (options_.retention == RetentionKind::lru) slot.domain->set_keep_bytes(options_.lru_size);
+  if (options_.retention != RetentionKind::helper && options_.retention != RetentionKind::observe) return;
+  slot.predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
+  HelperRetention::Settings settings;
+  settings.act = options_.retention == RetentionKind::helper;
+  settings.budget = &time_budget_;
+  settings.minimize_peak = options_.minimize == Minimize::peak;
+  if (profile_.wanted()) {
+    settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
+    profile_.begin(*slot.predictor);
+  }
+  slot.retention =
+      std::make_unique<HelperRetention>(*slot.domain, *slot.predictor, slot.costs, std::move(settings));
+}
+
+// ---- the thread ----
+
+Error Helper::start(const runlog::RunInfo* log) {
+  if (log) {
+    if (Error failed = log_.open(options_.log, *log, options_.log_size))
+      std::fprintf(stderr, "pinion: no log: %s\n", failed.message);
+  }
+  pinned_.start();
+  // Signals belong to the application's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Error error;
+  runs_.store(1, std::memory_order_relaxed);
+  try {
+    thread_ = std::thread([this] { main(); });
+  } catch (const std::system_error& failed) {
+    runs_.store(0, std::memory_order_relaxed);
+    error = Error::make(EAGAIN,
+                        "the helper thread cannot be started (%s): allow one thread more (`ulimit -u`, the "
+                        "cgroup's pids.max, memory for its stack)",
+                        failed.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+void Helper::ask_to_end() {
+  stopping_.store(true, std::memory_order_release);
+  bell_.wake();
+}
+
+bool Helper::await_end() {
+  constexpr Duration kPatience = 3 * kSecond, kMost = 60 * kSecond;
+  const Time begin = clock_.now();
+  std::uint32_t before = work_.progress();
+  Time deadline = begin + kPatience;
+  while (runs_.load(std::memory_order_acquire) != 0) {
+    futex_wait(runs_, 1, deadline);
+    const Time now = clock_.now();
+    if (now < deadline) continue;
+    const std::uint32_t done = work_.progress();
+    if (done == before || now - begin > kMost) return false;
+    before = done;
+    deadline = now + kPatience;
+  }
+  return true;
+}
+
+void Helper::main() {
+  settle_thread();
+  cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
+  drain_.start(counters_.dropped_before(), options_.poll);
+  while (!stopping_.load(std::memory_order_acquire)) {
+    drain_.drain();
+    work_.serve_closing();
+    attend_node(clock_.now());
+    work_.act();
+    const Time now = clock_.now();
+    pinned_.sample_growth(now, domains_.registered_bytes());
+    if (now - last_update_ >= kUpdateEvery) update(now);
+    sleep_until(next_wake());
+  }
+  end_of_run();
+  runs_.store(0, std::memory_order_release);
+  futex_wake(runs_, INT_MAX);
+}
+
+void Helper::update(Time now) {
+  pinned_.sample(clock_.now(), domains_.registered_bytes());
+  watch_.check_hooks();
+  watch_.report_exposure();
+  // A release whose count was not the last leaves a region idle that a refused hit still counts in.
+  if (options_.retention == RetentionKind::on_demand) work_.retire_all_idle();
+  tell();
+  const runlog::Counters all = counters_.all();
+  const double books = all.bookkeeping_samples
+                           ? static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
+                                 static_cast<double>(all.bookkeeping_samples)
+                           : 0;
+  const std::uint64_t charged = leases_.spends_modelled_time() ? 0 : all.bounce_ns;
+  time_budget_.kept_books(std::llround(books + static_cast<double>(charged)));
+  log_.publish(all, now);
+  last_update_ = now;
+}
+
+// ---- the node ----
+
+void Helper::attend_node(Time now) {
+  if (!node_.due(now, drain_.transfers())) return;
+  NodeMembership::Need need{drain_.leave_pinned_bytes(), domains_.budget().bytes(), 0};
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    need.threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
+  const node::Place::Duty duty = node_.attend(now, drain_.transfers(), need, cpus_allowed_);
+
+  if (domains_.budget().bytes() > duty.sharing.hold_at_most) work_.shrink_to(duty.sharing.hold_at_most);
+  domains_.budget().give_back(duty.sharing.at_hand);
+
+  attends_ = duty.helper;
+  drain_.set_learning(attends_);
+  domains_.for_each([&](DomainSlot& slot) {
+    if (!slot.retention) return;
+    slot.costs.wake.set_turn(duty.turn);
+    if (!attends_)
+      slot.retention->stop_acting();
+    else if (!watch_.keeps_nothing())
+      slot.retention->act_again();
+  });
+  const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
+  if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);
+}
+
+// ---- sleeping ----
+
+Time Helper::next_wake() const {
+  const Time now = clock_.now();
+  Time wake = kNever;
+  domains_.for_each([&](const DomainSlot& slot) {
+    if (slot.retention) wake = std::min(wake, slot.retention->next_deadline());
+  });
+  const LookSchedule& looks = drain_.looks();
+  // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
+  // them.
+  if ((options_.retention != RetentionKind::helper || !attends_) && !looks.deep(now))
+    return looks.next_for_log(now, wake);
+  return looks.next(now, wake, domains_.registered_bytes());
+}
+
+void Helper::sleep_until(Time wake) {
+  const auto sleep = drain_.looks().deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
+  bell_.prepare(sleep);
+  // Records pushed before that have woken no thread; in deep sleep nothing else would.
+  bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
+  for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
+    work = thread->ring.size() > 0;
+  if (!work) {
+    bell_.sleep(sleep, wake);
+    ++wakeups_;
+    const Time now = clock_.now();
+    if (wake != kNever && now >= wake) {
+      memory_.lateness.add(now - wake);
+      domains_.for_each([&](DomainSlot& slot) { slot.costs.wake.observe(now - wake); });
+    }
+  }
+  bell_.awake();
+}
+
+// ---- figures ----
+
+void Helper::tell() {
+  runlog::Counters mine{};
+  mine.helper_cpu_ns = thread_cpu_ns();
+  mine.helper_wakeups = wakeups_;
+  mine.lateness = memory_.lateness;
+  if (options_.retention == RetentionKind::helper) {
+    time_budget_.advance(clock_.now());
+    mine.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
+    mine.budget_spent_ns = time_budget_.lost();
+    mine.budget_refused = time_budget_.refused();
+  }
+  mine.events_dropped = log_.events_dropped();
+  mine.kernel_pinned_peak_bytes = pinned_.peak();
+  mine.leave_pinned_bytes = drain_.leave_pinned_bytes();
+  mine.leave_pinned_registration_ns = drain_.leave_pinned_registration_ns();
+  add_domains(mine);
+  counters_.tell(mine);
+}
+
+void Helper::add_domains(runlog::Counters& mine) {
+  domains_.for_each([&](DomainSlot& slot) {
+    if (const double per_page = slot.costs.registration.a(); per_page > 0)
+      slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
+    if (slot.number == 0) {
+      mine.fit_register_a_ns = slot.costs.registration.a();
+      mine.fit_register_b_ns = slot.costs.registration.b();
+      mine.fit_deregister_a_ns = slot.costs.deregistration.a();
+      mine.fit_deregister_b_ns = slot.costs.deregistration.b();
+    }
+    if (slot.retention) slot.retention->score().add_to(mine);
+  });
+}
+
+void Helper::end_of_run() {
+  drain_.drain();
+  // Should the process end before the rest is done, its log ends with this state.
+  tell();
+  log_.publish(counters_.all(), clock_.now());
+  std::vector<const Predictor*> predictors;
+  domains_.for_each([&](const DomainSlot& slot) { predictors.push_back(slot.predictor.get()); });
+  profile_.keep(predictors);
+  pinned_.sample(clock_.now(), domains_.registered_bytes());
+  // Leases still out (requests that the program never completed) stay: their transfers may go on.
+  work_.retire_all_idle();
+  // A process that still holds leases keeps its share, until the process ends.
+  if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());
+  tell();
+  const runlog::Counters all = counters_.all();
+  log_.finish(all, clock_.now(), pinned_.finish());
+}
+
+void Helper::forget() {
+  domains_.for_each([](DomainSlot& slot) {
+    slot.retention.reset();
+    slot.predictor.reset();
+  });
+  drain_.forget();
+  log_.forget_sites();
+  profile_.forget();
+}
+
+}  // namespace pinion

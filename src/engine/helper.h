@@ -1,0 +1,81 @@
+// The helper thread: drains the rings, lets retention decide, makes its device calls, keeps the log. Owns the
+// thread and all that only the helper uses.
+//
+// start(), ask_to_end(), join(), await_end() and forget(): the engine. equip(): under the mutex of the domain
+// table. Everything else runs on the helper thread. The object is never freed: an exit may leave the thread
+// behind.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "base/options.h"
+#include "engine/counters.h"
+#include "engine/device_work.h"
+#include "engine/domain_table.h"
+#include "engine/node_membership.h"
+#include "engine/pinned_count.h"
+#include "engine/profile_file.h"
+#include "engine/record_drain.h"
+#include "engine/run_log.h"
+#include "retention/time_budget.h"
+
+namespace pinion {
+
+class LeasePath;
+
+class Helper {
+ public:
+  Helper(const Options& options, int rank, RunMemory& memory, DomainTable& domains, LeasePath& leases,
+         MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell, Clock& clock);
+
+  /// Gives a new domain its predictor and its retention.
+  void equip(DomainSlot& slot);
+
+  /// Opens the log, and starts the thread. A log that cannot be written costs the log, not the run.
+  Error start(const runlog::RunInfo* log);
+  void ask_to_end();
+  void join() { thread_.join(); }
+  /// Waits as long as the helper makes progress, at most about a minute. False: it has not ended.
+  bool await_end();
+  /// Frees the memory that only the helper has used; after join().
+  void forget();
+
+ private:
+  void main();
+  /// Every 200 ms: samples, checks, and tells the others.
+  void update(Time now);
+  /// What the node's other processes need, and what the policy decides.
+  void attend_node(Time now);
+  Time next_wake() const;
+  void sleep_until(Time wake);
+  /// Puts the helper's share of the counters where others read it.
+  void tell();
+  void add_domains(runlog::Counters& mine);
+  void end_of_run();
+
+  const Options& options_;
+  RunMemory& memory_;
+  DomainTable& domains_;
+  LeasePath& leases_;
+  MemoryWatch& watch_;
+  RunCounters& counters_;
+  NodeMembership& node_;
+  HelperBell& bell_;
+  Clock& clock_;
+  TimeBudget time_budget_;  ///< of all domains
+  LearntProfile profile_;
+  RunLog log_;
+  RecordDrain drain_;
+  DeviceWork work_;
+  PinnedPeak pinned_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint32_t> runs_{0};  ///< 1 from the thread's start to the end of all that it does
+  std::uint64_t wakeups_ = 0;
+  Time last_update_ = 0;
+  bool attends_ = true;  ///< this process has a helper that acts, as the node's policy decides
+  node::CpuSet cpus_allowed_, cpus_run_on_;
+};
+
+}  // namespace pinion

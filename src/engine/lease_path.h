@@ -1,0 +1,138 @@
+// The lease path: the two calls that every front makes for a transfer, acquire() and release(), and all that
+// an application thread does in between hit and miss. Owns the parameters of the run that every transfer
+// reads, in one cache line.
+//
+// acquire(), try_acquire(), release() and let_idle_go() may be called by any thread while the run lasts, not
+// from hooks. release_after_run() may be called at any time. The object is never freed: threads may be inside
+// it when the run ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+
+#include "base/options.h"
+#include "engine/bell.h"
+#include "engine/counters.h"
+#include "engine/domain_table.h"
+#include "engine/fork_gate.h"
+#include "engine/memory_watch.h"
+#include "engine/thread_context.h"
+#include "retention/record.h"
+
+namespace pinion {
+
+/// One call of the program, as a front sees it: made once, used for each of its buffers.
+struct CallPoint {
+  Ticks time = 0;
+  CallSite site = 0;
+  CallKind kind = CallKind::none;
+  int peer = -1;
+};
+
+/// A transfer's use of a range, from acquire() to release(). Kept by the front (in its frame, or with the
+/// request).
+struct Transfer {
+  Record record;
+  bool active = false;
+  Ticks bookkeeping = 0;  ///< of the acquire, when this one is sampled
+};
+
+/// The consequence for a transfer whose memory cannot be registered.
+enum class Refusal {
+  charge,  ///< it goes on without: the copy that a bounce buffer would take is charged as time
+  report,  ///< acquire() returns false and nothing is held: the caller has a bounce buffer of its own
+};
+
+class LeasePath {
+ public:
+  LeasePath(const Options& options, DomainTable& domains, MemoryWatch& watch, RunCounters& counters,
+            HelperBell& bell);
+
+  /// That of the running engine, or null. One load: what fronts ask first.
+  static LeasePath* running() { return running_.load(std::memory_order_acquire); }
+
+  /// Leases `request` for a transfer. False only with Refusal::report, and then there is nothing to release.
+  /// Returns the reason of a refusal in `error`, when given.
+  bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+               Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr);
+  /// The same where the memory is registered already; else false, and nothing has happened.
+  bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+                   Transfer& transfer);
+  void release(ThreadContext& thread, Transfer& transfer);
+  /// For a lease that outlived the run, or came into a forked child (where this does nothing).
+  void release_after_run(Transfer& transfer);
+
+  /// Lets idle regions go, in all domains: for memory, or a limit of the system's, that is needed elsewhere.
+  void let_idle_go(ThreadContext& thread);
+  /// Lets the idle doomed regions of a domain go.
+  void reap_now(ThreadContext& thread, int domain);
+
+  const Options& options() const { return options_; }
+  const Budget& budget() const { return domains_.budget(); }
+  DomainTable& domains() const { return domains_; }
+  /// Smallest transfer that needs registration, in bytes.
+  std::uint64_t threshold() const { return threshold_; }
+  /// Most bytes, of whole pages, that the first domain's device registers in one region: fronts lease longer
+  /// ranges in parts.
+  std::size_t most_in_a_region() const { return most_in_a_region_; }
+  /// The process that the run began in.
+  pid_t process() const { return process_; }
+  ForkGate& fork_gate() { return fork_gate_; }
+  /// Of modelled time, whether it delays threads: a NIC is emulated. Elsewhere it is charged in the books.
+  bool spends_modelled_time() const { return spends_modelled_time_; }
+  /// Bytes per ns; measured by the first caller.
+  double copy_speed();
+
+ private:
+  friend class Engine;
+  /// A slot that is about to be published.
+  void know(const DomainSlot& slot);
+
+  Domain& domain(int number) const { return *domain_of_[static_cast<std::size_t>(number)]; }
+  bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
+                    Refusal refusal, Error* error);
+  /// All of it that locks, waits and calls the device: `leased` or `refused`.
+  Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
+  void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+                      Transfer& transfer);
+  void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
+  /// Of modelled time, the part that delayed the thread.
+  Ticks spent(Ticks modelled) const { return spends_modelled_time_ ? modelled : 0; }
+  void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
+  /// Whether so much memory can be: more than the machine has is a mistake of the caller's.
+  bool is_possible(Range request) const {
+    return is_addressable(request.begin, request.bytes()) && request.bytes() <= memory_bytes_;
+  }
+  /// The range is invalid: it stays out of the records.
+  bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
+  void retire_now(ThreadContext& thread, int domain, RegionRef ref);
+  void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
+  void push(ThreadContext& thread, const Record& record) {
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
+  }
+
+  static std::atomic<LeasePath*> running_;
+
+  // One cache line with what every transfer reads (of the first domains); written seldom.
+  alignas(64) const std::uint64_t threshold_;
+  const bool observes_;
+  const bool retire_at_release_;  ///< retention on-demand
+  ForkGate fork_gate_;
+  const bool spends_modelled_time_;
+  HelperBell& bell_;
+  std::array<Domain*, kMostDomains> domain_of_{};
+
+  const Options& options_;
+  DomainTable& domains_;
+  MemoryWatch& watch_;
+  RunCounters& counters_;
+  const pid_t process_;
+  const std::uint64_t memory_bytes_;  ///< of the machine
+  std::size_t most_in_a_region_ = ~std::size_t{0};
+  std::atomic<double> copy_bytes_per_ns_{0};
+  std::atomic<bool> bounce_reported_{false};
+};
+
+}  // namespace pinion

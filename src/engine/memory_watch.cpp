@@ -1,0 +1,65 @@
+#include "engine/memory_watch.h"
+
+#include <cstdio>
+
+#include "engine/engine.h"
+#include "engine/fabric_monitor.h"
+#include "monitor/loader.h"
+
+namespace pinion {
+
+void MemoryWatch::begin(MonitorKind kind) {
+  const StartedMonitor started = Engine::watch_events(kind);
+  monitor_ = started.monitor;
+  if (started.missing) keep_nothing(started.missing);
+}
+
+void MemoryWatch::end() {
+  if (&monitor_->chosen() == &monitor_of(MonitorKind::libc) && fabric_monitor::imported()) return;
+  monitor_->stop();
+  unwatch_loader();
+}
+
+Error MemoryWatch::watch(Range pages) {
+  // The helper may learn of the transfer only after the memory has gone again.
+  events_.mark(pages);
+  return monitor_->watch(pages);
+}
+
+void MemoryWatch::keep_nothing(const Error& why) {
+  if (keeps_nothing_.exchange(true, std::memory_order_acq_rel)) return;
+  Engine::on_sight_lost();
+  if (!keeps_idle_) return;
+  std::fprintf(stderr,
+               "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
+               "`pinion doctor` says more\n",
+               why.message);
+}
+
+void MemoryWatch::check_hooks() {
+  if (keeps_nothing()) return;
+  if (const Error never = Engine::regain_sight(*monitor_)) keep_nothing(never);
+}
+
+void MemoryWatch::report_exposure() {
+  exposed_looks_ = monitor_->exposed() ? exposed_looks_ + 1 : 0;
+  constexpr int kPassing = 2;  // a library that patches has them open for microseconds
+  if (exposed_looks_ != kPassing || !keeps_idle_) return;
+  std::fprintf(stderr,
+               "pinion: another library leaves libc's code writable, so that memory events may be missed: as "
+               "long as it does, no registration is kept beyond its transfer\n");
+}
+
+void MemoryWatch::changed(Range range) {
+  doom(range);
+  events_.post(range);
+  memory_events_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void MemoryWatch::doom(Range range) {
+  std::size_t doomed = 0;
+  domains_.for_each([&](DomainSlot& slot) { doomed += slot.domain->doom(range); });
+  if (doomed) doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
+}
+
+}  // namespace pinion

@@ -1,0 +1,86 @@
+// Memory events of a run: the monitor that sees them, and the consequences for the run's domains. Owns the
+// choice of the monitor, and the counts of events and of doomed bytes.
+//
+// begin() and end(): the engine. watch(), check_hooks(): ordinary threads. report_exposure() and
+// take_doomed(): the helper. changed(), change_over() and appeared(): hooks, hence lock-free. Everything
+// else: any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/options.h"
+#include "engine/bell.h"
+#include "engine/domain_table.h"
+#include "monitor/brackets.h"
+#include "monitor/event_board.h"
+#include "monitor/monitor.h"
+
+namespace pinion {
+
+class MemoryWatch {
+ public:
+  /// `keeps_idle`: regions are meant to stay registered beyond their leases.
+  MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
+              bool keeps_idle)
+      : domains_(domains), events_(events), brackets_(brackets), bell_(bell), keeps_idle_(keeps_idle) {}
+
+  void begin(MonitorKind kind);
+  void end();
+  const MemoryMonitor& monitor() const { return *monitor_; }
+
+  /// Before memory is registered: its events must be seen from now on. An error: they will go unseen.
+  Error watch(Range pages);
+  /// Before anything is registered, and now and then by the helper: regains sight that was lost meanwhile.
+  void check_hooks();
+  /// Some memory events stay unseen for good: no region is kept beyond its lease.
+  bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }
+  /// Events may be missed now: a registration serves one lease.
+  bool blind() const { return brackets_.sight.blind(); }
+  /// Reports hooks that another library leaves open to be overwritten.
+  void report_exposure();
+  std::uint64_t events_seen() const { return memory_events_.load(std::memory_order_relaxed); }
+
+  // ---- hooks ----
+
+  /// Dooms the regions in the range; the caller has opened a bracket for it before.
+  void changed(Range range);
+  void change_over() { expect_reaping(); }
+  /// Memory is mapped where there was none.
+  void appeared(Range range) { doom(range); }
+
+  // ---- doomed regions ----
+
+  /// The last lease of a doomed region has ended.
+  void idle_and_doomed(std::size_t bytes) {
+    doomed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    expect_reaping();
+  }
+  /// The helper reaps now.
+  void take_doomed() { doomed_bytes_.store(0, std::memory_order_relaxed); }
+  /// More is doomed, and pinned still, than should wait for the helper's next look.
+  bool much_doomed() const { return doomed_bytes_.load(std::memory_order_relaxed) >= kMuchDoomed; }
+
+ private:
+  static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
+
+  void doom(Range range);
+  void keep_nothing(const Error& why);
+  void expect_reaping() {
+    if (much_doomed() && bell_.asleep()) bell_.wake();
+  }
+
+  DomainTable& domains_;
+  EventBoard& events_;
+  const Brackets& brackets_;
+  HelperBell& bell_;
+  const bool keeps_idle_;
+  MemoryMonitor* monitor_ = nullptr;  ///< set before the run is published
+  std::atomic<bool> keeps_nothing_{false};
+  std::atomic<std::uint64_t> memory_events_{0};
+  std::atomic<std::size_t> doomed_bytes_{0};  ///< since the helper last reaped
+  int exposed_looks_ = 0;                     ///< of the helper, in a row, at which the hooks were open
+};
+
+}  // namespace pinion

@@ -1,0 +1,62 @@
+#include "engine/node_membership.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/process.h"
+
+namespace pinion {
+
+namespace {
+
+/// For a process outside of the room: the sum keeps to the limit in any case.
+std::uint64_t share_alone(const Options& options, const Error& why) {
+  if (!options.node_limit) {
+    std::fprintf(stderr, "pinion: the node's other processes cannot be met (%s): each has a helper\n",
+                 why.message);
+    return 0;
+  }
+  constexpr std::uint64_t kNothing = 1;  // no page
+  if (const auto processes = static_cast<std::uint64_t>(most_in_room())) {
+    const std::uint64_t share = page_floor(options.node_limit / processes);
+    std::fprintf(stderr,
+                 "pinion: the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
+                 "of --node-limit, %s\n",
+                 why.message, static_cast<unsigned long long>(processes), format_size(share).c_str());
+    return std::max(share, kNothing);
+  }
+  std::fprintf(stderr,
+               "pinion: the node's other processes cannot be met (%s), and no launcher says how many share "
+               "--node-limit: nothing is registered; use --limit, a limit for each process\n",
+               why.message);
+  return kNothing;
+}
+
+}  // namespace
+
+NodeMembership::NodeMembership(const Options& options, pid_t process) : process_(process) {
+  node::Place::Settings settings;
+  settings.limit = options.node_limit;
+  if (options.retention == RetentionKind::helper) settings.policy = options.policy;
+  settings.every = options.policy_every;
+  if (options.retention == RetentionKind::observe || !node::Place::needed(settings)) return;
+  settings.job = room_key();
+  settings.identity = node::identity_of(process_);
+  if (const Error alone = node::Place::enter(settings, place_)) {
+    limit_ = share_alone(options, alone);
+    return;
+  }
+  limit_ = place_->limit();
+  if (options.node_limit && limit_ != options.node_limit)
+    std::fprintf(stderr, "pinion: --node-limit is %s here: a process that came before has said so\n",
+                 format_size(limit_).c_str());
+}
+
+node::Place::Duty NodeMembership::attend(Time now, std::uint64_t transfers, const Need& need,
+                                         const node::CpuSet& allowed) {
+  attended_ = transfers;
+  return place_->attend(now, need.leave_pinned, need.registered, need.threads, allowed,
+                        node::cpus_of(process_));
+}
+
+}  // namespace pinion

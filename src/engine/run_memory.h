@@ -1,0 +1,38 @@
+// The large objects of a run: the board of memory events, the meter, the domains. Hooks may be inside them
+// when the run ends, so they are never freed. The next run of the process takes them, once all leases of this
+// run have ended.
+//
+// take() and give() may be called by any thread; a short mutex guards the list of spare ones. What guards an
+// object that was taken, each object states.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/domain_slot.h"
+#include "engine/meter.h"
+#include "monitor/event_board.h"
+#include "runlog/format.h"
+
+namespace pinion {
+
+struct RunMemory {
+  EventBoard events;
+  Meter meter;
+  std::mutex told_mutex;
+  runlog::Counters told{};      ///< the helper's share of the counters; guarded by told_mutex
+  runlog::Lateness lateness{};  ///< the helper's own
+  std::vector<std::unique_ptr<DomainSlot>> slots;  ///< guarded by the mutex of the run's DomainTable
+  std::size_t slots_used = 0;                      ///< in this run; guarded likewise
+  RunMemory* next_spare = nullptr;
+
+  /// A spare one, as good as new, or a new one.
+  static RunMemory& take();
+  /// For the next run: no domain holds a region any more.
+  static void give(RunMemory& memory);
+  /// In a forked child: what the parent had spare is left alone.
+  static void abandon_after_fork();
+};
+
+}  // namespace pinion
