@@ -8,9 +8,8 @@
 //   - A slot belongs to the process whose identity (pid and start time) it holds. A member that
 //     finds it ended gives back its pieces, then its slot. Both are compare-and-swaps against that identity,
 //     so several members may try, and one may be killed in between.
-//   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each. So
-//   the
-//     pieces of all processes stay within the limit at any time.
+//   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each.
+//     So the pieces of all processes stay within the limit at any time.
 //   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
 // The last member to leave removes the file. The file of a job that was killed as a whole is removed by the
 // same user's next job. A child of fork() has neither membership nor mapping.
