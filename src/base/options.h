@@ -25,14 +25,14 @@ enum class MonitorKind : std::uint8_t {
   brackets
 };
 
-/// Which of a node's processes have a helper (node/policy.h).
+/// Who of a node's processes has a helper (node/policy.h).
 enum class PolicyKind : std::uint8_t { sleeping, none_if_busy, aggressive, conservative };
 
 /// Where the program's transfers are met: at its MPI calls, or below all libraries, where these register
 /// memory with the RDMA devices that the program opened.
 enum class Front : std::uint8_t { mpi, verbs };
 
-/// Whether a key with remote rights outlives its holder's deregistration (intercept/verbs).
+/// Whether a key with remote rights outlives the deregistration by whom it was given to (intercept/verbs).
 enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
 
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
@@ -62,7 +62,7 @@ struct Options {
   MonitorKind monitor = MonitorKind::automatic;
   Duration poll = kMillisecond;
   bool intranode = true;         ///< transfers between processes of one node are registered
-  bool receives_arrived = true;  ///< receives are registered for the bytes that arrive; else those posted
+  bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
   std::string only_ranks;
   bool feed_libfabric = true;
   std::string log;

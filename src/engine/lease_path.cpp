@@ -207,7 +207,7 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                      : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
                        "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
-  // that one would need is charged as time, so that going without registration is never free.
+  // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
   const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
