@@ -2,7 +2,10 @@
 // of Pinion in it; `pinion bench p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh
 // counts the instructions of its cases.
 //
-//   p2p RANKS [BATCHES ROUNDS]
+//   p2p RANKS [BATCHES ROUNDS [CASE]]
+//
+// The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
+// moves it (`pinion bench acquire`).
 //
 // Of two ranks, rank 0 prints for each case the nanoseconds of a call, in the best batch of rounds. One rank
 // sends to itself, which is slow on no core but its own.
@@ -11,12 +14,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 
 namespace {
 
 constexpr int kWindow = 16;
 double g_out = 1, g_in = 0;
+constexpr int kLarge = 8192;
+double g_large[kLarge];
 int g_rank = 0, g_peer = 0;
 
 struct Case {
@@ -24,6 +30,7 @@ struct Case {
   void (*rounds)(long);
   int calls;   ///< of MPI, by one rank in one round
   int fewest;  ///< ranks
+  bool unasked = true;
 };
 
 }  // namespace
@@ -75,16 +82,20 @@ extern "C" {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+// In place, with nobody else: the call returns at once.
+[[gnu::noinline]] void p2p_allreduce(long rounds) {
+  for (long i = 0; i < rounds; ++i)
+    MPI_Allreduce(MPI_IN_PLACE, g_large, kLarge, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
+}
+
 }  // extern "C"
 
 namespace {
 
 constexpr Case kCases[] = {
-    {"ping-pong", p2p_ping_pong, 2, 2},
-    {"window", p2p_window, 2 * kWindow + 1, 1},
-    {"sendrecv", p2p_sendrecv, 1, 1},
-    {"self", p2p_self, 3, 1},
-    {"poll", p2p_poll, 1, 1},
+    {"ping-pong", p2p_ping_pong, 2, 2}, {"window", p2p_window, 2 * kWindow + 1, 1},
+    {"sendrecv", p2p_sendrecv, 1, 1},   {"self", p2p_self, 3, 1},
+    {"poll", p2p_poll, 1, 1},           {"allreduce", p2p_allreduce, 1, 1, false},
 };
 
 double best_ns(const Case& measured, long batches, long rounds) {
@@ -106,15 +117,17 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   g_peer = ranks - 1 - g_rank;
-  const bool as_asked = (argc == 2 || argc == 4) && ranks <= 2 && ranks == std::atoi(argv[1]);
+  const bool as_asked = (argc == 2 || argc == 4 || argc == 5) && ranks <= 2 && ranks == std::atoi(argv[1]);
   if (!as_asked && g_rank == 0)
-    std::fprintf(stderr, "p2p: started with %d ranks; usage: p2p 1|2 [BATCHES ROUNDS], in so many ranks\n",
+    std::fprintf(stderr,
+                 "p2p: started with %d ranks; usage: p2p 1|2 [BATCHES ROUNDS [CASE]], in so many ranks\n",
                  ranks);
   for (const Case& one : kCases) {
     if (!as_asked || ranks < one.fewest) continue;
+    if (argc == 5 ? std::strcmp(argv[4], one.name) != 0 : !one.unasked) continue;
     // A window is many messages.
-    const long rounds = argc == 4 ? std::atol(argv[3]) : 8000 / one.calls;
-    const double ns = best_ns(one, argc == 4 ? std::atol(argv[2]) : 40, rounds);
+    const long rounds = argc >= 4 ? std::atol(argv[3]) : 8000 / one.calls;
+    const double ns = best_ns(one, argc >= 4 ? std::atol(argv[2]) : 40, rounds);
     if (g_rank == 0) std::printf("%s %.2f\n", one.name, ns);
   }
   MPI_Finalize();

@@ -12,6 +12,7 @@
 #include "bench_ranges.h"
 #include "device/pin.h"
 #include "monitor/libc_hooks.h"
+#include "monitor/memory_events.h"
 
 namespace pinion::cli {
 
@@ -19,24 +20,29 @@ namespace {
 
 constexpr std::size_t kPairs = 20'000;
 
-/// What the hooks of this process do while a case runs; they take no context.
-struct Events {
-  static inline BenchDomain* domain = nullptr;
-  static void begin(Range range) {
-    domain->brackets.open(range);
-    domain->domain.doom(range);
+/// Dooms as the engine's sink does. One for the process: sinks are never destroyed.
+class Doomer final : public MemorySink {
+ public:
+  Answer changing(const MemoryChange& change) override {
+    domain->domain.doom(change.range);
+    return Answer::proceed;
   }
-  static void end(Range range) { domain->brackets.close(range); }
+  BenchDomain* domain = nullptr;
 };
+Doomer g_doomer;
 
 /// Hooked as the engine hooks, for the time of one sample.
 class Hooked {
  public:
   explicit Hooked(BenchDomain& domain) {
-    Events::domain = &domain;
-    install_libc_hooks({Events::begin, Events::end});
+    g_doomer.domain = &domain;
+    memory_events::add(g_doomer);
+    install_libc_hooks({memory_events::begin, memory_events::end});
   }
-  ~Hooked() { uninstall_libc_hooks(); }
+  ~Hooked() {
+    uninstall_libc_hooks();
+    memory_events::remove(g_doomer);
+  }
   Hooked(const Hooked&) = delete;
   Hooked& operator=(const Hooked&) = delete;
 };

@@ -15,17 +15,18 @@ namespace {
 
 constexpr std::size_t kBytes = 64 << 10;
 
-/// What the sink of this process tells while a case runs; it takes no context.
+/// The callbacks of this process while a case runs; they take no context.
 struct Events {
   static inline BenchDomain* domain = nullptr;
-  static void begin(Range range) {
-    domain->brackets.open(range);
-    domain->domain.doom(range);
+  static Answer begin(const MemoryChange& change) {
+    domain->brackets.open(change.range);
+    domain->domain.doom(change.range);
+    return Answer::proceed;
   }
   static void end(Range range) { domain->brackets.close(range); }
   static void appeared(Range range) { domain->domain.doom(range); }
   static bool bracketed(Range range) { return domain->brackets.opened_by_another(range); }
-  static HookSink sink() { return {begin, end, nullptr, appeared, bracketed}; }
+  static HookCallbacks callbacks() { return {begin, end, nullptr, appeared, bracketed}; }
 };
 
 /// Watched as the engine watches, for the time of one sample.
@@ -33,7 +34,7 @@ class Watched {
  public:
   Watched(MonitorKind kind, BenchDomain& domain) : monitor_(monitor_of(kind)) {
     Events::domain = &domain;
-    monitor_.start(Events::sink());
+    monitor_.start(Events::callbacks());
   }
   ~Watched() { monitor_.stop(); }
   Watched(const Watched&) = delete;

@@ -68,8 +68,8 @@ std::string library_beside_command(const char* name) {
 
 /// Whether every function of libc that matters can be redirected in memory here. Asked of this very process.
 bool code_can_be_patched() {
-  const auto ignore = [](Range) {};
-  const HookReport hooks = install_libc_hooks({ignore, ignore});
+  const HookCallbacks ignore{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
+  const HookReport hooks = install_libc_hooks(ignore);
   uninstall_libc_hooks();
   return hooks.complete;
 }

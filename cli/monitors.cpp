@@ -111,8 +111,8 @@ MonitorFinding try_monitor(MonitorKind kind) {
   finding.name = to_string(kind);
   MemoryMonitor& monitor = monitor_of(kind);
   for (const char* spot : monitor.blind_spots()) finding.blind_spots.emplace_back(spot);
-  const auto ignore = [](Range) {};
-  const HookReport started = monitor.start({ignore, ignore});
+  const HookCallbacks ignore{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
+  const HookReport started = monitor.start(ignore);
   const HookReport tested = monitor.self_test();
   monitor.stop();
   finding.complete = tested.complete;

@@ -30,10 +30,12 @@
 #include "base/call_kind.h"
 #include "device/pin.h"
 #include "engine/engine.h"
+#include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "support/eventually.h"
+#include "support/resident_memory.h"
 
 namespace {
 
@@ -496,12 +498,6 @@ TEST_F(ApiTest, FiguresAreSumsOverDomains) {
 
 namespace {
 
-std::size_t resident_bytes() {
-  std::size_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
-  return resident * kPage;
-}
-
 std::size_t thread_contexts() {
   std::size_t count = 0;
   for (const pinion::ThreadContext* thread = pinion::all_threads(); thread; thread = thread->next) ++count;
@@ -535,9 +531,9 @@ TEST_F(ApiTest, RunsLeaveNoMemoryBehind) {
   constexpr int kSeries = 4, kRuns = 50;
   double least = 1e9;
   for (int series = 0; series < kSeries; ++series) {
-    const std::size_t before = resident_bytes();
+    const std::size_t before = pinion::test::resident_bytes();
     runs(kRuns);
-    least = std::min(least, double(resident_bytes()) - double(before));
+    least = std::min(least, double(pinion::test::resident_bytes()) - double(before));
   }
   std::printf("%.1f KiB a run\n", least / 1024 / kRuns);
   EXPECT_LT(least, kRuns * double(kPage) / 2);
@@ -594,7 +590,7 @@ TEST_F(ApiTest, ImpossibleRequestsEnterNoSum) {
       EXPECT_EQ(refused(reinterpret_cast<std::uintptr_t>(unreadable.begin()), unreadable.bytes()), EFAULT);
     }
     use(memory.begin(), kPage);
-    pinion::Engine::on_sight_lost();  // an event of all memory
+    pinion::memory_events::lose_sight();  // an event of all memory
     EXPECT_LE(statistics().acquired_bytes, kPage + unreadable.bytes());
     EXPECT_LE(statistics().bounced_bytes, unreadable.bytes());
     TearDown();

@@ -272,7 +272,7 @@ bool can_register(long fd, const Memory& memory) {
 TEST(UserfaultDescriptor, OverwrittenByTheProgramsOwn) {
   if (const Error refused = userfaultfd_refused()) GTEST_SKIP() << refused.message;
   in_child([] {
-    const HookSink nowhere{[](Range) {}, [](Range) {}};
+    const HookCallbacks nowhere{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
     ASSERT_FALSE(start_userfaultfd(nowhere));
     Memory watched(kMiB), later(kMiB);
     ASSERT_FALSE(watch_by_userfaultfd(watched.part(0, kMiB)));

@@ -45,8 +45,7 @@ constexpr bool kForeignAllocator = true;  // the sanitizers' allocators make the
 constexpr bool kForeignAllocator = false;
 #endif
 
-// ---- A sink that obeys the hooks' law and remembers what touches the memory of interest
-// ------------------------------
+// ---- Callbacks that obey the hooks' law and remember the events of the memory of interest
 
 struct Event {
   bool is_begin;
@@ -75,14 +74,15 @@ void remember(bool is_begin, Range range) {
   if (slot < events.size()) events[slot] = {is_begin, range, intact};
 }
 
-void sink_begin(Range range) {
+Answer note_begin(const MemoryChange& change) {
   begins.fetch_add(1);
-  remember(true, range);
+  remember(true, change.range);
   if (const auto action = on_begin.load()) action();
-  errno = EDOM;  // a sink may spoil errno; callers must not see it
+  errno = EDOM;  // a callback may spoil errno; callers must not see it
+  return Answer::proceed;
 }
 
-void sink_end(Range range) {
+void note_end(Range range) {
   ends.fetch_add(1);
   remember(false, range);
   errno = EDOM;
@@ -133,7 +133,7 @@ class LibcHooks : public testing::Test {
  protected:
   void SetUp() override {
     begins = ends = 0;
-    const HookReport report = install_libc_hooks({sink_begin, sink_end});
+    const HookReport report = install_libc_hooks({note_begin, note_end});
     ASSERT_TRUE(report.complete) << report.error.message;
   }
   void TearDown() override {
@@ -145,11 +145,10 @@ class LibcHooks : public testing::Test {
   const std::size_t page_ = page_size();
 };
 
-// ---- Installing
-// ------------------------------------------------------------------------------------------------------
+// ---- Installing ----
 
 TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
-  const HookReport again = install_libc_hooks({sink_begin, sink_end});
+  const HookReport again = install_libc_hooks({note_begin, note_end});
   EXPECT_TRUE(again.complete);
   EXPECT_FALSE(again.error);
   ASSERT_EQ(again.rows.size(), 13u);
@@ -159,7 +158,8 @@ TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
   }
   EXPECT_TRUE(hooks_intact());
 
-  const HookReport other = install_libc_hooks({sink_end, sink_begin});
+  const HookReport other =
+      install_libc_hooks({[](const MemoryChange&) { return Answer::proceed; }, note_end});
   EXPECT_EQ(other.error.code, EBUSY);
 }
 
@@ -181,7 +181,7 @@ TEST_F(LibcHooks, SelfTestSeesEveryEvent) {
   }
   EXPECT_EQ(report.complete, !report.error) << report.error.message;
   EXPECT_GE(report.rows.size(), 15u);
-  EXPECT_GE(begins.load(), 11u);  // the sink has them too
+  EXPECT_GE(begins.load(), 11u);  // the callbacks have them too
   EXPECT_EQ(begins.load(), ends.load());
 }
 
@@ -192,8 +192,7 @@ TEST_F(LibcHooks, SelfTestTellsWhatIsNotSeen) {
   EXPECT_EQ(report.error.code, ENOMSG) << report.error.message;
 }
 
-// ---- Every call, with its exact range
-// --------------------------------------------------------------------------------
+// ---- Every call, with its exact range ----
 
 TEST_F(LibcHooks, MunmapBracketsTheEffect) {
   char* const p = map_pages(3);
@@ -552,8 +551,7 @@ TEST_F(LibcHooks, ProcessMadviseConcernsAllItsVectors) {
   munmap(p, 2 * kVectors * page_);
 }
 
-// ---- By number
-// -------------------------------------------------------------------------------------------------------
+// ---- By number ----
 
 TEST_F(LibcHooks, SyscallIsSeenLikeTheFunctions) {
   char* const p = map_pages(6);
@@ -647,8 +645,7 @@ TEST_F(LibcHooks, ChildOfSyscallOnAStackOfItsOwn) {
 }
 #endif
 
-// ---- Return values
-// ---------------------------------------------------------------------------------------------------
+// ---- Return values ----
 
 TEST_F(LibcHooks, RefusalsAreTheKernels) {
 #if defined(__SANITIZE_THREAD__)
@@ -751,8 +748,7 @@ TEST_F(LibcHooks, TheSameCodeIsCalledByBothNames) {
   EXPECT_EQ(dlsym(libc, "mmap64"), dlsym(libc, "mmap"));
 }
 
-// ---- libc's own calls
-// ------------------------------------------------------------------------------------------------
+// ---- libc's own calls ----
 
 /// A block's pages without the first and last, which its neighbours share.
 Range inner_pages(const char* block, std::size_t bytes) {
@@ -866,8 +862,7 @@ TEST_F(LibcHooks, StackOfAThreadThatEnds) {
   EXPECT_FALSE(events[1].is_begin || events[1].intact);
 }
 
-// ---- Everywhere a call can come from
-// ---------------------------------------------------------------------------------
+// ---- Everywhere a call can come from ----
 
 char* page_for_handler = nullptr;
 
@@ -950,13 +945,12 @@ TEST_F(LibcHooks, PatchedUnderThreadsThatAreInside) {
   const Hammerers threads(3);
   for (int i = 0; i < 200; ++i) {
     uninstall_libc_hooks();
-    ASSERT_TRUE(install_libc_hooks({sink_begin, sink_end}).complete);
+    ASSERT_TRUE(install_libc_hooks({note_begin, note_end}).complete);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-// ---- Others who patch
-// ------------------------------------------------------------------------------------------------
+// ---- Others who patch ----
 
 using test::absolute_jump;
 using test::ForeignPatch;
@@ -984,9 +978,9 @@ class PatchedByOthers : public testing::Test {
   }
   void TearDown() override { uninstall_libc_hooks(); }
 
-  void install() { ASSERT_TRUE(install_libc_hooks({sink_begin, sink_end}).complete); }
+  void install() { ASSERT_TRUE(install_libc_hooks({note_begin, note_end}).complete); }
 
-  /// One munmap through libc; how often the sink and the other library saw it.
+  /// One munmap through libc; how often the callbacks and the other library saw it.
   void expect_one_munmap(std::size_t brackets, int foreign) {
     char* const p = map_pages(1);
     watch(Range::of(p, page_size()));
@@ -1003,7 +997,7 @@ class PatchedByOthers : public testing::Test {
 
 TEST_F(PatchedByOthers, BeforeUs) {
   other_.write(absolute_jump(reinterpret_cast<void*>(foreign_munmap)));
-  const HookReport report = install_libc_hooks({sink_begin, sink_end});
+  const HookReport report = install_libc_hooks({note_begin, note_end});
   EXPECT_TRUE(report.complete);
   EXPECT_EQ(report.rows[0].state, HookState::chained);
   EXPECT_EQ(report.rows[1].state, HookState::good);
@@ -1059,7 +1053,7 @@ long foreign_syscall(long number, long a0, long a1, long a2, long a3, long a4, l
 TEST_F(PatchedByOthers, SyscallIsLeftToThem) {
   ForeignPatcher patcher("syscall");
   patcher.write(absolute_jump(reinterpret_cast<void*>(foreign_syscall)));
-  const HookReport report = install_libc_hooks({sink_begin, sink_end});
+  const HookReport report = install_libc_hooks({note_begin, note_end});
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.error.code, EBUSY) << report.error.message;
   EXPECT_STREQ(report.rows.back().name, "syscall");
@@ -1074,7 +1068,7 @@ std::atomic<int> exposures{0};
 
 TEST_F(PatchedByOthers, SeenBeforeTheyWrite) {
   exposures = 0;
-  ASSERT_TRUE(install_libc_hooks({sink_begin, sink_end, [] { ++exposures; }}).complete);
+  ASSERT_TRUE(install_libc_hooks({note_begin, note_end, [] { ++exposures; }}).complete);
   EXPECT_EQ(exposures, 0) << "our own patching is none";
   EXPECT_FALSE(hooks_exposed());
   other_.open();

@@ -22,7 +22,7 @@ constexpr std::size_t kLeast = std::size_t{64} << 10, kMost = std::size_t{8} << 
 TEST(MemoryAllocators, BlocksAreWhatWasLastWritten) {
   if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   if (kSanitized) GTEST_SKIP() << "the sanitizer's allocator unmaps unseen";
-  install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds a sink in place
+  install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds other callbacks in place
   {
     World world(TransferEngine::options(RetentionKind::leave_pinned));
     const char* const preload = std::getenv("LD_PRELOAD");

@@ -75,7 +75,7 @@ TEST_P(MemoryContents, AreWhatWasLastWritten) {
   if (!EngineDevice::available()) GTEST_SKIP() << EngineDevice::kMissing;
   // Blocks of both kinds: mappings of their own, and parts of heaps.
   ::mallopt(M_MMAP_THRESHOLD, static_cast<int>(kBlockPages / 2 * page_size()));
-  install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds a sink in place
+  install_libc_hooks({dawdling_begin, dawdling_end});  // the engine finds other callbacks in place
   Options options;
   ASSERT_FALSE(parse_options(options, GetParam().options));
   {

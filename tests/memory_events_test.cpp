@@ -20,6 +20,7 @@
 #include "support/deterministic_scheduler.h"
 #include "support/eventually.h"
 #include "support/registry_fixture.h"
+#include "support/resident_memory.h"
 
 extern char** environ;
 
@@ -144,12 +145,6 @@ TEST_F(MemoryEvents, ManyRegionsInOneEvent) {
   ::munmap(beside, kPage);
 }
 
-std::size_t resident_bytes() {
-  std::size_t pages = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> pages >> resident;
-  return resident * page_size();
-}
-
 TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
   start("retention=helper");
   // PINION_TEST_SCALE=100 makes it ten million.
@@ -165,10 +160,10 @@ TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
       ASSERT_EQ(use(static_cast<char*>(p), pages), 0) << pinion_last_error();
     }
     ASSERT_EQ(::munmap(p, pages * kPage), 0);
-    if (i == unmaps / 10) at_start = resident_bytes();
+    if (i == unmaps / 10) at_start = test::resident_bytes();
   }
   if (!kSanitized) {  // those keep what is freed
-    EXPECT_LT(resident_bytes(), at_start + (std::size_t{8} << 20));
+    EXPECT_LT(test::resident_bytes(), at_start + (std::size_t{8} << 20));
   }
 }
 

@@ -810,7 +810,8 @@ class PausedEvent : public ::testing::Test {
  protected:
   void SetUp() override {
     NEEDS_TRANSFERS();
-    install_libc_hooks({begin, end});  // the engine finds a sink in place, and checks that events arrive
+    install_libc_hooks(
+        {begin, end});  // the engine finds other callbacks in place, and checks that events arrive
     engine_ = std::make_unique<TransferEngine>(TransferEngine::options(RetentionKind::leave_pinned));
     const Range all = map(3 * bytes_of(kPages));
     before_ = {all.begin, all.begin + bytes_of(kPages)};
@@ -830,13 +831,14 @@ class PausedEvent : public ::testing::Test {
   }
 
   static Gate& gate(Pause pause) { return event_gates_[static_cast<int>(pause)]; }
-  static void begin(Range range) {
-    Engine::on_memory_change_begin(range);
-    if (range.begin == watched_begin_) gate(Pause::begun).pass();
+  static Answer begin(const MemoryChange& change) {
+    const Answer answer = memory_events::begin(change);
+    if (change.range.begin == watched_begin_) gate(Pause::begun).pass();
+    return answer;
   }
   static void end(Range range) {
     if (range.begin == watched_begin_) gate(Pause::called).pass();
-    Engine::on_memory_change_end(range);
+    memory_events::end(range);
   }
 
   /// Maps other memory over `memory_`, as far as the pause.

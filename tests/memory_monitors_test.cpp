@@ -280,11 +280,11 @@ TEST_F(Monitors, BracketsAreBelieved) {
   keep();
   ::madvise(pointer(memory_.begin), memory_.bytes(), MADV_NORMAL);
   EXPECT_EQ(ring_->device().live(memory_), 1u);
-  Engine::on_memory_change_begin(memory_);
+  memory_events::begin({memory_});
   EXPECT_FALSE(ring_->acquire(memory_));
   ::munmap(pointer(memory_.begin), memory_.bytes());
   map_again_unseen();
-  Engine::on_memory_change_end(memory_);
+  memory_events::end(memory_);
   expect_new_contents();
 }
 
@@ -304,9 +304,9 @@ TEST_F(Monitors, OneAfterTheOther) {
     start(kind);
     EXPECT_TRUE(kSanitized || ring_->keeps());
     ring_->acquire(memory_).release();
-    if (kind == MonitorKind::brackets) Engine::on_memory_change_begin(memory_);
+    if (kind == MonitorKind::brackets) memory_events::begin({memory_});
     ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
-    if (kind == MonitorKind::brackets) Engine::on_memory_change_end(memory_);
+    if (kind == MonitorKind::brackets) memory_events::end(memory_);
     map_again_unseen();
     expect_new_contents();
     ring_.reset();

@@ -1,8 +1,8 @@
 // Every point of a memory event against every point of a registration, of one ahead, of a deregistration and
 // of a hit: each of the two is brought to its point, in either order, and then either goes on to its end
-// first. By contents; the domain, the brackets and libc's hooks are the real ones, and the hooks' sink does
-// what the engine's does, with points between its steps. (The points inside a step, which only the processor
-// sees, are those of memory_instructions_test and of the schedules of the brackets.)
+// first. By contents; the domain, the brackets and libc's hooks are the real ones, and the hooks' callbacks
+// do what the engine's does, with points between its steps. (The points inside a step, which only the
+// processor sees, are those of memory_instructions_test and of the schedules of the brackets.)
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -90,13 +90,15 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
 
   // ---- the event ----
 
-  // As the engine does it, see Engine::on_memory_change_begin().
-  static void begin(Range range) {
-    if (!test_ || range.begin != test_->memory_.begin || !test_->event_) return;
+  // In the steps of memory_events::begin() and of the engine's sink.
+  static Answer begin(const MemoryChange& change) {
+    const Range range = change.range;
+    if (!test_ || range.begin != test_->memory_.begin || !test_->event_) return Answer::proceed;
     test_->brackets_.open(range);
     test_->pass(kOpened);
     test_->domain_.doom(range);
     test_->pass(kDoomed);
+    return Answer::proceed;
   }
   static void end(Range range) {
     if (!test_ || range.begin != test_->memory_.begin || !test_->event_) return;

@@ -28,7 +28,7 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-constexpr HookSink kIgnore{[](Range) {}, [](Range) {}};
+constexpr HookCallbacks kIgnore{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
 
 /// "monitor: why not all events are seen", of a new process that has been restricted.
 template <class Restrict>

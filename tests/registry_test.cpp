@@ -714,6 +714,196 @@ TEST_F(RegistryTest, LeasedRegionsAreNotRetired) {
   domain->release(region);
 }
 
+// ---- regions held by peers ----
+
+TEST_F(RegistryTest, HeldRegionsAreNoVictimsAndAreNotRetired) {
+  limit(pages_bytes(8));
+  Region* held = idle(pages(0, 4));
+  const RegionRef ref{held, held->generation()};
+  ASSERT_TRUE(domain->begin_hold(ref));
+  idle(pages(10, 14));
+  EXPECT_EQ(domain->idle_regions().size(), 1u);
+  EXPECT_EQ(domain->begin_retire(ref), nullptr);
+  // The other one goes for each of these, and where that is not enough nothing does.
+  idle(pages(20, 24));
+  EXPECT_TRUE(hits(pages(0, 4)));
+  EXPECT_FALSE(hits(pages(10, 14)));
+  EXPECT_EQ(acquire(pages(30, 38)), nullptr);
+  EXPECT_TRUE(hits(pages(20, 24)));
+  for (Region* region : domain->begin_shrink(0)) retire_claimed(*domain, region, Actor::helper);
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(4));
+  EXPECT_TRUE(hits(pages(0, 4)));
+
+  EXPECT_EQ(domain->end_hold(held), Released::idle);
+  EXPECT_EQ(domain->idle_regions().size(), 1u);
+}
+
+TEST_F(RegistryTest, ADoomedRegionStaysForItsHoldersWhichAreRecalledAtOnce) {
+  Region* region = acquire(pages(0, 4));
+  const RegionRef ref{region, region->generation()};
+  ASSERT_TRUE(domain->begin_hold(ref));
+  ASSERT_TRUE(domain->begin_hold(ref));
+  idle(pages(10, 14));
+  EXPECT_TRUE(domain->take_recalls().empty());
+  change(pages(0, 20));
+
+  const auto recalls = domain->take_recalls();
+  ASSERT_EQ(recalls.size(), 1u) << "the idle one has no holders";
+  EXPECT_EQ(recalls[0].region, region);
+  EXPECT_TRUE(recalls[0].current());
+  EXPECT_TRUE(domain->take_recalls().empty());
+  EXPECT_FALSE(domain->begin_hold(ref));
+  EXPECT_FALSE(hits(pages(0, 4)));
+
+  EXPECT_EQ(domain->end_hold(region), Released::in_use);
+  EXPECT_EQ(domain->release(region), Released::in_use);
+  EXPECT_EQ(reap(), 1u) << "the idle one";
+  EXPECT_TRUE(device.serves(region->key, pages(0, 4), Access::all));
+  EXPECT_EQ(domain->end_hold(region), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_FALSE(domain->begin_hold(ref));
+}
+
+TEST_F(RegistryTest, HoldersOfAReplacedRegionAreRecalled) {
+  Region* small = idle(pages(2, 4));
+  ASSERT_TRUE(domain->begin_hold({small, small->generation()}));
+  idle(pages(0, 8));
+  const auto recalls = domain->take_recalls();
+  ASSERT_EQ(recalls.size(), 1u);
+  EXPECT_EQ(recalls[0].region, small);
+  EXPECT_EQ(domain->end_hold(small), Released::idle_doomed);
+  reap();
+}
+
+TEST_F(RegistryTest, RecallsOfWhatIsLetGoSinceAreLeftOut) {
+  Region* region = acquire(pages(0, 4));
+  change(pages(0, 4));
+  domain->release(region);
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_EQ(acquire(pages(6, 8)), region) << "the slot is used again";
+  EXPECT_TRUE(domain->take_recalls().empty());
+  change(pages(6, 8));
+  EXPECT_EQ(domain->take_recalls().size(), 1u);
+  domain->release(region);
+  reap();
+}
+
+// ---- permanent regions ----
+
+class PermanentRegion : public RegistryTest {
+ protected:
+  const int arena_ = 0, other_ = 0;
+  RegionRef permanent_;
+
+  /// Pages 10 to 20, as an arena registers them.
+  void begin() {
+    auto permanent = ticket(pages(10, 20));
+    permanent.lease = false;
+    permanent.owner = &arena_;
+    ASSERT_EQ(run(permanent), Step::leased);
+    ASSERT_EQ(permanent.region->range(), pages(10, 20));
+    permanent_ = {permanent.region, permanent.region->generation()};
+  }
+  void TearDown() override {
+    domain->end_permanence(permanent_);
+    RegistryTest::TearDown();
+  }
+};
+
+TEST_F(PermanentRegion, LimitsAndRetentionLeaveItAlone) {
+  limit(pages_bytes(16));
+  domain->set_keep_bytes(pages_bytes(2));
+  begin();
+  idle(pages(30, 36));
+  EXPECT_TRUE(domain->idle_regions().size() == 1 && domain->begin_retire(permanent_) == nullptr);
+  EXPECT_EQ(acquire(pages(40, 50)), nullptr) << "no room beside it";
+  for (Region* region : domain->begin_trim()) retire_claimed(*domain, region, Actor::application);
+  for (Region* region : domain->begin_shrink(0)) retire_claimed(*domain, region, Actor::helper);
+  EXPECT_EQ(domain->registered_bytes(), pages_bytes(10)) << "it counts as what is registered";
+  Region* served = hit(pages(12, 14), Access::write);
+  EXPECT_EQ(served, permanent_.region);
+  EXPECT_EQ(domain->release(served), Released::in_use) << "nothing for retention to decide";
+
+  domain->end_permanence(permanent_);
+  EXPECT_EQ(domain->idle_regions().size(), 1u);
+  idle(pages(40, 50));
+  EXPECT_FALSE(permanent_.current()) << "it went like any other";
+}
+
+TEST_F(PermanentRegion, OnlyEventsOfOthersDoomIt) {
+  begin();
+  EXPECT_EQ(domain->doom(pages(0, 15), &arena_), 0u);
+  EXPECT_TRUE(hits(pages(12, 14)));
+  idle(pages(2, 4));
+  EXPECT_EQ(domain->doom(pages(0, 15), &arena_), pages_bytes(2)) << "its neighbour is nobody's";
+  EXPECT_EQ(reap(), 1u);
+  EXPECT_EQ(domain->doom(pages(18, 22), &other_), pages_bytes(10));
+  EXPECT_FALSE(hits(pages(12, 14)));
+  EXPECT_EQ(reap(), 1u) << "its memory has gone";
+  EXPECT_FALSE(permanent_.region->word.load().registered());
+}
+
+TEST_F(PermanentRegion, ItIsNeitherMergedNorReplaced) {
+  begin();
+  // An overlap at its edge becomes a region of its own.
+  Region* beside = idle(pages(16, 24));
+  EXPECT_EQ(beside->range(), pages(16, 24));
+  auto around = ticket(pages(8, 22));
+  EXPECT_EQ(run(around), Step::refused);
+  EXPECT_EQ(around.error.code, EBUSY);
+  EXPECT_TRUE(hits(pages(10, 20)));
+  // Its owner's second try finds it.
+  auto again = ticket(pages(10, 20));
+  again.owner = &arena_;
+  ASSERT_EQ(run(again), Step::leased);
+  EXPECT_EQ(again.region, permanent_.region);
+  domain->release(again.region);
+  auto foreign = ticket(pages(12, 14));
+  foreign.owner = &other_;
+  EXPECT_EQ(run(foreign), Step::refused);
+}
+
+TEST_F(PermanentRegion, ItReplacesOrdinaryOnes) {
+  Region* within = acquire(pages(12, 14));
+  idle(pages(16, 18));
+  begin();
+  EXPECT_EQ(domain->region_count(), 2u) << "the one under lease, until its release";
+  EXPECT_EQ(domain->release(within), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+}
+
+TEST_F(RegistryTest, ARequestBeyondTheMostLeasesRegistersAnew) {
+  Region* full = acquire(pages(0, 4));
+  std::uint32_t leases = 1;
+  for (const auto proof = full->word.load().proof(); full->word.count_in(proof);) ++leases;
+  EXPECT_EQ(leases, RegionWord::kMostLeases);
+  EXPECT_EQ(full->word.release(), Released::in_use) << "the one that was refused";
+  Region* next = acquire(pages(0, 4));
+  ASSERT_NE(next, nullptr);
+  EXPECT_NE(next, full);
+  EXPECT_EQ(domain->release(next), Released::idle);
+  for (; leases > 1; --leases) full->word.release();
+  EXPECT_EQ(domain->release(full), Released::idle_doomed);
+  EXPECT_EQ(reap(), 1u);
+}
+
+TEST_F(RegistryTest, ASlotWhoseGenerationsAreUsedUpIsNotUsedAgain) {
+  Region* region = idle(pages(0, 1));
+  const auto retire = [&] {
+    retire_claimed(*domain, domain->begin_retire({region, region->generation()}), Actor::helper);
+  };
+  retire();
+  while (region->generation() + 1 < RegionWord::kLastGeneration) {
+    region->word.begin_registering(0);
+    region->word.abandon(0);
+    region->word.set_free();
+  }
+  EXPECT_EQ(idle(pages(0, 1)), region);
+  EXPECT_EQ(region->generation(), RegionWord::kLastGeneration);
+  retire();
+  EXPECT_NE(idle(pages(0, 1)), region);
+}
+
 TEST_F(RegistryTest, DomainsShareTheBudget) {
   limit(pages_bytes(8));
   test::FakeDevice other_device;

@@ -167,6 +167,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   std::atomic<unsigned> calls{0};
   device.refuse = [&](Range range, Access access) {
     if (range.overlaps(pages(70, 80)) && includes(access, Access::write)) return EFAULT;
+    if (range == pages(84, 92)) return 0;
     if (range.begin < pages(40, 41).begin && range.end > pages(40, 41).end) return EFAULT;
     if (calls.fetch_add(1) % 61 == 60) return ENOMEM;
     return 0;
@@ -175,7 +176,18 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   // Threads wait here for others that lack a processor: on a busy machine that is nearly all they do.
   const Time end = monotonic_now() + static_cast<Duration>(20 * kSecond * std::max(1.0, test::test_scale()));
 
-  std::atomic<std::uint64_t> hit_count{0}, miss_count{0}, refused_count{0};
+  // Pages 84 to 92 are an arena's, which hands them out: no event but its own meets them.
+  const int arena = 0;
+  const Range arena_pages = pages(84, 92);
+  auto permanent = ticket(arena_pages);
+  permanent.lease = false;
+  permanent.owner = &arena;
+  bool waited_for_it = false;
+  ASSERT_EQ(run(permanent, waited_for_it), Step::leased);
+  const RegionRef permanent_ref{permanent.region, permanent.region->generation()};
+
+  std::atomic<std::uint64_t> hit_count{0}, miss_count{0}, refused_count{0}, hold_count{0}, recall_count{0};
+  std::mutex recalling;
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
     RecentRegions mine;
@@ -186,6 +198,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
       Access access;
     };
     std::vector<Lease> leases;
+    std::vector<Lease> holds;
     const auto below = [&](std::size_t n) { return random() % n; };
     const auto some_range = [&] {
       const std::size_t begin = below(kPages);
@@ -204,8 +217,21 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
       leases[i] = leases.back();
       leases.pop_back();
     };
+    const auto end_hold = [&](std::size_t i) {
+      check(holds[i]);
+      domain->end_hold(holds[i].region);
+      holds[i] = holds.back();
+      holds.pop_back();
+    };
     for (int step = 0; step < steps && monotonic_now() < end && !HasFailure(); ++step) {
       const std::size_t dice = below(100);
+      if (!leases.empty() && below(8) == 0) {
+        const Lease& lease = leases[below(leases.size())];
+        if (domain->begin_hold({lease.region, lease.region->generation()})) {
+          holds.push_back(lease);
+          hold_count.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
       if (dice < 55) {
         const Range range = some_range();
         const Access access = below(3) == 0 ? Access::write : Access::read;
@@ -230,7 +256,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
       } else if (dice < 91) {
         const Range range = some_range().to_pages();
         brackets.open(range);
-        domain->doom(range);
+        domain->doom(range, &arena);
         if (below(4) == 0) std::this_thread::yield();
         brackets.close(range);
       } else if (dice < 95) {
@@ -244,10 +270,14 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
         run(ahead, waited);
       } else {
         reap();
+        const std::unique_lock one(recalling, std::try_to_lock);
+        if (one) recall_count.fetch_add(domain->take_recalls().size(), std::memory_order_relaxed);
       }
       while (leases.size() > 6) let_go(below(leases.size()));
+      while (holds.size() > 2) end_hold(below(holds.size()));
     }
     while (!leases.empty()) let_go(0);
+    while (!holds.empty()) end_hold(0);
   };
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i + 1);
@@ -260,6 +290,11 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   EXPECT_GT(hit_count.load(), 0u);
   EXPECT_GT(miss_count.load(), 0u);
   EXPECT_GT(refused_count.load(), 0u);
+  EXPECT_GT(hold_count.load(), 0u);
+  EXPECT_GT(recall_count.load(), 0u);
+  EXPECT_TRUE(permanent_ref.current());
+  EXPECT_TRUE(device.serves(permanent_ref.region->key, arena_pages, Access::all));
+  domain->end_permanence(permanent_ref);
   // Nothing is left that neither idles nor waits to be reaped: TearDown() retires all of it.
 }
 

@@ -77,7 +77,7 @@ class RetentionTest : public ::testing::Test {
       region = ticket.region;
       record.outcome = runlog::Outcome::miss;
     }
-    record.region = {region, region->generation()};
+    record.set_region({region, region->generation()});
     domain.release(region);
     who.use(record, time, 0);
     return record;

@@ -41,7 +41,7 @@ constexpr bool kForeignAllocator = true;
 #else
 constexpr bool kForeignAllocator = false;
 
-// ---- Allocations on the reader's thread, and on those of the sink, are counted
+// ---- Allocations on the reader's thread, and on those of the callbacks, are counted
 
 namespace {
 thread_local bool t_reads_events = false;
@@ -95,12 +95,12 @@ constexpr int kAnonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
 void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 
-// ---- A sink that remembers what touches the memory of interest
+// ---- Callbacks that remember the events of the memory of interest
 
 struct Event {
   bool is_begin;
   Range range;
-  bool handling;  ///< userfaultfd_handling() as the sink was told
+  bool handling;  ///< userfaultfd_handling() at that time
 };
 std::array<Event, 1 << 16> g_events;
 std::atomic<std::size_t> g_event_count{0};
@@ -116,12 +116,14 @@ void remember(bool is_begin, Range range) {
   const std::size_t slot = g_event_count.fetch_add(1);
   if (slot < g_events.size()) g_events[slot] = {is_begin, range, userfaultfd_handling()};
 }
-void sink_begin(Range range) {
-  if (const auto action = g_at_begin.load()) action(range);
-  remember(true, range);
+Answer note_begin(const MemoryChange& change) {
+  if (const auto action = g_at_begin.load()) action(change.range);
+  remember(true, change.range);
   g_begins.fetch_add(1);
+  EXPECT_EQ(change.alternative, Answer::proceed) << "the kernel's events happen in any case";
+  return Answer::hold_back;
 }
-void sink_end(Range range) {
+void note_end(Range range) {
   remember(false, range);
   g_ends.fetch_add(1);
 }
@@ -141,7 +143,7 @@ Ranges seen() {
   Ranges opened, closed;
   for (std::size_t i = 0; i < std::min(g_event_count.load(), g_events.size()); ++i) {
     (g_events[i].is_begin ? opened : closed).push_back(g_events[i].range);
-    EXPECT_TRUE(g_events[i].handling) << "the sink was told while acquires were let by";
+    EXPECT_TRUE(g_events[i].handling) << "begin() was called while acquires were let by";
   }
   EXPECT_EQ(opened, closed);
   return opened;
@@ -152,7 +154,7 @@ class Userfault : public testing::Test {
   void SetUp() override {
     if (const Error error = userfaultfd_refused()) GTEST_SKIP() << error.message;
     g_begins = g_ends = 0;
-    const Error error = start_userfaultfd({sink_begin, sink_end});
+    const Error error = start_userfaultfd({note_begin, note_end});
     ASSERT_FALSE(error) << error.message;
   }
   void TearDown() override {
@@ -517,9 +519,9 @@ TEST_F(Userfault, ManyDropsAtATime) {
 TEST_F(Userfault, ADropThatHooksHaveInBracketsClosesAtOnce) {
   static std::atomic<Address> theirs;
   const Range memory = map(4);
-  HookSink sink{sink_begin, sink_end};
-  sink.bracketed = [](Range range) { return range.begin == theirs; };
-  ASSERT_FALSE(start_userfaultfd(sink));
+  HookCallbacks callbacks{note_begin, note_end};
+  callbacks.bracketed = [](Range range) { return range.begin == theirs; };
+  ASSERT_FALSE(start_userfaultfd(callbacks));
   theirs = memory.begin;
   for (int i = 0; i < 50; ++i) {
     watch(memory);
@@ -595,7 +597,7 @@ TEST_F(Userfault, ProgramsThatCloseAllFiles) {
   NOT_UNDER_THREAD_SANITIZER();
   const pid_t child = ::fork();
   if (child == 0) {
-    if (start_userfaultfd({sink_begin, sink_end})) ::_exit(2);
+    if (start_userfaultfd({note_begin, note_end})) ::_exit(2);
     const Range memory = map(4);
     if (watch_by_userfaultfd(memory)) ::_exit(3);
     ::syscall(SYS_close_range, 3, ~0u, 0);
@@ -624,7 +626,7 @@ TEST_F(Userfault, StoppedAndStartedAgain) {
   unmap(pages_of(memory, 0, 2));
   EXPECT_EQ(g_begins.load(), 0u);
   EXPECT_TRUE(watch_by_userfaultfd(memory));
-  ASSERT_FALSE(start_userfaultfd({sink_begin, sink_end}));
+  ASSERT_FALSE(start_userfaultfd({note_begin, note_end}));
   g_interest_begin = memory.begin;
   g_interest_end = memory.end;
   unmap(pages_of(memory, 2, 2));
@@ -650,7 +652,7 @@ TEST_F(Userfault, AChildIsNotDisturbed) {
     ok = ok && ::munmap(pointer(memory.begin), memory.bytes()) == 0 && !userfaultfd_handling();
     // And it may have a userfaultfd of its own.
     const Range own = map(4);
-    ok = ok && !start_userfaultfd({sink_begin, sink_end}) && !watch_by_userfaultfd(own);
+    ok = ok && !start_userfaultfd({note_begin, note_end}) && !watch_by_userfaultfd(own);
     ::munmap(pointer(own.begin), own.bytes());
     wait_for_userfaultfd();
     ::_exit(ok && g_begins == 1 ? 0 : 1);

@@ -136,8 +136,7 @@ class VictimPolicy : public test::RegistryTest {
       Region* region = acquire(pages(2 * trace[i], 2 * trace[i] + 1));
       if (!region) return 0;
       clock.advance(kMicrosecond);
-      region->used(now, clock.ticks());
-      domain->release(region);
+      domain->release(region, now, clock.ticks());
       if (next)
         domain->expect({region, region->generation()},
                        (*next)[i] == SIZE_MAX ? 0 : static_cast<Time>((*next)[i]));
@@ -194,8 +193,7 @@ TEST_F(VictimPolicy, LargeRegionsGoBeforeManySmallOnes) {
     Region* region = acquire(range);
     ASSERT_NE(region, nullptr);
     clock.advance(kMicrosecond);
-    region->used(now, clock.ticks());
-    domain->release(region);
+    domain->release(region, now, clock.ticks());
   };
   for (int round = 0; round < 3; ++round) {
     use(pages(10'000, 10'512));
@@ -204,6 +202,26 @@ TEST_F(VictimPolicy, LargeRegionsGoBeforeManySmallOnes) {
   use(pages(20'000, 20'064));
   EXPECT_FALSE(hits(pages(10'000, 10'512)));
   for (std::size_t i = 0; i < 16; ++i) EXPECT_TRUE(hits(pages(10 * i, 10 * i + 4))) << i;
+}
+
+// A hit writes no more than is needed: when it was, and once memory is short the interval too.
+TEST_F(VictimPolicy, IntervalsAreKeptFromTheFirstPressureOn) {
+  limit(pages_bytes(2));
+  Region* region = idle(pages(0, 1));
+  const auto use = [&] {
+    clock.advance(kMillisecond);
+    const Ticks now = clock.ticks();
+    ASSERT_EQ(hit(pages(0, 1)), region);
+    domain->release(region, now, now);
+    EXPECT_EQ(region->last_use.load(), now);
+  };
+  use();
+  use();
+  EXPECT_EQ(region->interval.load(), 0u);
+  idle(pages(2, 3), clock.ticks() - 1);
+  idle(pages(4, 5), clock.ticks());  // the older of the others goes
+  use();
+  EXPECT_EQ(region->interval.load(), static_cast<Ticks>(kMillisecond));
 }
 
 TEST_F(VictimPolicy, RegionsInUseArePassedOver) {

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 #include "engine/process.h"
+#include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 
 using namespace pinion;
@@ -283,7 +284,7 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
                             "pinion_lease_keys: the lease is of the process that this one was forked "
                             "from, whose registrations do not hold here"));
   // Under a lease a region does not change.
-  const Region* region = body.transfer.record.region.region;
+  const Region* region = body.transfer.record.region().region;
   if (!region)
     return fail(Error::make(ENODATA,
                             "pinion_lease_keys: retention `observe` registers nothing: transfer without "
@@ -304,13 +305,13 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
 
 int pinion_memory_begin(const void* address, size_t bytes) {
   if (!is_range(address, bytes)) return bad_range("pinion_memory_begin", address, bytes);
-  Engine::on_memory_change_begin(Range::of(address, bytes));
+  memory_events::begin({Range::of(address, bytes)});
   return 0;
 }
 
 int pinion_memory_end(const void* address, size_t bytes) {
   if (!is_range(address, bytes)) return bad_range("pinion_memory_end", address, bytes);
-  Engine::on_memory_change_end(Range::of(address, bytes));
+  memory_events::end(Range::of(address, bytes));
   return 0;
 }
 

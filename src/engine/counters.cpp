@@ -14,7 +14,7 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
   const auto ns = [&](const Counter& ticks) {
     return static_cast<std::uint64_t>(scale.to_duration(ticks.get()));
   };
-  sum.acquires += c.acquires.get();
+  sum.acquires += c.hits.get() + c.waits.get() + c.misses.get() + c.bounced.get() + c.observed.get();
   sum.hits += c.hits.get();
   sum.waits += c.waits.get();
   sum.misses += c.misses.get();

@@ -7,9 +7,7 @@
 
 #include "base/held_signals.h"
 #include "device/make.h"
-#include "engine/fabric_monitor.h"
-#include "monitor/loader.h"
-#include "predict/call_site.h"
+#include "monitor/memory_events.h"
 
 namespace pinion {
 
@@ -34,7 +32,6 @@ std::size_t whole_pages(std::size_t cap) {
 }  // namespace
 
 std::atomic<Engine*> Engine::running_{nullptr};
-constinit Brackets Engine::brackets_;
 Engine* Engine::newest_ = nullptr;
 
 Engine::Engine(const Options& options, const JobPlace& place, const DeviceCaps& caps)
@@ -43,15 +40,17 @@ Engine::Engine(const Options& options, const JobPlace& place, const DeviceCaps& 
       node_(options_, ::getpid()),
       budget_(find_limits(options.limit, options.limit_regions, caps, place.local_ranks, node_.limit()),
               node_.allowance()),
-      domains_(memory_, budget_, brackets_, bell_,
+      domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {
-                 helper_.equip(slot);
+                 helper_->equip(slot);
                  leases_.know(slot);
                }),
-      watch_(domains_, memory_.events, brackets_, bell_, options.retention != RetentionKind::on_demand),
+      watch_(domains_, memory_.events, memory_events::brackets(), bell_,
+             options.retention != RetentionKind::on_demand),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, domains_, watch_, counters_, bell_),
-      helper_(options_, place.rank, memory_, domains_, leases_, watch_, counters_, node_, bell_, clock_) {}
+      helper_(std::make_unique<Helper>(options_, place.rank, memory_, domains_, leases_, watch_, counters_,
+                                       node_, bell_, clock_)) {}
 
 // ---- start and stop ----
 
@@ -81,14 +80,14 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   watch_forks();
   engine->counters_.start();
   engine->watch_.begin(options.monitor);
-  engine->publish();
+  error = engine->publish();
   const Time now = engine->clock_.now();
   engine->memory_.meter.start(now);
-  if (has_log(options)) {
+  if (!error && has_log(options)) {
     const runlog::RunInfo info = engine->run_info(place, command, device_text, now);
-    error = engine->helper_.start(&info);
-  } else {
-    error = engine->helper_.start(nullptr);
+    error = engine->helper_->start(&info);
+  } else if (!error) {
+    error = engine->helper_->start(nullptr);
   }
   if (error) {
     withdraw();
@@ -118,24 +117,29 @@ runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& comma
   return info;
 }
 
-void Engine::publish() {
+Error Engine::publish() {
+  if (Error full = memory_events::add(watch_)) return full;
   running_.store(this, std::memory_order_release);
   LeasePath::running_.store(&leases_, std::memory_order_release);
+  return {};
 }
 
 Engine* Engine::withdraw() {
   LeasePath::running_.store(nullptr, std::memory_order_release);
-  return running_.exchange(nullptr, std::memory_order_acq_rel);
+  Engine* const engine = running_.exchange(nullptr, std::memory_order_acq_rel);
+  if (engine) memory_events::remove(engine->watch_);
+  return engine;
 }
 
 void Engine::stop() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_.ask_to_end();
-  engine->helper_.join();
+  engine->helper_->ask_to_end();
+  engine->helper_->join();
   withdraw();
-  engine->helper_.forget();
+  engine->helper_->forget();
+  engine->helper_.reset();
   engine->watch_.end();
 }
 
@@ -143,75 +147,16 @@ void Engine::stop_at_exit() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_.ask_to_end();
+  engine->helper_->ask_to_end();
   // The helper finds Pinion's locks free (held_signals.h). But a handler that exits may have interrupted
   // malloc or the loader, whose locks the helper may need as well.
-  if (!engine->helper_.await_end()) {
+  if (!engine->helper_->await_end()) {
     static constexpr char kText[] =
         "pinion: the process ends within malloc or the loader: its log lacks the last moments\n";
     static_cast<void>(!::write(STDERR_FILENO, kText, sizeof kText - 1));
   }
   withdraw();
   // The hooks stay: taking them away takes locks, and the process is gone in a moment.
-}
-
-// ---- memory events ----
-
-StartedMonitor Engine::watch_events(MonitorKind kind) {
-  brackets_.sight.lost();
-  const auto sight = brackets_.sight.look();
-  HookSink sink{on_memory_change_begin, on_memory_change_end, on_sight_lost, on_memory_appeared};
-  sink.bracketed = [](Range range) { return brackets_.opened_by_another(range); };
-  sink.unloaded = invalidate_call_sites;
-  // Under every monitor, as code that goes makes learnt stacks worthless. An error concerns memory events
-  // only under the monitors of libc, which report it.
-  static_cast<void>(watch_loader(sink));
-  const StartedMonitor started = start_monitor(kind, sink);
-  if (!started.missing && started.monitor->settled()) brackets_.sight.regained(sight);
-  return started;
-}
-
-Error Engine::regain_sight(MemoryMonitor& monitor) {
-  auto sight = brackets_.sight.look();
-  if (!sight.blind() && monitor.intact()) [[likely]]
-    return {};
-  if (const Engine* engine = running(); engine && engine->watch_.keeps_nothing())
-    return Error::make(ENOTSUP, "memory events cannot all be seen in this run");
-  // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. What went by
-  // meanwhile was not seen: nothing that was registered before can be believed.
-  if (!sight.blind()) {
-    on_sight_lost();  // overwritten in a way that the hooks did not notice
-    sight = brackets_.sight.look();
-  }
-  // Only when they are done; asked after the look that has to hold.
-  if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
-  const HookReport report = monitor.repair();
-  if (!report.complete) return report.error;
-  brackets_.sight.regained(sight);
-  return {};
-}
-
-void Engine::on_memory_change_begin(Range range) {
-  brackets_.open(range);
-  fabric_monitor::on_memory_change(range);
-  if (Engine* engine = running()) engine->watch_.changed(range);
-}
-
-void Engine::on_memory_change_end(Range range) {
-  brackets_.close(range);
-  if (Engine* engine = running()) engine->watch_.change_over();
-}
-
-void Engine::on_memory_appeared(Range range) {
-  fabric_monitor::on_memory_change(range);
-  if (Engine* engine = running()) engine->watch_.appeared(range);
-}
-
-void Engine::on_sight_lost() {
-  brackets_.sight.lost();
-  constexpr Range kEverything{0, ~Address{0}};
-  on_memory_change_begin(kEverything);
-  on_memory_change_end(kEverything);
 }
 
 }  // namespace pinion

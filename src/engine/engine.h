@@ -3,11 +3,12 @@
 // needs lease_path.h alone.
 //
 // start() and stop() are for one thread at a time; join() and leave() let several users share the engine and
-// may be called by any thread. on_memory_* are for hooks. The engine object is never freed: threads may be
-// inside it when the run ends.
+// may be called by any thread. The engine object is never freed: threads and hooks may be inside it when the
+// run ends.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "base/options.h"
@@ -46,37 +47,19 @@ class Engine {
   LeasePath& leases() { return leases_; }
   RunCounters& counters() { return counters_; }
   const Budget& budget() const { return budget_; }
-  const MemoryMonitor& monitor() const { return watch_.monitor(); }
-
-  // Hooks. Brackets are the process's, not the run's: a run may begin or end inside one.
-  static void on_memory_change_begin(Range range);
-  static void on_memory_change_end(Range range);
-  /// Events may be missed from now on: nothing that is registered is believed any more.
-  static void on_sight_lost();
-  /// There was nothing mapped here until now.
-  static void on_memory_appeared(Range range);
-
-  // Sight of memory events, with or without a run (fabric_monitor.h needs it beyond).
-  /// Starts the monitor, and lets its self-test prove that events arrive.
-  static StartedMonitor watch_events(MonitorKind kind);
-  /// Other libraries may take the monitor's hooks away at any time. Sight that was lost meanwhile is regained
-  /// here, if the hooks can be put back now. The error: it never will be.
-  static Error regain_sight(MemoryMonitor& monitor);
-  static const Brackets& brackets() { return brackets_; }
-  static void watch_forks();
 
  private:
   Engine(const Options& options, const JobPlace& place, const DeviceCaps& caps);
   ~Engine() = delete;
 
+  static void watch_forks();
   void let_go_before_fork();
-  void publish();
+  Error publish();
   static Engine* withdraw();
   runlog::RunInfo run_info(const JobPlace& place, const std::string& command, const std::string& device,
                            Time now);
 
   static std::atomic<Engine*> running_;
-  static Brackets brackets_;
   static Engine* newest_;  ///< of all that were ever started: what is never freed stays reachable
 
   Engine* earlier_ = nullptr;
@@ -90,7 +73,7 @@ class Engine {
   MemoryWatch watch_;
   RunCounters counters_;
   LeasePath leases_;
-  Helper helper_;
+  std::unique_ptr<Helper> helper_;  ///< freed by stop(), when the thread has ended
 };
 
 }  // namespace pinion

@@ -1,11 +1,9 @@
 #include "engine/fabric_monitor.h"
 
-#include "base/held_signals.h"
-#include "engine/engine.h"
-
 #ifdef PINION_HAS_LIBFABRIC
 #include <dlfcn.h>
 #include <linux/futex.h>
+#include <pthread.h>
 #include <rdma/fi_ext.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -21,7 +19,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/held_signals.h"
 #include "base/options.h"
+#include "monitor/memory_events.h"
 #include "monitor/subscriptions.h"
 #include "monitor/system_call.h"
 
@@ -37,20 +37,20 @@ constexpr std::chrono::milliseconds kGather{2};
 /// That of libc, or the automatic one kept to it. Set before the import.
 MemoryMonitor* watching = nullptr;
 
-class Monitor {
+class Monitor final : public MemorySink {
  public:
-  /// Hooks.
-  void post(Range range) {
-    if (subscriptions_.post(range) && asleep_.load(std::memory_order_seq_cst) != 0) wake();
+  Answer changing(const MemoryChange& change) override {
+    post(change.range);
+    return Answer::proceed;
   }
+  void appeared(Range range) override { post(range); }
 
   void abandon_after_fork() {
     subscriptions_.abandon_after_fork();
     new (&teller_) std::thread;  // it stayed with the parent
   }
 
-  // What libfabric calls (its results, nothing else, leave these): start and stop under a mutex of their own,
-  // the others under the one of all caches.
+  // libfabric calls these; start and stop under a mutex of their own, the others under the one of all caches.
 
   void start() {
     // Signals belong to the application's threads.
@@ -87,7 +87,7 @@ class Monitor {
   bool valid(Range range) {
     if (blind_for_good_) return false;
     try {
-      blind_for_good_ = static_cast<bool>(Engine::regain_sight(*watching));
+      blind_for_good_ = static_cast<bool>(memory_events::regain_sight(*watching));
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -97,6 +97,11 @@ class Monitor {
   fid_mem_monitor fid{};
 
  private:
+  /// Hooks.
+  void post(Range range) {
+    if (subscriptions_.post(range) && asleep_.load(std::memory_order_seq_cst) != 0) wake();
+  }
+
   void tell() {
     ::prctl(PR_SET_NAME, "pinion-fabric");
     while (!stopping_.load()) {
@@ -120,7 +125,7 @@ class Monitor {
     raw_system_call(SYS_futex, arguments_of(&asleep_, FUTEX_WAKE_PRIVATE, 1));
   }
 
-  Subscriptions subscriptions_{Engine::brackets()};
+  Subscriptions subscriptions_{memory_events::brackets()};
   bool blind_for_good_ = false;  ///< guarded by libfabric's mutex of all caches
   std::thread teller_;           ///< from start() to stop()
   std::atomic<bool> stopping_{false};
@@ -148,6 +153,12 @@ fi_ops_mem_monitor operations = {
                 size_t bytes) { return the_monitor.load()->valid(Range::of(address, bytes)); },
 };
 
+/// In the child of a fork.
+void abandon_after_fork() {
+  new (&importing) std::mutex;
+  if (Monitor* monitor = the_monitor.load()) monitor->abandon_after_fork();
+}
+
 /// A handle of the libfabric that `function` is of, or of the one that is loaded. It is held for ever: its
 /// notify is called from now on.
 void* hold_libfabric(const void* function) {
@@ -160,17 +171,16 @@ void* hold_libfabric(const void* function) {
 /// The hooks of libc, by which a run that goes on may see already. The error: what they do not see.
 Error watch_by_libc(MonitorKind kind) {
   watching = &monitor_of(kind);
-  const Engine* engine = Engine::running();
-  if (engine == nullptr) {
-    if (const Error missing = Engine::watch_events(kind).missing) return missing;
+  if (memory_events::monitor() == nullptr) {
+    if (const Error missing = memory_events::watch(kind).missing) return missing;
   }
-  if (&watching->chosen() != &monitor_of(MonitorKind::libc) || (engine && &engine->monitor() != watching))
-    return Error::make(ENOTSUP, "this run sees them by %s, which cannot serve others",
-                       engine ? engine->monitor().name() : watching->name());
+  const MemoryMonitor* const started = memory_events::monitor();
+  if (&watching->chosen() != &monitor_of(MonitorKind::libc) || started != watching)
+    return Error::make(ENOTSUP, "this run sees them by %s, which cannot serve others", started->name());
   if (kind == MonitorKind::automatic) {
     if (const Error changed = keep_to_libc()) return changed;
   }
-  return Engine::regain_sight(*watching);
+  return memory_events::regain_sight(*watching);
 }
 
 Error import_into(void* library, MonitorKind kind) {
@@ -189,8 +199,16 @@ Error import_into(void* library, MonitorKind kind) {
   fid_mem_monitor& monitor = the_monitor.load()->fid;
   monitor.fid.fclass = FI_CLASS_MEM_MONITOR;
   monitor.export_ops = &operations;
+  if (Error full = memory_events::add(*the_monitor.load())) {
+    fi_close(cache);
+    return full;
+  }
   const int failed = fi_import_fid(cache, &monitor.fid, 0);
   fi_close(cache);
+  if (failed)
+    memory_events::remove(*the_monitor.load());
+  else
+    memory_events::stay();
   if (failed)
     return Error::make(-failed,
                        "libfabric has a memory monitor that another library imported, or that a "
@@ -216,25 +234,11 @@ Error import(const void* function) {
                        chosen);
   void* const library = hold_libfabric(function);
   if (library == nullptr) return Error::make(ENOENT, "no libfabric is loaded in this process");
-  Engine::watch_forks();
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, abandon_after_fork); });
   Error error = import_into(library, options.monitor);
   is_imported = !error;
   return error;
-}
-
-bool imported() {
-  const HeldSignals held;
-  const std::lock_guard lock(importing);
-  return is_imported;
-}
-
-void on_memory_change(Range range) {
-  if (Monitor* monitor = the_monitor.load(std::memory_order_acquire)) monitor->post(range);
-}
-
-void abandon_after_fork() {
-  new (&importing) std::mutex;
-  if (Monitor* monitor = the_monitor.load()) monitor->abandon_after_fork();
 }
 
 }  // namespace pinion::fabric_monitor
@@ -244,9 +248,6 @@ void abandon_after_fork() {
 namespace pinion::fabric_monitor {
 
 Error import(const void*) { return Error::make(ENOSYS, "this Pinion was built without libfabric's headers"); }
-bool imported() { return false; }
-void on_memory_change(Range) {}
-void abandon_after_fork() {}
 
 }  // namespace pinion::fabric_monitor
 

@@ -14,12 +14,12 @@
 //     event of interest. (libfabric then unpins at its next registration or close.)
 //   - It needs no run of the engine, only the hooks, which stay in place once it was imported.
 //
-// import() is ordinary code, any thread. on_memory_change() is for hooks. libfabric calls the rest. libfabric
-// is found when asked for, never linked; where Pinion was built without its headers, import() says so.
+// It is a sink of memory_events.h from its import on. import() is ordinary code, any thread; libfabric calls
+// the rest. libfabric is looked up at the import, never linked; where Pinion was built without its headers,
+// import() returns that error.
 #pragma once
 
 #include "base/error.h"
-#include "base/range.h"
 
 namespace pinion::fabric_monitor {
 
@@ -32,14 +32,5 @@ namespace pinion::fabric_monitor {
 ///   ENOTSUP    not all memory events can be seen in this process
 ///   EINVAL     the options in the environment are wrong
 Error import(const void* function);
-
-/// Whether the hooks have to stay.
-bool imported();
-
-/// Hooks: memory is about to change, within its bracket.
-void on_memory_change(Range range);
-
-/// In the child of a fork.
-void abandon_after_fork();
 
 }  // namespace pinion::fabric_monitor

@@ -1,9 +1,10 @@
 // Forks. The child has neither the helper nor the parent's registrations: it runs as without Pinion, or
 // starts an engine of its own. No mutex is held across a fork, so the parent cannot deadlock and a handler of
-// another library may come before or after these; what a child uses of the parent's is made anew there (here,
-// and beside each process-wide mutex: users.cpp, libc_hooks.cpp). MADV_DONTFORK is never used: a child may
-// touch all of its memory. libibverbs may use it on memory that it registers. Then all idle regions go before
-// a fork, and none becomes idle until it is over (fork_gate.h).
+// another library may come before or after these; all that a child uses of the parent's is made anew there
+// (here, and beside each process-wide mutex: users.cpp, memory_events.cpp, libc_hooks.cpp,
+// fabric_monitor.cpp). MADV_DONTFORK is never used: a child may touch all of its memory. libibverbs may use
+// it on memory that it registers. Then all idle regions go before a fork, and none becomes idle until it is
+// over (fork_gate.h).
 //
 // A child that was not made by fork() (vfork, posix_spawn, clone with shared memory) meets no handler and
 // needs none: it has the parent's memory, so its memory events are the parent's. One made by _Fork() or by a
@@ -14,7 +15,6 @@
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
-#include "engine/fabric_monitor.h"
 
 namespace pinion {
 
@@ -42,9 +42,7 @@ void Engine::watch_forks() {
     const auto in_child = [] {
       t_closed = nullptr;
       if (Engine* parent = withdraw()) parent->domains_.abandon_after_fork();
-      brackets_.forget_other_threads();
       RunMemory::abandon_after_fork();
-      fabric_monitor::abandon_after_fork();
       forget_this_thread();
     };
     pthread_atfork(before, in_parent, in_child);

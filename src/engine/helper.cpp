@@ -289,9 +289,6 @@ void Helper::forget() {
     slot.retention.reset();
     slot.predictor.reset();
   });
-  drain_.forget();
-  log_.forget_sites();
-  profile_.forget();
 }
 
 }  // namespace pinion

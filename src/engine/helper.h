@@ -2,7 +2,7 @@
 // thread and all that only the helper uses.
 //
 // start(), ask_to_end(), join(), await_end() and forget(): the engine. equip(): under the mutex of the domain
-// table. Everything else runs on the helper thread. The object is never freed: an exit may leave the thread
+// table. Everything else runs on the helper thread. Freed once the thread has ended; an exit may leave both
 // behind.
 #pragma once
 
@@ -38,7 +38,7 @@ class Helper {
   void join() { thread_.join(); }
   /// Waits as long as the helper makes progress, at most about a minute. False: it has not ended.
   bool await_end();
-  /// Frees the memory that only the helper has used; after join().
+  /// Lets the domains go: their predictors and their retention; after join().
   void forget();
 
  private:

@@ -44,37 +44,30 @@ void see_events() {
 
 void LeasePath::begin_transfer(ThreadContext& thread, int number, const CallPoint& call, Range request,
                                Access access, Transfer& transfer) {
+  ThreadCounters& counters = thread.counters[number];
   transfer.active = true;
   transfer.bookkeeping = 0;
-  Record& record = transfer.record;
-  record.begin = call.time;
-  record.wait = 0;
-  record.address = request.begin;
-  record.bytes = request.bytes();
-  record.site = call.site;
-  record.region = {};
-  record.peer = call.peer;
-  record.kind = runlog::EventKind::lease;
-  record.outcome =
-      runlog::Outcome::hit;  // until it turns out otherwise: records of device calls are made from this one
-  record.call = call.kind;
-  record.access = access;
-  record.flags = 0;
-  record.domain = static_cast<std::uint8_t>(number);
-  ThreadCounters& counters = thread.counters[number];
-  record.delayed =
-      counters.registration_ticks.get() + counters.wait_ticks.get() + spent(counters.bounce_ticks.get());
-  counters.acquires.add(1);
+  // A hit, until it turns out otherwise: records of device calls are made from this one.
+  transfer.record = Record{.begin = call.time,
+                           .address = request.begin,
+                           .site = call.site,
+                           .access = access,
+                           .bytes = request.bytes(),
+                           .call = call.kind,
+                           .kind = runlog::EventKind::lease,
+                           .domain = static_cast<unsigned>(number),
+                           .delayed = counters.delayed_ticks.get(),
+                           .peer = call.peer};
   counters.acquired_bytes.add(request.bytes());
 }
 
 void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer) {
-  transfer.record.region = {region, region->generation()};
+  transfer.record.set_region({region, region->generation()});
   ThreadCounters& counters = thread.counters[transfer.record.domain];
   counters.hits.add(1);
-  // Every 32nd acquire of a thread is measured: reading the counter each time would cost as much as what it
+  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as what it
   // measures.
-  if (counters.acquires.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
+  if (counters.hits.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
 }
 
 bool LeasePath::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
@@ -135,7 +128,7 @@ bool LeasePath::acquire_slow(ThreadContext& thread, int number, Range request, A
    : record.outcome == runlog::Outcome::wait ? counters.waits
                                              : counters.hits)
       .add(1);
-  thread.recent.remember(request.begin, ticket.region);
+  domain(record.domain).remember(thread.recent, request.begin, ticket.region);
   return true;
 }
 
@@ -165,13 +158,14 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
       },
       [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
   const Ticks all = ticks_now() - begin;
-  record.wait = all;
+  record.wait = std::min(all, Record::kMostWait);
   counters.registration_ticks.add(in_device);
   if (all > in_device) counters.wait_ticks.add(all - in_device);
+  counters.delayed_ticks.add(std::max(all, in_device));
   if (step == Domain::Step::refused) return step;
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
-  record.region = {ticket.region, ticket.region->generation()};
+  record.set_region({ticket.region, ticket.region->generation()});
   record.outcome = ticket.registered_here ? runlog::Outcome::miss
                    : waited               ? runlog::Outcome::wait
                                           : runlog::Outcome::hit;
@@ -207,30 +201,31 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                      : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
                        "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
-  // that one would need is charged as time, so that going without registration is never free (DESIGN 2).
+  // that one would need is charged as time, as going without registration is never free.
   const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
   const Ticks begin = ticks_now();
   const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
+  ThreadCounters& counters = thread.counters[transfer.record.domain];
   if (spends_modelled_time_) {
     while (ticks_now() - begin < cost) StdAtomics::relax();
+    counters.delayed_ticks.add(cost);
   } else {
     transfer.record.flags |= runlog::kCharged;
   }
-  thread.counters[transfer.record.domain].bounce_ticks.add(cost);
+  counters.bounce_ticks.add(cost);
 }
 
 void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
-  Region* region = record.region.region;
+  Region* region = record.region().region;
   if (region) {
-    region->used(record.begin, record.end);
     if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
       record.flags |= runlog::kMemoryGone;
-    const auto released = domain(record.domain).release(region);
+    const auto released = domain(record.domain).release(region, record.begin, record.end);
     if ((retire_at_release_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
-      retire_now(thread, record.domain, record.region);
+      retire_now(thread, record.domain, record.region());
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.
       watch_.idle_and_doomed(region->range().bytes());
@@ -247,7 +242,7 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
 
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
-  const RegionRef ref = transfer.record.region;
+  const RegionRef ref = transfer.record.region();
   if (!ref.region || ::getpid() != process_) return;
   domains_.release_after_run(transfer.record.domain, ref);
 }
@@ -278,10 +273,11 @@ void LeasePath::retire_claimed_here(ThreadContext& thread, int number, Region* r
   call.address = pages.begin;
   call.bytes = pages.bytes();
   call.kind = runlog::EventKind::deregistration;
-  call.domain = static_cast<std::uint8_t>(number);
+  call.domain = static_cast<unsigned>(number);
   push(thread, call);
   counters_.count_device_call(thread.counters[number], false, retired.error);
   thread.counters[number].registration_ticks.add(call.end - call.begin);
+  thread.counters[number].delayed_ticks.add(call.end - call.begin);
 }
 
 double LeasePath::copy_speed() {

@@ -98,8 +98,6 @@ class LeasePath {
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
-  /// Of modelled time, the part that delayed the thread.
-  Ticks spent(Ticks modelled) const { return spends_modelled_time_ ? modelled : 0; }
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   /// Whether so much memory can be: more than the machine has is a mistake of the caller's.
   bool is_possible(Range request) const {

@@ -2,23 +2,19 @@
 
 #include <cstdio>
 
-#include "engine/engine.h"
-#include "engine/fabric_monitor.h"
-#include "monitor/loader.h"
+#include "monitor/memory_events.h"
+#include "predict/call_site.h"
 
 namespace pinion {
 
 void MemoryWatch::begin(MonitorKind kind) {
-  const StartedMonitor started = Engine::watch_events(kind);
+  invalidate_call_sites();  // code may have gone while no run was there to see it
+  const StartedMonitor started = memory_events::watch(kind);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);
 }
 
-void MemoryWatch::end() {
-  if (&monitor_->chosen() == &monitor_of(MonitorKind::libc) && fabric_monitor::imported()) return;
-  monitor_->stop();
-  unwatch_loader();
-}
+void MemoryWatch::end() { memory_events::leave(); }
 
 Error MemoryWatch::watch(Range pages) {
   // The helper may learn of the transfer only after the memory has gone again.
@@ -28,7 +24,7 @@ Error MemoryWatch::watch(Range pages) {
 
 void MemoryWatch::keep_nothing(const Error& why) {
   if (keeps_nothing_.exchange(true, std::memory_order_acq_rel)) return;
-  Engine::on_sight_lost();
+  memory_events::lose_sight();
   if (!keeps_idle_) return;
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
@@ -38,7 +34,7 @@ void MemoryWatch::keep_nothing(const Error& why) {
 
 void MemoryWatch::check_hooks() {
   if (keeps_nothing()) return;
-  if (const Error never = Engine::regain_sight(*monitor_)) keep_nothing(never);
+  if (const Error never = memory_events::regain_sight(*monitor_)) keep_nothing(never);
 }
 
 void MemoryWatch::report_exposure() {
@@ -50,11 +46,14 @@ void MemoryWatch::report_exposure() {
                "long as it does, no registration is kept beyond its transfer\n");
 }
 
-void MemoryWatch::changed(Range range) {
-  doom(range);
-  events_.post(range);
+Answer MemoryWatch::changing(const MemoryChange& change) {
+  doom(change.range);
+  events_.post(change.range);
   memory_events_.fetch_add(1, std::memory_order_relaxed);
+  return Answer::proceed;
 }
+
+void MemoryWatch::code_unloaded() { invalidate_call_sites(); }
 
 void MemoryWatch::doom(Range range) {
   std::size_t doomed = 0;

@@ -1,9 +1,9 @@
 // Memory events of a run: the monitor that sees them, and the consequences for the run's domains. Owns the
 // choice of the monitor, and the counts of events and of doomed bytes.
 //
-// begin() and end(): the engine. watch(), check_hooks(): ordinary threads. report_exposure() and
-// take_doomed(): the helper. changed(), change_over() and appeared(): hooks, hence lock-free. Everything
-// else: any thread.
+// begin() and end(): the engine, which also adds this as a sink of memory_events.h, and removes it. watch(),
+// check_hooks(): ordinary threads. report_exposure() and take_doomed(): the helper. The sink's functions:
+// hooks, hence lock-free. Everything else: any thread.
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,12 @@
 #include "engine/domain_table.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
+#include "monitor/memory_sink.h"
 #include "monitor/monitor.h"
 
 namespace pinion {
 
-class MemoryWatch {
+class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases.
   MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
@@ -28,7 +29,6 @@ class MemoryWatch {
 
   void begin(MonitorKind kind);
   void end();
-  const MemoryMonitor& monitor() const { return *monitor_; }
 
   /// Before memory is registered: its events must be seen from now on. An error: they will go unseen.
   Error watch(Range pages);
@@ -42,13 +42,14 @@ class MemoryWatch {
   void report_exposure();
   std::uint64_t events_seen() const { return memory_events_.load(std::memory_order_relaxed); }
 
-  // ---- hooks ----
+  // ---- the sink ----
 
-  /// Dooms the regions in the range; the caller has opened a bracket for it before.
-  void changed(Range range);
-  void change_over() { expect_reaping(); }
-  /// Memory is mapped where there was none.
-  void appeared(Range range) { doom(range); }
+  /// Dooms the regions in the range. Leases stay valid for their holders.
+  Answer changing(const MemoryChange& change) override;
+  void changed(Range) override { expect_reaping(); }
+  void appeared(Range range) override { doom(range); }
+  /// Learnt stacks may lead through code that has gone.
+  void code_unloaded() override;
 
   // ---- doomed regions ----
 

@@ -128,9 +128,4 @@ void LearntProfile::keep(const std::vector<const Predictor*>& predictors) const 
     std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
 }
 
-void LearntProfile::forget() {
-  std::string().swap(bytes_);
-  sites_ = {};
-}
-
 }  // namespace pinion

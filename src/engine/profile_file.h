@@ -43,8 +43,6 @@ class LearntProfile {
   std::uint64_t site_name(CallSite site) { return sites_.name(site); }
   /// Writes the profile of the predictor that learnt most; null ones are passed by.
   void keep(const std::vector<const Predictor*>& predictors) const;
-  /// Frees memory that the run has needed.
-  void forget();
 
  private:
   const std::string path_;

@@ -121,9 +121,4 @@ std::size_t RecordDrain::leave_pinned_bytes() const {
   return bytes;
 }
 
-void RecordDrain::forget() {
-  std::vector<Drained>().swap(batch_);
-  leave_pinned_ = {};
-}
-
 }  // namespace pinion

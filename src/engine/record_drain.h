@@ -31,8 +31,6 @@ class RecordDrain {
   std::uint64_t transfers() const { return transfers_; }
   std::size_t leave_pinned_bytes() const;
   double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
-  /// Frees memory that the run has needed.
-  void forget();
 
  private:
   struct Drained {

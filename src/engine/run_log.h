@@ -33,8 +33,6 @@ class RunLog {
   void publish(const runlog::Counters& counters, Time now);
   /// The last state. `pinned`: bytes that the kernel still counts.
   void finish(const runlog::Counters& counters, Time now, std::uint64_t pinned);
-  /// Frees memory that the run has needed; after finish().
-  void forget_sites() { known_sites_ = {}; }
 
  private:
   void add_site(CallSite site);

@@ -29,8 +29,10 @@ constexpr int kMostDomains = runlog::kMaxDomains;
 
 /// Of one thread in one domain.
 struct ThreadCounters {
-  // What a hit touches comes first: in the context it shares a line with what every call touches.
-  Counter acquires, acquired_bytes, hits;
+  // A hit touches these: in the context they share a line with what every call touches. There is no counter
+  // of acquires: each ends as one hit, wait, miss, bounced or observed.
+  Counter acquired_bytes, hits;
+  Counter delayed_ticks;  ///< the sum of registrations, waits and copies that have delayed the thread
   Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
   Counter waits, misses, bounced, observed;
   Counter bounced_bytes;

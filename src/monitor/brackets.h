@@ -1,6 +1,6 @@
-// Memory events as brackets (DESIGN 5.7): begin(range) before the system call that changes memory, end(range)
-// after it; in between nothing of the range is registered or hit. Owns the set of open brackets, and whether
-// all changes are bracketed (sight.h). Lock-free, allocation-free, callable from hooks and signal handlers. A
+// Memory events as brackets: open(range) before the system call that changes memory, close(range) after it;
+// in between nothing of the range is registered or hit. Owns the set of open brackets, and whether all
+// changes are bracketed (sight.h). Lock-free, allocation-free, callable from hooks and signal handlers. A
 // bracket is closed by the thread that opened it.
 //
 // Against registration it works as Dekker's protocol: a hook publishes its bracket and then looks for
@@ -39,8 +39,8 @@ class BasicBrackets {
   }
 
   void close(Range r) {
-    // Threads may hold equal brackets. Each closes its own, which nobody else touches, so that the look and
-    // the store need not be one step.
+    // Threads may hold equal brackets. Each closes its own, which others leave alone, so that the look and
+    // the store may be two steps.
     for (auto& slot : slots_) {
       if (slot.begin.load(std::memory_order_acquire) != encode(r.begin) ||
           slot.owner.load(std::memory_order_relaxed) != ::pthread_self() ||

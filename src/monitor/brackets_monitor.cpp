@@ -1,5 +1,5 @@
-// No monitor: the program tells of every change by pinion_memory_begin and pinion_memory_end, and vouches for
-// that by asking for this by name.
+// No monitor: the program brackets every change by pinion_memory_begin and pinion_memory_end, and vouches for
+// that by naming this monitor.
 #include "monitor/monitors.h"
 
 namespace pinion {
@@ -10,9 +10,9 @@ class BracketsMonitor final : public MemoryMonitor {
  public:
   const char* name() const override { return "brackets"; }
   std::vector<const char*> blind_spots() const override {
-    return {"everything that the program does not tell by pinion_memory_begin and pinion_memory_end"};
+    return {"everything that the program does not bracket by pinion_memory_begin and pinion_memory_end"};
   }
-  HookReport start(const HookSink&) override { return complete_report(); }
+  HookReport start(const HookCallbacks&) override { return complete_report(); }
   void stop() override {}
   HookReport self_test() override { return complete_report(); }
 };

@@ -47,7 +47,7 @@ void encode_stub(std::byte* out, const void* target) {
   std::memcpy(out + 10, kJmpR11, sizeof kJmpR11);
 }
 
-/// One store of 16 bytes: whoever fetches the instruction sees the old one or the new one.
+/// One store of 16 bytes: a thread that fetches the instruction sees the old one or the new one.
 void store_entry(std::byte* entry, const std::byte* content) {
   auto low = read_as<std::uint64_t>(entry), high = read_as<std::uint64_t>(entry + 8);
   bool stored = false;
@@ -139,7 +139,7 @@ template <class Change>
 Error change_code(std::byte* at, std::size_t bytes, Change change) {
   const Range pages = Range::of(at, bytes).to_pages();
   void* const start = reinterpret_cast<void*>(pages.begin);
-  // Not by way of libc, whose mprotect tells the hooks that somebody else is about to patch.
+  // Not by way of libc, whose mprotect shows the hooks that other code is about to patch.
   const auto protect = [&](int protection) {
     return raw_system_call(SYS_mprotect, arguments_of(start, pages.bytes(), protection));
   };

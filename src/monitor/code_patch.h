@@ -25,23 +25,23 @@ void* jump_target(const std::byte* code);
 
 class CodePatch {
  public:
-  /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that somebody else
+  /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that other code
   /// has put there. Changes nothing. May be called again when the patch is no longer in place, and then
   /// refuses an entry that is neither the function's own code nor a jump of a form that is known.
   Error aim(void* function);
 
-  /// After aim(): where somebody else's jump at the entry leads, null if there is none.
+  /// After aim(): the target of another library's jump at the entry, null if there is none.
   void* displaced_target() const { return displaced_target_; }
 
   /// Makes the function jump to `target` (always the same one for one patch). On failure nothing has changed.
   Error apply(const void* target);
-  /// Puts back what apply() displaced. Refuses when somebody has patched over it since.
+  /// Puts back what apply() displaced. Refuses when other code has patched over it since.
   Error restore();
   /// Whether apply() has succeeded and restore() not yet.
   bool is_applied() const { return applied_; }
   /// Whether a call of the function still reaches the target.
   bool in_place() const;
-  /// The pages that have to be writable for somebody to change the entry. Empty before aim().
+  /// The pages that have to be writable before other code can change the entry. Empty before aim().
   Range pages() const;
 
  private:

@@ -1,7 +1,8 @@
-// Memory events on their way from hooks to ordinary code: to the helper, which only learns from them (queued
-// work and learnt buffers of the range are dropped; safety rests on the brackets and on doomed regions
-// alone), and to subscriptions (subscriptions.h). post(): any thread, hooks and signal handlers included;
-// lock-free. All else: one reader at a time. When it is lapped, the oldest events are lost and it is told so.
+// Memory events on their way from a sink's hooks to its ordinary code: to the engine's helper, which only
+// learns from them (queued work and learnt buffers of the range are dropped; safety rests on the brackets and
+// on doomed regions alone), and to subscriptions (subscriptions.h). post(): any thread, hooks and signal
+// handlers included; lock-free. All else: one reader at a time. When the reader is lapped, the oldest events
+// are lost, and take() reports that.
 #pragma once
 
 #include <array>

@@ -31,9 +31,9 @@ constinit std::mutex testing;  // guards the eye, and:
 Error (*watch_range)(Range) = nullptr;
 
 void watch(Range range) {
-  // What cannot be watched fails its test, which says enough.
+  // Memory that cannot be watched fails its test, which is enough.
   if (watch_range != nullptr) static_cast<void>(watch_range(range));
-  wait_for_userfaultfd();  // what was at the address before has gone, but may be told of still
+  wait_for_userfaultfd();  // events of the address's former memory may be under way still
   event_watch.start(range);
 }
 
@@ -307,7 +307,7 @@ Outcome test_realloc_shrink() {
   return outcome;
 }
 
-/// Uses stack well below the thread's first frames and tells where.
+/// Uses stack well below the thread's first frames, and returns its place.
 [[gnu::noinline]] void* use_deep_stack(void* deepest) {
   volatile std::byte frame[256 << 10];
   frame[0] = std::byte{1};

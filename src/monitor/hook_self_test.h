@@ -1,5 +1,5 @@
 // The self-test of memory monitors: lets memory go in every way that libc has and checks that each event
-// arrives. Owns the eye that they show every event to.
+// arrives. Owns the record in which they note every event.
 #pragma once
 
 #include <atomic>
@@ -45,11 +45,11 @@ class EventWatch {
   SharedRange range_, begun_, ended_;
 };
 
-/// What monitors report to, whether anything is watched or not: a few loads.
+/// Every monitor notes its events here, whether anything is watched or not: a few loads.
 extern constinit EventWatch event_watch;
 
-/// One row for each way memory goes. `watch` is called for the memory before, where the monitor has to be
-/// told. Ordinary code; allocates, starts a thread, and holds a lock of its own. Never in a hook.
+/// One row for each way memory goes. `watch` is called for the memory before, where the monitor needs it.
+/// Ordinary code; allocates, starts a thread, and holds a lock of its own. Never in a hook.
 HookReport test_memory_events(Error (*watch)(Range) = nullptr);
 
 /// Of the rows: complete, or the first failure.

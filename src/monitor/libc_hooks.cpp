@@ -28,8 +28,7 @@
 namespace pinion {
 namespace {
 
-// ---- The functions, and the way down to the kernel
-// -----------------------------------------------------------------
+// ---- The functions, and the way down to the kernel ----
 
 enum Function : std::size_t {
   kMunmap,
@@ -150,21 +149,31 @@ long call_chained(Function function, const Arguments& a, const ConcernedMemory& 
   return hooks[function].returns_word ? result : static_cast<int>(result);
 }
 
-// ---- The sink
-// -------------------------------------------------------------------------------------------------------
+// ---- The callbacks ----
 
-std::atomic<void (*)(Range)> sink_begin{nullptr};
-std::atomic<void (*)(Range)> sink_end{nullptr};
-std::atomic<void (*)(Range)> sink_appeared{nullptr};
+std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
+std::atomic<void (*)(Range)> callback_end{nullptr};
+std::atomic<void (*)(Range)> callback_appeared{nullptr};
+std::atomic<void (*)()> callback_exposed{nullptr};
 
-// ---- Who else patches
-// -----------------------------------------------------------------------------------------
+/// What else than going on the replacement of a call can do (memory_change.h).
+Answer alternative_of(long system_call) {
+  switch (system_call) {
+    case SYS_munmap:
+      return Answer::hold_back;
+    case SYS_shmdt:
+      return Answer::proceed;
+    default:
+      return Answer::refuse;
+  }
+}
 
-/// Whoever writes over our entries makes their pages writable first, and that goes through our own mprotect.
-/// Which entries may be written over now: a bit for each of `hooks`.
+// ---- Other libraries that patch ----
+
+/// A library that writes over our entries makes their pages writable first, by our own mprotect. A bit for
+/// each of `hooks` whose entry may be written over now.
 std::atomic<std::uint32_t> exposed_entries{0};
 static_assert(kFunctions <= 32);
-std::atomic<void (*)()> sink_exposed{nullptr};
 
 /// From the first to the last page of the patched entries; empty while there are none.
 struct {
@@ -187,8 +196,8 @@ std::uint32_t entries_in(Range range) {
   return entries;
 }
 
-void tell_exposed() {
-  if (const auto exposed = sink_exposed.load(std::memory_order_acquire)) exposed();
+void report_exposed() {
+  if (const auto exposed = callback_exposed.load(std::memory_order_acquire)) exposed();
 }
 
 /// Makes the call, an mprotect of these arguments, and takes note when it opens or closes patched code.
@@ -206,33 +215,50 @@ long protecting(const SystemCallArguments& arguments, MakeCall&& make_call) {
     return result;
   }
   const std::uint32_t opened = entries & ~exposed_entries.fetch_or(entries);
-  tell_exposed();
+  report_exposed();
   const long result = make_call();
   if (is_error(result)) exposed_entries.fetch_and(~opened);
   return result;
 }
 
-/// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, whatever the sink did.
+/// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, whatever the
+/// callbacks did.
 long to_libc(long result, int caller_errno) {
   errno = is_error(result) ? static_cast<int>(-result) : caller_errno;
   return is_error(result) ? -1 : result;
 }
 
-/// Makes the call, whose answer is the kernel's, between the events.
+/// The answer to the beginning of an event. Of an answer that the call cannot follow, nothing is left.
+Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChange&)) {
+  if (patched_code.touched_by(change.range) && entries_in(change.range) != 0) report_exposed();
+  const Answer answer = begin == nullptr ? Answer::proceed : begin(change);
+  event_watch.note_begin(change.range);
+  const bool possible =
+      answer == change.alternative || (answer == Answer::refuse && change.alternative == Answer::hold_back);
+  return possible ? answer : Answer::proceed;
+}
+
+/// Makes the call, whose result is in the kernel's form, between the events; or has its result from their
+/// answer.
 template <class MakeCall>
-long bracketed(const ConcernedMemory& memory, MakeCall&& make_call) {
+long bracketed(long system_call, const ConcernedMemory& memory, MakeCall&& make_call) {
   if (memory.empty()) return make_call();
-  // install publishes end before begin, so whoever finds a begin has its end.
-  const auto begin = sink_begin.load(std::memory_order_acquire);
-  const auto end = sink_end.load(std::memory_order_relaxed);
-  for (const Range& range : {memory.first, memory.second}) {
-    if (range.empty()) continue;
-    if (patched_code.touched_by(range) && entries_in(range) != 0) tell_exposed();
-    if (begin != nullptr) begin(range);
-    event_watch.note_begin(range);
+  // install publishes end before begin, so a thread that finds a begin has its end.
+  const auto begin = callback_begin.load(std::memory_order_acquire);
+  const auto end = callback_end.load(std::memory_order_relaxed);
+  const Answer alternative = alternative_of(system_call);
+  const Range ranges[] = {memory.first, memory.second};
+  Answer answer = Answer::proceed;
+  int begun = 0;
+  while (begun < 2 && answer == Answer::proceed) {
+    const Range& range = ranges[begun++];
+    if (!range.empty()) answer = begin_event({range, alternative}, begin);
   }
-  const long result = make_call();
-  for (const Range& range : {memory.second, memory.first}) {
+  long result = 0;
+  if (answer == Answer::refuse) result = -ENOMEM;
+  if (answer == Answer::proceed) result = make_call();
+  while (begun > 0) {
+    const Range& range = ranges[--begun];
     if (range.empty()) continue;
     event_watch.note_end(range);
     if (begin != nullptr) end(range);
@@ -240,23 +266,25 @@ long bracketed(const ConcernedMemory& memory, MakeCall&& make_call) {
   return result;
 }
 
-void tell_appeared(long system_call, const Arguments& arguments, long result) {
-  const auto appeared = sink_appeared.load(std::memory_order_acquire);
+void report_appeared(long system_call, const Arguments& arguments, long result) {
+  const auto appeared = callback_appeared.load(std::memory_order_acquire);
   if (appeared == nullptr) return;
   const Range range = appeared_memory(system_call, arguments, result);
   if (!range.empty()) appeared(range);
 }
 
-/// What the replacement of a function does with its call.
+long call_next(Function function, const Arguments& arguments, const ConcernedMemory& memory) {
+  void* const next = hooks[function].next.load(std::memory_order_acquire);
+  return next == nullptr ? call_kernel(function, arguments) : call_chained(function, arguments, memory, next);
+}
+
+/// The work of a function's replacement.
 long perform(Function function, const Arguments& arguments, const ConcernedMemory& memory) {
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
-  const long result = bracketed(memory, [&] {
-    void* const next = hooks[function].next.load(std::memory_order_acquire);
-    return next == nullptr ? call_kernel(function, arguments)
-                           : call_chained(function, arguments, memory, next);
-  });
-  tell_appeared(hooks[function].system_call, arguments, result);
+  const long system_call = hooks[function].system_call;
+  const long result = bracketed(system_call, memory, [&] { return call_next(function, arguments, memory); });
+  report_appeared(system_call, arguments, result);
   return to_libc(result, caller_errno);
 }
 
@@ -264,8 +292,7 @@ long perform(Function function, const Arguments& arguments) {
   return perform(function, arguments, concerned_memory(hooks[function].system_call, arguments));
 }
 
-// ---- Under ThreadSanitizer
-// ------------------------------------------------------------------------------------------
+// ---- Under ThreadSanitizer ----
 
 #if defined(__SANITIZE_THREAD__)
 
@@ -296,8 +323,7 @@ constexpr bool is_past_thread_end(const void*) { return false; }
 
 #endif
 
-// ---- The replacements
-// -----------------------------------------------------------------------------------------------
+// ---- The replacements ----
 
 int replace_munmap(void* address, std::size_t length) {
   const Arguments arguments = arguments_of(address, length);
@@ -386,11 +412,10 @@ const void* replacement_of(Function function) {
   return replacements[function];
 }
 
-// ---- Installing
-// -----------------------------------------------------------------------------------------------------
+// ---- Installing ----
 
 constinit std::mutex control;  // guards all that follows
-HookSink installed_sink;       // its begin is null while nothing is installed
+HookCallbacks installed;       // its begin is null while nothing is installed
 
 /// libc itself: the search order of the program may name an interposer first.
 void* libc_handle() {
@@ -446,17 +471,17 @@ HookStatus status_of(const Hook& hook) {
     return {hook.name, hook.next.load() == nullptr ? HookState::good : HookState::chained, {}};
   if (hook.refused.code == ENOSYS) return {hook.name, HookState::skipped, hook.refused};
   return {hook.name, HookState::failed,
-          hook.refused ? hook.refused : Error::make(EBUSY, "patched over by somebody else since")};
+          hook.refused ? hook.refused : Error::make(EBUSY, "patched over by other code since")};
 }
 
-Error other_sink() { return Error::make(EBUSY, "another sink receives the memory events"); }
+Error other_callbacks() { return Error::make(EBUSY, "another receiver of the memory events is installed"); }
 
-void tell(const HookSink& sink) {
-  installed_sink = sink;
-  sink_end.store(sink.end, std::memory_order_relaxed);
-  sink_exposed.store(sink.exposed, std::memory_order_relaxed);
-  sink_begin.store(sink.begin, std::memory_order_release);
-  sink_appeared.store(sink.appeared, std::memory_order_release);
+void call_from_now_on(const HookCallbacks& callbacks) {
+  installed = callbacks;
+  callback_end.store(callbacks.end, std::memory_order_relaxed);
+  callback_exposed.store(callbacks.exposed, std::memory_order_relaxed);
+  callback_begin.store(callbacks.begin, std::memory_order_release);
+  callback_appeared.store(callbacks.appeared, std::memory_order_release);
 }
 
 using LeadTo = void(const LibcReplacements*);
@@ -471,9 +496,9 @@ LeadTo* symbols_library() {
   return reinterpret_cast<LeadTo*>(lead_to);
 }
 
-void lead_symbols_here(const HookSink& sink) {
+void lead_symbols_here(const HookCallbacks& callbacks) {
   chain_libc_behind_symbols();
-  tell(sink);
+  call_from_now_on(callbacks);
   symbols_library()(&libc_replacements);
 }
 
@@ -501,15 +526,15 @@ constinit const LibcReplacements libc_replacements = {
     .process_madvise = replace_process_madvise,
 };
 
-HookReport install_libc_hooks(HookSink sink) {
+HookReport install_libc_hooks(HookCallbacks callbacks) {
   const std::lock_guard lock(control);
-  if (installed_sink.begin != nullptr) {
+  if (installed.begin != nullptr) {
     HookReport report = report_hooks();
-    if (!(installed_sink == sink)) report.error = other_sink();
+    if (!(installed == callbacks)) report.error = other_callbacks();
     return report;
   }
   const Error no_break = prepared();
-  tell(sink);
+  call_from_now_on(callbacks);
   for (Hook& hook : hooks) {
     const bool moves_break = hook.system_call == SYS_brk;
     hook.refused = moves_break && no_break ? no_break : put_in_place(hook);
@@ -517,28 +542,35 @@ HookReport install_libc_hooks(HookSink sink) {
   return report_hooks();
 }
 
-bool hooks_tell(const HookSink& sink) {
+bool hooks_call(const HookCallbacks& callbacks) {
   const std::lock_guard lock(control);
-  return installed_sink == sink;
+  return installed == callbacks;
 }
 
-HookReport listen_to_symbols(HookSink sink) {
+HookReport install_symbols(HookCallbacks callbacks) {
   const std::lock_guard lock(control);
   const Error no_break = prepared();
   Error error;
   if (!symbols_are_preloaded())
     error = Error::make(
         ENOENT, "libpinion-symbols.so is not preloaded in front of libc: pinion run --monitor symbols");
-  else if (installed_sink.begin != nullptr && !(installed_sink == sink))
-    error = other_sink();
+  else if (installed.begin != nullptr && !(installed == callbacks))
+    error = other_callbacks();
   else if (no_break)
     error = no_break;
   else
-    lead_symbols_here(sink);
+    lead_symbols_here(callbacks);
   return summarize({{"libpinion-symbols.so", error ? HookState::failed : HookState::good, error}});
 }
 
 bool symbols_are_preloaded() { return symbols_library() != nullptr; }
+
+bool unmap_held_back(Range memory) {
+  const int caller_errno = errno;
+  const long result = call_next(kMunmap, arguments_of(memory.begin, memory.bytes()), {memory, {}});
+  errno = caller_errno;
+  return !is_error(result);
+}
 
 void chain_libc_behind_symbols() {
   for (Hook& hook : hooks) {
@@ -550,7 +582,7 @@ void chain_libc_behind_symbols() {
 
 HookReport reinstall_hooks() {
   const std::lock_guard lock(control);
-  if (installed_sink.begin != nullptr) {
+  if (installed.begin != nullptr) {
     for (Hook& hook : hooks) {
       if (hook.patch.is_applied()) hook.refused = put_in_place(hook);
     }
@@ -560,9 +592,9 @@ HookReport reinstall_hooks() {
 
 bool hooks_intact() {
   const std::lock_guard lock(control);
-  return installed_sink.begin != nullptr &&
-         std::all_of(std::begin(hooks), std::end(hooks),
-                     [](const Hook& hook) { return !hook.patch.is_applied() || hook.patch.in_place(); });
+  return installed.begin != nullptr && std::all_of(std::begin(hooks), std::end(hooks), [](const Hook& hook) {
+           return !hook.patch.is_applied() || hook.patch.in_place();
+         });
 }
 
 bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
@@ -571,12 +603,12 @@ HookReport self_test() { return test_memory_events(); }
 
 void uninstall_libc_hooks() {
   const std::lock_guard lock(control);
-  installed_sink = {};
-  sink_begin.store(nullptr, std::memory_order_release);
-  sink_exposed.store(nullptr, std::memory_order_release);
-  sink_appeared.store(nullptr, std::memory_order_release);
+  installed = {};
+  callback_begin.store(nullptr, std::memory_order_release);
+  callback_exposed.store(nullptr, std::memory_order_release);
+  callback_appeared.store(nullptr, std::memory_order_release);
   for (Hook& hook : hooks) {
-    // An error means that somebody's patch lies on top of ours; calls that reach us through it are passed on.
+    // An error means that another patch lies on top of ours; calls that reach us through it are passed on.
     static_cast<void>(hook.patch.restore());
   }
 }
@@ -590,9 +622,13 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const SystemCallArguments arguments{a0, a1, a2, a3, a4, a5};
   const ConcernedMemory memory = concerned_memory(number, arguments);
   const auto make_call = [&] { return raw_system_call(number, arguments); };
-  const auto in_brackets = [&] { return is_bracketed(memory) ? make_call() : bracketed(memory, make_call); };
+  const auto in_brackets = [&] {
+    return is_bracketed(memory) ? make_call() : bracketed(number, memory, make_call);
+  };
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
-  const long result = protects ? protecting(arguments, in_brackets) : in_brackets();
-  tell_appeared(number, arguments, result);
+  long result = protects ? protecting(arguments, in_brackets) : in_brackets();
+  // A brk that fails returns the break as it is; the kernel's own brk never returns an error.
+  if (number == SYS_brk && is_error(result)) result = raw_system_call(SYS_brk, {});
+  report_appeared(number, arguments, result);
   return to_libc(result, caller_errno);
 }

@@ -13,13 +13,13 @@ class LibcMonitor final : public MemoryMonitor {
  public:
   const char* name() const override { return "libc"; }
   std::vector<const char*> blind_spots() const override { return hook_blind_spots(); }
-  HookReport start(const HookSink& sink) override {
-    const HookReport report = install_libc_hooks(sink);
-    own_sink_ = hooks_tell(sink);
-    return with_loader(report, watch_loader(sink));
+  HookReport start(const HookCallbacks& callbacks) override {
+    const HookReport report = install_libc_hooks(callbacks);
+    is_installer_ = hooks_call(callbacks);
+    return with_loader(report, watch_loader(callbacks));
   }
   void stop() override {
-    if (!own_sink_) return;
+    if (!is_installer_) return;
     uninstall_libc_hooks();
     unwatch_loader();
   }
@@ -38,7 +38,7 @@ class LibcMonitor final : public MemoryMonitor {
     return both;
   }
 
-  bool own_sink_ = false;  ///< else somebody else has installed the hooks, and will take them away
+  bool is_installer_ = false;  ///< else other code has installed the hooks, and will take them away
 };
 
 class SymbolsMonitor final : public MemoryMonitor {
@@ -49,7 +49,7 @@ class SymbolsMonitor final : public MemoryMonitor {
     spots.insert(spots.begin(), "calls of libc's own (free, malloc_trim, realloc, the end of threads)");
     return spots;
   }
-  HookReport start(const HookSink& sink) override { return listen_to_symbols(sink); }
+  HookReport start(const HookCallbacks& callbacks) override { return install_symbols(callbacks); }
   void stop() override { uninstall_libc_hooks(); }
   HookReport self_test() override { return test_memory_events(); }
 };

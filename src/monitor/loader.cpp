@@ -18,7 +18,7 @@ namespace {
 
 constinit std::mutex control;  // guards the patch
 CodePatch patch;
-constinit HookSink sink;  // written before the patch, and while announcements are off
+constinit HookCallbacks callbacks;  // written before the patch, and while announcements are off
 
 const r_debug* debug = nullptr;
 bool namespaces_are_visible = false;
@@ -29,10 +29,10 @@ std::atomic<void (*)()> displaced{nullptr};  ///< a patch of other code, called 
 std::atomic<int> state{r_debug::RT_CONSISTENT};
 std::atomic<std::uint64_t> announcements{0};
 std::atomic<std::uint64_t> loads{0};
-std::atomic<bool> loads_are_told{false};
+std::atomic<bool> loads_are_reported{false};
 
-void tell(void (*receiver)()) {
-  if (receiver != nullptr) receiver();
+void call(void (*callback)()) {
+  if (callback != nullptr) callback();
 }
 
 /// The dynamic linker calls this instead of its empty function. It holds its lock: one thread at a time.
@@ -48,9 +48,9 @@ void announced() {
   if (elsewhere && namespaces_are_visible && debug->r_version < 2) return;
   const bool loaded = elsewhere || (now == r_debug::RT_CONSISTENT && before == r_debug::RT_ADD);
   if (loaded) loads.fetch_add(1, std::memory_order_seq_cst);
-  const bool told = loaded && loads_are_told.load(std::memory_order_relaxed);
-  if (now == r_debug::RT_DELETE || elsewhere || told) tell(sink.exposed);
-  if (before == r_debug::RT_DELETE || elsewhere) tell(sink.unloaded);
+  const bool reported = loaded && loads_are_reported.load(std::memory_order_relaxed);
+  if (now == r_debug::RT_DELETE || elsewhere || reported) call(callbacks.exposed);
+  if (before == r_debug::RT_DELETE || elsewhere) call(callbacks.unloaded);
   errno = caller_errno;
 }
 
@@ -74,7 +74,7 @@ const r_debug* find_debug() {
 }
 
 /// From glibc 2.35 on the record's version shows whether there is another namespace.
-bool tells_of_namespaces() {
+bool shows_namespaces() {
   int major = 0, minor = 0;
   std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
   return major > 2 || minor >= 35;
@@ -83,7 +83,7 @@ bool tells_of_namespaces() {
 Error prepare() {
   pthread_atfork(nullptr, nullptr, [] { new (&control) std::mutex; });
   debug = find_debug();
-  namespaces_are_visible = tells_of_namespaces();
+  namespaces_are_visible = shows_namespaces();
   if (debug == nullptr || debug->r_brk == 0)
     return Error::make(ENOENT, "the dynamic linker does not announce what it loads");
   return {};
@@ -104,11 +104,11 @@ Error put_in_place() {
 
 }  // namespace
 
-Error watch_loader(const HookSink& receiver) {
+Error watch_loader(const HookCallbacks& called) {
   const std::lock_guard lock(control);
   const Error error = put_in_place();
   if (watching.load(std::memory_order_relaxed)) return error;
-  sink = receiver;
+  callbacks = called;
   if (error) return error;
   // Another thread may be loading just now.
   state.store(debug->r_state, std::memory_order_relaxed);
@@ -148,7 +148,7 @@ Error test_loader() {
 
 bool loader_unloading() { return state.load(std::memory_order_seq_cst) == r_debug::RT_DELETE; }
 
-void tell_of_loads(bool on) { loads_are_told.store(on, std::memory_order_seq_cst); }
+void report_loads(bool on) { loads_are_reported.store(on, std::memory_order_seq_cst); }
 
 const void* loader_code() { return prepared() ? nullptr : reinterpret_cast<const void*>(debug->r_brk); }
 

@@ -4,13 +4,14 @@
 // That function is redirected in memory, as libc's are.
 //
 // Owns the patch of that function, and a count of announcements. watch_loader, rewatch_loader, unwatch_loader
-// and test_loader are ordinary code, guarded by one mutex. The sink is called on the thread that loads or
-// unloads, which holds the dynamic linker's lock: the law of HookSink (libc_hooks.h) holds for it. All else
-// may be called from anywhere.
+// and test_loader are ordinary code, guarded by one mutex. The callbacks run on the thread that loads or
+// unloads, which holds the dynamic linker's lock: the law of HookCallbacks (libc_hooks.h) holds for them. All
+// else may be called from anywhere.
 //
-// The order at an unloading: destructors, the announcement, the sink, the unmapping, the second announcement.
-// At a loading: the mapping, the announcement, the sink, constructors. Libraries of other namespaces
-// (dlmopen) are announced too, but their state is invisible: each announcement then counts as both.
+// The order at an unloading: destructors, the announcement, the callback, the unmapping, the second
+// announcement. At a loading: the mapping, the announcement, the callback, constructors. Libraries of other
+// namespaces (dlmopen) are announced too, but their state is invisible: each announcement then counts as
+// both.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@
 
 namespace pinion {
 
-/// Redirects the announcement: memory of libraries that is about to go reaches HookSink::exposed, and then
-/// HookSink::unloaded. The first sink stays until unwatch_loader(). An error: the reason why libraries go
-/// unseen.
-Error watch_loader(const HookSink& sink);
+/// Redirects the announcement: memory of libraries that is about to go reaches HookCallbacks::exposed, and
+/// then HookCallbacks::unloaded. The first callbacks stay until unwatch_loader(). An error: the reason why
+/// libraries go unseen.
+Error watch_loader(const HookCallbacks& sink);
 /// The same, of a watch that was started: restores the patch where others have overwritten it.
 Error rewatch_loader();
 void unwatch_loader();
@@ -37,8 +38,8 @@ Error test_loader();
 bool loader_unloading();
 /// Grows with each announcement of new code, before it runs.
 std::uint64_t loads_announced();
-/// Whether new code reaches HookSink::exposed too, before it runs: it may make system calls of its own.
-void tell_of_loads(bool on);
+/// Whether new code reaches HookCallbacks::exposed too, before it runs: it may make system calls of its own.
+void report_loads(bool on);
 /// Where the announcement is; null where that is unknown.
 const void* loader_code();
 

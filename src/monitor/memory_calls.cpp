@@ -236,7 +236,7 @@ class MappingReader {
 /// What shmdt(address) unmaps: the pieces that still lie where attaching `address` has put them.
 Range detached_range(Address start) {
   MappingReader reader;
-  // Without /proc nobody can say how far the segment goes.
+  // Without /proc the segment's end is unknown.
   if (!reader.is_open()) return {start, everything().end};
   Range range{start, start};
   std::uint64_t segment = 0;

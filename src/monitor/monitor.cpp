@@ -22,17 +22,17 @@ class Together final : public MemoryMonitor {
   Together(const char* name, MemoryMonitor& hooks) : name_(name), hooks_(hooks) {}
 
   const char* name() const override { return name_; }
-  /// What both are blind to, in the words of the hooks; the kernel sees all calls that reach it.
+  /// Blind spots of both, in the words of the hooks; the kernel sees all calls that reach it.
   std::vector<const char*> blind_spots() const override {
     return {
         "mprotect, shmdt, and shmat or remap_file_pages over a mapping, where libc is not called for them",
         "files truncated or punched under a mapping", "userfaultfd's moves"};
   }
-  HookReport start(const HookSink& sink) override {
+  HookReport start(const HookCallbacks& callbacks) override {
     kernel_sees_rest_ = false;
-    std::vector<HookStatus> rows = kernel_.start(sink).rows;
+    std::vector<HookStatus> rows = kernel_.start(callbacks).rows;
     kernel_row_ = rows.front();
-    std::vector<HookStatus> hooks = hooks_.start(sink).rows;
+    std::vector<HookStatus> hooks = hooks_.start(callbacks).rows;
     rows.insert(rows.end(), hooks.begin(), hooks.end());
     return summarize(std::move(rows));
   }
@@ -47,7 +47,7 @@ class Together final : public MemoryMonitor {
   }
   bool intact() const override { return kernel_sees_rest_ || hooks_.intact(); }
   bool exposed() const override { return !kernel_sees_rest_ && hooks_.exposed(); }
-  /// The kernel may see what hooks that cannot be put back do not.
+  /// Where the hooks cannot be put back, the kernel may see enough.
   HookReport repair() override {
     const HookReport report = hooks_.repair();
     if (report.complete) return report;
@@ -65,12 +65,12 @@ class Together final : public MemoryMonitor {
   std::atomic<bool> kernel_sees_rest_{false};
 };
 
-StartedMonitor start_and_test(MonitorKind kind, const HookSink& sink) {
+StartedMonitor start_and_test(MonitorKind kind, const HookCallbacks& callbacks) {
   MemoryMonitor& monitor = monitor_of(kind);
-  const HookReport started = monitor.start(sink);
+  const HookReport started = monitor.start(callbacks);
   const HookReport tested = monitor.self_test();
   if (tested.complete) return {&monitor, {}};
-  // What could not be put in place says more than what was missed for it.
+  // The failure to put a hook in place explains more than the event missed for it.
   const bool is_cause = started.error && started.error.code != EBUSY;
   return {&monitor, is_cause ? started.error : tested.error};
 }
@@ -87,16 +87,16 @@ class Automatic final : public MemoryMonitor {
   std::vector<const char*> blind_spots() const override { return current().blind_spots(); }
   const MemoryMonitor& chosen() const override { return current(); }
 
-  HookReport start(const HookSink& sink) override {
+  HookReport start(const HookCallbacks& callbacks) override {
     const std::lock_guard lock(changing);
-    sink_ = sink;
+    callbacks_ = callbacks;
     missing_ = choose();
-    tell_of_loads(on_libc());
+    report_loads(on_libc());
     return summarize({{name(), missing_ ? HookState::failed : HookState::good, missing_}});
   }
   void stop() override {
     const std::lock_guard lock(changing);
-    tell_of_loads(false);
+    report_loads(false);
     current().stop();
   }
   HookReport self_test() override { return current().self_test(); }
@@ -126,24 +126,24 @@ class Automatic final : public MemoryMonitor {
   MemoryMonitor& current() const { return *current_.load(std::memory_order_acquire); }
   bool on_libc() const { return &current() == &libc_monitor(); }
 
-  /// The error: what is missed still.
+  /// The error: an event that is missed still.
   Error choose() {
     current_.store(&libc_monitor(), std::memory_order_release);
-    Error missing = start_and_test(MonitorKind::libc, sink_).missing;
+    Error missing = start_and_test(MonitorKind::libc, callbacks_).missing;
     // Code beyond this stays in doubt until it is read (settled).
     if (!missing) missing = look_at_loaded_code(kAtOnce).own_calls;
     if (!missing || only_libc_ || userfaultfd_refused()) return missing;
     libc_monitor().stop();
     const auto beside =
         symbols_are_preloaded() ? MonitorKind::symbols_userfaultfd : MonitorKind::libc_userfaultfd;
-    const StartedMonitor both = start_and_test(beside, sink_);
+    const StartedMonitor both = start_and_test(beside, callbacks_);
     if (!both.missing) {
       current_.store(both.monitor, std::memory_order_release);
       return {};
     }
     // A gap remains this way too, so more threads and slower unmapping would be in vain.
     both.monitor->stop();
-    static_cast<void>(start_and_test(MonitorKind::libc, sink_));
+    static_cast<void>(start_and_test(MonitorKind::libc, callbacks_));
     return missing;
   }
 
@@ -153,16 +153,16 @@ class Automatic final : public MemoryMonitor {
     if (!on_libc()) return complete_report();
     MemoryMonitor& both = monitor_of(MonitorKind::libc_userfaultfd);
     if (!only_libc_ && !userfaultfd_refused() &&
-        !start_and_test(MonitorKind::libc_userfaultfd, sink_).missing) {
+        !start_and_test(MonitorKind::libc_userfaultfd, callbacks_).missing) {
       current_.store(&both, std::memory_order_release);
-      tell_of_loads(false);
+      report_loads(false);
       return complete_report();
     }
     return summarize({{"code that goes past libc", HookState::failed, doubt}});
   }
 
   std::atomic<MemoryMonitor*> current_{&libc_monitor()};
-  HookSink sink_;
+  HookCallbacks callbacks_;
   Error missing_;
   bool only_libc_ = false;
 };
@@ -196,9 +196,9 @@ MemoryMonitor& monitor_of(MonitorKind kind) {
   return libc_monitor();
 }
 
-StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink) {
-  if (kind != MonitorKind::automatic) return start_and_test(kind, sink);
-  automatic().start(sink);
+StartedMonitor start_monitor(MonitorKind kind, const HookCallbacks& callbacks) {
+  if (kind != MonitorKind::automatic) return start_and_test(kind, callbacks);
+  automatic().start(callbacks);
   return {&automatic(), automatic().missing()};
 }
 

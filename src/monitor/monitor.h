@@ -1,15 +1,15 @@
 // Memory monitors: how the process learns that memory changes, behind one interface, and the choice among
 // them.
 //
-// A monitor tells a HookSink (libc_hooks.h). There is one of each kind in a process, and at most one is
-// started; all of it is ordinary code, called by one thread at a time except watch(), which any thread may
-// call.
+// A monitor calls the HookCallbacks of libc_hooks.h; memory_events.h starts the process's monitor and takes
+// its events. There is one monitor of each kind in a process, and at most one is started. All of it is
+// ordinary code, called by one thread at a time except watch(), which any thread may call.
 //
 //   libc         libc's functions redirected in memory (libc_hooks.h)
 //   symbols      the same replacements, reached by a preloaded library's symbols: where code may not be
-//                patched. libc's own calls do not pass by symbols, so that alone it keeps nothing
+//                patched. libc's own calls bypass the symbols, so that alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
-//   brackets     none but those that the program tells by pinion_memory_begin and pinion_memory_end
+//   brackets     only those that the program makes by pinion_memory_begin and pinion_memory_end
 // The first two can have userfaultfd beside them. `automatic` chooses among these, and takes userfaultfd
 // beside libc as soon as code is loaded that makes system calls of its own (own_calls.h). A user who names a
 // monitor vouches for its blind spots.
@@ -31,16 +31,16 @@ class MemoryMonitor {
   /// What is never seen, in a few words each.
   virtual std::vector<const char*> blind_spots() const = 0;
 
-  /// A row for each thing that was put in place. `sink` stays what it is until stop().
-  virtual HookReport start(const HookSink& sink) = 0;
+  /// A row for each thing that was put in place. The callbacks stay the same until stop().
+  virtual HookReport start(const HookCallbacks& callbacks) = 0;
   virtual void stop() = 0;
-  /// After start(): lets memory go in every way that libc has; a row for each says whether it was seen. What
-  /// the monitor does not claim to see is no failure.
+  /// After start(): lets memory go in every way that libc has, with a row for each. An event beyond the
+  /// monitor's claim is no failure.
   virtual HookReport self_test() = 0;
 
-  /// Whether what start() put in place is there still.
+  /// Whether all that start() put in place is there still.
   virtual bool intact() const { return true; }
-  /// Whether somebody may be about to overwrite it. Lock-free.
+  /// Whether other code may be about to overwrite it. Lock-free.
   virtual bool exposed() const { return false; }
   /// Whether enough is known of the program's code to repair(). Until then, each call reads on.
   virtual bool settled() { return true; }
@@ -72,6 +72,6 @@ struct StartedMonitor {
 /// Starts the chosen monitor and tests it. `automatic` is libc. Where its test fails, or loaded code makes
 /// system calls of its own, userfaultfd stands beside it (or beside the preloaded symbols), if that closes
 /// the gap; else libc alone as far as it goes.
-StartedMonitor start_monitor(MonitorKind kind, const HookSink& sink);
+StartedMonitor start_monitor(MonitorKind kind, const HookCallbacks& callbacks);
 
 }  // namespace pinion

@@ -1,4 +1,4 @@
-// The monitors, one of each in a process. For monitor.cpp; everybody else asks monitor_of().
+// The monitors, one of each in a process. For monitor.cpp; all others call monitor_of().
 #pragma once
 
 #include "monitor/hook_self_test.h"
@@ -11,7 +11,7 @@ MemoryMonitor& symbols_monitor();
 MemoryMonitor& userfaultfd_monitor();
 MemoryMonitor& brackets_monitor();
 
-/// What no replacement of libc's functions sees.
+/// Changes that bypass every replacement of libc's functions.
 std::vector<const char*> hook_blind_spots();
 
 }  // namespace pinion

@@ -1,6 +1,6 @@
 // Whether memory events are seen. They are not while another library may write over the hooks, until the
-// hooks have been verified since; and for good where the self-test missed one. Whatever is registered in
-// between serves the one lease that it was made for.
+// hooks have been verified since; and for good where the self-test missed one. A registration made in between
+// serves only the lease that it was made for.
 //
 // Owns one word: the number of the last change, and whether we are blind now. Lock-free; lost() may be called
 // from hooks.
@@ -19,7 +19,7 @@ namespace pinion {
 template <class Atomics = StdAtomics>
 class BasicSight {
  public:
-  /// What a look has found; compared with a later one.
+  /// The result of a look; compared with a later one.
   class Look {
    public:
     bool blind() const { return bits_ & kBlind; }

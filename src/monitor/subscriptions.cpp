@@ -92,7 +92,7 @@ std::vector<Range> Subscriptions::take_stale() {
 void Subscriptions::forget_stale(Range range) {
   const std::lock_guard lock(mutex_);
   const auto at = ranges_.find({range.begin, range.end});
-  // Whoever subscribed it anew since is not believed, and subscribes again.
+  // A subscription made since is dropped too; its holder subscribes again.
   if (at != ranges_.end() && at->second.taken) ranges_.erase(at);
 }
 

@@ -1,14 +1,14 @@
-// Ranges of memory that somebody else's registration cache holds, and whether each is still what it was when
-// subscribed: the answers that a cache needs which asks before each hit, as libfabric's does.
+// Ranges of memory that another library's registration cache holds, and whether each is unchanged since it
+// was subscribed: the answers for a cache that asks before each hit, as libfabric's does.
 //
-// Hooks write events on a board and touch nothing else, so they neither allocate nor wait. All that the
-// events mean is worked out in ordinary code: each question first reads the board. What is in doubt (an event
-// is going on, or being written; the board was lapped; events may have been missed) is not valid: the cache
-// then registers anew, which costs time and is never wrong.
+// Hooks write events on a board and touch nothing else, so they neither allocate nor wait. Ordinary
+// code works out the rest: each question first reads the board. A range in doubt (an event is going on, or
+// being written; the board was lapped; events may have been missed) is not valid: the cache then registers
+// anew, which costs time and is never wrong.
 //
-// Several caches may hold the same range, and do not say which of them asks; nor does every release of
-// libfabric unsubscribe what it drops. What is known for certain is that a cache drops what it was told is
-// not valid, and that all of them drop what they are notified of. So a range is kept once, with the number of
+// Several caches may hold the same range, and their questions are anonymous; nor does every release of
+// libfabric unsubscribe the ranges that it drops. Two things are certain: a cache drops a range that was not
+// valid, and all of them drop a range that they are notified of. So a range is kept once, with the number of
 // its holders, and is valid again only after all that held it when it went stale have dropped it, by one way
 // or the other.
 //
@@ -37,16 +37,16 @@ class Subscriptions {
 
   /// May throw bad_alloc, and then nothing has happened.
   void subscribe(Range range);
-  /// A holder has dropped it. Of what is not subscribed: nothing.
+  /// A holder has dropped it. Harmless where it is not subscribed.
   void unsubscribe(Range range);
-  /// Whether `range`, which is subscribed or part of what is, has been left alone since. Who asks drops it if
-  /// not; that it unsubscribes as well does no harm.
+  /// Whether `range`, which is subscribed or part of a subscribed one, is unchanged since. If it is not, the
+  /// caller drops it; that it unsubscribes as well does no harm.
   bool valid(Range range);
 
   /// Hooks: memory is about to change, within a bracket that is open. Whether it may concern a subscription.
   bool post(Range range) { return board_.post(range); }
 
-  /// What went stale since the last call, and is held still: its holders have to be notified.
+  /// The ranges that went stale since the last call, and are held still: their holders have to be notified.
   std::vector<Range> take_stale();
   /// All holders have been notified of this, which take_stale() has given.
   void forget_stale(Range range);

@@ -47,8 +47,7 @@ long kernel(long number, T... arguments) {
   return raw_system_call(number, arguments_of(arguments...));
 }
 
-// ---- Opening
-// --------------------------------------------------------------------------------------------------------
+// ---- Opening ----
 
 /// A new userfaultfd before its handshake, or -errno. Only faults of user mode would be served by it, which
 /// every process may ask for.
@@ -65,7 +64,7 @@ long open_userfaultfd() {
   return is_error(from_device) ? fd : from_device;
 }
 
-/// Asks for features and says which there are; the handshake can be made once for a userfaultfd.
+/// Asks for features and returns those that exist; the handshake can be made once for a userfaultfd.
 long shake_hands(long fd, std::uint64_t& features) {
   uffdio_api api{};
   api.api = UFFD_API;
@@ -139,20 +138,19 @@ Error open_channel(KeptFile& opened) {
   return Error::make(static_cast<int>(-result), "userfaultfd: %s", std::strerror(static_cast<int>(-result)));
 }
 
-// ---- The reader
-// -----------------------------------------------------------------------------------------------------
+// ---- The reader ----
 
-std::atomic<void (*)(Range)> sink_begin{nullptr};
-std::atomic<void (*)(Range)> sink_end{nullptr};
+std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
+std::atomic<void (*)(Range)> callback_end{nullptr};
 std::atomic<bool (*)(Range)> hooks_have{nullptr};
 
 void begin(Range range) {
-  if (const auto tell = sink_begin.load(std::memory_order_acquire)) tell(range);
+  if (const auto call = callback_begin.load(std::memory_order_acquire)) static_cast<void>(call({range}));
   event_watch.note_begin(range);
 }
 void end(Range range) {
   event_watch.note_end(range);
-  if (const auto tell = sink_end.load(std::memory_order_acquire)) tell(range);
+  if (const auto call = callback_end.load(std::memory_order_acquire)) call(range);
 }
 
 /// Brackets of dropped memory, which stay open for a while. The reader's own.
@@ -226,7 +224,7 @@ class Reader {
     std::array<uffd_msg, 16> messages;
     for (;;) {
       const long bytes = kernel(SYS_read, fd_, messages.data(), sizeof messages);
-      if (is_error(bytes)) return;  // EAGAIN: that was all, or whoever waited has been killed
+      if (is_error(bytes)) return;  // EAGAIN: that was all, or the waiting thread was killed
       const auto count = static_cast<std::size_t>(bytes) / sizeof messages[0];
       std::for_each_n(messages.begin(), count, [this](const uffd_msg& message) { handle(message); });
       if (count < messages.size()) return;
@@ -259,8 +257,7 @@ class Reader {
   OpenDrops drops_;
 };
 
-// ---- Starting and stopping
-// ------------------------------------------------------------------------------------------
+// ---- Starting and stopping ----
 
 constinit std::mutex control;  // guards starting and stopping
 /// Never freed: threads may be inside watch() when the process ends. The reader, once started, stays.
@@ -311,7 +308,7 @@ void forget_parent() {
   new (&control) std::mutex;
   watching.store(false, std::memory_order_relaxed);
   if (channel) channel->close();
-  sink_begin.store(nullptr, std::memory_order_relaxed);
+  callback_begin.store(nullptr, std::memory_order_relaxed);
   userfault_sequence.store(0, std::memory_order_relaxed);
   reader_state.store(0, std::memory_order_relaxed);
 }
@@ -359,7 +356,7 @@ const char* userfaultfd_reach() {
   return "private anonymous memory alone";
 }
 
-Error start_userfaultfd(const HookSink& sink) {
+Error start_userfaultfd(const HookCallbacks& callbacks) {
   const std::lock_guard lock(control);
   if (!channel) channel = new KeptFile;
   if (!channel->is_open()) {
@@ -373,9 +370,9 @@ Error start_userfaultfd(const HookSink& sink) {
     }
   }
   if (channel->get() < 0) return lost_channel();
-  hooks_have.store(sink.bracketed, std::memory_order_relaxed);
-  sink_end.store(sink.end, std::memory_order_relaxed);
-  sink_begin.store(sink.begin, std::memory_order_release);
+  hooks_have.store(callbacks.bracketed, std::memory_order_relaxed);
+  callback_end.store(callbacks.end, std::memory_order_relaxed);
+  callback_begin.store(callbacks.begin, std::memory_order_release);
   watching.store(true, std::memory_order_release);
   return {};
 }
@@ -383,10 +380,10 @@ Error start_userfaultfd(const HookSink& sink) {
 void stop_userfaultfd() {
   const std::lock_guard lock(control);
   if (!watching.exchange(false, std::memory_order_acq_rel)) return;
-  // The reader stays, and its brackets are closed as they were opened: only what begins from now on is told
-  // to nobody.
-  sink_begin.store(nullptr, std::memory_order_release);
-  // What is watched is known to the kernel alone. Mappings of others are refused, which is as well.
+  // The reader stays, and closes the brackets that it has opened: only events that begin from now on are
+  // ignored.
+  callback_begin.store(nullptr, std::memory_order_release);
+  // Only the kernel has a record of watched memory. Mappings of other userfaultfds are refused, rightly.
   std::FILE* const maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return;
   char line[512];

@@ -3,17 +3,20 @@
 // Ranges are registered with a userfaultfd in write-protect mode as they are registered with a device. No
 // page is ever write-protected, so there is no fault to serve; what comes are the events of those mappings:
 // unmapped (munmap, mmap over them, a shrinking brk or mremap), moved (mremap), dropped (madvise DONTNEED,
-// FREE, REMOVE, also by io_uring and process_madvise). Whoever makes the system call, in whatever way, it is
-// seen. The kernel sends none for mprotect, shmdt, shmat and remap_file_pages over a mapping,
+// FREE, REMOVE, also by io_uring and process_madvise), by whichever code and in whichever way. The kernel
+// sends none for mprotect, shmdt, shmat and remap_file_pages over a mapping,
 // MADV_GUARD_INSTALL, files truncated or punched under a mapping, and userfaultfd's moves.
 //
 // Owns the process's one userfaultfd and the thread that reads it; both last as long as the process, because
 // every event of a watched range waits for the reader. The reader has a table of open files of its own, with
 // nothing in it but the userfaultfd: a program that closes all its files does not close this one, nor can the
 // reader be led to read another file. start, stop and watch are ordinary code, of any thread. The reader
-// makes system calls and calls the sink, nothing else: it never allocates and takes no lock, since the thread
-// whose event it handles may hold any lock there is. A forked child has neither the reader nor watched
+// makes system calls and calls the callbacks, nothing else: it never allocates and takes no lock, since the
+// thread whose event it handles may hold any lock there is. A forked child has neither the reader nor watched
 // memory.
+//
+// The kernel reports an event that happens in any case: it cannot be held back or refused, and the answer of
+// begin() is ignored.
 //
 // ORDER. The kernel lets the system call go on when its event has been *read*, not when it has been handled.
 //
@@ -27,21 +30,21 @@
 //                                                                            sequence odd? then wait until
 //                                                                            even look for a region
 //
-// U returns after the read, which comes after the store of the odd number. So whoever acquires after U's call
-// has returned (U itself, or a thread that knows from U) sees that odd number or a later one. If it is odd,
-// it waits until the regions are doomed; if even, they have been, because the reader works off all that it
-// has read before it stores. Hence no acquire that comes after the event meets a region from before it. A
-// registration that is under way at the event is in the index before its device call begins, and before its
-// memory is watched, and is doomed there.
+// U returns after the read, which comes after the store of the odd number. So a thread that acquires after
+// U's call has returned (U itself, or a thread that knows from U) sees that odd number or a later one. If it
+// is odd, the thread waits until the regions are doomed; if even, they have been, because the reader works
+// off all that it has read before it stores. Hence no acquire that comes after the event meets a region from
+// before it. A registration that is under way at the event is in the index before its device call begins, and
+// before its memory is watched, and is doomed there.
 //
 // Two windows stay; both are shorter than the reader takes to wake up.
 //   - Between the kernel's unmapping and the odd number, a third thread may be given the same address by mmap
 //     and acquire it without knowing of U. The hooks close it where they are in place beside this: a mapping
-//     that appears where something is registered proves that the registration is stale (HookSink::appeared).
-//     Alone, it is not covered.
-//   - madvise is told of *before* the pages are dropped, and nothing tells when they have been. Such
-//     an event's bracket stays open for kDropTime, in which the range is not registered; a thread held up for
-//     longer between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
+//     that appears where something is registered proves that the registration is stale
+//     (HookCallbacks::appeared). Alone, it is not covered.
+//   - madvise is reported *before* the pages are dropped, and its end is not reported. Such an event's
+//     bracket stays open for kDropTime, in which the range is not registered; a thread held up for longer
+//     between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
 #pragma once
 
 #include <atomic>
@@ -59,20 +62,20 @@ constexpr Duration kDropTime = kMillisecond;
 
 /// Why this process cannot have a userfaultfd that serves; no error where it can.
 Error userfaultfd_refused();
-/// What kinds of memory this kernel lets be watched.
+/// The kinds of memory that this kernel can watch.
 const char* userfaultfd_reach();
 
-/// Starts to tell the sink, on the reader's thread alone, which is not the one whose memory goes.
-Error start_userfaultfd(const HookSink& sink);
-/// Tells nobody any more, and watches nothing.
+/// Starts to call begin() and end(), on the reader's thread alone, which is not the one whose memory goes.
+Error start_userfaultfd(const HookCallbacks& callbacks);
+/// Ends all calls, and watches nothing.
 void stop_userfaultfd();
 
 /// From now on until they are unmapped, events of these pages are seen. An error says why they are not
 /// (memory of a kind that the kernel does not watch, or that another userfaultfd of the program watches).
 ///
-/// There is no way back for a single range: who registers memory once does so again, and neither watching
-/// again what is watched (which costs less than letting go and watching anew) nor leaving it so needs a
-/// record of what is watched. The price is one slow munmap of memory that is not registered any more.
+/// There is no way back for a single range. Memory that was registered once will be again; to watch it a
+/// second time costs less than to let it go and watch it anew; and neither needs a record of watched memory.
+/// The price is one slow munmap of memory that is not registered any more.
 Error watch_by_userfaultfd(Range pages);
 
 /// Threads of this room's own that are running: 0 or 1.
@@ -82,11 +85,11 @@ namespace detail {
 extern constinit std::atomic<std::uint32_t> userfault_sequence;
 }  // namespace detail
 
-/// Whether an event has been read and not yet handled. What acquires ask first: one load.
+/// Whether an event has been read and not yet handled. Each acquire checks this first: one load.
 inline bool userfaultfd_handling() {
   return (detail::userfault_sequence.load(std::memory_order_acquire) & 1) != 0;
 }
-/// Waits until what was being handled has been: some microseconds.
+/// Waits until the event that is being handled has been: some microseconds.
 void wait_for_userfaultfd();
 
 }  // namespace pinion

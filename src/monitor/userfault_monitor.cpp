@@ -1,5 +1,5 @@
-// userfaultfd alone. Who asks for it by name vouches for what the kernel does not tell (or brackets it):
-// those rows of the self-test are no failures.
+// userfaultfd alone. A user who names it vouches for the changes that the kernel does not report (or brackets
+// them): those rows of the self-test are no failures.
 #include <algorithm>
 #include <cstring>
 
@@ -22,9 +22,9 @@ class UserfaultMonitor final : public MemoryMonitor {
             "an address that is mapped anew by a second thread, and acquired, before the event of the first "
             "thread's unmapping has been read (microseconds)"};
   }
-  HookReport start(const HookSink& sink) override {
+  HookReport start(const HookCallbacks& callbacks) override {
     HookReport report = complete_report();
-    report.error = start_userfaultfd(sink);
+    report.error = start_userfaultfd(callbacks);
     report.complete = !report.error;
     report.rows.push_back({"userfaultfd", report.error ? HookState::failed : HookState::good, report.error});
     return report;
@@ -33,17 +33,18 @@ class UserfaultMonitor final : public MemoryMonitor {
   HookReport self_test() override {
     HookReport report = test_memory_events(watch_by_userfaultfd);
     for (HookStatus& row : report.rows) {
-      if (row.state == HookState::failed && is_untold(row.name))
-        row = {row.name, HookState::unclaimed, Error::make(ENOTSUP, "the kernel does not tell")};
+      if (row.state == HookState::failed && is_unreported(row.name))
+        row = {row.name, HookState::unclaimed, Error::make(ENOTSUP, "the kernel does not report it")};
     }
     return summarize(std::move(report.rows));
   }
   Error watch(Range pages) override { return watch_by_userfaultfd(pages); }
 
  private:
-  static bool is_untold(const char* row) {
-    static constexpr const char* kUntold[] = {"mprotect that takes rights", "shmdt", "shmat over a mapping"};
-    return std::any_of(std::begin(kUntold), std::end(kUntold),
+  static bool is_unreported(const char* row) {
+    static constexpr const char* kUnreported[] = {"mprotect that takes rights", "shmdt",
+                                                  "shmat over a mapping"};
+    return std::any_of(std::begin(kUnreported), std::end(kUnreported),
                        [row](const char* name) { return std::strcmp(name, row) == 0; });
   }
 };

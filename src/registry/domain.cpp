@@ -43,14 +43,14 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.error = Error::make(EAGAIN, "memory events may be missed: nothing is registered ahead");
     return Step::refused;
   }
-  // What others registered blindly may be stale for everybody but them.
+  // A region that another thread registered blindly may be stale for all others.
   if (Region* region = sight.blind() ? nullptr : candidate_for(ticket)) {
     ticket.region = region;
     if (region->word.load().state() == RegionState::registering) {
       ticket.seen = region->transitions.load(std::memory_order_acquire);
       return Step::wait;
     }
-    if (!ticket.lease || lease_candidate(region, ticket.pages, ticket.access)) return Step::leased;
+    if (!ticket.lease || lease(region, ticket.pages, ticket.access)) return Step::leased;
     ticket.region = nullptr;  // doomed since
   }
   // "In between nothing of the range is registered"; whether the end is worth waiting for is the caller's to
@@ -64,7 +64,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   }
   if (sight.blind())
     ticket.want = ticket.pages;
-  else if (ticket.want == ticket.pages)
+  else if (ticket.want == ticket.pages && !ticket.owner)
     ticket.want = merged(ticket.pages);
   if (!within_device_caps(ticket.want, ticket.error)) {
     if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
@@ -72,7 +72,16 @@ Domain::Step Domain::begin(Ticket& ticket) {
   }
 
   // The part of a merge that is not asked for may be changing: that must not hold up the rest.
-  if (!(ticket.want == ticket.pages) && brackets_.changing(ticket.want)) ticket.want = ticket.pages;
+  if (!(ticket.want == ticket.pages) && (brackets_.changing(ticket.want) || meets_permanent(ticket.want)))
+    ticket.want = ticket.pages;
+  if (meets_permanent(ticket.want)) {
+    ticket.error =
+        Error::make(EBUSY,
+                    "%zu bytes at %#llx are or contain memory that is registered for good, with other "
+                    "rights or by another owner: they go through a bounce buffer",
+                    ticket.pages.bytes(), static_cast<unsigned long long>(ticket.pages.begin));
+    return Step::refused;
+  }
 
   for (;;) {
     replace_nested(ticket.want, ticket.victims);
@@ -97,7 +106,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region->word.begin_registering(ticket.lease ? 1 : 0);
   region->begin.store(ticket.want.begin, std::memory_order_relaxed);
   region->end.store(ticket.want.end, std::memory_order_release);  // read by the index's validated walk
-  region->domain.store(this, std::memory_order_relaxed);
+  region->owner.store(ticket.owner, std::memory_order_relaxed);
   region->memory_changed.store(false, std::memory_order_relaxed);
   // Registrations are asked for with all rights first: a later request with more rights then needs no second
   // one.
@@ -114,7 +123,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region_count_.fetch_add(1, std::memory_order_relaxed);
   ticket.asked = clock_.now();
   index_.insert(region);
-  // A bracket opened before the region was in the index has not seen it; nor has one who lost sight before.
+  // An event, or a loss of sight, from before the region was in the index has not met it.
   ticket.unshared = !brackets_.sight.unbroken(sight);
   if (brackets_.changing(ticket.want) || (ticket.unshared && !ticket.lease)) region->word.doom();
   ticket.region = region;
@@ -131,7 +140,10 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     count_registered(region->range(), ticket.asked);
     region->key = registration.key;
     region->access.store(registration.granted, std::memory_order_relaxed);
-    if (region->word.commit(ticket.unshared)) {
+    using Commit = RegionWord::Commit;
+    if (region->word.commit(ticket.unshared ? Commit::unshared
+                            : ticket.owner  ? Commit::permanent
+                                            : Commit::shared)) {
       ticket.registered_here = true;
       end_transition(region);
       return Step::leased;
@@ -160,7 +172,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   region->word.abandon(own_leases);
   region->word.set_free();
   end_transition(region);
-  slab_.put(region);
+  put_slot(region);
   ticket.region = nullptr;
   ticket.try_access = Access::all;
   if (!(ticket.want == ticket.pages)) {
@@ -200,7 +212,7 @@ void Domain::finish_retire(Region* region) {
   unreserve(pages);
   if (unretired_.empty()) retry_wait_ = 0;
   region->word.set_free();
-  slab_.put(region);
+  put_slot(region);
 }
 
 void Domain::fail_retire(Region* region) {
@@ -226,7 +238,7 @@ Region* Domain::begin_reap() {
   }
   for (;;) {
     Region* region = being_reaped_.load(std::memory_order_relaxed);
-    if (!region) region = doomed_.exchange(nullptr, std::memory_order_acquire);
+    if (!region) region = doomed_.take();
     if (!region) return nullptr;
     being_reaped_.store(region->next_reaped, std::memory_order_relaxed);
     region->word.unclaim_reaping();
@@ -235,31 +247,48 @@ Region* Domain::begin_reap() {
       return region;
     }
     // A straggler's count may have come and gone in between, finding the region still queued.
-    if (region->word.load().leases() == 0) give_back(region);
+    if (!region->word.load().used()) give_back(region);
   }
 }
 
 // ---- memory events ----
 
-std::size_t Domain::doom(Range range) {
+std::size_t Domain::doom(Range range, const void* owner) {
   std::size_t waiting = 0;
   index_.for_each_overlap(range, [&](Region* region) {
+    if (owner && region->owner.load(std::memory_order_relaxed) == owner) return;
     region->memory_changed.store(true, std::memory_order_relaxed);
     const auto before = region->word.doom();
-    if (before.state() != RegionState::registered || before.leases() != 0) return;
+    if (!before.registered()) return;
+    if (before.used()) return recall(region);
     waiting += region->range().bytes();
     give_back(region);
   });
   return waiting;
 }
 
-void Domain::give_back(Region* region) {
-  if (!region->word.claim_reaping()) return;
-  Region* head = doomed_.load(std::memory_order_relaxed);
-  do {
-    region->next_reaped = head;
-  } while (
-      !doomed_.compare_exchange_weak(head, region, std::memory_order_release, std::memory_order_relaxed));
+void Domain::recall(Region* region) {
+  if (region->word.claim_recall()) recalls_.push(region);
+}
+
+std::vector<RegionRef> Domain::take_recalls() {
+  std::vector<RegionRef> recalls;
+  for (Region* region = recalls_.take(); region;) {
+    Region* const next = region->next_recalled;
+    const auto word = region->word.unclaim_recall();
+    // The slot may hold another region by now.
+    if (word.registered() && word.doomed() && word.used()) recalls.push_back({region, word.generation()});
+    region = next;
+  }
+  return recalls;
+}
+
+void Domain::end_permanence(const RegionRef& ref) {
+  std::lock_guard lock(slow_);
+  if (!ref.current() || !ref.region->owner.load(std::memory_order_relaxed)) return;
+  ref.region->owner.store(nullptr, std::memory_order_relaxed);
+  ref.region->word.end_permanence();
+  if (pressed_.load(std::memory_order_relaxed) && ref.region->indexed) victims_.add(ref.region);
 }
 
 // ---- retention's helpers ----
@@ -269,7 +298,7 @@ std::vector<RegionRef> Domain::idle_regions(std::size_t most) {
   std::vector<RegionRef> idle;
   index_.for_each([&](Region* region) {
     const auto word = region->word.load();
-    if (word.leasable() && word.leases() == 0) idle.push_back({region, word.generation()});
+    if (word.idle()) idle.push_back({region, word.generation()});
     return idle.size() < most;
   });
   return idle;
@@ -323,7 +352,7 @@ std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {
 Range Domain::merged(Range pages) const {
   Range all = pages;
   index_.for_each_overlap(pages, [&](const Region* region) {
-    if (region->word.load().doomed()) return;  // its memory has changed
+    if (region->word.load().doomed() || region->owner.load(std::memory_order_relaxed)) return;
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
@@ -363,8 +392,9 @@ Region* Domain::candidate_for(const Ticket& ticket) {
   index_.for_each_overlap(ticket.pages, [&](Region* region) {
     if (!region->range().contains(ticket.pages)) return;
     const auto word = region->word.load();
-    if (word.doomed()) return;
-    // What the one that is coming will allow is known when it is there.
+    if (word.doomed() || (ticket.owner && region->owner.load(std::memory_order_relaxed) != ticket.owner))
+      return;
+    // The rights of the one that is coming are known when it is there.
     if (word.state() == RegionState::registering) coming = region;
     if (word.leasable() && serves(region, ticket.pages, ticket.access)) ready = region;
   });
@@ -382,10 +412,24 @@ void Domain::replace_nested(Range want, std::vector<Region*>& victims) {
       victims.push_back(region);
     } else {
       region->word.doom();  // retired when its last lease is returned, or when its registration ends
-      if (region->word.load().leases() == 0) give_back(region);
+      const auto word = region->word.load();
+      if (!word.used())
+        give_back(region);
+      else if (word.registered())
+        recall(region);
     }
     unindex(region);
   }
+}
+
+bool Domain::meets_permanent(Range want) const {
+  bool meets = false;
+  index_.for_each_overlap(want, [&](const Region* region) {
+    const Range range = region->range();
+    meets |= region->owner.load(std::memory_order_relaxed) && !region->word.load().doomed() &&
+             (want.contains(range) || range.contains(want));
+  });
+  return meets;
 }
 
 void Domain::feel_pressure() {
@@ -402,7 +446,7 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
   const std::uint64_t regions = budget_->limits().regions;
   if (want.bytes() > most || regions == 0) return false;
   feel_pressure();
-  // Regions overlap each other and `want`: only the union of pages tells what letting them go is worth. So
+  // Regions overlap each other and `want`: only the union of pages shows the gain of letting them go. So
   // they go from it for a moment.
   const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
   const auto fits = [&] {
@@ -482,6 +526,10 @@ void Domain::unreserve(Range pages, const Error& refusal) {
   else
     budget_->release(bytes);
   region_count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Domain::put_slot(Region* region) {
+  if (!region->word.at_last_generation()) slab_.put(region);
 }
 
 void Domain::end_transition(Region* region) {

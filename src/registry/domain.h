@@ -1,10 +1,10 @@
 // A domain: a device (with its protection domain) and the registration cache over it.
 //
-// Owns its regions, their index and the count of registered pages. What guards what:
-//   - a hit takes no lock: recent regions or the index give a candidate, its state word grants the lease;
+// Owns its regions, their index and the count of registered pages. Guards:
+//   - leases and holds are taken and returned without a lock (lease.h);
 //   - everything else is decided under the slow lock, in steps: begin -> device -> commit. The slow lock is
-//   never held
-//     during a device call, never taken in a hook, and ordinary code may allocate under it;
+//   never
+//     held during a device call and never taken in a hook; ordinary code may allocate under it;
 //   - doom() is for hooks: no lock, no allocation, no system call.
 // Steps leave waiting and device calls to their caller, so that the same code runs under real threads
 // (registry/blocking.h) and in virtual time.
@@ -13,6 +13,10 @@
 // the page at its edge is merged with it, unless that merge failed before; buffers that merely touch, or
 // share the page at their common edge, stay regions of their own, because retention decides for each buffer
 // by its own reuse.
+//
+// A permanent region belongs to an owner that hands its memory out itself (an arena). Limits, victims and
+// retention leave it alone, and memory events that its owner causes do not doom it. Requests within it are
+// served by it. It is never merged or replaced.
 #pragma once
 
 #include <atomic>
@@ -27,9 +31,8 @@
 #include "device/device.h"
 #include "monitor/brackets.h"
 #include "registry/budget.h"
-#include "registry/recent_regions.h"
+#include "registry/lease.h"
 #include "registry/region.h"
-#include "registry/region_index.h"
 #include "registry/slab.h"
 #include "registry/victims.h"
 
@@ -43,7 +46,7 @@ class RegisteredListener {
   virtual void registered_changed(Time now, Time since, std::int64_t bytes, int regions) = 0;
 };
 
-class Domain {
+class Domain : public Leases {
  public:
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);
@@ -54,17 +57,9 @@ class Domain {
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
 
-  // ---- the critical path; any thread, no lock ----
-
-  /// A lease on a registered region that contains `request` with at least `access`, or null.
-  Region* try_hit(Range request, Access access, RecentRegions& recent);
-  /// Returns a lease. `idle`: it was the last one (retention may retire the region now). A doomed region is
-  /// put on the list for reaping here.
-  RegionWord::Released release(Region* region);
-
   // ---- steps ----
 
-  /// What a caller of begin() or commit() has to do next.
+  /// The next thing that a caller of begin() or commit() has to do.
   enum class Step {
     leased,  ///< `region` is leased (or, for a ticket without lease, registered): done
     wait,  ///< `region` is being registered by another: wait until its transitions differ from `seen`, begin
@@ -77,6 +72,10 @@ class Domain {
     Range pages;  ///< whole pages
     Access access = Access::read;
     bool lease = true;  ///< false: the helper registers ahead; no waiting, nothing is evicted for it
+    /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered,
+    /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
+    /// (end_permanence) before the domain is closed.
+    const void* owner = nullptr;
     // Set by the steps.
     Region* region = nullptr;
     std::uint32_t seen = 0;
@@ -100,8 +99,8 @@ class Domain {
   /// again.
   void waited_in_vain();
 
-  /// Claims an idle region (registered, without leases, still of that generation) for deregistration; null
-  /// otherwise. The caller deregisters region->key and calls finish_retire().
+  /// Claims an idle region (registered, without leases and holds, not permanent, still of that generation)
+  /// for deregistration; null otherwise. The caller deregisters region->key and calls finish_retire().
   Region* begin_retire(RegionRef ref);
   void finish_retire(Region* region);
   /// Instead of finish_retire(), when the device refused to deregister the region: it stays counted, and
@@ -113,31 +112,41 @@ class Domain {
   /// begin_retire(); null when there is none.
   Region* begin_reap();
   bool reaping_due() const {
-    return doomed_.load(std::memory_order_relaxed) || being_reaped_.load(std::memory_order_relaxed) ||
+    return !doomed_.empty() || being_reaped_.load(std::memory_order_relaxed) ||
            retry_due_.load(std::memory_order_relaxed) != kNeverRetried;
   }
 
   // ---- memory events; hooks ----
 
-  /// Refuses every further hit in `range`. The caller has opened a bracket for it before. Returns how many
-  /// bytes wait to be reaped for it: pinned still, and of no use to anybody.
-  std::size_t doom(Range range);
+  /// Refuses every further lease and hold in `range`. The caller has opened a bracket for it before.
+  /// Permanent regions of `owner`, where it is given, stay as they are: it has caused the event. Returns how
+  /// many bytes wait to be reaped for it: pinned still, and of no use to anybody.
+  std::size_t doom(Range range, const void* owner = nullptr);
+
+  // ---- holders of doomed regions ----
+
+  /// Regions that were doomed under leases or holds since the last call, as far as they are still in use:
+  /// their holders should let go, as the memory stays pinned until the last one has. One caller at a time,
+  /// not from hooks.
+  std::vector<RegionRef> take_recalls();
+  /// A permanent region becomes an ordinary one.
+  void end_permanence(const RegionRef& ref);
 
   // ---- helpers of retention ----
 
-  /// Registered regions without leases, at most `most`, in order of address.
+  /// Registered regions that nobody uses, without permanent ones; at most `most`, in order of address.
   std::vector<RegionRef> idle_regions(std::size_t most = SIZE_MAX);
   bool covered(Range pages);
   /// When the region is predicted to be used next; 0: not known. For the helper.
   void expect(const RegionRef& ref, Time next_use);
-  /// What a registration's constant part is worth in pages, for the choice of victims.
+  /// The constant part of a registration's time, in pages that take as long, for the choice of victims.
   void set_call_pages(double pages);
   /// Lets idle regions go until the budget holds at most so many bytes, as far as there are any; claimed as
   /// by begin_retire().
   std::vector<Region*> begin_shrink(std::uint64_t bytes);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
-  /// What the regions and their index have taken from the system; it is used again, and never given back.
+  /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
   Device& device() { return *device_; }
   Clock& clock() { return clock_; }
@@ -148,9 +157,6 @@ class Domain {
   std::vector<Region*> begin_trim();
 
  private:
-  bool serves(const Region* region, Range request, Access access) const;
-  /// A lease on `candidate` if it serves, or null. No lock.
-  Region* lease_candidate(Region* candidate, Range request, Access access);
   /// The registered region that serves the ticket, or else the one being registered that will contain its
   /// pages.
   Region* candidate_for(const Ticket& ticket);
@@ -161,6 +167,8 @@ class Domain {
   /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the index;
   /// the idle ones become victims.
   void replace_nested(Range want, std::vector<Region*>& victims);
+  /// Whether replace_nested() would meet a permanent region.
+  bool meets_permanent(Range want) const;
   /// Claims idle regions (Victims says which) until `want` fits the budget. False, and nothing claimed, when
   /// letting every idle region go would not be enough.
   bool make_room(Range want, std::vector<Region*>& victims);
@@ -178,7 +186,10 @@ class Domain {
   /// full (`refusal`).
   void unreserve(Range pages, const Error& refusal = {});
   void end_transition(Region* region);
-  void give_back(Region* region);
+  /// The slot is free for the next region, unless its generations are used up.
+  void put_slot(Region* region);
+  /// Puts a region that was doomed in use on the list of recalls. Hooks too.
+  void recall(Region* region);
 
   Device* device_;
   Budget* budget_;
@@ -186,13 +197,10 @@ class Domain {
   Clock& clock_;
   RegisteredListener* const listener_;
 
-  BasicRegionIndex<Region> index_;
-  std::atomic<Region*> doomed_{nullptr};
+  RegionStack<Region, &Region::next_recalled> recalls_;
   std::atomic<Region*> being_reaped_{nullptr};  ///< taken off doomed_; written under the slow lock
   std::atomic<std::size_t> registered_bytes_{0};
   std::atomic<std::size_t> region_count_{0};
-
-  std::atomic<bool> pressed_{false};  ///< written under the slow lock: `victims_` holds every region
 
   std::mutex slow_;  // guards all that follows, and writing to the index
   Slab<Region> slab_;
@@ -206,37 +214,7 @@ class Domain {
   std::size_t next_failed_merge_ = 0;
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
   std::uint64_t keep_bytes_ = UINT64_MAX;
-  Victims victims_;
+  Victims victims_;  ///< holds every ordinary region from the first pressure on (pressed_)
 };
-
-// ---- the critical path, inline ----
-
-inline bool Domain::serves(const Region* region, Range request, Access access) const {
-  return region->domain.load(std::memory_order_relaxed) == this && region->range().contains(request) &&
-         includes(region->access.load(std::memory_order_relaxed), access);
-}
-
-inline Region* Domain::lease_candidate(Region* candidate, Range request, Access access) {
-  if (!candidate || !serves(candidate, request, access)) return nullptr;
-  // The slot may have been recycled between the look and the lease; under the lease it stays what it is.
-  if (candidate->word.count_in() && serves(candidate, request, access)) [[likely]]
-    return candidate;
-  release(candidate);
-  return nullptr;
-}
-
-inline Region* Domain::try_hit(Range request, Access access, RecentRegions& recent) {
-  if (Region* region = lease_candidate(recent.lookup(request.begin), request, access)) return region;
-  Region* region = lease_candidate(index_.find(request.begin), request, access);
-  if (region) recent.remember(request.begin, region);
-  return region;
-}
-
-inline RegionWord::Released Domain::release(Region* region) {
-  const auto released = region->word.release();
-  if (released == RegionWord::Released::idle_doomed) [[unlikely]]
-    give_back(region);
-  return released;
-}
 
 }  // namespace pinion

@@ -1,6 +1,6 @@
 // A region: one registration of a domain, from its begin to its return to the slab.
-// Memory of regions is never unmapped (RegionSlab), so a pointer to one may be dereferenced for ever; what it
-// says is only believed under a lease, or under the domain's slow lock.
+// Memory of regions is never unmapped (slab.h), so a pointer to one may be dereferenced for ever. Its fields
+// hold under a lease or a hold, or under the domain's slow lock.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,6 @@
 
 namespace pinion {
 
-class Domain;
 class RegionHeap;
 
 struct alignas(64) Region {
@@ -23,7 +22,7 @@ struct alignas(64) Region {
   // before commit.
   std::atomic<Address> begin{0};
   std::atomic<Address> end{0};
-  std::atomic<Domain*> domain{nullptr};
+  std::atomic<const void*> owner{nullptr};  ///< of a permanent region (Domain::Ticket::owner)
   std::atomic<Access> access{Access::read};
   std::atomic<bool> memory_changed{false};    ///< why it is doomed: set by hooks, before that
   std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
@@ -31,7 +30,8 @@ struct alignas(64) Region {
   // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another
   // line than the one that a hit needs.
   std::atomic<Ticks> last_use{0};  ///< by leaseholders
-  std::atomic<Ticks> interval{0};  ///< by leaseholders: typical, from one use to the next; 0: not known
+  std::atomic<Ticks> interval{
+      0};  ///< by leaseholders, once memory is short: typical, from one use to the next
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
 
   // Guarded by the domain's slow lock.
@@ -41,13 +41,14 @@ struct alignas(64) Region {
   std::uint32_t heap_slot = 0;
   RegionHeap* heap = nullptr;
 
-  // Written by the one that claimed the region for reaping.
+  // Each written by the one that claimed the region for that list (region_word.h).
   Region* next_reaped = nullptr;
+  Region* next_recalled = nullptr;
 
   Range range() const { return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)}; }
   std::uint32_t generation() const { return word.load().generation(); }
 
-  /// Leased from `begin` to `end`; by leaseholders. Where several are at it, some uses go uncounted.
+  /// Leased from `begin` to `end`; by leaseholders. Concurrent updates may be lost.
   void used(Ticks begin, Ticks end) {
     const Ticks before = last_use.load(std::memory_order_relaxed);
     last_use.store(end, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // The regions of a domain in order of their addresses: blocks of up to 32 regions under one sorted directory.
 // Both keep their keys together, so that a lookup touches few cache lines, and are searched without branches,
-// whose outcome would be as good as random.
+// because their outcome would be as good as random.
 //
 // No region of the index contains another (the domain replaces contained ones), so the order by begin is also
 // the order by end, and "which region contains r" is answered by one <=-search: the region with the greatest
@@ -9,13 +9,13 @@
 // Readers take no lock and never wait for a writer. find() may answer wrongly while a writer moves entries:
 // its caller believes a region only after leasing it, and a miss only under the domain's slow lock.
 // for_each_overlap() is for hooks, which must not miss a region, and which may run in a signal handler that
-// has interrupted a writer on its own thread: what waited for the writer there would wait for ever. So a
-// writer proceeds in steps, between which every region can be found (what moves is in two places for a
+// has interrupted a writer on its own thread: to wait for the writer there would be to wait for ever. So a
+// writer proceeds in steps, between which every region can be found (one that moves is in two places for a
 // while), and counts them; a reader that no step was taken under has seen all regions, wherever the writer
 // stands, and others start over. A region may be reported twice.
 //   - One step may be seen in part, so it must be harmless in part: one entry, or the count, never both.
 //   - Instead of fences, which ThreadSanitizer does not know, every store of a writer releases and every load
-//     of for_each_overlap() acquires: who saw one store of a step sees that the step was counted.
+//     of for_each_overlap() acquires: a reader that saw one store of a step sees that the step was counted.
 // Writers: insert() and erase() under the domain's slow lock; they allocate nothing (reserve() before).
 // Memory of blocks and directories is never unmapped.
 #pragma once
@@ -130,7 +130,7 @@ class BasicRegionIndex {
     size_.store(size() - 1, std::memory_order_relaxed);
   }
 
-  /// What its blocks have taken from the system.
+  /// Memory of its blocks.
   std::size_t bytes() const { return blocks_.bytes(); }
 
   /// All regions in order; under the domain's slow lock. Stops when f returns false.

@@ -1,14 +1,30 @@
-// The state word of a region: lease count, state, doom and generation in one atomic 64-bit value, so that
-// every transition is decided by a single read-modify-write and nobody needs a lock to take or return a
-// lease.
+// The state word of a region: leases, holds, state, marks and generation in one atomic 64-bit value. One
+// read-modify-write decides each transition, so leases and holds are taken and returned without a lock.
 //
-//          begin_registering           commit                 try_retire (no lease)
+//          begin_registering           commit               try_retire (no lease, no hold)
 //   free ─────────────────> registering ──────> registered ───────────────────────> retiring ──> free
 //                                └── refused by the device, or doomed meanwhile ────────────────^
 //
-// *doomed* means: the memory under the region changes, or a larger region replaced it. A doomed region
-// refuses every new lease at once; it is retired when its last lease is returned. *queued* says that somebody
-// already put it on the list of regions to be reaped. The generation grows with every use of the slab slot.
+//   bits   field       meaning
+//   24     leases      transfers of this process that use the region
+//   16     holds       peers that may use it remotely
+//    2     state
+//    1     doomed      its memory changes, or a larger region replaced it: no new lease, no new hold. It is
+//                      retired when the last of them is returned.
+//    1     queued      it is on the list of regions to be reaped
+//    1     listed      it is on the list of recalls. This mark survives the end of a generation, because the
+//                      list still refers to the slot.
+//    1     permanent   only its owner ends it (see Domain::Ticket::owner)
+//   18     generation  grows with every use of the slab slot, and never wraps: a slot without a further one
+//   is
+//                      not used again (at_last_generation). So equal generations are the same region.
+//
+// Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
+// has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
+// granted. A request beyond that replaces the region by a new one, as a request for more rights does. Holds
+// are granted one by one up to 2^16 - 1; a further peer gets none. A slot is lost every 2^18 registrations:
+// less than a byte per thousand.
+//
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
 // count taken in vain comes and goes, and every transition preserves it.
 #pragma once
@@ -23,74 +39,128 @@ enum class RegionState : std::uint8_t { free, registering, registered, retiring 
 
 template <class Atomics = StdAtomics>
 class BasicRegionWord {
+  static constexpr int kLeaseBits = 24, kHoldBits = 16, kStateBits = 2;
+  static constexpr int kHoldShift = kLeaseBits, kStateShift = kHoldShift + kHoldBits;
+  static constexpr int kMarkShift = kStateShift + kStateBits, kGenerationShift = kMarkShift + 4;
+  static constexpr std::uint64_t kLeases = (std::uint64_t{1} << kLeaseBits) - 1;
+  static constexpr std::uint64_t kLeasesFull = std::uint64_t{1} << (kLeaseBits - 1);
+  static constexpr std::uint64_t kHold = std::uint64_t{1} << kHoldShift;
+  static constexpr std::uint64_t kHolds = ((std::uint64_t{1} << kHoldBits) - 1) << kHoldShift;
+  static constexpr std::uint64_t kState = ((std::uint64_t{1} << kStateBits) - 1) << kStateShift;
+  static constexpr std::uint64_t kDoomed = std::uint64_t{1} << kMarkShift;
+  static constexpr std::uint64_t kQueued = kDoomed << 1;
+  static constexpr std::uint64_t kListed = kDoomed << 2;
+  static constexpr std::uint64_t kPermanent = kDoomed << 3;
+  static constexpr std::uint64_t kGeneration = ~std::uint64_t{0} << kGenerationShift;
+  static constexpr std::uint64_t state_bits(RegionState s) {
+    return static_cast<std::uint64_t>(s) << kStateShift;
+  }
+  static constexpr std::uint64_t kRegistered = state_bits(RegionState::registered);
+  static constexpr std::uint64_t kLeasable = kState | kDoomed | kLeasesFull;
+
  public:
+  static constexpr std::uint32_t kMostLeases = std::uint32_t{1} << (kLeaseBits - 1);
+  static constexpr std::uint32_t kMostHolds = (std::uint32_t{1} << kHoldBits) - 1;
+  static constexpr std::uint32_t kLastGeneration = (std::uint32_t{1} << (64 - kGenerationShift)) - 1;
+  static constexpr int kGenerationBits = 64 - kGenerationShift;
+  /// Bits of a proof that are free for its owner's use.
+  static constexpr int kProofBits = kStateShift;
+
   struct Value {
     std::uint64_t bits = 0;
-    std::uint32_t leases() const { return static_cast<std::uint32_t>(bits); }
-    RegionState state() const { return static_cast<RegionState>((bits >> 32) & 7); }
+    std::uint32_t leases() const { return static_cast<std::uint32_t>(bits & kLeases); }
+    std::uint32_t holds() const { return static_cast<std::uint32_t>((bits & kHolds) >> kHoldShift); }
+    bool used() const { return bits & (kLeases | kHolds); }
+    RegionState state() const { return static_cast<RegionState>((bits & kState) >> kStateShift); }
+    bool registered() const { return (bits & kState) == kRegistered; }
     bool doomed() const { return bits & kDoomed; }
     bool queued() const { return bits & kQueued; }
-    std::uint32_t generation() const { return static_cast<std::uint32_t>(bits >> 40); }
-    bool leasable() const { return (bits & (kStateMask | kDoomed)) == state_bits(RegionState::registered); }
+    bool listed() const { return bits & kListed; }
+    bool permanent() const { return bits & kPermanent; }
+    std::uint32_t generation() const { return static_cast<std::uint32_t>(bits >> kGenerationShift); }
+    bool leasable() const { return (bits & kLeasable) == kRegistered; }
+    /// Registered, and of no use to anybody at the moment: limits and retention may let it go.
+    bool idle() const { return (bits & (kLeases | kHolds | kState | kDoomed | kPermanent)) == kRegistered; }
+    /// What count_in() has to find for a lease in this generation, in the bits above kProofBits.
+    std::uint64_t proof() const { return (bits & kGeneration) | kRegistered; }
   };
 
-  /// What a returned lease leaves behind.
+  /// What a returned lease or hold leaves behind. `idle`: retention may let the region go now.
   enum class Released { in_use, idle, idle_doomed };
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
 
-  /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease. False: no lease,
-  /// but the count stands and is returned by release() all the same, for it may be the last one of a doomed
-  /// region, which must be noticed.
-  bool count_in() {
-    const Value before{word_.fetch_add(1, std::memory_order_acquire)};
-    return before.leasable();
+  /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region of
+  /// that proof (Value::proof). False: no lease, but the count stands and is returned by release() all the
+  /// same, for it may be the last one of a doomed region, which must be noticed.
+  bool count_in(std::uint64_t proof) {
+    const std::uint64_t before = word_.fetch_add(1, std::memory_order_acquire);
+    return ((before ^ proof) & (kGeneration | kLeasable)) == 0;
   }
 
   Released release() {
     const Value before{word_.fetch_sub(1, std::memory_order_acq_rel)};
-    if (before.leases() != 1 || before.state() != RegionState::registered) return Released::in_use;
-    return before.doomed() ? Released::idle_doomed : Released::idle;
+    return left_by(before.bits, 1);
+  }
+
+  /// A hold on the region of that generation; false where it takes no more.
+  bool begin_hold(std::uint32_t generation) {
+    Value v = load();
+    do {
+      if (!v.registered() || v.doomed() || v.generation() != generation || v.holds() == kMostHolds)
+        return false;
+    } while (!exchange(v, v.bits + kHold));
+    return true;
+  }
+  Released end_hold() {
+    const Value before{word_.fetch_sub(kHold, std::memory_order_acq_rel)};
+    return left_by(before.bits, kHold);
   }
 
   /// free -> registering, with `leases` leases for the thread that registers; a new generation.
   void begin_registering(std::uint32_t leases) {
     update([&](Value v) {
-      const std::uint64_t generation = (v.generation() + 1u) & 0xffffffu;
-      return (generation << 40) | state_bits(RegionState::registering) | (v.leases() + leases);
+      return ((v.bits & kGeneration) + (std::uint64_t{1} << kGenerationShift)) | (v.bits & kListed) |
+             state_bits(RegionState::registering) | (v.leases() + leases);
     });
   }
+  /// free: begin_registering() would find no generation left.
+  bool at_last_generation() const { return load().generation() == kLastGeneration; }
 
-  /// registering -> registered; false (and no change) when the region was doomed meanwhile. `unshared`: for
-  /// the registering thread's leases alone; doomed from the first, so that nobody else is ever let in.
-  bool commit(bool unshared = false) {
+  enum class Commit {
+    shared,
+    unshared,   ///< for the registering thread's leases alone: doomed from the first
+    permanent,  ///< try_retire() refuses it until it is doomed, or end_permanence()
+  };
+  /// registering -> registered; false (and no change) when the region was doomed meanwhile.
+  bool commit(Commit how = Commit::shared) {
+    const std::uint64_t marks = how == Commit::unshared ? kDoomed : how == Commit::permanent ? kPermanent : 0;
     Value v = load();
     do {
       if (v.doomed()) return false;
-    } while (!word_.compare_exchange_weak(v.bits,
-                                          with_state(v, RegionState::registered) | (unshared ? kDoomed : 0),
-                                          std::memory_order_acq_rel, std::memory_order_acquire));
+    } while (!exchange(v, with_state(v, RegionState::registered) | marks));
     return true;
   }
+  /// The owner lets it go like any other.
+  void end_permanence() { word_.fetch_and(~kPermanent, std::memory_order_acq_rel); }
 
-  /// registered, without leases and not on the reap list -> retiring. The caller then owns the region.
+  /// registered, unused, not permanent and not on the reap list -> retiring. The caller then owns the region.
   bool try_retire() {
     Value v = load();
     do {
-      if (v.state() != RegionState::registered || v.leases() != 0 || v.queued()) return false;
-    } while (!word_.compare_exchange_weak(v.bits, with_state(v, RegionState::retiring),
-                                          std::memory_order_acq_rel, std::memory_order_acquire));
+      if (!v.registered() || v.used() || v.queued() || (v.permanent() && !v.doomed())) return false;
+    } while (!exchange(v, with_state(v, RegionState::retiring)));
     return true;
   }
 
-  /// registering -> retiring after commit() said no, dropping the registering thread's leases.
+  /// registering -> retiring after commit() refused, dropping the registering thread's leases.
   void abandon(std::uint32_t leases) {
     update([&](Value v) { return with_state(v, RegionState::retiring) - leases; });
   }
 
   /// retiring -> free. Counts of stragglers are preserved.
   void set_free() {
-    update([&](Value v) { return with_state(v, RegionState::free) & ~(kDoomed | kQueued); });
+    update([&](Value v) { return with_state(v, RegionState::free) & ~(kDoomed | kQueued | kPermanent); });
   }
 
   /// Returns the value before.
@@ -100,28 +170,36 @@ class BasicRegionWord {
   bool claim_reaping() {
     Value v = load();
     do {
-      if (v.queued() || !v.doomed() || v.state() != RegionState::registered) return false;
-    } while (!word_.compare_exchange_weak(v.bits, v.bits | kQueued, std::memory_order_acq_rel,
-                                          std::memory_order_acquire));
+      if (v.queued() || !v.doomed() || !v.registered()) return false;
+    } while (!exchange(v, v.bits | kQueued));
     return true;
   }
-
-  /// Off the reap list. A region that turns out to be leased then is queued again by its last release.
+  /// Off the reap list. A region that turns out to be in use then is queued again by its last release.
   void unclaim_reaping() { word_.fetch_and(~kQueued, std::memory_order_acq_rel); }
 
+  /// True for the one caller that may put the slot on the list of recalls.
+  bool claim_recall() { return !Value{word_.fetch_or(kListed, std::memory_order_acq_rel)}.listed(); }
+  /// Off that list; the value after. The link must have been read before.
+  Value unclaim_recall() { return {word_.fetch_and(~kListed, std::memory_order_acq_rel) & ~kListed}; }
+
  private:
-  static constexpr std::uint64_t kStateMask = std::uint64_t{7} << 32;
-  static constexpr std::uint64_t kDoomed = std::uint64_t{1} << 36;
-  static constexpr std::uint64_t kQueued = std::uint64_t{1} << 37;
+  /// `before` one `count` was returned.
+  static Released left_by(std::uint64_t before, std::uint64_t count) {
+    const std::uint64_t rest = before - count;
+    if ((rest & (kLeases | kHolds | kState)) != kRegistered) return Released::in_use;
+    if (rest & kDoomed) return Released::idle_doomed;
+    return rest & kPermanent ? Released::in_use : Released::idle;
+  }
+  static std::uint64_t with_state(Value v, RegionState s) { return (v.bits & ~kState) | state_bits(s); }
 
-  static constexpr std::uint64_t state_bits(RegionState s) { return static_cast<std::uint64_t>(s) << 32; }
-  static std::uint64_t with_state(Value v, RegionState s) { return (v.bits & ~kStateMask) | state_bits(s); }
-
+  bool exchange(Value& expected, std::uint64_t next) {
+    return word_.compare_exchange_weak(expected.bits, next, std::memory_order_acq_rel,
+                                       std::memory_order_acquire);
+  }
   template <class F>
   void update(F&& next) {
     Value v = load();
-    while (
-        !word_.compare_exchange_weak(v.bits, next(v), std::memory_order_acq_rel, std::memory_order_acquire)) {
+    while (!exchange(v, next(v))) {
     }
   }
 

@@ -43,7 +43,7 @@ class Slab {
     ++available_;
   }
 
-  /// What it has taken from the system.
+  /// Memory taken from the system.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -58,6 +58,8 @@ class Slab {
     const std::size_t bytes = huge ? 2 * chunk_ : chunk_;
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
+    // Records keep 48 bits of a pointer. The kernel maps above them only where it is asked to.
+    if (reinterpret_cast<std::uintptr_t>(memory) + bytes > std::uintptr_t{1} << 48) return false;
     auto begin = reinterpret_cast<std::uintptr_t>(memory);
     if (huge) {
       begin = (begin + kHugePage - 1) & ~(std::uintptr_t{kHugePage} - 1);

@@ -33,12 +33,10 @@ std::int64_t by_last_use(const Region* region) {
 
 }  // namespace
 
-bool Victims::idle(const Region* region) {
-  const auto word = region->word.load();
-  return word.leasable() && word.leases() == 0;
-}
+bool Victims::idle(const Region* region) { return region->word.load().idle(); }
 
 void Victims::add(Region* region) {
+  if (region->owner.load(std::memory_order_relaxed)) return;
   const Time next_use = region->next_use.load(std::memory_order_relaxed);
   if (next_use != 0 && order_ == Order::expected)
     expected_.push(region, -next_use);
@@ -126,7 +124,7 @@ Region* Victims::take_sampled(Ticks now) {
   return best;
 }
 
-// What is in use was expected about now, and so is mostly below.
+// Regions in use were expected about now, and so are mostly below.
 Region* Victims::take_expected_last() {
   return take_first_idle(expected_, [](Region*) { return true; });
 }

@@ -1,18 +1,19 @@
-// Who goes first when registered memory has to shrink: every region of a domain, ordered by when it is
-// expected to be used next. Guarded by the domain's slow lock, as all of it; a hit writes nothing here.
+// The order in which regions are let go when registered memory has to shrink: every ordinary region of a
+// domain, by the time at which it is expected to be used next. Guarded by the domain's slow lock; a hit
+// writes nothing here.
 //
-//   - Regions that retention predicts a next use of (Domain::expect): the farthest goes first. O(log n).
-//   - Before them, those that it predicts none of, because it expects none or because nobody predicts. First
-//     of these goes what was used once only (a scan passes without driving out what is used again), the
-//     longest unused; then what is expected latest by the interval between its recent uses, and what has been
-//     unused longer than that interval, by as long as it has: of a loop that does not fit, a part stays,
-//     where LRU and SIEVE would always have let go just what comes next. How often a region came is
-//     remembered beyond its eviction. All is weighted by the bytes that are freed for the time to register
-//     them again. The best of 32 taken at random (of all, where there are no more): O(1), and nothing to keep
+//   - Regions without a predicted next use go first: retention expects none, or nothing predicts. Among them
+//     those used once only go first, the longest unused before others. So a scan drives out no region that is
+//     used again. Then goes the region expected latest by the interval between its recent uses. A region that
+//     has been unused for longer than its interval counts by that time. So a part of a loop that does not fit
+//     stays, where LRU and SIEVE would let go just the region that comes next. Intervals are remembered
+//     beyond eviction. All is weighted by the bytes that are freed for the time to register them again. The
+//     choice is the best of 32 taken at random (of all, where there are no more): O(1), and nothing is kept
 //     in order at each use.
-//   - Under retention lru the least recently used: O(log n) amortized over the uses.
+//   - Then go those with a predicted next use (Domain::expect), the farthest first: O(log n).
+//   - Under retention lru the least recently used goes: O(log n) amortized over the uses.
 //
-// Regions under lease are passed over.
+// Regions under lease, and those that peers hold, are passed over. Permanent ones are left out.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class Victims {
   enum class Order { expected, least_recently_used };
   void set_order(Order order) { order_ = order; }
 
-  /// A region that is registered, or about to be.
+  /// A region that is registered, or about to be. Permanent ones are left out.
   void add(Region* region);
   /// Harmless where it is not here.
   void remove(Region* region);
@@ -38,19 +39,19 @@ class Victims {
 
   /// Takes out the region to go first of those that are idle; null: none is.
   Region* take(Ticks now);
-  /// What take() gave and was not let go after all.
+  /// A region from take() stays after all.
   void put_back(Region* region) { add(region); }
 
   /// It was let go to make room: if its memory is registered again, its interval is known.
   void remember(const Region* region);
-  /// What is remembered of a region for just this range is now known of `region`, which is used now.
+  /// `region` is used now, and takes over the uses of the last region of its range, if these are remembered.
   void recall(Region* region, Ticks now) const;
 
   /// The constant part of a registration's time, in pages that take as long (b / a of t = a * pages + b).
   void set_call_pages(double pages) { call_pages_ = pages; }
 
  private:
-  /// What was registered once.
+  /// The uses of a region that was let go.
   struct Past {
     Range range{};
     Ticks last_use = 0;

@@ -69,9 +69,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   give_back(buffer);
   buffer.access = buffer.access | record.access;
   // Regions may overlap: another one than before may have served.
-  if (registered(buffer.region) && buffer.region.region != record.region.region)
+  if (registered(buffer.region) && buffer.region.region != record.region().region)
     replaced_.push_back(buffer.region);
-  buffer.region = record.region;
+  buffer.region = record.region();
   looks_.set(id, kNever);
   overs_.set(id, kNever);
   largest_pages_ = std::max(largest_pages_, pages.pages());
@@ -96,9 +96,9 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
   for (const BufferId moved : predictor_.moved()) {
     if (moved != id) reconsider(moved);
   }
-  if (registered(record.region)) {
-    const Time next = earliest_use(record.region.region->range(), time).time;
-    domain_.expect(record.region, next == kNever ? 0 : next);
+  if (registered(record.region())) {
+    const Time next = earliest_use(record.region().region->range(), time).time;
+    domain_.expect(record.region(), next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
 }
@@ -252,7 +252,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   }
   if (claim(ref, after, action)) return true;
   // It is in use, and its release brings it back; or there was no room for it in the budget.
-  if (settings_.budget && registered(ref) && !ref.region->word.load().leases()) {
+  if (settings_.budget && ref.current() && ref.region->word.load().idle()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
     if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
   }

@@ -14,22 +14,44 @@
 
 namespace pinion {
 
+/// One cache line in the ring.
 struct Record {
-  Ticks begin = 0;    ///< acquire, or begin of the device call
-  Ticks end = 0;      ///< release, or end of the device call
-  Ticks wait = 0;     ///< of the acquire, beyond a hit
-  Ticks delayed = 0;  ///< how long registration had made the thread wait before, in all
+  Ticks begin = 0;  ///< acquire, or begin of the device call
+  Ticks end = 0;    ///< release, or end of the device call
   Address address = 0;
-  std::size_t bytes = 0;
   std::uint64_t site = 0;
-  RegionRef region;  ///< what served the transfer
-  std::int32_t peer = -1;
-  runlog::EventKind kind = runlog::EventKind::none;
-  CallKind call = CallKind::none;
-  runlog::Outcome outcome = runlog::Outcome::hit;
-  Access access = Access::read;
-  std::uint8_t flags = 0;
-  std::uint8_t domain = 0;  ///< the engine's number of the domain
+
+  // Words of bit fields. A field of a small type must not cross a boundary of that type.
+  std::uint64_t region_line : 42 = 0;  ///< of the region that served the transfer (region())
+  std::uint64_t region_generation : RegionWord::kGenerationBits = 0;
+  Access access : 3 = Access::read;
+
+  std::uint64_t bytes : 56 = 0;  ///< enough for all addresses of a program (five levels of page tables)
+  CallKind call : 8 = CallKind::none;
+
+  std::uint8_t flags : 8 = 0;
+  runlog::EventKind kind : 3 = runlog::EventKind::none;
+  runlog::Outcome outcome : 3 = runlog::Outcome::hit;
+  std::uint64_t domain : 4 = 0;    ///< the engine's number of the domain
+  std::uint64_t delayed : 46 = 0;  ///< how long registration had made the thread wait before, in all: ticks
+
+  std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks
+  std::int64_t peer : 28 = -1;
+
+  static constexpr Ticks kMostWait = (Ticks{1} << 36) - 1;  ///< some 20 s
+
+  /// The region that served the transfer.
+  RegionRef region() const {
+    return {reinterpret_cast<Region*>(static_cast<std::uintptr_t>(region_line) * alignof(Region)),
+            static_cast<std::uint32_t>(region_generation)};
+  }
+  void set_region(const RegionRef& ref) {
+    static_assert(alignof(Region) == 64);
+    region_line = reinterpret_cast<std::uintptr_t>(ref.region) / alignof(Region);  // slab.h: below 2^48
+    region_generation = ref.generation;
+  }
 };
+static_assert(sizeof(Record) == 64);
+static_assert(runlog::kMaxDomains <= 16);
 
 }  // namespace pinion

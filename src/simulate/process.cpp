@@ -337,7 +337,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   record.address = operation.range.begin;
   record.bytes = operation.range.bytes();
   record.site = operation.site;
-  record.region = {};
+  record.set_region({});
   record.kind = runlog::EventKind::lease;
   record.call = operation.call;
   record.outcome = runlog::Outcome::hit;
@@ -362,7 +362,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
     return true;
   }
   if (Region* region = domain_.try_hit(operation.range, operation.access, *thread.recent)) {
-    record.region = {region, region->generation()};
+    record.set_region({region, region->generation()});
     ++counters_.hits;
     granted(number);
     return true;
@@ -385,7 +385,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   made.phase = Call::Phase::none;
   const Duration waited = clock_.now() - thread.asked;
   thread.delayed += waited;
-  record.wait = static_cast<Ticks>(waited);
+  record.wait = std::min(static_cast<Ticks>(waited), Record::kMostWait);
   counters_.wait_ns += static_cast<std::uint64_t>(waited - made.in_device);
   if (step == Domain::Step::refused) {
     record.outcome = runlog::Outcome::bounced;
@@ -399,13 +399,13 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
     }
   } else {
     Region* region = made.ticket.region;
-    record.region = {region, region->generation()};
+    record.set_region({region, region->generation()});
     record.outcome = made.ticket.registered_here ? runlog::Outcome::miss
                      : made.waited               ? runlog::Outcome::wait
                                                  : runlog::Outcome::hit;
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
-    thread.recent->remember(record.address, region);
+    domain_.remember(*thread.recent, record.address, region);
   }
   granted(number);
   if (settings_.retention == RetentionKind::lru && made.ticket.registered_here)
@@ -432,12 +432,11 @@ bool Process::release(std::uint16_t number, std::uint32_t index) {
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   std::vector<Region*> retired;
-  if (Region* region = record.region.region) {
-    region->used(record.begin, record.end);
+  if (Region* region = record.region().region) {
     if (region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
-    const auto released = domain_.release(region);
+    const auto released = domain_.release(region, record.begin, record.end);
     if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
-      if (Region* claimed = domain_.begin_retire(record.region)) retired.push_back(claimed);
+      if (Region* claimed = domain_.begin_retire(record.region())) retired.push_back(claimed);
   }
   const auto waited = static_cast<Duration>(record.wait);
   push(record, number, lease.number, lease.all_new ? waited : std::min(lease.first, waited));

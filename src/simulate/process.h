@@ -114,7 +114,7 @@ class Process final : private RegisteredListener {
   template <class F>
   void for_each_lease(F&& f) const {
     for (const Lease& lease : leases_)
-      if (lease.live && lease.record.region.region) f(lease.range, *lease.record.region.region);
+      if (lease.live && lease.record.region().region) f(lease.range, *lease.record.region().region);
   }
   const TimeBudget& time_budget() const { return time_budget_; }
   const Predictor& predictor() const { return *predictor_; }

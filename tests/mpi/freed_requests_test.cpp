@@ -3,6 +3,7 @@
 
 #include "intercept/mpi/known_handles.h"
 #include "leases.h"
+#include "monitor/memory_events.h"
 #include "support/eventually.h"
 
 namespace pinion::mpi {
@@ -33,8 +34,8 @@ TEST_F(FreedRequestsTest, LeasesStayUntilTheEnd) {
 TEST_F(FreedRequestsTest, LeasesOfMemoryThatChangedAreReturned) {
   free(0, 3);
   free(10, 2);
-  Engine::on_memory_change_begin({page(0), page(1)});
-  Engine::on_memory_change_end({page(0), page(1)});
+  memory_events::begin({{page(0), page(1)}});
+  memory_events::end({page(0), page(1)});
   EXPECT_EQ(leased_pages(), 5u);
   freed_.poll(*thread_, *leases_);
   // Deregistration is the helper's.

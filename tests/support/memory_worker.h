@@ -43,14 +43,15 @@ inline void dawdle() {
     for (std::uint32_t spin = state >> 20; spin > 0; --spin) StdAtomics::relax();
   }
 }
-inline void dawdling_begin(Range range) {
+inline Answer dawdling_begin(const MemoryChange& change) {
   dawdle();
-  Engine::on_memory_change_begin(range);
+  const Answer answer = memory_events::begin(change);
   dawdle();
+  return answer;
 }
 inline void dawdling_end(Range range) {
   dawdle();
-  Engine::on_memory_change_end(range);
+  memory_events::end(range);
   dawdle();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "monitor/memory_events.h"
 #include "registry/blocking.h"
 #ifdef PINION_TEST_OVER_VERBS  // in tests/softroce
 #include "softroce/verbs_transfer_device.h"
@@ -76,7 +77,7 @@ class TransferLease {
 
   explicit operator bool() const { return leases_; }
   const Error& error() const { return error_; }
-  DeviceKey key() const { return transfer_.record.region.region->key; }
+  DeviceKey key() const { return transfer_.record.region().region->key; }
   void release() {
     if (leases_) leases_->release(*this_thread(), transfer_);
     leases_ = nullptr;

@@ -39,7 +39,7 @@ class Operation {
 
  private:
   static bool memory_is_gone(const Transfer& lease) {
-    const Region* region = lease.active ? lease.record.region.region : nullptr;
+    const Region* region = lease.active ? lease.record.region().region : nullptr;
     return region && region->memory_changed.load(std::memory_order_relaxed);
   }
 

@@ -128,7 +128,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   }
   backing.access = asked.access;
   backing.real = nullptr;
-  if (backing.transfer.record.region.region != nullptr) return true;
+  if (backing.transfer.record.region().region != nullptr) return true;
   // Retention observe: the program's own registration, whose time is recorded.
   const Inside inside;
   backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
@@ -166,7 +166,7 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
     mr.lkey = backing.real->lkey;
     mr.rkey = backing.real->rkey;
   } else {
-    const DeviceKey& key = backing.transfer.record.region.region->key;  // does not change under the lease
+    const DeviceKey& key = backing.transfer.record.region().region->key;  // does not change under the lease
     mr.handle = key.system_handle;
     mr.lkey = key.lkey;
     mr.rkey = key.rkey;

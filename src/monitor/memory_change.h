@@ -1,0 +1,26 @@
+// A change of the process's memory, as the hooks report it before it happens, and the answers to it. Values.
+#pragma once
+
+#include <cstdint>
+
+#include "base/range.h"
+
+namespace pinion {
+
+enum class Answer : std::uint8_t {
+  proceed,
+  hold_back,  ///< the call returns success at once, and is carried out later (held_back.h)
+  refuse,     ///< the call fails with ENOMEM, and the memory stays as it is
+};
+
+struct MemoryChange {
+  Range range;
+  /// The only answer beside `proceed` that has an effect.
+  ///   hold_back  munmap, by way of libc
+  ///   refuse     the other calls by way of libc, except shmdt, which has no error for it
+  ///   proceed    none: the kernel reports the change, or the program brackets it
+  /// A call that bypasses libc reaches the sinks by the kernel's report, or not at all.
+  Answer alternative = Answer::proceed;
+};
+
+}  // namespace pinion

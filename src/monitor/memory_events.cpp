@@ -1,0 +1,186 @@
+#include "monitor/memory_events.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <new>
+
+#include "base/held_signals.h"
+#include "monitor/held_back.h"
+#include "monitor/libc_hooks.h"
+#include "monitor/loader.h"
+
+namespace pinion::memory_events {
+
+namespace {
+
+constinit Brackets g_brackets;
+constinit BasicSinkArray<MemorySink> g_sinks;
+constinit BasicHeldBack<> g_held_back;
+constinit std::mutex g_carrying;  ///< one thread at a time carries out what was held back
+
+constinit std::mutex g_control;  ///< guards what follows, except reading the atomics
+constinit std::atomic<MemoryMonitor*> g_monitor{nullptr};
+MemoryMonitor* g_staying = nullptr;               ///< the monitor that leave() passes by
+constinit std::atomic<bool> g_never_sees{false};  ///< sight is lost until the next watch(), because:
+constinit Error g_unseen;
+
+Answer ask_sinks(const MemoryChange& change) {
+  Answer answer = Answer::proceed;
+  g_sinks.for_each([&](MemorySink& sink) {
+    const Answer one = sink.changing(change);
+    if (one == change.alternative) answer = one;
+  });
+  return answer;
+}
+
+/// Whether the memory has gone. It stays where a sink holds it still, and where the kernel refuses.
+bool carry_out_in_bracket(Range range) {
+  g_brackets.open(range);
+  const bool held = ask_sinks({range, Answer::hold_back}) == Answer::hold_back;
+  const bool gone = !held && unmap_held_back(range);
+  end(range);
+  return gone;
+}
+
+void code_unloaded() {
+  g_sinks.for_each([](MemorySink& sink) { sink.code_unloaded(); });
+}
+
+constexpr HookCallbacks kCallbacks{
+    .begin = begin,
+    .end = end,
+    .exposed = lose_sight,
+    .appeared = appeared,
+    .bracketed = [](Range range) { return g_brackets.opened_by_another(range); },
+    .unloaded = code_unloaded,
+};
+
+void forget_parent() {
+  new (&g_control) std::mutex;
+  new (&g_carrying) std::mutex;
+  g_brackets.forget_other_threads();
+  g_held_back.forget_all();
+  g_monitor.store(g_staying, std::memory_order_relaxed);
+}
+
+bool is_staying(const MemoryMonitor& monitor) {
+  return g_staying != nullptr && &g_staying->chosen() == &monitor.chosen();
+}
+
+/// From now on regain_sight() gives up at once, for this reason or an earlier one.
+Error give_up(const Error& unseen) {
+  const std::lock_guard lock(g_control);
+  if (!g_never_sees.exchange(true, std::memory_order_acq_rel)) g_unseen = unseen;
+  return g_unseen;
+}
+
+Error earlier_reason() {
+  const std::lock_guard lock(g_control);
+  return g_unseen;
+}
+
+}  // namespace
+
+// ---- hooks ----
+
+Answer begin(const MemoryChange& change) {
+  g_brackets.open(change.range);
+  return g_held_back.settle(change, ask_sinks(change));
+}
+
+void end(Range range) {
+  g_brackets.close(range);
+  g_sinks.for_each([&](MemorySink& sink) { sink.changed(range); });
+}
+
+void appeared(Range range) {
+  g_held_back.forget(range);
+  g_sinks.for_each([&](MemorySink& sink) { sink.appeared(range); });
+}
+
+void lose_sight() {
+  g_brackets.sight.lost();
+  constexpr Range kEverything{0, ~Address{0}};
+  g_brackets.open(kEverything);
+  ask_sinks({kEverything});
+  end(kEverything);
+}
+
+const Brackets& brackets() { return g_brackets; }
+
+// ---- sinks ----
+
+Error add(MemorySink& sink) {
+  if (g_sinks.add(sink)) return {};
+  return Error::make(ENOSPC, "too many receivers of memory events in this process");
+}
+
+void remove(MemorySink& sink) { g_sinks.remove(sink); }
+
+std::size_t carry_out() {
+  const HeldSignals held;
+  const std::lock_guard lock(g_carrying);
+  g_held_back.carry_out(carry_out_in_bracket);
+  return g_held_back.count();
+}
+
+// ---- the monitor ----
+
+StartedMonitor watch(MonitorKind kind) {
+  const HeldSignals held;
+  const std::lock_guard lock(g_control);
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_parent); });
+  g_brackets.sight.lost();
+  const auto sight = g_brackets.sight.look();
+  // Under every monitor, because sinks must know that code goes. An error concerns memory events only under
+  // the monitors of libc, which report it.
+  static_cast<void>(watch_loader(kCallbacks));
+  const StartedMonitor started = start_monitor(kind, kCallbacks);
+  g_unseen = started.missing;
+  g_never_sees.store(static_cast<bool>(started.missing), std::memory_order_release);
+  if (!started.missing && started.monitor->settled()) g_brackets.sight.regained(sight);
+  g_monitor.store(started.monitor, std::memory_order_release);
+  return started;
+}
+
+void leave() {
+  const HeldSignals held;
+  const std::lock_guard lock(g_control);
+  MemoryMonitor* const left = g_monitor.exchange(g_staying, std::memory_order_acq_rel);
+  if (left == nullptr || is_staying(*left)) return;
+  left->stop();
+  if (g_staying == nullptr) unwatch_loader();
+}
+
+void stay() {
+  const HeldSignals held;
+  const std::lock_guard lock(g_control);
+  g_staying = g_monitor.load(std::memory_order_relaxed);
+}
+
+MemoryMonitor* monitor() { return g_monitor.load(std::memory_order_acquire); }
+
+Error regain_sight(MemoryMonitor& monitor) {
+  auto sight = g_brackets.sight.look();
+  if (!sight.blind() && monitor.intact()) [[likely]]
+    return {};
+  const HeldSignals held;
+  if (g_never_sees.load(std::memory_order_acquire)) return earlier_reason();
+  // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. Events went by
+  // meanwhile: nothing that was registered before can be believed.
+  if (!sight.blind()) {
+    lose_sight();  // overwritten in a way that the hooks did not notice
+    sight = g_brackets.sight.look();
+  }
+  // Only when they are done; asked after the look that has to hold.
+  if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
+  const HookReport report = monitor.repair();
+  if (!report.complete) return give_up(report.error);
+  g_brackets.sight.regained(sight);
+  return {};
+}
+
+}  // namespace pinion::memory_events

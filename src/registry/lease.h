@@ -1,0 +1,126 @@
+// The lock-free part of a domain: taking and returning leases and holds. Any thread may call it. It takes no
+// lock, allocates nothing, and makes no system call; it is not for hooks.
+//
+// A hit is: hint of the thread -> one compare -> one locked instruction -> decision. The hint carries range,
+// rights, domain and generation of the region that served the last request of that address
+// (recent_regions.h). The locked instruction counts the lease in the region's word and returns the word
+// before. That word decides: the hint's generation, registered, not doomed. Generations never wrap, so an
+// equal generation is the same region, and the range and rights in the hint are its own. Nothing of the
+// region but its word is read.
+//
+// Without a hint the index gives a candidate. Its word is read, then its range and rights, then the lease is
+// counted; an equal generation shows that all of them are of the same region.
+//
+// (Room for later: slots of leases per thread would replace the locked instruction by a store, with
+// membarrier in Domain's claims. The proof stays as it is.)
+#pragma once
+
+#include <atomic>
+
+#include "base/access.h"
+#include "base/range.h"
+#include "registry/recent_regions.h"
+#include "registry/region.h"
+#include "registry/region_index.h"
+#include "registry/region_stack.h"
+
+namespace pinion {
+
+class Leases {
+ public:
+  using Released = RegionWord::Released;
+
+  /// A lease on a registered region that contains `request` with at least `access`, or null.
+  Region* try_hit(Range request, Access access, RecentRegions& recent) {
+    const RegionHint& hint = recent.of(request.begin);
+    if (hint.serves(request, number_, access)) [[likely]] {
+      if (hint.region->word.count_in(hint.proof)) [[likely]]
+        return hint.region;
+      return refused_hit(hint.region, request, access, recent);
+    }
+    return hit_by_index(request, access, recent);
+  }
+
+  /// A request from `begin` on was served by `region`, which is under lease.
+  void remember(RecentRegions& recent, Address begin, Region* region) const {
+    recent.remember({begin, region->end.load(std::memory_order_relaxed),
+                     region->word.load().proof() |
+                         RegionHint::marks(number_, region->access.load(std::memory_order_relaxed)),
+                     region});
+  }
+
+  /// Returns a lease that lasted from `begin` to `end`. `idle`: it was the last use (retention may retire the
+  /// region now). A doomed region is put on the list for reaping here.
+  Released release(Region* region, Ticks begin, Ticks end) {
+    // Victims are chosen by these once memory is short, not before. They cannot come from records: where the
+    // helper only keeps the log (lru, leave-pinned) it looks when a ring is three quarters full, 192 uses
+    // late.
+    if (pressed_.load(std::memory_order_relaxed)) [[unlikely]]
+      region->used(begin, end);
+    else
+      region->last_use.store(end, std::memory_order_relaxed);
+    return release(region);
+  }
+  /// The same, leaving no trace of the use.
+  Released release(Region* region) { return returned(region, region->word.release()); }
+
+  // ---- peers ----
+
+  /// A hold for a peer that may use the region remotely: it stays registered until end_hold(). False: the
+  /// region is gone, doomed, or takes no further hold.
+  bool begin_hold(const RegionRef& ref) { return ref.region && ref.region->word.begin_hold(ref.generation); }
+  Released end_hold(Region* region) { return returned(region, region->word.end_hold()); }
+
+ protected:
+  Leases() : number_(next_number()) {}
+
+  static bool serves(const Region* region, Range request, Access access) {
+    return region->range().contains(request) &&
+           includes(region->access.load(std::memory_order_relaxed), access);
+  }
+  /// A lease on `candidate`, a region of the index, if it serves; or null.
+  Region* lease(Region* candidate, Range request, Access access) {
+    if (!candidate) return nullptr;
+    const auto word = candidate->word.load();
+    if (!word.leasable() || !serves(candidate, request, access)) return nullptr;
+    if (candidate->word.count_in(word.proof())) [[likely]]
+      return candidate;
+    release(candidate);
+    return nullptr;
+  }
+  /// Puts a doomed and unused region on the list for reaping. Hooks too.
+  [[gnu::noinline, gnu::cold]] void give_back(Region* region) {
+    if (region->word.claim_reaping()) doomed_.push(region);
+  }
+
+  // A line that is read at each use and written hardly ever; the index is written at each registration.
+  alignas(64) const std::uint64_t number_;  ///< of the domain in hints: no other of this process has it
+  std::atomic<bool> pressed_{false};        ///< memory has been short: written under the domain's slow lock
+  alignas(64) BasicRegionIndex<Region> index_;
+  RegionStack<Region, &Region::next_reaped> doomed_;
+
+ private:
+  // Out of line, as a hit is to be short wherever it is inlined.
+  [[gnu::noinline]] Region* hit_by_index(Range request, Access access, RecentRegions& recent) {
+    Region* region = lease(index_.find(request.begin), request, access);
+    if (region) remember(recent, request.begin, region);
+    return region;
+  }
+  /// The hint's region was counted in vain.
+  [[gnu::noinline, gnu::cold]] Region* refused_hit(Region* region, Range request, Access access,
+                                                   RecentRegions& recent) {
+    release(region);
+    return hit_by_index(request, access, recent);
+  }
+  Released returned(Region* region, Released released) {
+    if (released == Released::idle_doomed) [[unlikely]]
+      give_back(region);
+    return released;
+  }
+  static std::uint64_t next_number() {
+    static std::atomic<std::uint64_t> next{0};
+    return next.fetch_add(1, std::memory_order_relaxed) % RegionHint::kDomains;
+  }
+};
+
+}  // namespace pinion
