@@ -31,20 +31,30 @@ class Doomer final : public MemorySink {
 };
 Doomer g_doomer;
 
-/// Hooked as the engine hooks, for the time of one sample.
-class Hooked {
+/// Its events are those of one domain, for the time of one sample.
+class Doomed {
  public:
-  explicit Hooked(BenchDomain& domain) {
+  explicit Doomed(BenchDomain& domain) {
     g_doomer.domain = &domain;
     memory_events::add(g_doomer);
+  }
+  ~Doomed() { memory_events::remove(g_doomer); }
+  Doomed(const Doomed&) = delete;
+  Doomed& operator=(const Doomed&) = delete;
+};
+
+/// Hooked as the engine hooks.
+class Hooked {
+ public:
+  explicit Hooked(BenchDomain& domain) : doomed_(domain) {
     install_libc_hooks({memory_events::begin, memory_events::end});
   }
-  ~Hooked() {
-    uninstall_libc_hooks();
-    memory_events::remove(g_doomer);
-  }
+  ~Hooked() { uninstall_libc_hooks(); }
   Hooked(const Hooked&) = delete;
   Hooked& operator=(const Hooked&) = delete;
+
+ private:
+  const Doomed doomed_;
 };
 
 /// ns a munmap of one untouched page and the mmap before it.
@@ -93,11 +103,11 @@ void bracket_alone(Bench& bench, const char* name, std::size_t registered) {
   own.register_all(memory.ranges);
   const Address far = memory.ranges.back().end + (Address{1} << 30);
   bench.compare(name, "ns", "ns", {{"pinion", [&] {
+                                      const Doomed doomed(own);
                                       return ns_a_step(kPairs, [&](std::size_t) {
                                         const Range range{far, far + page_size()};
-                                        own.brackets.open(range);
-                                        own.domain.doom(range);
-                                        own.brackets.close(range);
+                                        memory_events::begin({range});
+                                        memory_events::end(range);
                                       });
                                     }}});
 }

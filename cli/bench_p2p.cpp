@@ -3,6 +3,8 @@
 // family's launcher with and without Pinion.
 #include <fmt/format.h>
 
+#include <initializer_list>
+
 #include "bench.h"
 #include "bench_mpi.h"
 

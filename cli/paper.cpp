@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+
 #include "command.h"
 #include "device/cost_model.h"
 #include "simulate/simulation.h"

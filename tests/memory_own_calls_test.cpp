@@ -57,7 +57,7 @@ void drop_what_is_registered(const Wire& wire, const Range& memory, bool keeps) 
   TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
   fill(memory, kOld);
   expect_transfers(ring, ring.acquire(memory), wire, memory, kOld);
-  EXPECT_STREQ(ring.engine().monitor().name(), "libc");
+  EXPECT_STREQ(memory_events::monitor()->name(), "libc");
   const Drop drop = load_plugin();
   ASSERT_NE(drop, nullptr);
   ASSERT_EQ(drop(reinterpret_cast<void*>(memory.begin), memory.bytes()), 0);
@@ -66,7 +66,7 @@ void drop_what_is_registered(const Wire& wire, const Range& memory, bool keeps) 
     expect_transfers(ring, ring.acquire(memory), wire, memory, stamp);
     ASSERT_EQ(drop(reinterpret_cast<void*>(memory.begin), memory.bytes()), 0);
   }
-  EXPECT_STREQ(ring.engine().monitor().name(), keeps ? "libc+userfaultfd" : "libc");
+  EXPECT_STREQ(memory_events::monitor()->name(), keeps ? "libc+userfaultfd" : "libc");
   fill(memory, kOld);
   const auto before = ring.counters();
   expect_transfers(ring, ring.acquire(memory), wire, memory, kOld);
@@ -110,7 +110,7 @@ TEST_F(MemoryOwnCalls, ASecondLibc) {
       fill(memory, stamp);
       expect_transfers(ring, ring.acquire(memory), wire, memory, stamp);
     }
-    EXPECT_STREQ(ring.engine().monitor().name(), "libc+userfaultfd");
+    EXPECT_STREQ(memory_events::monitor()->name(), "libc+userfaultfd");
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/range.h"
 #include "monitor/system_call.h"

@@ -36,10 +36,10 @@ peaks() {
   fail "on demand and oracle: $*: $(what_is r.registered_bytes)"
 }
 
-# Means are over time, which two runs on a machine with other work to do spend differently: best of 5, and 5 percent.
+# Means are over time, which two runs on a machine with other work to do spend differently: best of 12, and 5 percent.
 means() {
   local real computed
-  for _ in 1 2 3 4 5; do
+  for _ in $(seq 12); do
     run leave-pinned "$@"
     real=$(bytes mean)
     run helper "$@"

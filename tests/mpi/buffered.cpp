@@ -1,4 +1,6 @@
 // Buffered mode: the buffer is the program's again at once, whatever becomes of it. Two ranks.
+#include <initializer_list>
+
 #include "forms.h"
 
 namespace {

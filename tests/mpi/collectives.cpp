@@ -1,5 +1,7 @@
 // Every collective in all its forms, with each root, in place wherever MPI allows it, with gaps and empty
 // parts; and between two groups. Any number of ranks from 2 on; three make the groups unequal.
+#include <initializer_list>
+
 #include "forms.h"
 
 namespace {

@@ -1,5 +1,7 @@
 // Neighbourhood collectives in all their forms, on a ring (Cartesian), on a graph, and on a directed graph
 // where one rank only sends and another only receives. Any number of ranks from 2 on.
+#include <initializer_list>
+
 #include "forms.h"
 
 namespace {
