@@ -37,7 +37,7 @@
 
 namespace pinion {
 
-/// How good the predictions were (docs/commands.md): every reuse of a buffer counts, one without a prediction as
+/// How good the predictions were: every reuse of a buffer counts, one without a prediction as
 /// wrong.
 struct PredictionScore {
   std::uint64_t reuses = 0;
