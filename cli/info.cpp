@@ -10,28 +10,13 @@
 #include "command.h"
 #include "device/cost_model.h"
 #include "device/make.h"
+#include "retention/traits.h"
 #include "system_files.h"
 #include "text.h"
 
 namespace pinion::cli {
 
 namespace {
-
-struct StrategyText {
-  RetentionKind kind;
-  const char* text;
-};
-
-constexpr StrategyText kStrategies[] = {
-    {RetentionKind::observe,
-     "registers nothing; records and predicts, for a report of what each strategy would hold"},
-    {RetentionKind::on_demand, "registers before each transfer and deregisters after it"},
-    {RetentionKind::leave_pinned,
-     "registers at first use and keeps until the memory goes away or the limit is met"},
-    {RetentionKind::lru, "keeps the most recently used regions, up to --lru-size"},
-    {RetentionKind::helper,
-     "a helper thread predicts each region's next use, lets it go in between, and registers it just in time"},
-};
 
 void print_options() {
   std::size_t widest = 0;
@@ -79,8 +64,8 @@ void print_devices() {
 
 void print_strategies() {
   fmt::print("Strategies (--retention)\n");
-  for (const StrategyText& strategy : kStrategies)
-    fmt::print("  {:<14}{}\n", to_string(strategy.kind), strategy.text);
+  for (const RetentionKind kind : kRetentionKinds)
+    fmt::print("  {:<14}{}\n", to_string(kind), traits_of(kind).text);
   for (const OptionSpec& spec : option_specs())
     if (std::string(spec.name) == "predictor")
       fmt::print("Predictors (--predictor): {}\n", fmt::join(spec.choices, ", "));

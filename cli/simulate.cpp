@@ -52,8 +52,8 @@ struct Row {
   double cpu_seconds;
 
   std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
-  bool acts() const { return settings.retention == RetentionKind::helper; }
-  bool predicts() const { return acts() || settings.retention == RetentionKind::observe; }
+  bool acts() const { return traits_of(settings.retention).acts; }
+  bool predicts() const { return traits_of(settings.retention).predicts; }
 };
 
 void check(const Error& error) {

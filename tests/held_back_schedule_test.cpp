@@ -43,7 +43,7 @@ struct State {
 
 // The program unmaps, a holder holds on, the program maps other memory there.
 TEST(HeldBackSchedule, MemoryMappedOverIsNeverUnmapped) {
-  const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 6'000}, [] {
+  const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 20'000}, [] {
     auto state = std::make_shared<State>();
     EXPECT_EQ(state->held.settle(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
     const auto mapping = [state] {

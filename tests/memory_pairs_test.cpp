@@ -144,10 +144,9 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
     ticket.pages = memory_;
     ticket.access = Access::all;
     bool waited = false;
-    const auto step =
-        run_ticket(domain_, ticket, Actor::application, waited, [&](Range, bool registration, auto&&...) {
-          if (registration) after_device();
-        });
+    const auto step = run_ticket(domain_, ticket, Actor::application, waited, [&](const DeviceCall& call) {
+      if (call.registration) after_device();
+    });
     if (step == Domain::Step::leased) return ticket.region;
     EXPECT_EQ(ticket.error.code, EAGAIN) << ticket.error.message;
     return nullptr;
@@ -172,8 +171,8 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
     ticket.access = Access::all;
     ticket.lease = false;
     bool waited = false;
-    run_ticket(domain_, ticket, Actor::helper, waited, [&](Range, bool registration, auto&&...) {
-      if (registration) crosser_->at(4);
+    run_ticket(domain_, ticket, Actor::helper, waited, [&](const DeviceCall& call) {
+      if (call.registration) crosser_->at(4);
     });
     crosser_->at(5);
   }

@@ -19,7 +19,7 @@ namespace {
 
 using test::virtual_pages;
 using test::VirtualHelper;
-using Kind = HelperRetention::Action::Kind;
+using Kind = Retention::Action::Kind;
 
 constexpr Time kStart = kSecond;
 constexpr Duration kPeriod = 10 * kMillisecond;
@@ -35,6 +35,18 @@ class ToldPredictor final : public Predictor {
   Time next = kNever;
   std::vector<Use> uses;
 };
+
+/// A use of `range` from `begin` to `end`, hit or miss as its outcome says, as the log has it.
+runlog::Event lease_of(Range range, Time begin, Time end, std::uint64_t site = 0) {
+  runlog::Event lease{};
+  lease.kind = runlog::EventKind::lease;
+  lease.begin_ns = begin;
+  lease.end_ns = end;
+  lease.address = range.begin;
+  lease.bytes = range.bytes();
+  lease.site = site;
+  return lease;
+}
 
 /// The retention alone over a domain whose device costs nothing: the test is application, helper and clock.
 class RetentionTest : public ::testing::Test {
@@ -59,14 +71,10 @@ class RetentionTest : public ::testing::Test {
     return nic;
   }
 
-  /// A transfer that takes no time and its record, handed to `who`.
-  Record use(HelperRetention& who, Range range, Time time, std::uint64_t site = 1) {
+  /// A transfer that takes no time, learnt by `who`. Whether it was late.
+  bool use(Retention& who, Range range, Time time, std::uint64_t site = 1) {
     clock.set(time);
-    Record record;
-    record.kind = runlog::EventKind::lease;
-    record.address = range.begin;
-    record.bytes = range.bytes();
-    record.site = site;
+    runlog::Event lease = lease_of(range, time, time, site);
     Region* region = domain.try_hit(range, Access::read, recent);
     if (!region) {
       Domain::Ticket ticket;
@@ -75,22 +83,21 @@ class RetentionTest : public ::testing::Test {
       EXPECT_EQ(run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {}),
                 Domain::Step::leased);
       region = ticket.region;
-      record.outcome = runlog::Outcome::miss;
+      lease.outcome = runlog::Outcome::miss;
     }
-    record.set_region({region, region->generation()});
+    const RegionRef ref{region, region->generation()};
     domain.release(region);
-    who.use(record, time, 0);
-    return record;
+    return who.use(lease, ref, 0);
   }
-  Record use(Range range, Time time, std::uint64_t site = 1) { return use(retention, range, time, site); }
+  bool use(Range range, Time time, std::uint64_t site = 1) { return use(retention, range, time, site); }
 
   Kind what(Time now) { return retention.next(now).kind; }
-  void deregister(const HelperRetention::Action& action, Time now) {
+  void deregister(const Retention::Action& action, Time now) {
     ASSERT_EQ(action.kind, Kind::deregister);
     retire_claimed(domain, action.region, Actor::helper);
     retention.done(action, {}, true, costs.deregistration.expected(action.pages.pages()), now);
   }
-  void register_ahead(const HelperRetention::Action& action, Time now) {
+  void register_ahead(const Retention::Action& action, Time now) {
     ASSERT_EQ(action.kind, Kind::register_ahead);
     Domain::Ticket ticket;
     ticket.pages = action.pages;
@@ -219,12 +226,9 @@ TEST_F(RetentionTest, NothingIsExpectedOfMemoryThatWentUnderItsTransfer) {
   ASSERT_NE(retention.next_deadline(), kNever);  // to be registered again
   // Unmapped in the middle of the next transfer, whose record comes when it is over.
   retention.memory_event(range);
-  Record record;
-  record.kind = runlog::EventKind::lease;
-  record.address = range.begin;
-  record.bytes = range.bytes();
-  record.flags = runlog::kMemoryGone;
-  retention.use(record, kStart + 2 * kPeriod, 0);
+  runlog::Event lease = lease_of(range, kStart + 2 * kPeriod, kStart + 2 * kPeriod);
+  lease.flags = runlog::kMemoryGone;
+  retention.use(lease, {}, 0);
   EXPECT_EQ(what(kStart + 3 * kPeriod), Kind::sleep);
   EXPECT_EQ(retention.next_deadline(), kNever);
 }
@@ -232,11 +236,7 @@ TEST_F(RetentionTest, NothingIsExpectedOfMemoryThatWentUnderItsTransfer) {
 TEST_F(RetentionTest, RangesOfOneCallBeginTogetherWhateverOneOfThemWaited) {
   HelperRetention told_retention{domain, told, costs, {}};
   const auto used = [&](Range range, Time time, Duration delayed) {
-    Record record;
-    record.kind = runlog::EventKind::lease;
-    record.address = range.begin;
-    record.bytes = range.bytes();
-    told_retention.use(record, time, 0, delayed, time + 10 * kMillisecond);
+    told_retention.use(lease_of(range, time, time + 10 * kMillisecond), {}, delayed);
   };
   // A call with two ranges, the first of which was waited for; then one without waits.
   used(virtual_pages(0, 4), kStart, 0);
@@ -391,8 +391,7 @@ TEST_F(RetentionTest, UseInTimeTakesTheItemOutOfTheQueue) {
   learn(buffer);
   settle(kStart + kPeriod);
   ASSERT_EQ(retention.queue().size(), 1u);
-  const Record early = use(buffer, kStart + kPeriod + kPeriod / 2);
-  EXPECT_TRUE(early.flags & runlog::kLate);
+  EXPECT_TRUE(use(buffer, kStart + kPeriod + kPeriod / 2));
   EXPECT_TRUE(retention.queue().empty());
   EXPECT_EQ(retention.score().late, 2u);  // and the second one of learn()
 }
@@ -429,7 +428,7 @@ TEST_F(RetentionTest, MemoryEventDropsQueuedWorkAndBuffers) {
   EXPECT_EQ(action.kind, Kind::register_ahead);
   EXPECT_EQ(action.pages, stays);
   // What was learnt is gone as well: the next use is a first one.
-  EXPECT_FALSE(use(gone, kStart + 2 * kPeriod).flags & runlog::kLate);
+  EXPECT_FALSE(use(gone, kStart + 2 * kPeriod));
   EXPECT_EQ(retention.score().reuses, 2u);
 }
 
@@ -478,14 +477,12 @@ TEST_F(RetentionTest, WaitsForRegistrationAreNotTheProgramsTime) {
   // Three uses of a program with a period of 10 ms, which waits 3 ms on the first one.
   const Range buffer = virtual_pages(0, 100);
   const Duration waited = 3 * kMillisecond;
-  Record record;
-  record.kind = runlog::EventKind::lease;
-  record.address = buffer.begin;
-  record.bytes = buffer.bytes();
-  record.site = 1;
-  retention.use(record, kStart, 0, 0);
-  retention.use(record, kStart + waited + kPeriod, 0, waited);
-  retention.use(record, kStart + waited + 2 * kPeriod, 0, waited);
+  const auto used = [&](Time time, Duration delayed) {
+    retention.use(lease_of(buffer, time, time, 1), {}, delayed);
+  };
+  used(kStart, 0);
+  used(kStart + waited + kPeriod, waited);
+  used(kStart + waited + 2 * kPeriod, waited);
   EXPECT_EQ(retention.score().reuses, 2u);
   EXPECT_EQ(retention.score().within_0_5, 1u);
 }
@@ -493,15 +490,11 @@ TEST_F(RetentionTest, WaitsForRegistrationAreNotTheProgramsTime) {
 // ---- bounds ----
 
 TEST_F(RetentionTest, MillionBuffersUsedOnceTakeBoundedMemory) {
-  Record record;
-  record.kind = runlog::EventKind::lease;
-  record.bytes = page_size();
-  record.site = 1;
   std::size_t most = 0, most_entries = 0;
   for (std::size_t i = 0; i < 1000000; ++i) {
-    record.address = virtual_pages(i, 1).begin;
-    retention.use(record, kStart + static_cast<Time>(i) * 1000, 0);
-    retention.next(kStart + static_cast<Time>(i) * 1000);
+    const Time time = kStart + static_cast<Time>(i) * 1000;
+    retention.use(lease_of(virtual_pages(i, 1), time, time, 1), {}, 0);
+    retention.next(time);
     most = std::max(most, retention.buffers());
     most_entries = std::max(most_entries, shortest.entries());
   }

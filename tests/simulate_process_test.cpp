@@ -185,6 +185,22 @@ TEST(SimulatedProcess, LruKeepsSoManyBytes) {
   EXPECT_EQ(run.length(), 6 * 2000 + 4 * 2000 + 2 * 1000);
 }
 
+// Four leases at once exceed the size; it holds again when they are over.
+TEST(SimulatedProcess, LruHoldsItsSizeWhenLeasesEnd) {
+  Process::Settings settings = Heard::under(RetentionKind::lru);
+  settings.lru_bytes = 20 * page_size();
+  Heard run(std::move(settings));
+  Sequence script;
+  for (std::uint32_t i = 0; i < 4; ++i) script.acquire(buffer(i, 10), kMicrosecond, i);
+  for (std::uint32_t i = 0; i < 4; ++i) script.release(kMicrosecond, i);
+  run.process.add_thread(script);
+  while (run.process.running()) run.process.step(kNever);
+  EXPECT_EQ(run.process.domain().registered_bytes(), 20 * page_size());
+  // 2 us for each registration; the first two to be released go at once, 1 us each.
+  EXPECT_EQ(run.length(), 4 * 3000 + 4 * 1000 + 2 * 1000);
+  run.finish();
+}
+
 TEST(SimulatedProcess, LimitBouncesAndCharges) {
   Process::Settings settings = Heard::under(RetentionKind::leave_pinned);
   settings.limit = 15 * page_size();

@@ -53,4 +53,10 @@ struct Range {
   bool operator==(const Range& r) const { return begin == r.begin && end == r.end; }
 };
 
+/// to_pages() of a range that may reach to the last address.
+inline Range pages_touched(Range range) {
+  const bool last = range.end > ~Address{0} - page_size();
+  return {page_floor(range.begin), last ? range.end : page_ceil(range.end)};
+}
+
 }  // namespace pinion

@@ -36,6 +36,13 @@ struct CostModel {
   }
 };
 
+/// What the copy takes that stands in for a registration. Bounded, whatever a log says of the machine.
+inline Duration copy_time(std::size_t bytes, double bytes_per_ns) {
+  if (bytes_per_ns <= 0) return 0;
+  return static_cast<Duration>(
+      std::min(static_cast<double>(bytes) / bytes_per_ns, static_cast<double>(kLongestCall)));
+}
+
 /// A preset by name (`connectx`, `myrinet`, `none`) or the path of a file, which has a '/' or a '.' in it.
 /// Lines of a file (base/settings_file.h): register_ns_per_page, register_ns_base, deregister_ns_per_page,
 /// deregister_ns_base (numbers of ns), max_regions (a whole number), max_region_bytes and max_bytes (sizes

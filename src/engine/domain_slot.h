@@ -9,10 +9,8 @@
 #include "device/device.h"
 #include "engine/meter.h"
 #include "engine/thread_context.h"
-#include "predict/predictor.h"
 #include "registry/domain.h"
-#include "retention/cost_estimate.h"
-#include "retention/helper_retention.h"
+#include "retention/desk.h"
 
 namespace pinion {
 
@@ -27,11 +25,7 @@ struct DomainSlot {
   double modelled_busy_seconds = 0;  ///< of the device, when it is gone
   std::unique_ptr<Device> device;    ///< null only after the run
   std::unique_ptr<Domain> domain;    ///< as registry/domain.h states
-
-  // The helper's own.
-  std::unique_ptr<Predictor> predictor;
-  CostEstimates costs;
-  std::unique_ptr<HelperRetention> retention;
+  KeptDomain kept;                   ///< as retention/desk.h states
 };
 
 }  // namespace pinion

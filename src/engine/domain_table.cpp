@@ -100,6 +100,7 @@ DomainSlot& DomainTable::new_slot(std::unique_ptr<Device> device) {
         std::make_unique<DomainSlot>(static_cast<int>(memory_.slots_used), memory_.meter));
     DomainSlot& slot = *memory_.slots.back();
     slot.domain = std::make_unique<Domain>(*device, budget_, brackets_, process_clock(), &slot.meter);
+    slot.kept.domain = slot.domain.get();
   }
   DomainSlot& slot = *memory_.slots[memory_.slots_used++];
   slot.domain->reopen(*device, budget_);
@@ -108,7 +109,7 @@ DomainSlot& DomainTable::new_slot(std::unique_ptr<Device> device) {
   slot.meter.restart();
   new (&slot.by_helper) ThreadCounters;
   slot.modelled_busy_seconds = 0;
-  slot.costs = {};
+  slot.kept.costs = {};
   return slot;
 }
 

@@ -8,6 +8,7 @@
 #include "base/held_signals.h"
 #include "device/make.h"
 #include "monitor/memory_events.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -46,7 +47,7 @@ Engine::Engine(const Options& options, const JobPlace& place, const DeviceCaps& 
                  leases_.know(slot);
                }),
       watch_(domains_, memory_.events, memory_events::brackets(), bell_,
-             options.retention != RetentionKind::on_demand),
+             traits_of(options.retention).keeps_idle),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, domains_, watch_, counters_, bell_),
       helper_(std::make_unique<Helper>(options_, place.rank, memory_, domains_, leases_, watch_, counters_,

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "engine/lease_path.h"
+#include "retention/make.h"
 
 namespace pinion {
 
@@ -62,26 +63,31 @@ Helper::Helper(const Options& options, int rank, RunMemory& memory, DomainTable&
       node_(node),
       bell_(bell),
       clock_(clock),
-      time_budget_({.share = options.time_budget, .credit = options.start_credit}, clock.now()),
+      desk_({.traits = traits_of(options.retention),
+             .time_budget = {.share = options.time_budget, .credit = options.start_credit},
+             .scale = calibration(),
+             .poll = options.poll,
+             .start = clock.now()}),
       profile_(options.profile, rank),
       log_(memory.meter),
-      drain_(domains, memory.events, log_, time_budget_, clock),
-      work_(domains, watch, counters, leases.fork_gate(), drain_, log_, clock) {}
+      drain_(domains, memory.events, desk_, log_, clock),
+      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock) {}
 
 void Helper::equip(DomainSlot& slot) {
-  if (options_.retention == RetentionKind::lru) slot.domain->set_keep_bytes(options_.lru_size);
-  if (options_.retention != RetentionKind::helper && options_.retention != RetentionKind::observe) return;
-  slot.predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
-  HelperRetention::Settings settings;
-  settings.act = options_.retention == RetentionKind::helper;
-  settings.budget = &time_budget_;
-  settings.minimize_peak = options_.minimize == Minimize::peak;
-  if (profile_.wanted()) {
-    settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
-    profile_.begin(*slot.predictor);
+  RetentionSettings settings{.kind = options_.retention,
+                             .lru_bytes = options_.lru_size,
+                             .minimize_peak = options_.minimize == Minimize::peak};
+  std::unique_ptr<Predictor> predictor;
+  if (traits_of(options_.retention).predicts) {
+    predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
+    if (profile_.wanted()) {
+      settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
+      profile_.begin(*predictor);
+    }
   }
-  slot.retention =
-      std::make_unique<HelperRetention>(*slot.domain, *slot.predictor, slot.costs, std::move(settings));
+  slot.kept.retention = make_retention(std::move(settings), *slot.domain, std::move(predictor),
+                                       slot.kept.costs, desk_.time_budget());
+  desk_.add(slot.kept);
 }
 
 // ---- the thread ----
@@ -136,16 +142,15 @@ bool Helper::await_end() {
 void Helper::main() {
   settle_thread();
   cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
-  drain_.start(counters_.dropped_before(), options_.poll);
+  drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
     drain_.drain();
     work_.serve_closing();
-    attend_node(clock_.now());
-    work_.act();
+    work_.act([this] { attend_node(clock_.now()); });
     const Time now = clock_.now();
     pinned_.sample_growth(now, domains_.registered_bytes());
     if (now - last_update_ >= kUpdateEvery) update(now);
-    sleep_until(next_wake());
+    sleep_until(desk_.next_look(clock_.now()));
   }
   end_of_run();
   runs_.store(0, std::memory_order_release);
@@ -157,7 +162,7 @@ void Helper::update(Time now) {
   watch_.check_hooks();
   watch_.report_exposure();
   // A release whose count was not the last leaves a region idle that a refused hit still counts in.
-  if (options_.retention == RetentionKind::on_demand) work_.retire_all_idle();
+  if (traits_of(options_.retention).settles) desk_.sweep();
   tell();
   const runlog::Counters all = counters_.all();
   const double books = all.bookkeeping_samples
@@ -165,7 +170,7 @@ void Helper::update(Time now) {
                                  static_cast<double>(all.bookkeeping_samples)
                            : 0;
   const std::uint64_t charged = leases_.spends_modelled_time() ? 0 : all.bounce_ns;
-  time_budget_.kept_books(std::llround(books + static_cast<double>(charged)));
+  desk_.time_budget().kept_books(std::llround(books + static_cast<double>(charged)));
   log_.publish(all, now);
   last_update_ = now;
 }
@@ -179,41 +184,16 @@ void Helper::attend_node(Time now) {
     need.threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
   const node::Place::Duty duty = node_.attend(now, drain_.transfers(), need, cpus_allowed_);
 
-  if (domains_.budget().bytes() > duty.sharing.hold_at_most) work_.shrink_to(duty.sharing.hold_at_most);
-  domains_.budget().give_back(duty.sharing.at_hand);
-
-  attends_ = duty.helper;
-  drain_.set_learning(attends_);
-  domains_.for_each([&](DomainSlot& slot) {
-    if (!slot.retention) return;
-    slot.costs.wake.set_turn(duty.turn);
-    if (!attends_)
-      slot.retention->stop_acting();
-    else if (!watch_.keeps_nothing())
-      slot.retention->act_again();
-  });
+  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand);
+  desk_.set_helper(duty.helper, duty.turn);
   const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
   if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);
 }
 
 // ---- sleeping ----
 
-Time Helper::next_wake() const {
-  const Time now = clock_.now();
-  Time wake = kNever;
-  domains_.for_each([&](const DomainSlot& slot) {
-    if (slot.retention) wake = std::min(wake, slot.retention->next_deadline());
-  });
-  const LookSchedule& looks = drain_.looks();
-  // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
-  // them.
-  if ((options_.retention != RetentionKind::helper || !attends_) && !looks.deep(now))
-    return looks.next_for_log(now, wake);
-  return looks.next(now, wake, domains_.registered_bytes());
-}
-
 void Helper::sleep_until(Time wake) {
-  const auto sleep = drain_.looks().deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
+  const auto sleep = desk_.deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
   bell_.prepare(sleep);
   // Records pushed before that have woken no thread; in deep sleep nothing else would.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
@@ -225,7 +205,7 @@ void Helper::sleep_until(Time wake) {
     const Time now = clock_.now();
     if (wake != kNever && now >= wake) {
       memory_.lateness.add(now - wake);
-      domains_.for_each([&](DomainSlot& slot) { slot.costs.wake.observe(now - wake); });
+      desk_.woke_late(now - wake);
     }
   }
   bell_.awake();
@@ -238,12 +218,7 @@ void Helper::tell() {
   mine.helper_cpu_ns = thread_cpu_ns();
   mine.helper_wakeups = wakeups_;
   mine.lateness = memory_.lateness;
-  if (options_.retention == RetentionKind::helper) {
-    time_budget_.advance(clock_.now());
-    mine.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
-    mine.budget_spent_ns = time_budget_.lost();
-    mine.budget_refused = time_budget_.refused();
-  }
+  desk_.add_to(mine, clock_.now());
   mine.events_dropped = log_.events_dropped();
   mine.kernel_pinned_peak_bytes = pinned_.peak();
   mine.leave_pinned_bytes = drain_.leave_pinned_bytes();
@@ -254,15 +229,14 @@ void Helper::tell() {
 
 void Helper::add_domains(runlog::Counters& mine) {
   domains_.for_each([&](DomainSlot& slot) {
-    if (const double per_page = slot.costs.registration.a(); per_page > 0)
-      slot.domain->set_call_pages(slot.costs.registration.b() / per_page);
+    if (const double per_page = slot.kept.costs.registration.a(); per_page > 0)
+      slot.domain->set_call_pages(slot.kept.costs.registration.b() / per_page);
     if (slot.number == 0) {
-      mine.fit_register_a_ns = slot.costs.registration.a();
-      mine.fit_register_b_ns = slot.costs.registration.b();
-      mine.fit_deregister_a_ns = slot.costs.deregistration.a();
-      mine.fit_deregister_b_ns = slot.costs.deregistration.b();
+      mine.fit_register_a_ns = slot.kept.costs.registration.a();
+      mine.fit_register_b_ns = slot.kept.costs.registration.b();
+      mine.fit_deregister_a_ns = slot.kept.costs.deregistration.a();
+      mine.fit_deregister_b_ns = slot.kept.costs.deregistration.b();
     }
-    if (slot.retention) slot.retention->score().add_to(mine);
   });
 }
 
@@ -271,9 +245,11 @@ void Helper::end_of_run() {
   // Should the process end before the rest is done, its log ends with this state.
   tell();
   log_.publish(counters_.all(), clock_.now());
-  std::vector<const Predictor*> predictors;
-  domains_.for_each([&](const DomainSlot& slot) { predictors.push_back(slot.predictor.get()); });
-  profile_.keep(predictors);
+  if (profile_.wanted()) {
+    std::vector<std::string> profiles;
+    domains_.for_each([&](const DomainSlot& slot) { profiles.push_back(slot.kept.retention->profile()); });
+    profile_.keep(profiles);
+  }
   pinned_.sample(clock_.now(), domains_.registered_bytes());
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
   work_.retire_all_idle();
@@ -285,9 +261,11 @@ void Helper::end_of_run() {
 }
 
 void Helper::forget() {
-  domains_.for_each([](DomainSlot& slot) {
-    slot.retention.reset();
-    slot.predictor.reset();
+  domains_.for_each([this](DomainSlot& slot) {
+    if (traits_of(options_.retention).settles)
+      leases_.outlive(std::move(slot.kept.retention));
+    else
+      slot.kept.retention.reset();
   });
 }
 

@@ -18,7 +18,7 @@
 #include "engine/profile_file.h"
 #include "engine/record_drain.h"
 #include "engine/run_log.h"
-#include "retention/time_budget.h"
+#include "retention/desk.h"
 
 namespace pinion {
 
@@ -29,7 +29,7 @@ class Helper {
   Helper(const Options& options, int rank, RunMemory& memory, DomainTable& domains, LeasePath& leases,
          MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell, Clock& clock);
 
-  /// Gives a new domain its predictor and its retention.
+  /// Gives a new domain its retention.
   void equip(DomainSlot& slot);
 
   /// Opens the log, and starts the thread. A log that cannot be written costs the log, not the run.
@@ -47,7 +47,6 @@ class Helper {
   void update(Time now);
   /// What the node's other processes need, and what the policy decides.
   void attend_node(Time now);
-  Time next_wake() const;
   void sleep_until(Time wake);
   /// Puts the helper's share of the counters where others read it.
   void tell();
@@ -63,7 +62,7 @@ class Helper {
   NodeMembership& node_;
   HelperBell& bell_;
   Clock& clock_;
-  TimeBudget time_budget_;  ///< of all domains
+  Desk desk_;
   LearntProfile profile_;
   RunLog log_;
   RecordDrain drain_;
@@ -74,7 +73,6 @@ class Helper {
   std::atomic<std::uint32_t> runs_{0};  ///< 1 from the thread's start to the end of all that it does
   std::uint64_t wakeups_ = 0;
   Time last_update_ = 0;
-  bool attends_ = true;  ///< this process has a helper that acts, as the node's policy decides
   node::CpuSet cpus_allowed_, cpus_run_on_;
 };
 

@@ -6,9 +6,11 @@
 #include <cstdio>
 
 #include "base/held_signals.h"
+#include "device/cost_model.h"
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -17,8 +19,8 @@ std::atomic<LeasePath*> LeasePath::running_{nullptr};
 LeasePath::LeasePath(const Options& options, DomainTable& domains, MemoryWatch& watch, RunCounters& counters,
                      HelperBell& bell)
     : threshold_(options.threshold),
-      observes_(options.retention == RetentionKind::observe),
-      retire_at_release_(options.retention == RetentionKind::on_demand),
+      observes_(!traits_of(options.retention).registers),
+      settles_(traits_of(options.retention).settles),
       spends_modelled_time_(options.device == "emulated"),
       bell_(bell),
       options_(options),
@@ -29,7 +31,9 @@ LeasePath::LeasePath(const Options& options, DomainTable& domains, MemoryWatch& 
       memory_bytes_(static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size()) {}
 
 void LeasePath::know(const DomainSlot& slot) {
-  domain_of_[static_cast<std::size_t>(slot.number)] = slot.domain.get();
+  const auto number = static_cast<std::size_t>(slot.number);
+  domain_of_[number] = slot.domain.get();
+  retention_of_[number] = slot.kept.retention.get();
 }
 
 namespace {
@@ -143,18 +147,9 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   bool waited = false;
   const auto step = run_ticket(
       domain(number), ticket, Actor::application, waited,
-      [&](Range pages, bool registration, const Error& refused, Time from, Time to) {
-        const Calibration& scale = calibration();
-        Record call = record;
-        call.begin = begin + scale.to_ticks(from - scale.to_time(begin));
-        call.end = begin + scale.to_ticks(to - scale.to_time(begin));
-        call.address = pages.begin;
-        call.bytes = pages.bytes();
-        call.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-        call.flags = refused ? runlog::kFailed : 0;
-        push(thread, call);
+      [&](const DeviceCall& call) {
+        note(thread, record, call);
         in_device += call.end - call.begin;
-        counters_.count_device_call(counters, registration, refused);
       },
       [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
   const Ticks all = ticks_now() - begin;
@@ -166,11 +161,10 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
   record.set_region({ticket.region, ticket.region->generation()});
-  record.outcome = ticket.registered_here ? runlog::Outcome::miss
-                   : waited               ? runlog::Outcome::wait
-                                          : runlog::Outcome::hit;
-  if (options_.retention == RetentionKind::lru && ticket.registered_here) {
-    for (Region* victim : domain(number).begin_trim()) retire_claimed_here(thread, number, victim);
+  record.outcome = outcome_of(ticket.registered_here, waited);
+  if (settles_ && ticket.registered_here) {
+    while (Region* claimed = retention_of_[record.domain]->claim_after_registration())
+      retire_here(thread, number, claimed);
   }
   return step;
 }
@@ -202,9 +196,8 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                        "charges the time of a copy");
   // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
   // that one would need is charged as time, as going without registration is never free.
-  const auto ns = static_cast<double>(transfer.record.bytes) / copy_speed();
+  const Ticks cost = calibration().to_ticks(copy_time(transfer.record.bytes, copy_speed()));
   const Ticks begin = ticks_now();
-  const Ticks cost = calibration().to_ticks(static_cast<Duration>(ns));
   ThreadCounters& counters = thread.counters[transfer.record.domain];
   if (spends_modelled_time_) {
     while (ticks_now() - begin < cost) StdAtomics::relax();
@@ -219,13 +212,10 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
-  Region* region = record.region().region;
-  if (region) {
-    if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
-      record.flags |= runlog::kMemoryGone;
-    const auto released = domain(record.domain).release(region, record.begin, record.end);
-    if ((retire_at_release_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
-      retire_now(thread, record.domain, record.region());
+  if (Region* region = record.region().region) {
+    const auto released = end_lease(domain(record.domain), record);
+    if ((settles_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
+      settle(thread, record.domain, record.region());
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
       // The memory went away under the lease: the helper's work, unless nothing may be kept.
       watch_.idle_and_doomed(region->range().bytes());
@@ -247,9 +237,17 @@ void LeasePath::release_after_run(Transfer& transfer) {
   domains_.release_after_run(transfer.record.domain, ref);
 }
 
+void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {
+  if (!settles_ || fork_gate_.is_closed()) return retire_now(thread, number, idle);
+  Retention& retention = *retention_of_[static_cast<std::size_t>(number)];
+  if (!retention.may_claim()) return;
+  const HeldSignals held;
+  while (Region* claimed = retention.claim_after_release(idle)) retire_here(thread, number, claimed);
+}
+
 void LeasePath::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   const HeldSignals held;
-  if (Region* region = domain(number).begin_retire(ref)) retire_claimed_here(thread, number, region);
+  if (Region* region = domain(number).begin_retire(ref)) retire_here(thread, number, region);
 }
 
 void LeasePath::let_idle_go(ThreadContext& thread) {
@@ -260,24 +258,22 @@ void LeasePath::let_idle_go(ThreadContext& thread) {
 
 void LeasePath::reap_now(ThreadContext& thread, int number) {
   const HeldSignals held;
-  while (Region* region = domain(number).begin_reap()) retire_claimed_here(thread, number, region);
+  while (Region* region = domain(number).begin_reap()) retire_here(thread, number, region);
 }
 
-void LeasePath::retire_claimed_here(ThreadContext& thread, int number, Region* region) {
-  const Range pages = region->range();
-  Record call;
-  call.begin = ticks_now();
-  const auto retired = retire_claimed(domain(number), region, Actor::application, ticks_now);
-  call.end = retired.end;
-  call.flags = retired.error ? runlog::kFailed : 0;
-  call.address = pages.begin;
-  call.bytes = pages.bytes();
-  call.kind = runlog::EventKind::deregistration;
-  call.domain = static_cast<unsigned>(number);
-  push(thread, call);
-  counters_.count_device_call(thread.counters[number], false, retired.error);
-  thread.counters[number].registration_ticks.add(call.end - call.begin);
-  thread.counters[number].delayed_ticks.add(call.end - call.begin);
+void LeasePath::retire_here(ThreadContext& thread, int number, Region* region) {
+  Record none;
+  none.domain = static_cast<unsigned>(number);
+  retire_claimed(domain(number), region, Actor::application, [&](const DeviceCall& call) {
+    note(thread, none, call);
+    thread.counters[number].registration_ticks.add(call.end - call.begin);
+    thread.counters[number].delayed_ticks.add(call.end - call.begin);
+  });
+}
+
+void LeasePath::note(ThreadContext& thread, const Record& transfer, const DeviceCall& call) {
+  push(thread, record_of(call, transfer));
+  counters_.count_device_call(thread.counters[transfer.domain], call.registration, call.error);
 }
 
 double LeasePath::copy_speed() {

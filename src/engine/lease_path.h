@@ -11,6 +11,9 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/options.h"
 #include "engine/bell.h"
@@ -20,6 +23,7 @@
 #include "engine/memory_watch.h"
 #include "engine/thread_context.h"
 #include "retention/record.h"
+#include "retention/retention.h"
 
 namespace pinion {
 
@@ -80,6 +84,8 @@ class LeasePath {
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
+  /// The run is over; a thread may still be inside this retention, which is therefore never freed.
+  void outlive(std::unique_ptr<Retention> retention) { past_.push_back(std::move(retention)); }
   /// Of modelled time, whether it delays threads: a NIC is emulated. Elsewhere it is charged in the books.
   bool spends_modelled_time() const { return spends_modelled_time_; }
   /// Bytes per ns; measured by the first caller.
@@ -105,8 +111,14 @@ class LeasePath {
   }
   /// The range is invalid: it stays out of the records.
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
+  /// A release has left the region idle: lets the regions go that retention claims for that, or this one for
+  /// a fork.
+  void settle(ThreadContext& thread, int domain, RegionRef idle);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
-  void retire_claimed_here(ThreadContext& thread, int domain, Region* region);
+  /// Deregisters a region that was claimed.
+  void retire_here(ThreadContext& thread, int domain, Region* region);
+  /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
+  void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
     bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
   }
@@ -116,11 +128,12 @@ class LeasePath {
   // One cache line with what every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
-  const bool retire_at_release_;  ///< retention on-demand
+  const bool settles_;  ///< the retention decides on application threads
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
   std::array<Domain*, kMostDomains> domain_of_{};
+  std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
 
   const Options& options_;
   DomainTable& domains_;
@@ -131,6 +144,7 @@ class LeasePath {
   std::size_t most_in_a_region_ = ~std::size_t{0};
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::vector<std::unique_ptr<Retention>> past_;
 };
 
 }  // namespace pinion

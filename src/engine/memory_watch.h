@@ -17,6 +17,7 @@
 #include "monitor/event_board.h"
 #include "monitor/memory_sink.h"
 #include "monitor/monitor.h"
+#include "retention/look_schedule.h"
 
 namespace pinion {
 
@@ -61,11 +62,11 @@ class MemoryWatch final : public MemorySink {
   /// The helper reaps now.
   void take_doomed() { doomed_bytes_.store(0, std::memory_order_relaxed); }
   /// More is doomed, and pinned still, than should wait for the helper's next look.
-  bool much_doomed() const { return doomed_bytes_.load(std::memory_order_relaxed) >= kMuchDoomed; }
+  bool much_doomed() const {
+    return doomed_bytes_.load(std::memory_order_relaxed) >= LookSchedule::kMuchDoomed;
+  }
 
  private:
-  static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
-
   void doom(Range range);
   void keep_nothing(const Error& why);
   void expect_reaping() {

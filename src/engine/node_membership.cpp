@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "engine/process.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -37,9 +38,9 @@ std::uint64_t share_alone(const Options& options, const Error& why) {
 NodeMembership::NodeMembership(const Options& options, pid_t process) : process_(process) {
   node::Place::Settings settings;
   settings.limit = options.node_limit;
-  if (options.retention == RetentionKind::helper) settings.policy = options.policy;
+  if (traits_of(options.retention).acts) settings.policy = options.policy;
   settings.every = options.policy_every;
-  if (options.retention == RetentionKind::observe || !node::Place::needed(settings)) return;
+  if (!traits_of(options.retention).registers || !node::Place::needed(settings)) return;
   settings.job = room_key();
   settings.identity = node::identity_of(process_);
   if (const Error alone = node::Place::enter(settings, place_)) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -116,15 +117,11 @@ void LearntProfile::begin(Predictor& predictor) const {
   if (Error unused = predictor.load_profile(bytes_)) std::fprintf(stderr, "pinion: %s\n", unused.message);
 }
 
-void LearntProfile::keep(const std::vector<const Predictor*>& predictors) const {
-  if (!wanted()) return;
-  std::string most;
-  for (const Predictor* predictor : predictors) {
-    std::string profile = predictor ? predictor->profile() : std::string();
-    if (profile.size() > most.size()) most.swap(profile);
-  }
-  if (most.empty()) return;
-  if (Error failed = write_profile(path_, most))
+void LearntProfile::keep(const std::vector<std::string>& profiles) const {
+  const auto most = std::max_element(profiles.begin(), profiles.end(),
+                                     [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  if (!wanted() || most == profiles.end() || most->empty()) return;
+  if (Error failed = write_profile(path_, *most))
     std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
 }
 

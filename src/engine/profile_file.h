@@ -41,8 +41,8 @@ class LearntProfile {
   /// Begins a new predictor with what was read; reports a profile that does not fit.
   void begin(Predictor& predictor) const;
   std::uint64_t site_name(CallSite site) { return sites_.name(site); }
-  /// Writes the profile of the predictor that learnt most; null ones are passed by.
-  void keep(const std::vector<const Predictor*>& predictors) const;
+  /// Writes the profile of the domain that learnt most.
+  void keep(const std::vector<std::string>& profiles) const;
 
  private:
   const std::string path_;

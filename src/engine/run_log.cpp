@@ -15,50 +15,9 @@ void RunLog::add_site(CallSite site) {
   writer_.add_site(site, addresses, frames.depth);
 }
 
-void RunLog::add(const Record& record, std::uint16_t thread) {
+void RunLog::add(const runlog::Event& event) {
   if (!writer_.is_open()) return;
-  add_site(record.site);
-  const Calibration& scale = calibration();
-  runlog::Event event{};
-  event.begin_ns = scale.to_time(record.begin);
-  event.end_ns = scale.to_time(record.end);
-  event.address = record.address;
-  event.bytes = record.bytes;
-  event.site = record.site;
-  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
-  event.peer = record.peer;
-  event.thread = thread;
-  event.kind = record.kind;
-  event.call = static_cast<std::uint8_t>(record.call);
-  event.outcome = record.outcome;
-  event.flags = record.flags;
-  event.access = static_cast<std::uint8_t>(record.access);
-  event.domain = record.domain;
-  writer_.append(event);
-}
-
-void RunLog::add_memory_event(Range range, Time time) {
-  runlog::Event event{};
-  event.begin_ns = event.end_ns = time;
-  // "Everything" ends where addresses do; a call that the kernel refuses may name anything.
-  event.address = std::min(range.begin, kAddressEnd);
-  event.bytes = std::clamp(range.end, event.address, kAddressEnd) - event.address;
-  event.kind = runlog::EventKind::memory_event;
-  event.peer = -1;
-  writer_.append(event);
-}
-
-void RunLog::add_device_call(int domain, Range pages, bool registration, const Error& error, Time begin,
-                             Time end) {
-  runlog::Event event{};
-  event.begin_ns = begin;
-  event.end_ns = end;
-  event.address = pages.begin;
-  event.bytes = pages.bytes();
-  event.peer = -1;
-  event.kind = registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
-  event.flags = static_cast<std::uint8_t>(runlog::kByHelper | (error ? runlog::kFailed : 0));
-  event.domain = static_cast<std::uint8_t>(domain);
+  add_site(event.site);
   writer_.append(event);
 }
 

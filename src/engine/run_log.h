@@ -7,10 +7,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
-#include "base/range.h"
 #include "engine/meter.h"
 #include "predict/call_site.h"
-#include "retention/record.h"
 #include "runlog/writer.h"
 
 namespace pinion {
@@ -23,11 +21,7 @@ class RunLog {
     return writer_.open(directory, info, bytes);
   }
 
-  /// A record of thread number `thread`.
-  void add(const Record& record, std::uint16_t thread);
-  void add_memory_event(Range range, Time time);
-  /// A device call of the helper's.
-  void add_device_call(int domain, Range pages, bool registration, const Error& error, Time begin, Time end);
+  void add(const runlog::Event& event);
   std::uint64_t events_dropped() const { return writer_.events_dropped(); }
 
   void publish(const runlog::Counters& counters, Time now);

@@ -4,27 +4,28 @@
 
 #include <sched.h>
 
+#include <utility>
+
+#include "registry/device_call.h"
 #include "registry/domain.h"
 
 namespace pinion {
 
-template <class T>
-struct Retired {
-  T end;        ///< when the device was done
-  Error error;  ///< the region stays registered and counted, and is retired later
-};
+/// For callers that keep no account of device calls.
+inline constexpr auto not_noted = [](const DeviceCall&) {};
 
-/// Deregisters a region claimed by one of the begin_ functions. `now()` is read before the region's bytes may
-/// be registered anew, so that time lines too keep to the limit.
-template <class Now>
-auto retire_claimed(Domain& domain, Region* region, Actor actor, Now&& now) {
-  const Error error = domain.device().deregister(region->key, actor);
-  const Retired<decltype(now())> retired{now(), error};
-  error ? domain.fail_retire(region) : domain.finish_retire(region);
-  return retired;
-}
-inline Retired<Time> retire_claimed(Domain& domain, Region* region, Actor actor) {
-  return retire_claimed(domain, region, actor, [&] { return domain.clock().now(); });
+/// Deregisters a region claimed by one of the begin_ functions. `note(const DeviceCall&)` follows the call.
+/// The clock is read before the region's bytes may be registered anew, so that time lines too keep to the
+/// limit.
+template <class Note = decltype(not_noted)>
+DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& note = {}) {
+  DeviceCall call{
+      .pages = region->range(), .registration = false, .begin = domain.clock().ticks(), .error = {}};
+  call.error = domain.device().deregister(region->key, actor);
+  call.end = domain.clock().ticks();
+  call.error ? domain.fail_retire(region) : domain.finish_retire(region);
+  note(std::as_const(call));
+  return call;
 }
 
 /// How long an acquire waits for a memory event of another thread that crosses it to be over. The kernel may
@@ -41,13 +42,12 @@ inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
 
 /// Runs a ticket to `leased` or `refused`.
-/// `on_device_call(Range, bool registration, const Error& error, Time begin, Time end)` follows every call of
-/// the device. `watch(Range)` is asked before memory is registered; its error means that the memory's events
-/// will go unseen: then the region serves this ticket's lease alone. `rest(f)` runs f, which waits for
-/// another thread, free of locks.
-template <class OnDeviceCall, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
-Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited,
-                        OnDeviceCall&& on_device_call, Watch&& watch = {}, Rest&& rest = {}) {
+/// `note(const DeviceCall&)` follows every call of the device. `watch(Range)` is asked before memory is
+/// registered; its error means that the memory's events will go unseen: then the region serves this ticket's
+/// lease alone. `rest(f)` runs f, which waits for another thread, free of locks.
+template <class Note, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
+Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited, Note&& note,
+                        Watch&& watch = {}, Rest&& rest = {}) {
   Time patience = 0;  // until then
   Domain::Step step = domain.begin(ticket);
   for (;;) {
@@ -74,12 +74,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         step = domain.begin(ticket);
         break;
       case Domain::Step::deregister:
-        for (Region* victim : ticket.victims) {
-          const Range range = victim->range();
-          const Time begin = domain.clock().now();
-          const auto retired = retire_claimed(domain, victim, actor);
-          on_device_call(range, false, retired.error, begin, retired.end);
-        }
+        for (Region* victim : ticket.victims) retire_claimed(domain, victim, actor, note);
         step = domain.begin(ticket);
         break;
       case Domain::Step::register_: {
@@ -92,9 +87,11 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           }
           ticket.unshared = true;
         }
-        const Time begin = domain.clock().now();
+        DeviceCall call{.pages = range, .registration = true, .begin = domain.clock().ticks(), .error = {}};
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
-        on_device_call(range, true, registration.error, begin, domain.clock().now());
+        call.end = domain.clock().ticks();
+        call.error = registration.error;
+        note(std::as_const(call));
         step = domain.commit(ticket, registration);
         break;
       }
@@ -102,20 +99,13 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
   }
 }
 
-/// Deregisters everything that is idle (end of a run). `on_deregistration(Range, const Error&, Time begin,
-/// Time end)` follows each call.
-template <class OnDeregistration>
-void retire_all(Domain& domain, Actor actor, OnDeregistration&& on_deregistration) {
-  const auto retire = [&](Region* region) {
-    const Range range = region->range();
-    const Time begin = domain.clock().now();
-    const auto retired = retire_claimed(domain, region, actor);
-    on_deregistration(range, retired.error, begin, retired.end);
-  };
+/// Deregisters everything that is idle (end of a run).
+template <class Note = decltype(not_noted)>
+void retire_all(Domain& domain, Actor actor, Note&& note = {}) {
   domain.retry_retiring();
-  while (Region* region = domain.begin_reap()) retire(region);
+  while (Region* region = domain.begin_reap()) retire_claimed(domain, region, actor, note);
   for (const RegionRef& ref : domain.idle_regions()) {
-    if (Region* region = domain.begin_retire(ref)) retire(region);
+    if (Region* region = domain.begin_retire(ref)) retire_claimed(domain, region, actor, note);
   }
 }
 

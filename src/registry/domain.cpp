@@ -1,6 +1,7 @@
 #include "registry/domain.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pinion {
 
@@ -25,7 +26,7 @@ void Domain::reopen(Device& device, Budget& budget) {
   next_failed_merge_ = 0;
   waited_in_vain_ = false;
   retry_wait_ = 0;
-  keep_bytes_ = UINT64_MAX;
+  trimming_ = 0;
   victims_ = Victims();
 }
 
@@ -210,6 +211,7 @@ void Domain::finish_retire(Region* region) {
   const Time now = clock_.now();
   if (listener_) listener_->registered_changed(now, now, -bytes, -1);
   unreserve(pages);
+  if (std::exchange(region->trimmed, false)) trimming_ -= pages.bytes();
   if (unretired_.empty()) retry_wait_ = 0;
   region->word.set_free();
   put_slot(region);
@@ -321,9 +323,8 @@ void Domain::set_call_pages(double pages) {
   victims_.set_call_pages(pages);
 }
 
-void Domain::set_keep_bytes(std::uint64_t bytes) {
+void Domain::choose_least_recently_used() {
   std::lock_guard lock(slow_);
-  keep_bytes_ = bytes;
   victims_.set_order(Victims::Order::least_recently_used);
 }
 
@@ -332,11 +333,16 @@ std::size_t Domain::own_bytes() {
   return slab_.bytes() + index_.bytes();
 }
 
-std::vector<Region*> Domain::begin_trim() {
+Region* Domain::begin_trim(std::uint64_t keep_bytes) {
+  if (registered_bytes() <= keep_bytes) return nullptr;
   std::lock_guard lock(slow_);
+  if (coverage_.bytes() <= keep_bytes + trimming_) return nullptr;
   std::vector<Region*> victims;
-  if (coverage_.bytes() > keep_bytes_) evict(coverage_.bytes() - keep_bytes_, victims);
-  return victims;
+  evict(1, victims);
+  if (victims.empty()) return nullptr;
+  victims[0]->trimmed = true;
+  trimming_ += victims[0]->range().bytes();
+  return victims[0];
 }
 
 std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes) {

@@ -151,10 +151,12 @@ class Domain : public Leases {
   Device& device() { return *device_; }
   Clock& clock() { return clock_; }
 
-  /// What retention lru keeps: idle regions beyond this many bytes are let go, least recently used first.
-  void set_keep_bytes(std::uint64_t bytes);
-  /// Idle regions to let go so that at most keep_bytes stay, claimed as by begin_retire().
-  std::vector<Region*> begin_trim();
+  /// From now on the least recently used region is the first to go (retention lru).
+  void choose_least_recently_used();
+  /// Claims the least recently used idle region, as begin_retire() does, where more than `keep_bytes` are
+  /// registered; null: there is not so much, or nothing idle. Any thread, any number of them at a time:
+  /// regions on their way out count as gone.
+  Region* begin_trim(std::uint64_t keep_bytes);
 
  private:
   /// The registered region that serves the ticket, or else the one being registered that will contain its
@@ -213,8 +215,8 @@ class Domain : public Leases {
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
-  std::uint64_t keep_bytes_ = UINT64_MAX;
-  Victims victims_;  ///< holds every ordinary region from the first pressure on (pressed_)
+  std::size_t trimming_ = 0;     ///< bytes of the regions that begin_trim() has claimed
+  Victims victims_;              ///< holds every ordinary region from the first pressure on (pressed_)
 };
 
 }  // namespace pinion

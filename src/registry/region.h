@@ -38,6 +38,7 @@ struct alignas(64) Region {
   DeviceKey key;
   Region* next_free = nullptr;
   bool indexed = false;
+  bool trimmed = false;  ///< claimed by Domain::begin_trim(), until it is retired
   std::uint32_t heap_slot = 0;
   RegionHeap* heap = nullptr;
 

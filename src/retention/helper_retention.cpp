@@ -34,24 +34,37 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
                                  Settings settings)
     : domain_(domain), predictor_(predictor), settings_(std::move(settings)), costs_(costs) {}
 
+HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
+                                 Settings settings)
+    : domain_(domain),
+      own_predictor_(std::move(predictor)),
+      predictor_(*own_predictor_),
+      settings_(std::move(settings)),
+      costs_(costs) {}
+
 // ---- learning ----
 
-void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Duration delayed, Time end,
-                          Duration waited) {
+Duration HelperRetention::delayed_before(std::uint16_t thread, Time call, Duration delayed) {
   if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
-  // The ranges of a call all begin with it: what one of them was waited for came after the next one's
-  // beginning.
-  if (ThreadDelay& last = threads_[thread]; time == last.call)
-    delayed = std::min(delayed, last.delayed);
-  else
-    last = {time, delayed};
-  end = std::max(end, time);
-  const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
+  ThreadDelay& last = threads_[thread];
+  if (call == last.call) return std::min(delayed, last.delayed);
+  last = {call, delayed};
+  return delayed;
+}
+
+bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration delayed) {
+  const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);
+  const auto waited = static_cast<Duration>(lease.wait_ns);
+  delayed = delayed_before(lease.thread, time, delayed);
+  const Range pages = Range{lease.address, lease.address + lease.bytes}.to_pages();
   // The event came before its end, and so before this record: there is nothing here to be used again.
-  if (record.flags & runlog::kMemoryGone) return memory_event(pages);
+  if (lease.flags & runlog::kMemoryGone) {
+    memory_event(pages);
+    return false;
+  }
   const BufferId id = buffer_of(pages);
   Buffer& buffer = buffers_[id];
-  buffer.thread = thread;
+  buffer.thread = lease.thread;
   // Several transfers of one buffer at a time are one use of it.
   const bool continues = time < buffer.busy_until;
   if (buffer.last_use != kNotYet && !continues) {
@@ -59,48 +72,58 @@ void HelperRetention::use(Record& record, Time time, std::uint16_t thread, Durat
     buffer.longest_interval = std::max(buffer.longest_interval, time - buffer.last_use);
     buffer.reused = true;
   }
-  if (buffer.reused && (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait)) {
-    record.flags |= runlog::kLate;
-    ++score_.late;
-  }
-  buffer.last_use = std::max(buffer.last_use, time);
-  buffer.busy_until = std::max(buffer.busy_until, end);
-  buffer.lasts = std::max(end - time - waited, Duration{0});
-  give_back(buffer);
-  buffer.access = buffer.access | record.access;
-  // Regions may overlap: another one than before may have served.
-  if (registered(buffer.region) && buffer.region.region != record.region().region)
-    replaced_.push_back(buffer.region);
-  buffer.region = record.region();
-  looks_.set(id, kNever);
-  overs_.set(id, kNever);
-  largest_pages_ = std::max(largest_pages_, pages.pages());
-  item_pages_.observe(pages.pages());
+  const bool late =
+      buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
+  score_.late += late;
+  note_use(id, lease, region);
 
   Use use;
   use.buffer = id;
-  use.site = settings_.site_name ? settings_.site_name(record.site) : record.site;
-  use.address = record.address;
-  use.kind = record.call;
-  use.thread = thread;
+  use.site = settings_.site_name ? settings_.site_name(lease.site) : lease.site;
+  use.address = lease.address;
+  use.kind = static_cast<CallKind>(lease.call);
+  use.thread = lease.thread;
   use.time = time - delayed;
   use.end = std::max(end - waited, time) - delayed;
   use.pages = pages.pages();
   use.continues = continues;
   use.lead = lead(pages.pages());
   predictor_.observe(use);
-  // Who acts will ask for its sureness, which is that of now: others' errors do not change it until then.
+  // Acting mode reads the confidence later: others' errors cannot change it before then.
   buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
-  queue_.remove(id);
-  queue_.advance(predictor_.sooner());
-  for (const BufferId moved : predictor_.moved()) {
-    if (moved != id) reconsider(moved);
-  }
-  if (registered(record.region())) {
-    const Time next = earliest_use(record.region().region->range(), time).time;
-    domain_.expect(record.region(), next == kNever ? 0 : next);
+  follow_predictor(id);
+  if (registered(region)) {
+    const Time next = earliest_use(region.region->range(), time).time;
+    domain_.expect(region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
+  return late;
+}
+
+void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
+  Buffer& buffer = buffers_[id];
+  const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);
+  buffer.last_use = std::max(buffer.last_use, time);
+  buffer.busy_until = std::max(buffer.busy_until, end);
+  buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
+  give_back(buffer);
+  buffer.access = buffer.access | static_cast<Access>(lease.access);
+  // Regions may overlap: another one than before may have served.
+  if (registered(buffer.region) && buffer.region.region != region.region) replaced_.push_back(buffer.region);
+  buffer.region = region;
+  looks_.set(id, kNever);
+  overs_.set(id, kNever);
+  const std::size_t pages = buffer.pages.pages();
+  largest_pages_ = std::max(largest_pages_, pages);
+  item_pages_.observe(pages);
+}
+
+void HelperRetention::follow_predictor(BufferId used) {
+  queue_.remove(used);
+  queue_.advance(predictor_.sooner());
+  for (const BufferId moved : predictor_.moved()) {
+    if (moved != used) reconsider(moved);
+  }
 }
 
 void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {

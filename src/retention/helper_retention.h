@@ -25,14 +25,16 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/deadlines.h"
-#include "retention/record.h"
 #include "retention/registration_queue.h"
+#include "retention/retention.h"
 #include "retention/time_budget.h"
 
 namespace pinion {
@@ -56,7 +58,7 @@ struct PredictionScore {
   }
 };
 
-class HelperRetention {
+class HelperRetention final : public Retention {
  public:
   struct Settings {
     bool act = true;  ///< false: predict and keep score only (retention observe)
@@ -68,52 +70,32 @@ class HelperRetention {
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };
 
-  struct Action {
-    enum class Kind {
-      sleep,           ///< until `wake_at`, or until records come
-      deregister,      ///< deregister region->key (claimed), then done()
-      register_ahead,  ///< run a ticket without lease for `pages` and `access`, then done()
-    };
-    Kind kind = Kind::sleep;
-    Time wake_at = kNever;
-    Region* region = nullptr;
-    BufferId buffer = 0;  ///< of a registration
-    Range pages{};
-    Access access = Access::read;
-    Time after = 0;  ///< of a deregistration: uses expected later than this are queued
-  };
+  /// `costs` is fed by done() and by whoever else sees device calls of the same thread.
+  HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs, Settings settings);
+  /// The same with a predictor of its own.
+  HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
+                  Settings settings);
 
-  /// Whether what a registration ahead was decided for is still so: not when its memory has gone since.
-  bool wants(const Action& action) const {
+  /// An item of the deregistration queue. What is to be done about it, next() returns. What was waited for it
+  /// must have been charged to the time budget before.
+  bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
+  /// Forgets the buffers there and drops what is queued for them.
+  void memory_event(Range range) override;
+  void sweep() override;
+
+  void stop_acting() override;
+  void act_again() override;
+  Action next(Time now) override;
+  /// False when the memory has gone since.
+  bool wants(const Action& action) const override {
     const Buffer& buffer = buffers_[action.buffer];
     return buffer.live && action.pages.contains(buffer.pages);
   }
+  void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
+  Time next_deadline() const override;
 
-  /// `costs` is fed by done() and by whoever else sees device calls of the same thread.
-  HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs, Settings settings);
-
-  /// Takes one item of the deregistration queue: learns from it, keeps score and sets the lease's `late` flag
-  /// in `record.flags`. What is to be done about it, next() says. `time`: when the transfer needed its
-  /// registration. `delayed`: how long the thread has waited for registrations before, in all. `end`: when
-  /// the transfer was over, if not at once. `waited`: for this registration. What was waited must have been
-  /// charged to the time budget before.
-  void use(Record& record, Time time, std::uint16_t thread, Duration delayed = 0, Time end = 0,
-           Duration waited = 0);
-  /// Pages of `range` changed: forgets the buffers there and drops what is queued for them.
-  void memory_event(Range range);
-  /// Records were lost: looks at every idle region that no decision is due for.
-  void sweep();
-  /// From now on predicts and keeps score only, as with Settings::act false.
-  void stop_acting();
-  /// And from now on acts again, on whatever is idle by now.
-  void act_again();
-
-  /// What to do now. At most one action at a time; done() comes before the next call (not for sleep).
-  Action next(Time now);
-  void done(const Action& action, RegionRef region, bool ok, Duration took, Time now);
-
-  /// When next() will have something to do, if no records come.
-  Time next_deadline() const;
+  void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }
+  std::string profile() const override { return predictor_.profile(); }
 
   const PredictionScore& score() const { return score_; }
   const RegistrationQueue& queue() const { return queue_; }
@@ -140,6 +122,13 @@ class HelperRetention {
   BufferId buffer_of(Range pages);
   void drop(BufferId id);
   void forget_oldest(BufferId except);
+  /// How long the thread had waited before its call, all ranges of a call counted from its beginning: a wait
+  /// for one of them comes after the next one's beginning.
+  Duration delayed_before(std::uint16_t thread, Time call, Duration delayed);
+  /// What a use changes in its buffer.
+  void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
+  /// After a use of buffer `used`: the queue moves with what the predictor expects now.
+  void follow_predictor(BufferId used);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
   template <class F>
   void for_each_buffer_in(Range range, F&& f) const;
@@ -184,6 +173,7 @@ class HelperRetention {
   Duration service_time(std::size_t pages) const;
 
   Domain& domain_;
+  const std::unique_ptr<Predictor> own_predictor_;  ///< null where it is another's
   Predictor& predictor_;
   Settings settings_;
   CostEstimates& costs_;

@@ -41,6 +41,9 @@ class LookSchedule {
   Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
 
   static constexpr Duration kDeepSleep = 250 * kMillisecond;
+  /// Memory that was unmapped under its registration stays pinned until the next look: so much of it calls
+  /// for one at once.
+  static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
 
  private:
   // While communication goes on, the helper looks this many times in the typical gap between records.

@@ -1,6 +1,6 @@
 // What an application thread leaves behind for the helper: one record a transfer (an item of the paper's
 // deregistration queue), a device call on the critical path, or a memory event. Plain data in raw ticks; made
-// in a few stores.
+// in a few stores. From the ring on it is an event (runlog/format.h), for retention and for the log alike.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include "base/call_kind.h"
 #include "base/clock.h"
 #include "base/range.h"
+#include "registry/device_call.h"
+#include "registry/domain.h"
 #include "registry/region.h"
 #include "runlog/format.h"
 
@@ -53,5 +55,34 @@ struct Record {
 };
 static_assert(sizeof(Record) == 64);
 static_assert(runlog::kMaxDomains <= 16);
+
+/// A record that has left its ring, with the number of its thread.
+struct TakenRecord {
+  Record record;
+  std::uint16_t thread = 0;
+};
+
+/// The record of a memory event.
+Record memory_event_at(Ticks time, Range range);
+
+/// The record of a device call, made for the transfer of record `transfer`, or for none.
+Record record_of(const DeviceCall& call, const Record& transfer);
+
+/// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in
+/// its flags, which retention finds out.
+runlog::Event event_of(const TakenRecord& taken, const Calibration& scale);
+
+/// Returns the lease of a record whose times are known, and notes whether its memory went away meanwhile.
+inline RegionWord::Released end_lease(Domain& domain, Record& record) {
+  Region* region = record.region().region;
+  if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
+    record.flags |= runlog::kMemoryGone;
+  return domain.release(region, record.begin, record.end);
+}
+
+/// The outcome of an acquire that went through the registry's steps.
+inline runlog::Outcome outcome_of(bool registered_here, bool waited) {
+  return registered_here ? runlog::Outcome::miss : waited ? runlog::Outcome::wait : runlog::Outcome::hit;
+}
 
 }  // namespace pinion

@@ -175,7 +175,7 @@ class Helpers {
 class NodeLimit {
  public:
   NodeLimit(const Settings& settings, std::uint64_t ranks)
-      : limit_(settings.retention == RetentionKind::observe ? 0 : settings.node_limit),
+      : limit_(traits_of(settings.retention).registers ? settings.node_limit : 0),
         process_limit_(settings.limit ? settings.limit : UINT64_MAX),
         ranks_(std::max<std::uint64_t>(ranks, 1)) {}
 
@@ -257,7 +257,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
     process.finish();
     if (const std::uint32_t program = running[first].rank->program();
         settings.keep_profiles && !result.profiles.count(program))
-      result.profiles[program] = process.predictor().profile();
+      result.profiles[program] = process.retention().profile();
     end = std::max(end, process.ended());
     const runlog::Counters counters = process.counters();
     const std::uint64_t events =

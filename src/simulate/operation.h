@@ -1,14 +1,12 @@
 // What a simulated thread does, one operation after the other: values, and where they come from.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "base/access.h"
 #include "base/call_kind.h"
 #include "base/clock.h"
 #include "base/range.h"
-#include "device/cost_model.h"
 
 namespace pinion::simulate {
 
@@ -29,20 +27,13 @@ struct Operation {
   Range range{};
   Duration compute = 0;   ///< by the thread, since its previous operation was done
   Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it
-  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under on-demand, where
-  /// the release is work of the thread).
+  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under a retention that
+  /// settles, for which the release is work of the thread).
   Duration lasts = kUntilReleased;
   Time not_before = 0;  ///< absolute
 
   bool operator==(const Operation&) const = default;
 };
-
-/// What the copy takes that stands in for a registration. Bounded, whatever a log says of the machine.
-inline Duration copy_time(std::size_t bytes, double bytes_per_ns) {
-  if (bytes_per_ns <= 0) return 0;
-  return static_cast<Duration>(
-      std::min(static_cast<double>(bytes) / bytes_per_ns, static_cast<double>(kLongestCall)));
-}
 
 /// The operations of one thread. Equal scripts give equal operations.
 class Script {

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-namespace pinion::simulate {
+#include "retention/make.h"
 
-namespace {
-/// So much unmapped memory is not left pinned until the helper's next look (as in the engine).
-constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
-}  // namespace
+namespace pinion::simulate {
 
 Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observer& observer)
     : settings_(std::move(settings)),
+      traits_(traits_of(settings_.retention)),
       observer_(observer),
       device_(settings_.nic, &clock_),
       share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
@@ -19,21 +17,22 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
                      settings_.nic.caps.max_regions ? settings_.nic.caps.max_regions : UINT64_MAX, "--limit"},
               share_ ? &*share_ : nullptr),
       domain_(device_, budget_, brackets_, clock_, this),
-      predictor_(std::move(predictor)),
-      time_budget_(settings_.time_budget, settings_.start),
-      looks_(std::max<Duration>(settings_.poll, 1), settings_.start),
+      desk_({.traits = traits_,
+             .time_budget = settings_.time_budget,
+             .scale = {},
+             .poll = std::max<Duration>(settings_.poll, 1),
+             .start = settings_.start}),
       oracle_(settings_.nic),
       ended_(settings_.start) {
   clock_.set(settings_.start);
-  const bool acts = settings_.retention == RetentionKind::helper;
-  if (acts || settings_.retention == RetentionKind::observe)
-    retention_.emplace(
-        domain_, *predictor_, costs_,
-        HelperRetention::Settings{
-            .act = acts, .budget = &time_budget_, .minimize_peak = settings_.minimize_peak, .site_name = {}});
+  kept_.domain = &domain_;
+  kept_.retention = make_retention({.kind = settings_.retention,
+                                    .lru_bytes = settings_.lru_bytes,
+                                    .minimize_peak = settings_.minimize_peak},
+                                   domain_, std::move(predictor), kept_.costs, desk_.time_budget());
+  desk_.add(kept_);
   if (settings_.nic.register_ns_per_page > 0)
     domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
-  if (settings_.retention == RetentionKind::lru) domain_.set_keep_bytes(settings_.lru_bytes);
   if (settings_.room) {
     attendance_.emplace(*settings_.room, settings_.look_every);
     wake_by(settings_.start);
@@ -52,15 +51,9 @@ void Process::resume(std::uint16_t thread) {
 }
 
 void Process::set_helper(bool has_helper, Duration turn) {
-  costs_.wake.set_turn(turn);
-  if (has_helper == has_helper_ || settings_.retention != RetentionKind::helper) return;
-  has_helper_ = has_helper;
-  if (has_helper) {
-    retention_->act_again();
-    if (!helper_busy_) wake_by(clock_.now());
-  } else {
-    retention_->stop_acting();
-  }
+  const bool acted = desk_.acting();
+  desk_.set_helper(has_helper, turn);
+  if (desk_.acting() && !acted && !helper_busy_) wake_by(clock_.now());
 }
 
 void Process::at(Time time, std::function<void()> what) {
@@ -94,7 +87,7 @@ void Process::run(const Event& event, Time until) {
       device_call_done(event.index);
       break;
     case What::release:
-      release(leases_[event.index].thread, event.index);
+      release(leases_[event.index].thread, event.index, false);
       break;
     case What::helper_wakes:
       if (event.index == plans_) wakes();
@@ -138,12 +131,8 @@ void Process::registered_changed(Time now, Time since, std::int64_t bytes, int) 
 
 runlog::Counters Process::counters() {
   runlog::Counters all = counters_;
-  if (retention_) retention_->score().add_to(all);
+  desk_.add_to(all, ended_);
   all.helper_cpu_ns = static_cast<std::uint64_t>(helper_device_time_);
-  time_budget_.advance(ended_);
-  all.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
-  all.budget_spent_ns = time_budget_.lost();
-  all.budget_refused = time_budget_.refused();
   return all;
 }
 
@@ -193,9 +182,8 @@ void Process::go(std::uint32_t number, Domain::Step step) {
   }
   if (number != kHelper) return acquired(static_cast<std::uint16_t>(number - 1), step);
   const bool ok = step == Domain::Step::leased;
-  retention_->done(action_,
-                   ok ? RegionRef{made.ticket.region, made.ticket.region->generation()} : RegionRef{}, ok,
-                   made.registration_took, clock_.now());
+  const RegionRef ref = ok ? RegionRef{made.ticket.region, made.ticket.region->generation()} : RegionRef{};
+  desk_.done(job_, ref, ok, made.registration_took, clock_.now());
   // After the registry's own step is through.
   schedule(clock_.now(), What::helper_acts, false, 0);
 }
@@ -211,9 +199,14 @@ void Process::retire_next(std::uint32_t number) {
   }
   if (made.phase == Call::Phase::evicting) return go(number, domain_.begin(made.ticket));
   made.phase = Call::Phase::none;
-  if (number == kHelper) return acted(clock_.now() - made.device_begin);
-  threads_[number - 1].delayed += made.in_device;
-  schedule_next(static_cast<std::uint16_t>(number - 1));
+  if (number == kHelper) {
+    desk_.done(job_, {}, true, clock_.now() - made.device_begin, clock_.now());
+    return act();
+  }
+  const auto thread = static_cast<std::uint16_t>(number - 1);
+  if (settle_next(thread)) return;
+  threads_[thread].delayed += made.in_device;
+  schedule_next(thread);
 }
 
 void Process::device_call_done(std::uint32_t number) {
@@ -235,10 +228,15 @@ void Process::device_call_done(std::uint32_t number) {
   made.in_device += took;
   if (number != kHelper) {
     counters_.registration_ns += static_cast<std::uint64_t>(took);
-    if (!failed)
-      note_device_call(made,
-                       registering ? runlog::EventKind::registration : runlog::EventKind::deregistration,
-                       pages, thread);
+    if (!failed) {
+      const Record record = record_of({.pages = pages,
+                                       .registration = registering,
+                                       .begin = static_cast<Ticks>(made.device_begin),
+                                       .end = clock_.ticks(),
+                                       .error = {}},
+                                      Record());
+      push({{record, thread}});
+    }
   }
   if (!registering) {
     domain_.finish_retire(made.regions[made.next++]);
@@ -298,7 +296,7 @@ bool Process::perform(std::uint16_t number) {
     case Operation::Kind::acquire:
       return acquire(number, operation);
     case Operation::Kind::release:
-      return release(number, thread.slots[operation.slot]);
+      return release(number, thread.slots[operation.slot], true);
     case Operation::Kind::memory_event:
       change_memory(operation.range, number);
       return true;
@@ -308,54 +306,52 @@ bool Process::perform(std::uint16_t number) {
   return true;
 }
 
-std::uint32_t Process::take_lease() {
+Process::Lease& Process::take_lease(Thread& thread, const Operation& operation) {
   if (free_leases_.empty()) {
+    free_leases_.push_back(static_cast<std::uint32_t>(leases_.size()));
     leases_.emplace_back();
-    return static_cast<std::uint32_t>(leases_.size() - 1);
   }
-  const std::uint32_t lease = free_leases_.back();
+  thread.lease = free_leases_.back();
   free_leases_.pop_back();
-  return lease;
+  if (operation.slot >= thread.slots.size()) thread.slots.resize(operation.slot + std::size_t{1});
+  thread.slots[operation.slot] = thread.lease;
+  return leases_[thread.lease];
+}
+
+void Process::leave_pinned(Lease& lease) {
+  lease.first = 0;
+  lease.fresh = 0;
+  const Range pages = lease.range.to_pages();
+  const std::size_t fresh = leave_pinned_.would_add(pages);
+  if (fresh == 0) return;
+  leave_pinned_.add(pages);
+  lease.first = settings_.nic.register_cost(fresh / page_size());
+  lease.fresh = static_cast<double>(fresh) / static_cast<double>(pages.bytes());
+  counters_.leave_pinned_registration_ns += static_cast<double>(lease.first);
+  observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
 }
 
 bool Process::acquire(std::uint16_t number, const Operation& operation) {
   Thread& thread = threads_[number];
   thread.asked = clock_.now();
-  thread.lease = take_lease();
-  if (operation.slot >= thread.slots.size()) thread.slots.resize(operation.slot + std::size_t{1});
-  thread.slots[operation.slot] = thread.lease;
-  Lease& lease = leases_[thread.lease];
+  Lease& lease = take_lease(thread, operation);
   lease.live = true;
   lease.thread = number;
   lease.range = operation.range;
   lease.number = counters_.acquires++;
   counters_.acquired_bytes += operation.range.bytes();
-  Record& record = lease.record;
-  record.begin = static_cast<Ticks>(clock_.now());
-  record.wait = 0;
+  leave_pinned(lease);
+  Record& record = lease.record = Record();
+  record.begin = clock_.ticks();
   record.delayed = static_cast<Ticks>(thread.delayed);
   record.address = operation.range.begin;
   record.bytes = operation.range.bytes();
   record.site = operation.site;
-  record.set_region({});
   record.kind = runlog::EventKind::lease;
   record.call = operation.call;
-  record.outcome = runlog::Outcome::hit;
   record.access = operation.access;
-  record.flags = 0;
 
-  const Range pages = operation.range.to_pages();
-  lease.first = 0;
-  lease.all_new = false;
-  if (const std::size_t fresh = leave_pinned_.would_add(pages)) {
-    leave_pinned_.add(pages);
-    lease.first = settings_.nic.register_cost(fresh / page_size());
-    lease.all_new = fresh == pages.bytes();
-    counters_.leave_pinned_registration_ns += static_cast<double>(lease.first);
-    observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
-  }
-
-  if (settings_.retention == RetentionKind::observe) {
+  if (!traits_.registers) {
     record.outcome = runlog::Outcome::observed;
     ++counters_.observed;
     granted(number);
@@ -369,7 +365,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   }
   Call& made = calls_[number];
   made.ticket = {};
-  made.ticket.pages = pages;
+  made.ticket.pages = operation.range.to_pages();
   made.ticket.access = operation.access;
   made.waited = false;
   made.in_device = 0;
@@ -400,16 +396,13 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   } else {
     Region* region = made.ticket.region;
     record.set_region({region, region->generation()});
-    record.outcome = made.ticket.registered_here ? runlog::Outcome::miss
-                     : made.waited               ? runlog::Outcome::wait
-                                                 : runlog::Outcome::hit;
+    record.outcome = outcome_of(made.ticket.registered_here, made.waited);
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
     domain_.remember(*thread.recent, record.address, region);
   }
   granted(number);
-  if (settings_.retention == RetentionKind::lru && made.ticket.registered_here)
-    return retire_here(number, domain_.begin_trim());
+  if (made.ticket.registered_here && settle(number, {})) return;
   schedule_next(number);
 }
 
@@ -424,36 +417,41 @@ void Process::granted(std::uint16_t number) {
     schedule(now + thread.operation.lasts, What::release, true, thread.lease);
 }
 
-bool Process::release(std::uint16_t number, std::uint32_t index) {
+bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread) {
   Lease& lease = leases_[index];
   Record& record = lease.record;
   const Time now = clock_.now();
-  record.end = static_cast<Ticks>(now);
+  record.end = clock_.ticks();
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
-  std::vector<Region*> retired;
-  if (Region* region = record.region().region) {
-    if (region->memory_changed.load(std::memory_order_relaxed)) record.flags |= runlog::kMemoryGone;
-    const auto released = domain_.release(region, record.begin, record.end);
-    if (settings_.retention == RetentionKind::on_demand && released == RegionWord::Released::idle)
-      if (Region* claimed = domain_.begin_retire(record.region())) retired.push_back(claimed);
-  }
-  const auto waited = static_cast<Duration>(record.wait);
-  push(record, number, lease.number, lease.all_new ? waited : std::min(lease.first, waited));
+  const RegionRef ref = record.region();
+  const bool idle = ref.region && end_lease(domain_, record) == RegionWord::Released::idle;
+  push({{record, number},
+        lease.number,
+        leave_pinned_wait(static_cast<Duration>(record.wait), lease.first, lease.fresh)});
   lease.live = false;
   free_leases_.push_back(index);
-  if (retired.empty()) return true;
-  retire_here(number, std::move(retired));
-  return false;
+  return !idle || !by_thread || !settle(number, ref);
 }
 
-void Process::retire_here(std::uint16_t number, std::vector<Region*> regions) {
+bool Process::settle(std::uint16_t number, RegionRef idle) {
+  if (!traits_.settles) return false;
+  calls_[number].idle = idle;
+  calls_[number].in_device = 0;
+  return settle_next(number);
+}
+
+bool Process::settle_next(std::uint16_t number) {
   Call& made = calls_[number];
+  Retention& retention = *kept_.retention;
+  Region* region =
+      made.idle.region ? retention.claim_after_release(made.idle) : retention.claim_after_registration();
+  if (!region) return false;
   made.phase = Call::Phase::retiring;
-  made.regions = std::move(regions);
+  made.regions = {region};
   made.next = 0;
-  made.in_device = 0;
   retire_next(number + 1u);
+  return true;
 }
 
 void Process::change_memory(Range range, std::uint16_t thread) {
@@ -463,43 +461,26 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   ++counters_.memory_events;
   const std::size_t gone = leave_pinned_.erase(range);
   if (gone) observer_.left_pinned(clock_.now(), -static_cast<std::int64_t>(gone));
-  Record record;
-  record.kind = runlog::EventKind::memory_event;
-  record.address = range.begin;
-  record.bytes = range.bytes();
-  push(record, thread);
+  push({{memory_event_at(clock_.ticks(), range), thread}});
 }
 
-void Process::note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread) {
-  Record record;
-  record.kind = kind;
-  record.begin = static_cast<Ticks>(made.device_begin);
-  record.end = static_cast<Ticks>(clock_.now());
-  record.address = pages.begin;
-  record.bytes = pages.bytes();
-  push(record, thread);
-}
-
-void Process::push(const Record& record, std::uint16_t thread, std::uint64_t number, Duration leave_pinned) {
-  if (!has_helper_ && record.kind != runlog::EventKind::memory_event) return;
-  if (settings_.retention == RetentionKind::helper || record.kind == runlog::EventKind::memory_event) {
-    // Memory events have a board of their own, which loses none that matters.
-    if (ring_.size() < settings_.ring || record.kind == runlog::EventKind::memory_event) {
-      ring_.push_back({record, thread, number, leave_pinned});
-    } else {
-      records_lost_ = true;
-      ++counters_.records_dropped;
-    }
-    if (helper_busy_) return;
-    const bool filling = ring_.size() >= settings_.ring * 3 / 4 || doomed_bytes_ >= kMuchDoomed;
-    if (settings_.poll == 0 || filling || looks_.deep(clock_.now())) {
-      wake_by(std::min(wake_at_, clock_.now()));
-    } else if (!wake_planned_) {
-      wake_by(clock_.now() + settings_.poll);
-    }
-  } else if (retention_) {  // it only learns, whenever it looks
-    Noticed noticed{record, thread, number, leave_pinned};
-    take(noticed);
+void Process::push(const Noticed& noticed) {
+  // Memory events have a board of their own, which loses none that matters.
+  const bool memory_event = noticed.taken.record.kind == runlog::EventKind::memory_event;
+  if (!memory_event && !desk_.learning()) return;
+  if (!memory_event && !desk_.acting()) return take(noticed);  // it only learns, whenever it looks
+  if (memory_event || ring_.size() < settings_.ring) {
+    ring_.push_back(noticed);
+  } else {
+    records_lost_ = true;
+    ++counters_.records_dropped;
+  }
+  if (helper_busy_) return;
+  const bool filling = ring_.size() >= settings_.ring * 3 / 4 || doomed_bytes_ >= LookSchedule::kMuchDoomed;
+  if (settings_.poll == 0 || filling || desk_.deep(clock_.now())) {
+    wake_by(std::min(wake_at_, clock_.now()));
+  } else if (!wake_planned_) {
+    wake_by(clock_.now() + settings_.poll);
   }
 }
 
@@ -518,121 +499,73 @@ void Process::wake_by(Time wake) {
 
 void Process::wakes() {
   ++counters_.helper_wakeups;
-  costs_.wake.observe(clock_.now() - wake_at_);
+  desk_.woke_late(clock_.now() - wake_at_);
   wake_at_ = kNever;
   wake_planned_ = false;
   act();
 }
 
 void Process::drain() {
-  if (!ring_.empty()) looks_.found(clock_.now());
-  time_budget_.kept_books(
+  if (!ring_.empty()) desk_.found(clock_.now());
+  desk_.time_budget().kept_books(
       static_cast<Duration>(static_cast<double>(counters_.acquires) * settings_.bookkeeping_ns));
-  for (Noticed& noticed : ring_) take(noticed);
+  for (const Noticed& noticed : ring_) take(noticed);
   ring_.clear();
   doomed_bytes_ = 0;
-  if (records_lost_) {
-    records_lost_ = false;
-    retention_->sweep();
-  }
+  if (std::exchange(records_lost_, false)) desk_.sweep();
 }
 
-void Process::take(Noticed& noticed) {
-  Record& record = noticed.record;
-  const Range range{record.address, record.address + record.bytes};
-  const auto begin = static_cast<Time>(record.begin), end = static_cast<Time>(record.end);
-  switch (record.kind) {
-    case runlog::EventKind::lease: {
-      const auto delayed = static_cast<Duration>(record.delayed), wait = static_cast<Duration>(record.wait);
-      time_budget_.waited(noticed.thread, delayed + wait, noticed.leave_pinned);
-      retention_->use(record, begin, noticed.thread, delayed, end, wait);
-      if (record.flags & runlog::kLate) observer_.found_late(noticed.number);
-      break;
-    }
-    case runlog::EventKind::registration:
-      costs_.registration.observe(range.pages(), end - begin);
-      break;
-    case runlog::EventKind::deregistration:
-      costs_.deregistration.observe(range.pages(), end - begin);
-      break;
-    case runlog::EventKind::memory_event:
-      if (retention_) retention_->memory_event(range.to_pages());
-      break;
-    case runlog::EventKind::none:
-      break;
-  }
+void Process::take(const Noticed& noticed) {
+  const runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
 
 void Process::act() {
-  using Kind = HelperRetention::Action::Kind;
   helper_busy_ = true;
   drain();
-  reaping_ = true;
-  helper_call_.phase = Call::Phase::retiring;
-  helper_call_.next = 0;
-  if (Region* doomed = domain_.begin_reap()) {
-    helper_call_.regions = {doomed};
-    return retire_next(kHelper);
-  }
-  if (attendance_ && attend()) return retire_next(kHelper);
-  if (!retention_) return sleep(kNever);
-  reaping_ = false;
-  action_ = retention_->next(clock_.now());
-  switch (action_.kind) {
-    case Kind::sleep:
-      return sleep(action_.wake_at);
-    case Kind::deregister:
-      helper_call_.regions = {action_.region};
+  job_ = desk_.next(clock_.now(), [this] { attend(); });
+  switch (job_.kind) {
+    case Desk::Job::Kind::none:
+      return sleep();
+    case Desk::Job::Kind::deregister:
+      helper_call_.phase = Call::Phase::retiring;
+      helper_call_.regions = job_.regions;
+      helper_call_.next = 0;
       return retire_next(kHelper);
-    case Kind::register_ahead:
+    case Desk::Job::Kind::register_ahead:
       helper_call_.ticket = {};
-      helper_call_.ticket.pages = action_.pages;
-      helper_call_.ticket.access = action_.access;
+      helper_call_.ticket.pages = job_.action.pages;
+      helper_call_.ticket.access = job_.action.access;
       helper_call_.ticket.lease = false;
       helper_call_.registration_took = 0;
       return go(kHelper, domain_.begin(helper_call_.ticket));
   }
 }
 
-/// Looks at the node's other processes, when it is time to, and leaves them theirs of its limit: whether
-/// regions have to go for that first.
-bool Process::attend() {
+/// Looks at the node's other processes, when it is time to, and leaves them theirs of its limit.
+void Process::attend() {
   const Time now = clock_.now();
-  if (attendance_->due(now, counters_.acquires - attended_)) {
-    attended_ = counters_.acquires;
-    std::size_t self = 0;
-    const node::NodeRoom::Post post{
-        {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
-    const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
-    sharing_ = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
-    if (budget_.bytes() > sharing_->hold_at_most) {
-      helper_call_.regions = domain_.begin_shrink(sharing_->hold_at_most);
-      if (!helper_call_.regions.empty()) return true;
-    }
-  }
-  if (sharing_) budget_.give_back(sharing_->at_hand);
-  sharing_.reset();
-  return false;
+  if (!attendance_ || !attendance_->due(now, counters_.acquires - attended_)) return;
+  attended_ = counters_.acquires;
+  std::size_t self = 0;
+  const node::NodeRoom::Post post{
+      {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
+  const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
+  const node::Sharing sharing = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
+  desk_.share(budget_, sharing.hold_at_most, sharing.at_hand);
 }
 
-void Process::acted(Duration took) {
-  if (!reaping_) retention_->done(action_, {}, true, took, clock_.now());
-  act();
-}
-
-void Process::sleep(Time deadline) {
+void Process::sleep() {
   helper_busy_ = false;
   helper_call_.phase = Call::Phase::none;
-  const bool looks = settings_.poll > 0 && settings_.retention == RetentionKind::helper && has_helper_;
-  if (looks) {
-    deadline = looks_.next(clock_.now(), deadline, domain_.registered_bytes());
-  } else if (attendance_) {
-    // Only the log waits for records, as in the engine; its looks are those at the others too.
-    looks_.pace(counters_.acquires - looked_ > settings_.ring / 4);
-    looked_ = counters_.acquires;
-    deadline = looks_.next_for_log(clock_.now(), deadline);
-  }
-  wake_by(deadline);
+  const Time now = clock_.now();
+  if (desk_.acting()) return wake_by(settings_.poll > 0 ? desk_.next_look(now) : desk_.next_deadline());
+  if (!attendance_) return wake_by(desk_.next_deadline());
+  // Only the log waits for records, as in the engine; its looks are those at the others too.
+  const std::uint64_t records = counters_.acquires - std::exchange(looked_, counters_.acquires);
+  if (records > 0) desk_.found(now);
+  desk_.pace(records > settings_.ring / 4);
+  wake_by(desk_.next_look(now));
 }
 
 }  // namespace pinion::simulate

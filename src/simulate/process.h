@@ -1,10 +1,11 @@
 // One process in virtual time: the real Domain, retention and predictor over a ModelDevice, under a discrete
 // event loop. Its threads follow their scripts; device calls take the model's time and whatever else happens
 // meanwhile does happen meanwhile, for the registry works in steps: an acquire can find its region being
-// registered and wait, or being deregistered and miss.
+// registered and wait, or being deregistered and miss. Its helper works at the engine's desk
+// (retention/desk.h).
 //
-// What is modelled here, and not run: the engine's calls around the registry (what each retention does on an
-// application thread) and its helper's sleep. Everything else is the code of the product.
+// What is modelled here, and not run: threads, the order of their device calls, the rings and the helper's
+// sleep. Everything else is the code of the product.
 //
 // Deterministic: equal scripts and settings give equal runs. One thread at a time; processes share nothing.
 #pragma once
@@ -24,8 +25,9 @@
 #include "node/node_share.h"
 #include "predict/predictor.h"
 #include "registry/domain.h"
-#include "retention/helper_retention.h"
-#include "retention/look_schedule.h"
+#include "retention/desk.h"
+#include "retention/record.h"
+#include "retention/traits.h"
 #include "runlog/format.h"
 #include "simulate/operation.h"
 #include "simulate/oracle_bound.h"
@@ -116,9 +118,8 @@ class Process final : private RegisteredListener {
     for (const Lease& lease : leases_)
       if (lease.live && lease.record.region().region) f(lease.range, *lease.record.region().region);
   }
-  const TimeBudget& time_budget() const { return time_budget_; }
-  const Predictor& predictor() const { return *predictor_; }
-  HelperRetention* retention() { return retention_ ? &*retention_ : nullptr; }
+  const TimeBudget& time_budget() const { return desk_.time_budget(); }
+  Retention& retention() { return *kept_.retention; }
   Domain& domain() { return domain_; }
   ModelDevice& device() { return device_; }
   const Budget& budget() const { return budget_; }
@@ -154,6 +155,7 @@ class Process final : private RegisteredListener {
     Domain::Ticket ticket;
     std::vector<Region*> regions;  ///< being deregistered, from `next` on
     std::size_t next = 0;
+    RegionRef idle;  ///< of a release that lets go; none: a registration does
     Registration registration;
     Time device_begin = 0;
     Duration in_device = 0;          ///< calls of this acquire so far
@@ -164,7 +166,7 @@ class Process final : private RegisteredListener {
     Range range{};
     std::uint64_t number = 0;
     Duration first = 0;  ///< what leave-pinned pays for its pages that were never leased before
-    bool all_new = false;
+    double fresh = 0;    ///< their share
     Time leased = 0;
     std::uint16_t thread = 0;
     bool live = false;
@@ -180,11 +182,11 @@ class Process final : private RegisteredListener {
     std::vector<std::uint32_t> slots;  ///< leases
     std::unique_ptr<RecentRegions> recent = std::make_unique<RecentRegions>();
   };
+  /// A record on its way to the desk.
   struct Noticed {
-    Record record;
-    std::uint16_t thread;
-    std::uint64_t number;
-    Duration leave_pinned;  ///< would have waited so long
+    TakenRecord taken;
+    std::uint64_t number = 0;   ///< of the acquire
+    Duration leave_pinned = 0;  ///< would have waited so long
   };
 
   /// What hears of the oracle's changes.
@@ -218,26 +220,29 @@ class Process final : private RegisteredListener {
   /// Each of these: false when the thread goes on later, by an event of its own.
   bool perform(std::uint16_t number);
   bool acquire(std::uint16_t number, const Operation& operation);
-  bool release(std::uint16_t number, std::uint32_t lease);
+  bool release(std::uint16_t number, std::uint32_t lease, bool by_thread);
   void acquired(std::uint16_t number, Domain::Step step);
   void granted(std::uint16_t number);
-  void retire_here(std::uint16_t number, std::vector<Region*> regions);
-  std::uint32_t take_lease();
-  void push(const Record& record, std::uint16_t thread, std::uint64_t number = 0, Duration leave_pinned = 0);
-  void note_device_call(const Call& made, runlog::EventKind kind, Range pages, std::uint16_t thread);
+  Lease& take_lease(Thread& thread, const Operation& operation);
+  void leave_pinned(Lease& lease);
+  /// Begins what retention lets go on the thread, now that it has registered a region or has left one idle.
+  /// False: there is nothing.
+  bool settle(std::uint16_t number, RegionRef idle);
+  bool settle_next(std::uint16_t number);
+  void push(const Noticed& noticed);
 
   // ---- the helper ----
 
   void wake_by(Time wake);
   void wakes();
   void drain();
-  void take(Noticed& noticed);
+  void take(const Noticed& noticed);
   void act();
-  bool attend();
-  void acted(Duration took);
-  void sleep(Time deadline);
+  void attend();
+  void sleep();
 
   const Settings settings_;
+  const RetentionTraits traits_;
   Observer& observer_;
   VirtualClock clock_;
   ModelDevice device_;
@@ -245,10 +250,8 @@ class Process final : private RegisteredListener {
   Budget budget_;
   Brackets brackets_;
   Domain domain_;
-  std::unique_ptr<Predictor> predictor_;
-  CostEstimates costs_;
-  TimeBudget time_budget_;
-  std::optional<HelperRetention> retention_;
+  KeptDomain kept_;
+  Desk desk_;
 
   std::vector<Event> events_;  ///< a heap
   std::uint64_t scheduled_ = 0;
@@ -262,20 +265,16 @@ class Process final : private RegisteredListener {
 
   std::vector<Noticed> ring_;
   bool records_lost_ = false;
-  LookSchedule looks_;
   Call helper_call_;
-  HelperRetention::Action action_;  ///< under way
-  bool reaping_ = false;            ///< what the helper's device call is about, rather than action_
+  Desk::Job job_;  ///< under way
   bool helper_busy_ = false;
-  bool has_helper_ = true;
   Time wake_at_ = kNever;
   bool wake_planned_ = false;
   std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts
   std::size_t doomed_bytes_ = 0;
   std::optional<node::Attendance> attendance_;
-  std::uint64_t attended_ = 0;            ///< acquires by then
-  std::uint64_t looked_ = 0;              ///< at the last look
-  std::optional<node::Sharing> sharing_;  ///< not done yet
+  std::uint64_t attended_ = 0;  ///< acquires by then
+  std::uint64_t looked_ = 0;    ///< at the last look
   Duration helper_device_time_ = 0;
 
   Coverage leave_pinned_;

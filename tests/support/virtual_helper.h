@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "retention/helper_retention.h"
 #include "simulate/process.h"
 
 namespace pinion::test {
@@ -183,7 +184,7 @@ class VirtualHelper final : private simulate::Observer {
     process_.for_each_lease(f);
   }
 
-  HelperRetention& retention() { return *process_.retention(); }
+  HelperRetention& retention() { return static_cast<HelperRetention&>(process_.retention()); }
   Domain& domain() { return process_.domain(); }
   ModelDevice& device() { return process_.device(); }
   const Budget& budget() { return process_.budget(); }

@@ -1,0 +1,17 @@
+// A call of a device that was made: for the counters, the log and the estimates of costs. Plain data.
+#pragma once
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/range.h"
+
+namespace pinion {
+
+struct DeviceCall {
+  Range pages;
+  bool registration = false;  ///< else a deregistration
+  Ticks begin = 0, end = 0;   ///< by the domain's clock
+  Error error;  ///< a region that was not deregistered stays registered and counted, for a later try
+};
+
+}  // namespace pinion

@@ -1,0 +1,151 @@
+#include "retention/desk.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinion {
+
+void Desk::add(KeptDomain& domain) {
+  const int number = count();
+  domain.number = number;
+  domains_[static_cast<std::size_t>(number)] = &domain;
+  count_.store(number + 1, std::memory_order_release);
+}
+
+// ---- records ----
+
+runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
+  const Record& record = taken.record;
+  runlog::Event event = event_of(taken, scale_);
+  const Range range{record.address, record.address + record.bytes};
+  const Duration took = event.end_ns - event.begin_ns;
+  const bool failed = (event.flags & runlog::kFailed) != 0;
+  switch (event.kind) {
+    case runlog::EventKind::lease:
+      learn_lease(record, event, leave_pinned);
+      break;
+    case runlog::EventKind::registration:
+      if (!failed) kept(record.domain).costs.registration.observe(range.pages(), took);
+      break;
+    case runlog::EventKind::deregistration:
+      if (!failed) kept(record.domain).costs.deregistration.observe(range.pages(), took);
+      break;
+    case runlog::EventKind::memory_event:
+      for (int i = 0; i < count(); ++i) kept(i).retention->memory_event(pages_touched(range));
+      break;
+    case runlog::EventKind::none:
+      break;
+  }
+  return event;
+}
+
+void Desk::learn_lease(const Record& record, runlog::Event& event, Duration leave_pinned) {
+  const Duration delayed = scale_.to_duration(record.delayed);
+  const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
+  time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned);
+  if (!has_helper_) return;
+  if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
+}
+
+void Desk::sweep() {
+  for (int i = 0; i < count(); ++i) kept(i).retention->sweep();
+}
+
+// ---- jobs ----
+
+Desk::Job Desk::next_to_reap() {
+  for (int i = 0; i < count(); ++i) {
+    if (Region* doomed = kept(i).domain->begin_reap())
+      return {.kind = Job::Kind::deregister, .in = &kept(i), .regions = {doomed}, .action = {}};
+  }
+  return {};
+}
+
+Desk::Job Desk::next_to_share() {
+  while (sharing_ && sharing_->next < count() && sharing_->budget->bytes() > sharing_->hold_at_most) {
+    KeptDomain& in = kept(sharing_->next++);
+    std::vector<Region*> victims = in.domain->begin_shrink(sharing_->hold_at_most);
+    if (!victims.empty())
+      return {.kind = Job::Kind::deregister, .in = &in, .regions = std::move(victims), .action = {}};
+  }
+  if (sharing_) sharing_->budget->give_back(sharing_->at_hand);
+  sharing_.reset();
+  return {};
+}
+
+Desk::Job Desk::next_decided(Time now) {
+  using Kind = Retention::Action::Kind;
+  for (int i = 0; i < count(); ++i) {
+    const Retention::Action action = kept(i).retention->next(now);
+    if (action.kind == Kind::sleep) continue;
+    Job job{
+        .kind = Job::Kind::register_ahead, .in = &kept(i), .regions = {}, .action = action, .decided = true};
+    if (action.kind == Kind::deregister) {
+      job.kind = Job::Kind::deregister;
+      job.regions = {action.region};
+    }
+    return job;
+  }
+  return {};
+}
+
+void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time now) {
+  if (job.decided) job.in->retention->done(job.action, region, ok, took, now);
+}
+
+void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand) {
+  sharing_ = Sharing{&budget, hold_at_most, at_hand, 0};
+}
+
+void Desk::set_helper(bool has_helper, Duration turn) {
+  has_helper_ = has_helper || !traits_.acts;
+  for (int i = 0; i < count(); ++i) {
+    kept(i).costs.wake.set_turn(turn);
+    if (!has_helper_)
+      kept(i).retention->stop_acting();
+    else if (traits_.acts && !stopped_)
+      kept(i).retention->act_again();
+  }
+}
+
+void Desk::stop_acting() {
+  stopped_ = true;
+  for (int i = 0; i < count(); ++i) kept(i).retention->stop_acting();
+}
+
+// ---- sleep ----
+
+Time Desk::next_look(Time now) const {
+  const Time deadline = next_deadline();
+  // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
+  // them.
+  if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
+  return looks_.next(now, deadline, registered_bytes());
+}
+
+Time Desk::next_deadline() const {
+  Time deadline = kNever;
+  for (int i = 0; i < count(); ++i) deadline = std::min(deadline, kept(i).retention->next_deadline());
+  return deadline;
+}
+
+void Desk::woke_late(Duration late) {
+  for (int i = 0; i < count(); ++i) kept(i).costs.wake.observe(late);
+}
+
+std::size_t Desk::registered_bytes() const {
+  std::size_t bytes = 0;
+  for (int i = 0; i < count(); ++i) bytes += kept(i).domain->registered_bytes();
+  return bytes;
+}
+
+void Desk::add_to(runlog::Counters& counters, Time now) {
+  for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
+  if (!traits_.acts) return;
+  time_budget_.advance(now);
+  counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
+  counters.budget_spent_ns = time_budget_.lost();
+  counters.budget_refused = time_budget_.refused();
+}
+
+}  // namespace pinion

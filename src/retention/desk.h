@@ -1,0 +1,149 @@
+// The helper's desk: records and decisions of all domains of a process. Records come in, are learnt from and
+// leave as events for the log. Jobs (device calls) go out one at a time; done() ends each. The engine's
+// helper and the simulated one work at the same desk: the one makes the calls and sleeps, the other lets
+// virtual time pass.
+//
+// Owns the time budget and the schedule of looks at the records. add() may be called by any thread, one at a
+// time; everything else belongs to the helper's thread (or the simulator's).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "registry/budget.h"
+#include "registry/domain.h"
+#include "retention/cost_estimate.h"
+#include "retention/look_schedule.h"
+#include "retention/record.h"
+#include "retention/retention.h"
+#include "retention/time_budget.h"
+#include "retention/traits.h"
+
+namespace pinion {
+
+/// A domain with its retention and the estimates of its device's costs.
+struct KeptDomain {
+  int number = 0;  ///< by Desk::add()
+  Domain* domain = nullptr;
+  CostEstimates costs;
+  std::unique_ptr<Retention> retention;
+};
+
+class Desk {
+ public:
+  struct Settings {
+    RetentionTraits traits;
+    TimeBudget::Settings time_budget;
+    Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
+    Duration poll = kMillisecond;
+    Time start = 0;
+  };
+  explicit Desk(const Settings& settings)
+      : traits_(settings.traits),
+        scale_(settings.scale),
+        time_budget_(settings.time_budget, settings.start),
+        looks_(settings.poll, settings.start) {}
+
+  /// The next domain. Records name it by its number, from 0. It outlives the desk.
+  void add(KeptDomain& domain);
+
+  TimeBudget& time_budget() { return time_budget_; }
+  const TimeBudget& time_budget() const { return time_budget_; }
+
+  // ---- records, in order of their end ----
+
+  /// Learns from a record and returns its event, complete. `leave_pinned`: how long leave-pinned would have
+  /// waited for a lease.
+  runlog::Event take(const TakenRecord& taken, Duration leave_pinned);
+  /// Some records were lost, or some releases left none.
+  void sweep();
+  /// The rings were looked at, and there was something.
+  void found(Time now) { looks_.found(now); }
+  /// The rings were looked at: whether they might soon be full.
+  void pace(bool filling) { looks_.pace(filling); }
+
+  // ---- jobs ----
+
+  /// Device calls that belong together, all in one domain.
+  struct Job {
+    enum class Kind {
+      none,            ///< no job now
+      deregister,      ///< deregister `regions`; they are claimed
+      register_ahead,  ///< run a ticket without lease for the pages and access of `action`
+    };
+    Kind kind = Kind::none;
+    KeptDomain* in = nullptr;
+    std::vector<Region*> regions;
+    Retention::Action action;
+    bool decided = false;  ///< by the retention, which learns of its end
+  };
+  /// The most urgent job: doomed regions, then the share of other processes, then decisions of retention.
+  /// `attend()` is called before the second: the moment to look at the other processes, and to call share().
+  template <class Attend>
+  Job next(Time now, Attend&& attend) {
+    Job job = next_to_reap();
+    if (job.kind != Job::Kind::none) return job;
+    attend();
+    job = next_to_share();
+    return job.kind != Job::Kind::none ? std::move(job) : next_decided(now);
+  }
+  /// The job is done. `region`: the one that was registered ahead. `took`: the last device call that
+  /// succeeded.
+  void done(const Job& job, RegionRef region, bool ok, Duration took, Time now);
+
+  /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
+  /// the budget gives back what it may reserve.
+  void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand);
+  /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
+  /// registrations stay and uses are not learnt from.
+  void set_helper(bool has_helper, Duration turn);
+  /// Nothing is registered ahead, or kept by decision, from now on.
+  void stop_acting();
+
+  // ---- sleep ----
+
+  /// Uses are learnt from.
+  bool learning() const { return traits_.predicts && has_helper_; }
+  /// Records are looked at in time for decisions about them.
+  bool acting() const { return traits_.acts && has_helper_; }
+  /// The time of the next decision, if no records come.
+  Time next_deadline() const;
+  /// When the helper looks again: at the next deadline at the latest.
+  Time next_look(Time now) const;
+  /// Nothing has come for so long that the next record wakes the helper.
+  bool deep(Time now) const { return looks_.deep(now); }
+  void woke_late(Duration late);
+
+  /// Adds the scores of all domains, and the time budget of a retention that acts.
+  void add_to(runlog::Counters& counters, Time now);
+
+ private:
+  struct Sharing {
+    Budget* budget;
+    std::uint64_t hold_at_most, at_hand;
+    int next;  ///< domain that may have to shrink
+  };
+
+  int count() const { return count_.load(std::memory_order_acquire); }
+  KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
+  void learn_lease(const Record& record, runlog::Event& event, Duration leave_pinned);
+  Job next_to_reap();
+  Job next_to_share();
+  Job next_decided(Time now);
+  std::size_t registered_bytes() const;
+
+  const RetentionTraits traits_;
+  const Calibration scale_;
+  TimeBudget time_budget_;
+  LookSchedule looks_;
+  std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
+  std::atomic<int> count_{0};
+  std::optional<Sharing> sharing_;  ///< not done yet
+  bool has_helper_ = true;
+  bool stopped_ = false;
+};
+
+}  // namespace pinion

@@ -1,0 +1,98 @@
+// Retention: when registered memory is kept and when it is let go. One object for each domain, of one class
+// for each strategy; make.h makes it from the options, and the engine and the simulator run the same objects.
+// To add a strategy: a class here, its row in traits.h and its case in make.cpp.
+//
+// A retention decides and claims; its caller makes the device calls. It knows time only as the `now` that it
+// is given, and registration only through its Domain.
+//
+// claim_after_registration() and claim_after_release() are for application threads, any number of them at a
+// time, outside of hooks. All other calls are for one thread: the helper's, or the simulator's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/access.h"
+#include "base/clock.h"
+#include "base/range.h"
+#include "predict/predictor.h"
+#include "registry/region.h"
+#include "runlog/format.h"
+
+namespace pinion {
+
+class Retention {
+ public:
+  struct Action {
+    enum class Kind {
+      sleep,           ///< until `wake_at`, or until records come
+      deregister,      ///< deregister region->key (claimed), then done()
+      register_ahead,  ///< run a ticket without lease for `pages` and `access`, then done()
+    };
+    Kind kind = Kind::sleep;
+    Time wake_at = kNever;
+    Region* region = nullptr;
+    BufferId buffer = 0;  ///< of a registration
+    Range pages{};
+    Access access = Access::read;
+    Time after = 0;  ///< of a deregistration: uses expected later than this are queued
+  };
+  static Action deregistration(Region* region) {
+    Action action;
+    action.kind = Action::Kind::deregister;
+    action.region = region;
+    action.pages = region->range();
+    return action;
+  }
+
+  virtual ~Retention() = default;
+
+  // ---- application threads, where RetentionTraits::settles ----
+
+  /// The calling thread has registered a region. Claims the next region to deregister for that at once; null:
+  /// no (further) one.
+  virtual Region* claim_after_registration() { return nullptr; }
+  /// Whether claim_after_release() may find one: takes no lock.
+  virtual bool may_claim() const { return false; }
+  /// The calling thread's release has left the region idle. The same.
+  virtual Region* claim_after_release(RegionRef /*idle*/) { return nullptr; }
+
+  // ---- the helper: learning ----
+
+  /// Learns from a use. `lease`: its event, of kind `lease`. `region`: the one that served it. `delayed`: how
+  /// long the thread had waited for registrations before, in all. Returns whether the use was late: its
+  /// buffer was used before, and was not registered in time.
+  virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
+    return false;
+  }
+  /// Pages of `range` changed.
+  virtual void memory_event(Range /*range*/) {}
+  /// Looks at all idle regions: some uses or releases left no record.
+  virtual void sweep() {}
+
+  // ---- the helper: acting ----
+
+  /// From now on predicts and keeps score only.
+  virtual void stop_acting() {}
+  /// From now on acts again, on all that is idle by now.
+  virtual void act_again() {}
+  /// The next action. One at a time: done() comes before the next call, except for sleep.
+  virtual Action next(Time /*now*/) { return {}; }
+  /// Whether the reason for a registration ahead still holds.
+  virtual bool wants(const Action& /*action*/) const { return true; }
+  /// The action is done. `region`: the one that was registered. `took`: the device call that succeeded; 0:
+  /// none.
+  virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
+                    Time /*now*/) {}
+  /// The time of the next action, if no records come.
+  virtual Time next_deadline() const { return kNever; }
+
+  // ---- results ----
+
+  /// Adds how good the predictions were to the process's counters.
+  virtual void add_score(runlog::Counters& /*counters*/) const {}
+  /// For a later run to begin with; empty: nothing was learnt.
+  virtual std::string profile() const { return {}; }
+};
+
+}  // namespace pinion

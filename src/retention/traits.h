@@ -1,0 +1,47 @@
+// Constant properties of each kind of retention, the same in every domain. Threads may keep copies.
+#pragma once
+
+#include "base/options.h"
+
+namespace pinion {
+
+/// All kinds, in the order in which they are listed.
+constexpr RetentionKind kRetentionKinds[] = {RetentionKind::observe, RetentionKind::on_demand,
+                                             RetentionKind::leave_pinned, RetentionKind::lru,
+                                             RetentionKind::helper};
+
+struct RetentionTraits {
+  const char* text;        ///< one line for users
+  bool registers = true;   ///< false: transfers are only observed
+  bool settles = false;    ///< decides on application threads (Retention::claim_after_*)
+  bool keeps_idle = true;  ///< false: no registration outlives its transfers
+  bool acts = false;       ///< the helper lets go and registers ahead, as it learns from records
+  bool predicts = false;   ///< asks a predictor
+};
+
+constexpr RetentionTraits traits_of(RetentionKind kind) {
+  switch (kind) {
+    case RetentionKind::observe:
+      return {
+          .text = "registers nothing; records and predicts, for a report of what each strategy would hold",
+          .registers = false,
+          .predicts = true};
+    case RetentionKind::on_demand:
+      return {.text = "registers before each transfer and deregisters after it",
+              .settles = true,
+              .keeps_idle = false};
+    case RetentionKind::leave_pinned:
+      return {.text = "registers at first use and keeps until the memory goes away or the limit is met"};
+    case RetentionKind::lru:
+      return {.text = "keeps the most recently used regions, up to --lru-size", .settles = true};
+    case RetentionKind::helper:
+      break;
+  }
+  return {.text =
+              "a helper thread predicts each region's next use, lets it go in between, and registers it "
+              "just in time",
+          .acts = true,
+          .predicts = true};
+}
+
+}  // namespace pinion
