@@ -26,7 +26,7 @@ struct BenchRow {
   std::size_t samples = 0;
 };
 
-/// One way to do what a case measures. `measure` does it once, for as long as one sample takes, and returns
+/// One way to do the work of a case. `measure` does it once, for as long as one sample takes, and returns
 /// the figure.
 struct BenchSubject {
   std::string name;
@@ -38,7 +38,7 @@ class Bench {
   Bench(unsigned rounds, std::string device) : rounds_(rounds), device_(std::move(device)) {}
 
   unsigned rounds() const { return rounds_; }
-  /// The device that the user wants measured; empty: he has not said.
+  /// The device that the user wants measured; empty: the bench chooses.
   const std::string& device() const { return device_; }
 
   /// Measures every subject once a round, after one round that is thrown away, and adds a row each.
@@ -47,7 +47,7 @@ class Bench {
   /// Adds a row of samples that were taken in another way.
   void add(const std::string& name, const std::string& subject, const std::string& metric,
            const std::string& unit, std::vector<double> samples);
-  /// A line below the table: what it was compared with, which peer was absent and why.
+  /// A line below the table: the peers, and the reason for an absent one.
   void note(std::string text) { notes_.push_back(std::move(text)); }
 
   const std::vector<BenchRow>& rows() const { return rows_; }

@@ -46,7 +46,7 @@ double alone_ns() {
   });
 }
 
-/// What the pushing thread pays while another drains as fast as it can.
+/// The cost of a push while another thread drains as fast as it can.
 template <class Queue>
 double drained_ns() {
   auto queue = std::make_unique<Queue>();

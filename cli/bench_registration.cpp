@@ -1,5 +1,5 @@
-// `pinion bench registration`: what registering costs on this machine's devices, by size, page size and
-// whether the memory has been touched.
+// `pinion bench registration`: the time of registering on this machine's devices, by size and page size,
+// for touched and untouched memory.
 #include <fmt/format.h>
 #include <sys/mman.h>
 

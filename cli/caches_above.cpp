@@ -18,8 +18,8 @@ struct Version {
   unsigned major = 0, minor = 0;
 };
 
-/// What `ask` says of a library, in a process of its own: libraries start threads, patch code and print as
-/// they are loaded. Nothing where it is not there.
+/// The answer of `ask` about a library, in a process of its own: libraries start threads, patch code and
+/// print as they are loaded. Empty where the library is absent.
 std::optional<Version> version_of(const char* library, const char* function, Version (*ask)(void* function)) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
@@ -73,7 +73,7 @@ std::vector<CacheAbove> caches_above() {
   std::vector<CacheAbove> caches;
   find_ucx(caches);
   find_libfabric(caches);
-  // Asked by its variable, which nobody else reads: which Open MPI there is, only its launcher knows.
+  // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
   caches.push_back({"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}});
   return caches;
 }

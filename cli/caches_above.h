@@ -1,6 +1,6 @@
-// Registration caches of the libraries that stand above a front of Pinion's: with one of theirs active,
-// Pinion sees each buffer once, and keeps what they keep. Which libraries are installed, in which version,
-// and the documented variables that switch their caches off.
+// Registration caches of the libraries that stand above a front of Pinion's: with one of them active,
+// Pinion sees each buffer once, and registrations stay for as long as that cache keeps them. Which libraries
+// are installed, in which version, and the documented variables that switch their caches off.
 #pragma once
 
 #include <string>

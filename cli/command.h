@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-// Not <CLI/CLI.hpp>, which takes seconds to compile: those include it who add to a parser.
+// <CLI/CLI.hpp> takes seconds to compile: only sources that add to a parser include it.
 namespace CLI {
 class App;
 }
@@ -22,7 +22,7 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What stands behind `--`: a command to run, empty where there is no `--`.
+/// The words behind `--`: a command to run; empty without a `--`.
 using CommandLine = std::vector<std::string>;
 
 // Each adds its subcommand to `app`; when chosen, it sets `status` to the exit status of `pinion`.

@@ -1,4 +1,4 @@
-// `pinion doctor`: what on this machine, and in this environment, will hurt.
+// `pinion doctor`: problems on this machine and in this environment, and how to fix them.
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
@@ -125,7 +125,7 @@ std::string names_of(const MonitorFinding& monitor, const char* state, bool with
   return fmt::format("{}", fmt::join(names, "; "));
 }
 
-/// What a program will have under `--monitor auto`.
+/// The monitor that a program gets under `--monitor auto`.
 Check check_memory_events(const std::vector<MonitorFinding>& monitors) {
   const MonitorFinding& chosen = chosen_by_auto(monitors);
   std::string text = fmt::format("by {}; fired and seen: {}", chosen.name, names_of(chosen, "seen", false));
@@ -232,7 +232,7 @@ Check check_libfabric() {
   return {"libfabric", text, "FI_MR_CACHE_MONITOR=disabled keeps it from caching registrations"};
 }
 
-/// What stands above the verbs front, and what it cannot see.
+/// The libraries above the verbs front, and its blind spots.
 Check check_verbs_front() {
   std::string text = "under --front verbs `pinion run` switches off the caches of: ";
   std::vector<std::string> named, users;

@@ -35,7 +35,7 @@ sigset_t forwarded_signals() {
 int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 // Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
-// only what was sent to this process alone is passed on.
+// only signals for this process alone are passed on.
 int wait_forwarding(pid_t child, const sigset_t& signals) {
   for (;;) {
     siginfo_t info{};
@@ -49,7 +49,7 @@ int wait_forwarding(pid_t child, const sigset_t& signals) {
   }
 }
 
-/// Throws UsageError where it is not there, or cannot be preloaded from there.
+/// Throws UsageError where it is missing, or cannot be preloaded from there.
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path self = fs::read_symlink("/proc/self/exe");
@@ -59,7 +59,7 @@ std::string library_beside_command(const char* name) {
   if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;
   if (::access(library.c_str(), R_OK) != 0)
     throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
-  // The dynamic loader splits LD_PRELOAD at spaces and colons, and knows no quoting.
+  // The dynamic loader splits LD_PRELOAD at spaces and colons, without any quoting.
   if (library.string().find_first_of(" :") != std::string::npos)
     throw UsageError(
         fmt::format("the preload library's path must have no space or colon: {}", library.string()));

@@ -15,15 +15,15 @@ std::string preload_library();
 /// Whether a launcher (mpirun, srun) started this process as one rank of many.
 bool inside_launcher();
 
-/// What a program gets beside the environment of this process.
+/// The variables that a program gets beside the environment of this process.
 using Environment = std::map<std::string, std::string>;
 
 /// The library of symbols for machines that let no code be patched; the same.
 std::string symbols_library();
 
-/// The variables of a program that runs under Pinion with these options: PINION with all of them, whether
-/// they came from a file, the environment or flags; so that nothing has to be found again by ranks elsewhere;
-/// and LD_PRELOAD. With `--front verbs` also those that switch off the caches above.
+/// The variables of a program that runs under Pinion with these options: PINION with all of them, from
+/// file, environment and flags alike, so that ranks elsewhere get them resolved; and LD_PRELOAD. With
+/// `--front verbs` also those that switch off the caches above.
 Environment with_pinion(const Options& options);
 
 /// A name for a run that starts here, for kRunVariable in the environment of its processes: their logs are

@@ -1,5 +1,5 @@
-// Whose hooks a program meets here that is started with the same environment: other libraries' over libc's
-// memory functions, and libfabric's choice of a memory monitor. Ordinary code, one thread.
+// The hooks that a program in the same environment meets: other libraries' over libc's memory functions, and
+// libfabric's choice of a memory monitor. Ordinary code, one thread.
 #pragma once
 
 #include <string>

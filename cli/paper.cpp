@@ -68,7 +68,7 @@ Accuracy accuracy(const Workload& workload, const std::string& predictor, unsign
 double saved(double ours, double theirs) { return 100 * (1 - ours / theirs); }
 double peak(const Result& result) { return static_cast<double>(result.registered.peak); }
 
-/// What the helper saves against leave-pinned, of the peak and of the mean.
+/// The helper's saving against leave-pinned, of the peak and of the mean.
 void add_savings(PaperResult& result, const std::string& name, const Workload& workload, double paper_peak) {
   const Result helper = under(RetentionKind::helper, workload);
   const Result pinned = under(RetentionKind::leave_pinned, workload);

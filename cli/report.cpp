@@ -1,4 +1,4 @@
-// `pinion report`: what logs say, as text, JSON or a trace.
+// `pinion report`: the contents of logs, as text, JSON or a trace.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -26,7 +26,7 @@ const char* no_log_text(const Options& options) {
              : "no rank left a log: did the program use MPI?";
 }
 
-// What the logs of all ranks say, in a few lines on stderr: standard output is the program's.
+// A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
 void print_summary(const std::string& directory, const Options& options) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
@@ -67,7 +67,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
       tell_caches_off(options);
     }
     Environment environment = with_pinion(flags.options());
-    if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 speaks for the job at its end
+    if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 prints for the job at its end
     return execute(command, environment);
   }
   std::optional<TemporaryLogDirectory> temporary;

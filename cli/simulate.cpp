@@ -1,4 +1,4 @@
-// `pinion simulate`: what a recorded run, or a pattern of communication, would cost under other strategies,
+// `pinion simulate`: the cost of a recorded run, or of a pattern of communication, under other strategies,
 // limits, NICs and numbers of ranks; and the helper-threads paper, one figure a command (paper.h).
 #include <fmt/format.h>
 
@@ -137,7 +137,7 @@ std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& work
   return loaded.model;
 }
 
-/// What changes from row to row of a workload.
+/// The values that change from row to row of a workload.
 struct Choice {
   std::string noise, limit, node_limit, retention, predictor, budget;
 };
@@ -209,7 +209,7 @@ const std::vector<std::string> kStudyPatterns = {
     "is:C:4",     "reuse:1M:2",    "no-reuse:1M:2", "nested:1M:2", "warm-up:1M:2", "regime-change:1M:2",
     "drift:1M:2", "irregular:1M:2"};
 
-/// What --study asks for, beside what is given.
+/// The lists of --study, beside the given ones.
 Arguments with_study(Arguments arguments) {
   if (!arguments.study.empty() && arguments.patterns.empty() && arguments.logs.empty())
     arguments.patterns = kStudyPatterns;
@@ -272,7 +272,7 @@ Json row_json(const Row& row) {
 
 std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
 
-/// What a row simulates, but for what `heading` says of all.
+/// The subject of a row, less the common part in `heading`.
 std::string strategy_text(const Row& row) {
   std::string strategy = to_string(row.settings.retention);
   if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
@@ -366,7 +366,7 @@ void read_profiles(Row& row, const std::string& path) {
   row.settings.keep_profiles = true;
   for (const std::string& of : profile_paths(row, path)) {
     std::string& profile = row.settings.profiles.emplace_back();
-    if (of.empty()) continue;  // nobody follows this program
+    if (of.empty()) continue;  // no rank follows this program
     Error unread = read_profile(of, profile);
     if (!unread && !profile.empty()) unread = Profile().from_bytes(profile);
     if (!unread) continue;

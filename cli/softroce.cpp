@@ -1,5 +1,5 @@
-// `pinion softroce`: a command in a virtual machine with a real kernel RDMA stack, for anybody without a NIC.
-// What is valid is found out here; softroce/machine, beside this command, does it.
+// `pinion softroce`: a command in a virtual machine with a real kernel RDMA stack, for users without a
+// NIC. This file checks the arguments; softroce/machine, beside this command, does the work.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Small reads of /proc and /sys. What is absent reads as empty.
+// Small reads of /proc and /sys. A missing file reads as empty.
 #pragma once
 
 #include <string>

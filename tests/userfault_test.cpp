@@ -447,7 +447,7 @@ TEST_F(Userfault, MemoryThatIsNotThereIsRefused) {
   EXPECT_TRUE(watch_by_userfaultfd(memory));
 }
 
-// ---- What the kernel does not tell: should it begin to, the table in docs/architecture.md wants changing
+// ---- What the kernel does not tell: should it begin to, the table in docs/monitors.md wants changing
 
 TEST_F(Userfault, ChangedRightsAndSystemVSegmentsAreNotSeen) {
   const Range memory = watch(map(4));

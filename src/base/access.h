@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-/// What a transfer may do to registered memory. `write` is local write (a receive); the rights of remote
+/// The rights of a transfer over registered memory. `write` is local write (a receive); the rights of remote
 /// peers are separate. A region serves a request when its rights are a superset of the request's.
 enum class Access : std::uint8_t {
   read = 0,

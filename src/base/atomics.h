@@ -1,6 +1,6 @@
 // The atomics policy: every lock-free part takes its atomics as a template parameter, so that production code
-// uses std::atomic, ThreadSanitizer sees nothing it does not understand (no lone fences, no membarrier), and
-// the deterministic scheduler of the tests can interleave every access.
+// uses std::atomic, and the deterministic scheduler of the tests can interleave every access. Lone fences and
+// membarrier are left out, because ThreadSanitizer misjudges them.
 #pragma once
 
 #include <atomic>

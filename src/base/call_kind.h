@@ -1,4 +1,4 @@
-// What kind of operation a transfer belongs to: part of context signatures and of the log.
+// The kind of operation that a transfer belongs to: part of context signatures and of the log.
 // Pure values. Numbers are part of the log's format: append only.
 #pragma once
 

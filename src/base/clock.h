@@ -58,13 +58,13 @@ struct Calibration {
 /// same.
 const Calibration& calibration();
 
-/// What drives registry and retention: real time or the simulator's.
+/// The clock that drives registry and retention: real time or the simulator's.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual Time now() = 0;
-  /// The instant as records and uses are stamped with it: the cycle counter, or what stands for it. Equal to
-  /// what the critical path reads, so that both may be compared; not for the critical path itself.
+  /// The instant as records and uses are stamped with it: the cycle counter, or its stand-in. Equal to the
+  /// reading of the critical path, so that both may be compared; not for the critical path itself.
   virtual Ticks ticks() = 0;
 };
 

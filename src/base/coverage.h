@@ -1,7 +1,6 @@
-// How often each page is covered: a counted union of page-aligned ranges. Whoever must know the size of a
-// union of overlapping ranges (registered bytes, locked pages) adds and removes ranges here and hears what
-// entered or left. Not thread-safe: the owner guards it. Allocates, so never to be called from a hook or
-// under a spin lock.
+// How often each page is covered: a counted union of page-aligned ranges. Its owner adds and
+// removes ranges that may overlap (registered bytes, locked pages), and receives the parts that enter or
+// leave the union. The owner guards it. It allocates, so hooks and holders of a spin lock must not call it.
 #pragma once
 
 #include <algorithm>
@@ -82,7 +81,7 @@ class Coverage {
   /// Removes the steps from `first` to `last`, both included, that no longer change the count.
   void coalesce(Steps::iterator first, Steps::iterator last);
 
-  /// Lets `f(count, part)` change each count within `range` and returns the sum of what it returns.
+  /// Lets `f(count, part)` change each count within `range` and returns the sum of its results.
   template <class F>
   std::size_t change(Range range, F&& f) {
     if (range.empty()) return 0;

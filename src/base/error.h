@@ -1,4 +1,4 @@
-// Errors as values: what failed, and one line with the limit, the need and the cure.
+// Errors as values: an errno code, and one line with the failed step, the limit, the need and the cure.
 // Fixed storage, so that an error can be made where nothing may be allocated.
 #pragma once
 

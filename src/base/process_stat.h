@@ -1,4 +1,4 @@
-// What the kernel says of a process (/proc/PID/stat). Ordinary code; allocates nothing.
+// A process as the kernel shows it (/proc/PID/stat). Ordinary code; allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct ProcessStat {
 };
 ProcessStat process_stat(int process);
 
-/// Whether a process that was started then is there no more. Not without proof: where nothing can be read of
-/// a process that exists, it lives.
+/// Whether a process that was started then has ended. This takes proof: a process that exists and cannot be
+/// read counts as alive.
 bool has_ended(int process, std::uint64_t started);
 
 }  // namespace pinion

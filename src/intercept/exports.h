@@ -1,13 +1,13 @@
-// What the preload shows to the dynamic linker, and how it finds what it stands before. Any thread; not from
-// hooks.
+// The preload's side toward the dynamic linker: its exports, and the definitions behind them. Any thread; not
+// from hooks.
 #pragma once
 
 #define PINION_EXPORT __attribute__((visibility("default")))
 
 namespace pinion {
 
-/// The dynamic linker's own dlsym(), behind the one that the preload shows (mpi/lookup.S). What it is asked
-/// for RTLD_NEXT is behind the preload.
+/// The dynamic linker's own dlsym(), behind the one that the preload shows (mpi/lookup.S). Its answers for
+/// RTLD_NEXT lie behind the preload.
 using Dlsym = void* (*)(void*, const char*);
 Dlsym real_dlsym();
 

@@ -2,8 +2,8 @@
 // the replacement that a patched libc would lead into (monitor/libc_hooks.h). For machines that let no code
 // be patched; it is preloaded by `pinion run --monitor symbols`. libc's own calls never come by here.
 //
-// Owns one pointer: whose replacements they are. libpinion.so's, until another copy of that code (linked into
-// a command or a test) asks for them. May be called before this library's constructor, by those of others.
+// Owns one pointer: to the replacements of libpinion.so, until another copy of that code (linked into a
+// command or a test) sets its own. May be called before this library's constructor, by those of others.
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
@@ -56,7 +56,7 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_size, std::size_t new_
                            ...) noexcept {
   va_list rest;
   va_start(rest, flags);
-  void* const new_address = va_arg(rest, void*);  // passed on as it is; read only where the flags say so
+  void* const new_address = va_arg(rest, void*);  // passed on as it is; the flags decide whether it is read
   va_end(rest);
   return target().mremap(address, old_size, new_size, flags, new_address);
 }

@@ -4,7 +4,7 @@ namespace pinion::node {
 
 namespace {
 constexpr Duration kAtLeastEvery = 200 * kMillisecond;
-/// A look costs some 20 us where 64 processes are.
+/// A look takes the longer the more processes there are (docs/measurements.md).
 constexpr Duration kAtMostEvery = 10 * kMillisecond, kAtMostEveryIfShort = kMillisecond;
 /// A shortage that lasts is posted again by each transfer that meets it.
 constexpr Duration kShortagesLast = kSecond;

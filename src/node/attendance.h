@@ -1,6 +1,6 @@
-// A process's looks at the others of its node's room: when, and what follows for its part of the node's
-// limit. It knows time only as the `now` it is given, so that the engine and the simulator run the same. Of
-// one member; one thread (the helper's, or the simulator's).
+// A process's looks at the others of its node's room: their times, and the consequences for its part of the
+// node's limit. It receives the time as `now`, so that the engine and the simulator run the same code. One
+// object a member; one thread (the helper's, or the simulator's).
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace pinion::node {
 
-/// What each process does for the limit that all share.
+/// The duties of a process for the limit that all share.
 struct Sharing {
   std::uint64_t hold_at_most = UINT64_MAX;  ///< registered bytes: others need theirs
-  std::uint64_t at_hand = 0;  ///< of its share, bytes worth keeping beyond what it has registered
+  std::uint64_t at_hand = 0;                ///< of its share, bytes worth keeping beyond its registered ones
 };
 /// That of process `self`, which has so many bytes registered.
 Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,
@@ -27,7 +27,7 @@ class Attendance {
 
   /// Whether it is time to look, `operations` after the last time.
   bool due(Time now, std::uint64_t operations) const;
-  /// Tells the others, and hears what they tell.
+  /// Posts to the others, and reads their posts.
   std::vector<NodeRoom::Member> attend(Time now, const NodeRoom::Post& post, std::size_t& self);
 
  private:

@@ -1,5 +1,5 @@
-// Which CPUs there are, and which of them share a core: what the kernel tells in sysfs (hwloc reads the same
-// files, and takes longer to start than most programs would forgive in each of their ranks). Ordinary code.
+// Which CPUs there are, and which of them share a core: read from sysfs. hwloc reads the same files, but
+// starts slowly in each rank (docs/measurements.md). Ordinary code.
 #pragma once
 
 #include <bitset>
@@ -11,7 +11,7 @@ namespace pinion::node {
 constexpr int kMostCpus = 1024;
 using CpuSet = std::bitset<kMostCpus>;
 
-/// The CPUs that a thread may run on (0: the calling one). Empty where the system does not say.
+/// The CPUs that a thread may run on (0: the calling one). Empty where the system refuses the answer.
 CpuSet cpus_of(int thread);
 /// Lets the calling thread run on those CPUs, as far as its cpuset allows them.
 void run_on(const CpuSet& cpus);

@@ -61,7 +61,7 @@ Place::Duty Place::attend(Time now, std::uint64_t need, std::uint64_t registered
   const Terms terms = terms_of(settings_.policy, standings, self, idle_cores, *slices_);
   duty.helper = terms.helper;
   duty.turn = terms.turn;
-  // Programs that are bound leave certain cores to helpers; else only the kernel knows which are idle.
+  // Programs that are bound leave certain cores to helpers; else only the kernel can find the idle ones.
   if (const auto free = cores_.free_of(all, taken); terms.idle_core >= 0 && !free.empty())
     duty.run_on.set(static_cast<std::size_t>(free[static_cast<std::size_t>(terms.idle_core) % free.size()]));
   if (room_.limit()) duty.sharing = sharing_of(members, self, room_.limit(), registered);

@@ -1,6 +1,6 @@
-// The process's place among those of its job on this node: what follows for it from the node's limit and from
-// the policy for helpers. Owns its membership of the node's room (room.h), which it enters only where there
-// is a limit of the node to keep, or a policy that asks who else is there.
+// The process's place among those of its job on this node: its duties by the node's limit and by the policy
+// for helpers. Owns its membership of the node's room (room.h). It enters the room only for a limit of the
+// node, or for a policy that depends on the others.
 //
 // Made and destroyed by the engine; due() and attend() are the helper's; the allowance is the budget's.
 #pragma once
@@ -27,10 +27,10 @@ class Place {
     std::uint64_t job = 0;
     std::uint64_t identity = 0;
   };
-  /// What follows for the process.
+  /// The process's duties.
   struct Duty {
     bool helper = true;
-    Duration turn = 0;  ///< what the helper may have to wait for its core
+    Duration turn = 0;  ///< how long the helper may wait for its core
     CpuSet run_on;      ///< where; empty: anywhere
     Sharing sharing;    ///< of the node's limit
   };
@@ -40,7 +40,7 @@ class Place {
     return settings.limit > 0 || settings.policy != PolicyKind::sleeping;
   }
 
-  /// On an error there is no place, and nothing is left behind.
+  /// An error leaves nothing behind; the place is null.
   static Error enter(const Settings& settings, std::unique_ptr<Place>& place);
   /// After the allowance has ended.
   void leave() { room_.leave(); }
@@ -51,9 +51,9 @@ class Place {
 
   /// Whether it is time to look at the others, `operations` after the last time.
   bool due(Time now, std::uint64_t operations) const { return attendance_.due(now, operations); }
-  /// Tells the others, and says what follows from what they tell. `need`: what the process would have
-  /// registered if it let nothing go. `threads`: that transfer. `allowed` and `bound`: CPUs of its cpuset,
-  /// and of its program.
+  /// Posts to the others, and derives the duties from their posts. `need`: the bytes that the process would
+  /// have registered if it let nothing go. `threads`: that transfer. `allowed` and `bound`: CPUs of its
+  /// cpuset, and of its program.
   Duty attend(Time now, std::uint64_t need, std::uint64_t registered, std::uint32_t threads,
               const CpuSet& allowed, const CpuSet& bound);
 

@@ -1,7 +1,7 @@
-// Who of a node's processes has a helper, and on which terms: the policies of Li et al. (CF'11), section 5,
-// and ours. Pure functions of what the processes have posted; the engine and the simulator ask the same ones.
+// Which of a node's processes have a helper, and on which terms: the policies of Li et al. (CF'11), section
+// 5, and `sleeping`. Pure functions of the processes' posts; the engine and the simulator call the same ones.
 //
-// "No helper" is what the paper compares with, leave-pinned: what is registered stays, under the limits.
+// A process without a helper is the paper's leave-pinned: its registrations stay, under the limits.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace pinion::node {
 
-/// What a process posts about itself.
+/// A process's post about itself.
 struct Standing {
   std::uint64_t need = 0;  ///< bytes that it would have registered if nothing were let go
   std::uint64_t tie = 0;   ///< at random: decides between equal needs
@@ -36,7 +36,7 @@ struct TimeSlices {
 Terms terms_of(PolicyKind policy, const std::vector<Standing>& processes, std::size_t self, int idle_cores,
                TimeSlices slices);
 
-/// What of `limit` is the part of process `self`: its need, where all needs fit, else in proportion to it.
+/// The part of process `self` of `limit`: its need, where all needs fit, else in proportion to it.
 std::uint64_t fair_share(const std::vector<Standing>& processes, std::size_t self, std::uint64_t limit);
 
 }  // namespace pinion::node

@@ -68,7 +68,7 @@ struct RoomFile {
   char magic[8];
   std::uint32_t version;
   std::uint32_t bytes;
-  std::uint64_t limit;  ///< written under the file's lock, by who finds nobody inside
+  std::uint64_t limit;  ///< written under the file's lock, by the first member
   alignas(64) Shared<std::uint64_t> shortages;
   Shared<std::uint32_t> slots_used;  ///< beyond them no slot has ever been
   Slot slots[NodeRoom::kMostProcesses];
@@ -91,11 +91,11 @@ class Door {
       : file_(::open(path.c_str(), flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600)) {}
   ~Door() {
     if (file_ < 0) return;
-    lock(F_UNLCK);  // whatever else a forked child has open
+    lock(F_UNLCK);  // a forked child may have the file open too
     ::close(file_);
   }
   int file() const { return file_; }
-  /// False: another holds it, for longer than anybody needs.
+  /// False: another process holds it for far too long.
   bool wait() {
     constexpr int kTries = 2000;
     for (int i = 0; i < kTries; ++i) {
@@ -364,7 +364,7 @@ void NodeRoom::post_shortage(std::uint64_t bytes) {
 
 std::uint64_t NodeRoom::shortages() const { return file_->shortages.load(std::memory_order_acquire); }
 
-// ---- what processes tell each other ----
+// ---- posts of the processes ----
 
 void NodeRoom::post(const Post& post) {
   Slot& slot = file_->slots[slot_];

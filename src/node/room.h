@@ -4,17 +4,18 @@
 // A NodeRoom is one process's membership. join(), leave() and the object itself: one thread at a time.
 // Between them any thread may call the rest; never from hooks.
 //
-// Processes may be killed at any instruction, so nothing here waits for a process:
-//   - A slot belongs to the process whose identity (pid and start time) it holds. Whoever finds that it has
-//     ended gives back its pieces, then its slot; both by compare-and-swap against that identity, so that
-//     several may be at it, or one be killed in the midst of it.
-//   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each, and
-//     what processes hold together cannot exceed the limit at any time.
+// Processes may be killed at any instruction, so no step waits for another process:
+//   - A slot belongs to the process whose identity (pid and start time) it holds. A member that
+//     finds it ended gives back its pieces, then its slot. Both are compare-and-swaps against that identity,
+//     so several members may try, and one may be killed in between.
+//   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each.
+//     So the pieces of all processes stay within the limit at any time.
 //   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
-// The last to leave removes the file; what a job that was killed as a whole has left, the same user's next
-// one removes. A child of fork() is no member and has no mapping.
+// The last member to leave removes the file. The file of a job that was killed as a whole is removed by the
+// same user's next job. A child of fork() has neither membership nor mapping.
 //
-// What stands in the file is not believed: indices are ours, and numbers of others only weigh in decisions.
+// The file's contents are untrusted: indices are the process's own, and numbers of others only weigh in
+// decisions.
 // The file must be the user's own, and closed to others. Another user may have taken its name before (a file,
 // a symbolic link); then the next of a row of names serves. All processes first look for an existing room
 // under all names. So they meet in one, whenever the other user takes or frees a name.
@@ -32,7 +33,7 @@
 
 namespace pinion::node {
 
-/// Who a process is as long as it lives: pid and (the low half of) its start time; never 0.
+/// The identity of a living process: pid and (the low half of) its start time; never 0.
 std::uint64_t identity_of(int process);
 
 struct RoomFile;
@@ -49,8 +50,8 @@ class NodeRoom {
   NodeRoom& operator=(const NodeRoom&) = delete;
 
   /// Joins the room of `job` in `directory`. `limit`: bytes that its processes may have registered together;
-  /// 0: no limit. Who joins a room where others have said another limit gets theirs. `identity` is the
-  /// calling process's; tests give others.
+  /// 0: no limit. A process that joins a room with another limit takes over that one. `identity`
+  /// is the calling process's; tests give others.
   Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
   /// A room without a file, for processes that exist in a simulation only: joined by each of them under a
   /// number of its own, other than 0, and left by each. One thread.
@@ -63,17 +64,17 @@ class NodeRoom {
   // ---- the limit ----
 
   std::uint64_t limit() const { return limit_; }
-  /// Pages that pieces are made of; what the last piece would exceed the limit by is nobody's.
+  /// Pages that pieces are made of. The last piece is cut to the limit.
   std::uint64_t piece_bytes() const { return piece_bytes_; }
   /// Takes pieces, all `count` or none: their numbers are added to `pieces`.
   bool take(std::size_t count, std::vector<std::uint16_t>& pieces);
   void give_back(std::uint16_t piece);
-  /// So many bytes were asked for and not to be had; 0: not any more.
+  /// Bytes requested but unavailable; 0: no longer.
   void post_shortage(std::uint64_t bytes);
-  /// Changes whenever somebody runs short: one load.
+  /// Changes whenever a process runs short: one load.
   std::uint64_t shortages() const;
 
-  // ---- what processes tell each other ----
+  // ---- posts of the processes ----
 
   struct Post {
     Standing standing;

@@ -169,7 +169,7 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
 void AdaptivePredictor::settle(Thread& thread) {
   const Held held = thread.held.front();
   thread.held.erase(thread.held.begin());
-  // Mostly it was the only one that was held, and what comes of it has been worked out when it came.
+  // Mostly it was the only one held, and its consequences were worked out when it came.
   Newest& newest = thread.newest;
   const bool only = newest.known && thread.held.empty() && newest.learnt == model_.learnt();
   const bool surprise =
@@ -185,7 +185,7 @@ void AdaptivePredictor::settle(Thread& thread) {
     thread.contexts = thread.position.contexts();
   }
   thread.time = held.time;
-  // What was expected before it and has not come by now was left out.
+  // Earlier expected events that are still missing were left out.
   if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
   for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
     pass(thread, --i);
@@ -227,7 +227,7 @@ const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
 void AdaptivePredictor::restart(Thread& thread) {
   std::uint64_t steps = thread.ahead.tail() - thread.ahead.head();
   thread.ahead.restart(newest(thread).position, thread.held.back().time);
-  // Whatever was planned is planned anew.
+  // All plans are made anew.
   while (steps-- > 0 && walk(thread)) {
   }
 }
@@ -264,7 +264,7 @@ void AdaptivePredictor::expect(Thread& thread, std::uint64_t i) {
   }
 }
 
-/// A buffer that only a profile knew has come: it is expected at what has been walked already, too.
+/// A buffer that so far was only in a profile has come. Steps already walked may expect it, too.
 void AdaptivePredictor::meet(Thread& thread, BufferId id) {
   LookAhead& ahead = thread.ahead;
   for (std::uint64_t i = ahead.head(); i < ahead.tail(); ++i) {
@@ -301,7 +301,7 @@ Time AdaptivePredictor::chain_next(const Buffer& buffer, Time after) const {
   return kNever;
 }
 
-/// What chain_next() said at `moment` about the use that is expected now.
+/// The answer of chain_next() at `moment` about the use that is expected now.
 Time AdaptivePredictor::chain_at(const Buffer& buffer, Time moment, Horizon& horizon) const {
   const Thread& thread = threads_[buffer.thread];
   horizon = at_release;
@@ -329,7 +329,7 @@ Time AdaptivePredictor::believed(const Buffer& buffer, Horizon horizon, Time cha
                                  Time reuse_says) const {
   if (chain_says == kNever) return reuse_says;
   if (reuse_says == kNever) return chain_says;
-  // In doubt the chain, which sees what the buffer's own past does not show.
+  // In doubt the chain: it sees more than the buffer's own past.
   return buffer.loss[horizon][reuse] < 0.85f * buffer.loss[horizon][chain] ? reuse_says : chain_says;
 }
 
@@ -413,8 +413,8 @@ Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) co
   const Margin& margin = margin_of(buffer, worth);
   estimate.early = margin.by == kNotReady ? kNever : estimate.time - margin.by;
   estimate.risk = margin.risk;
-  // What leads on to it has been seen to do so; what only was used before may have been used for the last
-  // time.
+  // An event chain that leads to it has done so before. A buffer announced by its own past alone may have
+  // been used for the last time.
   const double reuses = buffer.uses - 1;
   estimate.reuse = chain_says != kNever ? 1 : std::max(0.0, reuses - 1) / (reuses + 1);
   return estimate;
@@ -446,7 +446,7 @@ Error AdaptivePredictor::load_profile(const std::string& bytes) {
                   static_cast<float>(transition.right));
   for (const auto& reuse : profile.reuses) reuses_.insert(reuse.context).assume(reuse.after_ns);
   for (const auto& site : profile.sites) {
-    // As much as a few uses of this run say.
+    // Weighs as much as a few uses of this run.
     const double weight = std::min(1.0, 4 / std::max(site.uses, 1.0));
     Site& known = sites_.insert(site.site);
     known.uses = static_cast<float>(site.uses * weight);

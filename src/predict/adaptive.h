@@ -1,5 +1,5 @@
-// Our predictor (docs/prediction.md). Two experts speak for each buffer, and the one with the least recent
-// loss is believed, on each horizon:
+// The default predictor (docs/prediction.md). Each buffer has two experts. On each horizon, the one with the
+// least recent loss gives the prediction:
 //
 //   chain  which event comes next, and after what delay, walked ahead to the buffer's next use, from anew at
 //          every event (EventModel, LookAhead): its errors are those of the last short gap
@@ -9,10 +9,10 @@
 // Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
 // only, so the newest are held until one begins after their end, and put in order.
 //
-// Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream goes
-// another way than expected all too often, the walk is short and the reuse expert speaks.
-// Memory: EventModel::kMostNodes contexts, as many reuse contexts, LookAhead::kMostSteps steps a thread, and
-// what each buffer needs (the caller bounds those): about 12 MB and 1 KB a buffer at the very most.
+// Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
+// often leaves the expected way, the walk is short and the reuse expert predicts.
+// Memory: EventModel::kMostNodes contexts, as many reuse contexts, LookAhead::kMostSteps steps a thread:
+// about 12 MB at most. Each buffer takes about 1 KB (the caller bounds their number).
 #pragma once
 
 #include <array>

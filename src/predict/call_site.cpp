@@ -4,7 +4,7 @@
 #include <cstring>
 
 // The words read here are those of live frames: return addresses and saved registers, which no thread but
-// this one touches. Sanitizers, which do not see them being written, are told to keep out.
+// this one touches. Sanitizers miss the writes of these words, so they are kept out.
 #define PINION_READS_STACK __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
 namespace pinion {
@@ -117,7 +117,7 @@ class CallSiteCache::Unwinding {
         if (!settle_frame_pointer() || !read(frame_pointer_ + rule.cfa_offset, cfa)) return false;
         break;
     }
-    // Callers lie higher on the stack. Anything else is no frame, whatever the tables say.
+    // Callers lie higher on the stack. Anything else is no frame, even if the tables describe one.
     if (cfa <= stack_pointer_ || !read(cfa - sizeof(Address), return_address)) return false;
     stack_pointer_ = cfa;
     switch (rule.frame_pointer) {
@@ -137,8 +137,8 @@ class CallSiteCache::Unwinding {
     return false;
   }
 
-  /// Finds the frame pointer's value in the current frame. Not before a frame depends on it: where frame
-  /// pointers are omitted the register holds data, which must not tell stacks apart.
+  /// Finds the frame pointer's value in the current frame. Called once a frame depends on it: where frame
+  /// pointers are omitted the register holds data, and equal stacks would look different.
   bool settle_frame_pointer() {
     switch (place_) {
       case Place::entry_register:
@@ -185,7 +185,7 @@ class CallSiteCache::Unwinding {
 PINION_READS_STACK bool CallSiteCache::holds(const Template& known, const EntryFrame& entry) {
   if (((known.frame_pointer ^ entry.frame_pointer) & known.frame_pointer_mask) != 0) return false;
   for (std::uint32_t i = 0; i < known.word_count; ++i) {
-    // The order is what makes this sound: the words before have vouched for this address.
+    // Sound because of the order: the words before it have proved this address.
     if (*reinterpret_cast<const Address*>(entry.stack_pointer + known.offsets[i]) != known.words[i])
       return false;
   }

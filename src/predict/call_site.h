@@ -16,11 +16,11 @@
 //
 // Why verifying reads only live words. The address of each word was computed from the words before it. As
 // long as those have been found equal, a new unwinding would have come to the same address, a word of a live
-// frame of the current stack; at the first difference the verification stops. So it never touches memory that
-// an unwinding would not (fibers, freed stacks), and never believes a stale slot (alloca, other callers at
-// the same depth).
+// frame of the current stack; at the first difference the verification stops. So fibers and
+// freed stacks stay untouched, as by an unwinding, and a stale slot ends it (alloca, other callers at the
+// same depth).
 //
-// The tables change only where code is unmapped: invalidate_call_sites() then makes every thread forget.
+// The tables change only where code is unmapped: invalidate_call_sites() then empties every thread's cache.
 #pragma once
 
 #include <signal.h>
@@ -47,7 +47,7 @@ constexpr bool kCallSiteTemplates = true;
 constexpr bool kCallSiteTemplates = false;
 #endif
 
-/// Makes all threads drop what they know about code addresses. To be called when code has been unmapped
+/// Makes all threads drop their templates. To be called when code has been unmapped
 /// (dlclose), before other code can be mapped in its place.
 void invalidate_call_sites();
 /// How often that was called.
@@ -56,16 +56,16 @@ std::uint32_t code_generation();
 /// The process-wide table of frames has this many places.
 constexpr std::size_t kMaxNamedCallSites = 4096;
 
-/// The frames of a captured call site. False when it is unknown: never captured, or captured when the table
-/// had no place left for it. Frames in code that has been unmapped since are still told.
+/// The frames of a captured call site. False when it is unknown: it was never captured, or the table was
+/// full. Frames in code that has been unmapped since are still returned.
 bool call_site_frames(CallSite site, CallFrames& frames);
 
 /// How often the table had no place. The hashes of these sites are as good as any, only reports cannot name
 /// them; a site counts whenever a thread meets it on a stack that is new to it.
 std::uint64_t unnamed_call_sites();
 
-/// One thread's templates. Lives in zeroed memory of its owner (about 310 KiB, of which only what is used is
-/// touched) and needs neither construction nor destruction.
+/// One thread's templates. Lives in zeroed memory of its owner (about 310 KiB; only its used part is
+/// touched), without construction or destruction.
 class CallSiteCache {
  public:
   /// Names the stack of `entry`, the caller of the function that made it. The owning thread only. Reentrant:

@@ -25,8 +25,9 @@ class ContextWindow {
 
   explicit ContextWindow(unsigned length) : length_(length < kLongest ? length : kLongest) {}
 
-  /// The signature of `use`; afterwards the use is part of the thread's window. It tells buffers apart that
-  /// begin at one address and differ in size: a site that sends them in turn uses each at its own period.
+  /// The signature of `use`; afterwards the use is part of the thread's window. Buffers that begin at
+  /// one address and differ in size have different signatures: a site that sends them in turn uses each at
+  /// its own period.
   Signature enter(const Use& use) {
     if (use.thread >= threads_.size()) threads_.resize(use.thread + 1u);
     auto& previous = threads_[use.thread];

@@ -1,6 +1,6 @@
-// A hash table of bounded size that forgets what was used longest ago: sets of four ways, grown by doubling
-// up to its bound. Keys lie apart from the values, a set's in one line of the cache, so that a look that
-// finds nothing touches no value. A key is not 0. Pointers are good until the next insert(). One thread.
+// A hash table of bounded size that forgets its longest unused entry: sets of four ways, grown by doubling up
+// to its bound. Keys lie apart from the values, a set's in one line of the cache, so that a vain look touches
+// keys only. A key is not 0. Pointers are good until the next insert(). One thread.
 #pragma once
 
 #include <array>

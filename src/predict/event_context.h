@@ -1,6 +1,6 @@
-// Contexts of an event stream: from where the stream stands, the keys of everything that may tell what comes
-// next. Pure values; a key depends on nothing but the names of sites and buffers, so that it means the same
-// in another run.
+// The seven contexts of an event stream: keys made of its latest events, by which the next one is predicted.
+// Pure values. A key depends only on the names of sites and buffers, so that it means the same in another
+// run.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each 
 /// Where an event stream stands.
 class StreamPosition {
  public:
-  /// `surprise`: it is not what usually follows the event before.
+  /// `surprise`: another event usually follows the one before.
   void advance(const EventName& event, bool surprise) {
     const std::uint64_t symbol = event.symbol();
     if (symbol == recent_[0]) {
@@ -72,7 +72,7 @@ class StreamPosition {
         pair,
         mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
         mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
-        // Long after a change the count tells nothing, and would fill the table.
+        // Long after a change the count predicts nothing, and would fill the table.
         since_ > kLongest ? 0 : mix(mix(mix(key(ContextKind::phase), recent_[0]), phase_), since_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
         mix(key(ContextKind::history), history_),

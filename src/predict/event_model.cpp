@@ -7,7 +7,7 @@ namespace pinion {
 namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
-constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, what a profile says
+constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
 // Of two losses that differ by less, the difference is chance.
 constexpr float kAlike = 1.05f;
 // And of two delays of a profile, as a share.
@@ -48,13 +48,13 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
       } else if (node.tested < kHardlyTested) {
         first_right_[kind] += (was_right - first_right_[kind]) / 32;
       }
-      // Over many: a node's next answer must not depend on its last one, for a walk asks it for answers
-      // further ahead.
+      // Over many: a walk takes several answers ahead from a node, so the last result must hardly change the
+      // next answer.
       if (node.tested < kRemembered) ++node.tested;
       node.right += (was_right - node.right) / static_cast<float>(node.tested);
       node.assumed = false;
       if (right) {
-        // What usually follows an event is what surprises are measured by: not to be swayed by each of them.
+        // Surprises are measured against the usual successor, so each of them changes it only a little.
         node.trust = static_cast<std::uint8_t>(current ? std::min(node.trust + 2, 8) : 1);
         node.buffer = event.buffer;
         delays_[kind].learn(node.delay, after);
@@ -99,8 +99,8 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
 }
 
 // The one that has seen the event most often, of those that expect it too and are not worse at its delay:
-// noise averages out over many. A profile does not say how often, but shorter contexts than the history were
-// seen more often.
+// noise averages out over many. A profile lacks that number, but shorter contexts than the history were seen
+// more often.
 unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,
                                 const std::array<float, kContextKinds>& delay_loss, unsigned best) const {
   const Node& of = *nodes[best];

@@ -32,7 +32,8 @@ class EventModel {
   void learn(const Contexts& contexts, const Event& event, Duration after);
   /// What comes after `contexts`; false where no context is known.
   bool predict(const Contexts& contexts, Next& next);
-  /// Whether `event` is not what usually follows the event before, `current` being the context of that alone.
+  /// Whether another event than `event` usually follows the one before. `current`: the context of that one
+  /// alone.
   bool surprising(std::uint64_t current, const EventName& event);
 
   /// Events so far: while it is the same, so are all answers.
@@ -64,7 +65,7 @@ class EventModel {
   float probability(const Node& node, unsigned kind) const;
   /// The same in a later run that begins with this one's profile.
   float in_another_run(const Node& node) const;
-  /// Whose delay to take, of `nodes` (by kind) that know one, `best` being believed on which event comes.
+  /// The node whose delay is taken, of `nodes` (by kind) that have one. `best` has chosen the event.
   unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes,
                       const std::array<float, kContextKinds>& delay_loss, unsigned best) const;
 

@@ -1,5 +1,5 @@
-// How long something takes that happens again and again: several estimates of it, of which the one with the
-// least recent loss is believed. Values in ns.
+// The time that a repeated event takes: several estimates, of which the one with the least recent loss is
+// used. Values in ns.
 //
 //   steady   mean of the last 64 or so, deaf to single outliers: noise averages out
 //   median   of the last 8: right while some are far off, and 4 turns after a change
@@ -19,13 +19,13 @@
 namespace pinion {
 
 /// Of a prediction that was `off` when `interval` passed, 0 to 1: almost right counts much more than less
-/// wrong, so that of two values that alternate one is believed, and not their mean.
+/// wrong. So where two values alternate, one of them wins over their mean.
 inline float prediction_loss(float off, float interval) {
   off = std::abs(off);
   return off / (off + 0.01f * std::max(std::abs(interval), 1.0f));
 }
 
-/// 1 / n for n up to 64: every event asks for several, and divisions take long.
+/// 1 / n for n up to 64: every event needs several, and divisions take long.
 inline constexpr std::array<float, 65> kOneOver = [] {
   std::array<float, 65> table{};
   for (unsigned n = 1; n < table.size(); ++n) table[n] = 1.0f / static_cast<float>(n);
@@ -59,7 +59,7 @@ class Interval {
   bool known() const { return count_ > 0; }
   unsigned count() const { return count_; }
   Duration expected() const { return nearest(static_cast<double>(expected_)); }
-  /// Of the estimate that is believed, 0 to 1; 0 with one observation.
+  /// Of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 
   /// One value that was learnt elsewhere.
@@ -124,13 +124,13 @@ class Interval {
 
   RecentValues<8> recent_;
   float latest_ = 0, steady_ = 0, spread_ = 0, level_ = 0, level_of_level_ = 0;
-  float expected_ = 0;  ///< by the estimate that is believed
+  float expected_ = 0;  ///< by the estimate in use
   std::array<float, kEstimates> loss_{};
   std::uint8_t count_ = 0, followed_ = 0, strange_ = 0, believed_ = steady;
 };
 
-/// What to expect of an Interval of some kind: its own loss, and while it has few observations, how others
-/// with as few have done.
+/// The expected loss of an Interval of some kind: its own, and while it has few observations, that of others
+/// with as few.
 class IntervalRecord {
  public:
   /// `interval`, before it learns that it took so long this time.

@@ -38,7 +38,7 @@ class LookAhead {
     ++generation_;
   }
 
-  /// Walks one step further; null when the model does not know on.
+  /// Walks one step further; null where the model has no successor.
   Step* extend(EventModel& model) {
     if (tail_ - head_ >= kMostSteps) return nullptr;
     EventModel::Next next;

@@ -30,7 +30,7 @@ void PeriodicityPredictor::observe(const Use& use) {
 
   buffer.next = kNever;
   const unsigned m = stream.period();
-  // x[n - m] was this point; what followed it up to x[n] is what will follow now.
+  // x[n - m] was this point; the points after it, up to x[n], will follow again.
   for (unsigned j = 1; j <= m; ++j) {
     if (stream.back(m - j).buffer != use.buffer) continue;
     buffer.next = use.time + (stream.back(m - j).time - stream.back(m).time);

@@ -4,7 +4,7 @@
 //   d(m) = sign( sum over i < N of |x[n-i] - x[n-i-m]| ),
 //
 // and the stream's period is the smallest m with d(m) = 0. The sum is zero when the last N points equal those
-// m before them, so a count per lag of equal points in a row says the same at O(1) a lag.
+// m before them, so a count per lag of equal points in a row decides the same at O(1) a lag.
 //
 // A buffer's next use is predicted when it is used, one full reuse ahead: the points that followed m ago will
 // follow again, after the same time. The prediction then stands until the use.
@@ -48,7 +48,7 @@ class PeriodicityPredictor final : public Predictor {
 
   struct Buffer {
     Time next = kNever;
-    std::uint32_t incarnation = 0;  ///< tells points of buffers apart that had the number one after the other
+    std::uint32_t incarnation = 0;  ///< differs for buffers that had the number one after the other
   };
 
   std::vector<Stream> streams_;  // by thread

@@ -1,6 +1,6 @@
 // Prediction of when each buffer is used next, from the stream of uses.
-// A predictor belongs to the helper (or the simulator): one thread, never a hook, never the critical path.
-// Its memory is bounded; what it forgets is learning only.
+// A predictor belongs to the helper (or the simulator): one thread, outside of hooks and of the critical
+// path. Its memory is bounded; forgetting costs only learning.
 #pragma once
 
 #include <cstdint>
@@ -35,12 +35,12 @@ struct Use {
   Duration lead = 0;
 };
 
-/// What is expected of a buffer's next use.
+/// The prediction of a buffer's next use.
 struct Estimate {
   Time time = kNever;   ///< when; kNever: none is predicted
-  Time early = kNever;  ///< when to be ready for it, at the price that was asked for
+  Time early = kNever;  ///< when to be ready for it, at the caller's price
   double risk = 0;      ///< probability that the use comes before `early`
-  double reuse = 0;     ///< probability that the buffer is used again at all, as far as can be told
+  double reuse = 0;     ///< estimated probability that the buffer is used again at all
 };
 
 class Predictor {
@@ -58,20 +58,20 @@ class Predictor {
   /// The same with its sureness. `worth`: being ready so much sooner is as bad as the use coming before one
   /// is ready; `early` makes the sum of both least, by what the errors were lately.
   virtual Estimate estimate(BufferId buffer, Time after, Duration worth) const;
-  /// What next_use() said at `moment` about the use after the buffer's last one, from the uses that were over
-  /// by then. For the score, before the use itself is observed.
+  /// The answer of next_use() at `moment` about the use after the buffer's last one, from the uses that were
+  /// over by then. For the score, before the use itself is observed.
   virtual Time predicted_at(BufferId buffer, Time last_use, Time moment) const;
 
-  // A predictor that follows the program re-anchors its predictions at every use. Whoever has planned by them
-  // learns here what the last observe() did to them.
+  // A predictor that follows the program re-anchors its predictions at every use. A caller that has planned
+  // by them learns here which of them the last observe() has moved.
 
   /// Predictions may have become earlier by so much. (Later ones are found when their time has come.)
   virtual Duration sooner() const { return 0; }
   /// These buffers' next uses were predicted anew.
   virtual const std::vector<BufferId>& moved() const;
 
-  /// What was learnt, for later runs of the same program (docs/prediction.md). The default has nothing to
-  /// keep and takes nothing.
+  /// The learnt profile, for later runs of the same program (docs/prediction.md). By default empty and
+  /// ignored.
   virtual std::string profile() const { return {}; }
   virtual Error load_profile(const std::string&) { return {}; }
 };

@@ -85,7 +85,7 @@ Error Profile::from_bytes(const std::string& bytes) {
   at = take(at, transitions, header.transitions);
   at = take(at, reuses, header.reuses);
   take(at, sites, header.sites);
-  // Whoever can compute a checksum can still write nonsense.
+  // A right checksum may still cover nonsense.
   const auto sane = [](std::int64_t ns) { return ns > -kLongest && ns < kLongest; };
   bool good = true;
   for (const Transition& transition : transitions)

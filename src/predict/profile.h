@@ -1,8 +1,8 @@
-// A learnt profile as bytes: what contexts led to, how long until reuse, how often buffers of a site are
-// reused. Keys are hashes of names that mean the same in another run (call sites by module and offset,
-// buffers by the site that used them first), so a profile of another program, or of an older build, is simply
-// never asked. Readers trust nothing: whatever is not whole and of this version is an error. Values; any
-// thread.
+// A learnt profile as bytes: the successors of contexts, the times until reuse, the share of a site's buffers
+// that are reused. Keys are hashes of names that mean the same in another run (call sites by module and
+// offset, buffers by the site that used them first), so the keys of another program, or of an older build,
+// never match. Readers trust nothing: a profile that is cut, damaged or of another version is an error.
+// Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Profile {
   struct Transition {
     std::uint64_t context, site, buffer;  ///< `site` and `buffer` of the event that follows
     std::int64_t after_ns;
-    double right;  ///< share of predictions by this context that will be right, as far as its run could tell
+    double right;  ///< share of predictions by this context that will be right, as estimated in its run
   };
   struct Reuse {
     std::uint64_t context;

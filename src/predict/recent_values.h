@@ -19,7 +19,7 @@ class RecentValues {
     const std::size_t n = size();
     std::size_t at = n;
     if (count_ >= most) {
-      // The oldest makes room, and only what lies between it and the new one moves.
+      // The oldest makes room; only values between it and the new one move.
       at = place_of(recent_[count_ % most]);
       for (; at + 1 < n && sorted_[at + 1] < value; ++at) sorted_[at] = sorted_[at + 1];
     }
@@ -32,7 +32,7 @@ class RecentValues {
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
-  /// Of a value that is there, with all places taken. Without branches, which no processor would foresee.
+  /// Of a value that is there, with all places taken. Without branches, as a processor would mispredict them.
   std::size_t place_of(float value) const {
     std::size_t at = 0;
     for (std::size_t half = most / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);

@@ -142,7 +142,7 @@ Reader record_at(const std::uint8_t* at) {
   return record;
 }
 
-/// What the functions of one compilation have in common (common information entry).
+/// The common part of the functions of one compilation (common information entry).
 struct CommonEntry {
   std::uint64_t code_alignment = 1;
   std::int64_t data_alignment = 1;
@@ -346,7 +346,7 @@ void run_instructions(Reader& code, const CommonEntry& entry, Address location, 
         code.uleb();
         break;  // DW_CFA_GNU_args_size
       default:
-        return code.fail();  // DW_CFA_set_loc and what no compiler for this processor emits
+        return code.fail();  // DW_CFA_set_loc, and codes that compilers for this processor never emit
     }
   }
 }
@@ -354,7 +354,7 @@ void run_instructions(Reader& code, const CommonEntry& entry, Address location, 
 FrameRule rule_of(const Row& row) {
   const auto fits = [](std::int64_t v) { return v == static_cast<std::int32_t>(v); };
   FrameRule rule{};
-  // Undefined says outermost; saved anywhere but at −8 is hand-written code that is not a call.
+  // Undefined means outermost; saved anywhere but at −8 is hand-written code that is not a call.
   if (row.return_address.saved != Row::Saved::at_cfa || row.return_address.offset != -8) return rule;
   if (!fits(row.cfa_offset) || !fits(row.rbp.offset)) return rule;
   rule.cfa = row.cfa;
@@ -398,7 +398,7 @@ FrameRule find_frame_rule(Address return_address) {
   const auto common_distance = function.fixed<std::uint32_t>();
   Reader common = record_at(common_distance_at - common_distance);
   const CommonEntry entry = read_common_entry(common);
-  function.skip_pointer(entry.pointer_encoding);  // begin, which the search has told decoded
+  function.skip_pointer(entry.pointer_encoding);  // begin, which the search has returned decoded
   function.skip_pointer(entry.pointer_encoding);  // length
   if (entry.has_augmentation_data) function.block();
   if (common.failed() || function.failed() || entry.signal_frame) return {};

@@ -4,8 +4,8 @@
 // system call is made. Older C libraries take the loader's lock for the search. The code at a given address
 // must stay mapped during the call, as it does for an address that is on the caller's stack.
 //
-// Why not an unwinding library: its steps tell where the frames are, but not which registers and memory words
-// that depended on, and a call-site template is right only if it checks every one of them (call_site.h).
+// An unwinding library returns the frames, but hides the registers and memory words that they depend on. A
+// call-site template is right only if it checks every one of those (call_site.h).
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace pinion {
 /// A stack is identified by this many of its innermost frames.
 constexpr std::size_t kMaxCallFrames = 16;
 
-/// What a function knows about its caller on entry. `stack_pointer` is the caller's after the return, that is
-/// the canonical frame address (CFA) of the function; `frame_pointer` is the caller's frame-pointer register
-/// (rbp).
+/// A function's entry, from which its caller is found. `stack_pointer` is the caller's after the return, that
+/// is the canonical frame address (CFA) of the function; `frame_pointer` is the caller's frame-pointer
+/// register (rbp).
 struct EntryFrame {
   Address return_address;
   Address stack_pointer;
@@ -41,9 +41,9 @@ struct CallFrames {
   Address return_addresses[kMaxCallFrames];
 };
 
-/// Unwinds with the compiler's runtime (libgcc), a microsecond or more per stack. The stack ends where an
-/// outermost function says so, at code without unwind tables, or above a signal handler (whose last frame is
-/// the trampoline it returns to): what was interrupted did not make the call.
+/// Unwinds with the compiler's runtime (libgcc), a microsecond or more per stack. The stack ends at an
+/// outermost function, at code without unwind tables, or above a signal handler (whose last frame is the
+/// trampoline it returns to): the interrupted code did not make the call.
 CallFrames unwind_with_runtime(const EntryFrame& entry);
 
 #if defined(__x86_64__)

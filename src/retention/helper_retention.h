@@ -39,7 +39,7 @@
 
 namespace pinion {
 
-/// How good the predictions were (DESIGN 2): every reuse of a buffer counts, one without a prediction as
+/// How good the predictions were: every reuse of a buffer counts, one without a prediction as
 /// wrong.
 struct PredictionScore {
   std::uint64_t reuses = 0;

@@ -155,7 +155,7 @@ struct Counters {
   std::uint64_t registered_peak_bytes, registered_now_bytes, regions_now, regions_peak;
   double registered_byte_ns;         ///< integral of registered bytes from start to `last_ns`
   std::uint64_t leave_pinned_bytes;  ///< union of pages ever leased, shrunk by memory events
-  // Prediction (DESIGN 2): every reuse counts.
+  // Prediction: every reuse counts.
   std::uint64_t reuses, within_0_5, within_5, at_release_within_0_5, at_release_within_5;
   // Leave-pinned's own first registrations on the same stream, by the domains' fits.
   double leave_pinned_registration_ns;

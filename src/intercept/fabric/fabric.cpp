@@ -23,7 +23,7 @@ namespace {
 std::atomic<bool> somebody_imports{false};
 
 void feed(const void* libfabric) {
-  // Whatever the reason for a refusal, libfabric then does as without Pinion; `pinion doctor` says more.
+  // After a refusal libfabric works as without Pinion; `pinion doctor` prints the reason.
   static const bool asked = [&] {
     return !somebody_imports.load() && pinion::same_build_or_say_so() &&
            !pinion::fabric_monitor::import(libfabric);

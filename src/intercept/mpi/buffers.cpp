@@ -28,8 +28,8 @@ struct Layout {
   }
 };
 
-// Scattered data is packed by every MPI (copied into one piece) instead of registered, and what lies between
-// may be another allocation's, or no memory at all.
+// Every MPI packs scattered data (copies it into one piece) instead of registering it. The gaps may belong to
+// another allocation, or be unmapped.
 bool scattered(Range hull, std::uint64_t data) {
   constexpr std::uint64_t kMostBytesPerByte = 2;
   return hull.bytes() / kMostBytesPerByte > data;
@@ -66,7 +66,7 @@ void Buffers::use_received(void* buffer, Aint n, Datatype type, int source, std:
   const std::uint64_t data = bytes_of(n, type);
   const Range hull = Layout(type).hull(reinterpret_cast<Address>(buffer), n);
   if (scattered(hull, data)) return;
-  // Of data with gaps it cannot be said which bytes so many of them are.
+  // With gaps, the number of bytes leaves their places open.
   if (hull.bytes() == data) {
     lease_received(hull, source, known);
   } else {
@@ -227,8 +227,8 @@ void Buffers::lease_received(Range range, int source, std::int64_t known) {
 void Buffers::exposes(void* memory, Aint bytes) {
   if (bytes <= 0 || static_cast<std::uint64_t>(bytes) < least_ || is_left_out(kAll) || !enter()) return;
   const auto begin = reinterpret_cast<Address>(memory);
-  // What cannot be registered is not copied as a whole: each transfer to it would go another way, at its own
-  // expense.
+  // Memory that cannot be registered is not charged a copy of the whole: each transfer to it would be copied
+  // by itself.
   acquire({begin, begin + static_cast<Address>(bytes)},
           Access::write | Access::remote_read | Access::remote_write, peer_, Refusal::report);
 }

@@ -1,6 +1,6 @@
 // The buffers of one call: each that reaches the threshold is leased when the wrapper names it, and released
-// at the end of the call, or handed over to what tells when the operation is complete. Lives in the wrapper's
-// frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
+// at the end of the call, or handed over to the object that waits for the operation's end. Lives in the
+// wrapper's frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ class Buffers {
   bool watched() const { return least_ != kNothing; }
 
   // ---- questions to MPI ----
-  // Only about handles that are known to be good (known_handles.h). Where a call has others, its buffers are
-  // named once more when it has succeeded, which shows that they are.
+  // Only about handles that are known to be good (known_handles.h). A call with other handles names its
+  // buffers once more after its success, which proves them good.
 
   /// False while questions about it are unsafe.
   bool may_ask(Comm comm) {
@@ -58,7 +58,7 @@ class Buffers {
   /// The call has succeeded already: all its handles are good.
   void called() { called_ = true; }
 
-  // ---- with whom; `peer` is what the log names ----
+  // ---- the other side; `peer` enters the log ----
   void among(Comm comm, int peer = -1) {
     comm_ = comm;
     party_ = Party::communicator;
@@ -69,8 +69,8 @@ class Buffers {
     party_ = Party::window;
     peer_ = target;
   }
-  /// Calls below this one are not looked at, whatever becomes of its own buffers: file operations make
-  /// transfers of theirs.
+  /// Calls below this one pass by, with or without buffers of its own: file operations make transfers of
+  /// theirs.
   void alone() {
     nesting_used_ = true;
     if (!nesting_.enter()) least_ = kNothing;
@@ -96,7 +96,7 @@ class Buffers {
     use(buffer, n, type, Access::write, source == kProcNull ? dest : source);
   }
 
-  // ---- with all of them: collectives, and what has no other side ----
+  // ---- with all of them: collectives, and operations without another side ----
   void reads(const void* buffer, Aint n, Datatype type) {
     if (buffer != kInPlace && reaches(n, type)) use(buffer, n, type, Access::read, kAll);
   }
@@ -127,17 +127,17 @@ class Buffers {
   void exposes(void* memory, Aint bytes);
 
   // ---- persistent requests ----
-  /// From here on nothing is leased: what would be is written down, also while recording is off.
+  /// From here on buffers are written down instead of leased, also while recording is off.
   void note_down(Remembered& remembered) {
     remembered.kind = kind_;
     remembered_ = &remembered;
     least_ = g_threshold.load(std::memory_order_relaxed);
   }
-  /// What was written down is leased.
+  /// Leases the buffers written down.
   void repeat(const Remembered& remembered);
 
   // ---- until when ----
-  /// What MPI is to fill in: the program's own, or ours where the length of a receive is to be learnt.
+  /// The status for MPI to fill in: the program's own, or ours where the length of a receive is to be learnt.
   Status* status(Status* given) {
     return (receive_.posted > 0 || doubtful_) && given == kStatusIgnore ? &own_status_ : given;
   }
@@ -197,8 +197,8 @@ class Buffers {
                  Access access);
 
   bool is_left_out(int other);
-  /// False where nothing is to be leased: inside another call, or because libraries below register
-  /// (--front verbs), who are then told which call they do it for.
+  /// False where nothing is to be leased: inside another call, or because libraries below register (--front
+  /// verbs); these then get the call's context.
   bool enter();
   void lease(Range range, Access access, int other);
   void lease_received(Range range, int source, std::int64_t known);
@@ -234,7 +234,7 @@ class Buffers {
   std::array<Slot, 3> slots_;  ///< no call has more buffers
 };
 
-/// What Mprobe said of a message, for the receive that follows in the same thread.
+/// The length of a message by Mprobe, for the receive that follows in the same thread.
 void note_matched(Message message, std::uint64_t bytes);
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

@@ -1,5 +1,5 @@
-// Written by hand: where handles come and go that MPI may be asked about (known_handles.h). Others are learnt
-// at the first call that succeeds with them.
+// Written by hand: calls that make or free the handles of known_handles.h. Other handles are learnt at the
+// first call that succeeds with them.
 #pragma once
 
 #include "intercept/mpi/entries.h"

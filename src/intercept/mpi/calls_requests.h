@@ -1,4 +1,4 @@
-// Written by hand: what becomes of requests (Start, Wait, Test, Request_free), and matched probes.
+// Written by hand: the calls on requests (Start, Wait, Test, Request_free), and matched probes.
 #pragma once
 
 #include "intercept/mpi/buffers.h"
@@ -44,7 +44,8 @@ int Startall(int n, Request* requests) {
 
 // ---- completion ----
 
-// Most requests are none of ours, and polled for as fast as the processor can: those calls set up no frame.
+// Most requests belong to small messages, and are polled as fast as the processor can: those calls set up no
+// frame.
 
 [[gnu::noinline]] inline int complete_by_wait(int (*next)(Request*, Status*), Request* request,
                                               Status* status) {

@@ -8,7 +8,7 @@
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
-/// Whether the thread is inside such a call: no engine runs yet that could tell.
+/// Whether the thread is inside such a call; the engine, which could answer, runs later.
 inline thread_local bool t_in_lifecycle = false;
 
 template <class Call>
@@ -69,9 +69,9 @@ int Session_finalize(Session* session) {
   return outermost([&] { return next(session); }, end_session, nothing);
 }
 
-/// 0 switches recording off, 1 on. Others do nothing: 2, which asks to flush, because the log is always true
-/// as it stands; the rest the standard leaves to each tool. Tools below get what was given, as far as
-/// arguments are integers or pointers.
+/// 0 switches recording off, 1 on. Others do nothing: 2 means flush, and the log is always complete
+/// as it stands; the standard leaves the rest to each tool. Tools below get the arguments that are integers
+/// or pointers.
 template <int entry>
 int Pcontrol(int level, long a, long b, long c, long d, long e) {
   if (level == 0 || level == 1) switch_recording(level == 1);

@@ -15,7 +15,7 @@ namespace pinion::mpi::PINION_MPI_ABI {
 
 class Completions {
  public:
-  /// Whether any of them may be ours; where not, the call is none of our business.
+  /// Whether any of them may be ours; if not, the call passes on unchanged.
   static bool concern(const Request* requests, int n) {
     if (!Requests::any_known()) [[likely]]
       return false;
@@ -31,24 +31,24 @@ class Completions {
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
 
-  /// What MPI is to fill in: the program's own, or ours where the program does not want to know.
+  /// The statuses for MPI to fill in: the program's own, or ours where the program ignores them.
   Status* statuses() const { return statuses_; }
 
-  /// Request number i is complete; statuses()[at] speaks of it.
+  /// Request number i is complete; statuses()[at] is its status.
   void finished(int i, int at) {
     if (i < 0 || i >= n_) return;
     const Status& status = statuses_[at];
     Requests::instance().complete(nesting_.thread(), nesting_.leases(), key_of(before_[i]),
                                   status.cancelled() ? -1 : static_cast<std::int64_t>(status.bytes()));
   }
-  /// Those that a call says it completed (MPI_UNDEFINED, which is negative: none).
+  /// Those that a call reports complete (MPI_UNDEFINED, which is negative: none).
   void some(int done_count, const int* indices) {
     for (int at = 0; n_ > 0 && at < done_count; ++at) finished(indices[at], at);
   }
   void all() {
     for (int i = 0; i < n_; ++i) finished(i, i);
   }
-  /// After a call that failed: those whose handle went. What else it would say cannot be relied on.
+  /// After a call that failed: those whose handle went. The rest of its answer is unreliable.
   void gone() {
     const Request null = library().request_null;
     for (int i = 0; i < n_; ++i) {

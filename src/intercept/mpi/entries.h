@@ -1,5 +1,5 @@
 // The names that the preload shows, MPI_X and PMPI_X (and MPIX_X where Open MPI has it), in one order
-// everywhere. What the program calls is a jump through pinion_mpi_entries, made by generate.py from
+// everywhere. The program calls a jump through pinion_mpi_entries, made by generate.py from
 // calls.table: at first all lead to the recognition of the MPI (recognise.cpp), then each to the wrapper for
 // its ABI, which thus sees the program's call as its own caller, registers and stack as they were.
 #pragma once
@@ -12,7 +12,7 @@ namespace pinion::mpi {
 extern "C" [[gnu::visibility("hidden")]] void* pinion_mpi_entries[];
 /// The jumps, as data.
 extern "C" [[gnu::visibility("hidden")]] void* const pinion_mpi_names[];
-/// What each name meant without Pinion: of the next library that defines it. Written before the entries.
+/// The meaning of each name without Pinion: of the next library that defines it. Written before the entries.
 extern void* g_next[];
 extern const char* const kEntryNames[];
 extern const std::size_t kEntryCount;

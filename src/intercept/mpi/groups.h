@@ -1,4 +1,4 @@
-// Who takes part in a call: sizes, roots and neighbours, and which processes are on this node. Any thread
+// The participants of a call: sizes, roots and neighbours, and which processes are on this node. Any thread
 // that may call MPI; never from hooks.
 #pragma once
 
@@ -42,7 +42,7 @@ Aint sum_of(const N* counts, Aint n) {
 /// Collective over all processes, after MPI_Init: which of them are on this node. Where it was not called,
 /// every process counts as remote; so does one that joins later.
 void find_node();
-/// Before MPI_Finalize: gives back what find_node() made.
+/// Before MPI_Finalize: frees the results of find_node().
 void forget_node();
 bool node_is_known();
 bool on_this_node(Comm comm, int rank);

@@ -17,12 +17,12 @@ class Holdings {
  public:
   using Key = std::uintptr_t;
 
-  /// What is leased for windows; for one-sided operations under way; for split file operations.
+  /// The leases for windows; for one-sided operations under way; for split file operations.
   static Holdings& windows();
   static Holdings& origins();
   static Holdings& files();
 
-  /// Nothing is held: what every synchronisation asks first.
+  /// Nothing is held. Every synchronisation checks this first.
   bool empty() const { return held_.load(std::memory_order_acquire) == 0; }
   void hold(Key object, std::uint64_t part, const Transfer& lease);
   void release(ThreadContext& thread, LeasePath& leases, Key object, std::uint64_t part);

@@ -1,5 +1,5 @@
 // MPI_X and PMPI_X are both intercepted, an MPI may call one from the other, and file operations may make
-// transfers of their own: only the outermost call of a thread is looked at. Lives in the wrapper's frame.
+// transfers of their own: only the outermost call of a thread counts. Lives in the wrapper's frame.
 #pragma once
 
 #include "engine/lease_path.h"
@@ -15,8 +15,8 @@ class Nesting {
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
-  /// False where this call is none of ours: inside another one, or while no engine runs. Further calls answer
-  /// the same.
+  /// False where this call passes by: inside another one, or while no engine runs. Further calls return the
+  /// same.
   bool enter() {
     if (thread_) return true;
     leases_ = LeasePath::running();

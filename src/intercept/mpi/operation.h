@@ -1,5 +1,5 @@
-// What one MPI operation holds, from its call until it is known to be complete: the leases of its buffers,
-// and what is to be learnt when it completes. A value; who keeps it guards it.
+// The holdings of one MPI operation, from its call until it is known to be complete: the leases of its
+// buffers, and the receive whose length is learnt then. A value; its owner guards it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace pinion::mpi {
 
 class Operation {
  public:
-  /// Nothing to release and nothing to learn.
+  /// Holds no lease, and learns no length.
   bool empty() const { return !first_.active && receive.posted == 0; }
   void add(const Transfer& lease) {
     if (first_.active) {
@@ -47,7 +47,7 @@ class Operation {
   std::vector<Transfer> more_;  ///< almost always empty
 };
 
-/// What a persistent request is told once and does at each start.
+/// The buffers of a persistent request, as it leases them at each start.
 struct Remembered {
   struct Use {
     Range range;

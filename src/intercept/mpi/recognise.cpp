@@ -1,5 +1,5 @@
-// Which MPI the program has, found out at its first MPI call: then the library is loaded, however late and by
-// whom. Programs without MPI, launchers and shells never come here.
+// Which MPI the program has, found out at its first MPI call: by then the library is loaded, at whatever
+// time and by any caller. Programs without MPI, launchers and shells never come here.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-/// Of the family of MPICH there is no symbol that all have and no other MPI: its name tells.
+/// The family of MPICH lacks a symbol of its own in all its members, so the library's name decides.
 bool is_mpich_abi(void* library) {
   const auto version =
       reinterpret_cast<int (*)(char*, int*)>(real_dlsym()(library, "PMPI_Get_library_version"));
@@ -43,7 +43,7 @@ const Front* front_for(void* library) {
   return is_mpich_abi(library) ? &mpich::kFront : nullptr;
 }
 
-/// Says which name was called that no library defines.
+/// Reports the called name that is missing in all libraries.
 extern "C" [[gnu::visibility("hidden"), gnu::used, noreturn]] void pinion_mpi_undefined(void** entry) {
   std::fprintf(stderr, "pinion: %s was called, but no library behind the preload defines it\n",
                kEntryNames[entry - pinion_mpi_entries]);

@@ -1,6 +1,6 @@
-// What outstanding requests hold: the operations of nonblocking calls until they complete, and what
-// persistent requests do at each start. Requests are known by their handle as a number (key_of() in abi.h).
-// Any thread; a mutex a shard. Never from hooks.
+// The holdings of outstanding requests: the operations of nonblocking calls until they complete, and the
+// buffers of persistent requests for each start. Requests are known by their handle as a number (key_of() in
+// abi.h). Any thread; a mutex a shard. Never from hooks.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ class Requests {
   using Key = std::uintptr_t;
   static Requests& instance();
 
-  /// What every completion asks first, without a lock: whether anything is known about any request. Programs
+  /// The first check of every completion, without a lock: whether any request is known at all. Programs
   /// poll for small messages as fast as the processor can, most of them with nothing else under way.
   static bool any_known() { return entries_known_.load(std::memory_order_acquire) != 0; }
-  /// What it asks then, of each request. False: nothing is known about it.
+  /// The second check, for each request. False: it is unknown.
   static bool may_know(Key request) {
     return known_[filter_of(request)].load(std::memory_order_acquire) != 0;
   }
@@ -33,12 +33,12 @@ class Requests {
   /// thread before complete() is called for it.
   void hold(Key request, Operation&& operation);
   void remember(Key request, Remembered remembered);
-  /// What a persistent request does; null when it is none of ours.
+  /// The buffers of a persistent request; null where it is unknown.
   std::shared_ptr<const Remembered> find(Key request);
 
   /// The oldest operation of the handle is complete.
   void complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived = -1);
-  /// The program frees the request: what it remembers is forgotten. Its operation may go on: the newest one
+  /// The program frees the request: its buffers are forgotten. Its operation may go on: the newest one
   /// of the handle is taken out and returned, empty when there is none.
   Operation take_freed(Key request);
   void release_all(ThreadContext& thread, LeasePath& leases);
@@ -63,7 +63,7 @@ class Requests {
   }
 
   std::array<Shard, 16> shards_;
-  /// Handles in the tables: all, and by filter_of(). Static: completions of small messages ask nothing else.
+  /// Handles in the tables: all, and by filter_of(). Static: completions of small messages read only these.
   static constinit std::atomic<std::uint32_t> entries_known_;
   static constinit std::array<std::atomic<std::uint32_t>, 1024> known_;
 };

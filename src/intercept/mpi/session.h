@@ -9,8 +9,8 @@ namespace pinion::mpi {
 
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
-/// Written by the session. A transfer of fewer bytes is not looked at; kNothing: none is, because no run is
-/// on, or because the program has switched recording off. The one word that every call reads.
+/// Written by the session. Transfers of fewer bytes pass by; kNothing: all do, because no run is on, or
+/// because the program has switched recording off. Every call reads this one word.
 inline std::atomic<std::uint64_t> g_least_bytes{kNothing};
 /// The same, whether or not recording is switched off.
 inline std::atomic<std::uint64_t> g_threshold{kNothing};
@@ -19,9 +19,9 @@ inline std::atomic<std::uint64_t> g_threshold{kNothing};
 /// they are `off` or leave this rank out. A bad option ends the process with status 2 and one line, as the
 /// command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's job.
 void begin_session(bool spawned);
-/// Before a finalization: the last one returns what is still held and ends the run.
+/// Before a finalization: the last one returns all leases and ends the run.
 void end_session();
-/// MPI_Pcontrol: recording goes off and on. What was leased before is returned in its time.
+/// MPI_Pcontrol: recording goes off and on. Earlier leases are returned in their time.
 void switch_recording(bool on);
 
 }  // namespace pinion::mpi

@@ -1,5 +1,5 @@
-// How large a message is, which every call asks first. The sizes of the types that MPI itself defines are
-// asked of MPI once: they never change, and no other type ever gets one of their handles. Any thread that may
+// The size of a message, the first check of every call. The sizes of MPI's predefined types are fetched from
+// MPI once: they are constant, and so is the meaning of their handles. Any thread that may
 // call MPI.
 //
 // The table's types are set when the MPI is recognised, before any wrapper runs, then only read; a size is
@@ -56,7 +56,7 @@ template <class N>
   const std::uint64_t count = static_cast<std::make_unsigned_t<N>>(n);
   const std::uint64_t least = g_least_bytes.load(std::memory_order_relaxed);
   const std::uint32_t size = g_type_sizes.find(type);
-  // The product of what is no more than a threshold and the size of a basic type does not overflow.
+  // A count below the threshold times the size of a basic type fits the product's type.
   return size != 0 && count < least && count * size < least;
 }
 

@@ -4,11 +4,9 @@
 // The preload's symbol table is settled while the preload is relocated, before any constructor and before the
 // program's own references are bound:
 //  - A program that is linked with MPI: names that libraries leave undefined leave the table.
-//  - Any other: each name becomes an indirect function. The dynamic linker resolves it at each binding: to
-//  the
-//    entry where a loaded library defines the name by then, to null elsewhere. Indirect functions from the
-//    beginning would fail: the dynamic linker complains about each that is bound before the preload is
-//    relocated.
+//  - Any other: each name becomes an indirect function. The dynamic linker resolves it at each binding:
+//    to the entry where a loaded library defines the name by then, to null elsewhere. Indirect functions
+//    from the beginning would fail: the dynamic linker rejects those bound before the preload's relocation.
 // Libraries may have bound their references earlier: their weak ones to missing names are set to null.
 #pragma once
 

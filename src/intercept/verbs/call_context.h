@@ -1,5 +1,5 @@
-// The MPI call that a thread is in, for what libraries below it register meanwhile (--front verbs): its call
-// site says more of the transfer than the stack of the library's progress engine. Written and read by the
+// The MPI call that a thread is in, for registrations of libraries below it (--front verbs): its call site
+// identifies the transfer better than the stack of the library's progress engine. Written and read by the
 // owning thread.
 #pragma once
 

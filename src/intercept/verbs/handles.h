@@ -1,5 +1,5 @@
 // The handles that the program gets for registrations that Pinion answers. They are recognised by their
-// address alone: what somebody else's handle points to is never read.
+// address alone: memory behind a foreign handle is never read.
 //
 // Owns the memory of all handles, in chunks that are never unmapped. find() takes no lock, and holds in a
 // forked child too; take() and put() share a short mutex. Any thread; not from hooks.
@@ -17,7 +17,7 @@
 
 namespace pinion::verbs {
 
-/// What stands behind a handle: a lease; or, where nothing was leased, a registration of the library's.
+/// The object behind a handle: a lease; or, where nothing was leased, a registration of the library's.
 struct Backing {
   Transfer transfer;
   ibv_mr* real = nullptr;
@@ -25,7 +25,7 @@ struct Backing {
 };
 
 struct Handle {
-  ibv_mr mr;  ///< what the program sees, and so the first
+  ibv_mr mr;  ///< the program's view, and so the first
   Backing backing;
   /// The device of the registration that the program holds by this handle; null: it holds none. The thread
   /// that takes it away owns the handle's backing.

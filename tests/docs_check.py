@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The documents hold when checked: docs_check.py [ROOT].
+
+  - Relative links and their anchors resolve.
+  - Paths of the repository in backticks exist; so do documents that sources cite.
+  - docs/architecture.md has at most 1,500 words. A row of its tables that names a function names the file that
+    has it. Its table of rooms is the sources' includes.
+
+Prints a line for each fault; exit status 1 if there is any."""
+import pathlib
+import re
+import subprocess
+import sys
+
+root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+faults = []
+
+TOP = "src|tests|cli|include|cmake|examples|softroce|scripts|bench|docs|packaging"
+SOURCES = {".h", ".hpp", ".c", ".cpp", ".S", ".py", ".sh", ".bash", ".cmake", ".table"}
+MOST_WORDS = 1500
+
+
+def fault(path, line, text):
+    faults.append(f"{path.relative_to(root)}:{line}: {text}")
+
+
+def without_code(text):
+    """The same lines; those of fenced and indented code are empty."""
+    fenced, lines = False, []
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+            line = ""
+        lines.append("" if fenced or line.startswith("    ") else line)
+    return lines
+
+
+def anchors(path):
+    """As GitHub makes them of headings."""
+    found = set()
+    for line in without_code(path.read_text()):
+        heading = re.match(r"#+ +(.*)", line)
+        if heading:
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1)).replace("`", "")
+            slug, count = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-"), 1
+            name = slug
+            while name in found:
+                name, count = f"{slug}-{count}", count + 1
+            found.add(name)
+    return found
+
+
+def check_links(page):
+    for n, line in enumerate(without_code(page.read_text()), 1):
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            to = (page.parent / name).resolve() if name else page
+            if not to.exists():
+                fault(page, n, f"link to {target}: no such file")
+            elif anchor and anchor not in anchors(to):
+                fault(page, n, f"link to {target}: no such heading")
+
+
+def exists(name):
+    """Also as seen from tests/; a part in capitals stands for any."""
+    pattern = re.sub(r"\b[A-Z]+\b", "*", name.rstrip("./"))
+    return any(any(top.glob(pattern)) for top in (root, root / "tests"))
+
+
+def check_paths(page):
+    for n, line in enumerate(without_code(page.read_text()), 1):
+        for span in re.findall(r"`([^`]+)`", line):
+            for path in re.findall(rf"(?<![\w/.-])(?:{TOP})/[\w./*-]+", span):
+                if not exists(path):
+                    fault(page, n, f"{path}: no such file")
+
+
+def check_citations(source):
+    for n, line in enumerate(source.read_text(errors="replace").split("\n"), 1):
+        for name in re.findall(r"\b(?:docs/)?[\w-]+\.md\b", line):
+            if not (root / name).exists() and not (root / "docs" / name).exists():
+                fault(source, n, f"cites {name}: no such document")
+        if re.search(r"\bDESIGN \d", line):
+            fault(source, n, "cites a design document")
+
+
+def rows(page):
+    for n, line in enumerate(page.read_text().split("\n"), 1):
+        if line.startswith("|"):
+            yield n, [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def check_places(page):
+    for n, cells in rows(page):
+        row = " ".join(cells)
+        files = [root / path for path in re.findall(rf"`((?:{TOP})/[\w./-]+\.\w+)`", row)]
+        text = "".join(path.read_text() for path in files if path.exists())
+        for name in re.findall(r"`(?:\w+::)*(\w+)\(\)`", row):
+            if not re.search(rf"\b{name}\(", text):
+                fault(page, n, f"{name}(): in none of the files that the row names")
+
+
+def check_rooms(page):
+    rooms = {path.name for path in (root / "src").iterdir() if path.is_dir()}
+    stated = {}
+    for n, cells in rows(page):
+        name = cells[0].strip("`")
+        if name in rooms and cells[0].startswith("`"):
+            stated[name] = (n, set(re.findall(r"\w+", cells[2])) if len(cells) > 2 else set())
+    for room in sorted(rooms):
+        included = set()
+        for source in (root / "src" / room).rglob("*"):
+            if source.suffix in {".h", ".cpp", ".S"}:
+                included |= set(re.findall(r'#include "(\w+)/', source.read_text()))
+        included = (included & rooms) - {room}
+        if room not in stated:
+            fault(page, 1, f"table of rooms: {room} is missing")
+        elif stated[room][1] != included:
+            fault(page, stated[room][0], f"{room} includes {', '.join(sorted(included)) or 'no other room'}")
+
+
+def main():
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
+                            capture_output=True, text=True)
+    if listed.returncode == 0:
+        files = [root / name for name in listed.stdout.splitlines()]
+    else:  # unpacked from an archive
+        files = [path for top in [*TOP.split("|"), "*.md"] for path in root.glob(top + "/**/*" if "*" not in top else top)]
+    files = [path for path in files if path.is_file()]
+    for path in files:
+        if path.suffix == ".md":
+            check_links(path)
+            check_paths(path)
+        elif path.suffix in SOURCES and path != pathlib.Path(__file__).resolve():
+            check_citations(path)
+    page = root / "docs" / "architecture.md"
+    words = len(page.read_text().split())
+    if words > MOST_WORDS:
+        fault(page, 1, f"{words} words; at most {MOST_WORDS}")
+    check_places(page)
+    check_rooms(page)
+    print("\n".join(faults) or f"{len(files)} files: no fault")
+    return 1 if faults else 0
+
+
+sys.exit(main())
