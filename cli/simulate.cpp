@@ -431,7 +431,8 @@ void add_simulate(CLI::App& app) {
   list("--pattern", a->patterns, patterns.c_str());
   list("--retention", a->retentions,
        "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
-  list("--predictor", a->predictors, "predictors by name (`pinion info options --all`); also oracle, schedule");
+  list("--predictor", a->predictors,
+       "predictors by name (`pinion info options --all`); also oracle, schedule");
   list("--limit", a->limits, "most bytes registered in one process; 0: no limit [0]");
   list("--node-limit", a->node_limits,
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
