@@ -67,14 +67,14 @@ struct ibv_pd;
  * Opens a domain on a protection domain of the caller's own: the keys of its leases are for the caller's
  * queue pairs. Uses the libibverbs that the process has loaded, and neither opens nor closes anything.
  *
- * The protection domain, or what the operations below need, outlives the domain: until pinion_domain_close
+ * The protection domain, or the memory that the operations below need, outlives the domain: until pinion_domain_close
  * returns 0, or pinion_stop has ended the run and its last lease is released.
  */
 int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHECKED;
 
 /* A registration as the caller's device makes it. */
 struct pinion_registration {
-  size_t size;     /* in: how much of the structure Pinion reads; what lies beyond is not to be written */
+  size_t size;     /* in: how much of the structure Pinion reads; fields beyond are not to be written */
   uint64_t handle; /* the device's own name for it, for deregister_memory */
   uint32_t lkey;
   uint32_t raw_key_bytes;
@@ -86,7 +86,7 @@ struct pinion_registration {
   uint64_t entries;     /* translation entries that it takes; 0: not known */
 };
 
-/* What the device is like; combined by |. */
+/* Properties of the device; combined by |. */
 enum pinion_device_flags {
   PINION_DEVICE_PRIVATE = 1,      /* no peer can get a key: Pinion may ask for more rights than its callers */
   PINION_DEVICE_PINS_NOTHING = 2, /* memory need not be present; otherwise Pinion faults it in before */
@@ -97,7 +97,7 @@ enum pinion_device_flags {
 #define PINION_DEVICE_VERSION 1
 
 /*
- * Operations by which the caller registers memory itself. Set what is not used to zero.
+ * Operations by which the caller registers memory itself. Set unused fields to zero.
  *
  * Both return 0 or an errno value (its negative means the same). They are called by threads that acquire and
  * release and by Pinion's helper thread, at the same time, with signals blocked and with no lock of Pinion's

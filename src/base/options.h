@@ -26,7 +26,7 @@ struct OptionSpec {
   const char* text;  ///< one line
   Listing listing = Listing::everyday;
   const char* form = nullptr;                       ///< the valid values, where the type leaves them open
-  std::string (*hint)(std::string_view) = nullptr;  ///< after the error about a value: what it may mean
+  std::string (*hint)(std::string_view) = nullptr;  ///< after the error about a value: a likely meaning
   // Set by the functions below.
   const char* type = "text";       ///< size, count, time, share, choice, text, switch
   std::string default_value = {};  ///< as the user would write it

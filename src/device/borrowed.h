@@ -24,7 +24,7 @@ class BorrowedDevice final : public Device {
     device_ = std::move(device);
   }
   /// The program has closed the device under its registrations. The kernel has let them go, and the library
-  /// has freed what they were: nothing of them may be touched. Leaked on purpose.
+  /// has freed its objects, which must stay untouched. Leaked on purpose.
   void abandon() {
     const std::unique_lock lock(mutex_);
     static_cast<void>(device_.release());

@@ -36,7 +36,7 @@ struct CostModel {
   }
 };
 
-/// What the copy takes that stands in for a registration. Bounded, whatever a log says of the machine.
+/// Time of the copy that stands in for a registration. Bounded, as a log may state any speed.
 inline Duration copy_time(std::size_t bytes, double bytes_per_ns) {
   if (bytes_per_ns <= 0) return 0;
   return static_cast<Duration>(

@@ -27,7 +27,7 @@ struct DeviceCaps {
   std::size_t max_bytes = 0;
 };
 
-/// What a device can do and needs, as it states it. Callers ask this instead of the device's name.
+/// The abilities and needs of a device, as it states them. Callers ask these instead of the device's name.
 struct DeviceCapabilities {
   bool pins = true;                   ///< registered pages stay where they are until deregistration
   bool on_demand = false;             ///< the device faults memory in by itself as it transfers
@@ -42,7 +42,7 @@ struct DeviceCapabilities {
   DeviceCaps caps;
 };
 
-/// A registration as its device and the peers know it. A device fills in what it has. Constant from the
+/// A registration as its device and the peers know it. A device fills in its own fields. Constant from the
 /// registration to the deregistration; pointers in it are the device's and live as long.
 struct RegistrationKey {
   std::uint64_t handle = 0;         ///< the device's own name for it, opaque to everybody else

@@ -34,7 +34,7 @@ struct MapQuery {
 };
 constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
 
-/// struct pm_scan_arg of <linux/fs.h> since 6.7, and what it finds.
+/// struct pm_scan_arg of <linux/fs.h> since 6.7, and its result.
 struct PageScan {
   __u64 size;
   __u64 flags;
@@ -57,7 +57,7 @@ struct FoundPages {
 constexpr unsigned long kPageScan = _IOWR('f', 16, PageScan);
 constexpr __u64 kIsHuge = __u64{1} << 6;
 
-/// What the ioctl returns, or -1.
+/// The result of the ioctl, or -1.
 template <class Question>
 int ask(const char* file, unsigned long request, Question& question) {
   const int descriptor = open(file, O_RDONLY | O_CLOEXEC);

@@ -1,5 +1,5 @@
-// The counters of a run: sums over threads, domains and the helper. Owns nothing but what was dropped before
-// the run began. Any ordinary thread may read; values of running threads are as of now.
+// The counters of a run: sums over threads, domains and the helper. Owns the number of records that were
+// dropped before the run began. Any ordinary thread may read; values of running threads are as of now.
 #pragma once
 
 #include <atomic>

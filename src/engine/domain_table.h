@@ -36,8 +36,8 @@ class DomainTable {
   /// The same on a device of the program's, which goes when the domain is closed. Another may then be
   /// borrowed in its place.
   int borrow(std::unique_ptr<Device> device, Error& error);
-  /// Lets everything idle of the domain go, and forgets what retention has learnt in it. EBUSY while leases
-  /// are out; the domain then stays open.
+  /// Lets everything idle of the domain go, and makes retention forget it. EBUSY while leases are
+  /// out; the domain then stays open.
   Error close(int number);
   /// A domain of add() that was closed, for its owner to use again.
   void reopen(int number);

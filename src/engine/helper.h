@@ -45,7 +45,7 @@ class Helper {
   void main();
   /// Every 200 ms: samples, checks, and tells the others.
   void update(Time now);
-  /// What the node's other processes need, and what the policy decides.
+  /// Meets the needs of the node's other processes, and the decisions of its policy.
   void attend_node(Time now);
   void sleep_until(Time wake);
   /// Puts the helper's share of the counters where others read it.

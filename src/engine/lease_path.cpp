@@ -38,7 +38,8 @@ void LeasePath::know(const DomainSlot& slot) {
 
 namespace {
 
-/// The kernel lets whoever unmaps go on before the reader of its event has doomed the regions (userfault.h).
+/// The kernel lets the unmapping thread go on before the reader of its event has doomed the regions
+/// (userfault.h).
 void see_events() {
   if (userfaultfd_handling()) [[unlikely]]
     wait_for_userfaultfd();

@@ -128,7 +128,7 @@ class LeasePath {
 
   static std::atomic<LeasePath*> running_;
 
-  // One cache line with what every transfer reads (of the first domains); written seldom.
+  // One cache line that every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
   const bool observes_;
   const bool settles_;  ///< the retention decides on application threads

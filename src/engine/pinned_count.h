@@ -36,7 +36,7 @@ class PinnedPeak {
   /// The same, when more is registered than at any sample before; at most every 50 ms.
   void sample_growth(Time now, std::size_t registered);
   std::uint64_t peak() const { return peak_; }
-  /// What the kernel counts still, and the end of counting.
+  /// The bytes that the kernel counts still; counting ends.
   std::uint64_t finish();
 
  private:

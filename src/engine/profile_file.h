@@ -32,13 +32,13 @@ class StableSites {
   std::unordered_map<CallSite, std::uint64_t> names_;
 };
 
-/// The profile of this process: what it began with, and what it leaves. The engine's start, then the helper.
+/// The profile of this process, as it begins and as it ends. The engine's start, then the helper.
 class LearntProfile {
  public:
   LearntProfile(const std::string& path, int rank);
 
   bool wanted() const { return !path_.empty(); }
-  /// Begins a new predictor with what was read; reports a profile that does not fit.
+  /// Begins a new predictor with the profile that was read; reports a profile that does not fit.
   void begin(Predictor& predictor) const;
   std::uint64_t site_name(CallSite site) { return sites_.name(site); }
   /// Writes the profile of the domain that learnt most.

@@ -2,8 +2,8 @@
 // when the run ends, so they are never freed. The next run of the process takes them, once all leases of this
 // run have ended.
 //
-// take() and give() may be called by any thread; a short mutex guards the list of spare ones. What guards an
-// object that was taken, each object states.
+// take() and give() may be called by any thread; a short mutex guards the list of spare ones. Each object
+// states its own guards.
 #pragma once
 
 #include <memory>
@@ -31,7 +31,7 @@ struct RunMemory {
   static RunMemory& take();
   /// For the next run: no domain holds a region any more.
   static void give(RunMemory& memory);
-  /// In a forked child: what the parent had spare is left alone.
+  /// In a forked child: the parent's spare memory is left alone.
   static void abandon_after_fork();
 };
 

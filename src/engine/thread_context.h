@@ -29,7 +29,7 @@ constexpr int kMostDomains = runlog::kMaxDomains;
 
 /// Of one thread in one domain.
 struct ThreadCounters {
-  // A hit touches these: in the context they share a line with what every call touches. There is no counter
+  // A hit touches these: in the context they share the line that every call touches. There is no counter
   // of acquires: each ends as one hit, wait, miss, bounced or observed.
   Counter acquired_bytes, hits;
   Counter delayed_ticks;  ///< the sum of registrations, waits and copies that have delayed the thread

@@ -35,7 +35,7 @@ class CodePatch {
 
   /// Makes the function jump to `target` (always the same one for one patch). On failure nothing has changed.
   Error apply(const void* target);
-  /// Puts back what apply() displaced. Refuses when other code has patched over it since.
+  /// Puts back the instructions that apply() displaced. Refuses when other code has patched over it since.
   Error restore();
   /// Whether apply() has succeeded and restore() not yet.
   bool is_applied() const { return applied_; }

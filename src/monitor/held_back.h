@@ -7,7 +7,7 @@
 // RULES
 //   - A range leaves the array by carry_out() alone, after its memory was unmapped. Else a later change could
 //     free the addresses, the kernel could give them to a new mapping, and carry_out() would unmap that one.
-//   - So a munmap that touches held-back memory is held back as well, whatever the sinks answer; every other
+//   - So a munmap that touches held-back memory is held back as well, also where all sinks agree; every other
 //     change that touches it is refused. (For memory that is unmapped, the kernel itself answers madvise and
 //     mprotect with ENOMEM.)
 //   - Ranges that overlap are carried out by one call.

@@ -156,7 +156,7 @@ std::atomic<void (*)(Range)> callback_end{nullptr};
 std::atomic<void (*)(Range)> callback_appeared{nullptr};
 std::atomic<void (*)()> callback_exposed{nullptr};
 
-/// What else than going on the replacement of a call can do (memory_change.h).
+/// The alternative to going on that the replacement of a call has (memory_change.h).
 Answer alternative_of(long system_call) {
   switch (system_call) {
     case SYS_munmap:

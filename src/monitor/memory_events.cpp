@@ -18,9 +18,9 @@ namespace {
 constinit Brackets g_brackets;
 constinit BasicSinkArray<MemorySink> g_sinks;
 constinit BasicHeldBack<> g_held_back;
-constinit std::mutex g_carrying;  ///< one thread at a time carries out what was held back
+constinit std::mutex g_carrying;  ///< one thread at a time carries out unmappings
 
-constinit std::mutex g_control;  ///< guards what follows, except reading the atomics
+constinit std::mutex g_control;  ///< guards the following, except reading the atomics
 constinit std::atomic<MemoryMonitor*> g_monitor{nullptr};
 MemoryMonitor* g_staying = nullptr;               ///< the monitor that leave() passes by
 constinit std::atomic<bool> g_never_sees{false};  ///< sight is lost until the next watch(), because:

@@ -14,8 +14,8 @@
 // of the engine begin and end inside events. Beneath the sinks this room knows nothing of them.
 //
 // begin(), end(), appeared() and lose_sight() are for hooks: any thread, any signal handler; no lock, no
-// allocation. All else is ordinary code of any thread; watch(), leave() and what they change are guarded by
-// one mutex, carry_out() by another. A forked child begins without the brackets of other threads, with
+// allocation. All else is ordinary code of any thread; one mutex guards watch() and leave(), another
+// carry_out(). A forked child begins without the brackets of other threads, with
 // nothing held back, and without a monitor, unless that has to stay.
 #pragma once
 
@@ -46,8 +46,9 @@ Error add(MemorySink& sink);
 /// Hooks may be inside the sink still, and for any length of time (memory_sink.h).
 void remove(MemorySink& sink);
 
-/// Unmaps what was held back and no sink holds any more: each is asked again, as at the munmap. A sink calls
-/// this when holders have let go, and after its removal. Returns how many unmappings are still held back.
+/// Unmaps held-back memory that no sink holds any more: each sink is asked again, as at the munmap. A sink
+/// calls this when holders have let go, and after its removal. Returns how many unmappings are still held
+/// back.
 std::size_t carry_out();
 
 // ---- the monitor ----

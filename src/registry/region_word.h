@@ -79,13 +79,13 @@ class BasicRegionWord {
     bool permanent() const { return bits & kPermanent; }
     std::uint32_t generation() const { return static_cast<std::uint32_t>(bits >> kGenerationShift); }
     bool leasable() const { return (bits & kLeasable) == kRegistered; }
-    /// Registered, and of no use to anybody at the moment: limits and retention may let it go.
+    /// Registered and unused at the moment: limits and retention may let it go.
     bool idle() const { return (bits & (kLeases | kHolds | kState | kDoomed | kPermanent)) == kRegistered; }
-    /// What count_in() has to find for a lease in this generation, in the bits above kProofBits.
+    /// The bits above kProofBits that grant count_in() a lease in this generation.
     std::uint64_t proof() const { return (bits & kGeneration) | kRegistered; }
   };
 
-  /// What a returned lease or hold leaves behind. `idle`: retention may let the region go now.
+  /// The state after a returned lease or hold. `idle`: retention may let the region go now.
   enum class Released { in_use, idle, idle_doomed };
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }

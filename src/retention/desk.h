@@ -95,7 +95,7 @@ class Desk {
   void done(const Job& job, RegionRef region, bool ok, Duration took, Time now);
 
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
-  /// the budget gives back what it may reserve.
+  /// the budget gives back its reserve.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand);
   /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
   /// registrations stay and uses are not learnt from.

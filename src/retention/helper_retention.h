@@ -70,16 +70,16 @@ class HelperRetention final : public Retention {
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };
 
-  /// `costs` is fed by done() and by whoever else sees device calls of the same thread.
+  /// `costs` is fed by done(), and by the caller with the device calls of other threads.
   HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs, Settings settings);
   /// The same with a predictor of its own.
   HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
                   Settings settings);
 
-  /// An item of the deregistration queue. What is to be done about it, next() returns. What was waited for it
-  /// must have been charged to the time budget before.
+  /// An item of the deregistration queue. next() returns the action that follows. Its waits must have been
+  /// charged to the time budget before.
   bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
-  /// Forgets the buffers there and drops what is queued for them.
+  /// Forgets the buffers there and drops their queued items.
   void memory_event(Range range) override;
   void sweep() override;
 
@@ -126,9 +126,9 @@ class HelperRetention final : public Retention {
   /// How long the thread had waited before its call, all ranges of a call counted from its beginning: a wait
   /// for one of them comes after the next one's beginning.
   Duration delayed_before(std::uint16_t thread, Time call, Duration delayed);
-  /// What a use changes in its buffer.
+  /// Enters a use into its buffer.
   void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
-  /// After a use of buffer `used`: the queue moves with what the predictor expects now.
+  /// After a use of buffer `used`: the queue follows the predictor.
   void follow_predictor(BufferId used);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
   template <class F>

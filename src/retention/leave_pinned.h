@@ -1,4 +1,4 @@
-// Retention `leave-pinned`: what is registered stays, until its memory changes or a limit needs room.
+// Retention `leave-pinned`: a region stays until its memory changes or a limit needs room.
 #pragma once
 
 #include "retention/retention.h"

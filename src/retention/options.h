@@ -1,4 +1,4 @@
-// The options of retention: which strategy, and what it may cost. Filled before threads start, then only
+// The options of retention: the strategy, and its allowed cost. Filled before threads start, then only
 // read.
 #pragma once
 

@@ -115,14 +115,14 @@ static_assert(sizeof(SiteEntry) == 384);
 struct DomainEntry {
   char device[64];        ///< its name, as for option `device`; of a device of the program's own: its kind
   char nic[64];           ///< as for option `nic`
-  char description[240];  ///< what registering really does in it
+  char description[240];  ///< the real effect of registering in it
   // Caps of the device; 0: none.
   std::uint64_t max_regions, max_region_bytes, max_bytes;
   std::uint64_t reserved[4];  ///< 0
 };
 static_assert(sizeof(DomainEntry) == 424);
 
-/// What a domain has registered, and its share of the process's counters.
+/// The registered memory of a domain, and its share of the process's counters.
 struct DomainState {
   std::uint64_t registered_peak_bytes, registered_now_bytes, regions_now;
   double registered_byte_ns;  ///< integral of registered bytes from start to `last_ns`
@@ -199,7 +199,7 @@ struct ProcessHeader {
   char options[512];  ///< as format_options() writes it
   char retention[16];
   char predictor[16];
-  char device[240];                       ///< what registering really did in the first domain of this run
+  char device[240];                       ///< the real effect of registering in the first domain of this run
   std::int32_t rank, ranks, local_ranks;  ///< -1 where unknown (no MPI)
   std::int32_t cores;
   std::uint32_t page_bytes;

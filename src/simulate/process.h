@@ -4,7 +4,7 @@
 // registered and wait, or being deregistered and miss. Its helper works at the engine's desk
 // (retention/desk.h).
 //
-// What is modelled here, and not run: threads, the order of their device calls, the rings and the helper's
+// Modelled here: threads, the order of their device calls, the rings and the helper's
 // sleep. Everything else is the code of the product.
 //
 // Deterministic: equal scripts and settings give equal runs. One thread at a time; processes share nothing.
@@ -225,8 +225,8 @@ class Process final : private RegisteredListener {
   void granted(std::uint16_t number);
   Lease& take_lease(Thread& thread, const Operation& operation);
   void leave_pinned(Lease& lease);
-  /// Begins what retention lets go on the thread, now that it has registered a region or has left one idle.
-  /// False: there is nothing.
+  /// Begins the deregistrations that retention wants on the thread, now that it has registered a region or
+  /// has left one idle. False: there is nothing.
   bool settle(std::uint16_t number, RegionRef idle);
   bool settle_next(std::uint16_t number);
   void push(const Noticed& noticed);
