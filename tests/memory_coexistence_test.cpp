@@ -88,6 +88,8 @@ void load_open_mpi() {
   // UCX by relocation replaces malloc as well, and takes blocks from before for its own: it aborts when hwloc
   // closes the libraries of its plugins, also where Pinion's hooks have been taken away.
   ::setenv("HWLOC_PLUGINS_PATH", "/nowhere", 1);
+  // Without a daemon of its own, whose start may fail or hang beside other jobs.
+  ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   void* const mpi = load("libmpi.so.40");

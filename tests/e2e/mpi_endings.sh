@@ -38,11 +38,11 @@ report_says abort 'r.ranks == 2 and 0 <= r.acquires.total <= 82'
 
 # Killed in the middle of things.
 rm -rf "$work/log"
-"$pinion" run --log "$work/log" -- "${launch[@]}" -n 2 "$leaving" sleep >"$work/out" 2>"$work/err" &
+"$pinion" run --log "$work/log" -- "${launch[@]}" -n 2 "$leaving" sleep "$work" >"$work/out" 2>"$work/err" &
 eventually verified || fail "sleep: $(cat "$work/out" "$work/err")"
 up_to_date() { [ "$(what_is 'r.ranks == 2 and r.acquires.total == 82')" = True ]; }
 eventually up_to_date || fail "sleep: the log is not brought up to date: $(what_is r.acquires)"
-victims=$(pgrep -f "^$leaving sleep")
+victims=$(pgrep -f "^$leaving sleep $work") # not those of another run of this script
 [ "$(wc -w <<<"$victims")" -eq 2 ] || fail "two ranks expected: $victims"
 kill -9 ${victims%%$'\n'*}
 wait $! && fail "a killed rank goes unnoticed"
