@@ -44,7 +44,7 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 echo to the one; echo to the other >&2
 exit 7
 END
-"$pinion" softroce --share "$work/shared" --timeout 400s -- bash "$work/inside" >"$work/out" 2>"$work/err"
+"$pinion" softroce --share "$work/shared" --timeout 800s -- bash "$work/inside" >"$work/out" 2>"$work/err"
 status=$?
 cd "$work/shared" || exit
 [ $status -eq 7 ] || fail "status $status: $(cat "$work/out" "$work/err")"
