@@ -16,16 +16,9 @@
 #include <vector>
 
 #include "pinion/pinion.h"
+#include "support/kept_registrations.h"
 
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kKept = false;  // its allocator unmaps unseen, so the engine keeps nothing beyond a lease
-#else
-constexpr bool kKept = true;
-#endif
-#define NEEDS_KEPT_REGISTRATIONS() \
-  if (!kKept) GTEST_SKIP() << "nothing is kept under this sanitizer"
 
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 

@@ -35,6 +35,7 @@
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "support/eventually.h"
+#include "support/kept_registrations.h"
 #include "support/resident_memory.h"
 
 namespace {
@@ -46,14 +47,6 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kKept = false;  // its allocator unmaps unseen, so the engine keeps nothing beyond a lease
-#else
-constexpr bool kKept = true;
-#endif
-#define NEEDS_KEPT_REGISTRATIONS() \
-  if (!kKept) GTEST_SKIP() << "nothing is kept under this sanitizer"
-
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 constexpr unsigned kBoth = PINION_ACCESS_READ | PINION_ACCESS_WRITE;
 
@@ -233,7 +226,7 @@ TEST_F(ApiTest, EnvironmentOverridesTheCallersOptions) {
   EXPECT_EQ(limits.bytes, 1u << 20);
   Memory memory(1);
   use(memory.begin(), kPage);
-  if (kKept) {
+  if (pinion::test::kKept) {
     EXPECT_EQ(statistics().regions, 1u) << "retention=leave-pinned holds as well";
   }
 }
@@ -794,7 +787,7 @@ TEST_F(ApiTest, ThreadsShareRegistrations) {
   EXPECT_EQ(s.acquires, static_cast<std::uint64_t>(kThreads * kUses));
   EXPECT_EQ(s.bounced, 0u);
   EXPECT_LE(s.registered_bytes, memory.bytes());
-  if (kKept) {
+  if (pinion::test::kKept) {
     EXPECT_EQ(s.registered_peak_bytes, s.registered_bytes) << "leave-pinned only grows";
     EXPECT_GT(s.hits, s.misses);
   }

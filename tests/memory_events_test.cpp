@@ -19,6 +19,7 @@
 #include "pinion/pinion.h"
 #include "support/deterministic_scheduler.h"
 #include "support/eventually.h"
+#include "support/kept_registrations.h"
 #include "support/registry_fixture.h"
 #include "support/resident_memory.h"
 
@@ -36,12 +37,6 @@ constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kKept = false;  // its allocator unmaps unseen, so nothing is kept beyond a lease
-#else
-constexpr bool kKept = true;
-#endif
-
 const std::size_t kPage = page_size();
 
 char* map_pages(std::size_t pages, void* at = nullptr) {
@@ -97,7 +92,7 @@ TEST_F(MemoryEvents, RightsThatAreTakenEndTheRegistration) {
   ASSERT_EQ(::mprotect(p, 4 * kPage, PROT_READ | PROT_WRITE), 0);
   EXPECT_EQ(use(p, 4, PINION_ACCESS_WRITE), 0);
   EXPECT_EQ(statistics().hits, 0u);
-  if (kKept) {
+  if (pinion::test::kKept) {
     EXPECT_EQ(use(p, 4), 0);
     EXPECT_EQ(statistics().hits, 1u);
   }
@@ -105,7 +100,7 @@ TEST_F(MemoryEvents, RightsThatAreTakenEndTheRegistration) {
 }
 
 TEST_F(MemoryEvents, RightsAddedToAPartAreNoEvent) {
-  if (!kKept) GTEST_SKIP() << "nothing is kept";
+  NEEDS_KEPT_REGISTRATIONS();
   start("retention=leave-pinned");
   char* const p = map_pages(8);
   ASSERT_EQ(::mprotect(p + 4 * kPage, 4 * kPage, PROT_READ), 0);
@@ -123,7 +118,7 @@ TEST_F(MemoryEvents, RightsAddedToAPartAreNoEvent) {
 // ---- much at once ----
 
 TEST_F(MemoryEvents, ManyRegionsInOneEvent) {
-  if (!kKept) GTEST_SKIP() << "nothing is kept";
+  NEEDS_KEPT_REGISTRATIONS();
   start("retention=leave-pinned,limit=1G");
   constexpr std::size_t kRegions = 10'000;
   char* const p = map_pages(2 * kRegions);
@@ -170,7 +165,7 @@ TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
 // ---- forks ----
 
 TEST_F(MemoryEvents, IdleRegionsGoBeforeAFork) {
-  if (!kKept) GTEST_SKIP() << "nothing is kept";
+  NEEDS_KEPT_REGISTRATIONS();
   start("retention=leave-pinned");
   constexpr std::size_t kPages = 1024;
   char* const idle = map_pages(kPages);
@@ -280,7 +275,7 @@ TEST_F(MemoryEvents, ForkWhileOthersRegisterAndAllocate) {
 }
 
 TEST_F(MemoryEvents, SpawnedChildrenDisturbNothing) {
-  if (!kKept) GTEST_SKIP() << "nothing is kept";
+  NEEDS_KEPT_REGISTRATIONS();
   start("retention=leave-pinned");
   char* const p = map_pages(512);
   ASSERT_EQ(use(p, 512), 0);

@@ -23,6 +23,7 @@
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "support/eventually.h"
+#include "support/kept_registrations.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -31,12 +32,6 @@ namespace {
 constexpr std::size_t kBuffers = 32, kBufferBytes = 128 << 10;
 constexpr std::uint64_t kLimit = kBuffers * kBufferBytes;  // what each of them would fill alone
 constexpr int kProcesses = 6, kKilled = 3;
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kKept = false;  // its allocator unmaps unseen, so the engine keeps nothing beyond a lease
-#else
-constexpr bool kKept = true;
-#endif
 
 /// What the ranks and the test tell each other.
 struct Board {
@@ -139,7 +134,7 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
     }
   }
   EXPECT_EQ(beyond, 0);
-  if (kKept && report.retention == "leave-pinned") {
+  if (pinion::test::kKept && report.retention == "leave-pinned") {
     std::uint64_t most = 0;
     for (const auto& level : survivors.levels())
       if (level.time > killed) most = std::max(most, level.bytes);

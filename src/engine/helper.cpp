@@ -224,17 +224,17 @@ void Helper::tell() {
   mine.kernel_pinned_peak_bytes = pinned_.peak();
   mine.leave_pinned_bytes = drain_.leave_pinned_bytes();
   mine.leave_pinned_registration_ns = drain_.leave_pinned_registration_ns();
-  add_domains(mine);
+  tell_domains();
   counters_.tell(mine);
 }
 
-void Helper::add_domains(runlog::Counters& mine) {
+void Helper::tell_domains() {
   domains_.for_each([&](DomainSlot& slot) {
     // Victims know pages.
     const CostEstimates& costs = slot.kept.costs;
     if (const double per_page = costs.registration.a() * costs.entries_a_page.value(); per_page > 0)
       slot.domain->set_call_pages(costs.registration.b() / per_page);
-    log_.set_domain(slot, counters_.of(slot.number));
+    if (log_.is_open()) log_.set_domain(slot, counters_.of(slot.number));
   });
 }
 

@@ -50,7 +50,8 @@ class Helper {
   void sleep_until(Time wake);
   /// Puts the helper's share of the counters where others read it.
   void tell();
-  void add_domains(runlog::Counters& mine);
+  /// The domains' shares: to the log, and to the choice of victims.
+  void tell_domains();
   void end_of_run();
 
   const Options& options_;

@@ -19,14 +19,14 @@ void RunLog::add_domains(const DomainTable& domains) {
   if (!writer_.is_open()) return;
   for (int i = static_cast<int>(writer_.domain_count()); i < domains.count(); ++i) {
     const DomainSlot& slot = domains.slot(i);
-    const DeviceCaps caps = slot.device->capabilities().caps;
+    const DeviceCapabilities can = slot.device->capabilities();
     runlog::DomainInfo info;
     info.device = slot.device_name.empty() ? slot.device->name() : slot.device_name;
-    info.nic = slot.device_name == "emulated" ? slot.nic : "";
+    info.nic = can.spends_modelled_time ? slot.nic : "";
     info.description = slot.device->description();
-    info.max_regions = caps.max_regions;
-    info.max_region_bytes = caps.max_region_bytes;
-    info.max_bytes = caps.max_bytes;
+    info.max_regions = can.caps.max_regions;
+    info.max_region_bytes = can.caps.max_region_bytes;
+    info.max_bytes = can.caps.max_bytes;
     writer_.add_domain(info);
   }
 }

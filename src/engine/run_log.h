@@ -22,6 +22,7 @@ class RunLog {
     return writer_.open(directory, info, bytes);
   }
 
+  bool is_open() const { return writer_.is_open(); }
   /// Domains that are not in the log's table yet.
   void add_domains(const DomainTable& domains);
   /// A domain's share, for the next publish() or finish().
