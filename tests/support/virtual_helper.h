@@ -123,7 +123,7 @@ class VirtualHelper final : private simulate::Observer {
                   .ring = settings.ring,
                   .start = settings.start,
                   .wake_latency = settings.wake_latency},
-                 make_predictor(settings.predictor, settings.window), *this) {
+                 make_predictor(settings.predictor, settings.window, 4), *this) {
     registered_.set(settings.start, 0);
     leave_pinned_.set(settings.start, 0);
   }
