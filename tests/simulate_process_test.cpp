@@ -71,7 +71,7 @@ class Heard final : private Observer {
     runlog::Outcome outcome;
   };
   explicit Heard(Process::Settings settings,
-                 std::unique_ptr<Predictor> predictor = make_predictor("shortest", 2))
+                 std::unique_ptr<Predictor> predictor = make_predictor("shortest", 2, 4))
       : process(std::move(settings), std::move(predictor), *this) {}
 
   static Process::Settings under(RetentionKind retention) {
@@ -309,7 +309,7 @@ TEST(SimulatedProcess, SecondThreadWaitsForTheRegistration) {
 TEST(SimulatedProcess, HelperRegistersAhead) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.wake_latency = [] { return 20 * kMicrosecond; };
-  Heard run(std::move(settings), make_predictor("shortest", 0));
+  Heard run(std::move(settings), make_predictor("shortest", 0, 4));
   Sequence script;
   for (int i = 0; i < 20; ++i) script.acquire(buffer(0, 10), 50 * kMillisecond).release(5 * kMicrosecond);
   run.follow(script);
@@ -326,7 +326,7 @@ TEST(SimulatedProcess, HelperRegistersAhead) {
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.own_core = false;
-  Heard run(std::move(settings), make_predictor("shortest", 0));
+  Heard run(std::move(settings), make_predictor("shortest", 0, 4));
   Sequence script;
   for (int i = 0; i < 20; ++i) script.acquire(buffer(0, 10), 50 * kMillisecond).release(5 * kMicrosecond);
   run.follow(script);
