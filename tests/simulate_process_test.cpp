@@ -6,7 +6,8 @@
 
 #include "simulate/levels.h"
 #include "simulate/process.h"
-#include "simulate/schedule_predictor.h"
+#include "simulate/program.h"
+#include "simulate/random.h"
 
 namespace pinion::simulate {
 namespace {
@@ -373,8 +374,8 @@ TEST(Oracle, KnowsEveryUse) {
     return list;
   };
   const auto run_with = [&](const char* name, NoiseModel schedule) {
-    auto predictor =
-        std::make_unique<SchedulePredictor>(name, std::make_shared<Schedule>(scripts(schedule), kSecond));
+    auto predictor = std::make_unique<SchedulePredictor>(
+        name, std::make_shared<Schedule>(schedule_of(scripts(schedule), kSecond)));
     Heard run(Heard::under(RetentionKind::helper), std::move(predictor));
     const auto script = scripts(irregular);
     run.process.add_thread(*script.front());

@@ -96,6 +96,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.end = std::max(end - waited, time) - delayed;
   use.pages = pages.pages();
   use.continues = continues;
+  use.delayed = delayed;
   use.lead = lead(buffer.entries);
   predictor_.observe(use);
   // Acting mode reads the confidence later: others' errors cannot change it before then.
