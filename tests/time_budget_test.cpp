@@ -42,6 +42,33 @@ TEST(TimeBudget, WhatIsLostIsGone) {
   EXPECT_EQ(budget.lost(), 10 * ms);
 }
 
+TEST(TimeBudget, TheAutomaticCreditGrowsWithWhatThereIsToRegister) {
+  TimeBudget budget({.share = 0.01}, 0);
+  EXPECT_EQ(budget.allowed(), 20 * ms);
+  budget.registering_once(4 * ms);
+  EXPECT_EQ(budget.allowed(), 20 * ms);
+  budget.registering_once(40 * ms);
+  EXPECT_EQ(budget.allowed(), 100 * ms);
+  budget.advance(kSecond);
+  EXPECT_EQ(budget.allowed(), 110 * ms);
+  TimeBudget fixed({.share = 0.01, .credit = 5 * ms}, 0);
+  fixed.registering_once(40 * ms);
+  EXPECT_EQ(fixed.allowed(), 5 * ms);
+}
+
+TEST(RegisteredOnce, IsTheMostThatThereWas) {
+  RegisteredOnce once;
+  const std::size_t page = page_size();
+  once.add({.fresh_bytes = 4 * page, .all_bytes = 4 * page});
+  once.add({.fresh_bytes = 0, .all_bytes = 4 * page});
+  once.add({.fresh_bytes = 2 * page, .all_bytes = 6 * page});
+  EXPECT_EQ(once.pages, 6u);
+  EXPECT_EQ(once.calls, 2u);
+  once.add({.fresh_bytes = 4 * page, .all_bytes = 6 * page});  // four pages went, and came anew
+  EXPECT_EQ(once.pages, 6u);
+  EXPECT_EQ(once.calls, 2u);
+}
+
 TEST(TimeBudget, LeavePinnedWaitsForUntouchedPagesToo) {
   EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 1), 100 * ms);
   EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 0.5), 50 * ms);
