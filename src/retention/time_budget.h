@@ -5,9 +5,9 @@
 // never exceeds credit + share * elapsed, whatever the program does, as far as reservations cover the worst
 // and threads lose nothing that leave-pinned would lose as well.
 //
-// The ledger also has the price: how many seconds of holding everything one lost second is worth. By itself
-// that is 1 / share, for who gives a share of the time would have nothing registered for it; it is lower
-// while the budget is unused and grows without bound as the budget runs out.
+// The ledger also has the price: how many seconds of holding everything one lost second is worth. An unused
+// budget and no budget at all have the same price; it grows as the budget runs out, so that the rest goes
+// where it frees most. A larger budget never has a higher price.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -35,6 +35,9 @@ class TimeBudget {
     Duration credit = 20 * kMillisecond;
   };
   static constexpr double kUnbounded = -1;
+  /// While nothing is lost. At 4, retention spends on what repays it within the first turns of a loop; at 200
+  /// (0.5 % of the time for holding nothing) most short programs end with the budget unused.
+  static constexpr double kPrice = 4;
 
   TimeBudget(Settings settings, Time start) : settings_(settings), start_(start), now_(start) {}
 
