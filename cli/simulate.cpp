@@ -34,7 +34,7 @@ struct Arguments {
   std::vector<std::string> limits{"0"}, node_limits{"0"};
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
-  std::string start_credit = "20ms", minimize = "mean", study;
+  std::string start_credit = "auto", minimize = "mean", study;
   std::string window = "2", period_window = "4", lru_size = "64M", poll = "1ms";
   std::string nic, wake_latency, skew, profile, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
@@ -462,7 +462,7 @@ void add_simulate(CLI::App& app) {
   list("--node-limit", a->node_limits,
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
-  word("--start-credit", a->start_credit, "of the time budget [20ms]", "TIME");
+  word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
   word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
        "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");

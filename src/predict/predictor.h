@@ -33,6 +33,8 @@ struct Use {
   bool continues = false;
   /// How long before the use a prediction of it could still be acted upon.
   Duration lead = 0;
+  /// Already taken out of both times: how long its thread had waited for registration by then.
+  Duration delayed = 0;
 };
 
 /// The prediction of a buffer's next use.

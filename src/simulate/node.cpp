@@ -8,7 +8,6 @@
 #include "node/policy.h"
 #include "node/room.h"
 #include "simulate/levels.h"
-#include "simulate/schedule_predictor.h"
 
 namespace pinion::simulate {
 
@@ -98,8 +97,9 @@ class SimulatedRank final : private Observer {
     }
     return std::make_unique<SchedulePredictor>(
         oracle ? "oracle" : "schedule",
-        std::make_shared<Schedule>(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
-                                   kStart + member.starts));
+        std::make_shared<Schedule>(
+            schedule_of(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
+                        kStart + member.starts)));
   }
 
   void registered(Time now, Time since, std::int64_t bytes) override {
