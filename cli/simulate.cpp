@@ -396,7 +396,8 @@ bool of_paper(const Arguments& arguments) {
       else
         fmt::print("{}\n", to_text(result));
     }
-    if (arguments.json) fmt::print("{}", dump({{"schema", "pinion-whole-paper-1"}, {"results", std::move(all)}}));
+    if (arguments.json)
+      fmt::print("{}", dump({{"schema", "pinion-whole-paper-1"}, {"results", std::move(all)}}));
     return true;
   }
   PaperResult result;
