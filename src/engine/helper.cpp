@@ -81,7 +81,9 @@ void Helper::equip(DomainSlot& slot) {
   std::unique_ptr<Predictor> predictor;
   if (traits_of(options_.retention).predicts) {
     predictor = played_predictor();
-    if (!predictor) predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
+    if (!predictor)
+      predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
+                                 static_cast<unsigned>(options_.period_window));
     if (profile_.wanted()) {
       settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
       profile_.begin(*predictor);

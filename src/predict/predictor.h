@@ -79,7 +79,7 @@ class Predictor {
 };
 
 /// `shortest`: the paper's; `periodicity`: Freitag et al.'s; `adaptive`: ours. Null for an unknown name (the
-/// option table has checked it). `window`: of `shortest`.
-std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window);
+/// option table has checked it). `window`: of `shortest`; `period_window`: of `periodicity`.
+std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window, unsigned period_window);
 
 }  // namespace pinion

@@ -87,7 +87,8 @@ class SimulatedRank final : private Observer {
   std::unique_ptr<Predictor> predictor(const Settings& settings, const Member& member) const {
     const bool oracle = settings.predictor == "oracle";
     if (!oracle && settings.predictor != "schedule") {
-      std::unique_ptr<Predictor> learns = make_predictor(settings.predictor, settings.window);
+      std::unique_ptr<Predictor> learns =
+          make_predictor(settings.predictor, settings.window, settings.period_window);
       // One that is damaged leaves the predictor as it was.
       if (member.program < settings.profiles.size())
         if (const std::string& profile = settings.profiles[member.program]; !profile.empty())
