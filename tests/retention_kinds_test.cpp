@@ -20,7 +20,7 @@ class RetentionKindsTest : public RegistryTest {
   TimeBudget budget_of_time{{}, 0};
 
   std::unique_ptr<Retention> make(RetentionKind kind, std::uint64_t lru_bytes = 0) {
-    return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0),
+    return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0, 4),
                           costs, budget_of_time);
   }
   void retire(Region* region) { retire_claimed(*domain, region, Actor::application); }

@@ -6,7 +6,8 @@
 
 #include "simulate/levels.h"
 #include "simulate/process.h"
-#include "simulate/schedule_predictor.h"
+#include "simulate/program.h"
+#include "simulate/random.h"
 
 namespace pinion::simulate {
 namespace {
@@ -71,7 +72,7 @@ class Heard final : private Observer {
     runlog::Outcome outcome;
   };
   explicit Heard(Process::Settings settings,
-                 std::unique_ptr<Predictor> predictor = make_predictor("shortest", 2))
+                 std::unique_ptr<Predictor> predictor = make_predictor("shortest", 2, 4))
       : process(std::move(settings), std::move(predictor), *this) {}
 
   static Process::Settings under(RetentionKind retention) {
@@ -310,7 +311,7 @@ TEST(SimulatedProcess, SecondThreadWaitsForTheRegistration) {
 TEST(SimulatedProcess, HelperRegistersAhead) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.wake_latency = [] { return 20 * kMicrosecond; };
-  Heard run(std::move(settings), make_predictor("shortest", 0));
+  Heard run(std::move(settings), make_predictor("shortest", 0, 4));
   Sequence script;
   for (int i = 0; i < 20; ++i) script.acquire(buffer(0, 10), 50 * kMillisecond).release(5 * kMicrosecond);
   run.follow(script);
@@ -327,7 +328,7 @@ TEST(SimulatedProcess, HelperRegistersAhead) {
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.own_core = false;
-  Heard run(std::move(settings), make_predictor("shortest", 0));
+  Heard run(std::move(settings), make_predictor("shortest", 0, 4));
   Sequence script;
   for (int i = 0; i < 20; ++i) script.acquire(buffer(0, 10), 50 * kMillisecond).release(5 * kMicrosecond);
   run.follow(script);
@@ -374,8 +375,8 @@ TEST(Oracle, KnowsEveryUse) {
     return list;
   };
   const auto run_with = [&](const char* name, NoiseModel schedule) {
-    auto predictor =
-        std::make_unique<SchedulePredictor>(name, std::make_shared<Schedule>(scripts(schedule), kSecond));
+    auto predictor = std::make_unique<SchedulePredictor>(
+        name, std::make_shared<Schedule>(schedule_of(scripts(schedule), kSecond)));
     Heard run(Heard::under(RetentionKind::helper), std::move(predictor));
     const auto script = scripts(irregular);
     run.process.add_thread(*script.front());

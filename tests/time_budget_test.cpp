@@ -85,8 +85,26 @@ TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {
     before = budget.price();
   }
   EXPECT_GT(before, 10000) << "seconds of everything, for one second";
-  EXPECT_GT(TimeBudget({.share = 0.0001, .credit = 0}, 0).price(),
-            TimeBudget({.share = 0.05, .credit = 0}, 0).price());
+}
+
+// Without a bound a region is worth as much as with one that nothing is lost of.
+TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
+  const auto price = [](double share, Duration credit, Duration lost) {
+    TimeBudget budget({.share = share, .credit = credit}, 0);
+    budget.advance(kSecond);
+    budget.waited(0, lost, 0);
+    return budget.price();
+  };
+  for (const Duration lost : {0 * ms, 1 * ms, 4 * ms, 20 * ms, 100 * ms}) {
+    double before = price(0.0001, 0, lost);
+    for (const double share : {0.001, 0.005, 0.05}) {
+      EXPECT_LE(price(share, 0, lost), before) << share;
+      EXPECT_LE(price(share, 20 * ms, lost), price(share, 0, lost)) << share;
+      before = price(share, 0, lost);
+    }
+    EXPECT_LE(price(TimeBudget::kUnbounded, 0, lost), before);
+  }
+  EXPECT_EQ(price(TimeBudget::kUnbounded, 0, 0), price(0.005, 0, 0));
 }
 
 TEST(TimeBudget, WithoutABoundNothingIsRefused) {

@@ -19,8 +19,6 @@ constexpr Duration kOver = 10 * kMicrosecond;
 constexpr Duration kExperiment = 4;
 // How often a cost that few calls have shown is tried again.
 constexpr Duration kTryAgain = kSecond;
-// Where there is no budget to set it: seconds of holding everything that one lost second is worth.
-constexpr double kPrice = 200;
 
 /// Its four highest bits, so that margins need not be worked out anew for every change of the price.
 Duration rounded(double value) {
@@ -96,6 +94,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.end = std::max(end - waited, time) - delayed;
   use.pages = pages.pages();
   use.continues = continues;
+  use.delayed = delayed;
   use.lead = lead(buffer.entries);
   predictor_.observe(use);
   // Acting mode reads the confidence later: others' errors cannot change it before then.
@@ -226,7 +225,7 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 }
 
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
-  const double price = settings_.budget ? settings_.budget->price() : kPrice;
+  const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
   return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
 }

@@ -1,16 +1,10 @@
 #include "retention/time_budget.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace pinion {
 
 namespace {
-// The price of a budget that is not touched yet, as a share of 1 / share.
-constexpr double kUnused = 0.02;
-// Without a budget.
-constexpr double kUnboundedPrice = 200;
-constexpr double kLeastShare = 1e-6;  // for the price only
 // Learning a program that registers several times as much as it has idle costs 2.3 times what registering
 // everything once does (FT).
 constexpr double kCreditOfOnce = 2.5;
@@ -55,15 +49,13 @@ Time TimeBudget::enough_at(Duration worst) const {
 }
 
 double TimeBudget::price() const {
-  if (!bounded()) return kUnboundedPrice;
+  if (!bounded()) return kPrice;
   const Duration may = allowed();
   if (may == price_allowed_ && lost() == price_lost_) return price_;
   price_allowed_ = may;
   price_lost_ = lost();
-  const auto all = static_cast<double>(std::max<Duration>(may, 1));
-  const double used = std::clamp(static_cast<double>(price_lost_) / all, 0.0, 0.999);
-  // Once half of it is used: 1 / share.
-  price_ = (kUnused + 4 * used * used * used / (1 - used)) / std::max(settings_.share, kLeastShare);
+  const double left = 1 - static_cast<double>(price_lost_) / static_cast<double>(std::max<Duration>(may, 1));
+  price_ = kPrice / std::clamp(left, 0.0001, 1.0);
   return price_;
 }
 

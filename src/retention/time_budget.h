@@ -7,9 +7,9 @@
 // program does, as far as reservations cover the worst and threads lose nothing that leave-pinned would lose
 // as well.
 //
-// The ledger also has the price: how many seconds of holding everything one lost second is worth. By itself
-// that is 1 / share, for who gives a share of the time would have nothing registered for it; it is lower
-// while the budget is unused and grows without bound as the budget runs out.
+// The ledger also has the price: how many seconds of holding everything one lost second is worth. An unused
+// budget and no budget at all have the same price; it grows as the budget runs out, so that the rest goes
+// where it frees most. A larger budget never has a higher price.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -53,6 +53,9 @@ struct RegisteredOnce {
 class TimeBudget {
  public:
   static constexpr double kUnbounded = -1;
+  /// While nothing is lost. At 4, retention spends on what repays it within the first turns of a loop; at 200
+  /// (0.5 % of the time for holding nothing) most short programs end with the budget unused.
+  static constexpr double kPrice = 4;
   /// 2.5 times what registering everything once costs, 20 ms at least.
   static constexpr Duration kAutoCredit = -1;
   struct Settings {

@@ -126,7 +126,7 @@ class VirtualHelper final : private simulate::Observer {
                   .start = settings.start,
                   .wake_latency = settings.wake_latency,
                   .call_time = settings.call_time},
-                 make_predictor(settings.predictor, settings.window), *this) {
+                 make_predictor(settings.predictor, settings.window, 4), *this) {
     registered_.set(settings.start, 0);
     leave_pinned_.set(settings.start, 0);
   }
