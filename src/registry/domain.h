@@ -96,9 +96,10 @@ class Domain : public Leases {
     /// Refused because the memory is changing, in another thread: over as soon as that event is, which is
     /// worth waiting for.
     bool crossed_by_another = false;
-    bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
-    bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
-    Time asked = 0;         ///< when the registration under way began
+    bool unshared = false;   ///< memory events may be missed: the region serves this lease alone
+    bool relieved = false;   ///< memory pressure of the device was answered once by letting idle regions go
+    Time asked = 0;          ///< when the registration under way began
+    Duration preempted = 0;  ///< of its waits, threads that it waited for had lost their core
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;
   };
@@ -108,6 +109,11 @@ class Domain : public Leases {
   /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
   /// again.
   void waited_in_vain();
+
+  /// How long registrations have taken because the kernel ran something else meanwhile, in all. What a
+  /// device call lost is added before it is committed, so that waiting threads find it. Any thread.
+  Duration preempted() const { return preempted_.load(std::memory_order_relaxed); }
+  void add_preempted(Duration lost) { preempted_.fetch_add(lost, std::memory_order_relaxed); }
 
   /// Claims an idle region (registered, without leases and holds, not permanent, still of that generation)
   /// for deregistration; null otherwise. The caller deregisters region->key and calls finish_retire().
@@ -238,6 +244,7 @@ class Domain : public Leases {
   Duration retry_wait_ = 0;
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
+  std::atomic<Duration> preempted_{0};
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
   std::size_t trimming_ = 0;     ///< bytes of the regions that begin_trim() has claimed
   Victims victims_;              ///< holds every ordinary region from the first pressure on (pressed_)

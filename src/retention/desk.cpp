@@ -18,7 +18,8 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
   const Record& record = taken.record;
   runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
-  const Duration took = event.end_ns - event.begin_ns;
+  // What a device call takes on a core of its own.
+  const Duration took = event.end_ns - event.begin_ns - record.preempted();
   const bool failed = (event.flags & runlog::kFailed) != 0;
   switch (event.kind) {
     case runlog::EventKind::lease:

@@ -221,6 +221,7 @@ Cost cost_of(const Log& log) {
   const ProcessHeader& h = log.header;
   if (h.cores > 0 && std::max(h.local_ranks, 1) >= h.cores) cost.helper_charged = cost.helper_cpu;
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
+  cost.preempted = seconds(c.preempted_ns);
   return cost;
 }
 
@@ -287,14 +288,14 @@ std::vector<DomainReport> domains_of(const Log& log) {
 }
 
 Cost operator+(const Cost& a, const Cost& b) {
-  return {a.on_demand + b.on_demand,      a.waits + b.waits,           a.bounce + b.bounce,
-          a.bookkeeping + b.bookkeeping,  a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
-          a.leave_pinned + b.leave_pinned};
+  return {a.on_demand + b.on_demand,       a.waits + b.waits,           a.bounce + b.bounce,
+          a.bookkeeping + b.bookkeeping,   a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
+          a.leave_pinned + b.leave_pinned, a.preempted + b.preempted};
 }
 
 Cost operator/(const Cost& a, double n) {
-  return {a.on_demand / n,  a.waits / n,          a.bounce / n,      a.bookkeeping / n,
-          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n};
+  return {a.on_demand / n,  a.waits / n,          a.bounce / n,       a.bookkeeping / n,
+          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n, a.preempted / n};
 }
 
 void add_domain(DomainReport& sum, const DomainReport& d) {
@@ -397,6 +398,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::registration_failures,
                             &Counters::wait_ns,
                             &Counters::registration_ns,
+                            &Counters::preempted_ns,
                             &Counters::bounce_ns,
                             &Counters::helper_cpu_ns,
                             &Counters::reuses,
