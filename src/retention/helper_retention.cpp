@@ -8,8 +8,7 @@ namespace pinion {
 
 namespace {
 constexpr Duration kLeastPatience = 10 * kMillisecond;
-// Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
-// once. A machine that others begin to use too makes intervals twice as long as any before.
+// A machine that others begin to use too makes intervals twice as long as any before.
 constexpr int kPatience = 3;
 // Waking for each transfer pays only where buffers are idle for longer than that takes.
 constexpr Duration kLeastIdle = 250 * kMicrosecond;
@@ -80,6 +79,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
+  buffer.late = late;
   note_use(id, lease, region);
 
   Use use;
@@ -224,7 +224,8 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
   const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)) +
+                 static_cast<double>(unseen_));
 }
 
 Duration HelperRetention::lead(std::size_t entries) const {
@@ -277,7 +278,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (!may_deregister(entries, next.early, now) || too_dear ||
       !worth_it(buffer, worth(pages, entries), next, now)) {
     listen(id, after, now);
-    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
+    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
                meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
@@ -350,8 +351,8 @@ void HelperRetention::give_back(Buffer& buffer) {
   buffer.reserved = 0;
 }
 
-Duration HelperRetention::patience(const Buffer& buffer) {
-  return std::max(kPatience * buffer.longest_interval, kLeastPatience);
+Duration HelperRetention::patience(const Buffer& buffer) const {
+  return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
 }
 
 void HelperRetention::listen(BufferId id, Time after, Time now) {
@@ -408,6 +409,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   while (!undecided_.empty()) {
     const BufferId id = undecided_.front();
     undecided_.pop_front();
+    learn_unseen(buffers_[id], now);
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
@@ -420,6 +422,12 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
   action.wake_at = next_deadline();
   return action;
+}
+
+void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
+  if (!buffer.late) return;
+  buffer.late = false;
+  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
 /// What was kept while there was little registered is looked at again when there is much.
@@ -459,7 +467,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   const Time next = earliest_use(region.region->range(), now).time;
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
-  looks_.set(action.buffer, now + patience(buffer));
+  looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
 }
 
 // ---- buffers ----

@@ -6,9 +6,9 @@
 // hears how it went.
 //
 // Where it goes beyond the paper:
-//   - a region that is kept for a use, or registered ahead of it, is let go when the use does not come within
-//     three times the longest interval seen between uses of its buffer (the paper would keep it to the end of
-//     the run);
+//   - a region that is kept for a use, or registered ahead of it, is let go when waiting for the use has cost
+//     as much as being late for it would, or three of the longest intervals between uses of its buffer (the
+//     paper would keep it to the end of the run);
 //   - a region is let go only while the RQ has room for it, not by its own deadline alone;
 //   - predictions are made on the program's own time, without its waits for registration: an interval that a
 //     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
@@ -111,6 +111,7 @@ class HelperRetention final : public Retention {
     Time last_use = kNotYet;
     Time busy_until = kNotYet;  ///< the end of its transfers so far
     bool reused = false;        ///< its last use was not its first
+    bool late = false;          ///< its last use, about which nothing is decided yet
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
@@ -140,7 +141,7 @@ class HelperRetention final : public Retention {
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
-  /// translation entries to register.
+  /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
   Duration worth(const Buffer& buffer) const { return worth(buffer.pages.pages(), buffer.entries); }
   /// How long before its use the helper must begin to register a buffer.
@@ -167,8 +168,11 @@ class HelperRetention final : public Retention {
   void give_back(Buffer& buffer);
   /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
-  /// How long after its predicted use a region is kept for it.
-  static Duration patience(const Buffer& buffer);
+  /// A use that was late, and so not waited for, is seen only now.
+  void learn_unseen(Buffer& buffer, Time now);
+  /// How long after its predicted use a region is kept for it: until that has cost as much as a late use
+  /// would.
+  Duration patience(const Buffer& buffer) const;
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
@@ -198,6 +202,7 @@ class HelperRetention final : public Retention {
   std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
   std::size_t largest_pages_ = 1;    ///< of any buffer so far
   std::size_t all_pages_ = 0;        ///< of all buffers
+  Duration unseen_ = 0;              ///< from the end of a late use to the next look, lately
   Time peak_since_ = 0;
   std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
