@@ -342,8 +342,9 @@ bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
   return near_peak() || now - peak_since_ < patience(buffer);
 }
 
+/// Two, for one may be registered before the helper has looked.
 bool HelperRetention::near_peak() const {
-  return domain_.registered_bytes() + largest_pages_ * page_size() > peak_;
+  return domain_.registered_bytes() + 2 * largest_pages_ * page_size() > peak_;
 }
 
 void HelperRetention::give_back(Buffer& buffer) {

@@ -64,7 +64,7 @@ class HelperRetention final : public Retention {
     bool act = true;  ///< false: predict and keep score only (retention observe)
     /// What may be lost. None: nothing is refused.
     TimeBudget* budget = nullptr;
-    /// Registered bytes count only where one buffer more would make them the most that there ever were.
+    /// Registered bytes count only where two buffers more would make them the most that there ever were.
     bool minimize_peak = false;
     /// What a call site is called in predictions, if not by its number: a name that outlives the run.
     std::function<std::uint64_t(std::uint64_t)> site_name;
@@ -160,7 +160,7 @@ class HelperRetention final : public Retention {
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
-  /// Whether holding the buffer's region may raise the peak: one more would, or the peak is young.
+  /// Whether holding the buffer's region may raise the peak: two more would, or the peak is young.
   bool may_raise_peak(const Buffer& buffer, Time now) const;
   bool near_peak() const;
   void look_at_peak(Time now);
