@@ -8,8 +8,7 @@ namespace pinion {
 
 namespace {
 constexpr Duration kLeastPatience = 10 * kMillisecond;
-// Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
-// once. A machine that others begin to use too makes intervals twice as long as any before.
+// A machine that others begin to use too makes intervals twice as long as any before.
 constexpr int kPatience = 3;
 // Waking for each transfer pays only where buffers are idle for longer than that takes.
 constexpr Duration kLeastIdle = 250 * kMicrosecond;
@@ -82,6 +81,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
+  buffer.late = late;
   note_use(id, lease, region);
 
   Use use;
@@ -227,7 +227,8 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
   const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)) +
+                 static_cast<double>(unseen_));
 }
 
 Duration HelperRetention::lead(std::size_t entries) const {
@@ -281,7 +282,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
                        !worth_it(buffer, worth(pages, entries), next, now);
   if (refused && !try_again(now)) {
     listen(id, after, now);
-    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
+    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
                meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
@@ -351,8 +352,9 @@ bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
   return near_peak() || now - peak_since_ < patience(buffer);
 }
 
+/// Two, for one may be registered before the helper has looked.
 bool HelperRetention::near_peak() const {
-  return domain_.registered_bytes() + largest_pages_ * page_size() > peak_;
+  return domain_.registered_bytes() + 2 * largest_pages_ * page_size() > peak_;
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
@@ -360,8 +362,8 @@ void HelperRetention::give_back(Buffer& buffer) {
   buffer.reserved = 0;
 }
 
-Duration HelperRetention::patience(const Buffer& buffer) {
-  return std::max(kPatience * buffer.longest_interval, kLeastPatience);
+Duration HelperRetention::patience(const Buffer& buffer) const {
+  return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
 }
 
 void HelperRetention::listen(BufferId id, Time after, Time now) {
@@ -418,6 +420,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   while (!undecided_.empty()) {
     const BufferId id = undecided_.front();
     undecided_.pop_front();
+    learn_unseen(buffers_[id], now);
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
@@ -430,6 +433,12 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
   action.wake_at = next_deadline();
   return action;
+}
+
+void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
+  if (!buffer.late) return;
+  buffer.late = false;
+  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
 /// What was kept while there was little registered is looked at again when there is much.
@@ -469,7 +478,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   const Time next = earliest_use(region.region->range(), now).time;
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
-  looks_.set(action.buffer, now + patience(buffer));
+  looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
 }
 
 // ---- buffers ----
