@@ -6,9 +6,9 @@
 #include <map>
 
 #include "device/cost_model.h"
+#include "predict/schedule_predictor.h"
 #include "simulate/levels.h"
 #include "simulate/process.h"
-#include "simulate/schedule_predictor.h"
 #include "simulate/workload.h"
 
 namespace pinion::simulate {
@@ -49,10 +49,10 @@ class Counted final : private Observer {
 
  private:
   static std::unique_ptr<Predictor> make(const std::string& name, const Program& program) {
-    if (name != "oracle") return make_predictor(name, 2);
+    if (name != "oracle") return make_predictor(name, 2, 128);
     std::vector<std::unique_ptr<Script>> scripts;
     scripts.push_back(std::make_unique<ProgramScript>(program.threads[0], NoiseModel{}, 0));
-    return std::make_unique<SchedulePredictor>("oracle", std::make_shared<Schedule>(scripts, kStart));
+    return std::make_unique<SchedulePredictor>("oracle", std::make_shared<Schedule>(schedule_of(scripts, kStart)));
   }
   /// Which use of its buffer each acquire is.
   void list(const Program& program) {

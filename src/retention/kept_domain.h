@@ -7,6 +7,7 @@
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/retention.h"
+#include "retention/time_budget.h"
 
 namespace pinion {
 
@@ -15,6 +16,7 @@ struct KeptDomain {
   Domain* domain = nullptr;
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
+  RegisteredOnce once;
 };
 
 }  // namespace pinion

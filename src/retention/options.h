@@ -15,7 +15,7 @@ enum class Minimize : std::uint8_t { mean, peak };
 struct RetentionOptions {
   RetentionKind retention = RetentionKind::helper;
   double time_budget = 0.005;  ///< share of elapsed time; negative: off
-  Duration start_credit = 20 * kMillisecond;
+  Duration start_credit = -1;  ///< negative: auto
   Minimize minimize = Minimize::mean;
   std::uint64_t lru_size = 64 << 20;
   Duration poll = kMillisecond;
