@@ -160,6 +160,16 @@ class Domain : public Leases {
   /// Lets idle regions go until the budget holds at most so many bytes and regions, as far as there are any;
   /// claimed as by begin_retire().
   std::vector<Region*> begin_shrink(std::uint64_t bytes, std::uint64_t regions = UINT64_MAX);
+  /// Whether the limits leave room for these pages at the moment.
+  bool has_room(Range pages);
+  /// Lets idle regions go until `pages`, which are needed at `use`, fit; claimed as by begin_retire(). None
+  /// that is expected to be used before that goes, and none before `back`, unless there is no other region.
+  /// Empty: these would not be enough, or nothing has to go.
+  std::vector<Region*> begin_swap(Range pages, Time use, Time back);
+  /// The same for so many bytes of another domain of the process: none that is expected before `back` goes.
+  std::vector<Region*> begin_swap(std::uint64_t bytes, Time back);
+  /// Bytes of `pages` that are not registered yet.
+  std::size_t missing(Range pages);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
   /// Memory of the regions and their index. It is used again, and never given back.
@@ -197,6 +207,15 @@ class Domain : public Leases {
   /// Claims idle regions (Victims says which) until `want` fits the budget. False, and nothing claimed, when
   /// letting every idle region go would not be enough.
   bool make_room(Range want, std::vector<Region*>& victims);
+  /// Claims idle regions, none of which is expected to be used by `not_before`, until `fits()` holds without
+  /// them. Nothing is claimed where it never does.
+  template <class Fits>
+  void claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims);
+  /// Whether the limits leave room for `want`, beside `others` bytes of the other domains, once `gone`, which
+  /// coverage_ leaves out already, are deregistered.
+  bool fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const;
+  std::uint64_t held_by_others() const { return budget_->bytes() - coverage_.bytes(); }
+  static constexpr Time kAnyTime = INT64_MIN;
   /// Claims idle regions of at least so many bytes, as far as there are any.
   void evict(std::uint64_t bytes, std::vector<Region*>& victims);
   /// Claims a region that Victims gave; false (and it is back there): in use since.

@@ -16,6 +16,8 @@ constexpr Duration kLeastIdle = 250 * kMicrosecond;
 constexpr Duration kOver = 10 * kMicrosecond;
 // Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
 constexpr Duration kExperiment = 4;
+// A limit that was too low so long ago still is.
+constexpr Duration kShortage = kSecond;
 // How often a cost that few calls have shown is tried again.
 constexpr Duration kTryAgain = kSecond;
 
@@ -82,6 +84,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
   buffer.late = late;
+  if (lease.outcome == runlog::Outcome::bounced) out_of_room_ = time;
   note_use(id, lease, region);
 
   Use use;
@@ -161,6 +164,11 @@ void HelperRetention::memory_event(Range range) {
     if (at->first.second > range.begin) gone.push_back(at->second);
   }
   for (const BufferId id : gone) drop(id);
+}
+
+void HelperRetention::evicted(Range pages, Time now) {
+  if (!domain_.has_room(pages)) out_of_room_ = now;
+  for_each_buffer_in(pages, [&](BufferId id) { reconsider(id); });
 }
 
 void HelperRetention::sweep() {
@@ -278,9 +286,11 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
+  // What goes for no other buffer leaves room that the next one may need for longer than it is away.
+  const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
   const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
                        !worth_it(buffer, worth(pages, entries), next, now);
-  if (refused && !try_again(now)) {
+  if (crowded || (refused && !try_again(now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
@@ -407,6 +417,8 @@ HelperRetention::Action HelperRetention::next(Time now) {
     action.buffer = id;
     action.pages = buffer.pages;
     action.access = buffer.access;
+    action.use = use.time;
+    action.after = buffer.last_use;
     return action;
   }
 
@@ -475,7 +487,8 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   buffer.region = region;
   if (!registered(region)) return;
   for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
-  const Time next = earliest_use(region.region->range(), now).time;
+  // The use that it is registered for, even if that is overdue: it is still to come.
+  const Time next = std::min(action.use, earliest_use(region.region->range(), now).time);
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));

@@ -83,15 +83,17 @@ class HelperRetention final : public Retention {
   bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
   /// Forgets the buffers there and drops their queued items.
   void memory_event(Range range) override;
+  void evicted(Range pages, Time now) override;
   void sweep() override;
 
   void stop_acting() override;
   void act_again() override;
   Action next(Time now) override;
-  /// False when the memory has gone since.
+  /// False when the memory has gone, or was used, since.
   bool wants(const Action& action) const override {
+    if (action.buffer >= buffers_.size()) return false;  // of a domain before this one
     const Buffer& buffer = buffers_[action.buffer];
-    return buffer.live && action.pages.contains(buffer.pages);
+    return buffer.live && action.pages.contains(buffer.pages) && buffer.last_use == action.after;
   }
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
   Time next_deadline() const override;
@@ -208,6 +210,7 @@ class HelperRetention final : public Retention {
   std::size_t largest_pages_ = 1;    ///< of any buffer so far
   std::size_t all_pages_ = 0;        ///< of all buffers
   Duration unseen_ = 0;              ///< from the end of a late use to the next look, lately
+  Time out_of_room_ = kNotYet;       ///< when the limit last made a transfer miss or bounce
   Time peak_since_ = 0;
   std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
