@@ -26,6 +26,11 @@ OptionTable<RetentionOptions> retention_options() {
                   {"start-credit", "time that retention helper may cost from the start, 0ms to 1000s",
                    Listing::advanced},
                   0, 1000 * kSecond),
+      share_option(
+          &O::helper_share,
+          {"helper-share",
+           "most of the process's part of the node (cores by ranks) that the helper may use where no "
+           "core is idle; or off"}),
       choice_option(&O::minimize,
                     {"minimize",
                      "what the time budget is spent on: registered bytes at any time, or only where they are "
