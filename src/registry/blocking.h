@@ -73,7 +73,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::wait:
         waited = true;
         if (!ticket.lease) return step;
-        rest([&] { ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire); });
+        rest([&] { ticket.region->transitions.wait(ticket.seen, ticket.overdue); });
+        if (domain.clock().now() >= ticket.overdue) domain.overtake(ticket);
         step = domain.begin(ticket);
         break;
       case Domain::Step::deregister:

@@ -89,6 +89,9 @@ void Process::run(const Event& event, Time until) {
     case What::release:
       release(leases_[event.index].thread, event.index, false);
       break;
+    case What::overdue:
+      overtake(event.index);
+      break;
     case What::helper_wakes:
       if (event.index == plans_) wakes();
       break;
@@ -163,6 +166,7 @@ void Process::go(std::uint32_t number, Domain::Step step) {
       made.waited = true;
       if (!made.ticket.lease) break;
       waiting_.push_back(number);
+      if (made.ticket.overdue != kNever) schedule(made.ticket.overdue, What::overdue, false, number);
       return;
     case Domain::Step::deregister:
       made.phase = Call::Phase::evicting;
@@ -264,6 +268,16 @@ void Process::resume_waiters() {
       go(number, domain_.begin(call(number).ticket));
     }
   }
+}
+
+void Process::overtake(std::uint32_t number) {
+  const auto at = std::find(waiting_.begin(), waiting_.end(), number);
+  Domain::Ticket& ticket = call(number).ticket;
+  if (at == waiting_.end() || clock_.now() < ticket.overdue) return;
+  waiting_.erase(at);
+  domain_.overtake(ticket);
+  ticket.overdue = kNever;
+  go(number, domain_.begin(ticket));
 }
 
 // ---- application threads ----
@@ -548,6 +562,8 @@ void Process::act() {
       helper_call_.ticket.pages = job_.action.pages;
       helper_call_.ticket.access = job_.action.access;
       helper_call_.ticket.lease = false;
+      helper_call_.ticket.expected =
+          kept_.costs.registration.expected(kept_.costs.entries_a_page.of(job_.action.pages.pages()));
       helper_call_.registration_took = 0;
       return go(kHelper, domain_.begin(helper_call_.ticket));
   }

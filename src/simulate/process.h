@@ -133,7 +133,7 @@ class Process final : private RegisteredListener {
   std::size_t left_pinned_bytes() const { return leave_pinned_.bytes(); }
 
  private:
-  enum class What : std::uint8_t { thread, device_call, release, helper_wakes, helper_acts, script };
+  enum class What : std::uint8_t { thread, device_call, release, overdue, helper_wakes, helper_acts, script };
   struct Event {
     Time time;
     std::uint64_t order;
@@ -216,6 +216,8 @@ class Process final : private RegisteredListener {
   void retire_next(std::uint32_t number);
   void device_call_done(std::uint32_t number);
   void resume_waiters();
+  /// The call has waited long enough for the helper.
+  void overtake(std::uint32_t number);
 
   // ---- application threads ----
 
