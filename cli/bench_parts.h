@@ -29,6 +29,10 @@ inline double signature_ns(std::size_t steps) {
   return best_ns_a_step(steps, [&](std::size_t) { signed_call(thread); });
 }
 
+/// All that a transfer adds to the critical path besides the look-up: signature, time stamp, ring push. From
+/// the depth of a usual program.
+double recording_ns();
+
 inline double time_stamp_ns(std::size_t steps) {
   std::uint64_t sum = 0;
   const double ns = best_ns_a_step(steps, [&](std::size_t) { sum += ticks_now(); });

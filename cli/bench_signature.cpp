@@ -30,6 +30,12 @@ double glibc_ns() {
   ::backtrace(frames, 16);
   return ns_a_step(kSteps / 50, [&](std::size_t) { ::backtrace(frames, 16); });
 }
+}  // namespace
+
+double recording_ns() { return at_depth(kBenchDepth, record_ns); }
+
+namespace {
+
 void run(Bench& bench) {
   bench.note(
       "record: signature + time stamp + ring push (and the helper's pop, to keep the ring from filling).");
@@ -37,8 +43,7 @@ void run(Bench& bench) {
                 {{"pinion", [] { return at_depth(kBenchDepth, [] { return signature_ns(kSteps); }); }},
                  {"glibc", [] { return at_depth(kBenchDepth, glibc_ns); }}});
   bench.compare("record", "ns", "ns",
-                {{"pinion", [] { return at_depth(kBenchDepth, record_ns); }},
-                 {"time-stamp", [] { return time_stamp_ns(kSteps); }}});
+                {{"pinion", recording_ns}, {"time-stamp", [] { return time_stamp_ns(kSteps); }}});
 }
 
 const BenchRegistration registration{"signature", "Naming a call by its stack", run};

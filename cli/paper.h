@@ -1,6 +1,5 @@
 // The figures and tables of Li et al., "Scalable memory registration for high performance networks using
-// helper threads" (CF'11), simulated: the paper's value beside ours. docs/simulator.md explains the
-// differences.
+// helper threads" (CF'11), simulated: the paper's value beside ours. docs/paper.md explains the differences.
 #pragma once
 
 #include <optional>
@@ -16,14 +15,18 @@ struct PaperResult {
   struct Row {
     std::string what, unit;
     std::optional<double> paper;  ///< absent: the paper gives no number
-    double ours;
+    std::optional<double> ours;   ///< absent: not to be had yet
   };
   std::vector<Row> rows;
+  std::string kind = "Simulated";
 };
 
 /// Throw UsageError for numbers that are not simulated.
 PaperResult paper_figure(int number);
 PaperResult paper_table(int number);
+PaperResult paper_section(const std::string& number);
+/// All of the above, in the paper's order.
+std::vector<PaperResult> whole_paper();
 
 Json to_json(const PaperResult& result);
 std::string to_text(const PaperResult& result);

@@ -36,8 +36,8 @@ struct Arguments {
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
   std::vector<std::string> helper_shares{format_share(Options().helper_share)};
-  std::string start_credit = "20ms", minimize = "mean", study;
-  std::string window = "2", lru_size = "64M", poll = "1ms";
+  std::string start_credit = "auto", minimize = "mean", study;
+  std::string window = "2", period_window = "4", lru_size = "64M", poll = "1ms";
   std::string nic, wake_latency, skew, profile, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
   int ranks = 0, ppn = 0, cores = 0;
@@ -45,6 +45,8 @@ struct Arguments {
   double gflops = 1, bandwidth = 1.5;
   bool json = false, intranode = false;
   std::optional<int> figure, table;
+  std::string section;
+  bool paper = false;
 };
 
 struct Row {
@@ -152,6 +154,7 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
                                       {"limit", choice.limit},
                                       {"node-limit", choice.node_limit},
                                       {"window", arguments.window},
+                                      {"period-window", arguments.period_window},
                                       {"lru-size", arguments.lru_size},
                                       {"policy", arguments.policy},
                                       {"policy-every", arguments.policy_every},
@@ -170,6 +173,7 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
   settings.retention = options.retention;
   settings.predictor = choice.predictor;
   settings.window = static_cast<unsigned>(options.window);
+  settings.period_window = static_cast<unsigned>(options.period_window);
   settings.nic = nic_of(arguments, workload);
   settings.limit = options.limit;
   settings.node_limit = options.node_limit;
@@ -399,14 +403,36 @@ void write_profiles(const Row& row, const std::string& path) {
       check(write_profile(paths[program], profile));
 }
 
+/// Whether the paper was asked for: prints it.
+bool of_paper(const Arguments& arguments) {
+  if (arguments.paper) {
+    Json all = Json::array();
+    for (const PaperResult& result : whole_paper()) {
+      if (arguments.json)
+        all.push_back(to_json(result));
+      else
+        fmt::print("{}\n", to_text(result));
+    }
+    if (arguments.json)
+      fmt::print("{}", dump({{"schema", "pinion-whole-paper-1"}, {"results", std::move(all)}}));
+    return true;
+  }
+  PaperResult result;
+  if (arguments.figure)
+    result = paper_figure(*arguments.figure);
+  else if (arguments.table)
+    result = paper_table(*arguments.table);
+  else if (!arguments.section.empty())
+    result = paper_section(arguments.section);
+  else
+    return false;
+  fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
+  return true;
+}
+
 void run(const Arguments& given) {
   const Arguments arguments = with_study(given);
-  if (arguments.figure || arguments.table) {
-    const PaperResult result =
-        arguments.figure ? paper_figure(*arguments.figure) : paper_table(*arguments.table);
-    fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
-    return;
-  }
+  if (of_paper(arguments)) return;
   const std::vector<Workload> workloads = workloads_of(arguments);
   std::vector<Row> rows;
   for (const Workload& workload : workloads)
@@ -456,7 +482,7 @@ void add_simulate(CLI::App& app) {
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   list("--helper-share", a->helper_shares,
        "of the helper, of its process's part of the node, where --cores leaves none idle; or off [3%]");
-  word("--start-credit", a->start_credit, "of the time budget [20ms]", "TIME");
+  word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
   word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
        "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
@@ -487,6 +513,8 @@ void add_simulate(CLI::App& app) {
       ->type_name("N");
   sub->add_option("--seed", a->seed, "of the noise [1]")->check(is_count)->type_name("N");
   word("--window", a->window, "previous communication points in a context signature [2]", "N");
+  word("--period-window", a->period_window,
+       "points in a row that must repeat for a period, of predictor periodicity [4]", "N");
   word("--lru-size", a->lru_size, "bytes that retention lru keeps registered [64M]", "SIZE");
   word("--poll", a->poll, "longest sleep of the helper while communication goes on [1ms]", "TIME");
   word("--wake-latency", a->wake_latency, "how late the helper wakes [recorded; 60us]", "TIME");
@@ -500,11 +528,16 @@ void add_simulate(CLI::App& app) {
       ->type_name("TEXT");
   // The paper's figures have programs and settings of their own.
   const std::vector<CLI::Option*> others = sub->get_options();
-  CLI::Option* const figure =
-      sub->add_option("--figure", a->figure, "the helper-threads paper's figure, its values beside ours");
-  CLI::Option* const table = sub->add_option("--table", a->table, "the same for its tables");
-  for (CLI::Option* option : {figure, table}) {
-    option->type_name("N")->excludes(option == figure ? table : figure);
+  const std::vector<CLI::Option*> paper = {
+      sub->add_option("--figure", a->figure, "the helper-threads paper's figure, its values beside ours")
+          ->type_name("N"),
+      sub->add_option("--table", a->table, "the same for its tables")->type_name("N"),
+      sub->add_option("--section", a->section, "the same for section 4.3, the overhead of recording")
+          ->type_name("N"),
+      sub->add_flag("--paper", a->paper, "all of them")->disable_flag_override()};
+  for (CLI::Option* option : paper) {
+    for (CLI::Option* other : paper)
+      if (other != option) option->excludes(other);
     for (CLI::Option* other : others)
       if (other != sub->get_help_ptr()) option->excludes(other);
   }

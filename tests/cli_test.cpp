@@ -215,11 +215,49 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
                     {"--figure", "2", "excludes --figure"}};
   for (const auto& [option, value, reason] : bad_values)
     expect({"--pattern", "bt:S:4", option, value}, reason);
-  expect({"--figure", "3"}, "valid: 2, 5, 6, 8, 11, 12, 13, 14");
+  expect({"--figure", "4"}, "valid: 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 14");
+  expect({"--section", "4"}, "valid: 4.3");
+  expect({"--figure", "2", "--paper"}, "excludes");
+  expect({"--pattern", "bt:S:4", "--period-window", "0"}, "1 to 128");
   expect({"--table", "0"}, "valid: 1, 2, 3, 4");
   write_log(root() / "log", 0);
   expect({"log", "--iterations", "2"}, "--iterations is for patterns");
   expect({"log", "--placement", "random:1"}, "needs --ppn");
+}
+
+/// The rows of one of the paper's figures: `ours` by `what`.
+std::map<std::string, json> paper_rows(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const json figure = json::parse(outcome.out);
+  EXPECT_EQ(figure.at("schema"), "pinion-paper-1");
+  std::map<std::string, json> rows;
+  for (const json& row : figure.at("rows")) rows[row.at("what")] = row.at("ours");
+  return rows;
+}
+
+// What depends on call sites: the window tells CG's products and the residual apart, and no array of FT's
+// start is announced for a use that never comes.
+TEST_F(Cli, PaperFiguresThatDependOnCallSites) {
+  const auto windows = paper_rows(pinion({"simulate", "--figure", "6", "--json"}));
+  EXPECT_GT(windows.at("a: cg:D:8: lost without a window"), 15);
+  EXPECT_GT(windows.at("b: ft:B:4, periodicity, window of 1: within 5 %"),
+            50 + windows.at("b: ft:B:4, periodicity, window of 128: within 5 %").get<double>());
+  const auto grouped = paper_rows(pinion({"simulate", "--figure", "12", "--json"}));
+  for (const std::string test : {"test 1", "test 2"})
+    EXPECT_EQ(grouped.at(test + ": peak saved"), grouped.at(test + ": peak that an oracle saves"));
+}
+
+// The pipeline protocol has no figure of ours yet.
+TEST_F(Cli, PaperFiguresOfSchemes) {
+  const auto reuse = paper_rows(pinion({"simulate", "--figure", "9", "--json"}));
+  EXPECT_TRUE(reuse.at("helper against pipeline, pinned: saved").is_null());
+  EXPECT_GT(reuse.at("helper against leave-pinned: peak saved"), 50);
+  const auto once = paper_rows(pinion({"simulate", "--figure", "10", "--json"}));
+  EXPECT_EQ(once.at("4M: helper over leave-pinned, a message"), 0) << "each registers every message once";
+  const auto limit = paper_rows(pinion({"simulate", "--figure", "3", "--json"}));
+  EXPECT_GT(limit.at("a rank needs"), limit.at("the limit"));
+  const auto overhead = paper_rows(pinion({"simulate", "--section", "4.3", "--json"}));
+  EXPECT_GT(overhead.at("overhead of a message of 17K"), overhead.at("overhead of a message of 4M"));
 }
 
 TEST_F(Cli, SimulateBeginsWithAProfile) {

@@ -10,7 +10,8 @@ constexpr Duration ms = kMillisecond;
 
 class PeriodicityTest : public ::testing::Test {
  protected:
-  PeriodicityPredictor predictor;
+  static constexpr unsigned kWindow = 16;
+  PeriodicityPredictor predictor{kWindow};
   Time now = kSecond;
 
   void use(BufferId buffer, Duration after, std::uint64_t site = 1) {
@@ -25,11 +26,29 @@ class PeriodicityTest : public ::testing::Test {
 
 TEST_F(PeriodicityTest, NeedsAFullWindowAndACompletePattern) {
   // Three points a turn: the last kWindow points equal those three before from the 3 + kWindow-th on.
-  for (unsigned i = 0; i < 3 + PeriodicityPredictor::kWindow; ++i) {
+  for (unsigned i = 0; i < 3 + kWindow; ++i) {
     EXPECT_EQ(predictor.period(0), 0u) << i;
     use(i % 3, 10 * ms);
   }
   EXPECT_EQ(predictor.period(0), 3u);
+}
+
+// A short window sees a period sooner, also where there is none yet.
+TEST(PeriodicityWindow, AShortOneLearnsSooner) {
+  PeriodicityPredictor predictor(2);
+  Time now = kSecond;
+  const auto use = [&](BufferId buffer) {
+    Use use;
+    use.buffer = buffer;
+    use.site = 1;
+    use.time = use.end = now += ms;
+    predictor.observe(use);
+    return predictor.period(0);
+  };
+  for (const BufferId buffer : {0, 1, 2, 0}) EXPECT_EQ(use(buffer), 0u);
+  EXPECT_EQ(use(1), 3u);
+  EXPECT_EQ(use(1), 0u) << "one point alone repeats: less than the window";
+  EXPECT_EQ(use(1), 1u);
 }
 
 TEST_F(PeriodicityTest, PredictsOneFullReuseAhead) {

@@ -21,7 +21,7 @@ class RetentionKindsTest : public RegistryTest {
   HelperShare share{{}, 0};
 
   std::unique_ptr<Retention> make(RetentionKind kind, std::uint64_t lru_bytes = 0) {
-    return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0),
+    return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0, 4),
                           costs, budget_of_time, share);
   }
   void retire(Region* region) { retire_claimed(*domain, region, Actor::application); }
@@ -150,7 +150,7 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   record.call = CallKind::send;
   record.access = Access::all;
   record.outcome = runlog::Outcome::miss;
-  const runlog::Event event = desk.take({record, 2}, 15);
+  const runlog::Event event = desk.take({record, 2}, {.wait = 15});
   EXPECT_EQ(event.begin_ns, 100);
   EXPECT_EQ(event.end_ns, 300);
   EXPECT_EQ(event.wait_ns, 20u);
@@ -164,13 +164,38 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   EXPECT_EQ(desk.time_budget().lost(), 5 + 20 - 15);
 }
 
+/// A registration of four pages.
+Record registration_of(Range pages, Ticks took) {
+  Record record;
+  record.kind = runlog::EventKind::registration;
+  record.begin = 100;
+  record.end = 100 + took;
+  record.address = pages.begin;
+  record.bytes = pages.bytes();
+  record.set_entries(4);
+  return record;
+}
+
+// Pages that were never touched take 22 ms at first, and 4 ms from then on.
+TEST_F(DeskTest, FirstTouchesTeachNoCost) {
+  const Duration before = kept.costs.registration.expected(4);
+  desk.take({registration_of(pages(0, 4), 22 * kMillisecond), 0}, {.fresh_bytes = pages_bytes(4)});
+  EXPECT_EQ(kept.costs.registration.expected(4), before);
+  EXPECT_EQ(kept.costs.registration.upper(4), before);
+  desk.take({registration_of(pages(0, 4), 2 * before), 0}, {});
+  EXPECT_GT(kept.costs.registration.expected(4), before) << "registered again";
+  const Duration now = kept.costs.registration.expected(4);
+  desk.take({registration_of(pages(8, 12), before / 2), 0}, {.fresh_bytes = pages_bytes(4)});
+  EXPECT_LT(kept.costs.registration.expected(4), now) << "it cannot take longer than with a first touch";
+}
+
 TEST_F(DeskTest, EverythingEndsWhereAddressesDo) {
-  const runlog::Event everything = desk.take({memory_event_at(7, {0, ~Address{0}}), 0}, 0);
+  const runlog::Event everything = desk.take({memory_event_at(7, {0, ~Address{0}}), 0}, {});
   EXPECT_EQ(everything.begin_ns, 7);
   EXPECT_EQ(everything.address, 0u);
   EXPECT_EQ(everything.bytes, kAddressEnd / 2 - 1);  // the most that a record holds
   const Address begin = pages(0, 1).begin;
-  const runlog::Event rest = desk.take({memory_event_at(7, {begin, ~Address{0}}), 0}, 0);
+  const runlog::Event rest = desk.take({memory_event_at(7, {begin, ~Address{0}}), 0}, {});
   EXPECT_EQ(rest.address, begin);
   EXPECT_EQ(rest.bytes, kAddressEnd / 2 - 1);
 }
@@ -182,10 +207,10 @@ TEST_F(DeskTest, FailedDeviceCallsTeachNoCosts) {
   record.end = 1000000000;
   record.bytes = page_size();
   record.flags = runlog::kFailed;
-  desk.take({record, 0}, 0);
+  desk.take({record, 0}, {});
   EXPECT_EQ(kept.costs.registration.expected(1), before);
   record.flags = 0;
-  desk.take({record, 0}, 0);
+  desk.take({record, 0}, {});
   EXPECT_GT(kept.costs.registration.expected(1), before);
 }
 

@@ -1,5 +1,5 @@
 // The patterns' messages against sizes and counts worked out by hand from the decompositions, for small
-// cases.
+// cases. simulate_pattern_order_test.cpp has their call sites and order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,12 +63,19 @@ using Part = Message::Part;
 // Class S, 12 points a side on 2x2 ranks: cells of 6, two a rank, one of which has a neighbour on each side.
 TEST(Bt, MessagesOfAStep) {
   const Written bt("bt:S:4");
-  EXPECT_EQ(bt.count(Part::before), 0u);
+  EXPECT_EQ(bt.count(Part::before), 12u + 3 * 4);  // the step before the clock is started
   EXPECT_EQ(bt.count(Part::turn), 12u + 3 * 4);
   EXPECT_EQ(bt.count(Part::turn, 6 * 6 * 5 * 2 * 8), 12u);  // two layers of five values of one cell's face
   EXPECT_EQ(bt.count(Part::turn, 7 * 7 * 30 * 8), 3u * 2);  // forward, of the largest cell and one more
   EXPECT_EQ(bt.count(Part::turn, 7 * 7 * 5 * 8), 3u * 2);   // backward
   EXPECT_EQ(bt.program.threads[0].turns, 60u);
+}
+
+// 102 points on 4x4 ranks: cells are declared with floor(102 / 4) + 1 = 26 points a side, which the largest
+// have; 408 on 2x2 with 205, one more than they have.
+TEST(Bt, SweepsSendCellsAsDeclared) {
+  EXPECT_EQ(Written("bt:B:16").count(Part::turn, 26 * 26 * 30 * 8), 3u * 2 * 3);
+  EXPECT_EQ(Written("bt:D:4").count(Part::turn, 205 * 205 * 30 * 8), 3u * 2);
 }
 
 TEST(Bt, NeighboursOfTheMultiPartition) {
@@ -107,8 +114,10 @@ TEST(Sp, MessagesOfAStep) {
 // 12 points on 2x2 ranks: 6 by 6 by 12. A corner has two neighbours.
 TEST(Lu, MessagesOfAStep) {
   const Written lu("lu:S:4", 0);
-  EXPECT_EQ(lu.count(Part::before), 2u * 4);
-  EXPECT_EQ(lu.count(Part::turn, 5 * 6 * 8), 2u * 2 * 10);  // two sweeps over ten inner planes
+  // Forcing terms, a step with right-hand sides before it, and those before the clock is started.
+  EXPECT_EQ(lu.count(Part::before), 4u + 4 + 2 * 2 * 10 + 4 + 4);
+  // Two sweeps over ten inner planes; the outermost points of the grid are not solved for.
+  EXPECT_EQ(lu.count(Part::turn, 5 * 5 * 8), 2u * 2 * 10);
   EXPECT_EQ(lu.count(Part::turn, 10 * 6 * 12 * 8), 4u);
   EXPECT_EQ(lu.count(Part::turn), 2u * 2 * 10 + 4);
   EXPECT_EQ(lu.peers(CallKind::receive_nonblocking), (std::vector<int>{1, 2}));  // south, east
@@ -201,9 +210,9 @@ TEST(Ft, PeersOnTheNodeNeedNoRegistration) {
 // 32 points a side on 2x2x2 ranks: 16 each, two ghosts.
 TEST(Mg, MessagesOfACycle) {
   const Written mg("mg:S:8");
-  // Levels of 32, 16, 8 and 4 points: three restrictions, the coarsest smoothed, two exchanges on each of
-  // three levels on the way up, and the residual.
-  EXPECT_EQ(mg.count(Part::turn), (3u + 1 + 2 * 3 + 1) * 3 * 4);
+  // Levels of 32, 16, 8, 4 and 2 points: four restrictions, the coarsest smoothed, two exchanges on each of
+  // four levels on the way up, and the residual.
+  EXPECT_EQ(mg.count(Part::turn), (4u + 1 + 2 * 4 + 1) * 3 * 4);
   EXPECT_EQ(mg.count(Part::turn, 16 * 16 * 8), 3u * 4);
   EXPECT_EQ(mg.count(Part::turn, 18 * 16 * 8), 3u * 4);
   EXPECT_EQ(mg.count(Part::turn, 18 * 18 * 8), 3u * 4);

@@ -42,6 +42,33 @@ TEST(TimeBudget, WhatIsLostIsGone) {
   EXPECT_EQ(budget.lost(), 10 * ms);
 }
 
+TEST(TimeBudget, TheAutomaticCreditGrowsWithWhatThereIsToRegister) {
+  TimeBudget budget({.share = 0.01}, 0);
+  EXPECT_EQ(budget.allowed(), 20 * ms);
+  budget.registering_once(4 * ms);
+  EXPECT_EQ(budget.allowed(), 20 * ms);
+  budget.registering_once(40 * ms);
+  EXPECT_EQ(budget.allowed(), 100 * ms);
+  budget.advance(kSecond);
+  EXPECT_EQ(budget.allowed(), 110 * ms);
+  TimeBudget fixed({.share = 0.01, .credit = 5 * ms}, 0);
+  fixed.registering_once(40 * ms);
+  EXPECT_EQ(fixed.allowed(), 5 * ms);
+}
+
+TEST(RegisteredOnce, IsTheMostThatThereWas) {
+  RegisteredOnce once;
+  const std::size_t page = page_size();
+  once.add({.fresh_bytes = 4 * page, .all_bytes = 4 * page});
+  once.add({.fresh_bytes = 0, .all_bytes = 4 * page});
+  once.add({.fresh_bytes = 2 * page, .all_bytes = 6 * page});
+  EXPECT_EQ(once.pages, 6u);
+  EXPECT_EQ(once.calls, 2u);
+  once.add({.fresh_bytes = 4 * page, .all_bytes = 6 * page});  // four pages went, and came anew
+  EXPECT_EQ(once.pages, 6u);
+  EXPECT_EQ(once.calls, 2u);
+}
+
 TEST(TimeBudget, LeavePinnedWaitsForUntouchedPagesToo) {
   EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 1), 100 * ms);
   EXPECT_EQ(leave_pinned_wait(100 * ms, 1 * ms, 0.5), 50 * ms);
@@ -58,8 +85,26 @@ TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {
     before = budget.price();
   }
   EXPECT_GT(before, 10000) << "seconds of everything, for one second";
-  EXPECT_GT(TimeBudget({.share = 0.0001, .credit = 0}, 0).price(),
-            TimeBudget({.share = 0.05, .credit = 0}, 0).price());
+}
+
+// Without a bound a region is worth as much as with one that nothing is lost of.
+TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
+  const auto price = [](double share, Duration credit, Duration lost) {
+    TimeBudget budget({.share = share, .credit = credit}, 0);
+    budget.advance(kSecond);
+    budget.waited(0, lost, 0);
+    return budget.price();
+  };
+  for (const Duration lost : {0 * ms, 1 * ms, 4 * ms, 20 * ms, 100 * ms}) {
+    double before = price(0.0001, 0, lost);
+    for (const double share : {0.001, 0.005, 0.05}) {
+      EXPECT_LE(price(share, 0, lost), before) << share;
+      EXPECT_LE(price(share, 20 * ms, lost), price(share, 0, lost)) << share;
+      before = price(share, 0, lost);
+    }
+    EXPECT_LE(price(TimeBudget::kUnbounded, 0, lost), before);
+  }
+  EXPECT_EQ(price(TimeBudget::kUnbounded, 0, 0), price(0.005, 0, 0));
 }
 
 TEST(TimeBudget, WithoutABoundNothingIsRefused) {
@@ -68,6 +113,46 @@ TEST(TimeBudget, WithoutABoundNothingIsRefused) {
   EXPECT_TRUE(budget.reserve(100 * kSecond));
   EXPECT_EQ(budget.refused(), 0u);
 }
+
+// ---- a call that took far too long ----
+
+/// Registrations that take 40 ms instead of 32 us, as where another process had the core: the first ones of
+/// the process, or later ones.
+struct Outlier {
+  const char* name;
+  std::size_t first, count;
+};
+
+class PeriodicUser : public ::testing::TestWithParam<std::tuple<Outlier, const char*>> {};
+
+TEST_P(PeriodicUser, IsRegisteredForAheadAllTheSame) {
+  const auto& [outlier, predictor] = GetParam();
+  std::size_t registrations = 0;
+  test::VirtualHelper::Settings settings;
+  settings.predictor = predictor;
+  settings.time_budget = {};
+  settings.wake_latency = [] { return 60 * us; };
+  settings.poll = ms;
+  settings.call_time = [&, &outlier = outlier](Actor, bool registration, Duration modelled) {
+    if (!registration) return modelled;
+    const std::size_t number = registrations++;
+    return number >= outlier.first && number < outlier.first + outlier.count ? 40 * ms : modelled;
+  };
+  test::VirtualHelper run(settings);
+  for (std::size_t n = 0; n < 10000; ++n)
+    run.add({.site = 1, .range = test::virtual_pages(0, 64), .compute = 4 * ms, .duration = 10 * us});
+  run.run();
+  EXPECT_GT(run.calls(true, Actor::helper), 2000u) << "of 10000 uses, 4 ms apart";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PeriodicUser,
+    ::testing::Combine(::testing::Values(Outlier{"TheFirst", 0, 1}, Outlier{"TheSecond", 1, 1},
+                                         Outlier{"TheFifth", 4, 1}, Outlier{"TheFirstTwo", 0, 2}),
+                       ::testing::Values("adaptive", "shortest")),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param).name) + "_" + std::get<1>(info.param);
+    });
 
 // ---- the bound ----
 

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "engine/lease_path.h"
+#include "predict/played_schedule.h"
 #include "retention/make.h"
 
 namespace pinion {
@@ -86,7 +87,10 @@ void Helper::equip(DomainSlot& slot) {
                              .minimize_peak = options_.minimize == Minimize::peak};
   std::unique_ptr<Predictor> predictor;
   if (traits_of(options_.retention).predicts) {
-    predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window));
+    predictor = played_predictor();
+    if (!predictor)
+      predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
+                                 static_cast<unsigned>(options_.period_window));
     if (profile_.wanted()) {
       settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
       profile_.begin(*predictor);

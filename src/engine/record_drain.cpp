@@ -40,30 +40,30 @@ void RecordDrain::drain() {
 void RecordDrain::take(const TakenRecord& taken) {
   const Record& record = taken.record;
   if (record.kind == runlog::EventKind::none) return;
-  Duration waited_anyway = 0;
-  if (record.kind == runlog::EventKind::lease) {
-    waited_anyway = leave_pinned(record);
-    ++transfers_;
-  }
+  transfers_ += record.kind == runlog::EventKind::lease;
   if (record.kind == runlog::EventKind::memory_event) {
     const Range pages = pages_touched({record.address, record.address + record.bytes});
     for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   }
-  log_.add(desk_.take(taken, waited_anyway));
+  log_.add(desk_.take(taken, leave_pinned(record)));
 }
 
-Duration RecordDrain::leave_pinned(const Record& lease) {
-  const Range pages = Range{lease.address, lease.address + lease.bytes}.to_pages();
-  Coverage& leave_pinned = leave_pinned_[lease.domain];
-  const std::size_t fresh = leave_pinned.would_add(pages);
-  if (fresh == 0) return 0;
-  leave_pinned.add(pages);
+UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
+  const bool lease = record.kind == runlog::EventKind::lease;
+  if (!lease && record.kind != runlog::EventKind::registration) return {};
+  const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
+  Coverage& registered = leave_pinned_[record.domain];
+  const std::size_t fresh = registered.would_add(pages);
+  if (fresh == 0 || !lease) return {.fresh_bytes = fresh};
+  registered.add(pages);
   events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
-  const CostEstimates& costs = domains_.slot(lease.domain).kept.costs;
-  const Duration expected = costs.registration.expected(costs.entries_a_page.of(fresh / page_size()));
-  leave_pinned_registration_ns_ += static_cast<double>(expected);
-  return leave_pinned_wait(calibration().to_duration(lease.wait), expected,
-                           static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
+  const CostEstimates& costs = domains_.slot(record.domain).kept.costs;
+  const Duration wait =
+      leave_pinned_wait(calibration().to_duration(record.wait),
+                        costs.registration.expected(costs.entries_a_page.of(fresh / page_size())),
+                        static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
+  leave_pinned_registration_ns_ += static_cast<double>(wait);
+  return {.fresh_bytes = fresh, .all_bytes = registered.bytes(), .wait = wait};
 }
 
 std::size_t RecordDrain::leave_pinned_bytes() const {

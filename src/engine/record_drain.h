@@ -32,8 +32,8 @@ class RecordDrain {
   /// All memory events and records into batch_.
   void collect();
   void take(const TakenRecord& taken);
-  /// How long leave-pinned would have waited for the lease.
-  Duration leave_pinned(const Record& lease);
+  /// What a lease, or a registration, means to leave-pinned. Leases count as its own.
+  UnderLeavePinned leave_pinned(const Record& record);
 
   DomainTable& domains_;
   EventBoard& events_;

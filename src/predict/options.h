@@ -11,6 +11,8 @@ namespace pinion {
 struct PredictOptions {
   std::string predictor = "adaptive";
   std::uint64_t window = 2;
+  /// The best of the powers of two on NAS benchmarks (docs/paper.md).
+  std::uint64_t period_window = 4;
   std::string profile;
 };
 

@@ -6,15 +6,15 @@
 
 namespace pinion {
 
-unsigned PeriodicityPredictor::Stream::period() const {
-  for (unsigned m = 1; m <= kWindow; ++m) {
-    if (equal[m] >= kWindow) return m;
+unsigned PeriodicityPredictor::period_of(const Stream& stream) const {
+  for (unsigned m = 1; m <= kLongestPeriod; ++m) {
+    if (stream.equal[m] >= window_) return m;
   }
   return 0;
 }
 
 unsigned PeriodicityPredictor::period(std::uint16_t thread) const {
-  return thread < streams_.size() ? streams_[thread].period() : 0;
+  return thread < streams_.size() ? period_of(streams_[thread]) : 0;
 }
 
 void PeriodicityPredictor::observe(const Use& use) {
@@ -24,12 +24,12 @@ void PeriodicityPredictor::observe(const Use& use) {
   Buffer& buffer = buffers_[use.buffer];
   const std::uint64_t value = mix(mix(mix(1, use.site), use.buffer), buffer.incarnation);
   stream.points[stream.count++ % stream.points.size()] = {value, use.buffer, use.time};
-  const unsigned lags = static_cast<unsigned>(std::min<std::uint64_t>(kWindow, stream.count - 1));
+  const unsigned lags = static_cast<unsigned>(std::min<std::uint64_t>(kLongestPeriod, stream.count - 1));
   for (unsigned m = 1; m <= lags; ++m)
     stream.equal[m] = stream.back(0).value == stream.back(m).value ? stream.equal[m] + 1 : 0;
 
   buffer.next = kNever;
-  const unsigned m = stream.period();
+  const unsigned m = period_of(stream);
   // x[n - m] was this point; the points after it, up to x[n], will follow again.
   for (unsigned j = 1; j <= m; ++j) {
     if (stream.back(m - j).buffer != use.buffer) continue;

@@ -1,10 +1,11 @@
 // The paper's baseline (section 6, "periodicity-based"): the Dynamic Periodicity Detector of Freitag et al.
-// over the stream of communication points. With N points in the window,
+// over the stream of communication points. With a window of N points,
 //
 //   d(m) = sign( sum over i < N of |x[n-i] - x[n-i-m]| ),
 //
 // and the stream's period is the smallest m with d(m) = 0. The sum is zero when the last N points equal those
-// m before them, so a count per lag of equal points in a row decides the same at O(1) a lag.
+// m before them, so a count per lag of equal points in a row decides the same at O(1) a lag. Long windows
+// learn late, short ones see periods that are none.
 //
 // A buffer's next use is predicted when it is used, one full reuse ahead: the points that followed m ago will
 // follow again, after the same time. The prediction then stands until the use.
@@ -19,8 +20,10 @@ namespace pinion {
 
 class PeriodicityPredictor final : public Predictor {
  public:
-  /// Points compared, and the longest period. Long windows learn late, short ones see periods that are none.
-  static constexpr unsigned kWindow = 128;
+  static constexpr unsigned kLongestPeriod = 256;
+
+  /// `window`: points compared, at least one.
+  explicit PeriodicityPredictor(unsigned window) : window_(window) {}
 
   const char* name() const override { return "periodicity"; }
   void observe(const Use& use) override;
@@ -37,20 +40,21 @@ class PeriodicityPredictor final : public Predictor {
     Time time = 0;
   };
   struct Stream {
-    std::array<Point, 2 * kWindow> points{};  ///< x[n - i] is points[(count - 1 - i) % size]
-    std::array<std::uint32_t, kWindow + 1>
-        equal{};  ///< by lag: points equal to those so many before, in a row
+    std::array<Point, kLongestPeriod + 1> points{};  ///< x[n - i] is points[(count - 1 - i) % size]
+    /// By lag: points equal to those so many before, in a row.
+    std::array<std::uint32_t, kLongestPeriod + 1> equal{};
     std::uint64_t count = 0;
 
     const Point& back(std::uint64_t i) const { return points[(count - 1 - i) % points.size()]; }
-    unsigned period() const;
   };
+  unsigned period_of(const Stream& stream) const;
 
   struct Buffer {
     Time next = kNever;
     std::uint32_t incarnation = 0;  ///< differs for buffers that had the number one after the other
   };
 
+  const unsigned window_;
   std::vector<Stream> streams_;  // by thread
   std::vector<Buffer> buffers_;
 };

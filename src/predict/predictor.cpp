@@ -20,9 +20,9 @@ const std::vector<BufferId>& Predictor::moved() const {
   return none;
 }
 
-std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window) {
+std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window, unsigned period_window) {
   if (name == "shortest") return std::make_unique<ShortestPredictor>(window);
-  if (name == "periodicity") return std::make_unique<PeriodicityPredictor>();
+  if (name == "periodicity") return std::make_unique<PeriodicityPredictor>(period_window);
   if (name == "adaptive") return std::make_unique<AdaptivePredictor>();
   return nullptr;
 }

@@ -33,6 +33,8 @@ struct Use {
   bool continues = false;
   /// How long before the use a prediction of it could still be acted upon.
   Duration lead = 0;
+  /// Already taken out of both times: how long its thread had waited for registration by then.
+  Duration delayed = 0;
 };
 
 /// The prediction of a buffer's next use.
@@ -77,7 +79,7 @@ class Predictor {
 };
 
 /// `shortest`: the paper's; `periodicity`: Freitag et al.'s; `adaptive`: ours. Null for an unknown name (the
-/// option table has checked it). `window`: of `shortest`.
-std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window);
+/// option table has checked it). `window`: of `shortest`; `period_window`: of `periodicity`.
+std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window, unsigned period_window);
 
 }  // namespace pinion

@@ -14,12 +14,16 @@ namespace pinion {
 /// t = a * entries + b, for the translation entries of a registration (its pages, where the device counts
 /// none); fitted online by least squares over the recent observations (each weighs 1/32 less than
 /// the next), with an allowance for what the line does not explain.
+///
+/// One call may take a thousand times as long as the others, where the host or another process had the core.
+/// By itself it moves the line no further than `kFar` times; two in a row that are so far off on the same
+/// side show another device than assumed, and what was known before counts no more.
 class LinearFit {
  public:
   LinearFit(double a_ns, double b_ns) {
     // The prior: two faint observations on its line. Real ones soon outweigh them.
-    observe_weighted(1, a_ns + b_ns, 0.05);
-    observe_weighted(512, 512 * a_ns + b_ns, 0.05);
+    add(1, a_ns + b_ns, 0.05);
+    add(512, 512 * a_ns + b_ns, 0.05);
     solve();
     excess_ = 1;
   }
@@ -27,12 +31,16 @@ class LinearFit {
   void observe(std::size_t entries, Duration took) {
     const double x = static_cast<double>(entries), y = static_cast<double>(took);
     const double expected = std::max(1.0, a_ * x + b_);
-    // Falls back towards 1 by a tenth of its height at every observation that the line explains.
-    excess_ = std::clamp(y / expected, 1 + (excess_ - 1) * 0.9, kMostExcess);
-    constexpr double kKeep = 1.0 - 1.0 / 32;
-    n_ *= kKeep, sx_ *= kKeep, sy_ *= kKeep, sxx_ *= kKeep, sxy_ *= kKeep;
-    observe_weighted(x, y, 1);
+    const int off = y > kFar * expected ? 1 : y * kFar < expected ? -1 : 0;
+    const bool again = off != 0 && off == off_;
+    off_ = off;
+    unconfirmed_ = again && off > 0 ? kConfirming : std::max(0, unconfirmed_ - 1);
+    keep(again ? kOfAnotherDevice : 1.0 - 1.0 / 32);
+    add(x, again ? y : std::clamp(y, expected / kFar, expected * kFar), 1);
     solve();
+    // Falls back towards 1 by a tenth of its height at every observation that the line explains.
+    const double excess = y / (again ? std::max(1.0, a_ * x + b_) : expected);
+    excess_ = std::clamp(excess, again ? 1 : 1 + (excess_ - 1) * 0.9, kFar);
   }
 
   double a() const { return a_; }
@@ -40,17 +48,23 @@ class LinearFit {
   Duration expected(std::size_t entries) const {
     return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(entries) + b_) + 0.5);
   }
+  /// The line has risen by little evidence, which may keep all further evidence away.
+  bool doubted() const { return unconfirmed_ > 0; }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
     return nearest(static_cast<double>(expected(entries)) * excess_);
   }
 
  private:
-  static constexpr double kMostExcess = 4;
+  static constexpr double kFar = 4;
+  static constexpr int kConfirming = 8;  ///< observations
+  static constexpr double kOfAnotherDevice =
+      1.0 / 32;  ///< what the past still weighs: a slope, if nothing else
 
-  void observe_weighted(double x, double y, double w) {
+  void add(double x, double y, double w) {
     n_ += w, sx_ += w * x, sy_ += w * y, sxx_ += w * x * x, sxy_ += w * x * y;
   }
+  void keep(double w) { n_ *= w, sx_ *= w, sy_ *= w, sxx_ *= w, sxy_ *= w; }
   void solve() {
     const double spread = n_ * sxx_ - sx_ * sx_;
     const double mean_x = sx_ / n_, mean_y = sy_ / n_;
@@ -63,6 +77,8 @@ class LinearFit {
   double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
   double a_ = 0, b_ = 0;
   double excess_ = 1;
+  int off_ = 0;  ///< the last observation lay far above the line (1), or far below (-1)
+  int unconfirmed_ = 0;
 };
 
 /// How many translation entries a page takes, over the recent registrations: 1 on ordinary pages, far less on

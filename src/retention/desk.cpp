@@ -14,7 +14,7 @@ void Desk::add(KeptDomain& domain) {
 
 // ---- records ----
 
-runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
+runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave_pinned) {
   const Record& record = taken.record;
   runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
@@ -25,7 +25,7 @@ runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
       learn_lease(record, event, leave_pinned);
       break;
     case runlog::EventKind::registration:
-      if (!failed) kept(record.domain).costs.registered(range.pages(), record.entries(), took);
+      if (!failed) learn_registration(record, took, leave_pinned);
       break;
     case runlog::EventKind::deregistration:
       if (!failed) kept(record.domain).costs.deregistration.observe(record.entries(), took);
@@ -39,10 +39,32 @@ runlog::Event Desk::take(const TakenRecord& taken, Duration leave_pinned) {
   return event;
 }
 
-void Desk::learn_lease(const Record& record, runlog::Event& event, Duration leave_pinned) {
+void Desk::learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned) {
+  CostEstimates& costs = kept(record.domain).costs;
+  const std::size_t pages = Range{record.address, record.address + record.bytes}.pages();
+  // Pages that were never touched take far longer than they ever will again.
+  if (leave_pinned.fresh_bytes == 0 || took < costs.registration.expected(record.entries()))
+    costs.registered(pages, record.entries(), took);
+  else
+    costs.entries_a_page.observe(pages, record.entries());
+}
+
+Duration Desk::cost_of_registering_once() const {
+  double cost = 0;
+  for (int i = 0; i < count(); ++i) {
+    const CostEstimates& costs = kept(i).costs;
+    const RegisteredOnce& once = kept(i).once;
+    cost += costs.registration.a() * costs.entries_a_page.value() * static_cast<double>(once.pages) +
+            costs.registration.b() * static_cast<double>(once.calls);
+  }
+  return static_cast<Duration>(cost);
+}
+
+void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
   const Duration delayed = scale_.to_duration(record.delayed);
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
-  time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned);
+  time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
+  kept(record.domain).once.add(leave_pinned);
   if (!has_helper_ || (traits_.acts && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
@@ -74,6 +96,7 @@ Desk::Job Desk::next_to_share() {
 }
 
 Desk::Job Desk::next_decided(Time now) {
+  time_budget_.registering_once(cost_of_registering_once());
   using Kind = Retention::Action::Kind;
   for (int i = 0; i < count(); ++i) {
     const Retention::Action action = kept(i).retention->next(now);
@@ -152,6 +175,7 @@ void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!traits_.acts) return;
+  time_budget_.registering_once(cost_of_registering_once());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
   counters.budget_spent_ns = time_budget_.lost();

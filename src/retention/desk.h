@@ -31,6 +31,7 @@ struct KeptDomain {
   Domain* domain = nullptr;
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
+  RegisteredOnce once;
 };
 
 class Desk {
@@ -59,9 +60,8 @@ class Desk {
 
   // ---- records, in order of their end ----
 
-  /// Learns from a record and returns its event, complete. `leave_pinned`: how long leave-pinned would have
-  /// waited for a lease.
-  runlog::Event take(const TakenRecord& taken, Duration leave_pinned);
+  /// Learns from a record and returns its event, complete. `leave_pinned`: what it would have meant there.
+  runlog::Event take(const TakenRecord& taken, const UnderLeavePinned& leave_pinned);
   /// Some records were lost, or some releases left none.
   void sweep();
   /// The rings were looked at, and there was something.
@@ -140,7 +140,10 @@ class Desk {
 
   int count() const { return count_.load(std::memory_order_acquire); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
-  void learn_lease(const Record& record, runlog::Event& event, Duration leave_pinned);
+  void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
+  void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
+  /// By the fits of all domains.
+  Duration cost_of_registering_once() const;
   Job next_to_reap();
   Job next_to_share();
   Job next_decided(Time now);

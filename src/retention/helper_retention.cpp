@@ -17,8 +17,8 @@ constexpr Duration kLeastIdle = 250 * kMicrosecond;
 constexpr Duration kOver = 10 * kMicrosecond;
 // Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
 constexpr Duration kExperiment = 4;
-// Where there is no budget to set it: seconds of holding everything that one lost second is worth.
-constexpr double kPrice = 200;
+// How often a cost that few calls have shown is tried again.
+constexpr Duration kTryAgain = kSecond;
 
 /// Its four highest bits, so that margins need not be worked out anew for every change of the price.
 Duration rounded(double value) {
@@ -94,6 +94,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.end = std::max(end - waited, time) - delayed;
   use.pages = pages.pages();
   use.continues = continues;
+  use.delayed = delayed;
   use.lead = lead(buffer.entries);
   predictor_.observe(use);
   // Acting mode reads the confidence later: others' errors cannot change it before then.
@@ -224,7 +225,7 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 }
 
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
-  const double price = settings_.budget ? settings_.budget->price() : kPrice;
+  const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
   return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
 }
@@ -276,8 +277,9 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
-  if (!may_deregister(entries, next.early, now) || too_dear ||
-      !worth_it(buffer, worth(pages, entries), next, now) || !affords(pages, entries, next, now)) {
+  const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
+                       !worth_it(buffer, worth(pages, entries), next, now);
+  if (!affords(pages, entries, next, now) || (refused && !try_again(now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
     looks_.set(id,
@@ -291,6 +293,12 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
   }
   return false;
+}
+
+bool HelperRetention::try_again(Time now) {
+  if (!costs_.registration.doubted() || now < next_try_) return false;
+  next_try_ = now + kTryAgain;
+  return true;
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {

@@ -19,6 +19,8 @@
 //   - a region is let go only where the time budget has room for the worst that this may cost, and where the
 //     bytes freed are worth the time that it is likely to cost (time_budget.h); the margin before a use grows
 //     with that price, from on-demand to leave-pinned;
+//   - a cost that was learnt from too few calls, and seems too high for anything to be let go, is tried
+//   again;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
 #pragma once
 
@@ -156,6 +158,9 @@ class HelperRetention final : public Retention {
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
+  /// Whether to let something go although it seems too dear: the estimate is doubted, and nothing has been
+  /// tried for long.
+  bool try_again(Time now);
   /// What a use of each buffer of the region may cost, when this region is gone.
   Duration worst_cost(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
@@ -207,6 +212,7 @@ class HelperRetention final : public Retention {
   std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
+  Time next_try_ = 0;  ///< of try_again()
   PredictionScore score_;
 };
 

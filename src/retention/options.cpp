@@ -20,12 +20,15 @@ OptionTable<RetentionOptions> retention_options() {
                     kRetentions),
       share_option(&O::time_budget,
                    {"time-budget",
-                    "most of elapsed time that retention helper may cost against leave-pinned, beside "
+                    "most of elapsed time that retention helper may cost the program's own threads, beside "
                     "start-credit; or off"}),
-      time_option(&O::start_credit,
-                  {"start-credit", "time that retention helper may cost from the start, 0ms to 1000s",
-                   Listing::advanced},
-                  0, 1000 * kSecond),
+      time_or_auto_option(
+          &O::start_credit,
+          {"start-credit",
+           "time that retention helper may cost beside time-budget; auto: 2.5 times what registering "
+           "everything once costs, 20ms at least",
+           Listing::advanced, "a time from 0ms to 1000s, or auto"},
+          0, 1000 * kSecond),
       share_option(
           &O::helper_share,
           {"helper-share",

@@ -1,16 +1,14 @@
 #include "retention/time_budget.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace pinion {
 
 namespace {
-// The price of a budget that is not touched yet, as a share of 1 / share.
-constexpr double kUnused = 0.02;
-// Without a budget.
-constexpr double kUnboundedPrice = 200;
-constexpr double kLeastShare = 1e-6;  // for the price only
+// Learning a program that registers several times as much as it has idle costs 2.3 times what registering
+// everything once does (FT).
+constexpr double kCreditOfOnce = 2.5;
+constexpr Duration kLeastCredit = 20 * kMillisecond;
 }  // namespace
 
 void TimeBudget::advance(Time now) { now_ = std::max(now_, now); }
@@ -24,9 +22,14 @@ void TimeBudget::waited(std::size_t who, Duration total, Duration leave_pinned) 
 
 void TimeBudget::kept_books(Duration total) { books_ = total; }
 
+Duration TimeBudget::credit() const {
+  if (settings_.credit >= 0) return settings_.credit;
+  return std::max(kLeastCredit, static_cast<Duration>(kCreditOfOnce * static_cast<double>(once_)));
+}
+
 Duration TimeBudget::allowed() const {
   if (!bounded()) return 0;
-  return settings_.credit + static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
+  return credit() + static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
 }
 
 bool TimeBudget::reserve(Duration worst) {
@@ -46,15 +49,13 @@ Time TimeBudget::enough_at(Duration worst) const {
 }
 
 double TimeBudget::price() const {
-  if (!bounded()) return kUnboundedPrice;
+  if (!bounded()) return kPrice;
   const Duration may = allowed();
   if (may == price_allowed_ && lost() == price_lost_) return price_;
   price_allowed_ = may;
   price_lost_ = lost();
-  const auto all = static_cast<double>(std::max<Duration>(may, 1));
-  const double used = std::clamp(static_cast<double>(price_lost_) / all, 0.0, 0.999);
-  // Once half of it is used: 1 / share.
-  price_ = (kUnused + 4 * used * used * used / (1 - used)) / std::max(settings_.share, kLeastShare);
+  const double left = 1 - static_cast<double>(price_lost_) / static_cast<double>(std::max<Duration>(may, 1));
+  price_ = kPrice / std::clamp(left, 0.0001, 1.0);
   return price_;
 }
 

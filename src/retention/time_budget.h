@@ -1,13 +1,15 @@
-// The ledger of the time that retention may cost a process, against leave-pinned: a start credit plus a share
-// of the time that has passed. Letting a region go may cost what registering its buffers on the critical path
-// costs, so that much is reserved, and given back when the region is registered again in time; what threads
-// really lost is charged. A reservation that does not fit is refused, and the region stays. So what is lost
-// never exceeds credit + share * elapsed, whatever the program does, as far as reservations cover the worst
-// and threads lose nothing that leave-pinned would lose as well.
+// The ledger of the time that retention may cost the program's own threads, against leave-pinned: a credit
+// plus a share of the time that has passed. By default the credit grows with what registering everything once
+// costs, as learning a program costs a multiple of that. Letting a region go may cost what registering its
+// buffers on the critical path costs, so that much is reserved, and given back when the region is registered
+// again in time; what threads really lost is charged, however long it took. A reservation that does not fit
+// is refused, and the region stays. So what is lost never exceeds credit + share * elapsed, whatever the
+// program does, as far as reservations cover the worst and threads lose nothing that leave-pinned would lose
+// as well.
 //
-// The ledger also has the price: how many seconds of holding everything one lost second is worth. By itself
-// that is 1 / share, for who gives a share of the time would have nothing registered for it; it is lower
-// while the budget is unused and grows without bound as the budget runs out.
+// The ledger also has the price: how many seconds of holding everything one lost second is worth. An unused
+// budget and no budget at all have the same price; it grows as the budget runs out, so that the rest goes
+// where it frees most. A larger budget never has a higher price.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/range.h"
 
 namespace pinion {
 
@@ -28,19 +31,45 @@ inline Duration leave_pinned_wait(Duration waited, Duration expected, double fre
   return std::min(waited, std::max(expected, static_cast<Duration>(static_cast<double>(waited) * fresh)));
 }
 
+/// What a record means to leave-pinned, in its domain.
+struct UnderLeavePinned {
+  std::size_t fresh_bytes = 0;  ///< of its pages, registered for the first time
+  std::size_t all_bytes = 0;    ///< registered since, these included
+  Duration wait = 0;            ///< of a lease
+};
+
+/// Everything that a domain has had in use, registered once: the most that leave-pinned had at a time, so
+/// that memory which comes and goes counts once.
+struct RegisteredOnce {
+  std::size_t pages = 0, calls = 0;
+  void add(const UnderLeavePinned& lease) {
+    const std::size_t all = lease.all_bytes / page_size();
+    if (lease.fresh_bytes == 0 || all <= pages) return;
+    pages = all;
+    ++calls;
+  }
+};
+
 class TimeBudget {
  public:
-  struct Settings {
-    double share = 0.005;  ///< of elapsed time; kUnbounded: nothing is refused
-    Duration credit = 20 * kMillisecond;
-  };
   static constexpr double kUnbounded = -1;
+  /// While nothing is lost. At 4, retention spends on what repays it within the first turns of a loop; at 200
+  /// (0.5 % of the time for holding nothing) most short programs end with the budget unused.
+  static constexpr double kPrice = 4;
+  /// 2.5 times what registering everything once costs, 20 ms at least.
+  static constexpr Duration kAutoCredit = -1;
+  struct Settings {
+    double share = 0.005;           ///< of elapsed time; kUnbounded: nothing is refused
+    Duration credit = kAutoCredit;  ///< negative: that
+  };
 
   TimeBudget(Settings settings, Time start) : settings_(settings), start_(start), now_(start) {}
 
   bool bounded() const { return settings_.share >= 0; }
   /// Time has passed. Never back.
   void advance(Time now);
+  /// Registering once everything that has been used so far costs so much, by the fits of all domains.
+  void registering_once(Duration cost) { once_ = cost; }
 
   // ---- what was lost ----
 
@@ -69,11 +98,14 @@ class TimeBudget {
   std::uint64_t refused() const { return refused_; }
 
  private:
+  Duration credit() const;
+  /// For reservations. All of them may come true at once, so they share what is left once.
   Duration left() const { return allowed() - lost() - reserved_; }
 
   const Settings settings_;
   const Time start_;
   Time now_;
+  Duration once_ = 0;
   std::vector<Duration> waits_;  ///< of each, so far
   Duration waited_ = 0;          ///< of all, less what leave-pinned would have waited
   Duration books_ = 0;

@@ -8,7 +8,6 @@
 #include "node/policy.h"
 #include "node/room.h"
 #include "simulate/levels.h"
-#include "simulate/schedule_predictor.h"
 
 namespace pinion::simulate {
 
@@ -94,7 +93,8 @@ class SimulatedRank final : private Observer {
   std::unique_ptr<Predictor> predictor(const Settings& settings, const Member& member) const {
     const bool oracle = settings.predictor == "oracle";
     if (!oracle && settings.predictor != "schedule") {
-      std::unique_ptr<Predictor> learns = make_predictor(settings.predictor, settings.window);
+      std::unique_ptr<Predictor> learns =
+          make_predictor(settings.predictor, settings.window, settings.period_window);
       // One that is damaged leaves the predictor as it was.
       if (member.program < settings.profiles.size())
         if (const std::string& profile = settings.profiles[member.program]; !profile.empty())
@@ -103,8 +103,9 @@ class SimulatedRank final : private Observer {
     }
     return std::make_unique<SchedulePredictor>(
         oracle ? "oracle" : "schedule",
-        std::make_shared<Schedule>(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
-                                   kStart + member.starts));
+        std::make_shared<Schedule>(
+            schedule_of(scripts_of(program_, oracle ? settings.noise : NoiseModel{}, member.seed),
+                        kStart + member.starts)));
   }
 
   void registered(Time now, Time since, std::int64_t bytes) override {

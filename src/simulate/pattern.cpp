@@ -92,7 +92,11 @@ void ProgramBuilder::unmap(Range range) {
   add(operation);
 }
 
-void ProgramBuilder::begin_turn() { part_ = &program_.turn; }
+void ProgramBuilder::begin_turn() {
+  // Time before the loop is spent once.
+  if (compute_ > 0 || transfer_ > 0) add({.kind = Operation::Kind::pause});
+  part_ = &program_.turn;
+}
 
 void ProgramBuilder::end_turn(std::uint64_t turns) {
   // What is left of the turn's time belongs to it.

@@ -37,40 +37,42 @@ struct Message {
   std::uint64_t site;
 };
 
-/// Writes the program of one rank, call by call.
+/// Writes the program of one rank, call by call. A class that wants the calls themselves overrides them
+/// (examples/play).
 class ProgramBuilder {
  public:
   ProgramBuilder(int rank, const Placement& placement, const Machine& machine)
       : rank_(rank), placement_(placement), machine_(machine) {}
+  virtual ~ProgramBuilder() = default;
 
   int rank() const { return rank_; }
   int ranks() const { return placement_.ranks(); }
 
   /// A buffer of the program, at a page of its own.
-  Address array(std::uint64_t bytes);
+  virtual Address array(std::uint64_t bytes);
 
   /// Floating-point operations, or a time, of this rank.
   void compute(double flops) { pause(static_cast<Duration>(flops / machine_.flops * 1e9)); }
-  void pause(Duration time) { compute_ += time; }
+  virtual void pause(Duration time) { compute_ += time; }
 
   /// Begins a message.
-  void post(CallKind call, Address address, std::uint64_t bytes, int peer, std::uint64_t site);
+  virtual void post(CallKind call, Address address, std::uint64_t bytes, int peer, std::uint64_t site);
   /// All messages under way are complete.
-  void wait();
+  virtual void wait();
   /// A call that returns when its message is complete, as those that were posted before it.
   void blocking(CallKind call, Address address, std::uint64_t bytes, int peer, std::uint64_t site) {
     post(call, address, bytes, peer, site);
     wait();
   }
   /// Each of `peers` (this rank among them) gets its piece of `send`, and sends one to `receive`.
-  void alltoall(Address send, Address receive, std::uint64_t piece, const std::vector<int>& peers,
-                std::uint64_t site);
-  void unmap(Range range);
+  virtual void alltoall(Address send, Address receive, std::uint64_t piece, const std::vector<int>& peers,
+                        std::uint64_t site);
+  virtual void unmap(Range range);
 
   /// What was written since the beginning comes before the main loop.
-  void begin_turn();
+  virtual void begin_turn();
   /// What was written since begin_turn() is one of so many turns.
-  void end_turn(std::uint64_t turns);
+  virtual void end_turn(std::uint64_t turns);
 
   Program finish();
   const std::vector<Message>& messages() const { return messages_; }

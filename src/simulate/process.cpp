@@ -237,6 +237,7 @@ void Process::device_call_done(std::uint32_t number) {
   if (number != kHelper) {
     counters_.registration_ns += static_cast<std::uint64_t>(took);
     if (!failed) {
+      const std::size_t fresh = registering ? leases_[threads_[thread].lease].leave_pinned.fresh_bytes : 0;
       const Record record = record_of({.pages = pages,
                                        .registration = registering,
                                        .entries = entries,
@@ -244,7 +245,7 @@ void Process::device_call_done(std::uint32_t number) {
                                        .end = clock_.ticks(),
                                        .error = {}},
                                       Record());
-      push({{record, thread}});
+      push({{record, thread}, 0, {.fresh_bytes = fresh}});
     }
   }
   if (!registering) {
@@ -338,16 +339,21 @@ Process::Lease& Process::take_lease(Thread& thread, const Operation& operation) 
 }
 
 void Process::leave_pinned(Lease& lease) {
-  lease.first = 0;
-  lease.fresh = 0;
   const Range pages = lease.range.to_pages();
   const std::size_t fresh = leave_pinned_.would_add(pages);
+  if (fresh > 0) leave_pinned_.add(pages);
+  lease.leave_pinned = {.fresh_bytes = fresh, .all_bytes = leave_pinned_.bytes()};
+  if (fresh > 0) observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
+}
+
+void Process::waited(Lease& lease, Duration wait) {
+  lease.record.wait = std::min(static_cast<Ticks>(wait), Record::kMostWait);
+  const std::size_t fresh = lease.leave_pinned.fresh_bytes;
   if (fresh == 0) return;
-  leave_pinned_.add(pages);
-  lease.first = settings_.nic.register_cost(fresh / page_size());
-  lease.fresh = static_cast<double>(fresh) / static_cast<double>(pages.bytes());
-  counters_.leave_pinned_registration_ns += static_cast<double>(lease.first);
-  observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
+  lease.leave_pinned.wait =
+      leave_pinned_wait(wait, settings_.nic.register_cost(fresh / page_size()),
+                        static_cast<double>(fresh) / static_cast<double>(lease.range.to_pages().bytes()));
+  counters_.leave_pinned_registration_ns += static_cast<double>(lease.leave_pinned.wait);
 }
 
 bool Process::acquire(std::uint16_t number, const Operation& operation) {
@@ -400,7 +406,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   made.phase = Call::Phase::none;
   const Duration waited = clock_.now() - thread.asked;
   thread.delayed += waited;
-  record.wait = std::min(static_cast<Ticks>(waited), Record::kMostWait);
+  this->waited(lease, waited);
   counters_.wait_ns += static_cast<std::uint64_t>(waited - made.in_device);
   if (step == Domain::Step::refused) {
     record.outcome = runlog::Outcome::bounced;
@@ -445,9 +451,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   const RegionRef ref = record.region();
   const bool idle = ref.region && end_lease(domain_, record) == RegionWord::Released::idle;
-  push({{record, number},
-        lease.number,
-        leave_pinned_wait(static_cast<Duration>(record.wait), lease.first, lease.fresh)});
+  push({{record, number}, lease.number, lease.leave_pinned});
   lease.live = false;
   free_leases_.push_back(index);
   return !idle || !by_thread || !settle(number, ref);
@@ -480,7 +484,7 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   ++counters_.memory_events;
   const std::size_t gone = leave_pinned_.erase(range);
   if (gone) observer_.left_pinned(clock_.now(), -static_cast<std::int64_t>(gone));
-  push({{memory_event_at(clock_.ticks(), range), thread}});
+  push({{memory_event_at(clock_.ticks(), range), thread}, 0, {}});
 }
 
 void Process::push(const Noticed& noticed) {

@@ -170,8 +170,7 @@ class Process final : private RegisteredListener {
     Record record;
     Range range{};
     std::uint64_t number = 0;
-    Duration first = 0;  ///< what leave-pinned pays for its pages that were never leased before
-    double fresh = 0;    ///< their share
+    UnderLeavePinned leave_pinned;
     Time leased = 0;
     std::uint16_t thread = 0;
     bool live = false;
@@ -190,8 +189,8 @@ class Process final : private RegisteredListener {
   /// A record on its way to the desk.
   struct Noticed {
     TakenRecord taken;
-    std::uint64_t number = 0;   ///< of the acquire
-    Duration leave_pinned = 0;  ///< would have waited so long
+    std::uint64_t number = 0;  ///< of the acquire
+    UnderLeavePinned leave_pinned;
   };
 
   /// What hears of the oracle's changes.
@@ -233,6 +232,8 @@ class Process final : private RegisteredListener {
   void granted(std::uint16_t number);
   Lease& take_lease(Thread& thread, const Operation& operation);
   void leave_pinned(Lease& lease);
+  /// The thread has waited so long for its lease.
+  void waited(Lease& lease, Duration wait);
   /// Begins the deregistrations that retention wants on the thread, now that it has registered a region or
   /// has left one idle. False: there is nothing.
   bool settle(std::uint16_t number, RegionRef idle);

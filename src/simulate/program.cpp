@@ -16,4 +16,17 @@ std::uint64_t Program::acquires() const {
   return sum;
 }
 
+Schedule schedule_of(const std::vector<std::unique_ptr<Script>>& scripts, Time start) {
+  Schedule schedule(scripts.size());
+  for (std::size_t thread = 0; thread < scripts.size(); ++thread) {
+    Time time = start;
+    for (Operation operation; scripts[thread]->next(operation);) {
+      time += operation.compute + operation.transfer;
+      if (operation.kind == Operation::Kind::acquire)
+        schedule.add(thread, time, operation.range, operation.site);
+    }
+  }
+  return schedule;
+}
+
 }  // namespace pinion::simulate

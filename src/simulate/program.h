@@ -2,8 +2,10 @@
 // after its main loop. Values, shared by all ranks that do the same.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "predict/schedule_predictor.h"
 #include "simulate/noise.h"
 #include "simulate/operation.h"
 
@@ -51,5 +53,9 @@ class ProgramScript final : public Script {
   std::uint64_t done_ = 0;
   const double operations_;
 };
+
+/// When the scripts of a process that begins at `start` use what, by the program's own time: without waits
+/// for registration. Uses the scripts up.
+Schedule schedule_of(const std::vector<std::unique_ptr<Script>>& scripts, Time start);
 
 }  // namespace pinion::simulate

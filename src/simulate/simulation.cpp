@@ -40,7 +40,7 @@ double seconds(double ns) { return ns * 1e-9; }
 }  // namespace
 
 bool is_predictor(const std::string& name) {
-  return name == "oracle" || name == "schedule" || make_predictor(name, 0) != nullptr;
+  return name == "oracle" || name == "schedule" || make_predictor(name, 0, 1) != nullptr;
 }
 
 Result simulate(const Workload& workload, const Settings& settings) {

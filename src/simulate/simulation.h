@@ -22,8 +22,9 @@ namespace pinion::simulate {
 
 struct Settings {
   RetentionKind retention = RetentionKind::helper;
-  std::string predictor = "adaptive";  ///< also `oracle` and `schedule` (schedule_predictor.h)
+  std::string predictor = "adaptive";  ///< also `oracle` and `schedule` (predict/schedule_predictor.h)
   unsigned window = 2;
+  unsigned period_window = 4;
   std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded
   std::uint64_t limit = 0;       ///< of one process; 0: none
   std::uint64_t node_limit = 0;  ///< of a node's processes together; 0: none

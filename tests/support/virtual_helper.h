@@ -86,6 +86,8 @@ class VirtualHelper final : private simulate::Observer {
     std::size_t ring = 256;
     Time start = kSecond;
     std::function<Duration()> wake_latency = [] { return Duration{0}; };
+    /// What a device call takes where `nic` says `modelled`. Empty: just that.
+    std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
 
   struct Transfer {
@@ -127,8 +129,9 @@ class VirtualHelper final : private simulate::Observer {
                   .poll = settings.poll,
                   .ring = settings.ring,
                   .start = settings.start,
-                  .wake_latency = settings.wake_latency},
-                 make_predictor(settings.predictor, settings.window), *this) {
+                  .wake_latency = settings.wake_latency,
+                  .call_time = settings.call_time},
+                 make_predictor(settings.predictor, settings.window, 4), *this) {
     registered_.set(settings.start, 0);
     leave_pinned_.set(settings.start, 0);
   }

@@ -1,13 +1,14 @@
 // NAS CG. Sources: Bailey et al., "The NAS Parallel Benchmarks 2.0", report NAS-95-020 (matrix in blocks on a
 // grid of ranks; partial sums of a row of ranks combined by exchanges over hypercube dimensions, then
-// exchanged with the transposed rank); sizes from NAS-02-007 and NAS-03-002. Operation counts as the
-// benchmark prints them.
+// exchanged with the transposed rank); sizes from NAS-02-007 and NAS-03-002; call sites, counts and order of
+// NPB 3.3-MPI. Operation counts as the benchmark prints them.
 //
 // An outer iteration is 25 conjugate gradient steps and a residual: 26 products of matrix and vector. A
 // product is summed in log2(columns) exchanges of whole local vectors, each a receive into one vector and a
 // blocking send of another, and one exchange with the transposed rank. Where there are twice as many columns
 // as rows, two neighbouring ranks share a block of rows: in the first exchange each gives the other its half,
-// and the others are of the rank's own half.
+// and the others are of the rank's own half. The products of the steps and that of the residual have lines of
+// their own; so has the outer iteration before the clock is started.
 #include "simulate/patterns/patterns.h"
 
 namespace pinion::simulate {
@@ -43,7 +44,8 @@ void write(ProgramBuilder& builder, const Class& of, std::uint64_t iterations) {
   const std::uint64_t first_half = (1 + local_rows) / 2;
   const std::uint64_t part = square ? local_rows : rank % 2 == 0 ? first_half : local_rows - first_half;
   const std::uint64_t part_begin = square || rank % 2 == 0 ? 0 : first_half;
-  const std::uint64_t received = share(of.rows, grid_columns, column);
+  const std::uint64_t block = share(of.rows, grid_rows, square ? column : column / 2);
+  const std::uint64_t received = square ? block : (block + (column % 2 == 0)) / 2;
   const int transposed = square ? rank % grid_rows * grid_columns + rank / grid_rows
                                 : 2 * (rank / 2 % grid_rows * grid_rows + rank / 2 / grid_rows) + rank % 2;
 
@@ -51,7 +53,15 @@ void write(ProgramBuilder& builder, const Class& of, std::uint64_t iterations) {
   const Address w = builder.array(room), q = builder.array(room), r = builder.array(room);
   const double flops = flops_of_product(of.rows, of.nonzeros) / builder.ranks();
 
-  const auto product = [&](Address target, std::uint64_t site) {
+  const auto exchange = [&](Address target, std::uint64_t to_receive, Address from, std::uint64_t to_send,
+                            int partner, Site caller, Site line) {
+    builder.post(CallKind::receive_nonblocking, target, to_receive * kDouble, partner,
+                 called_from(caller, line));
+    builder.post(CallKind::send, from, to_send * kDouble, partner, called_from(caller, line + 1));
+    builder.wait();
+  };
+  /// `line`: of the first of its four messages.
+  const auto product = [&](Address target, Site caller, Site line) {
     builder.compute(flops);
     for (int i = log2_of(grid_columns), distance = 1; i > 0; --i, distance *= 2) {
       // The dimension with the nearest partner comes first.
@@ -59,24 +69,20 @@ void write(ProgramBuilder& builder, const Class& of, std::uint64_t iterations) {
       const bool whole = !square && distance == 1;
       const std::uint64_t other = local_rows - part;  // the partner's part
       const Address from = w + (whole ? (part_begin == 0 ? part : 0) : part_begin) * kDouble;
-      builder.post(CallKind::receive_nonblocking, target + part_begin * kDouble, part * kDouble, partner,
-                   site);
-      builder.post(CallKind::send, from, (whole ? other : part) * kDouble, partner, site + 1);
-      builder.wait();
+      exchange(target + part_begin * kDouble, part, from, whole ? other : part, partner, caller, line);
     }
-    if (builder.ranks() == 1) return;
-    builder.post(CallKind::receive_nonblocking, target, received * kDouble, transposed, site + 2);
-    builder.post(CallKind::send, w + part_begin * kDouble, part * kDouble, transposed, site + 3);
-    builder.wait();
+    if (builder.ranks() > 1)
+      exchange(target, received, w + part_begin * kDouble, part, transposed, caller, line + 2);
   };
-  const auto outer = [&] {
-    for (int step = 0; step < 25; ++step) product(q, 1);
-    product(r, 11);
+  const auto outer = [&](Site caller) {
+    for (int step = 0; step < 25; ++step) product(q, caller, 1);
+    product(r, caller, 5);
   };
 
-  outer();  // once before the clock is started
+  enum InMain : Site { kWarmUp = 1, kTimed };
+  outer(kWarmUp);
   builder.begin_turn();
-  outer();
+  outer(kTimed);
   builder.end_turn(iterations);
 }
 

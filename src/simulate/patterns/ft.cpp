@@ -1,12 +1,14 @@
 // NAS FT. Sources: Bailey et al., "The NAS Parallel Benchmarks", report RNR-94-007, and "2.0", NAS-95-020
 // (1-D layout: slabs, one transposition a transform; 2-D layout: pencils, two transpositions, one within each
-// row and one within each column of ranks); sizes from NAS-02-007 and NAS-03-002. Operation counts as the
-// benchmark prints them.
+// row and one within each column of ranks); sizes from NAS-02-007 and NAS-03-002; call sites, counts and
+// order of NPB 3.3-MPI. Operation counts as the benchmark prints them, every transform counted as one of the
+// iterations.
 //
 // Three complex arrays. u0 holds the transformed field and is communicated by the forward transform at the
 // start only; each iteration evolves u0 into u1 and transforms that back, through u2. A transposition packs
 // one array into another, which an all-to-all sends back into the first, so that each needs two of them. The
-// benchmark runs the start twice, once before its clock is started.
+// benchmark runs the start twice, once before its clock is started, and calls each time from a line of its
+// own.
 //
 // Instead of a class, a grid may be given: ft:2048x1024x512:16.
 #include <algorithm>
@@ -50,29 +52,29 @@ void write(ProgramBuilder& builder, double points, Layout layout, std::uint64_t 
   std::vector<int> row, column;  // of ranks: those that this one exchanges with
   for (int i = 0; i < layout.columns; ++i) row.push_back(rank / layout.columns * layout.columns + i);
   for (int i = 0; i < layout.rows; ++i) column.push_back(i * layout.columns + rank % layout.columns);
-  const auto transpose = [&](Address send, Address receive, const std::vector<int>& peers,
-                             std::uint64_t site) {
+  const auto transpose = [&](Address send, Address receive, const std::vector<int>& peers, Site site) {
     if (peers.size() > 1) builder.alltoall(send, receive, bytes / peers.size(), peers, site);
   };
   const bool pencils = layout.rows > 1;
 
-  for (int start = 0; start < 2; ++start) {
+  const auto start = [&](Site caller) {
     builder.compute(flops / 3);
-    if (pencils) {
-      transpose(u0, u1, column, 1);
-      builder.compute(flops / 3);
-      transpose(u1, u0, row, 2);
-    } else {
-      builder.compute(flops / 3);
-      transpose(u0, u1, row, 2);
-    }
+    if (pencils) transpose(u0, u1, column, called_from(caller, 1));
     builder.compute(flops / 3);
-  }
+    if (pencils)
+      transpose(u1, u0, row, called_from(caller, 2));
+    else
+      transpose(u0, u1, row, called_from(caller, 2));
+    builder.compute(flops / 3);
+  };
+  enum InMain : Site { kWarmUp = 1, kStart, kIteration };
+  start(kWarmUp);
+  start(kStart);
   builder.begin_turn();
   builder.compute(flops / 3);
-  transpose(u2, u1, row, 3);
+  transpose(u2, u1, row, called_from(kIteration, 1));
   builder.compute(flops / 3);
-  if (pencils) transpose(u1, u2, column, 4);
+  if (pencils) transpose(u1, u2, column, called_from(kIteration, 2));
   builder.compute(flops / 3);
   builder.end_turn(iterations);
 }

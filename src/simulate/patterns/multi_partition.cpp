@@ -36,46 +36,47 @@ std::uint64_t MultiPartition::faces_bytes() const {
   return sum;
 }
 
-void MultiPartition::copy_faces(ProgramBuilder& builder, Address in, Address out, std::uint64_t site) const {
+void MultiPartition::copy_faces(ProgramBuilder& builder, Address in, Address out, Site caller) const {
   if (side_ == 1) return;
-  // From below what lies at the far side of the predecessor's cells, and so on: pieces beside each other.
-  for (const Direction d : {x, y, z}) {
-    for (const bool upper : {false, true}) {
-      const std::uint64_t bytes = face_bytes(d, upper ? side_ - 1 : 0);
-      builder.post(CallKind::receive_nonblocking, in, bytes, upper ? successor(d) : predecessor(d), site++);
-      in += bytes;
+  // The buffers hold the piece of each direction's predecessor, then the successor's, whose message comes
+  // first.
+  const auto exchange = [&](CallKind call, Address piece, Site line) {
+    for (const Direction d : {x, y, z}) {
+      const std::uint64_t lower = face_bytes(d, 0), upper = face_bytes(d, side_ - 1);
+      builder.post(call, piece + lower, upper, successor(d), called_from(caller, line++));
+      builder.post(call, piece, lower, predecessor(d), called_from(caller, line++));
+      piece += lower + upper;
     }
-  }
-  for (const Direction d : {x, y, z}) {
-    for (const bool upper : {true, false}) {
-      const std::uint64_t bytes = face_bytes(d, upper ? side_ - 1 : 0);
-      builder.post(CallKind::send_nonblocking, out, bytes, upper ? successor(d) : predecessor(d), site++);
-      out += bytes;
-    }
-  }
+  };
+  exchange(CallKind::receive_nonblocking, in, 1);
+  exchange(CallKind::send_nonblocking, out, 7);
   builder.wait();
 }
 
-void MultiPartition::sweep(ProgramBuilder& builder, Direction d, Address received, Address sent,
-                           std::uint64_t site, const Way& forward, const Way& backward) const {
+void MultiPartition::sweep(ProgramBuilder& builder, Direction d, Address received, Address sent, Site caller,
+                           const Way& forward, const Way& backward) const {
   for (int stage = 0; stage < side_; ++stage) {
     const std::uint64_t bytes = forward.bytes(stage);
-    if (stage > 0) {
-      builder.post(CallKind::receive_nonblocking, received, bytes, predecessor(d), site);
-      builder.wait();
-    }
+    if (stage > 0)
+      builder.post(CallKind::receive_nonblocking, received, bytes, predecessor(d), called_from(caller, 1));
+    builder.compute(forward.overlapped_flops);
+    if (stage > 0) builder.wait();
     builder.compute(forward.flops);
-    if (stage + 1 < side_) builder.post(CallKind::send_nonblocking, sent, bytes, successor(d), site + 1);
+    if (stage + 1 < side_)
+      builder.post(CallKind::send_nonblocking, sent, bytes, successor(d), called_from(caller, 2));
   }
   for (int stage = side_; stage-- > 0;) {
     const std::uint64_t bytes = backward.bytes(stage);
     if (stage + 1 < side_) {
-      builder.post(CallKind::receive_nonblocking, received, bytes, successor(d), site + 2);
+      builder.post(CallKind::receive_nonblocking, received, bytes, successor(d), called_from(caller, 3));
+      builder.compute(backward.overlapped_flops);
       builder.wait();
     }
     builder.compute(backward.flops);
-    if (stage > 0) builder.post(CallKind::send_nonblocking, sent, bytes, predecessor(d), site + 3);
+    if (stage > 0)
+      builder.post(CallKind::send_nonblocking, sent, bytes, predecessor(d), called_from(caller, 4));
   }
+  builder.compute(backward.overlapped_flops);  // of the last cell
 }
 
 Error make_multi_partition(const char* name, std::span<const CubeClass> classes,

@@ -26,7 +26,8 @@ class MultiPartition {
   const std::vector<Cell>& cells() const { return cells_; }
   int successor(Direction d) const { return successor_[d]; }
   int predecessor(Direction d) const { return predecessor_[d]; }
-  int largest_side() const { return (points_ + side_ - 1) / side_; }
+  /// Points a side that the program declares its cells with: the largest one's, or one more.
+  int declared_side() const { return points_ / side_ + 1; }
   /// The cell that a sweep in direction `d` reaches in stage `stage`.
   const Cell& in_stage(Direction d, int stage) const;
   /// Points of the cell's face across `d`.
@@ -37,15 +38,16 @@ class MultiPartition {
 
   /// The exchange of two layers of ghost points, five values each, with all six neighbours at once
   /// (copy_faces): received into pieces of `in`, sent from pieces of `out`.
-  void copy_faces(ProgramBuilder& builder, Address in, Address out, std::uint64_t site) const;
-  /// One way of a sweep: what a stage passes on, and what it computes.
+  void copy_faces(ProgramBuilder& builder, Address in, Address out, Site caller) const;
+  /// One way of a sweep: what a stage passes on, what it computes while its neighbour's message is under way,
+  /// and what after that.
   struct Way {
     std::function<std::uint64_t(int stage)> bytes;
-    double flops;
+    double overlapped_flops, flops;
   };
   /// A sweep: each stage waits for its neighbour's message, computes, and sends its own; forward to the
-  /// successor, then backward. Of four sites, `site` is the first.
-  void sweep(ProgramBuilder& builder, Direction d, Address received, Address sent, std::uint64_t site,
+  /// successor, then backward.
+  void sweep(ProgramBuilder& builder, Direction d, Address received, Address sent, Site caller,
              const Way& forward, const Way& backward) const;
   /// Bytes of either buffer of copy_faces.
   std::uint64_t faces_bytes() const;

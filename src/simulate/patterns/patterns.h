@@ -52,4 +52,9 @@ auto find_class(const Table& table, const char* pattern, const std::string& give
 
 constexpr std::uint64_t kDouble = 8;
 
+/// A call site is a whole stack, so a line of a function that is called from two places is two call sites.
+/// `line` numbers the calls in one function: from 1, below 16.
+using Site = std::uint64_t;
+constexpr Site called_from(Site caller, Site line) { return caller * 16 + line; }
+
 }  // namespace pinion::simulate

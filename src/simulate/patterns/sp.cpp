@@ -1,10 +1,13 @@
 // NAS SP. Sources: Bailey et al., "The NAS Parallel Benchmarks 2.0", report NAS-95-020 (the multi-partition
 // decomposition and exchange of faces of BT; pipelined scalar pentadiagonal sweeps); problem sizes of NPB 3
-// from NAS-99-011 and NAS-03-002. Operation counts as the benchmark prints them.
+// from NAS-99-011 and NAS-03-002; call sites, counts and order of NPB 3.3-MPI. Operation counts as the
+// benchmark prints them.
 //
 // A step: copy_faces, then a sweep in each direction, as in BT: forward, a stage passes 22 values for each
 // inner point of the face to the successor; backward, 10 to the predecessor. Points at the boundary of the
-// cube are not solved for.
+// cube are not solved for. While a message is under way, a stage computes the left-hand sides of its cell; on
+// the way back, it inverts the blocks of the cell before. One step before the clock is started touches all
+// pages.
 #include <algorithm>
 
 #include "simulate/patterns/multi_partition.h"
@@ -29,28 +32,34 @@ std::uint64_t inner_face(const MultiPartition& partition, const MultiPartition::
   return points;
 }
 
+enum InMain : Site { kWarmUp = 1, kTimed };
+enum InStep : Site { kCopyFaces = 1, kSolveX };  // kSolveX: and those of y and z
+
 void write(ProgramBuilder& builder, int points, std::uint64_t steps) {
   const MultiPartition partition(points, builder.ranks(), builder.rank());
-  const auto side = static_cast<std::uint64_t>(partition.largest_side());
+  const auto side = static_cast<std::uint64_t>(partition.declared_side());
   const std::uint64_t room = std::max(partition.faces_bytes(), side * side * 22 * kDouble);
   const Address in = builder.array(room), out = builder.array(room);
   const double flops = flops_of_step(points) / builder.ranks();
+  const double stage_flops = 0.2 * flops / partition.cells_per_side();
 
-  builder.begin_turn();
-  partition.copy_faces(builder, in, out, 1);
-  builder.compute(0.4 * flops);  // right-hand sides and the change of variables
-  std::uint64_t site = 20;
-  for (const Direction d : {Direction::x, Direction::y, Direction::z}) {
-    const double stage_flops = 0.2 * flops / partition.cells_per_side();
-    const auto values = [&partition, d](std::uint64_t a_point) {
-      return [&partition, d, a_point](int stage) {
-        return inner_face(partition, partition.in_stage(d, stage), d) * a_point * kDouble;
+  const auto step = [&](Site caller) {
+    partition.copy_faces(builder, in, out, called_from(caller, kCopyFaces));
+    builder.compute(0.4 * flops);  // right-hand sides and the change of variables
+    for (const Direction d : {Direction::x, Direction::y, Direction::z}) {
+      const auto values = [&partition, d](std::uint64_t a_point) {
+        return [&partition, d, a_point](int stage) {
+          return inner_face(partition, partition.in_stage(d, stage), d) * a_point * kDouble;
+        };
       };
-    };
-    partition.sweep(builder, d, in, out, site, {values(22), 0.7 * stage_flops},
-                    {values(10), 0.3 * stage_flops});
-    site += 4;
-  }
+      partition.sweep(builder, d, in, out, called_from(caller, kSolveX + static_cast<Site>(d)),
+                      {values(22), 0.2 * stage_flops, 0.5 * stage_flops},
+                      {values(10), 0.1 * stage_flops, 0.2 * stage_flops});
+    }
+  };
+  step(kWarmUp);
+  builder.begin_turn();
+  step(kTimed);
   builder.end_turn(steps);
 }
 

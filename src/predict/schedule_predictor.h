@@ -1,4 +1,5 @@
-// Predictors that are given what is to come, to judge others by; they exist in the simulator only.
+// Predictors that are given what is to come, to judge others by: in the simulator, and in tests of live runs
+// (played_schedule.h).
 //   - `oracle` has the very schedule that the process follows: every use to the nanosecond, but for the waits
 //     for registration that Pinion itself makes, which retention takes out of its times.
 //   - `schedule` has the schedule without the noise, and is put right at each use of the thread: what a
@@ -8,13 +9,16 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/range.h"
 #include "predict/predictor.h"
-#include "simulate/program.h"
 
-namespace pinion::simulate {
+namespace pinion {
 
 /// When each thread uses what, on the program's own time: without waits for registration.
 class Schedule {
@@ -26,8 +30,10 @@ class Schedule {
     Address address;
   };
 
-  /// Runs the scripts of a process that begins at `start`, without doing what they say.
-  Schedule(const std::vector<std::unique_ptr<Script>>& scripts, Time start);
+  explicit Schedule(std::size_t threads) : uses_(threads) {}
+
+  /// Threads one after the other, the uses of each in order of time.
+  void add(std::size_t thread, Time time, Range range, std::uint64_t site);
 
   const std::vector<Use>& uses(std::size_t thread) const { return uses_[thread]; }
   std::size_t threads() const { return uses_.size(); }
@@ -38,13 +44,16 @@ class Schedule {
     std::vector<std::size_t> positions;  ///< in uses()
   };
   const std::vector<Times>& times(std::uint32_t buffer) const { return times_[buffer]; }
+  /// The buffer of these pages, if any thread uses it.
+  std::optional<std::uint32_t> buffer_of(Range pages) const;
 
  private:
+  std::map<std::pair<Address, Address>, std::uint32_t> buffers_;  ///< by first and last address of the pages
   std::vector<std::vector<Use>> uses_;
   std::vector<std::vector<Times>> times_;
 };
 
-class SchedulePredictor final : public Predictor {
+class SchedulePredictor : public Predictor {
  public:
   SchedulePredictor(const char* name, std::shared_ptr<const Schedule> schedule);
 
@@ -53,6 +62,14 @@ class SchedulePredictor final : public Predictor {
   Time next_use(BufferId buffer, Time after) const override;
   Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   void forget(BufferId buffer) override;
+
+ protected:
+  const Schedule& schedule() const { return *schedule_; }
+  /// The position of `use` in the schedule of its thread. By default the first one not seen that it can be:
+  /// records may be lost, or come in another order.
+  virtual std::optional<std::size_t> locate(const Use& use) const;
+  /// How much later than scheduled the thread's last use was.
+  Duration shift_of(std::size_t thread) const { return threads_[thread].latest().shift; }
 
  private:
   /// Where a thread was in its schedule when a use of it had just been seen.
@@ -85,4 +102,4 @@ class SchedulePredictor final : public Predictor {
   std::vector<Time> over_;               ///< by BufferId: the end of its last use
 };
 
-}  // namespace pinion::simulate
+}  // namespace pinion

@@ -1,29 +1,25 @@
-#include "simulate/schedule_predictor.h"
+#include "predict/schedule_predictor.h"
 
 #include <algorithm>
-#include <map>
 
-namespace pinion::simulate {
+namespace pinion {
 
-Schedule::Schedule(const std::vector<std::unique_ptr<Script>>& scripts, Time start) : uses_(scripts.size()) {
-  std::map<std::pair<Address, Address>, std::uint32_t> buffers;
-  for (std::size_t thread = 0; thread < scripts.size(); ++thread) {
-    Time time = start;
-    for (Operation operation; scripts[thread]->next(operation);) {
-      time += operation.compute + operation.transfer;
-      if (operation.kind != Operation::Kind::acquire) continue;
-      const Range pages = operation.range.to_pages();
-      const auto number = static_cast<std::uint32_t>(buffers.size());
-      const std::uint32_t buffer = buffers.try_emplace({pages.begin, pages.end}, number).first->second;
-      uses_[thread].push_back({time, buffer, operation.site, operation.range.begin});
-      if (buffer == times_.size()) times_.emplace_back();
-      std::vector<Times>& of = times_[buffer];
-      if (of.empty() || of.back().thread != thread)
-        of.push_back({static_cast<std::uint16_t>(thread), {}, {}});
-      of.back().times.push_back(time);
-      of.back().positions.push_back(uses_[thread].size() - 1);
-    }
-  }
+void Schedule::add(std::size_t thread, Time time, Range range, std::uint64_t site) {
+  const Range pages = range.to_pages();
+  const auto number = static_cast<std::uint32_t>(buffers_.size());
+  const std::uint32_t buffer = buffers_.try_emplace({pages.begin, pages.end}, number).first->second;
+  uses_[thread].push_back({time, buffer, site, range.begin});
+  if (buffer == times_.size()) times_.emplace_back();
+  std::vector<Times>& of = times_[buffer];
+  if (of.empty() || of.back().thread != thread) of.push_back({static_cast<std::uint16_t>(thread), {}, {}});
+  of.back().times.push_back(time);
+  of.back().positions.push_back(uses_[thread].size() - 1);
+}
+
+std::optional<std::uint32_t> Schedule::buffer_of(Range pages) const {
+  const auto found = buffers_.find({pages.begin, pages.end});
+  if (found == buffers_.end()) return std::nullopt;
+  return found->second;
 }
 
 SchedulePredictor::SchedulePredictor(const char* name, std::shared_ptr<const Schedule> schedule)
@@ -35,24 +31,29 @@ const SchedulePredictor::Anchor& SchedulePredictor::Thread::by(Time moment) cons
   return at(back);
 }
 
-void SchedulePredictor::observe(const Use& use) {
-  Thread& thread = threads_[use.thread];
+std::optional<std::size_t> SchedulePredictor::locate(const Use& use) const {
+  const Thread& thread = threads_[use.thread];
   const auto& uses = schedule_->uses(use.thread);
-  // The first one not seen that it can be: records may be lost, or come in another order.
-  thread.was_seen.resize(uses.size());
   const std::size_t next = thread.latest().next;
-  auto found = uses.begin() + static_cast<std::ptrdiff_t>(next > kDisorder ? next - kDisorder : 0);
-  const auto at = [&] { return static_cast<std::size_t>(found - uses.begin()); };
-  while (found != uses.end() &&
-         (thread.was_seen[at()] || found->site != use.site || found->address != use.address))
-    ++found;
-  if (found == uses.end()) return;
-  thread.was_seen[at()] = true;
+  for (std::size_t at = next > kDisorder ? next - kDisorder : 0; at < uses.size(); ++at) {
+    const bool seen = at < thread.was_seen.size() && thread.was_seen[at];
+    if (!seen && uses[at].site == use.site && uses[at].address == use.address) return at;
+  }
+  return std::nullopt;
+}
+
+void SchedulePredictor::observe(const Use& use) {
+  const std::optional<std::size_t> found = locate(use);
+  if (!found) return;
+  Thread& thread = threads_[use.thread];
+  const Schedule::Use& planned = schedule_->uses(use.thread)[*found];
+  const std::size_t next = std::max(thread.latest().next, *found + 1);
+  thread.was_seen.resize(schedule_->uses(use.thread).size());
+  thread.was_seen[*found] = true;
   ++thread.seen;
-  thread.anchors[thread.seen % thread.anchors.size()] = {use.end, std::max(next, at() + 1),
-                                                         use.time - found->time};
+  thread.anchors[thread.seen % thread.anchors.size()] = {use.end, next, use.time - planned.time};
   if (use.buffer >= known_as_.size()) known_as_.resize(use.buffer + std::size_t{1}, kUnknown);
-  known_as_[use.buffer] = found->buffer;
+  known_as_[use.buffer] = planned.buffer;
   over_.resize(known_as_.size(), 0);
   over_[use.buffer] = use.end;
 }
@@ -86,4 +87,4 @@ void SchedulePredictor::forget(BufferId buffer) {
   if (buffer < known_as_.size()) known_as_[buffer] = kUnknown;
 }
 
-}  // namespace pinion::simulate
+}  // namespace pinion

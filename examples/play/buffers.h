@@ -1,0 +1,28 @@
+// The buffers of one rank: a mapping of its own for each array of the pattern, as large allocations have. One
+// thread.
+#pragma once
+
+#include <vector>
+
+#include "steps.h"
+
+namespace play {
+
+class Buffers {
+ public:
+  /// Maps the arrays of `steps` and turns all addresses in `steps` into real ones. `touched`: their pages
+  /// exist from now on, else from their first use on. Throws std::bad_alloc.
+  Buffers(Steps& steps, bool touched);
+  ~Buffers();
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  static void unmap(Range range);
+
+ private:
+  Range real(Range range) const;
+
+  std::vector<Range> patterns_, mapped_;
+};
+
+}  // namespace play
