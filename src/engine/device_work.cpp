@@ -52,6 +52,8 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
   ticket.pages = job.action.pages;
   ticket.access = job.action.access;
   ticket.lease = false;
+  const CostEstimates& costs = slot.kept.costs;
+  ticket.expected = costs.registration.expected(costs.entries_a_page.of(ticket.pages.pages()));
   bool waited = false;
   Duration took = 0;
   std::vector<DeviceCall> refused;

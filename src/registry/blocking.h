@@ -80,9 +80,10 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         {
           const Time began = monotonic_now();
           const Duration before = domain.preempted();
-          rest([&] { ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire); });
+          rest([&] { ticket.region->transitions.wait(ticket.seen, ticket.overdue); });
           ticket.preempted += std::min(monotonic_now() - began, domain.preempted() - before);
         }
+        if (domain.clock().now() >= ticket.overdue) domain.overtake(ticket);
         step = domain.begin(ticket);
         break;
       case Domain::Step::deregister:

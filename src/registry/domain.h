@@ -71,7 +71,7 @@ class Domain : public Leases {
   enum class Step {
     leased,  ///< `region` is leased (or, for a ticket without lease, registered): done
     wait,  ///< `region` is being registered by another: wait until its transitions differ from `seen`, begin
-           ///< again
+           ///< again; at `overdue`, overtake() before that
     deregister,  ///< deregister the `victims`, finish_retire() each, begin again
     register_,   ///< call the device for region->range() with `try_access`, then commit()
     refused,     ///< `error` says why; nothing is held
@@ -84,6 +84,9 @@ class Domain : public Leases {
     /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
     /// (end_permanence) before the domain is closed.
     const void* owner = nullptr;
+    /// Without lease: the registration takes about so long; 0: not known. A thread that waits for it lets it
+    /// take twice that.
+    Duration expected = 0;
     // Set by the steps.
     Region* region = nullptr;
     std::uint32_t seen = 0;
@@ -100,12 +103,17 @@ class Domain : public Leases {
     bool relieved = false;   ///< memory pressure of the device was answered once by letting idle regions go
     Time asked = 0;          ///< when the registration under way began
     Duration preempted = 0;  ///< of its waits, threads that it waited for had lost their core
+    Time overdue = kNever;   ///< of a wait: when the registration ahead takes too long
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;
   };
 
   Step begin(Ticket& ticket);
   Step commit(Ticket& ticket, const Registration& registration);
+  /// A wait has lasted until `overdue`: the thread that registers ahead has lost its processor. Dooms its
+  /// region, so that begin() registers another for the ticket; the late one is deregistered by its own
+  /// thread. Does nothing where it is there by now, or where a limit has no room for two.
+  void overtake(const Ticket& ticket);
   /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
   /// again.
   void waited_in_vain();

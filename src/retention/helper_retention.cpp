@@ -290,7 +290,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
   const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
                        !worth_it(buffer, worth(pages, entries), next, now);
-  if (crowded || (refused && !try_again(now))) {
+  if (crowded || !affords(pages, entries, next, now) || (refused && !try_again(now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
@@ -351,6 +351,15 @@ bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estim
   if (settings_.minimize_peak && !may_raise_peak(buffer, now)) return false;
   if (next.time == kNever) return true;
   return static_cast<double>(std::min(next.early, next.time) - now) >= next.risk * static_cast<double>(worth);
+}
+
+bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
+  if (!settings_.share) return true;
+  const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
+  if (next.time == kNever) return settings_.share->affords(work, kNever);
+  const double part = static_cast<double>(pages) / static_cast<double>(std::max(all_pages_, pages));
+  const Duration gone = std::max<Duration>(std::min(next.early, next.time) - now, 0);
+  return settings_.share->affords(work, part * static_cast<double>(gone) / kSecond);
 }
 
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {

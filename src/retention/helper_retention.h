@@ -35,6 +35,7 @@
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/deadlines.h"
+#include "retention/helper_share.h"
 #include "retention/registration_queue.h"
 #include "retention/retention.h"
 #include "retention/time_budget.h"
@@ -66,6 +67,8 @@ class HelperRetention final : public Retention {
     bool act = true;  ///< false: predict and keep score only (retention observe)
     /// What may be lost. None: nothing is refused.
     TimeBudget* budget = nullptr;
+    /// The helper's own work. None: nothing is refused.
+    const HelperShare* share = nullptr;
     /// Registered bytes count only where two buffers more would make them the most that there ever were.
     bool minimize_peak = false;
     /// What a call site is called in predictions, if not by its number: a name that outlives the run.
@@ -165,6 +168,8 @@ class HelperRetention final : public Retention {
   Duration worst_cost(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
+  /// Whether the helper's share has room for the region to go until then and come back.
+  bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
   /// Whether holding the buffer's region may raise the peak: two more would, or the peak is young.

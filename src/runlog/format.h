@@ -164,6 +164,9 @@ struct Counters {
   std::uint64_t budget_ns;
   std::int64_t budget_spent_ns;
   std::uint64_t budget_refused;
+  // The helper's work while no core was idle, in time of the run (retention/helper_share.h).
+  std::uint64_t helper_share_ns;  ///< allowed; 0 where nothing is bounded
+  std::uint64_t helper_share_spent_ns;
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
   std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
   Lateness lateness;           ///< of the helper's timed wake-ups
