@@ -106,7 +106,8 @@ Json to_json(const runlog::Cost& c) {
           {"waits", c.waits},
           {"bounce", c.bounce},
           {"helper_charged", c.helper_charged},
-          {"leave_pinned", c.leave_pinned}};
+          {"leave_pinned", c.leave_pinned},
+          {"preempted", c.preempted}};
 }
 
 Json to_json(const runlog::Prediction& p) {

@@ -195,6 +195,8 @@ std::string critical_path_section(const Report& r) {
   std::string out = section("Critical path, mean over ranks");
   out += row("registration on demand", c.on_demand);
   out += row("waits for registration", c.waits);
+  if (c.preempted > 0)
+    out += row("  of both, preempted", c.preempted, "the kernel ran something else meanwhile");
   if (c.bounce > 0) out += row("copies instead of registration", c.bounce, "modelled");
   out += row("bookkeeping", c.bookkeeping, per_acquire);
   out += row("helper, no core idle", c.helper_charged,

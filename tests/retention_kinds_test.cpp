@@ -189,6 +189,17 @@ TEST_F(DeskTest, FirstTouchesTeachNoCost) {
   EXPECT_LT(kept.costs.registration.expected(4), now) << "it cannot take longer than with a first touch";
 }
 
+TEST_F(DeskTest, WhatThreadsLostInACallIsNoCostOfTheCall) {
+  const Duration usual = kept.costs.registration.expected(4);
+  Record registration = registration_of(pages(0, 4), usual + 3 * kMillisecond);
+  registration.set_preempted(3 * kMillisecond);
+  const runlog::Event event = desk.take({registration, 0}, {});
+  EXPECT_EQ(event.wait_ns, 3000000u);
+  EXPECT_EQ(event.end_ns - event.begin_ns, usual + 3 * kMillisecond) << "the log has all of it";
+  EXPECT_NEAR(kept.costs.registration.expected(4), usual, 2);
+  EXPECT_NEAR(kept.costs.registration.upper(4), usual, 2);
+}
+
 TEST_F(DeskTest, EverythingEndsWhereAddressesDo) {
   const runlog::Event everything = desk.take({memory_event_at(7, {0, ~Address{0}}), 0}, {});
   EXPECT_EQ(everything.begin_ns, 7);

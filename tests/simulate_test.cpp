@@ -557,6 +557,16 @@ TEST(Replay, ExtremesAreHarmless) {
   }
 }
 
+TEST(Replay, WhatPreemptionAddedToACallIsLeftOut) {
+  rl::Log log = fitted_log("helper");
+  rl::Event& registration = log.events.front();
+  ASSERT_EQ(registration.kind, rl::EventKind::registration);
+  registration.wait_ns = 2 * kUs;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log}, {}, workload));
+  EXPECT_EQ(workload.recorded[0].call_times.next(Actor::application, true, 2000), 2000);
+}
+
 TEST(Replay, CallsTakeAsLongAsRecordedUnlessANicIsGiven) {
   Workload workload;
   ASSERT_FALSE(log_workload({fitted_log("leave-pinned")}, {}, workload));

@@ -100,6 +100,10 @@ class EmulatedDevice final : public Device {
     return static_cast<double>(calibration().to_duration(busy_.load(std::memory_order_relaxed))) / kSecond;
   }
 
+  Duration least_time(bool registration, std::uint32_t entries) const override {
+    return registration ? nic_.register_cost(entries) : nic_.deregister_cost(entries);
+  }
+
   double modelled_sleep_seconds() const override {
     return static_cast<double>(slept_.load(std::memory_order_relaxed)) / kSecond;
   }

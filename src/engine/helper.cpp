@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,12 +21,6 @@ namespace pinion {
 namespace {
 
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
-
-std::uint64_t thread_cpu_ns() {
-  timespec ts{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<std::uint64_t>(ts.tv_sec) * 1000000000u + static_cast<std::uint64_t>(ts.tv_nsec);
-}
 
 // The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
 // default), and must run soon after its timer fires although the cores are busy.
@@ -240,7 +233,7 @@ void Helper::sleep_until(Time wake) {
 void Helper::tell() {
   account(clock_.now());
   runlog::Counters mine{};
-  mine.helper_cpu_ns = thread_cpu_ns();
+  mine.helper_cpu_ns = static_cast<std::uint64_t>(thread_cpu_now());
   mine.helper_wakeups = wakeups_;
   mine.lateness = memory_.lateness;
   desk_.add_to(mine, clock_.now());

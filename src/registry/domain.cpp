@@ -396,6 +396,45 @@ std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes, std::uint64_t reg
   return victims;
 }
 
+std::size_t Domain::missing(Range pages) {
+  std::lock_guard lock(slow_);
+  return coverage_.would_add(pages);
+}
+
+bool Domain::has_room(Range pages) {
+  std::lock_guard lock(slow_);
+  return fits(pages, held_by_others(), {});
+}
+
+std::vector<Region*> Domain::begin_swap(Range pages, Time use, Time back) {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  const std::uint64_t others = held_by_others();
+  if (fits(pages, others, {})) return victims;
+  // With nothing else to go in their place, they would go at the use anyway.
+  const auto useful = [&] {
+    return victims.size() == region_count() ||
+           std::none_of(victims.begin(), victims.end(), [&](Region* region) {
+             const Time next_use = region->next_use.load(std::memory_order_relaxed);
+             return next_use != 0 && next_use <= back;
+           });
+  };
+  claim_until([&] { return fits(pages, others, victims) && useful(); }, use, victims);
+  return victims;
+}
+
+std::vector<Region*> Domain::begin_swap(std::uint64_t bytes, Time back) {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  const std::uint64_t others = held_by_others();
+  const auto fits = [&] {
+    return others + coverage_.bytes() + bytes <= budget_->most_bytes() &&
+           budget_->regions() - victims.size() < budget_->limits().regions;
+  };
+  if (!fits()) claim_until(fits, back, victims);
+  return victims;
+}
+
 // ---- under the slow lock ----
 
 Range Domain::merged(const Ticket& ticket) const {
@@ -501,23 +540,33 @@ void Domain::feel_pressure() {
   });
 }
 
+bool Domain::fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const {
+  return others + coverage_.bytes() + coverage_.would_add(want) <= budget_->most_bytes() &&
+         budget_->regions() - gone.size() < budget_->limits().regions && device_has_room(want, gone);
+}
+
 bool Domain::make_room(Range want, std::vector<Region*>& victims) {
-  const std::uint64_t most = budget_->most_bytes();
-  const std::uint64_t regions = budget_->limits().regions;
-  if (want.bytes() > most || regions == 0) return false;
+  if (want.bytes() > budget_->most_bytes() || budget_->limits().regions == 0) return false;
   if (caps_.max_bytes != 0 && want.bytes() > caps_.max_bytes) return false;
+  const std::uint64_t others = held_by_others();
+  claim_until([&] { return fits(want, others, victims); }, kAnyTime, victims);
+  return !victims.empty();
+}
+
+template <class Fits>
+void Domain::claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims) {
   feel_pressure();
-  // Regions overlap each other and `want`: only the union of pages shows the gain of letting them go. So
-  // they go from it for a moment.
-  const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
-  const auto fits = [&] {
-    return held + coverage_.bytes() + coverage_.would_add(want) <= most &&
-           budget_->regions() - victims.size() < regions && device_has_room(want, victims);
-  };
+  // Regions overlap each other and what is wanted: only the union of pages shows the gain of letting them go.
+  // So they go from it for a moment.
   bool enough = false;
   do {
     Region* region = victims_.take(clock_.ticks());
     if (!region) break;
+    const Time next_use = region->next_use.load(std::memory_order_relaxed);
+    if (next_use != 0 && next_use <= not_before) {  // and all others are expected sooner
+      victims_.put_back(region);
+      break;
+    }
     victims.push_back(region);
     coverage_.remove(region->range());
     enough = fits();
@@ -531,7 +580,6 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
     else
       victims_.put_back(region);
   }
-  return !victims.empty();
 }
 
 bool Domain::claim_victim(Region* region, std::vector<Region*>& victims) {

@@ -11,28 +11,21 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "registry/budget.h"
 #include "registry/domain.h"
-#include "retention/cost_estimate.h"
 #include "retention/helper_share.h"
+#include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/swap.h"
 #include "retention/time_budget.h"
 #include "retention/traits.h"
 
 namespace pinion {
-
-/// A domain with its retention and the estimates of its device's costs.
-struct KeptDomain {
-  int number = 0;  ///< by Desk::add()
-  Domain* domain = nullptr;
-  CostEstimates costs;
-  std::unique_ptr<Retention> retention;
-  RegisteredOnce once;
-};
 
 class Desk {
  public:
@@ -84,8 +77,9 @@ class Desk {
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
   };
-  /// The most urgent job: doomed regions, then the share of other processes, then decisions of retention.
-  /// `attend()` is called before the second: the moment to look at the other processes, and to call share().
+  /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
+  /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to
+  /// look at the other processes, and to call share().
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
@@ -147,6 +141,7 @@ class Desk {
   Job next_to_reap();
   Job next_to_share();
   Job next_decided(Time now);
+  static Job job_of(KeptDomain& in, const Retention::Action& action);
   std::size_t registered_bytes() const;
 
   const RetentionTraits traits_;
@@ -158,6 +153,8 @@ class Desk {
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
   std::optional<Sharing> sharing_;  ///< not done yet
+  std::vector<Range> shrunk_;       ///< by the job for it that is under way
+  Swap swap_;
   bool has_helper_ = true;
   bool stopped_ = false;
 };

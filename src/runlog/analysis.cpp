@@ -219,6 +219,7 @@ Cost cost_of(const Log& log) {
   cost.helper_cpu = seconds(c.helper_cpu_ns);
   cost.helper_charged = seconds(c.helper_share_spent_ns);
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
+  cost.preempted = seconds(c.preempted_ns);
   return cost;
 }
 
@@ -286,14 +287,14 @@ std::vector<DomainReport> domains_of(const Log& log) {
 }
 
 Cost operator+(const Cost& a, const Cost& b) {
-  return {a.on_demand + b.on_demand,      a.waits + b.waits,           a.bounce + b.bounce,
-          a.bookkeeping + b.bookkeeping,  a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
-          a.leave_pinned + b.leave_pinned};
+  return {a.on_demand + b.on_demand,       a.waits + b.waits,           a.bounce + b.bounce,
+          a.bookkeeping + b.bookkeeping,   a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
+          a.leave_pinned + b.leave_pinned, a.preempted + b.preempted};
 }
 
 Cost operator/(const Cost& a, double n) {
-  return {a.on_demand / n,  a.waits / n,          a.bounce / n,      a.bookkeeping / n,
-          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n};
+  return {a.on_demand / n,  a.waits / n,          a.bounce / n,       a.bookkeeping / n,
+          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n, a.preempted / n};
 }
 
 void add_domain(DomainReport& sum, const DomainReport& d) {
@@ -396,6 +397,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::registration_failures,
                             &Counters::wait_ns,
                             &Counters::registration_ns,
+                            &Counters::preempted_ns,
                             &Counters::bounce_ns,
                             &Counters::helper_cpu_ns,
                             &Counters::reuses,

@@ -41,6 +41,7 @@ struct Cost {
   double helper_cpu = 0;
   double helper_charged = 0;  ///< of the helper's work while no core was idle, in time of the run
   double leave_pinned = 0;    ///< what leave-pinned pays for its registrations on the same stream
+  double preempted = 0;       ///< of on_demand and waits: they grew so much as the kernel ran something else
 
   double registration() const { return on_demand + waits + bounce; }
   double added() const { return registration() + bookkeeping + helper_charged - leave_pinned; }

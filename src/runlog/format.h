@@ -79,7 +79,8 @@ struct Event {
   std::uint64_t bytes;  ///< of the request (lease, each of the uses, transfer); otherwise of whole pages
   std::uint64_t site;   ///< hash of the call site's frames; 0: none
   union {
-    std::uint64_t wait_ns;    ///< lease: time of the acquire on the critical path beyond a hit
+    std::uint64_t wait_ns;    ///< lease: time of the acquire on the critical path beyond a hit;
+                              ///< device call: of its time, the kernel ran something else on the core
     std::uint64_t leased_ns;  ///< uses: time under lease, the sum over them
   };
   std::int32_t peer;  ///< rank of the other side in its communicator; -1: none or many
@@ -167,7 +168,8 @@ struct Counters {
   std::uint64_t helper_share_ns;  ///< allowed; 0 where nothing is bounded
   std::uint64_t helper_share_spent_ns;
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
-  Lateness lateness;                       ///< of the helper's timed wake-ups
+  std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
+  Lateness lateness;           ///< of the helper's timed wake-ups
 };
 
 /// What all processes that share the file agree on, and count together.

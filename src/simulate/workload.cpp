@@ -281,7 +281,8 @@ Recorded recorded_in(const runlog::Log& log) {
     const std::size_t pages = Range{event.address, event.address + event.bytes}.pages();
     recorded.call_times.observe(
         event.flags & runlog::kByHelper ? Actor::helper : Actor::application, registration,
-        event.end_ns - event.begin_ns,
+        event.end_ns - event.begin_ns -
+            static_cast<Duration>(std::min<std::uint64_t>(event.wait_ns, event.end_ns - event.begin_ns)),
         registration ? recorded.nic.register_cost(pages) : recorded.nic.deregister_cost(pages));
   }
   return recorded;
