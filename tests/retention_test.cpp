@@ -407,7 +407,7 @@ TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
   }
   const Time due = retention.next_deadline();
   register_ahead(retention.next(due), due);
-  EXPECT_EQ(what(kStart + 2 * period + kOver), Kind::sleep);
+  expect_wakes(kStart + 2 * period + kOver);
   // The buffer is all there is, and a lost second is worth four of holding everything.
   const Duration patience = retention.next_deadline() - (kStart + 2 * period);
   EXPECT_LE(patience, 4 * registration);
