@@ -14,6 +14,8 @@ constexpr int kPatience = 3;
 constexpr Duration kLeastIdle = 250 * kMicrosecond;
 // How long after a transfer should be over the helper looks whether it is.
 constexpr Duration kOver = 10 * kMicrosecond;
+// A use that is later than that is left to the looks.
+constexpr Duration kLongestOver = kMillisecond;
 // Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
 constexpr Duration kExperiment = 4;
 // A limit that was too low so long ago still is.
@@ -118,6 +120,7 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   give_back(buffer);
+  overs_.set(id, kNever);
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -386,10 +389,21 @@ Duration HelperRetention::patience(const Buffer& buffer) const {
 }
 
 void HelperRetention::listen(BufferId id, Time after, Time now) {
-  const Buffer& buffer = buffers_[id];
+  Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
   const Time use = next_time(id, after);
-  overs_.set(id, use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver);
+  buffer.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
+  overs_.set(id, buffer.over);
+}
+
+void HelperRetention::listen_on(BufferId id, Time now) {
+  const Buffer& buffer = buffers_[id];
+  const Duration waited = std::max(now - buffer.over, 2 * kOver);
+  const double part = static_cast<double>(buffer.pages.pages()) / static_cast<double>(all_pages_);
+  const bool affordable =
+      !settings_.share || settings_.share->affords(0, part * static_cast<double>(waited) / kSecond);
+  const bool awaited = registered(buffer.region) && waited < kLongestOver && affordable;
+  overs_.set(id, awaited ? now + waited : kNever);
 }
 
 Time HelperRetention::due(const RegistrationQueue::Item& item) const {
@@ -404,8 +418,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     return action;
   }
   if (settings_.budget) settings_.budget->advance(now);
-  // What these were waited for has been heard by now, or the next look will.
-  while (!overs_.empty() && overs_.first().time <= now) overs_.set(overs_.first().buffer, kNever);
+  while (!overs_.empty() && overs_.first().time <= now) listen_on(overs_.first().buffer, now);
   if (settings_.minimize_peak) look_at_peak(now);
 
   // Registration condition: while it holds, the first item of the RQ may wait.

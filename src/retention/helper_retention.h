@@ -124,6 +124,7 @@ class HelperRetention final : public Retention {
     RegionRef region;
     std::size_t entries = 1;  ///< translation entries that its pages take, as far as is known
     Duration lasts = 0;       ///< its transfers, lately
+    Time over = kNever;       ///< when its next use should be over, as the helper was to wake for it
     Duration reserved = 0;    ///< in the time budget, for its next use
   };
   static constexpr std::size_t kMostBuffers = 16384;
@@ -187,6 +188,8 @@ class HelperRetention final : public Retention {
   Duration patience(const Buffer& buffer) const;
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
+  /// The use that the helper woke for is not over yet: wakes again, after twice as long each time.
+  void listen_on(BufferId id, Time now);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
   Time due(const RegistrationQueue::Item& item) const;
   /// The terms of the registration condition: one item of the RQ and one of the DQ.
