@@ -7,6 +7,8 @@ namespace pinion {
 
 namespace {
 constexpr std::size_t kFailedMerges = 64;
+/// A thread waits for a registration ahead at least so long: a wake-up's time.
+constexpr Duration kLeastPatience = 100 * kMicrosecond;
 /// Between two tries to deregister memory: the first, and the longest.
 constexpr Duration kFirstRetry = 10 * kMillisecond, kLastRetry = kSecond;
 }  // namespace
@@ -66,7 +68,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (Region* region = sight.blind() ? nullptr : candidate_for(ticket)) {
     ticket.region = region;
     if (region->word.load().state() == RegionState::registering) {
-      ticket.seen = region->transitions.load(std::memory_order_acquire);
+      ticket.seen = region->transitions.load();
+      ticket.overdue = region->overdue;
       return Step::wait;
     }
     if (!ticket.lease || lease(region, ticket.pages, ticket.access)) return Step::leased;
@@ -143,6 +146,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region_bytes_ += ticket.want.bytes();
   region_count_.fetch_add(1, std::memory_order_relaxed);
   ticket.asked = clock_.now();
+  region->overdue =
+      !ticket.lease && ticket.expected > 0 ? ticket.asked + 2 * ticket.expected + kLeastPatience : kNever;
   index_.insert(region);
   // An event, or a loss of sight, from before the region was in the index has not met it.
   ticket.unshared = !brackets_.sight.unbroken(sight);
@@ -208,6 +213,20 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   }
   ticket.error = registration.error;
   return Step::refused;
+}
+
+void Domain::overtake(const Ticket& ticket) {
+  std::lock_guard lock(slow_);
+  Region* const region = ticket.region;
+  const auto word = region->word.load();
+  if (region->transitions.load() != ticket.seen || word.state() != RegionState::registering || word.doomed())
+    return;
+  if (budget_->regions() >= budget_->limits().regions || !device_has_room(region->range())) {
+    region->overdue = kNever;
+    return;
+  }
+  region->word.doom();  // commit() finds it so
+  unindex(region);
 }
 
 void Domain::waited_in_vain() {
@@ -377,6 +396,45 @@ std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes, std::uint64_t reg
   return victims;
 }
 
+std::size_t Domain::missing(Range pages) {
+  std::lock_guard lock(slow_);
+  return coverage_.would_add(pages);
+}
+
+bool Domain::has_room(Range pages) {
+  std::lock_guard lock(slow_);
+  return fits(pages, held_by_others(), {});
+}
+
+std::vector<Region*> Domain::begin_swap(Range pages, Time use, Time back) {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  const std::uint64_t others = held_by_others();
+  if (fits(pages, others, {})) return victims;
+  // With nothing else to go in their place, they would go at the use anyway.
+  const auto useful = [&] {
+    return victims.size() == region_count() ||
+           std::none_of(victims.begin(), victims.end(), [&](Region* region) {
+             const Time next_use = region->next_use.load(std::memory_order_relaxed);
+             return next_use != 0 && next_use <= back;
+           });
+  };
+  claim_until([&] { return fits(pages, others, victims) && useful(); }, use, victims);
+  return victims;
+}
+
+std::vector<Region*> Domain::begin_swap(std::uint64_t bytes, Time back) {
+  std::lock_guard lock(slow_);
+  std::vector<Region*> victims;
+  const std::uint64_t others = held_by_others();
+  const auto fits = [&] {
+    return others + coverage_.bytes() + bytes <= budget_->most_bytes() &&
+           budget_->regions() - victims.size() < budget_->limits().regions;
+  };
+  if (!fits()) claim_until(fits, back, victims);
+  return victims;
+}
+
 // ---- under the slow lock ----
 
 Range Domain::merged(const Ticket& ticket) const {
@@ -482,23 +540,33 @@ void Domain::feel_pressure() {
   });
 }
 
+bool Domain::fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const {
+  return others + coverage_.bytes() + coverage_.would_add(want) <= budget_->most_bytes() &&
+         budget_->regions() - gone.size() < budget_->limits().regions && device_has_room(want, gone);
+}
+
 bool Domain::make_room(Range want, std::vector<Region*>& victims) {
-  const std::uint64_t most = budget_->most_bytes();
-  const std::uint64_t regions = budget_->limits().regions;
-  if (want.bytes() > most || regions == 0) return false;
+  if (want.bytes() > budget_->most_bytes() || budget_->limits().regions == 0) return false;
   if (caps_.max_bytes != 0 && want.bytes() > caps_.max_bytes) return false;
+  const std::uint64_t others = held_by_others();
+  claim_until([&] { return fits(want, others, victims); }, kAnyTime, victims);
+  return !victims.empty();
+}
+
+template <class Fits>
+void Domain::claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims) {
   feel_pressure();
-  // Regions overlap each other and `want`: only the union of pages shows the gain of letting them go. So
-  // they go from it for a moment.
-  const std::uint64_t held = budget_->bytes() - coverage_.bytes();  // by other domains
-  const auto fits = [&] {
-    return held + coverage_.bytes() + coverage_.would_add(want) <= most &&
-           budget_->regions() - victims.size() < regions && device_has_room(want, victims);
-  };
+  // Regions overlap each other and what is wanted: only the union of pages shows the gain of letting them go.
+  // So they go from it for a moment.
   bool enough = false;
   do {
     Region* region = victims_.take(clock_.ticks());
     if (!region) break;
+    const Time next_use = region->next_use.load(std::memory_order_relaxed);
+    if (next_use != 0 && next_use <= not_before) {  // and all others are expected sooner
+      victims_.put_back(region);
+      break;
+    }
     victims.push_back(region);
     coverage_.remove(region->range());
     enough = fits();
@@ -512,7 +580,6 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
     else
       victims_.put_back(region);
   }
-  return !victims.empty();
 }
 
 bool Domain::claim_victim(Region* region, std::vector<Region*>& victims) {
@@ -593,9 +660,6 @@ void Domain::put_slot(Region* region) {
   if (!region->word.at_last_generation()) slab_.put(region);
 }
 
-void Domain::end_transition(Region* region) {
-  region->transitions.fetch_add(1, std::memory_order_release);
-  region->transitions.notify_all();
-}
+void Domain::end_transition(Region* region) { region->transitions.end(); }
 
 }  // namespace pinion

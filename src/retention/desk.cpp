@@ -18,7 +18,8 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
   const Record& record = taken.record;
   runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
-  const Duration took = event.end_ns - event.begin_ns;
+  // What a device call takes on a core of its own.
+  const Duration took = event.end_ns - event.begin_ns - record.preempted();
   const bool failed = (event.flags & runlog::kFailed) != 0;
   switch (event.kind) {
     case runlog::EventKind::lease:
@@ -28,7 +29,9 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
       if (!failed) learn_registration(record, took, leave_pinned);
       break;
     case runlog::EventKind::deregistration:
-      if (!failed) kept(record.domain).costs.deregistration.observe(record.entries(), took);
+      if (failed) break;
+      kept(record.domain).costs.deregistration.observe(record.entries(), took);
+      kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:
       for (int i = 0; i < count(); ++i) kept(i).retention->memory_event(pages_touched(range));
@@ -65,7 +68,7 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
-  if (!has_helper_) return;
+  if (!has_helper_ || (traits_.acts && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -87,6 +90,8 @@ Desk::Job Desk::next_to_share() {
   while (sharing_ && sharing_->next < count() && sharing_->budget->bytes() > sharing_->hold_at_most) {
     KeptDomain& in = kept(sharing_->next++);
     std::vector<Region*> victims = in.domain->begin_shrink(sharing_->hold_at_most);
+    shrunk_.clear();
+    for (const Region* victim : victims) shrunk_.push_back(victim->range());
     if (!victims.empty())
       return {.kind = Job::Kind::deregister, .in = &in, .regions = std::move(victims), .action = {}};
   }
@@ -95,25 +100,34 @@ Desk::Job Desk::next_to_share() {
   return {};
 }
 
+Desk::Job Desk::job_of(KeptDomain& in, const Retention::Action& action) {
+  Job job{.kind = Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
+  if (action.kind == Retention::Action::Kind::deregister) {
+    job.kind = Job::Kind::deregister;
+    job.regions = {action.region};
+  }
+  return job;
+}
+
 Desk::Job Desk::next_decided(Time now) {
   time_budget_.registering_once(cost_of_registering_once());
   using Kind = Retention::Action::Kind;
-  for (int i = 0; i < count(); ++i) {
-    const Retention::Action action = kept(i).retention->next(now);
-    if (action.kind == Kind::sleep) continue;
-    Job job{
-        .kind = Job::Kind::register_ahead, .in = &kept(i), .regions = {}, .action = action, .decided = true};
-    if (action.kind == Kind::deregister) {
-      job.kind = Job::Kind::deregister;
-      job.regions = {action.region};
-    }
-    return job;
+  const std::span<KeptDomain* const> all(domains_.data(), static_cast<std::size_t>(count()));
+  if (const auto [in, action] = swap_.next(all, now); in) return job_of(*in, action);
+  for (KeptDomain* in : all) {
+    const Retention::Action action = in->retention->next(now);
+    if (action.kind != Kind::sleep) return job_of(*in, action);
   }
   return {};
 }
 
 void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time now) {
-  if (job.decided) job.in->retention->done(job.action, region, ok, took, now);
+  if (!job.decided) {
+    for (const Range pages : std::exchange(shrunk_, {})) job.in->retention->evicted(pages, now);
+    return;
+  }
+  if (!ok && swap_.take_up(*job.in, job.action, now)) return;
+  job.in->retention->done(job.action, region, ok, took, now);
 }
 
 void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand) {
@@ -143,11 +157,20 @@ Time Desk::next_look(Time now) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
-  return looks_.next(now, deadline, registered_bytes());
+  if (!traits_.acts) return looks_.next(now, deadline, registered_bytes());
+  // While it rests, only regions that are gone have deadlines that matter.
+  const bool at_rest = helper_share_.resting() && time_budget_.reserved() <= 0;
+  return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
+}
+
+void Desk::used(Duration cpu, Time now) {
+  const bool rested = helper_share_.resting();
+  helper_share_.used(cpu, time_budget_.reserved(), std::exchange(only_looked_, true), now);
+  if (rested && !helper_share_.resting()) sweep();  // after uses that were not learnt from
 }
 
 Time Desk::next_deadline() const {
-  Time deadline = kNever;
+  Time deadline = swap_.next_deadline();
   for (int i = 0; i < count(); ++i) deadline = std::min(deadline, kept(i).retention->next_deadline());
   return deadline;
 }
@@ -164,12 +187,14 @@ std::size_t Desk::registered_bytes() const {
 
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
+  counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!traits_.acts) return;
   time_budget_.registering_once(cost_of_registering_once());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
   counters.budget_spent_ns = time_budget_.lost();
   counters.budget_refused = time_budget_.refused();
+  counters.helper_share_ns = static_cast<std::uint64_t>(helper_share_.allowed());
 }
 
 }  // namespace pinion

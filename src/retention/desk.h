@@ -3,41 +3,36 @@
 // helper and the simulated one work at the same desk: the one makes the calls and sleeps, the other lets
 // virtual time pass.
 //
-// Owns the time budget and the schedule of looks at the records. add() may be called by any thread, one at a
-// time; everything else belongs to the helper's thread (or the simulator's).
+// Owns the time budget, the helper's share and the schedule of looks at the records. add() may be called by
+// any thread, one at a time; everything else belongs to the helper's thread (or the simulator's).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "registry/budget.h"
 #include "registry/domain.h"
-#include "retention/cost_estimate.h"
+#include "retention/helper_share.h"
+#include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/swap.h"
 #include "retention/time_budget.h"
 #include "retention/traits.h"
 
 namespace pinion {
-
-/// A domain with its retention and the estimates of its device's costs.
-struct KeptDomain {
-  int number = 0;  ///< by Desk::add()
-  Domain* domain = nullptr;
-  CostEstimates costs;
-  std::unique_ptr<Retention> retention;
-  RegisteredOnce once;
-};
 
 class Desk {
  public:
   struct Settings {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
+    HelperShare::Settings helper_share;
     Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
     Time start = 0;
@@ -46,6 +41,7 @@ class Desk {
       : traits_(settings.traits),
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
+        helper_share_(settings.helper_share, settings.start),
         looks_(settings.poll, settings.start) {}
 
   /// The next domain. Records name it by its number, from 0. It outlives the desk.
@@ -53,6 +49,7 @@ class Desk {
 
   TimeBudget& time_budget() { return time_budget_; }
   const TimeBudget& time_budget() const { return time_budget_; }
+  HelperShare& helper_share() { return helper_share_; }
 
   // ---- records, in order of their end ----
 
@@ -80,15 +77,19 @@ class Desk {
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
   };
-  /// The most urgent job: doomed regions, then the share of other processes, then decisions of retention.
-  /// `attend()` is called before the second: the moment to look at the other processes, and to call share().
+  /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
+  /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to
+  /// look at the other processes, and to call share().
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
-    if (job.kind != Job::Kind::none) return job;
-    attend();
-    job = next_to_share();
-    return job.kind != Job::Kind::none ? std::move(job) : next_decided(now);
+    if (job.kind == Job::Kind::none) {
+      attend();
+      job = next_to_share();
+    }
+    if (job.kind == Job::Kind::none) job = next_decided(now);
+    only_looked_ = only_looked_ && job.kind == Job::Kind::none;
+    return job;
   }
   /// The job is done. `region`: the one that was registered ahead. `took`: the last device call that
   /// succeeded.
@@ -104,6 +105,10 @@ class Desk {
   void stop_acting();
 
   // ---- sleep ----
+
+  /// Before each decision: the helper has used so much CPU since its start; modelled device time counts as
+  /// such.
+  void used(Duration cpu, Time now);
 
   /// Uses are learnt from.
   bool learning() const { return traits_.predicts && has_helper_; }
@@ -136,15 +141,20 @@ class Desk {
   Job next_to_reap();
   Job next_to_share();
   Job next_decided(Time now);
+  static Job job_of(KeptDomain& in, const Retention::Action& action);
   std::size_t registered_bytes() const;
 
   const RetentionTraits traits_;
   const Calibration scale_;
   TimeBudget time_budget_;
+  HelperShare helper_share_;
+  bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
   std::optional<Sharing> sharing_;  ///< not done yet
+  std::vector<Range> shrunk_;       ///< by the job for it that is under way
+  Swap swap_;
   bool has_helper_ = true;
   bool stopped_ = false;
 };

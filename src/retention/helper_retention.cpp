@@ -8,8 +8,7 @@ namespace pinion {
 
 namespace {
 constexpr Duration kLeastPatience = 10 * kMillisecond;
-// Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
-// once. A machine that others begin to use too makes intervals twice as long as any before.
+// A machine that others begin to use too makes intervals twice as long as any before.
 constexpr int kPatience = 3;
 // Waking for each transfer pays only where buffers are idle for longer than that takes.
 constexpr Duration kLeastIdle = 250 * kMicrosecond;
@@ -17,6 +16,8 @@ constexpr Duration kLeastIdle = 250 * kMicrosecond;
 constexpr Duration kOver = 10 * kMicrosecond;
 // Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
 constexpr Duration kExperiment = 4;
+// A limit that was too low so long ago still is.
+constexpr Duration kShortage = kSecond;
 // How often a cost that few calls have shown is tried again.
 constexpr Duration kTryAgain = kSecond;
 
@@ -82,6 +83,8 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
+  buffer.late = late;
+  if (lease.outcome == runlog::Outcome::bounced) out_of_room_ = time;
   note_use(id, lease, region);
 
   Use use;
@@ -163,6 +166,11 @@ void HelperRetention::memory_event(Range range) {
   for (const BufferId id : gone) drop(id);
 }
 
+void HelperRetention::evicted(Range pages, Time now) {
+  if (!domain_.has_room(pages)) out_of_room_ = now;
+  for_each_buffer_in(pages, [&](BufferId id) { reconsider(id); });
+}
+
 void HelperRetention::sweep() {
   for (const RegionRef& ref : domain_.idle_regions()) {
     const BufferId id = buffer_of(ref.region->range());
@@ -227,7 +235,8 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
   const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)) +
+                 static_cast<double>(unseen_));
 }
 
 Duration HelperRetention::lead(std::size_t entries) const {
@@ -277,11 +286,13 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
+  // What goes for no other buffer leaves room that the next one may need for longer than it is away.
+  const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
   const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
                        !worth_it(buffer, worth(pages, entries), next, now);
-  if (refused && !try_again(now)) {
+  if (crowded || !affords(pages, entries, next, now) || (refused && !try_again(now))) {
     listen(id, after, now);
-    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
+    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
                meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
@@ -342,6 +353,15 @@ bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estim
   return static_cast<double>(std::min(next.early, next.time) - now) >= next.risk * static_cast<double>(worth);
 }
 
+bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
+  if (!settings_.share) return true;
+  const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
+  if (next.time == kNever) return settings_.share->affords(work, kNever);
+  const double part = static_cast<double>(pages) / static_cast<double>(std::max(all_pages_, pages));
+  const Duration gone = std::max<Duration>(std::min(next.early, next.time) - now, 0);
+  return settings_.share->affords(work, part * static_cast<double>(gone) / kSecond);
+}
+
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
   const double late = next.reuse * static_cast<double>(worth(buffer));
   return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
@@ -351,8 +371,9 @@ bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
   return near_peak() || now - peak_since_ < patience(buffer);
 }
 
+/// Two, for one may be registered before the helper has looked.
 bool HelperRetention::near_peak() const {
-  return domain_.registered_bytes() + largest_pages_ * page_size() > peak_;
+  return domain_.registered_bytes() + 2 * largest_pages_ * page_size() > peak_;
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
@@ -360,8 +381,8 @@ void HelperRetention::give_back(Buffer& buffer) {
   buffer.reserved = 0;
 }
 
-Duration HelperRetention::patience(const Buffer& buffer) {
-  return std::max(kPatience * buffer.longest_interval, kLeastPatience);
+Duration HelperRetention::patience(const Buffer& buffer) const {
+  return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
 }
 
 void HelperRetention::listen(BufferId id, Time after, Time now) {
@@ -405,6 +426,8 @@ HelperRetention::Action HelperRetention::next(Time now) {
     action.buffer = id;
     action.pages = buffer.pages;
     action.access = buffer.access;
+    action.use = use.time;
+    action.after = buffer.last_use;
     return action;
   }
 
@@ -418,6 +441,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   while (!undecided_.empty()) {
     const BufferId id = undecided_.front();
     undecided_.pop_front();
+    learn_unseen(buffers_[id], now);
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
@@ -430,6 +454,12 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
   action.wake_at = next_deadline();
   return action;
+}
+
+void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
+  if (!buffer.late) return;
+  buffer.late = false;
+  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
 /// What was kept while there was little registered is looked at again when there is much.
@@ -466,10 +496,11 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   buffer.region = region;
   if (!registered(region)) return;
   for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
-  const Time next = earliest_use(region.region->range(), now).time;
+  // The use that it is registered for, even if that is overdue: it is still to come.
+  const Time next = std::min(action.use, earliest_use(region.region->range(), now).time);
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
-  looks_.set(action.buffer, now + patience(buffer));
+  looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
 }
 
 // ---- buffers ----

@@ -36,7 +36,10 @@ class Retention {
     Range pages{};
     Access access = Access::read;
     std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
-    Time after = 0;           ///< of a deregistration: uses expected later than this are queued
+    Time use = kNever;        ///< of a registration: what it is made for
+    /// Of a deregistration: uses expected later than this are queued. Of a registration: the buffer's last
+    /// use.
+    Time after = 0;
   };
   static Action deregistration(Region* region) {
     Action action;
@@ -68,6 +71,9 @@ class Retention {
   }
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
+  /// The region of these pages has been deregistered for want of room, by another thread or for another
+  /// process.
+  virtual void evicted(Range /*pages*/, Time /*now*/) {}
   /// Looks at all idle regions: some uses or releases left no record.
   virtual void sweep() {}
 

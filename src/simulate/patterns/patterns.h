@@ -15,6 +15,8 @@ Error make_ft(const std::string& scale, const std::string& ranks, Pattern& patte
 Error make_mg(const std::string& scale, const std::string& ranks, Pattern& pattern);
 Error make_is(const std::string& scale, const std::string& ranks, Pattern& pattern);
 Error make_reuse(const std::string& scale, const std::string& ranks, Pattern& pattern);
+Error make_loop3(const std::string& scale, const std::string& ranks, Pattern& pattern);
+Error make_loop5(const std::string& scale, const std::string& ranks, Pattern& pattern);
 Error make_no_reuse(const std::string& scale, const std::string& ranks, Pattern& pattern);
 Error make_nested(const std::string& scale, const std::string& ranks, Pattern& pattern);
 Error make_warm_up(const std::string& scale, const std::string& ranks, Pattern& pattern);

@@ -48,6 +48,18 @@ void write_reuse(ProgramBuilder& builder, std::uint64_t bytes, std::uint64_t tur
   builder.end_turn(turns);
 }
 
+template <std::uint64_t kTotal>
+void write_loop(ProgramBuilder& builder, std::uint64_t bytes, std::uint64_t turns) {
+  Address buffers[kTotal];
+  for (Address& buffer : buffers) buffer = builder.array(bytes);
+  builder.begin_turn();
+  for (std::uint64_t i = 0; i < kTotal; ++i) {
+    builder.pause(5 * kMillisecond);
+    message(builder, buffers[i], bytes, 1 + i);
+  }
+  builder.end_turn(turns);
+}
+
 void write_no_reuse(ProgramBuilder& builder, std::uint64_t bytes, std::uint64_t turns) {
   for (std::uint64_t i = 0; i < turns * kBuffers; ++i) {
     message(builder, builder.array(bytes), bytes, 1 + i % kBuffers);
@@ -127,6 +139,12 @@ void write_irregular(ProgramBuilder& builder, std::uint64_t bytes, std::uint64_t
 
 Error make_reuse(const std::string& scale, const std::string& ranks, Pattern& pattern) {
   return make("reuse", scale, ranks, 10, write_reuse, pattern);
+}
+Error make_loop3(const std::string& scale, const std::string& ranks, Pattern& pattern) {
+  return make("loop3", scale, ranks, 100, write_loop<3>, pattern);
+}
+Error make_loop5(const std::string& scale, const std::string& ranks, Pattern& pattern) {
+  return make("loop5", scale, ranks, 100, write_loop<5>, pattern);
 }
 Error make_no_reuse(const std::string& scale, const std::string& ranks, Pattern& pattern) {
   return make("no-reuse", scale, ranks, 10, write_no_reuse, pattern);

@@ -1,0 +1,86 @@
+#include "retention/swap.h"
+
+#include <algorithm>
+
+namespace pinion {
+
+namespace {
+
+/// What it takes to have a region of so many entries back in place of another one.
+Duration swap_time(const CostEstimates& costs, std::size_t pages) {
+  const std::size_t entries = costs.entries_a_page.of(pages);
+  return costs.deregistration.upper(entries) + costs.registration.upper(entries) + costs.wake.value();
+}
+
+}  // namespace
+
+bool Swap::take_up(KeptDomain& in, const Retention::Action& refused, Time now) {
+  if (refused.kind != Retention::Action::Kind::register_ahead) return false;
+  if (in.domain->has_room(refused.pages)) return false;
+  std::erase_if(waiting_, [&](const Waiting& other) {
+    return other.in == &in && other.action.buffer == refused.buffer;
+  });
+  const auto place = std::partition_point(
+      waiting_.begin(), waiting_.end(), [&](const Waiting& other) { return other.action.use > refused.use; });
+  waiting_.insert(place, {&in, refused, retry_at(in, refused, now)});
+  if (waiting_.size() > kMost) waiting_.erase(waiting_.begin());
+  return true;
+}
+
+Time Swap::retry_at(const KeptDomain& in, const Retention::Action& action, Time now) {
+  // Transfers that end leave room. It matters the more, the less time is left for a swap.
+  const Duration swap = swap_time(in.costs, action.pages.pages());
+  return now + std::max({(action.use - now - swap) / 4, swap / 8, kLeastWait});
+}
+
+bool Swap::expired(const Waiting& waiting, Time now) {
+  // A use that is overdue may be late for the miss of another one.
+  const Time latest = waiting.action.use + swap_time(waiting.in->costs, waiting.action.pages.pages());
+  return now > latest || !waiting.in->retention->wants(waiting.action);
+}
+
+Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
+  while (claimed_.empty() && !waiting_.empty()) {
+    Waiting& first = waiting_.back();
+    if (expired(first, now)) {
+      waiting_.pop_back();
+      continue;
+    }
+    if (now >= first.retry || first.in->domain->has_room(first.action.pages)) {
+      const Turn turn{first.in, first.action};
+      waiting_.pop_back();
+      return turn;
+    }
+    claim(first, domains, now);
+    if (claimed_.empty()) return {};
+  }
+  if (claimed_.empty()) return {};
+  const Turn turn = claimed_.back();
+  claimed_.pop_back();
+  return turn;
+}
+
+void Swap::claim(const Waiting& waiting, std::span<KeptDomain* const> domains, Time now) {
+  const Range pages = waiting.action.pages;
+  const Time use = std::max(waiting.action.use, now);
+  const Time back = use + swap_time(waiting.in->costs, pages.pages());
+  claimed(*waiting.in, waiting.in->domain->begin_swap(pages, use, back));
+  for (KeptDomain* other : domains) {
+    if (!claimed_.empty()) return;
+    if (other != waiting.in)
+      claimed(*other, other->domain->begin_swap(waiting.in->domain->missing(pages), back));
+  }
+}
+
+void Swap::claimed(KeptDomain& in, const std::vector<Region*>& regions) {
+  for (Region* region : regions) {
+    Retention::Action action = Retention::deregistration(region);
+    action.entries = region->entries.load(std::memory_order_relaxed);
+    action.after = in.domain->clock().now();
+    claimed_.emplace_back(&in, action);
+  }
+}
+
+Time Swap::next_deadline() const { return waiting_.empty() ? kNever : waiting_.back().retry; }
+
+}  // namespace pinion

@@ -1,0 +1,57 @@
+// Swapping under a limit: a registration ahead for which there is no room waits here. As soon as regions are
+// idle that are needed later, these go for it, the farthest next use first (registry/victims.h): Belady's
+// choice, made before the use instead of at it. So a loop over more buffers than the limit has room for finds
+// each of them registered.
+//
+//   - A region goes only if it can be back in time: its use must come later than the one that it goes for, by
+//     as much as a swap takes. Else the miss would only move from one buffer to the other. Where there is no
+//     other region, it would go at that use anyway, and goes if its own comes later at all.
+//   - Nothing goes unless all that go together make room.
+//   - The domains of a process share its limits: the own one's regions go first.
+//   - Swaps reserve nothing of the time budget: without one, the use that it is made for costs as much for
+//     certain as the other may.
+//
+// Owned by the desk; the helper's thread, or the simulator's.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "retention/kept_domain.h"
+
+namespace pinion {
+
+class Swap {
+ public:
+  /// An action in a domain; null: none now.
+  using Turn = std::pair<KeptDomain*, Retention::Action>;
+
+  /// Takes up a registration ahead that was refused; false where the reason was not the want of room.
+  bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
+  /// The next region to let go, or the registration that there is room for now.
+  Turn next(std::span<KeptDomain* const> domains, Time now);
+  /// When to look again, if nothing happens until then.
+  Time next_deadline() const;
+
+ private:
+  struct Waiting {
+    KeptDomain* in;
+    Retention::Action action;
+    Time retry;  ///< even if no room is seen: others may have given theirs back
+  };
+  /// More than these make no difference: only the ones needed first are looked at.
+  static constexpr std::size_t kMost = 64;
+  static constexpr Duration kLeastWait = 100 * kMicrosecond;
+
+  static Time retry_at(const KeptDomain& in, const Retention::Action& action, Time now);
+  static bool expired(const Waiting& waiting, Time now);
+  /// Claims what goes for the registration.
+  void claim(const Waiting& waiting, std::span<KeptDomain* const> domains, Time now);
+  void claimed(KeptDomain& in, const std::vector<Region*>& regions);
+
+  std::vector<Waiting> waiting_;  ///< by their use, the first one last
+  std::vector<Turn> claimed_;     ///< to be deregistered
+};
+
+}  // namespace pinion

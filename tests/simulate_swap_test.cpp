@@ -1,0 +1,211 @@
+// Swapping under a limit: acquires that found no registration, without each buffer's first two uses, beside
+// those of lru with the same size; and below the oracle's peak the bytes that bounce, beside Belady's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "device/cost_model.h"
+#include "predict/schedule_predictor.h"
+#include "simulate/levels.h"
+#include "simulate/process.h"
+#include "simulate/workload.h"
+
+namespace pinion::simulate {
+namespace {
+
+const CostModel kNic{"test", 246, 16000, 66, 4300, {}};
+constexpr Time kStart = kSecond;
+
+struct Counts {
+  std::uint64_t unbacked = 0;  ///< misses, waits and bounced ones, from each buffer's third use on
+  std::uint64_t bounced_bytes = 0;
+  std::uint64_t peak = 0, oracle_peak = 0, pinned_peak = 0;
+  double seconds = 0;
+};
+
+/// One process of a pattern, which counts what its acquires found.
+class Counted final : private Observer {
+ public:
+  Counted(const Program& program, Process::Settings settings, const std::string& predictor)
+      : script_(program.threads[0], NoiseModel{}, 0),
+        process_(std::move(settings), make(predictor, program), *this) {
+    list(program);
+    process_.add_thread(script_);
+    while (process_.running() || process_.helper_busy()) process_.step(kNever);
+    process_.finish();
+    const Time end = process_.now();
+    registered_.advance(end);
+    pinned_.advance(end);
+    oracle_.advance(end);
+    counts.bounced_bytes = process_.counters().bounced_bytes;
+    counts.peak = registered_.peak();
+    counts.oracle_peak = oracle_.peak();
+    counts.pinned_peak = pinned_.peak();
+    counts.seconds = static_cast<double>(process_.ended() - kStart) * 1e-9;
+  }
+
+  Counts counts;
+
+ private:
+  static std::unique_ptr<Predictor> make(const std::string& name, const Program& program) {
+    if (name != "oracle") return make_predictor(name, 2, 128);
+    std::vector<std::unique_ptr<Script>> scripts;
+    scripts.push_back(std::make_unique<ProgramScript>(program.threads[0], NoiseModel{}, 0));
+    return std::make_unique<SchedulePredictor>("oracle", std::make_shared<Schedule>(schedule_of(scripts, kStart)));
+  }
+  /// Which use of its buffer each acquire is.
+  void list(const Program& program) {
+    ProgramScript script(program.threads[0], NoiseModel{}, 0);
+    std::map<std::pair<Address, Address>, std::size_t> uses;
+    for (Operation operation; script.next(operation);) {
+      if (operation.kind != Operation::Kind::acquire) continue;
+      const Range pages = operation.range.to_pages();
+      use_.push_back(++uses[{pages.begin, pages.end}]);
+    }
+  }
+
+  void registered(Time now, Time since, std::int64_t bytes) override {
+    registered_.change_since(since, now, bytes);
+  }
+  void left_pinned(Time now, std::int64_t bytes) override { pinned_.change(now, bytes); }
+  void oracle_held(Time time, std::int64_t bytes) override { oracle_.change(process_.now(), time, bytes); }
+  void acquired(std::uint64_t number, Time, Time, runlog::Outcome outcome) override {
+    counts.unbacked += use_[number] > 2 && outcome != runlog::Outcome::hit;
+  }
+
+  std::vector<std::size_t> use_;
+  Level registered_{kStart}, pinned_{kStart};
+  LateLevel oracle_{kStart};
+  ProgramScript script_;
+  Process process_;
+};
+
+/// The largest buffer of a process, and what bounces under `limit` whatever is kept: transfers that find too
+/// much under lease.
+std::uint64_t largest_buffer(const Program& program) {
+  std::uint64_t most = 0;
+  ProgramScript script(program.threads[0], NoiseModel{}, 0);
+  for (Operation operation; script.next(operation);)
+    if (operation.kind == Operation::Kind::acquire)
+      most = std::max<std::uint64_t>(most, operation.range.to_pages().bytes());
+  return most;
+}
+
+std::uint64_t belady_bounces(const Program& program, std::uint64_t limit) {
+  std::uint64_t bounced = 0;
+  Coverage leased;
+  std::map<std::uint32_t, Range> slots;
+  ProgramScript script(program.threads[0], NoiseModel{}, 0);
+  for (Operation operation; script.next(operation);) {
+    const Range pages = operation.range.to_pages();
+    if (operation.kind == Operation::Kind::release) {
+      if (const auto at = slots.find(operation.slot); at != slots.end()) {
+        leased.remove(at->second);
+        slots.erase(at);
+      }
+    } else if (operation.kind == Operation::Kind::acquire) {
+      if (leased.bytes() + leased.would_add(pages) > limit) {
+        bounced += operation.range.bytes();
+      } else {
+        leased.add(pages);
+        slots[operation.slot] = pages;
+      }
+    }
+  }
+  return bounced;
+}
+
+struct Case {
+  const char* pattern;
+  std::uint64_t turns;  ///< 0: as the pattern has it
+  double bytes_per_second;
+  bool lru_misses;  ///< more than 50 times, where there is room for a buffer more than the oracle holds
+
+  friend std::ostream& operator<<(std::ostream& out, const Case& of) { return out << of.pattern; }
+};
+
+class Swapping : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    Pattern found;
+    Placement placement;
+    ASSERT_FALSE(find_pattern(GetParam().pattern, found));
+    ASSERT_FALSE(Placement::make(found.ranks, 1, "packed", placement));
+    Machine machine;
+    machine.network_bytes_per_second = GetParam().bytes_per_second;
+    workload = pattern_workload(found, GetParam().turns, placement, machine);
+  }
+  static Counts run(const Program& program, RetentionKind kind, std::uint64_t limit,
+                    const char* predictor = "adaptive") {
+    Process::Settings settings;
+    settings.retention = kind;
+    settings.nic = kNic;
+    settings.limit = settings.lru_bytes = limit;
+    settings.memcpy_bytes_per_ns = 10;
+    settings.bookkeeping_ns = 100;
+    settings.wake_latency = [] { return 60 * kMicrosecond; };
+    return Counted(program, settings, predictor).counts;
+  }
+  static Counts unlimited(const Program& program) {
+    return run(program, RetentionKind::leave_pinned, UINT64_MAX);
+  }
+
+  Workload workload;
+};
+
+// Room for one buffer more than the oracle holds, and half-way from there to all.
+TEST_P(Swapping, FindsRegisteredWhatLruMisses) {
+  for (const Program& program : workload.programs) {
+    const Counts all = unlimited(program);
+    const std::uint64_t one_more = all.oracle_peak + largest_buffer(program);
+    for (const std::uint64_t limit : {one_more, (one_more + std::max(one_more, all.pinned_peak)) / 2}) {
+      const Counts lru = run(program, RetentionKind::lru, limit);
+      EXPECT_EQ(lru.unbacked > 50, GetParam().lru_misses) << lru.unbacked;
+      for (const char* predictor : {"adaptive", "oracle"}) {
+        const Counts helper = run(program, RetentionKind::helper, limit, predictor);
+        EXPECT_LE(helper.peak, limit);
+        if (lru.unbacked > 50) {
+          EXPECT_LE(10 * helper.unbacked, lru.unbacked)
+              << predictor << ", limit " << limit << ": " << helper.unbacked << " to " << lru.unbacked;
+        }
+      }
+    }
+  }
+}
+
+// There some transfer must miss or bounce.
+TEST_P(Swapping, BelowTheOraclesPeakMissesNoMoreThanLruAndBouncesAsBelady) {
+  for (const Program& program : workload.programs) {
+    const Counts all = unlimited(program);
+    for (const std::uint64_t limit : {all.oracle_peak - page_size(), all.oracle_peak / 2}) {
+      const Counts lru = run(program, RetentionKind::lru, limit);
+      for (const char* predictor : {"adaptive", "oracle"}) {
+        const Counts helper = run(program, RetentionKind::helper, limit, predictor);
+        EXPECT_LE(helper.peak, limit);
+        EXPECT_LE(helper.unbacked, lru.unbacked) << predictor << ", limit " << limit;
+        EXPECT_LE(10 * helper.bounced_bytes, 11 * belady_bounces(program, limit))
+            << predictor << ", limit " << limit;
+      }
+    }
+  }
+}
+
+constexpr double kPaper = 1.5e9;  ///< bytes a second, of the paper's network
+constexpr double kFast = 50e9;  ///< of one with 400 Gbit/s: there a registration takes as long as a transfer
+
+INSTANTIATE_TEST_SUITE_P(
+    Patterns, Swapping,
+    ::testing::Values(Case{"reuse:4M:2", 100, kPaper, true}, Case{"nested:1M:2", 0, kPaper, false},
+                      Case{"lu:A:2", 0, kPaper, false}, Case{"lu:A:4", 0, kPaper, false},
+                      Case{"cg:A:2", 0, kPaper, false}, Case{"cg:B:2", 0, kPaper, false},
+                      Case{"loop3:4M:2", 0, kPaper, true}, Case{"loop5:4M:2", 0, kPaper, true},
+                      Case{"loop3:64M:2", 0, kFast, true}, Case{"loop5:64M:2", 0, kFast, true}),
+    [](const auto& info) {
+      std::string name = info.param.pattern;
+      std::replace(name.begin(), name.end(), ':', '_');
+      return name + (info.param.bytes_per_second == kFast ? "_fast" : "");
+    });
+
+}  // namespace
+}  // namespace pinion::simulate
