@@ -189,7 +189,7 @@ void Helper::account(Time now) {
   domains_.for_each([&](const DomainSlot& slot) {
     if (slot.device) slept += slot.device->modelled_sleep_seconds();
   });
-  desk_.used(static_cast<Duration>(thread_cpu_ns()) + std::llround(slept * kSecond), now);
+  desk_.used(thread_cpu_now() + std::llround(slept * kSecond), now);
 }
 
 // ---- the node ----
