@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "base/clock.h"
 #include "predict/recent_values.h"
@@ -37,28 +38,27 @@ class Interval {
   void learn(Duration took) {
     const auto value = static_cast<float>(took);
     if (count_ == 0) {
-      steady_ = level_ = level_of_level_ = value;
+      said_[steady] = level_ = level_of_level_ = value;
     } else {
-      const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
-      const std::array<float, kEstimates> said = estimates();
-#pragma GCC unroll 5
-      for (unsigned i = 0; i < kEstimates; ++i)
-        loss_[i] += pace * (prediction_loss(said[i] - value, value) - loss_[i]);
+      judge(value);
     }
-    latest_ = value;
     recent_.add(value);
     if (count_ < 255) ++count_;
     follow(value);
     // Brown's double exponential smoothing.
-    level_ += trend_pace() * (value - level_);
-    level_of_level_ += trend_pace() * (level_ - level_of_level_);
+    const float pace = kOneOver[std::clamp<unsigned>(count_, 2u, 8u)];
+    level_ += pace * (value - level_);
+    level_of_level_ += pace * (level_ - level_of_level_);
+    said_[least] = least_of_recent();
+    said_[median] = median_of_recent();
+    said_[latest] = value;
+    said_[trend] = 2 * level_ - level_of_level_ + pace / (1 - pace) * (level_ - level_of_level_);
     believed_ = best();
-    expected_ = estimates()[believed_];
   }
 
   bool known() const { return count_ > 0; }
   unsigned count() const { return count_; }
-  Duration expected() const { return nearest(static_cast<double>(expected_)); }
+  Duration expected() const { return nearest(static_cast<double>(said_[believed_])); }
   /// Of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 
@@ -72,29 +72,38 @@ class Interval {
   enum Estimate : std::uint8_t { steady, least, median, latest, trend };
   static constexpr unsigned kEstimates = 5;
 
-  std::array<float, kEstimates> estimates() const {
-    const float pace = trend_pace();
-    const float ahead = 2 * level_ - level_of_level_ + pace / (1 - pace) * (level_ - level_of_level_);
-    return {steady_, least_of_recent(), median_of_recent(), latest_, ahead};
+  /// prediction_loss() of each estimate, four at a time: this is most of what an event costs.
+  void judge(float value) {
+    using Four = float __attribute__((vector_size(16)));
+    const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
+    Four said, loss;
+    std::memcpy(&said, said_.data(), sizeof said);
+    std::memcpy(&loss, loss_.data(), sizeof loss);
+    const Four difference = said - value;
+    const Four off = difference < 0 ? -difference : difference;
+    loss += pace * (off / (off + 0.01f * std::max(std::abs(value), 1.0f)) - loss);
+    std::memcpy(loss_.data(), &loss, sizeof loss);
+    loss_[trend] += pace * (prediction_loss(said_[trend] - value, value) - loss_[trend]);
   }
+
   float least_of_recent() const { return recent_.sorted().front(); }
   float median_of_recent() const { return recent_.sorted()[(recent_.size() - 1) / 2]; }
-  float trend_pace() const { return kOneOver[std::clamp<unsigned>(count_, 2u, 8u)]; }
 
   void follow(float value) {
+    float& usually = said_[steady];
     if (count_ < 4) {
-      steady_ = median_of_recent();
-      spread_ = steady_ - least_of_recent();
+      usually = median_of_recent();
+      spread_ = usually - least_of_recent();
       followed_ = count_;
       return;
     }
-    const float off = value - steady_;
-    const float usual = 4 * spread_ + 0.005f * std::abs(steady_);
+    const float off = value - usually;
+    const float usual = 4 * spread_ + 0.005f * std::abs(usually);
     if (std::abs(off) > usual) {
       // Once is an outlier; four times in a row it has changed.
       if (++strange_ < 4) return;
-      steady_ = median_of_recent();
-      spread_ = std::abs(value - steady_);
+      usually = median_of_recent();
+      spread_ = std::abs(value - usually);
       followed_ = 4;
       strange_ = 0;
       return;
@@ -102,7 +111,7 @@ class Interval {
     strange_ = 0;
     if (followed_ < 64) ++followed_;
     const float pace = kOneOver[followed_];
-    steady_ += pace * off;
+    usually += pace * off;
     spread_ += std::max(pace, 1.0f / 16) * (std::abs(off) - spread_);
   }
 
@@ -123,9 +132,8 @@ class Interval {
   }
 
   RecentValues<8> recent_;
-  float latest_ = 0, steady_ = 0, spread_ = 0, level_ = 0, level_of_level_ = 0;
-  float expected_ = 0;  ///< by the estimate in use
-  std::array<float, kEstimates> loss_{};
+  float spread_ = 0, level_ = 0, level_of_level_ = 0;
+  std::array<float, kEstimates> said_{}, loss_{};  ///< by each estimate
   std::uint8_t count_ = 0, followed_ = 0, strange_ = 0, believed_ = steady;
 };
 
