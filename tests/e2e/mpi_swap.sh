@@ -11,7 +11,7 @@ found_none() {
     "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
   verified || fail "$3 under $2: $(cat "$work/out" "$work/err")"
   books_balance "$3 under $2"
-  report_says "$3 under $2" 'all(rank.registered_bytes.peak <= rank.limit_bytes for rank in r.per_rank)'
+  report_says "$3 under $2" 'all(rank.registered_bytes.peak <= r.limit_bytes for rank in r.per_rank)'
   none=$(what_is 'r.acquires.misses + r.acquires.waits + r.acquires.bounced')
 }
 
@@ -32,8 +32,8 @@ swaps() {
 }
 
 # Room for one buffer more than the oracle holds, and half-way from there to all.
-swaps loop3:1M:2 3 2M 100
-swaps loop5:1M:2 5 2M 60
-swaps loop5:1M:2 5 3584K 60
+swaps loop3:1M:2 3 2M 120
+swaps loop5:1M:2 5 2M 100
+swaps loop5:1M:2 5 3584K 100
 
 [ "$failures" -eq 0 ]
