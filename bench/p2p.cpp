@@ -1,21 +1,31 @@
-// Messages of 8 bytes, far below the size that is registered: what an MPI call costs. Plain MPI, with no part
-// of Pinion in it; `pinion bench p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh
-// counts the instructions of its cases.
+// Messages of 8 bytes, far below the size that is registered: what an MPI call costs. And messages of several
+// sizes, below and above it: what registration costs. Plain MPI, with no part of Pinion in it; `pinion bench
+// p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh counts the instructions of its
+// cases.
 //
 //   p2p RANKS [BATCHES ROUNDS [CASE]]
+//   p2p RANKS messages
 //
 // The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
 // moves it (`pinion bench acquire`).
 //
+// `messages`: for each kind and size the mean ns of a call, and for each call context switches of rank 0, of
+// its helper, and the helper's ns of processor time. The mean, as a helper interferes now and then.
+//
 // Of two ranks, rank 0 prints for each case the nanoseconds of a call, in the best batch of rounds. One rank
 // sends to itself, which is slow on no core but its own.
 #include <mpi.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -109,6 +119,91 @@ double best_ns(const Case& measured, long batches, long rounds) {
   return best * 1e9 / (static_cast<double>(rounds) * measured.calls);
 }
 
+// ---- messages of several sizes ----
+
+using Buffer = std::vector<char>;
+
+void ping_pong(Buffer& out, Buffer& in, int bytes) {
+  if (g_peer == g_rank) {
+    MPI_Request request;
+    MPI_Irecv(in.data(), bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &request);
+    MPI_Send(out.data(), bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return;
+  }
+  if (g_rank == 0) MPI_Send(out.data(), bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD);
+  MPI_Recv(in.data(), bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (g_rank != 0) MPI_Send(out.data(), bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD);
+}
+
+void alltoall(Buffer& out, Buffer& in, int bytes) {
+  MPI_Alltoall(out.data(), bytes, MPI_BYTE, in.data(), bytes, MPI_BYTE, MPI_COMM_WORLD);
+}
+
+void allreduce(Buffer& out, Buffer& in, int bytes) {
+  MPI_Allreduce(out.data(), in.data(), bytes / static_cast<int>(sizeof(double)), MPI_DOUBLE, MPI_SUM,
+                MPI_COMM_WORLD);
+}
+
+struct Traffic {
+  double switches = 0, helper_switches = 0, helper_ns = 0;
+};
+
+/// Of this thread, and of Pinion's where it is in the process.
+Traffic traffic() {
+  Traffic sum;
+  rusage own{};
+  ::getrusage(RUSAGE_THREAD, &own);
+  sum.switches = static_cast<double>(own.ru_nvcsw + own.ru_nivcsw);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name != "pinion-helper") continue;
+    std::ifstream(task.path() / "schedstat") >> sum.helper_ns;
+    std::ifstream status(task.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (const auto at = line.find("ctxt_switches:"); at != std::string::npos)
+        sum.helper_switches += std::atof(line.c_str() + at + std::strlen("ctxt_switches:"));
+  }
+  return sum;
+}
+
+struct Kind {
+  const char* name;
+  void (*call)(Buffer& out, Buffer& in, int bytes);
+};
+struct Size {
+  const char* name;
+  int bytes;
+  long calls;  ///< of two ranks: some 50 ms, on one machine or another
+};
+
+void measure_messages(int ranks) {
+  constexpr Kind kKinds[] = {{"ping-pong", ping_pong}, {"alltoall", alltoall}, {"allreduce", allreduce}};
+  constexpr Size kSizes[] = {{"64", 64, 40000}, {"16K", 16 << 10, 8000}, {"1M", 1 << 20, 200}};
+  for (const Kind& kind : kKinds) {
+    for (const Size& size : kSizes) {
+      const auto room = static_cast<std::size_t>(size.bytes) * static_cast<std::size_t>(ranks);
+      Buffer out(room), in(room);
+      const long count = ranks == 1 ? 16 * size.calls : size.calls;
+      for (long i = 0; i < count / 10; ++i) kind.call(out, in, size.bytes);  // learns
+      MPI_Barrier(MPI_COMM_WORLD);
+      const Traffic before = traffic();
+      const double begin = MPI_Wtime();
+      for (long i = 0; i < count; ++i) kind.call(out, in, size.bytes);
+      const double seconds = MPI_Wtime() - begin;
+      const Traffic after = traffic();
+      if (g_rank != 0) continue;
+      const auto calls = static_cast<double>(count);
+      const std::string name = std::string(kind.name) + "-" + size.name;
+      std::printf("%s.ns %.2f\n%s.switches %.6f\n%s.helper-switches %.6f\n%s.helper-ns %.2f\n", name.c_str(),
+                  seconds * 1e9 / calls, name.c_str(), (after.switches - before.switches) / calls,
+                  name.c_str(), (after.helper_switches - before.helper_switches) / calls, name.c_str(),
+                  (after.helper_ns - before.helper_ns) / calls);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -117,13 +212,17 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   g_peer = ranks - 1 - g_rank;
-  const bool as_asked = (argc == 2 || argc == 4 || argc == 5) && ranks <= 2 && ranks == std::atoi(argv[1]);
+  const bool messages = argc == 3 && std::strcmp(argv[2], "messages") == 0;
+  const bool as_asked =
+      (argc == 2 || messages || argc == 4 || argc == 5) && ranks <= 2 && ranks == std::atoi(argv[1]);
   if (!as_asked && g_rank == 0)
-    std::fprintf(stderr,
-                 "p2p: started with %d ranks; usage: p2p 1|2 [BATCHES ROUNDS [CASE]], in so many ranks\n",
-                 ranks);
+    std::fprintf(
+        stderr,
+        "p2p: started with %d ranks; usage: p2p 1|2 [messages | BATCHES ROUNDS [CASE]], in so many ranks\n",
+        ranks);
+  if (as_asked && messages) measure_messages(ranks);
   for (const Case& one : kCases) {
-    if (!as_asked || ranks < one.fewest) continue;
+    if (!as_asked || messages || ranks < one.fewest) continue;
     if (argc == 5 ? std::strcmp(argv[4], one.name) != 0 : !one.unasked) continue;
     // A window is many messages.
     const long rounds = argc >= 4 ? std::atol(argv[3]) : 8000 / one.calls;

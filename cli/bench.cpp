@@ -7,12 +7,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/range.h"
 #include "command.h"
+#include "quiet_session.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -60,10 +62,11 @@ std::string figure_text(double value) {
 
 void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
   fmt::print("{}\n{}\n\n", bench_text, machine_text(m));
-  Table table({"case", "subject", "metric", "median", "min", "max", "unit"});
+  Table table({"case", "subject", "metric", "median", "min", "max", "95 % of median", "unit"});
   for (const BenchRow& row : bench.rows())
     table.add({row.name, row.subject, row.metric, figure_text(row.value), figure_text(row.least),
-               figure_text(row.most), row.unit});
+               figure_text(row.most), fmt::format("{} to {}", figure_text(row.low), figure_text(row.high)),
+               row.unit});
   fmt::print("{}", table.text());
   for (const std::string& note : bench.notes()) fmt::print("{}\n", note);
 }
@@ -78,6 +81,8 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
                     {"value", row.value},
                     {"min", row.least},
                     {"max", row.most},
+                    {"low", row.low},
+                    {"high", row.high},
                     {"samples", row.samples}});
   fmt::print("{}", dump({{"schema", "pinion-bench-1"},
                          {"bench", name},
@@ -108,8 +113,13 @@ void Bench::add(const std::string& name, const std::string& subject, const std::
   if (samples.empty()) return;
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
+  // By order statistics; of few samples that is all of them.
+  const double half = 0.98 * std::sqrt(static_cast<double>(n));
+  const double middle = static_cast<double>(n - 1) / 2;
+  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(middle - half)));
+  const auto high = std::min(n - 1, static_cast<std::size_t>(std::ceil(middle + half)));
   rows_.push_back({name, subject, metric, unit, (samples[(n - 1) / 2] + samples[n / 2]) / 2, samples.front(),
-                   samples.back(), n});
+                   samples.back(), samples[low], samples[high], n});
 }
 
 void add_bench(CLI::App& app) {
@@ -139,8 +149,10 @@ void add_bench(CLI::App& app) {
       if (arguments->name != bench.name) continue;
       if (!arguments->device.empty() && !bench.takes_device)
         throw UsageError(fmt::format("bench {} has no --device", bench.name));
+      const std::string quiet = enter_quiet_session();
       Bench result(arguments->rounds, arguments->device);
       bench.run(result);
+      result.note(quiet);
       const Json m = machine();
       if (arguments->json) {
         print_json(bench.name, result, m);

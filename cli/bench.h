@@ -23,6 +23,7 @@ struct BenchRow {
   std::string unit;
   double value = 0;  ///< median
   double least = 0, most = 0;
+  double low = 0, high = 0;  ///< 95 % confidence interval of the median
   std::size_t samples = 0;
 };
 

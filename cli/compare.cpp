@@ -16,6 +16,7 @@
 #include "log_directory.h"
 #include "option_flags.h"
 #include "report_json.h"
+#include "report_text.h"
 #include "runlog/analysis.h"
 #include "text.h"
 
@@ -87,6 +88,17 @@ runlog::RegisteredBytes medians_of_bytes(const Strategy& strategy) {
   return b;
 }
 
+runlog::TimeBudgetUse medians_of_budget(const Strategy& s) {
+  return {median(s, [](const auto& r) { return r.budget.allowed; }),
+          median(s, [](const auto& r) { return r.budget.spent; }),
+          static_cast<std::uint64_t>(median(s, [](const auto& r) { return r.budget.refused; }))};
+}
+
+runlog::HelperShareUse medians_of_share(const Strategy& s) {
+  return {median(s, [](const auto& r) { return r.helper_share.allowed; }),
+          median(s, [](const auto& r) { return r.helper_share.spent; })};
+}
+
 bool all_reported(const std::vector<Strategy>& strategies) {
   return std::all_of(strategies.begin(), strategies.end(), reported);
 }
@@ -146,7 +158,7 @@ std::string misses_text(const Strategy& s) {
 
 std::string table_text(const std::vector<Strategy>& strategies) {
   Table table({"strategy", "wall time", "(min - max)", "seconds added", "registered peak / mean",
-               "oracle peak / mean", "misses"});
+               "oracle peak / mean", "misses", "spent"});
   const bool by_logs = all_reported(strategies);  // one clock for all rows
   for (const Strategy& s : strategies) {
     const Spread w = by_logs ? run_length(s) : elapsed(s);
@@ -164,8 +176,11 @@ std::string table_text(const std::vector<Strategy>& strategies) {
       row.push_back(b.bounds_known ? pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean)
                                    : kNotKnown);
       row.push_back(misses_text(s));
+      row.push_back(s.retention == to_string(RetentionKind::helper)
+                        ? bounds_text(medians_of_budget(s), medians_of_share(s))
+                        : "-");
     } else {
-      row.insert(row.end(), 4, "-");
+      row.insert(row.end(), 5, "-");
     }
     table.add(std::move(row));
   }
@@ -197,6 +212,8 @@ Json row_json(const Strategy& s) {
     row["wall_seconds"] = spread_json(run_length(s));
     row["seconds_added"] =
         spread_json(spread(s.runs, [](const Run& run) { return run.report->cost.added(); }));
+    row["time_budget"] = to_json(medians_of_budget(s));
+    row["helper_share"] = to_json(medians_of_share(s));
     row["registered_bytes"] = to_json(medians_of_bytes(s));
     row["acquires"] = {{"total", count(&A::total)}, {"hits", count(&A::hits)},
                        {"waits", count(&A::waits)}, {"misses", count(&A::misses)},

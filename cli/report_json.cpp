@@ -24,6 +24,7 @@ Json to_json(const runlog::RankReport& r) {
           {"critical_path_seconds", cli::to_json(r.cost)},
           {"prediction", cli::to_json(r.prediction)},
           {"time_budget", cli::to_json(r.budget)},
+          {"helper_share", cli::to_json(r.helper_share)},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
           {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
@@ -105,7 +106,8 @@ Json to_json(const runlog::Cost& c) {
           {"waits", c.waits},
           {"bounce", c.bounce},
           {"helper_charged", c.helper_charged},
-          {"leave_pinned", c.leave_pinned}};
+          {"leave_pinned", c.leave_pinned},
+          {"preempted", c.preempted}};
 }
 
 Json to_json(const runlog::Prediction& p) {
@@ -119,6 +121,10 @@ Json to_json(const runlog::Prediction& p) {
 
 Json to_json(const runlog::TimeBudgetUse& b) {
   return {{"allowed_seconds", b.allowed}, {"spent_seconds", b.spent}, {"refused", b.refused}};
+}
+
+Json to_json(const runlog::HelperShareUse& s) {
+  return {{"allowed_seconds", s.allowed}, {"spent_seconds", s.spent}};
 }
 
 Json to_json(const runlog::Report& r) {
@@ -144,6 +150,7 @@ Json to_json(const runlog::Report& r) {
       {"critical_path_seconds", to_json(r.cost)},
       {"prediction", to_json(r.prediction)},
       {"time_budget", to_json(r.budget)},
+      {"helper_share", to_json(r.helper_share)},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
       {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},

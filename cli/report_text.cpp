@@ -29,6 +29,8 @@ std::string retention_text(const Report& r) {
   return predicts ? fmt::format("{} (predictor {})", r.retention, r.predictor) : r.retention;
 }
 
+bool acts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
+
 std::string against(double value, double reference) {
   return reference > 0 ? fmt::format("{:+.1f} %", (value / reference - 1) * 100) : "-";
 }
@@ -193,18 +195,20 @@ std::string critical_path_section(const Report& r) {
   std::string out = section("Critical path, mean over ranks");
   out += row("registration on demand", c.on_demand);
   out += row("waits for registration", c.waits);
+  if (c.preempted > 0)
+    out += row("  of both, preempted", c.preempted, "the kernel ran something else meanwhile");
   if (c.bounce > 0) out += row("copies instead of registration", c.bounce, "modelled");
   out += row("bookkeeping", c.bookkeeping, per_acquire);
-  out += row("helper's CPU", c.helper_cpu,
-             c.helper_charged > 0 ? "counted: no core is idle"
-             : c.helper_cpu > 0   ? "not counted: a core is idle"
-                                  : "");
+  out += row("helper, no core idle", c.helper_charged,
+             fmt::format("its CPU {}; by its part of the node, with modelled device time",
+                         seconds_text(c.helper_cpu)));
   out += row("less leave-pinned's registration", -c.leave_pinned);
   out += row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
-  if (r.budget.allowed > 0)
-    out += row("time budget", r.budget.allowed,
-               fmt::format("spent {}; {} kept for want of it", seconds_text(r.budget.spent),
-                           plural(r.budget.refused, "time a region was", "times a region was")));
+  if (acts(r)) {
+    out += "  spent " + bounds_text(r.budget, r.helper_share) + "\n";
+    out += fmt::format("  {} kept for want of time budget\n",
+                       plural(r.budget.refused, "time a region was", "times a region was"));
+  }
   return out;
 }
 
@@ -257,6 +261,15 @@ std::string ranks_section(const Report& r) {
 
 }  // namespace
 
+std::string bounds_text(const runlog::TimeBudgetUse& threads, const runlog::HelperShareUse& helper) {
+  const auto of = [](double allowed) {
+    return allowed > 0 ? " of " + seconds_text(allowed) : std::string(", not bounded,");
+  };
+  return fmt::format("{}{} on threads + {}{} by the helper = {}", seconds_text(threads.spent),
+                     of(threads.allowed), seconds_text(helper.spent), of(helper.allowed),
+                     seconds_text(threads.spent + helper.spent));
+}
+
 std::string summary_text(const Report& r) {
   const runlog::RegisteredBytes& b = r.registered();
   const runlog::Acquires& a = r.acquires;
@@ -276,6 +289,7 @@ std::string summary_text(const Report& r) {
       "pinion: {} acquires: {} hits, {} waits, {} misses, {} late, {} bounced; added {} ({})\n",
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
+  if (acts(r)) out += fmt::format("pinion: spent {}\n", bounds_text(r.budget, r.helper_share));
   if (const std::string text = lost_events_text(r); !text.empty())
     out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
   if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);

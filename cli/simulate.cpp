@@ -16,6 +16,7 @@
 #include "paper.h"
 #include "predict/profile.h"
 #include "report_json.h"
+#include "report_text.h"
 #include "simulate/simulation.h"
 #include "text.h"
 
@@ -34,6 +35,7 @@ struct Arguments {
   std::vector<std::string> limits{"0"}, node_limits{"0"};
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
+  std::vector<std::string> helper_shares{format_share(Options().helper_share)};
   std::string start_credit = "auto", minimize = "mean", study;
   std::string window = "2", period_window = "4", lru_size = "64M", poll = "1ms";
   std::string nic, wake_latency, skew, profile, placement = "packed";
@@ -41,7 +43,7 @@ struct Arguments {
   int ranks = 0, ppn = 0, cores = 0;
   std::uint64_t iterations = 0, seed = 1;
   double gflops = 1, bandwidth = 1.5;
-  bool json = false;
+  bool json = false, intranode = false;
   std::optional<int> figure, table;
   std::string section;
   bool paper = false;
@@ -50,7 +52,7 @@ struct Arguments {
 struct Row {
   const Workload* workload;
   Settings settings;
-  std::string noise, budget;
+  std::string noise, budget, helper_share;
   Result result;
   double cpu_seconds;
 
@@ -105,11 +107,14 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
       throw UsageError("--ranks is for logs; a pattern's stand in its name: NAME:CLASS:RANKS");
     if (!arguments.skew.empty())
       throw UsageError("--skew is for logs; the ranks of a pattern begin together");
-    simulate::Placement placement;
+    simulate::Placement placement, apart;
     check(
         simulate::Placement::make(pattern.ranks, std::max(1, arguments.ppn), arguments.placement, placement));
-    workloads.push_back(simulate::pattern_workload(pattern, arguments.iterations, std::move(placement),
+    check(simulate::Placement::make(pattern.ranks, 1, "packed", apart));
+    workloads.push_back(simulate::pattern_workload(pattern, arguments.iterations,
+                                                   arguments.intranode ? std::move(apart) : placement,
                                                    machine_of(arguments)));
+    workloads.back().placement = std::move(placement);
   }
   if (!arguments.logs.empty()) {
     if (arguments.iterations)
@@ -141,7 +146,7 @@ std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& work
 
 /// The values that change from row to row of a workload.
 struct Choice {
-  std::string noise, limit, node_limit, retention, predictor, budget;
+  std::string noise, limit, node_limit, retention, predictor, budget, helper_share;
 };
 
 Row row_of(const Arguments& arguments, const Workload& workload, const Choice& choice) {
@@ -155,6 +160,7 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
                                       {"policy-every", arguments.policy_every},
                                       {"time-budget", choice.budget},
                                       {"start-credit", arguments.start_credit},
+                                      {"helper-share", choice.helper_share},
                                       {"minimize", arguments.minimize},
                                       {"poll", arguments.poll}});
   if (!simulate::is_predictor(choice.predictor)) {
@@ -162,7 +168,7 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
     Error error = set_option(ignored, "predictor", choice.predictor);
     throw UsageError(fmt::format("{}, oracle, schedule", error.message));
   }
-  Row row{&workload, {}, choice.noise, choice.budget, {}, 0};
+  Row row{&workload, {}, choice.noise, choice.budget, choice.helper_share, {}, 0};
   Settings& settings = row.settings;
   settings.retention = options.retention;
   settings.predictor = choice.predictor;
@@ -173,6 +179,7 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
   settings.node_limit = options.node_limit;
   settings.lru_bytes = options.lru_size;
   settings.time_budget = {options.time_budget, options.start_credit};
+  settings.helper_share = options.helper_share;
   settings.minimize_peak = options.minimize == Minimize::peak;
   settings.cores = arguments.cores ? arguments.cores : workload.cores;
   settings.policy = options.policy;
@@ -193,9 +200,12 @@ void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload
         for (const std::string& retention : arguments.retentions) {
           for (const std::string& predictor : arguments.predictors) {
             for (const std::string& budget : arguments.budgets) {
-              rows.push_back(
-                  row_of(arguments, workload, {noise, limit, node_limit, retention, predictor, budget}));
-              if (!rows.back().acts()) break;  // another budget would change nothing
+              for (const std::string& share : arguments.helper_shares) {
+                rows.push_back(row_of(arguments, workload,
+                                      {noise, limit, node_limit, retention, predictor, budget, share}));
+                if (!rows.back().acts()) break;  // another share would change nothing
+              }
+              if (!rows.back().acts()) break;  // nor would another budget
             }
             if (!rows.back().predicts()) break;  // nor would another predictor
           }
@@ -240,8 +250,10 @@ std::vector<Arguments> parts_of(const Arguments& arguments) {
 
 Json row_json(const Row& row) {
   const Result& r = row.result;
-  Json budget;
+  Json budget, helper_share;
   if (row.acts()) {
+    helper_share = to_json(r.helper_share);
+    helper_share["option"] = row.helper_share;
     budget = to_json(r.budget);
     budget["option"] = row.budget;
   }
@@ -251,6 +263,7 @@ Json row_json(const Row& row) {
           {"retention", to_string(row.settings.retention)},
           {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
           {"time_budget", budget},
+          {"helper_share", helper_share},
           {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
           {"node_limit_bytes", row.settings.node_limit},
@@ -283,6 +296,8 @@ std::string strategy_text(const Row& row) {
   if (row.acts() && row.settings.policy != PolicyKind::sleeping)
     strategy += fmt::format(", {}", to_string(row.settings.policy));
   if (row.acts() && row.budget != "0.5%") strategy += ", budget " + row.budget;
+  if (row.acts() && row.helper_share != format_share(Options().helper_share))
+    strategy += ", helper share " + row.helper_share;
   if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
   if (row.settings.node_limit) strategy += ", node limit " + format_size(row.settings.node_limit);
   if (row.noise != "none") strategy += ", noise " + row.noise;
@@ -296,7 +311,7 @@ std::string added_text(const Result& r) {
 
 std::string table_text(const std::vector<Row>& rows) {
   Table table({"strategy", "run time", "seconds added", "registered peak / mean", "oracle peak / mean",
-               "leave-pinned peak", "misses", "late", "bounced"});
+               "leave-pinned peak", "misses", "late", "bounced", "spent"});
   for (const Row& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
@@ -304,7 +319,8 @@ std::string table_text(const std::vector<Row>& rows) {
                pair_text(static_cast<double>(b.peak), b.mean),
                pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
                bytes_text(static_cast<double>(b.leave_pinned_peak)), count_text(r.acquires.misses),
-               count_text(r.acquires.late), count_text(r.acquires.bounced)});
+               count_text(r.acquires.late), count_text(r.acquires.bounced),
+               row.acts() ? bounds_text(r.budget, r.helper_share) : "-"});
   }
   return table.text();
 }
@@ -312,7 +328,7 @@ std::string table_text(const std::vector<Row>& rows) {
 /// Predictions, and registered bytes as shares of leave-pinned's.
 std::string study_text(const std::vector<Row>& rows) {
   Table table({"strategy", "within 0.5 / 5 %", "at release", "late", "seconds added", "peak", "mean",
-               "oracle peak / mean"});
+               "oracle peak / mean", "spent"});
   for (const Row& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
@@ -324,11 +340,12 @@ std::string study_text(const std::vector<Row>& rows) {
     const auto pair = [&](double first, double second) {
       return row.predicts() ? fmt::format("{:5.1f} {:5.1f}", 100 * first, 100 * second) : "-";
     };
-    table.add({strategy_text(row), pair(p.within_0_5, p.within_5),
-               pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late), added_text(r),
-               share(static_cast<double>(b.peak), peak), share(b.mean, b.leave_pinned_mean),
-               share(static_cast<double>(b.oracle_peak), peak) + " / " +
-                   share(b.oracle_mean, b.leave_pinned_mean)});
+    table.add(
+        {strategy_text(row), pair(p.within_0_5, p.within_5),
+         pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late), added_text(r),
+         share(static_cast<double>(b.peak), peak), share(b.mean, b.leave_pinned_mean),
+         share(static_cast<double>(b.oracle_peak), peak) + " / " + share(b.oracle_mean, b.leave_pinned_mean),
+         row.acts() ? bounds_text(r.budget, r.helper_share) : "-"});
   }
   return table.text();
 }
@@ -396,7 +413,8 @@ bool of_paper(const Arguments& arguments) {
       else
         fmt::print("{}\n", to_text(result));
     }
-    if (arguments.json) fmt::print("{}", dump({{"schema", "pinion-whole-paper-1"}, {"results", std::move(all)}}));
+    if (arguments.json)
+      fmt::print("{}", dump({{"schema", "pinion-whole-paper-1"}, {"results", std::move(all)}}));
     return true;
   }
   PaperResult result;
@@ -462,6 +480,8 @@ void add_simulate(CLI::App& app) {
   list("--node-limit", a->node_limits,
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
+  list("--helper-share", a->helper_shares,
+       "of the helper, of its process's part of the node, where --cores leaves none idle; or off [3%]");
   word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
   word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
@@ -476,6 +496,9 @@ void add_simulate(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
   word("--placement", a->placement, "packed, or random:SEED [packed]", "TEXT");
+  sub->add_flag("--intranode", a->intranode,
+                "ranks of one node register what they send each other too, as in a run with intranode=on")
+      ->disable_flag_override();
   word("--skew", a->skew, "how much later each further copy of a log begins [1ms]", "TIME");
   sub->add_option("--cores", a->cores, "cores of a node [as recorded; one for each rank and helper]")
       ->check(CLI::Range(1, 1 << 20))

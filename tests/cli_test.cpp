@@ -573,6 +573,7 @@ TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
                           "deregistrations",
                           "critical_path_seconds",
                           "prediction",
+                          "helper_share",
                           "helper_cpu_seconds",
                           "pinned_at_exit_bytes",
                           "kernel_pinned_peak_bytes",

@@ -58,6 +58,23 @@ class LeasePathTest : public ::testing::Test {
 };
 
 // Each registration finds all others in use; the releases bring the size back, without the helper's help.
+TEST(SampledTime, OneInterruptedSampleCountsLittle) {
+  SampledTime first;
+  first.add(16'000'000, 10'000);  // before there is anything to compare it with
+  EXPECT_EQ(first.ticks(), 10'000u);
+  SampledTime later;
+  for (int i = 0; i < 3; ++i) later.add(200, 10);
+  later.add(16'000'000, 10);
+  EXPECT_LE(later.ticks(), 600u + 4 * 200) << "four times the mean";
+  EXPECT_EQ(later.samples(), 4u);
+}
+
+TEST(SampledTime, SlowMachinesAreMeasuredTruly) {
+  SampledTime time;
+  for (int i = 0; i < 1000; ++i) time.add(1'000'000, 10'000);
+  EXPECT_GT(time.ticks() / time.samples(), 900'000u);
+}
+
 TEST_F(LeasePathTest, LruHoldsItsSizeAfterManyLeasesAtOnce) {
   start(RetentionKind::lru);
   acquire_all();

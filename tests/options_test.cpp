@@ -136,8 +136,8 @@ TEST(Options, TheEverydayListIsShort) {
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
   EXPECT_EQ(everyday,
-            (std::set<std::string>{"off", "retention", "time-budget", "profile", "limit", "node-limit",
-                                   "device", "front", "only-ranks", "monitor", "log"}));
+            (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile", "limit",
+                                   "node-limit", "device", "front", "only-ranks", "monitor", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.

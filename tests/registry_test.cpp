@@ -473,6 +473,128 @@ TEST_F(RegistryTest, HelperRegistersAheadWithoutALease) {
   EXPECT_EQ(device.calls(), 1u);
 }
 
+/// A registration ahead under way, expected to take 1 ms from time 0.
+class RegistrationAheadTest : public RegistryTest {
+ protected:
+  static constexpr Duration ms = kMillisecond;
+  Domain::Ticket ahead = ticket(pages(0, 4)), miss = ticket(pages(0, 4));
+
+  void SetUp() override {
+    RegistryTest::SetUp();
+    begin_ahead();
+  }
+  void begin_ahead() {
+    ahead.lease = false;
+    ahead.expected = ms;
+    ASSERT_EQ(domain->begin(ahead), Step::register_);
+  }
+  /// The device's answer reaches the helper.
+  Step end_ahead(int code = 0) {
+    device.refuse = [code](Range, Access) { return code; };
+    Step step =
+        domain->commit(ahead, device.register_range(ahead.region->range(), ahead.try_access, Actor::helper));
+    device.refuse = [](Range, Access) { return 0; };
+    if (step != Step::deregister) return step;
+    for (Region* victim : ahead.victims) retire_claimed(*domain, victim, Actor::helper);
+    return domain->begin(ahead);
+  }
+  /// The waiting thread after its patience, up to its device call.
+  void overtake() {
+    ASSERT_EQ(domain->begin(miss), Step::wait);
+    EXPECT_GE(miss.overdue, 2 * ms);
+    EXPECT_LE(miss.overdue, 3 * ms);
+    clock.set(miss.overdue);
+    domain->overtake(miss);
+    ASSERT_EQ(domain->begin(miss), Step::register_);
+  }
+  void commit_miss() {
+    ASSERT_EQ(domain->commit(
+                  miss, device.register_range(miss.region->range(), miss.try_access, Actor::application)),
+              Step::leased);
+    EXPECT_TRUE(device.serves(miss.region->key, pages(0, 4), Access::read));
+  }
+};
+
+TEST_F(RegistrationAheadTest, IsOvertakenAndComesLast) {
+  overtake();
+  commit_miss();
+  EXPECT_EQ(end_ahead(), Step::leased);
+  EXPECT_FALSE(ahead.registered_here);
+  EXPECT_EQ(ahead.region, miss.region) << "the thread's serves";
+  EXPECT_EQ(device.live(), 1u) << "the late one is deregistered";
+  EXPECT_EQ(domain->region_count(), 1u);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, IsOvertakenAndComesFirst) {
+  overtake();
+  EXPECT_EQ(end_ahead(), Step::wait) << "for the thread's; the helper does not wait";
+  EXPECT_EQ(device.live(), 0u);
+  commit_miss();
+  EXPECT_EQ(device.live(), 1u);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, IsOvertakenAndRefused) {
+  overtake();
+  EXPECT_EQ(end_ahead(ENOMEM), Step::refused);
+  commit_miss();
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, OneThreadOvertakesForAll) {
+  auto other = ticket(pages(1, 3));
+  ASSERT_EQ(domain->begin(other), Step::wait);
+  overtake();
+  domain->overtake(other);
+  ASSERT_EQ(domain->begin(other), Step::wait) << "for the first thread's";
+  EXPECT_EQ(other.region, miss.region);
+  EXPECT_EQ(other.overdue, kNever);
+  commit_miss();
+  EXPECT_EQ(domain->begin(other), Step::leased);
+  EXPECT_EQ(other.region, miss.region);
+  EXPECT_EQ(end_ahead(), Step::leased);
+  EXPECT_EQ(device.calls(), 2u);
+  domain->release(other.region);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, ThatEndedMeanwhileIsNotOvertaken) {
+  ASSERT_EQ(domain->begin(miss), Step::wait);
+  EXPECT_EQ(end_ahead(), Step::leased);
+  domain->overtake(miss);
+  EXPECT_EQ(domain->begin(miss), Step::leased);
+  EXPECT_EQ(miss.region, ahead.region);
+  EXPECT_EQ(device.calls(), 1u);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, IsWaitedForWhereALimitHasNoRoomForTwo) {
+  EXPECT_EQ(end_ahead(), Step::leased);
+  retire_all(*domain, Actor::helper);
+  limit(UINT64_MAX, 1);
+  ahead = ticket(pages(0, 4));
+  begin_ahead();
+  ASSERT_EQ(domain->begin(miss), Step::wait);
+  domain->overtake(miss);
+  ASSERT_EQ(domain->begin(miss), Step::wait);
+  EXPECT_EQ(miss.overdue, kNever);
+  EXPECT_EQ(end_ahead(), Step::leased);
+  EXPECT_EQ(domain->begin(miss), Step::leased);
+  domain->release(miss.region);
+}
+
+TEST_F(RegistrationAheadTest, MemoryThatChangesAfterwardsIsHeldByNeither) {
+  overtake();
+  change(pages(0, 4));
+  EXPECT_EQ(
+      domain->commit(miss, device.register_range(miss.region->range(), miss.try_access, Actor::application)),
+      Step::deregister);
+  for (Region* victim : miss.victims) retire_claimed(*domain, victim, Actor::application);
+  EXPECT_EQ(end_ahead(), Step::refused) << "it has changed since its use was predicted";
+  EXPECT_EQ(device.live(), 0u);
+}
+
 TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
   for (std::size_t i = 0; i < 8; ++i) idle(pages(10 * i, 10 * i + 2), 100 - i);
   domain->choose_least_recently_used();

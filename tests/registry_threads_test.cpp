@@ -55,7 +55,7 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
         } else {
           EXPECT_EQ(first, Step::wait);
           ++waiting;
-          miss.region->transitions.wait(miss.seen, std::memory_order_acquire);
+          miss.region->transitions.wait(miss.seen, kNever);
           step = domain->begin(miss);
         }
         EXPECT_EQ(step, Step::leased);
@@ -66,6 +66,45 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(calls.load(), 1);
     EXPECT_EQ(waiting.load(), kThreads - 1);
+  }
+}
+
+// The helper loses its processor in the middle of a registration ahead.
+TEST_F(RegistryThreads, ARegistrationAheadThatIsOverdueIsNotWaitedFor) {
+  for (int round = 0; round < 20; ++round) {
+    const Range range = pages(10 * static_cast<std::size_t>(round), 10 * static_cast<std::size_t>(round) + 5);
+    std::atomic<bool> first{true};
+    std::latch held(1), overtaken(1);
+    device.refuse = [&](Range, Access) {
+      if (!first.exchange(false)) return 0;
+      held.count_down();
+      overtaken.wait();
+      return 0;
+    };
+    std::thread helper([&] {
+      auto ahead = ticket(range);
+      ahead.lease = false;
+      ahead.expected = kMillisecond;
+      bool waited = false;
+      run(ahead, waited);
+    });
+    held.wait();
+    clock.advance(kSecond);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        auto miss = ticket(range);
+        bool waited = false;
+        EXPECT_EQ(run(miss, waited), Step::leased);
+        EXPECT_TRUE(device.serves(miss.region->key, range, Access::all));
+        domain->release(miss.region);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    overtaken.count_down();
+    helper.join();
+    EXPECT_EQ(device.calls(), 2u * static_cast<std::size_t>(round + 1));
+    EXPECT_EQ(device.live(), static_cast<std::size_t>(round + 1));
   }
 }
 

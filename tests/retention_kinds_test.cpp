@@ -18,10 +18,11 @@ class RetentionKindsTest : public RegistryTest {
  protected:
   CostEstimates costs;
   TimeBudget budget_of_time{{}, 0};
+  HelperShare share{{}, 0};
 
   std::unique_ptr<Retention> make(RetentionKind kind, std::uint64_t lru_bytes = 0) {
     return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0, 4),
-                          costs, budget_of_time);
+                          costs, budget_of_time, share);
   }
   void retire(Region* region) { retire_claimed(*domain, region, Actor::application); }
 };
@@ -91,14 +92,15 @@ TEST_F(RetentionKindsTest, TraitsHoldOfTheObjects) {
 
 class DeskTest : public RegistryTest {
  protected:
-  Desk desk{{.traits = traits_of(RetentionKind::on_demand), .time_budget = {}, .scale = {}}};
+  Desk desk{
+      {.traits = traits_of(RetentionKind::on_demand), .time_budget = {}, .helper_share = {}, .scale = {}}};
   KeptDomain kept;
 
   void SetUp() override {
     RegistryTest::SetUp();
     kept.domain = domain.get();
-    kept.retention =
-        make_retention({.kind = RetentionKind::on_demand}, *domain, nullptr, kept.costs, desk.time_budget());
+    kept.retention = make_retention({.kind = RetentionKind::on_demand}, *domain, nullptr, kept.costs,
+                                    desk.time_budget(), desk.helper_share());
     desk.add(kept);
   }
   Desk::Job next() {
@@ -185,6 +187,17 @@ TEST_F(DeskTest, FirstTouchesTeachNoCost) {
   const Duration now = kept.costs.registration.expected(4);
   desk.take({registration_of(pages(8, 12), before / 2), 0}, {.fresh_bytes = pages_bytes(4)});
   EXPECT_LT(kept.costs.registration.expected(4), now) << "it cannot take longer than with a first touch";
+}
+
+TEST_F(DeskTest, WhatThreadsLostInACallIsNoCostOfTheCall) {
+  const Duration usual = kept.costs.registration.expected(4);
+  Record registration = registration_of(pages(0, 4), usual + 3 * kMillisecond);
+  registration.set_preempted(3 * kMillisecond);
+  const runlog::Event event = desk.take({registration, 0}, {});
+  EXPECT_EQ(event.wait_ns, 3000000u);
+  EXPECT_EQ(event.end_ns - event.begin_ns, usual + 3 * kMillisecond) << "the log has all of it";
+  EXPECT_NEAR(kept.costs.registration.expected(4), usual, 2);
+  EXPECT_NEAR(kept.costs.registration.upper(4), usual, 2);
 }
 
 TEST_F(DeskTest, EverythingEndsWhereAddressesDo) {

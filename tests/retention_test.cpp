@@ -353,8 +353,8 @@ TEST_F(RetentionTest, KeptRegionIsLetGoWhenItsUseDoesNotCome) {
   use(buffer, kStart);
   use(buffer, kStart + 20 * kMillisecond);
   use(buffer, kStart + 20 * kMillisecond + 50 * kMicrosecond);
-  // Due 50 us later: kept. The longest interval was 20 ms, and it is waited for three times as long.
-  const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 60 * kMillisecond;
+  // Due 50 us later: kept. It is waited for no longer than that is worth, which for four pages is the least.
+  const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 10 * kMillisecond;
   auto action = retention.next(kStart + 20 * kMillisecond + 50 * kMicrosecond);
   EXPECT_EQ(action.kind, Kind::sleep);
   // It looks when the use should be over: nothing is to be done but to hear of it.
@@ -378,7 +378,7 @@ TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
   const Time due = retention.next_deadline();
   register_ahead(retention.next(due), due);
   EXPECT_EQ(device.live_regions(), 1u);
-  const Time over = kStart + 2 * period + kOver, patience_ends = due + 3 * period;
+  const Time over = kStart + 2 * period + kOver, patience_ends = kStart + 2 * period + 10 * kMillisecond;
   EXPECT_EQ(retention.next_deadline(), over);
   EXPECT_EQ(what(over), Kind::sleep);
   EXPECT_EQ(retention.next_deadline(), patience_ends);
@@ -386,6 +386,26 @@ TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
   settle(patience_ends);
   EXPECT_EQ(device.live_regions(), 0u);
   EXPECT_EQ(retention.next_deadline(), kNever);
+}
+
+// Three intervals of a second would cost far more than the late use.
+TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
+  const Range buffer = virtual_pages(0, 4);
+  const Duration period = kSecond, registration = 20 * kMillisecond;
+  costs.registration = LinearFit(0, static_cast<double>(registration));
+  for (int i = 0; i < 2; ++i) {
+    use(buffer, kStart + i * period);
+    settle(kStart + i * period);
+  }
+  const Time due = retention.next_deadline();
+  register_ahead(retention.next(due), due);
+  EXPECT_EQ(what(kStart + 2 * period + kOver), Kind::sleep);
+  // The buffer is all there is, and a lost second is worth four of holding everything.
+  const Duration patience = retention.next_deadline() - (kStart + 2 * period);
+  EXPECT_LE(patience, 4 * registration);
+  EXPECT_GT(patience, 7 * registration / 2);
+  settle(kStart + 2 * period + patience);
+  EXPECT_EQ(device.live_regions(), 0u);
 }
 
 // Regions overlap where the device could not merge them. The buffer that one was registered for is served by

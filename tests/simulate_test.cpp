@@ -557,6 +557,16 @@ TEST(Replay, ExtremesAreHarmless) {
   }
 }
 
+TEST(Replay, WhatPreemptionAddedToACallIsLeftOut) {
+  rl::Log log = fitted_log("helper");
+  rl::Event& registration = log.events.front();
+  ASSERT_EQ(registration.kind, rl::EventKind::registration);
+  registration.wait_ns = 2 * kUs;
+  Workload workload;
+  ASSERT_FALSE(log_workload({log}, {}, workload));
+  EXPECT_EQ(workload.recorded[0].call_times.next(Actor::application, true, 2000), 2000);
+}
+
 TEST(Replay, CallsTakeAsLongAsRecordedUnlessANicIsGiven) {
   Workload workload;
   ASSERT_FALSE(log_workload({fitted_log("leave-pinned")}, {}, workload));
@@ -614,22 +624,30 @@ TEST(Replay, HelpersOfTheRecordedRunAreInItsTimes) {
   EXPECT_GT(seconds("on-demand", 1), 0.512);
 }
 
-// What the helper took of the processors is what it took of them when it was recorded.
-TEST(Replay, HelperIsChargedItsShareOfItsCalls) {
-  rl::Log log = fitted_log("helper");
-  log.events = loop(50, 10 * kMillisecond, kMemory);
-  log.live.last_ns = 51 * 10 * kMillisecond;
-  auto call = rl::event(rl::EventKind::registration, kMillisecond, 2 * kMillisecond, kMemory, 1 << 20);
-  call.flags = rl::kByHelper;
-  log.events.push_back(call);
-  log.live.counters.helper_cpu_ns = 250 * 1000;  // a quarter of the call
-  Workload workload;
-  ASSERT_FALSE(log_workload({log}, {}, workload));
-  Settings settings = under(RetentionKind::helper);
-  settings.cores = 1;
-  const Result result = run(workload, settings);
-  EXPECT_GT(result.cost.helper_cpu, 0);
-  EXPECT_DOUBLE_EQ(result.cost.helper_charged, 0.25 * result.cost.helper_cpu);
+// Four ranks on two cores: what each helper takes, the node loses twice.
+TEST(Replay, AnOversubscribedNodeLosesTheSumOverRanksByCores) {
+  const auto charged = [](int ranks) {
+    rl::Log log = fitted_log("on-demand");
+    log.events = loop(50, 10 * kMillisecond, kMemory);
+    log.live.last_ns = 51 * 10 * kMillisecond;
+    std::vector<rl::Log> logs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      log.header.rank = rank;
+      log.header.process = static_cast<std::uint32_t>(rank) + 1;
+      logs.push_back(log);
+    }
+    Workload workload;
+    EXPECT_FALSE(log_workload(std::move(logs), {}, workload));
+    Settings settings = under(RetentionKind::helper);
+    settings.cores = 2;
+    const Result result = run(workload, settings);
+    EXPECT_GT(result.cost.helper_cpu, 0);
+    EXPECT_EQ(result.helper_share.spent, result.cost.helper_charged);
+    return result.cost.helper_charged / result.cost.helper_cpu;
+  };
+  EXPECT_EQ(charged(1), 0) << "a core is idle";
+  EXPECT_NEAR(charged(2), 1, 0.05);
+  EXPECT_NEAR(charged(4), 2, 0.1);
 }
 
 TEST(Replay, SimulatesWhatWasRecorded) {

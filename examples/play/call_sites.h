@@ -12,7 +12,7 @@ struct Step;
 /// Lets `player` make the MPI call of `step`.
 using CallFrom = void (*)(Player& player, const Step& step);
 
-constexpr std::size_t kMostSites = 128;
+constexpr std::size_t kMostSites = 256;
 
 /// The function of that number, below kMostSites.
 CallFrom call_from(std::size_t number);

@@ -10,6 +10,12 @@ Time monotonic_now() {
   return static_cast<Time>(ts.tv_sec) * kSecond + ts.tv_nsec;
 }
 
+Duration thread_cpu_now() {
+  timespec ts{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return static_cast<Duration>(ts.tv_sec) * kSecond + ts.tv_nsec;
+}
+
 namespace {
 
 struct Pair {

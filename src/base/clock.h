@@ -39,6 +39,8 @@ inline Ticks ticks_now() {
 
 /// CLOCK_MONOTONIC in ns.
 Time monotonic_now();
+/// CPU time of the calling thread.
+Duration thread_cpu_now();
 
 /// Relation of the cycle counter to CLOCK_MONOTONIC, measured against it.
 struct Calibration {

@@ -56,6 +56,10 @@ class BorrowedDevice final : public Device {
     const std::shared_lock lock(mutex_);
     return device_ ? device_->modelled_busy_seconds() : 0;
   }
+  double modelled_sleep_seconds() const override {
+    const std::shared_lock lock(mutex_);
+    return device_ ? device_->modelled_sleep_seconds() : 0;
+  }
   void abandon_after_fork() override {
     new (&mutex_) std::shared_mutex;  // a thread that is not here may hold it
     if (device_) device_->abandon_after_fork();

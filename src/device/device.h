@@ -97,6 +97,10 @@ class Device {
   /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
   /// them too).
   virtual double modelled_busy_seconds() const { return 0; }
+  /// What a call for so many translation entries takes at least, however little of it its thread runs.
+  virtual Duration least_time(bool /*registration*/, std::uint32_t /*entries*/) const { return 0; }
+  /// Seconds that the helper slept in modelled calls, instead of computing as a real NIC's driver would.
+  virtual double modelled_sleep_seconds() const { return 0; }
 };
 
 }  // namespace pinion

@@ -100,6 +100,14 @@ class EmulatedDevice final : public Device {
     return static_cast<double>(calibration().to_duration(busy_.load(std::memory_order_relaxed))) / kSecond;
   }
 
+  Duration least_time(bool registration, std::uint32_t entries) const override {
+    return registration ? nic_.register_cost(entries) : nic_.deregister_cost(entries);
+  }
+
+  double modelled_sleep_seconds() const override {
+    return static_cast<double>(slept_.load(std::memory_order_relaxed)) / kSecond;
+  }
+
  private:
   static constexpr std::uint64_t kPageSizes = ~std::uint64_t{0};
 
@@ -118,6 +126,9 @@ class EmulatedDevice final : public Device {
   /// Makes the call that began at `start` last `cost` in all.
   void last(const Start& start, Duration cost, Actor actor) {
     if (actor == Actor::helper) {
+      const Duration rest = start.time + cost - monotonic_now();
+      if (rest <= 0) return;
+      slept_.fetch_add(rest, std::memory_order_relaxed);
       sleep_until(start.time + cost);
       return;
     }
@@ -133,6 +144,7 @@ class EmulatedDevice final : public Device {
   const CostModel nic_;
   std::unique_ptr<State> state_;
   std::atomic<Ticks> busy_{0};
+  std::atomic<Duration> slept_{0};
 };
 
 }  // namespace

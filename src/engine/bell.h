@@ -7,13 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/clock.h"
+#include "base/futex.h"
 
 namespace pinion {
-
-/// Linux's futex with absolute times of the monotonic clock; a null `until` never ends. Within the process.
-long futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, Time until);
-long futex_wake(std::atomic<std::uint32_t>& word, int waiters);
 
 class HelperBell {
  public:

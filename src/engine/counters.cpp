@@ -28,8 +28,9 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
   sum.wait_ns += ns(c.wait_ticks);
   sum.registration_ns += ns(c.registration_ticks);
   sum.bounce_ns += ns(c.bounce_ticks);
-  sum.bookkeeping_ns += ns(c.bookkeeping_ticks);
-  sum.bookkeeping_samples += c.bookkeeping_samples.get();
+  sum.preempted_ns += c.preempted_ns.get();
+  sum.bookkeeping_ns += static_cast<std::uint64_t>(scale.to_duration(c.bookkeeping.ticks()));
+  sum.bookkeeping_samples += c.bookkeeping.samples();
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ void DeviceWork::deregister(const Desk::Job& job) {
     last = retire_claimed(*slot.domain, region, Actor::helper,
                           [&](const DeviceCall& call) { note(slot, call); });
   const Calibration& scale = calibration();
-  desk_.done(job, {}, true, scale.to_duration(last.end - last.begin), scale.to_time(last.end));
+  desk_.done(job, {}, true, scale.to_duration(last.end - last.begin) - last.preempted,
+             scale.to_time(last.end));
 }
 
 void DeviceWork::register_ahead(const Desk::Job& job) {
@@ -51,8 +52,10 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
   ticket.pages = job.action.pages;
   ticket.access = job.action.access;
   ticket.lease = false;
+  const CostEstimates& costs = slot.kept.costs;
+  ticket.expected = costs.registration.expected(costs.entries_a_page.of(ticket.pages.pages()));
   bool waited = false;
-  Ticks took = 0;
+  Duration took = 0;
   std::vector<DeviceCall> refused;
   const auto step = run_ticket(
       *slot.domain, ticket, Actor::helper, waited,
@@ -61,7 +64,8 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
           refused.push_back(call);
         else
           note(slot, call);
-        if (call.registration && !call.error) took = call.end - call.begin;
+        if (call.registration && !call.error)
+          took = calibration().to_duration(call.end - call.begin) - call.preempted;
       },
       [this](Range pages) { return watch_.watch(pages); });
   const bool ok = step == Domain::Step::leased;
@@ -70,7 +74,7 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
   if (ok || slot.kept.retention->wants(job.action))
     for (const DeviceCall& call : refused) note(slot, call);
   const RegionRef region = ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{};
-  desk_.done(job, region, ok, calibration().to_duration(took), clock_.now());
+  desk_.done(job, region, ok, took, clock_.now());
 }
 
 void DeviceWork::retire_idle(DomainSlot& slot) {

@@ -45,8 +45,8 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
              traits_of(options.retention).keeps_idle),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, spends_modelled_time, domains_, watch_, counters_, bell_),
-      helper_(std::make_unique<Helper>(options_, place.rank, memory_, domains_, leases_, watch_, counters_,
-                                       node_, bell_, clock_)) {}
+      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, leases_, watch_, counters_, node_,
+                                       bell_, clock_)) {}
 
 // ---- start and stop ----
 

@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,12 +21,6 @@ namespace pinion {
 namespace {
 
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
-
-std::uint64_t thread_cpu_ns() {
-  timespec ts{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-  return static_cast<std::uint64_t>(ts.tv_sec) * 1000000000u + static_cast<std::uint64_t>(ts.tv_nsec);
-}
 
 // The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
 // default), and must run soon after its timer fires although the cores are busy.
@@ -50,11 +43,17 @@ void settle_thread() {
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
+HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
+  const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  const double ranks = std::max(1, place.local_ranks);
+  return {.share = options.helper_share, .part = cores / ranks, .core_idle = ranks < cores};
+}
+
 }  // namespace
 
-Helper::Helper(const Options& options, int rank, RunMemory& memory, DomainTable& domains, LeasePath& leases,
-               MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell,
-               Clock& clock)
+Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory, DomainTable& domains,
+               LeasePath& leases, MemoryWatch& watch, RunCounters& counters, NodeMembership& node,
+               HelperBell& bell, Clock& clock)
     : options_(options),
       memory_(memory),
       domains_(domains),
@@ -66,10 +65,11 @@ Helper::Helper(const Options& options, int rank, RunMemory& memory, DomainTable&
       clock_(clock),
       desk_({.traits = traits_of(options.retention),
              .time_budget = {.share = options.time_budget, .credit = options.start_credit},
+             .helper_share = share_of(options, place),
              .scale = calibration(),
              .poll = options.poll,
              .start = clock.now()}),
-      profile_(options.profile, rank),
+      profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, clock),
       work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock) {}
@@ -90,7 +90,7 @@ void Helper::equip(DomainSlot& slot) {
     }
   }
   slot.kept.retention = make_retention(std::move(settings), *slot.domain, std::move(predictor),
-                                       slot.kept.costs, desk_.time_budget());
+                                       slot.kept.costs, desk_.time_budget(), desk_.helper_share());
   desk_.add(slot.kept);
 }
 
@@ -151,7 +151,10 @@ void Helper::main() {
     log_.add_domains(domains_);
     drain_.drain();
     work_.serve_closing();
-    work_.act([this] { attend_node(clock_.now()); });
+    work_.act([this] {
+      account(clock_.now());
+      attend_node(clock_.now());
+    });
     const Time now = clock_.now();
     pinned_.sample_growth(now, domains_.registered_bytes());
     if (now - last_update_ >= kUpdateEvery) update(now);
@@ -164,6 +167,7 @@ void Helper::main() {
 
 void Helper::update(Time now) {
   pinned_.sample(clock_.now(), domains_.registered_bytes());
+  desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
   watch_.check_hooks();
   watch_.report_exposure();
   // A release whose count was not the last leaves a region idle that a refused hit still counts in.
@@ -178,6 +182,14 @@ void Helper::update(Time now) {
   desk_.time_budget().kept_books(std::llround(books + static_cast<double>(charged)));
   log_.publish(all, now);
   last_update_ = now;
+}
+
+void Helper::account(Time now) {
+  double slept = 0;
+  domains_.for_each([&](const DomainSlot& slot) {
+    if (slot.device) slept += slot.device->modelled_sleep_seconds();
+  });
+  desk_.used(thread_cpu_now() + std::llround(slept * kSecond), now);
 }
 
 // ---- the node ----
@@ -219,8 +231,9 @@ void Helper::sleep_until(Time wake) {
 // ---- figures ----
 
 void Helper::tell() {
+  account(clock_.now());
   runlog::Counters mine{};
-  mine.helper_cpu_ns = thread_cpu_ns();
+  mine.helper_cpu_ns = static_cast<std::uint64_t>(thread_cpu_now());
   mine.helper_wakeups = wakeups_;
   mine.lateness = memory_.lateness;
   desk_.add_to(mine, clock_.now());

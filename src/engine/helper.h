@@ -15,9 +15,11 @@
 #include "engine/node_membership.h"
 #include "engine/options.h"
 #include "engine/pinned_count.h"
+#include "engine/process.h"
 #include "engine/profile_file.h"
 #include "engine/record_drain.h"
 #include "engine/run_log.h"
+#include "node/load.h"
 #include "retention/desk.h"
 
 namespace pinion {
@@ -26,8 +28,9 @@ class LeasePath;
 
 class Helper {
  public:
-  Helper(const Options& options, int rank, RunMemory& memory, DomainTable& domains, LeasePath& leases,
-         MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell, Clock& clock);
+  Helper(const Options& options, const JobPlace& place, RunMemory& memory, DomainTable& domains,
+         LeasePath& leases, MemoryWatch& watch, RunCounters& counters, NodeMembership& node, HelperBell& bell,
+         Clock& clock);
 
   /// Gives a new domain its retention.
   void equip(DomainSlot& slot);
@@ -45,6 +48,8 @@ class Helper {
   void main();
   /// Every 200 ms: samples, checks, and tells the others.
   void update(Time now);
+  /// The helper's work so far, into its share.
+  void account(Time now);
   /// Meets the needs of the node's other processes, and the decisions of its policy.
   void attend_node(Time now);
   void sleep_until(Time wake);
@@ -69,6 +74,7 @@ class Helper {
   RecordDrain drain_;
   DeviceWork work_;
   PinnedPeak pinned_;
+  node::Load load_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> runs_{0};  ///< 1 from the thread's start to the end of all that it does

@@ -144,6 +144,7 @@ class LeasePath {
   RunCounters& counters_;
   const pid_t process_;
   const std::uint64_t memory_bytes_;  ///< of the machine
+  const Ticks plausible_hit_;         ///< its bookkeeping takes no longer
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
   std::vector<std::unique_ptr<Retention>> past_;

@@ -4,6 +4,7 @@
 // given to the next new thread, with the records that the helper has still to drain.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -24,6 +25,24 @@ class Counter {
   std::atomic<std::uint64_t> value_{0};
 };
 
+/// The time of an operation that is measured every so often. A sample that took far longer than those before,
+/// or than the operation can take, holds a time slice of something else: it counts as `far` times their mean.
+class SampledTime {
+ public:
+  void add(Ticks took, Ticks plausible) {
+    const std::uint64_t n = samples_.get();
+    const Ticks most = n ? std::max(plausible, kFar * ticks_.get() / n) : plausible;
+    ticks_.add(std::min(took, most));
+    samples_.add(1);
+  }
+  std::uint64_t ticks() const { return ticks_.get(); }
+  std::uint64_t samples() const { return samples_.get(); }
+
+ private:
+  static constexpr std::uint64_t kFar = 4;
+  Counter ticks_, samples_;
+};
+
 /// Most domains of one process.
 constexpr int kMostDomains = runlog::kMaxDomains;
 
@@ -37,7 +56,8 @@ struct ThreadCounters {
   Counter waits, misses, bounced, observed;
   Counter bounced_bytes;
   Counter registrations, deregistrations, registration_failures;
-  Counter bookkeeping_ticks, bookkeeping_samples;
+  Counter preempted_ns;  ///< of wait_ticks and registration_ticks
+  SampledTime bookkeeping;
 };
 
 struct ThreadContext {

@@ -384,9 +384,11 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
   // and the further beyond the fewer. Held in vain, in the mean: from then to the use.
   const auto of_all = [n](double k) { return k / (static_cast<double>(n) + 0.5); };
+  // A use that comes later than that is waited for in vain, and late all the same.
+  const double most = 2 * static_cast<double>(worth);
   double sum = 0;  // of the errors from the k-th on
   for (std::size_t k = n; k-- > 0;) {
-    const double error = static_cast<double>(errors[k]), by = std::max(0.0, -error);
+    const double error = std::min(static_cast<double>(errors[k]), most), by = std::max(0.0, -error);
     sum += error;
     if (error > 0 && k > 0 && errors[k - 1] > 0) continue;  // all of these mean no margin
     const auto later = static_cast<double>(n - k);

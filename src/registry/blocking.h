@@ -4,8 +4,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "base/preemption.h"
 #include "registry/device_call.h"
 #include "registry/domain.h"
 
@@ -24,8 +26,10 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
                   .entries = region->entries.load(std::memory_order_relaxed),
                   .begin = domain.clock().ticks(),
                   .error = {}};
+  const PreemptionMeter meter;
   call.error = domain.device().deregister(region->key, actor);
   call.end = domain.clock().ticks();
+  call.preempted = meter.lost(domain.device().least_time(false, call.entries));
   call.error ? domain.fail_retire(region) : domain.finish_retire(region);
   note(std::as_const(call));
   return call;
@@ -73,7 +77,13 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::wait:
         waited = true;
         if (!ticket.lease) return step;
-        rest([&] { ticket.region->transitions.wait(ticket.seen, std::memory_order_acquire); });
+        {
+          const Time began = monotonic_now();
+          const Duration before = domain.preempted();
+          rest([&] { ticket.region->transitions.wait(ticket.seen, ticket.overdue); });
+          ticket.preempted += std::min(monotonic_now() - began, domain.preempted() - before);
+        }
+        if (domain.clock().now() >= ticket.overdue) domain.overtake(ticket);
         step = domain.begin(ticket);
         break;
       case Domain::Step::deregister:
@@ -91,10 +101,13 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           ticket.unshared = true;
         }
         DeviceCall call{.pages = range, .registration = true, .begin = domain.clock().ticks(), .error = {}};
+        const PreemptionMeter meter;
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
         call.end = domain.clock().ticks();
         call.entries = registration.entries_of(range);
         call.error = registration.error;
+        call.preempted = meter.lost(domain.device().least_time(true, call.entries));
+        if (call.preempted) domain.add_preempted(call.preempted);
         note(std::as_const(call));
         step = domain.commit(ticket, registration);
         break;

@@ -13,6 +13,7 @@ struct DeviceCall {
   std::uint32_t entries =
       0;                     ///< translation entries of the registration; pages, where the device counts none
   Ticks begin = 0, end = 0;  ///< by the domain's clock
+  Duration preempted = 0;    ///< of it, the kernel ran something else on the core
   Error error;  ///< a region that was not deregistered stays registered and counted, for a later try
 };
 

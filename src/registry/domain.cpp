@@ -7,6 +7,8 @@ namespace pinion {
 
 namespace {
 constexpr std::size_t kFailedMerges = 64;
+/// A thread waits for a registration ahead at least so long: a wake-up's time.
+constexpr Duration kLeastPatience = 100 * kMicrosecond;
 /// Between two tries to deregister memory: the first, and the longest.
 constexpr Duration kFirstRetry = 10 * kMillisecond, kLastRetry = kSecond;
 }  // namespace
@@ -66,7 +68,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
   if (Region* region = sight.blind() ? nullptr : candidate_for(ticket)) {
     ticket.region = region;
     if (region->word.load().state() == RegionState::registering) {
-      ticket.seen = region->transitions.load(std::memory_order_acquire);
+      ticket.seen = region->transitions.load();
+      ticket.overdue = region->overdue;
       return Step::wait;
     }
     if (!ticket.lease || lease(region, ticket.pages, ticket.access)) return Step::leased;
@@ -143,6 +146,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
   region_bytes_ += ticket.want.bytes();
   region_count_.fetch_add(1, std::memory_order_relaxed);
   ticket.asked = clock_.now();
+  region->overdue =
+      !ticket.lease && ticket.expected > 0 ? ticket.asked + 2 * ticket.expected + kLeastPatience : kNever;
   index_.insert(region);
   // An event, or a loss of sight, from before the region was in the index has not met it.
   ticket.unshared = !brackets_.sight.unbroken(sight);
@@ -208,6 +213,20 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   }
   ticket.error = registration.error;
   return Step::refused;
+}
+
+void Domain::overtake(const Ticket& ticket) {
+  std::lock_guard lock(slow_);
+  Region* const region = ticket.region;
+  const auto word = region->word.load();
+  if (region->transitions.load() != ticket.seen || word.state() != RegionState::registering || word.doomed())
+    return;
+  if (budget_->regions() >= budget_->limits().regions || !device_has_room(region->range())) {
+    region->overdue = kNever;
+    return;
+  }
+  region->word.doom();  // commit() finds it so
+  unindex(region);
 }
 
 void Domain::waited_in_vain() {
@@ -641,9 +660,6 @@ void Domain::put_slot(Region* region) {
   if (!region->word.at_last_generation()) slab_.put(region);
 }
 
-void Domain::end_transition(Region* region) {
-  region->transitions.fetch_add(1, std::memory_order_release);
-  region->transitions.notify_all();
-}
+void Domain::end_transition(Region* region) { region->transitions.end(); }
 
 }  // namespace pinion

@@ -71,7 +71,7 @@ class Domain : public Leases {
   enum class Step {
     leased,  ///< `region` is leased (or, for a ticket without lease, registered): done
     wait,  ///< `region` is being registered by another: wait until its transitions differ from `seen`, begin
-           ///< again
+           ///< again; at `overdue`, overtake() before that
     deregister,  ///< deregister the `victims`, finish_retire() each, begin again
     register_,   ///< call the device for region->range() with `try_access`, then commit()
     refused,     ///< `error` says why; nothing is held
@@ -84,6 +84,9 @@ class Domain : public Leases {
     /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
     /// (end_permanence) before the domain is closed.
     const void* owner = nullptr;
+    /// Without lease: the registration takes about so long; 0: not known. A thread that waits for it lets it
+    /// take twice that.
+    Duration expected = 0;
     // Set by the steps.
     Region* region = nullptr;
     std::uint32_t seen = 0;
@@ -96,18 +99,29 @@ class Domain : public Leases {
     /// Refused because the memory is changing, in another thread: over as soon as that event is, which is
     /// worth waiting for.
     bool crossed_by_another = false;
-    bool unshared = false;  ///< memory events may be missed: the region serves this lease alone
-    bool relieved = false;  ///< memory pressure of the device was answered once by letting idle regions go
-    Time asked = 0;         ///< when the registration under way began
+    bool unshared = false;   ///< memory events may be missed: the region serves this lease alone
+    bool relieved = false;   ///< memory pressure of the device was answered once by letting idle regions go
+    Time asked = 0;          ///< when the registration under way began
+    Duration preempted = 0;  ///< of its waits, threads that it waited for had lost their core
+    Time overdue = kNever;   ///< of a wait: when the registration ahead takes too long
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;
   };
 
   Step begin(Ticket& ticket);
   Step commit(Ticket& ticket, const Registration& registration);
+  /// A wait has lasted until `overdue`: the thread that registers ahead has lost its processor. Dooms its
+  /// region, so that begin() registers another for the ticket; the late one is deregistered by its own
+  /// thread. Does nothing where it is there by now, or where a limit has no room for two.
+  void overtake(const Ticket& ticket);
   /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
   /// again.
   void waited_in_vain();
+
+  /// How long registrations have taken because the kernel ran something else meanwhile, in all. What a
+  /// device call lost is added before it is committed, so that waiting threads find it. Any thread.
+  Duration preempted() const { return preempted_.load(std::memory_order_relaxed); }
+  void add_preempted(Duration lost) { preempted_.fetch_add(lost, std::memory_order_relaxed); }
 
   /// Claims an idle region (registered, without leases and holds, not permanent, still of that generation)
   /// for deregistration; null otherwise. The caller deregisters region->key and calls finish_retire().
@@ -257,6 +271,7 @@ class Domain : public Leases {
   Duration retry_wait_ = 0;
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
+  std::atomic<Duration> preempted_{0};
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
   std::size_t trimming_ = 0;     ///< bytes of the regions that begin_trim() has claimed
   Victims victims_;              ///< holds every ordinary region from the first pressure on (pressed_)

@@ -11,6 +11,7 @@
 #include "base/range.h"
 #include "device/device.h"
 #include "registry/region_word.h"
+#include "registry/transitions.h"
 
 namespace pinion {
 
@@ -24,9 +25,9 @@ struct alignas(64) Region {
   std::atomic<Address> end{0};
   std::atomic<const void*> owner{nullptr};  ///< of a permanent region (Domain::Ticket::owner)
   std::atomic<Access> access{Access::read};
-  std::atomic<bool> memory_changed{false};    ///< why it is doomed: set by hooks, before that
-  std::atomic<std::uint32_t> entries{0};      ///< translation entries; pages, where the device counts none
-  std::atomic<std::uint32_t> transitions{0};  ///< changes when `registering` ends; waiters sleep on it
+  std::atomic<bool> memory_changed{false};  ///< why it is doomed: set by hooks, before that
+  std::atomic<std::uint32_t> entries{0};    ///< translation entries; pages, where the device counts none
+  Transitions transitions;                  ///< changes when `registering` ends; waiters sleep on it
 
   // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another
   // line than the one that a hit needs.
@@ -39,7 +40,8 @@ struct alignas(64) Region {
   RegistrationKey key;
   Region* next_free = nullptr;
   bool indexed = false;
-  bool trimmed = false;  ///< claimed by Domain::begin_trim(), until it is retired
+  Time overdue = kNever;  ///< while registering ahead: from then on a thread that waits registers by itself
+  bool trimmed = false;   ///< claimed by Domain::begin_trim(), until it is retired
   std::uint32_t heap_slot = 0;
   RegionHeap* heap = nullptr;
 

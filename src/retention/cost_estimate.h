@@ -17,7 +17,7 @@ namespace pinion {
 ///
 /// One call may take a thousand times as long as the others, where the host or another process had the core.
 /// By itself it moves the line no further than `kFar` times; two in a row that are so far off on the same
-/// side show another device than assumed, and what was known before counts no more.
+/// side show another device than assumed, and what was known before then counts no more.
 class LinearFit {
  public:
   LinearFit(double a_ns, double b_ns) {

@@ -18,7 +18,8 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
   const Record& record = taken.record;
   runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
-  const Duration took = event.end_ns - event.begin_ns;
+  // What a device call takes on a core of its own.
+  const Duration took = event.end_ns - event.begin_ns - record.preempted();
   const bool failed = (event.flags & runlog::kFailed) != 0;
   switch (event.kind) {
     case runlog::EventKind::lease:
@@ -67,7 +68,7 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
-  if (!has_helper_) return;
+  if (!has_helper_ || (traits_.acts && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -156,7 +157,16 @@ Time Desk::next_look(Time now) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
-  return looks_.next(now, deadline, registered_bytes());
+  if (!traits_.acts) return looks_.next(now, deadline, registered_bytes());
+  // While it rests, only regions that are gone have deadlines that matter.
+  const bool at_rest = helper_share_.resting() && time_budget_.reserved() <= 0;
+  return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
+}
+
+void Desk::used(Duration cpu, Time now) {
+  const bool rested = helper_share_.resting();
+  helper_share_.used(cpu, time_budget_.reserved(), std::exchange(only_looked_, true), now);
+  if (rested && !helper_share_.resting()) sweep();  // after uses that were not learnt from
 }
 
 Time Desk::next_deadline() const {
@@ -177,12 +187,14 @@ std::size_t Desk::registered_bytes() const {
 
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
+  counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!traits_.acts) return;
   time_budget_.registering_once(cost_of_registering_once());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
   counters.budget_spent_ns = time_budget_.lost();
   counters.budget_refused = time_budget_.refused();
+  counters.helper_share_ns = static_cast<std::uint64_t>(helper_share_.allowed());
 }
 
 }  // namespace pinion

@@ -3,8 +3,8 @@
 // helper and the simulated one work at the same desk: the one makes the calls and sleeps, the other lets
 // virtual time pass.
 //
-// Owns the time budget and the schedule of looks at the records. add() may be called by any thread, one at a
-// time; everything else belongs to the helper's thread (or the simulator's).
+// Owns the time budget, the helper's share and the schedule of looks at the records. add() may be called by
+// any thread, one at a time; everything else belongs to the helper's thread (or the simulator's).
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 
 #include "registry/budget.h"
 #include "registry/domain.h"
+#include "retention/helper_share.h"
 #include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
 #include "retention/record.h"
@@ -31,6 +32,7 @@ class Desk {
   struct Settings {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
+    HelperShare::Settings helper_share;
     Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
     Time start = 0;
@@ -39,6 +41,7 @@ class Desk {
       : traits_(settings.traits),
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
+        helper_share_(settings.helper_share, settings.start),
         looks_(settings.poll, settings.start) {}
 
   /// The next domain. Records name it by its number, from 0. It outlives the desk.
@@ -46,6 +49,7 @@ class Desk {
 
   TimeBudget& time_budget() { return time_budget_; }
   const TimeBudget& time_budget() const { return time_budget_; }
+  HelperShare& helper_share() { return helper_share_; }
 
   // ---- records, in order of their end ----
 
@@ -79,10 +83,13 @@ class Desk {
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
-    if (job.kind != Job::Kind::none) return job;
-    attend();
-    job = next_to_share();
-    return job.kind != Job::Kind::none ? std::move(job) : next_decided(now);
+    if (job.kind == Job::Kind::none) {
+      attend();
+      job = next_to_share();
+    }
+    if (job.kind == Job::Kind::none) job = next_decided(now);
+    only_looked_ = only_looked_ && job.kind == Job::Kind::none;
+    return job;
   }
   /// The job is done. `region`: the one that was registered ahead. `took`: the last device call that
   /// succeeded.
@@ -98,6 +105,10 @@ class Desk {
   void stop_acting();
 
   // ---- sleep ----
+
+  /// Before each decision: the helper has used so much CPU since its start; modelled device time counts as
+  /// such.
+  void used(Duration cpu, Time now);
 
   /// Uses are learnt from.
   bool learning() const { return traits_.predicts && has_helper_; }
@@ -136,6 +147,8 @@ class Desk {
   const RetentionTraits traits_;
   const Calibration scale_;
   TimeBudget time_budget_;
+  HelperShare helper_share_;
+  bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};

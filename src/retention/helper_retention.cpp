@@ -8,8 +8,7 @@ namespace pinion {
 
 namespace {
 constexpr Duration kLeastPatience = 10 * kMillisecond;
-// Letting a region go that is used after all costs a late transfer; keeping it costs memory for a while,
-// once. A machine that others begin to use too makes intervals twice as long as any before.
+// A machine that others begin to use too makes intervals twice as long as any before.
 constexpr int kPatience = 3;
 // Waking for each transfer pays only where buffers are idle for longer than that takes.
 constexpr Duration kLeastIdle = 250 * kMicrosecond;
@@ -84,6 +83,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
+  buffer.late = late;
   if (lease.outcome == runlog::Outcome::bounced) out_of_room_ = time;
   note_use(id, lease, region);
 
@@ -235,7 +235,8 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
   const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)));
+  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)) +
+                 static_cast<double>(unseen_));
 }
 
 Duration HelperRetention::lead(std::size_t entries) const {
@@ -289,9 +290,9 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
   const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
                        !worth_it(buffer, worth(pages, entries), next, now);
-  if (crowded || (refused && !try_again(now))) {
+  if (crowded || !affords(pages, entries, next, now) || (refused && !try_again(now))) {
     listen(id, after, now);
-    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.early;
+    const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     looks_.set(id,
                meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
     return false;
@@ -352,6 +353,15 @@ bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estim
   return static_cast<double>(std::min(next.early, next.time) - now) >= next.risk * static_cast<double>(worth);
 }
 
+bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
+  if (!settings_.share) return true;
+  const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
+  if (next.time == kNever) return settings_.share->affords(work, kNever);
+  const double part = static_cast<double>(pages) / static_cast<double>(std::max(all_pages_, pages));
+  const Duration gone = std::max<Duration>(std::min(next.early, next.time) - now, 0);
+  return settings_.share->affords(work, part * static_cast<double>(gone) / kSecond);
+}
+
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
   const double late = next.reuse * static_cast<double>(worth(buffer));
   return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
@@ -361,8 +371,9 @@ bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
   return near_peak() || now - peak_since_ < patience(buffer);
 }
 
+/// Two, for one may be registered before the helper has looked.
 bool HelperRetention::near_peak() const {
-  return domain_.registered_bytes() + largest_pages_ * page_size() > peak_;
+  return domain_.registered_bytes() + 2 * largest_pages_ * page_size() > peak_;
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
@@ -370,8 +381,8 @@ void HelperRetention::give_back(Buffer& buffer) {
   buffer.reserved = 0;
 }
 
-Duration HelperRetention::patience(const Buffer& buffer) {
-  return std::max(kPatience * buffer.longest_interval, kLeastPatience);
+Duration HelperRetention::patience(const Buffer& buffer) const {
+  return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
 }
 
 void HelperRetention::listen(BufferId id, Time after, Time now) {
@@ -430,6 +441,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   while (!undecided_.empty()) {
     const BufferId id = undecided_.front();
     undecided_.pop_front();
+    learn_unseen(buffers_[id], now);
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
@@ -442,6 +454,12 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
   action.wake_at = next_deadline();
   return action;
+}
+
+void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
+  if (!buffer.late) return;
+  buffer.late = false;
+  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
 /// What was kept while there was little registered is looked at again when there is much.
@@ -482,7 +500,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   const Time next = std::min(action.use, earliest_use(region.region->range(), now).time);
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
-  looks_.set(action.buffer, now + patience(buffer));
+  looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
 }
 
 // ---- buffers ----

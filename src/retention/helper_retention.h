@@ -6,9 +6,9 @@
 // hears how it went.
 //
 // Where it goes beyond the paper:
-//   - a region that is kept for a use, or registered ahead of it, is let go when the use does not come within
-//     three times the longest interval seen between uses of its buffer (the paper would keep it to the end of
-//     the run);
+//   - a region that is kept for a use, or registered ahead of it, is let go when waiting for the use has cost
+//     as much as being late for it would, or three of the longest intervals between uses of its buffer (the
+//     paper would keep it to the end of the run);
 //   - a region is let go only while the RQ has room for it, not by its own deadline alone;
 //   - predictions are made on the program's own time, without its waits for registration: an interval that a
 //     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
@@ -35,6 +35,7 @@
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/deadlines.h"
+#include "retention/helper_share.h"
 #include "retention/registration_queue.h"
 #include "retention/retention.h"
 #include "retention/time_budget.h"
@@ -66,7 +67,9 @@ class HelperRetention final : public Retention {
     bool act = true;  ///< false: predict and keep score only (retention observe)
     /// What may be lost. None: nothing is refused.
     TimeBudget* budget = nullptr;
-    /// Registered bytes count only where one buffer more would make them the most that there ever were.
+    /// The helper's own work. None: nothing is refused.
+    const HelperShare* share = nullptr;
+    /// Registered bytes count only where two buffers more would make them the most that there ever were.
     bool minimize_peak = false;
     /// What a call site is called in predictions, if not by its number: a name that outlives the run.
     std::function<std::uint64_t(std::uint64_t)> site_name;
@@ -115,6 +118,7 @@ class HelperRetention final : public Retention {
     Time last_use = kNotYet;
     Time busy_until = kNotYet;  ///< the end of its transfers so far
     bool reused = false;        ///< its last use was not its first
+    bool late = false;          ///< its last use, about which nothing is decided yet
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
@@ -144,7 +148,7 @@ class HelperRetention final : public Retention {
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
-  /// translation entries to register.
+  /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
   Duration worth(const Buffer& buffer) const { return worth(buffer.pages.pages(), buffer.entries); }
   /// How long before its use the helper must begin to register a buffer.
@@ -164,9 +168,11 @@ class HelperRetention final : public Retention {
   Duration worst_cost(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
+  /// Whether the helper's share has room for the region to go until then and come back.
+  bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
-  /// Whether holding the buffer's region may raise the peak: one more would, or the peak is young.
+  /// Whether holding the buffer's region may raise the peak: two more would, or the peak is young.
   bool may_raise_peak(const Buffer& buffer, Time now) const;
   bool near_peak() const;
   void look_at_peak(Time now);
@@ -174,8 +180,11 @@ class HelperRetention final : public Retention {
   void give_back(Buffer& buffer);
   /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
-  /// How long after its predicted use a region is kept for it.
-  static Duration patience(const Buffer& buffer);
+  /// A use that was late, and so not waited for, is seen only now.
+  void learn_unseen(Buffer& buffer, Time now);
+  /// How long after its predicted use a region is kept for it: until that has cost as much as a late use
+  /// would.
+  Duration patience(const Buffer& buffer) const;
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
   /// The earliest `now` at which the registration condition no longer lets the item wait.
@@ -205,6 +214,7 @@ class HelperRetention final : public Retention {
   std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
   std::size_t largest_pages_ = 1;    ///< of any buffer so far
   std::size_t all_pages_ = 0;        ///< of all buffers
+  Duration unseen_ = 0;              ///< from the end of a late use to the next look, lately
   Time out_of_room_ = kNotYet;       ///< when the limit last made a transfer miss or bounce
   Time peak_since_ = 0;
   std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision

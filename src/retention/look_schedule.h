@@ -24,12 +24,14 @@ class LookSchedule {
   /// Nothing has come for so long that the next record wakes the helper itself.
   bool deep(Time now) const { return now - last_record_ >= quiet(); }
 
-  /// The next look, at `deadline` at the latest.
-  Time next(Time now, Time deadline, std::size_t registered_bytes) const {
+  /// The next look, at `deadline` at the latest,
+  /// and after `least` unless there is one.
+  Time next(Time now, Time deadline, std::size_t registered_bytes, Duration least = 0) const {
     // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest
     // by then.
     if (deep(now)) return std::min(deadline, now + kDeepSleep);
-    return std::min(deadline, now + within(deadline == kNever ? kNever : deadline - now, registered_bytes));
+    const Duration sleep = within(deadline == kNever ? kNever : deadline - now, registered_bytes);
+    return std::min(deadline, now + std::max(sleep, least));
   }
 
   // ---- where only the log waits for records, and the rings hold them ----

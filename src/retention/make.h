@@ -8,6 +8,7 @@
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
+#include "retention/helper_share.h"
 #include "retention/options.h"
 #include "retention/retention.h"
 #include "retention/time_budget.h"
@@ -25,6 +26,6 @@ struct RetentionSettings {
 /// `predictor` is for kinds that predict (traits.h). All references outlive the retention.
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                          TimeBudget& budget);
+                                          TimeBudget& budget, HelperShare& share);
 
 }  // namespace pinion

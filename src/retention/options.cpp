@@ -29,6 +29,11 @@ OptionTable<RetentionOptions> retention_options() {
            "everything once costs, 20ms at least",
            Listing::advanced, "a time from 0ms to 1000s, or auto"},
           0, 1000 * kSecond),
+      share_option(
+          &O::helper_share,
+          {"helper-share",
+           "most of the process's part of the node (cores by ranks) that the helper may use where no "
+           "core is idle; or off"}),
       choice_option(&O::minimize,
                     {"minimize",
                      "what the time budget is spent on: registered bytes at any time, or only where they are "

@@ -30,6 +30,7 @@ Record record_of(const DeviceCall& call, const Record& transfer) {
   record.kind = call.registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
   record.flags = call.error ? runlog::kFailed : std::uint8_t{0};
   record.set_entries(call.entries);
+  record.set_preempted(call.preempted);
   return record;
 }
 
@@ -41,7 +42,8 @@ runlog::Event event_of(const TakenRecord& taken, const Calibration& scale) {
   event.address = record.address;
   event.bytes = record.bytes;
   event.site = record.site;
-  event.wait_ns = static_cast<std::uint64_t>(scale.to_duration(record.wait));
+  const bool lease = record.kind == runlog::EventKind::lease;
+  event.wait_ns = static_cast<std::uint64_t>(lease ? scale.to_duration(record.wait) : record.preempted());
   event.peer = record.peer;
   event.thread = taken.thread;
   event.kind = record.kind;

@@ -3,6 +3,7 @@
 // in a few stores. From the ring on it is an event (runlog/format.h), for retention and for the log alike.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/access.h"
@@ -38,7 +39,8 @@ struct Record {
   std::uint64_t delayed : 45 = 0;  ///< how long registration had made the thread wait before, in all: ticks;
                                    ///< of a device call: entries()
 
-  std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks
+  std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks;
+                                ///< of a device call: preempted()
   std::int64_t peer : 28 = -1;
 
   static constexpr Ticks kMostWait = (Ticks{1} << 36) - 1;  ///< some 20 s
@@ -46,6 +48,10 @@ struct Record {
   /// Of a device call: the translation entries of the registration.
   std::uint64_t entries() const { return delayed; }
   void set_entries(std::uint32_t entries) { delayed = entries; }
+
+  /// Of a device call: the part of its time in which the kernel ran something else.
+  Duration preempted() const { return static_cast<Duration>(wait); }
+  void set_preempted(Duration lost) { wait = std::min(static_cast<Ticks>(lost), kMostWait); }
 
   /// The region that served the transfer.
   RegionRef region() const {

@@ -217,10 +217,9 @@ Cost cost_of(const Log& log) {
     cost.bookkeeping = seconds(c.bookkeeping_ns) * static_cast<double>(c.acquires) /
                        static_cast<double>(c.bookkeeping_samples);
   cost.helper_cpu = seconds(c.helper_cpu_ns);
-  // No idle core: what the helper takes, it takes from the application.
-  const ProcessHeader& h = log.header;
-  if (h.cores > 0 && std::max(h.local_ranks, 1) >= h.cores) cost.helper_charged = cost.helper_cpu;
+  cost.helper_charged = seconds(c.helper_share_spent_ns);
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
+  cost.preempted = seconds(c.preempted_ns);
   return cost;
 }
 
@@ -251,6 +250,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.cost = cost_of(log);
   r.prediction = prediction_of(c);
   r.budget = budget_of(c);
+  r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
   return r;
 }
 
@@ -287,14 +287,14 @@ std::vector<DomainReport> domains_of(const Log& log) {
 }
 
 Cost operator+(const Cost& a, const Cost& b) {
-  return {a.on_demand + b.on_demand,      a.waits + b.waits,           a.bounce + b.bounce,
-          a.bookkeeping + b.bookkeeping,  a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
-          a.leave_pinned + b.leave_pinned};
+  return {a.on_demand + b.on_demand,       a.waits + b.waits,           a.bounce + b.bounce,
+          a.bookkeeping + b.bookkeeping,   a.helper_cpu + b.helper_cpu, a.helper_charged + b.helper_charged,
+          a.leave_pinned + b.leave_pinned, a.preempted + b.preempted};
 }
 
 Cost operator/(const Cost& a, double n) {
-  return {a.on_demand / n,  a.waits / n,          a.bounce / n,      a.bookkeeping / n,
-          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n};
+  return {a.on_demand / n,  a.waits / n,          a.bounce / n,       a.bookkeeping / n,
+          a.helper_cpu / n, a.helper_charged / n, a.leave_pinned / n, a.preempted / n};
 }
 
 void add_domain(DomainReport& sum, const DomainReport& d) {
@@ -397,6 +397,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::registration_failures,
                             &Counters::wait_ns,
                             &Counters::registration_ns,
+                            &Counters::preempted_ns,
                             &Counters::bounce_ns,
                             &Counters::helper_cpu_ns,
                             &Counters::reuses,
@@ -405,7 +406,9 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::at_release_within_0_5,
                             &Counters::at_release_within_5,
                             &Counters::budget_ns,
-                            &Counters::budget_refused})
+                            &Counters::budget_refused,
+                            &Counters::helper_share_ns,
+                            &Counters::helper_share_spent_ns})
     sum.*member += n * c.*member;
   // As unsigned: sums of absurd input wrap instead of overflowing.
   sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
@@ -537,6 +540,8 @@ Report Analysis::report() {
   report.budget = budget_of(sum_);
   report.budget.allowed /= report.ranks;
   report.budget.spent /= report.ranks;
+  report.helper_share = {seconds(sum_.helper_share_ns) / report.ranks,
+                         seconds(sum_.helper_share_spent_ns) / report.ranks};
   for (auto& [host, processes] : nodes_) {
     const std::uint64_t ranks = processes.size();
     const Lines lines = Lines::sum(std::move(processes));

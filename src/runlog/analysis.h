@@ -39,8 +39,9 @@ struct Cost {
   double bounce = 0;       ///< copies instead of registration
   double bookkeeping = 0;  ///< signatures, time stamps, lookups, leases, records
   double helper_cpu = 0;
-  double helper_charged = 0;  ///< the part of helper_cpu that took a core from an application thread
+  double helper_charged = 0;  ///< of the helper's work while no core was idle, in time of the run
   double leave_pinned = 0;    ///< what leave-pinned pays for its registrations on the same stream
+  double preempted = 0;       ///< of on_demand and waits: they grew so much as the kernel ran something else
 
   double registration() const { return on_demand + waits + bounce; }
   double added() const { return registration() + bookkeeping + helper_charged - leave_pinned; }
@@ -56,6 +57,11 @@ struct Prediction {
 struct TimeBudgetUse {
   double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
   std::uint64_t refused = 0;      ///< times that a region was kept for want of budget
+};
+
+/// The ledger of the helper's work where no core was idle (retention/helper_share.h), in time of the run.
+struct HelperShareUse {
+  double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
 };
 
 struct RankReport {
@@ -75,6 +81,7 @@ struct RankReport {
   Cost cost;
   Prediction prediction;
   TimeBudgetUse budget;
+  HelperShareUse helper_share;
 };
 
 struct NodeReport {
@@ -128,6 +135,7 @@ struct Report {
   Cost cost;
   Prediction prediction;
   TimeBudgetUse budget;               ///< seconds: mean over ranks
+  HelperShareUse helper_share;        ///< mean over ranks
   std::vector<RankReport> per_rank;   ///< by host and rank
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes

@@ -1,4 +1,4 @@
-// The run log's file format, version 5: one file for all processes of a job on a node, written through
+// The run log's file format, version 6: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -22,7 +22,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 5;
+constexpr std::uint32_t kVersion = 6;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -79,7 +79,8 @@ struct Event {
   std::uint64_t bytes;  ///< of the request (lease, each of the uses, transfer); otherwise of whole pages
   std::uint64_t site;   ///< hash of the call site's frames; 0: none
   union {
-    std::uint64_t wait_ns;    ///< lease: time of the acquire on the critical path beyond a hit
+    std::uint64_t wait_ns;    ///< lease: time of the acquire on the critical path beyond a hit;
+                              ///< device call: of its time, the kernel ran something else on the core
     std::uint64_t leased_ns;  ///< uses: time under lease, the sum over them
   };
   std::int32_t peer;  ///< rank of the other side in its communicator; -1: none or many
@@ -163,8 +164,12 @@ struct Counters {
   std::uint64_t budget_ns;
   std::int64_t budget_spent_ns;
   std::uint64_t budget_refused;
+  // The helper's work while no core was idle, in time of the run (retention/helper_share.h).
+  std::uint64_t helper_share_ns;  ///< allowed; 0 where nothing is bounded
+  std::uint64_t helper_share_spent_ns;
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
-  Lateness lateness;                       ///< of the helper's timed wake-ups
+  std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
+  Lateness lateness;           ///< of the helper's timed wake-ups
 };
 
 /// What all processes that share the file agree on, and count together.

@@ -42,12 +42,15 @@ Recorded conditions(const Workload& workload, const Settings& settings, std::uin
   return conditions;
 }
 
+// CPU of the helper beside its device calls, as measured (docs/measurements.md).
+constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
+
 /// One simulated process; what it holds counts for all the ranks that it stands for.
 class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
-                std::function<Time(Time)> turn_after, Levels& levels, std::unique_ptr<node::NodeRoom> room,
-                std::uint64_t limit)
+                const HelperShare::Settings& share, std::function<Time(Time)> turn_after, Levels& levels,
+                std::unique_ptr<node::NodeRoom> room, std::uint64_t limit)
       : count_(static_cast<std::int64_t>(member.ranks)),
         number_(member.program),
         levels_(levels),
@@ -62,6 +65,9 @@ class SimulatedRank final : private Observer {
                   .look_every = settings.policy_every,
                   .lru_bytes = settings.lru_bytes,
                   .time_budget = settings.time_budget,
+                  .helper_share = share,
+                  .wake_cost = kWakeCost,
+                  .record_cost = kRecordCost,
                   .minimize_peak = settings.minimize_peak,
                   .bookkeeping_ns = workload.bookkeeping_ns,
                   .own_core = own_core,
@@ -215,13 +221,17 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   Helpers helpers(settings, all);
   NodeLimit limit(settings, all);
   const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
-  const bool own_core =
-      workload.contains_helpers || settings.cores == 0 || all < static_cast<std::uint64_t>(settings.cores);
+  HelperShare::Settings share{.share = settings.helper_share, .core_idle = true};
+  if (settings.cores > 0) {
+    share.part = settings.cores / static_cast<double>(all);
+    share.core_idle = all < static_cast<std::uint64_t>(settings.cores);
+  }
+  const bool own_core = workload.contains_helpers || share.core_idle;
   Levels levels;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   for (const Member& member : members) {
     auto [room, most] = limit.enter();
-    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core,
+    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, share,
                                                     helpers.turn_after(ranks.size(), members.size()), levels,
                                                     std::move(room), most));
     helpers.add(ranks.size() - 1);

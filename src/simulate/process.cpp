@@ -17,6 +17,7 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       domain_(device_, budget_, brackets_, clock_, this),
       desk_({.traits = traits_,
              .time_budget = settings_.time_budget,
+             .helper_share = settings_.helper_share,
              .scale = {},
              .poll = std::max<Duration>(settings_.poll, 1),
              .start = settings_.start}),
@@ -24,10 +25,11 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       ended_(settings_.start) {
   clock_.set(settings_.start);
   kept_.domain = &domain_;
-  kept_.retention = make_retention({.kind = settings_.retention,
-                                    .lru_bytes = settings_.lru_bytes,
-                                    .minimize_peak = settings_.minimize_peak},
-                                   domain_, std::move(predictor), kept_.costs, desk_.time_budget());
+  kept_.retention =
+      make_retention({.kind = settings_.retention,
+                      .lru_bytes = settings_.lru_bytes,
+                      .minimize_peak = settings_.minimize_peak},
+                     domain_, std::move(predictor), kept_.costs, desk_.time_budget(), desk_.helper_share());
   desk_.add(kept_);
   if (settings_.nic.register_ns_per_page > 0)
     domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
@@ -87,6 +89,9 @@ void Process::run(const Event& event, Time until) {
     case What::release:
       release(leases_[event.index].thread, event.index, false);
       break;
+    case What::overdue:
+      overtake(event.index);
+      break;
     case What::helper_wakes:
       if (event.index == plans_) wakes();
       break;
@@ -99,7 +104,11 @@ void Process::run(const Event& event, Time until) {
   }
 }
 
-void Process::delay_application(Duration by) {
+void Process::helper_works(Duration took) {
+  helper_cpu_ += took;
+  if (settings_.own_core || took == 0) return;
+  const auto by =
+      static_cast<Duration>(static_cast<double>(took) / std::min(1.0, settings_.helper_share.part));
   for (Event& event : events_)
     if (event.application) event.time += by;
   std::make_heap(events_.begin(), events_.end());
@@ -130,7 +139,7 @@ void Process::registered_changed(Time now, Time since, std::int64_t bytes, int) 
 runlog::Counters Process::counters() {
   runlog::Counters all = counters_;
   desk_.add_to(all, ended_);
-  all.helper_cpu_ns = static_cast<std::uint64_t>(helper_device_time_);
+  all.helper_cpu_ns = static_cast<std::uint64_t>(helper_cpu_);
   return all;
 }
 
@@ -143,10 +152,7 @@ Duration Process::time_of(std::uint32_t number, bool registration, F&& device_ca
   Duration took = clock_.now() - begin;
   clock_.set(begin);
   if (settings_.call_time) took = settings_.call_time(actor(number), registration, took);
-  if (number == kHelper) {
-    helper_device_time_ += took;
-    if (!settings_.own_core) delay_application(took);
-  }
+  if (number == kHelper) helper_works(took);
   return took;
 }
 
@@ -160,6 +166,7 @@ void Process::go(std::uint32_t number, Domain::Step step) {
       made.waited = true;
       if (!made.ticket.lease) break;
       waiting_.push_back(number);
+      if (made.ticket.overdue != kNever) schedule(made.ticket.overdue, What::overdue, false, number);
       return;
     case Domain::Step::deregister:
       made.phase = Call::Phase::evicting;
@@ -262,6 +269,16 @@ void Process::resume_waiters() {
       go(number, domain_.begin(call(number).ticket));
     }
   }
+}
+
+void Process::overtake(std::uint32_t number) {
+  const auto at = std::find(waiting_.begin(), waiting_.end(), number);
+  Domain::Ticket& ticket = call(number).ticket;
+  if (at == waiting_.end() || clock_.now() < ticket.overdue) return;
+  waiting_.erase(at);
+  domain_.overtake(ticket);
+  ticket.overdue = kNever;
+  go(number, domain_.begin(ticket));
 }
 
 // ---- application threads ----
@@ -505,6 +522,7 @@ void Process::wake_by(Time wake) {
 
 void Process::wakes() {
   ++counters_.helper_wakeups;
+  helper_works(settings_.wake_cost);
   desk_.woke_late(clock_.now() - wake_at_);
   wake_at_ = kNever;
   wake_planned_ = false;
@@ -515,6 +533,8 @@ void Process::drain() {
   if (!ring_.empty()) desk_.found(clock_.now());
   desk_.time_budget().kept_books(
       static_cast<Duration>(static_cast<double>(counters_.acquires) * settings_.bookkeeping_ns));
+  if (!desk_.helper_share().resting())
+    helper_works(static_cast<Duration>(ring_.size()) * settings_.record_cost);
   for (const Noticed& noticed : ring_) take(noticed);
   ring_.clear();
   doomed_bytes_ = 0;
@@ -529,7 +549,10 @@ void Process::take(const Noticed& noticed) {
 void Process::act() {
   helper_busy_ = true;
   drain();
-  job_ = desk_.next(clock_.now(), [this] { attend(); });
+  job_ = desk_.next(clock_.now(), [this] {
+    desk_.used(helper_cpu_, clock_.now());
+    attend();
+  });
   switch (job_.kind) {
     case Desk::Job::Kind::none:
       return sleep();
@@ -543,6 +566,8 @@ void Process::act() {
       helper_call_.ticket.pages = job_.action.pages;
       helper_call_.ticket.access = job_.action.access;
       helper_call_.ticket.lease = false;
+      helper_call_.ticket.expected =
+          kept_.costs.registration.expected(kept_.costs.entries_a_page.of(job_.action.pages.pages()));
       helper_call_.registration_took = 0;
       return go(kHelper, domain_.begin(helper_call_.ticket));
   }

@@ -62,9 +62,14 @@ class Process final : private RegisteredListener {
     std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
     std::uint64_t lru_bytes = 64 << 20;
     TimeBudget::Settings time_budget = {};
+    HelperShare::Settings helper_share = {.core_idle = true};
+    /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
+    Duration wake_cost = 0, record_cost = 0;
     bool minimize_peak = false;
     double bookkeeping_ns = 0;  ///< of an acquire: counted, but no time on the clock
-    bool own_core = true;       ///< false: application threads stand still while the helper calls the device
+    /// False: the helper's work delays the application's threads, by as much as it takes of the process's
+    /// part of the node (at most one core).
+    bool own_core = true;
     /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.
     Duration poll = kMillisecond;
     std::size_t ring = 256;          ///< records that wait for the helper at most; further ones are lost
@@ -110,7 +115,7 @@ class Process final : private RegisteredListener {
   Time now() { return clock_.now(); }
   /// When the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
-  /// As the engine keeps them; the helper's CPU time is that of its device calls.
+  /// As the engine keeps them; the helper's CPU time is that of its device calls, and its modelled own.
   runlog::Counters counters();
 
   template <class F>
@@ -128,7 +133,7 @@ class Process final : private RegisteredListener {
   std::size_t left_pinned_bytes() const { return leave_pinned_.bytes(); }
 
  private:
-  enum class What : std::uint8_t { thread, device_call, release, helper_wakes, helper_acts, script };
+  enum class What : std::uint8_t { thread, device_call, release, overdue, helper_wakes, helper_acts, script };
   struct Event {
     Time time;
     std::uint64_t order;
@@ -196,7 +201,8 @@ class Process final : private RegisteredListener {
 
   void schedule(Time time, What what, bool application, std::uint32_t index);
   void run(const Event& event, Time until);
-  void delay_application(Duration by);
+  /// The helper computes, or is in a device call.
+  void helper_works(Duration took);
 
   // ---- device calls and the registry's steps (registry/blocking.h, unrolled over events) ----
 
@@ -209,6 +215,8 @@ class Process final : private RegisteredListener {
   void retire_next(std::uint32_t number);
   void device_call_done(std::uint32_t number);
   void resume_waiters();
+  /// The call has waited long enough for the helper.
+  void overtake(std::uint32_t number);
 
   // ---- application threads ----
 
@@ -276,7 +284,7 @@ class Process final : private RegisteredListener {
   std::optional<node::Attendance> attendance_;
   std::uint64_t attended_ = 0;  ///< acquires by then
   std::uint64_t looked_ = 0;    ///< at the last look
-  Duration helper_device_time_ = 0;
+  Duration helper_cpu_ = 0;
 
   Coverage leave_pinned_;
   OracleBound oracle_;

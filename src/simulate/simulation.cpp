@@ -62,7 +62,6 @@ Result simulate(const Workload& workload, const Settings& settings) {
   Result result;
   if (settings.keep_profiles) result.profiles.resize(workload.programs.size());
   runlog::Counters sum{};
-  double charged = 0;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const std::uint64_t count = nodes.at(*kinds[i]);
     const NodeResult& node = results[i];
@@ -72,8 +71,6 @@ Result simulate(const Workload& workload, const Settings& settings) {
     add(sum, c, count);
     for (const auto& [program, profile] : node.profiles)
       if (result.profiles[program].empty()) result.profiles[program] = profile;
-    if (settings.cores && ranks >= static_cast<std::uint64_t>(settings.cores))
-      charged += static_cast<double>(count * c.helper_cpu_ns) * workload.helper_cpu_share;
     result.ranks += static_cast<int>(count * ranks);
     result.ranks_simulated += node.ranks_simulated;
     result.nodes += static_cast<int>(count);
@@ -93,9 +90,10 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.cost.bounce = mean(sum.bounce_ns);
   result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * workload.bookkeeping_ns);
   result.cost.helper_cpu = mean(sum.helper_cpu_ns);
-  result.cost.helper_charged = mean(charged);
+  result.cost.helper_charged = mean(sum.helper_share_spent_ns);
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
   result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
+  result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
   result.prediction = runlog::prediction_of(sum);
   return result;
 }

@@ -281,7 +281,8 @@ Recorded recorded_in(const runlog::Log& log) {
     const std::size_t pages = Range{event.address, event.address + event.bytes}.pages();
     recorded.call_times.observe(
         event.flags & runlog::kByHelper ? Actor::helper : Actor::application, registration,
-        event.end_ns - event.begin_ns,
+        event.end_ns - event.begin_ns -
+            static_cast<Duration>(std::min<std::uint64_t>(event.wait_ns, event.end_ns - event.begin_ns)),
         registration ? recorded.nic.register_cost(pages) : recorded.nic.deregister_cost(pages));
   }
   return recorded;
@@ -289,19 +290,13 @@ Recorded recorded_in(const runlog::Log& log) {
 
 /// What all logs together say of the machine.
 void learn_machine(const std::vector<runlog::Log>& logs, Workload& workload) {
-  double bookkeeping_ns = 0, samples = 0, helper_cpu_ns = 0, helper_device_ns = 0;
+  double bookkeeping_ns = 0, samples = 0;
   for (const runlog::Log& log : logs) {
     const runlog::Counters& counters = log.live.counters;
     bookkeeping_ns += static_cast<double>(counters.bookkeeping_ns);
     samples += static_cast<double>(counters.bookkeeping_samples);
-    if (!log.all_events()) continue;
-    helper_cpu_ns += static_cast<double>(counters.helper_cpu_ns);
-    for (const runlog::Event& event : log.events)
-      if (event.flags & runlog::kByHelper)
-        helper_device_ns += static_cast<double>(event.end_ns - event.begin_ns);
   }
   if (samples > 0) workload.bookkeeping_ns = bookkeeping_ns / samples;
-  if (helper_device_ns > 0) workload.helper_cpu_share = helper_cpu_ns / helper_device_ns;
   const runlog::ProcessHeader& header = logs.front().header;
   workload.contains_helpers = std::string(header.retention) == to_string(RetentionKind::helper) &&
                               header.cores > 0 && std::max(header.local_ranks, 1) >= header.cores;

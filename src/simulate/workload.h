@@ -39,7 +39,6 @@ struct Workload {
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
   double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
   int cores = 0;                    ///< of a node; 0: not known
-  double helper_cpu_share = 1;      ///< its helpers' CPU time to the time of their device calls; 1: not known
   bool contains_helpers = false;    ///< the recorded times: what helpers took of the ranks' cores
   /// Where events were lost: what was recorded of the run, in seconds; else 0.
   double covers_seconds = 0;

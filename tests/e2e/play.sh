@@ -26,6 +26,12 @@ PINION_TEST_SCHEDULE="$work/none" refused 'no rehearsal' is:S:1
 ! ldd "$examples/play" | grep -q libpinion || fail "play is linked with libpinion"
 ! nm -C "$examples/play" | grep -q 'pinion::\(Helper\|LeasePath\|memory_events\)::' || fail "play holds the engine"
 
+# Every benchmark can be played.
+for pattern in bt:S:4 sp:S:4 lu:S:2 cg:S:2 ft:S:2 mg:S:2 is:S:2; do
+  to "$work/out" "$work/err" ranks "${pattern##*:}" "$examples/play" "$pattern" --turns 2 --gflops 10
+  verified || fail "$pattern: $(cat "$work/out" "$work/err")"
+done
+
 # plays PATTERN ARGUMENTS...: in two ranks, as `under` has left it in $work.
 plays() {
   under "$emulated" 2 "$examples/play" "$@"
@@ -56,7 +62,8 @@ export PINION_TEST_SCHEDULE="$work/rehearsal"
 plays "${irregular[@]}"
 known=$(what_is 'r.prediction.within_5_percent')
 echo "irregular: within 5 %: learnt $learnt, with the schedule $known"
-python3 -c "exit(not ($known > 0.5 and $known > 2 * $learnt))" || fail "perfect prediction: $known, learnt $learnt"
+# The rehearsal's intervals are not the run's where other work takes the cores: nine of ten on a quiet machine.
+python3 -c "exit(not ($known > 0.3 and $known > 3 * $learnt))" || fail "perfect prediction: $known, learnt $learnt"
 [ -z "$(compgen -G "$work/rehearsal.*[0-9][0-9]*[0-9]")" ] || fail "schedules are left: $(ls "$work")"
 
 [ "$failures" -eq 0 ]

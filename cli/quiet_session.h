@@ -1,0 +1,14 @@
+// Protection of timing from other work. Where autogroups are on, the kernel shares cores between sessions by
+// their weight, and niceness acts inside a session only. Single-threaded, before any thread of this command.
+#pragma once
+
+#include <string>
+
+namespace pinion::cli {
+
+/// From here on a child runs in a session of its own, with the greatest sensible weight where the kernel
+/// allows it; this process waits for it, passes signals on, and ends with its status. Returns, in the child,
+/// a note that says how far timing is protected.
+std::string enter_quiet_session();
+
+}  // namespace pinion::cli

@@ -1,0 +1,48 @@
+// How much longer an operation of the calling thread took because the kernel ran something else on its core:
+// the time that it was off the core, where it never gave it up itself. What the thread slept is never
+// counted; nor is what the host of a virtual machine took, where the guest does not know it. Ordinary code of
+// any thread; some 0.7 us (docs/measurements.md), so for slow paths.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+class PreemptionMeter {
+ public:
+  /// The operation begins.
+  PreemptionMeter() : switches_(Switches::now()), cpu_(thread_cpu_now()), began_(monotonic_now()) {}
+
+  /// By how much preemption has lengthened it so far, when it would have taken `least` at least.
+  Duration lost(Duration least) const {
+    if (monotonic_now() - began_ < kShort) return 0;
+    const Switches now = Switches::now();
+    if (now.forced == switches_.forced || now.own != switches_.own) return 0;
+    const Duration wall = monotonic_now() - began_, cpu = thread_cpu_now() - cpu_;
+    return std::max<Duration>(0, wall - std::max(cpu, least));
+  }
+
+ private:
+  // Two changes of the context, and what ran in between, take longer; a call that was shorter is asked for
+  // less.
+  static constexpr Duration kShort = 20 * kMicrosecond;
+
+  struct Switches {
+    long forced = 0, own = 0;
+    static Switches now() {
+      rusage usage{};
+      ::getrusage(RUSAGE_THREAD, &usage);
+      return {usage.ru_nivcsw, usage.ru_nvcsw};
+    }
+  };
+
+  Switches switches_;
+  Duration cpu_;
+  Time began_;
+};
+
+}  // namespace pinion

@@ -1,0 +1,32 @@
+// Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long the
+// calling thread had to wait for one. Two small files of /proc, read a few times a second. One thread, the
+// helper's: another's waits are its own.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace pinion::node {
+
+/// Between two samples.
+struct LoadSample {
+  double idle_cores = -1;  ///< on the average; negative: not known
+  Duration delay = 0;      ///< of the thread each time that it was given a processor
+};
+
+/// `before`: the answer until now, kept in between the clear cases.
+bool core_idle(const LoadSample& sample, bool before);
+
+class Load {
+ public:
+  /// Since the last call; `before` at the first one, and where the kernel gives no figures.
+  bool core_idle(Time now, bool before);
+
+ private:
+  Time sampled_ = 0;
+  double idle_seconds_ = -1;
+  std::uint64_t delay_ns_ = 0, turns_ = 0;
+};
+
+}  // namespace pinion::node

@@ -1,0 +1,71 @@
+// The ledger of the helper's work where no core of the node is idle: there it takes its time from the
+// program. It counts in seconds of the run: CPU time divided by the process's part of the node's cores (cores
+// by local ranks), so a node with more ranks than cores loses the sum over its ranks divided by its cores.
+// Allowed are a credit, for learning, and a share of the time that passed without an idle core. Where a core
+// is idle nothing is counted, and nothing bound.
+//
+// The bound is kept in three ways:
+//   - a region is let go only where deregistering and registering it again fits, and frees enough for it. The
+//     price of a second grows as the rest of the share shrinks, so the best regions go first;
+//   - looks at the records take at most half of the share: the dearer a look, the longer the sleep before it;
+//   - with the share used up, the helper learns from no record until enough has come together again. Regions
+//     that are gone are still registered ahead: their cost was set aside.
+// So work exceeds the bound by no more than the records of a rest cost to drain.
+//
+// One for all domains of a process; the helper's thread (or the simulator's).
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace pinion {
+
+class HelperShare {
+ public:
+  struct Settings {
+    double share = 0.03;     ///< kUnbounded: nothing is refused
+    double part = 1;         ///< cores of the node for each of its ranks
+    bool core_idle = false;  ///< until set_core_idle()
+  };
+  static constexpr double kUnbounded = -1;
+  /// Learning costs most at first, when little time has passed.
+  static constexpr Duration kCredit = 10 * kMillisecond;
+
+  HelperShare(Settings settings, Time start) : settings_(settings), now_(start) {}
+
+  void set_core_idle(bool idle) { settings_.core_idle = idle; }
+  bool core_idle() const { return settings_.core_idle; }
+  /// The share limits the helper now.
+  bool binds() const { return settings_.share >= 0 && !settings_.core_idle; }
+
+  /// The helper has used so much CPU since its start; modelled device time counts as such. `set_aside`: to
+  /// register what is gone. `only_looked`: no job since the last call.
+  void used(Duration cpu, Duration set_aside, bool only_looked, Time now);
+
+  /// Whether so much work fits, and is worth it to have `freed`: seconds of holding everything, saved.
+  bool affords(Duration work, double freed) const;
+  /// The longest of these and its own time is the helper's sleep.
+  Duration least_sleep() const;
+  /// The share is used up: no record is learnt from.
+  bool resting() const { return resting_; }
+
+  Duration allowed() const;  ///< so far; 0 where nothing is bounded
+  Duration spent() const { return static_cast<Duration>(spent_); }
+
+ private:
+  double left() const;
+  /// CPU time as time of the run.
+  double lost(Duration cpu) const { return static_cast<double>(cpu) / settings_.part; }
+
+  Settings settings_;
+  Time now_;
+  Duration cpu_ = 0;
+  Duration busy_ = 0;  ///< time without an idle core
+  double spent_ = 0;
+  double set_aside_ = 0;
+  double look_ = 5.0 * kMicrosecond;  ///< CPU of a look without a job, lately
+  bool resting_ = false;
+};
+
+}  // namespace pinion
