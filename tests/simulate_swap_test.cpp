@@ -52,7 +52,8 @@ class Counted final : private Observer {
     if (name != "oracle") return make_predictor(name, 2, 128);
     std::vector<std::unique_ptr<Script>> scripts;
     scripts.push_back(std::make_unique<ProgramScript>(program.threads[0], NoiseModel{}, 0));
-    return std::make_unique<SchedulePredictor>("oracle", std::make_shared<Schedule>(schedule_of(scripts, kStart)));
+    return std::make_unique<SchedulePredictor>("oracle",
+                                               std::make_shared<Schedule>(schedule_of(scripts, kStart)));
   }
   /// Which use of its buffer each acquire is.
   void list(const Program& program) {

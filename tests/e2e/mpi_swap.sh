@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Swapping under a limit, live: loops over more buffers than a rank may register find them registered ahead, where retention
 # lru with the same size misses every time. Counts, no times; but the helper must wake in time, so one of three runs has to
-# show it.
-one_by_one=yes
+# show it. Under Open MPI alone: MPICH's ranks spin while they wait, so where they fill the cores the helper wakes late,
+# with and without a limit. --helper-share is off: ranks that fill the cores leave the helper too little for a swap each use.
+only_family=openmpi
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 # found_none LIMIT RETENTION PATTERN TURNS: acquires of both ranks that found no registration.
 found_none() {
-  under "--retention $2 --device emulated --nic connectx --limit $1 --lru-size $1" 2 \
+  under "--retention $2 --device emulated --nic connectx --limit $1 --lru-size $1 --helper-share off" 2 \
     "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
   verified || fail "$3 under $2: $(cat "$work/out" "$work/err")"
   books_balance "$3 under $2"
-  report_says "$3 under $2" 'all(rank.registered_bytes.peak <= rank.limit_bytes for rank in r.per_rank)'
+  report_says "$3 under $2" 'all(rank.registered_bytes.peak <= r.limit_bytes for rank in r.per_rank)'
   none=$(what_is 'r.acquires.misses + r.acquires.waits + r.acquires.bounced')
 }
 
@@ -32,8 +33,8 @@ swaps() {
 }
 
 # Room for one buffer more than the oracle holds, and half-way from there to all.
-swaps loop3:1M:2 3 2M 100
-swaps loop5:1M:2 5 2M 60
-swaps loop5:1M:2 5 3584K 60
+swaps loop3:1M:2 3 2M 120
+swaps loop5:1M:2 5 2M 100
+swaps loop5:1M:2 5 3584K 100
 
 [ "$failures" -eq 0 ]
