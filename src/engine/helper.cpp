@@ -146,6 +146,7 @@ bool Helper::await_end() {
 void Helper::main() {
   settle_thread();
   cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
+  load_.open();
   drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
     log_.add_domains(domains_);
