@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "base/on_monotonic.h"
 #include "engine/lease_path.h"
 #include "predict/played_schedule.h"
 #include "retention/make.h"
@@ -132,7 +133,7 @@ bool Helper::await_end() {
   std::uint32_t before = work_.progress();
   Time deadline = begin + kPatience;
   while (runs_.load(std::memory_order_acquire) != 0) {
-    futex_wait(runs_, 1, deadline);
+    futex_wait(runs_, 1, on_monotonic(clock_, deadline));
     const Time now = clock_.now();
     if (now < deadline) continue;
     const std::uint32_t done = work_.progress();
@@ -218,7 +219,7 @@ void Helper::sleep_until(Time wake) {
   for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
     work = thread->ring.size() > 0;
   if (!work) {
-    bell_.sleep(sleep, wake);
+    bell_.sleep(sleep, on_monotonic(clock_, wake));
     ++wakeups_;
     const Time now = clock_.now();
     if (wake != kNever && now >= wake) {
