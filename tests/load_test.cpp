@@ -28,7 +28,7 @@ bool sampled(Load& load) { return !load.core_idle(1'000'000 * kSecond, true); }
 
 TEST(Load, ASampleTakesNoDescriptorOfTheProgram) {
   Load load;
-  load.open();
+  load.open(::getpid());
   load.core_idle(kSecond, true);
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -40,7 +40,7 @@ TEST(Load, ASampleTakesNoDescriptorOfTheProgram) {
 
 TEST(Load, AProgramThatClosesAllDescriptorsIsSampledToo) {
   Load load;
-  load.open();
+  load.open(::getpid());
   load.core_idle(kSecond, true);
   ASSERT_EQ(::syscall(SYS_close_range, 3U, ~0U, 0), 0);
   EXPECT_TRUE(sampled(load));

@@ -1,7 +1,6 @@
 #include "node/load.h"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cinttypes>
@@ -46,9 +45,8 @@ bool core_idle(const LoadSample& sample, bool before) {
   return sample.idle_cores > kBusy && before;
 }
 
-void Load::open() {
-  // Of this thread, whichever thread reads it.
-  schedstat_path_ = "/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/schedstat";
+void Load::open(pid_t thread) {
+  schedstat_path_ = "/proc/self/task/" + std::to_string(thread) + "/schedstat";
   uptime_ = KeptFile(open_file(kUptime));
   schedstat_ = KeptFile(open_file(schedstat_path_.c_str()));
 }

@@ -1,9 +1,11 @@
-// Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long the
-// calling thread had to wait for one. Two small files of /proc, read a few times a second.
+// Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long a
+// thread, the helper's, had to wait for one. Two small files of /proc, read a few times a second.
 //
 // Owns descriptors of both: one that came and went each time could take a number that the program is about to
-// use. One thread, the helper's: it opens them, because the waits are those of the thread that did.
+// use. One thread at a time.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
@@ -24,8 +26,8 @@ bool core_idle(const LoadSample& sample, bool before);
 
 class Load {
  public:
-  /// Before the first call.
-  void open();
+  /// Before the first call: `thread` is the one whose waits count, by the kernel's number.
+  void open(pid_t thread);
   /// Since the last call; `before` at the first one, and where the kernel gives no figures.
   bool core_idle(Time now, bool before);
 
