@@ -7,7 +7,7 @@
 namespace pinion::cli {
 
 /// From here on a child runs in a session of its own, with the greatest sensible weight where the kernel
-/// allows it; this process waits for it, passes signals on, and ends with its status. Returns, in the child,
+/// allows it; this process waits for it, passes signals on, and ends as it does. Returns, in the child,
 /// a note that says how far timing is protected.
 std::string enter_quiet_session();
 

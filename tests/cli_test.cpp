@@ -95,6 +95,12 @@ class Cli : public ::testing::Test {
 
   Outcome pinion(std::vector<std::string> arguments) { return finish(start(std::move(arguments))); }
 
+  /// Its first; 0: none yet.
+  static pid_t child_of(pid_t process) {
+    const std::string number = std::to_string(process);
+    return std::atoi(content_of("/proc/" + number + "/task/" + number + "/children").c_str());
+  }
+
   // Exit status 2, nothing on standard output, one line that contains `reason`.
   void expect_usage_error(std::vector<std::string> arguments, const char* reason) {
     const Outcome o = pinion(arguments);
@@ -173,6 +179,26 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"info", "colours"}, "colours");
   expect_usage_error({"bench"}, "no bench given; valid: acquire, events, hit");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
+}
+
+// A bench runs in a session of its own, which a terminal's signals do not reach.
+TEST_F(Cli, ABenchEndsOnCtrlC) {
+  const pid_t command = start({"bench", "hit", "--rounds", "1000"});
+  pid_t session = 0;
+  ASSERT_TRUE(test::eventually([&] {
+    session = child_of(command);
+    return session != 0 && ::getsid(session) == session;
+  }));
+  ASSERT_EQ(::kill(command, SIGINT), 0);
+  EXPECT_EQ(finish(command).status, 1000 + SIGINT);
+  EXPECT_TRUE(test::eventually([&] { return ::kill(-session, 0) != 0; })) << "it goes on";
+}
+
+TEST_F(Cli, ABenchThatFailsSaysSoToAnyParent) {
+  ::signal(SIGCHLD, SIG_IGN);
+  const pid_t command = start({"bench", "registration", "--device", "none-such"});
+  ::signal(SIGCHLD, SIG_DFL);
+  EXPECT_EQ(finish(command).status, 2);
 }
 
 // Paths may have spaces.

@@ -1,6 +1,7 @@
 // The predictor that a playing program hands its schedule to: uses are located by their time.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -86,6 +87,23 @@ TEST(PlayedSchedule, WithoutItsFileNothingIsPredicted) {
   ASSERT_TRUE(predictor);
   predictor->observe({});
   EXPECT_EQ(predictor->next_use(0, 0), kNever);
+}
+
+// Its name can be guessed, and others may write to the same directory.
+TEST(PlayedSchedule, OnlyAFileOfTheUserIsFollowed) {
+  const TemporaryDirectory directory;
+  const std::string file = directory.path() + "/file", link = directory.path() + "/link";
+  ASSERT_FALSE(PlayedSchedule().create(file, 1));
+  EXPECT_FALSE(PlayedSchedule().open(file));
+  ASSERT_EQ(::symlink(file.c_str(), link.c_str()), 0);
+  EXPECT_TRUE(PlayedSchedule().open(link));
+  EXPECT_TRUE(PlayedSchedule().open("/dev/zero"));
+  ASSERT_FALSE(PlayedSchedule().create(link, 2)) << "in the link's place";
+  PlayedSchedule schedule;
+  ASSERT_FALSE(schedule.open(file));
+  EXPECT_EQ(schedule.size(), 1u);
+  ASSERT_EQ(::truncate(file.c_str(), 1), 0);
+  EXPECT_TRUE(PlayedSchedule().open(file)) << "less than one use";
 }
 
 }  // namespace

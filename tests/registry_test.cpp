@@ -572,16 +572,20 @@ TEST_F(RegistrationAheadTest, ThatEndedMeanwhileIsNotOvertaken) {
 TEST_F(RegistrationAheadTest, IsWaitedForWhereALimitHasNoRoomForTwo) {
   EXPECT_EQ(end_ahead(), Step::leased);
   retire_all(*domain, Actor::helper);
-  limit(UINT64_MAX, 1);
-  ahead = ticket(pages(0, 4));
-  begin_ahead();
-  ASSERT_EQ(domain->begin(miss), Step::wait);
-  domain->overtake(miss);
-  ASSERT_EQ(domain->begin(miss), Step::wait);
-  EXPECT_EQ(miss.overdue, kNever);
-  EXPECT_EQ(end_ahead(), Step::leased);
-  EXPECT_EQ(domain->begin(miss), Step::leased);
-  domain->release(miss.region);
+  for (const auto& [bytes, regions] :
+       {std::pair{UINT64_MAX, std::uint64_t{1}}, std::pair{pages_bytes(7), UINT64_MAX}}) {
+    limit(bytes, regions);
+    ahead = ticket(pages(0, 4));
+    begin_ahead();
+    ASSERT_EQ(domain->begin(miss), Step::wait);
+    domain->overtake(miss);
+    ASSERT_EQ(domain->begin(miss), Step::wait);
+    EXPECT_EQ(miss.overdue, kNever);
+    EXPECT_EQ(end_ahead(), Step::leased);
+    EXPECT_EQ(domain->begin(miss), Step::leased);
+    domain->release(miss.region);
+    retire_all(*domain, Actor::helper);
+  }
 }
 
 TEST_F(RegistrationAheadTest, MemoryThatChangesAfterwardsIsHeldByNeither) {

@@ -17,13 +17,14 @@ class PreemptionMeter {
   /// The operation begins.
   PreemptionMeter() : switches_(Switches::now()), cpu_(thread_cpu_now()), began_(monotonic_now()) {}
 
-  /// By how much preemption has lengthened it so far, when it would have taken `least` at least.
+  /// The operation ends: the thread may lose its core in the bookkeeping that follows.
+  void end() { took_ = monotonic_now() - began_; }
+  /// By how much preemption lengthened it, when it would have taken `least` at least. After end().
   Duration lost(Duration least) const {
-    if (monotonic_now() - began_ < kShort) return 0;
+    if (took_ < kShort) return 0;
     const Switches now = Switches::now();
     if (now.forced == switches_.forced || now.own != switches_.own) return 0;
-    const Duration wall = monotonic_now() - began_, cpu = thread_cpu_now() - cpu_;
-    return std::max<Duration>(0, wall - std::max(cpu, least));
+    return std::max<Duration>(0, took_ - std::max(thread_cpu_now() - cpu_, least));
   }
 
  private:
@@ -43,6 +44,7 @@ class PreemptionMeter {
   Switches switches_;
   Duration cpu_;
   Time began_;
+  Duration took_ = 0;
 };
 
 }  // namespace pinion

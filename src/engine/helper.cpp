@@ -1,8 +1,10 @@
 #include "engine/helper.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "base/on_monotonic.h"
 #include "engine/lease_path.h"
 #include "predict/played_schedule.h"
 #include "retention/make.h"
@@ -41,6 +44,12 @@ void settle_thread() {
     std::uint64_t runtime = 100 * kMicrosecond, deadline = 0, period = 0;
   } attributes;
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+/// The kernel's number of a thread; 0: not known. The number of its CPU clock holds it (CPUCLOCK_PID).
+pid_t number_of(pthread_t thread) {
+  clockid_t clock{};
+  return ::pthread_getcpuclockid(thread, &clock) == 0 ? ~(clock >> 3) : 0;
 }
 
 HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
@@ -110,6 +119,9 @@ Error Helper::start(const runlog::RunInfo* log) {
   runs_.store(1, std::memory_order_relaxed);
   try {
     thread_ = std::thread([this] { main(); });
+    load_.open(number_of(thread_.native_handle()));
+    files_open_.store(1, std::memory_order_release);
+    futex_wake(files_open_, 1);
   } catch (const std::system_error& failed) {
     runs_.store(0, std::memory_order_relaxed);
     error = Error::make(EAGAIN,
@@ -132,7 +144,7 @@ bool Helper::await_end() {
   std::uint32_t before = work_.progress();
   Time deadline = begin + kPatience;
   while (runs_.load(std::memory_order_acquire) != 0) {
-    futex_wait(runs_, 1, deadline);
+    futex_wait(runs_, 1, on_monotonic(clock_, deadline));
     const Time now = clock_.now();
     if (now < deadline) continue;
     const std::uint32_t done = work_.progress();
@@ -146,6 +158,7 @@ bool Helper::await_end() {
 void Helper::main() {
   settle_thread();
   cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
+  while (files_open_.load(std::memory_order_acquire) == 0) futex_wait(files_open_, 0, kNever);
   drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
     log_.add_domains(domains_);
@@ -217,7 +230,7 @@ void Helper::sleep_until(Time wake) {
   for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
     work = thread->ring.size() > 0;
   if (!work) {
-    bell_.sleep(sleep, wake);
+    bell_.sleep(sleep, on_monotonic(clock_, wake));
     ++wakeups_;
     const Time now = clock_.now();
     if (wake != kNever && now >= wake) {

@@ -78,6 +78,9 @@ class Helper {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> runs_{0};  ///< 1 from the thread's start to the end of all that it does
+  /// 1: the thread's files are open. They are opened before start() returns to the program, which may take
+  /// any number for its own files from then on.
+  std::atomic<std::uint32_t> files_open_{0};
   std::uint64_t wakeups_ = 0;
   Time last_update_ = 0;
   node::CpuSet cpus_allowed_, cpus_run_on_;

@@ -1,11 +1,17 @@
-// Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long the
-// calling thread had to wait for one. Two small files of /proc, read a few times a second. One thread, the
-// helper's: another's waits are its own.
+// Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long a
+// thread, the helper's, had to wait for one. Two small files of /proc, read a few times a second.
+//
+// Owns descriptors of both: one that came and went each time could take a number that the program is about to
+// use. One thread at a time.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <string>
 
 #include "base/clock.h"
+#include "base/kept_file.h"
 
 namespace pinion::node {
 
@@ -20,10 +26,14 @@ bool core_idle(const LoadSample& sample, bool before);
 
 class Load {
  public:
+  /// Before the first call: `thread` is the one whose waits count, by the kernel's number.
+  void open(pid_t thread);
   /// Since the last call; `before` at the first one, and where the kernel gives no figures.
   bool core_idle(Time now, bool before);
 
  private:
+  KeptFile uptime_, schedstat_;
+  std::string schedstat_path_;
   Time sampled_ = 0;
   double idle_seconds_ = -1;
   std::uint64_t delay_ns_ = 0, turns_ = 0;

@@ -27,7 +27,8 @@ std::string PlayedSchedule::path() {
 }
 
 Error PlayedSchedule::create(const std::string& path, std::size_t uses) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  ::unlink(path.c_str());  // of an earlier process with this number
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   Error error;
   if (descriptor < 0 || ::ftruncate(descriptor, static_cast<off_t>(uses * sizeof(Use))) != 0)
     error = Error::make(errno, "%.200s: %s", path.c_str(), std::strerror(errno));
@@ -38,11 +39,13 @@ Error PlayedSchedule::create(const std::string& path, std::size_t uses) {
 }
 
 Error PlayedSchedule::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   struct stat file {};
   Error error;
   if (descriptor < 0 || ::fstat(descriptor, &file) != 0)
     error = Error::make(errno, "%.200s: %s", path.c_str(), std::strerror(errno));
+  else if (!S_ISREG(file.st_mode) || file.st_uid != ::geteuid())
+    error = Error::make(EPERM, "%.200s: not a file of this user", path.c_str());
   else
     error = map(descriptor, static_cast<std::size_t>(file.st_size));
   if (descriptor >= 0) ::close(descriptor);
@@ -50,7 +53,7 @@ Error PlayedSchedule::open(const std::string& path) {
 }
 
 Error PlayedSchedule::map(int descriptor, std::size_t bytes) {
-  if (bytes == 0) return Error::make(EINVAL, "a schedule without uses");
+  if (bytes < sizeof(Use)) return Error::make(EINVAL, "a schedule without uses");
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED)
     return Error::make(errno, "a schedule cannot be mapped: %s", std::strerror(errno));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/on_monotonic.h"
 #include "base/preemption.h"
 #include "registry/device_call.h"
 #include "registry/domain.h"
@@ -26,8 +27,9 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
                   .entries = region->entries.load(std::memory_order_relaxed),
                   .begin = domain.clock().ticks(),
                   .error = {}};
-  const PreemptionMeter meter;
+  PreemptionMeter meter;
   call.error = domain.device().deregister(region->key, actor);
+  meter.end();
   call.end = domain.clock().ticks();
   call.preempted = meter.lost(domain.device().least_time(false, call.entries));
   call.error ? domain.fail_retire(region) : domain.finish_retire(region);
@@ -80,7 +82,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         {
           const Time began = monotonic_now();
           const Duration before = domain.preempted();
-          rest([&] { ticket.region->transitions.wait(ticket.seen, ticket.overdue); });
+          const Time until = on_monotonic(domain.clock(), ticket.overdue);
+          rest([&] { ticket.region->transitions.wait(ticket.seen, until); });
           ticket.preempted += std::min(monotonic_now() - began, domain.preempted() - before);
         }
         if (domain.clock().now() >= ticket.overdue) domain.overtake(ticket);
@@ -101,8 +104,9 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           ticket.unshared = true;
         }
         DeviceCall call{.pages = range, .registration = true, .begin = domain.clock().ticks(), .error = {}};
-        const PreemptionMeter meter;
+        PreemptionMeter meter;
         const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
+        meter.end();
         call.end = domain.clock().ticks();
         call.entries = registration.entries_of(range);
         call.error = registration.error;

@@ -221,7 +221,10 @@ void Domain::overtake(const Ticket& ticket) {
   const auto word = region->word.load();
   if (region->transitions.load() != ticket.seen || word.state() != RegionState::registering || word.doomed())
     return;
-  if (budget_->regions() >= budget_->limits().regions || !device_has_room(region->range())) {
+  // The kernel counts pages once for each registration.
+  const Range pages = region->range();
+  if (budget_->regions() >= budget_->limits().regions ||
+      budget_->bytes() + pages.bytes() > budget_->most_bytes() || !device_has_room(pages)) {
     region->overdue = kNever;
     return;
   }
@@ -411,15 +414,14 @@ std::vector<Region*> Domain::begin_swap(Range pages, Time use, Time back) {
   std::vector<Region*> victims;
   const std::uint64_t others = held_by_others();
   if (fits(pages, others, {})) return victims;
-  // With nothing else to go in their place, they would go at the use anyway.
-  const auto useful = [&] {
-    return victims.size() == region_count() ||
-           std::none_of(victims.begin(), victims.end(), [&](Region* region) {
-             const Time next_use = region->next_use.load(std::memory_order_relaxed);
-             return next_use != 0 && next_use <= back;
-           });
+  bool needed_soon = false;
+  const auto enough = [&] {
+    const Time next_use = victims.back()->next_use.load(std::memory_order_relaxed);
+    needed_soon |= next_use != 0 && next_use <= back;
+    // With nothing else to go in their place, they would go at the use anyway.
+    return fits(pages, others, victims) && (!needed_soon || victims.size() == region_count());
   };
-  claim_until([&] { return fits(pages, others, victims) && useful(); }, use, victims);
+  claim_until(enough, use, victims);
   return victims;
 }
 
