@@ -279,10 +279,13 @@ Recorded recorded_in(const runlog::Log& log) {
     if (!registration && event.kind != runlog::EventKind::deregistration) continue;
     if (event.flags & runlog::kFailed) continue;
     const std::size_t pages = Range{event.address, event.address + event.bytes}.pages();
+    const bool by_helper = (event.flags & runlog::kByHelper) != 0;
+    // A helper that loses its core registers late under every strategy that has one. A rank that lost its
+    // core in a few calls must not lose it in each of many more, as under on-demand.
+    const Duration took = event.end_ns - event.begin_ns;
+    const Duration preempted = by_helper ? 0 : std::min(static_cast<Duration>(event.wait_ns), took);
     recorded.call_times.observe(
-        event.flags & runlog::kByHelper ? Actor::helper : Actor::application, registration,
-        event.end_ns - event.begin_ns -
-            static_cast<Duration>(std::min<std::uint64_t>(event.wait_ns, event.end_ns - event.begin_ns)),
+        by_helper ? Actor::helper : Actor::application, registration, took - preempted,
         registration ? recorded.nic.register_cost(pages) : recorded.nic.deregister_cost(pages));
   }
   return recorded;

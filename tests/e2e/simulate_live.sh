@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %, and
-# acquires that found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where
-# microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs show how late
-# the helper woke and how long its calls took. They omit when others had a rank's core. So one of three runs has to agree,
-# and one of six under `helper`, which acts on times.
+# The simulator against the live runs that it was recorded from: registered bytes, peak within 2 % and mean within 10 %, or
+# within 1 % of leave-pinned's, where retention holds so little that microseconds make a tenth of it; and acquires that
+# found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where microseconds decide
+# which of the two it is. The device is the emulated NIC. The machine may be busy: logs show how late the helper woke and
+# how long its calls took. They omit when others had a rank's core. So one of three runs has to agree, and one of six
+# under `helper`, which acts on times.
 one_by_one=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
@@ -35,7 +36,8 @@ def off(of, allowed, of_whole=None):
     return error > allowed
 wrong = [
     off(lambda r: r["registered_bytes"]["peak"], 0.02),
-    off(lambda r: r["registered_bytes"]["mean"], 0.10),
+    off(lambda r: r["registered_bytes"]["mean"], 0.10,
+        max(live["registered_bytes"]["mean"], live["registered_bytes"]["leave_pinned_mean"] / 10)),
     off(lambda r: r["registered_bytes"]["leave_pinned_peak"], 0.02),
     off(lambda r: r["registered_bytes"]["leave_pinned_mean"], 0.02),
     off(lambda r: r["acquires"]["misses"] + r["acquires"]["waits"], 0.05, live["acquires"]["total"]),
