@@ -158,6 +158,16 @@ TEST_F(AdaptiveTest, IsSureWhereNothingVaries) {
   EXPECT_LT(estimate.risk, 0.02);
 }
 
+// Between uses of ever new sites no chain leads to it: its own past alone speaks.
+TEST_F(AdaptiveTest, AThirdUseIsNotCountedOnAFourthIs) {
+  const double chances[] = {0, 0, 0.5, 2.0 / 3, 0.75};
+  for (unsigned reuses = 0; reuses < 5; ++reuses) {
+    use(0, 10 * ms, 100 + reuses);
+    use(1 + reuses, 10 * ms, 200 + reuses);
+    EXPECT_DOUBLE_EQ(predictor.estimate(0, now, ms).reuse, chances[reuses]) << reuses;
+  }
+}
+
 TEST_F(AdaptiveTest, TheMarginIsWorthItsPrice) {
   std::mt19937 random(1);
   std::uniform_int_distribution<Duration> noise(-ms, ms);

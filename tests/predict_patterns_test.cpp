@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"ft:A:4", 25, false, 0, 0.25, 0.03}, Case{"ft:S:4", 300, true, 0, 0.25, 0.03},
                       Case{"mg:A:4", 0, false, 0, 0.5}, Case{"mg:A:4", 200, true, 0, 0.5},
                       Case{"nested:1M:2", 0, true, 0.03, 0}, Case{"no-reuse:1M:2", 0, false, 0, 1, 0.1},
-                      Case{"irregular:1M:2", 0, false, 0, 1}),
+                      Case{"irregular:1M:2", 0, false, 0, 1}, Case{"is:B:2", 0, false, 0, 0.35}),
     [](const auto& info) {
       std::string name = info.param.pattern + ("_" + std::to_string(info.param.turns));
       std::replace_if(

@@ -422,7 +422,7 @@ Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) co
   // An event chain that leads to it has done so before. A buffer announced by its own past alone may have
   // been used for the last time.
   const double reuses = buffer.uses - 1;
-  estimate.reuse = chain_says != kNever ? 1 : std::max(0.0, reuses - 1) / (reuses + 1);
+  estimate.reuse = chain_says != kNever ? 1 : std::max(0.0, reuses - 1) / std::max(1.0, reuses);
   return estimate;
 }
 

@@ -2,7 +2,8 @@
 // program. It counts in seconds of the run: CPU time divided by the process's part of the node's cores (cores
 // by local ranks), so a node with more ranks than cores loses the sum over its ranks divided by its cores.
 // Allowed are a credit, for learning, and a share of the time that passed without an idle core. Where a core
-// is idle nothing is counted, and nothing bound.
+// is idle nothing is counted, and nothing bound. Where ranks wait for each other's cores, a helper's work
+// delays all of them: the share shrinks there by cores to ranks.
 //
 // The bound is kept in three ways:
 //   - a region is let go only where deregistering and registering it again fits, and frees enough for it. The
@@ -15,6 +16,7 @@
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -24,7 +26,7 @@ namespace pinion {
 class HelperShare {
  public:
   struct Settings {
-    double share = 0.03;     ///< kUnbounded: nothing is refused
+    double share = 0.06;     ///< kUnbounded: nothing is refused
     double part = 1;         ///< cores of the node for each of its ranks
     bool core_idle = false;  ///< until set_core_idle()
   };
@@ -32,7 +34,9 @@ class HelperShare {
   /// Learning costs most at first, when little time has passed.
   static constexpr Duration kCredit = 10 * kMillisecond;
 
-  HelperShare(Settings settings, Time start) : settings_(settings), now_(start) {}
+  HelperShare(Settings settings, Time start) : settings_(settings), now_(start) {
+    if (settings_.share >= 0) settings_.share *= std::min(1.0, settings_.part);
+  }
 
   void set_core_idle(bool idle) { settings_.core_idle = idle; }
   bool core_idle() const { return settings_.core_idle; }
