@@ -339,8 +339,7 @@ Time AdaptivePredictor::next_use(BufferId id, Time after) const {
 }
 
 Time AdaptivePredictor::next_use(const Buffer& buffer, Time after, Time chain_says) const {
-  const Time reuse_says = buffer.reuse_at > after ? buffer.reuse_at : kNever;
-  return believed(buffer, horizon_of(buffer), chain_says, reuse_says);
+  return believed(buffer, horizon_of(buffer), chain_says, reuse_next(buffer, after));
 }
 
 Time AdaptivePredictor::predicted_at(BufferId id, Time, Time moment) const {
@@ -373,9 +372,10 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   if (n == 0) return margin;
   // Not to be ready at all costs as much as being late for certain.
   margin = {worth, kNotReady, 1};
-  auto least = static_cast<double>(worth);
+  const auto late = static_cast<double>(worth);
+  double least = late;
   const auto consider = [&](double by, double risk, double held) {
-    const double cost = held + risk * static_cast<double>(worth);
+    const double cost = held + risk * late;
     if (cost >= least) return;
     least = cost;
     margin.by = nearest(by);
@@ -383,24 +383,27 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   };
   // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
   // and the further beyond the fewer. Held in vain, in the mean: from then to the use.
-  const auto of_all = [n](double k) { return k / (static_cast<double>(n) + 0.5); };
+  const auto count = static_cast<double>(n);
+  const auto of_all = [count](double k) { return k / (count + 0.5); };
   // A use that comes later than that is waited for in vain, and late all the same.
-  const double most = 2 * static_cast<double>(worth);
+  const double most = 2 * late;
   double sum = 0;  // of the errors from the k-th on
-  for (std::size_t k = n; k-- > 0;) {
+  std::size_t k = n;
+  // All of these mean no margin.
+  for (; k > 1 && errors[k - 2] > 0; --k) sum += std::min(static_cast<double>(errors[k - 1]), most);
+  while (k-- > 0) {
     const double error = std::min(static_cast<double>(errors[k]), most), by = std::max(0.0, -error);
     sum += error;
-    if (error > 0 && k > 0 && errors[k - 1] > 0) continue;  // all of these mean no margin
-    const auto later = static_cast<double>(n - k);
-    const double held = std::max(0.0, sum + by * later) / static_cast<double>(n);
+    const double held = std::max(0.0, sum + by * static_cast<double>(n - k)) / count;
     if (held >= least) return margin;  // and from here on it only grows
     consider(by, of_all(static_cast<double>(k) + 0.5), held);
   }
   const double reach = std::max(-errors[0], errors[n / 2] - errors[0]);
-  for (double further = 1, k = 0.5; further <= 4; further *= 2) {
-    k /= 4;
+  double beyond = 0.5;
+  for (double further = 1; further <= 4; further *= 2) {
+    beyond /= 4;
     const double by = (1 + further) * reach;
-    consider(by, of_all(k), std::max(0.0, by + sum / static_cast<double>(n)));
+    consider(by, of_all(beyond), std::max(0.0, by + sum / count));
   }
   return margin;
 }
@@ -410,6 +413,7 @@ Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) co
   if (id >= buffers_.size() || buffers_[id].uses == 0) return estimate;
   const Buffer& buffer = buffers_[id];
   const Time chain_says = chain_next(buffer, after);
+  estimate.until = std::min(chain_says, reuse_next(buffer, after));
   estimate.time = next_use(buffer, after, chain_says);
   if (estimate.time == kNever) return estimate;
   const Margin& margin = margin_of(buffer, worth);

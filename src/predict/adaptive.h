@@ -135,6 +135,9 @@ class AdaptivePredictor final : public Predictor {
 
   Time next_use(const Buffer& buffer, Time after, Time chain_says) const;
   Time chain_next(const Buffer& buffer, Time after) const;
+  Time reuse_next(const Buffer& buffer, Time after) const {
+    return buffer.reuse_at > after ? buffer.reuse_at : kNever;
+  }
   Time chain_at(const Buffer& buffer, Time moment, Horizon& horizon) const;
   Horizon horizon_of(const Buffer& buffer) const;
   Time believed(const Buffer& buffer, Horizon horizon, Time chain_says, Time reuse_says) const;

@@ -43,6 +43,7 @@ struct Estimate {
   Time early = kNever;  ///< when to be ready for it, at the caller's price
   double risk = 0;      ///< probability that the use comes before `early`
   double reuse = 0;     ///< estimated probability that the buffer is used again at all
+  Time until = 0;  ///< what holds after one time holds after any later one before this, until the next use
 };
 
 class Predictor {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/clock.h"
 
@@ -29,6 +30,7 @@ class LinearFit {
   }
 
   void observe(std::size_t entries, Duration took) {
+    ++observed_;
     const double x = static_cast<double>(entries), y = static_cast<double>(took);
     const double expected = std::max(1.0, a_ * x + b_);
     const int off = y > kFar * expected ? 1 : y * kFar < expected ? -1 : 0;
@@ -43,6 +45,8 @@ class LinearFit {
     excess_ = std::clamp(excess, again ? 1 : 1 + (excess_ - 1) * 0.9, kFar);
   }
 
+  /// Observations so far: while it is the same, so are all answers.
+  std::uint64_t observed() const { return observed_; }
   double a() const { return a_; }
   double b() const { return b_; }
   Duration expected(std::size_t entries) const {
@@ -77,6 +81,7 @@ class LinearFit {
   double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
   double a_ = 0, b_ = 0;
   double excess_ = 1;
+  std::uint64_t observed_ = 0;
   int off_ = 0;  ///< the last observation lay far above the line (1), or far below (-1)
   int unconfirmed_ = 0;
 };

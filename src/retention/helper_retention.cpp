@@ -101,6 +101,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.continues = continues;
   use.delayed = delayed;
   use.lead = lead(buffer.entries);
+  ++learnt_;
   predictor_.observe(use);
   // Acting mode reads the confidence later: others' errors cannot change it before then.
   buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
@@ -210,10 +211,17 @@ Duration HelperRetention::delay_of(const Buffer& buffer) const {
 }
 
 Estimate HelperRetention::next_use(BufferId id, Time after) const {
-  const Duration delay = delay_of(buffers_[id]);
-  Estimate next = predictor_.estimate(id, after - delay, worth(buffers_[id]));
+  const Buffer& buffer = buffers_[id];
+  const Duration worth = this->worth(buffer);
+  Answer& answer = buffer.answer;
+  const bool same = after == answer.after || (after > answer.after && after < answer.next.until);
+  if (same && answer.learnt == learnt_ && answer.worth == worth) return answer.next;
+  const Duration delay = delay_of(buffer);
+  Estimate next = predictor_.estimate(id, after - delay, worth);
   if (next.time != kNever) next.time += delay;
   if (next.early != kNever) next.early += delay;
+  if (next.until != kNever) next.until += delay;
+  answer = {learnt_, after, worth, next};
   return next;
 }
 
@@ -236,20 +244,30 @@ Time HelperRetention::next_time(BufferId id, Time after) const {
 }
 
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
-  const double price = settings_.budget ? settings_.budget->price() : TimeBudget::kPrice;
   const auto share = static_cast<double>(std::max(all_pages_, pages)) / static_cast<double>(pages);
-  return rounded(price * share * static_cast<double>(costs_.registration.expected(entries)) +
+  return rounded(price() * share * static_cast<double>(costs_.registration.expected(entries)) +
                  static_cast<double>(unseen_));
+}
+
+Duration HelperRetention::worth(const Buffer& buffer) const {
+  const Terms terms{price(), all_pages_, unseen_, costs_.registration.observed()};
+  if (terms_number_ == 0 || terms != terms_) {
+    terms_ = terms;
+    ++terms_number_;
+  }
+  Worth& known = buffer.worth;
+  if (known.number != terms_number_ || known.entries != buffer.entries)
+    known = {terms_number_, buffer.entries, worth(buffer.pages.pages(), buffer.entries)};
+  return known.value;
 }
 
 Duration HelperRetention::lead(std::size_t entries) const {
   return costs_.registration.upper(entries) + costs_.wake.value();
 }
 
-void HelperRetention::enqueue(BufferId id, Time after) {
-  const Time deadline = next_use(id, after).early;
-  if (deadline != kNever) {
-    queue_.insert(id, deadline, service_time(buffers_[id].entries));
+void HelperRetention::enqueue(BufferId id, Time after, const Estimate& next) {
+  if (next.early != kNever) {
+    queue_.insert(id, next.early, service_time(buffers_[id].entries));
   } else {
     listen(id, after, after);  // to let it go again
   }
@@ -431,7 +449,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     // Meanwhile it may be expected later.
     const Estimate use = next_use(id, buffer.last_use);
     if (use.early > item.asked) {
-      enqueue(id, buffer.last_use);
+      enqueue(id, buffer.last_use, use);
       continue;
     }
     if (!worth_registering(buffer, use)) continue;

@@ -110,6 +110,28 @@ class HelperRetention final : public Retention {
 
  private:
   static constexpr Time kNotYet = INT64_MIN / 2;
+  /// What the predictor last said of a buffer. It says the same again until it learns, and is asked several
+  /// times a use.
+  struct Answer {
+    std::uint64_t learnt = 0;  ///< uses by then
+    Time after = 0;
+    Duration worth = -1;  ///< -1: nothing is known
+    Estimate next;
+  };
+  /// Of worth(), the same for all buffers.
+  struct Terms {
+    double price = 0;
+    std::size_t all_pages = 0;
+    Duration unseen = 0;
+    std::uint64_t observed = 0;  ///< registrations
+    bool operator==(const Terms&) const = default;
+  };
+  /// A buffer's.
+  struct Worth {
+    std::uint64_t number = 0;  ///< of the terms
+    std::size_t entries = 0;
+    Duration value = 0;
+  };
   struct Buffer {
     bool live = false;
     Range pages{};
@@ -126,6 +148,8 @@ class HelperRetention final : public Retention {
     Duration lasts = 0;       ///< its transfers, lately
     Time over = kNever;       ///< when its next use should be over, as the helper was to wake for it
     Duration reserved = 0;    ///< in the time budget, for its next use
+    mutable Answer answer;
+    mutable Worth worth;
   };
   static constexpr std::size_t kMostBuffers = 16384;
 
@@ -151,12 +175,14 @@ class HelperRetention final : public Retention {
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
   /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
-  Duration worth(const Buffer& buffer) const { return worth(buffer.pages.pages(), buffer.entries); }
+  double price() const { return settings_.budget ? settings_.budget->price() : TimeBudget::kPrice; }
+  Duration worth(const Buffer& buffer) const;
   /// How long before its use the helper must begin to register a buffer.
   Duration lead(std::size_t entries) const;
   /// Plans anew for a buffer whose next use is predicted anew.
   void reconsider(BufferId id);
-  void enqueue(BufferId id, Time after);
+  void enqueue(BufferId id, Time after) { enqueue(id, after, next_use(id, after)); }
+  void enqueue(BufferId id, Time after, const Estimate& next);
   /// The deregistration condition for a region of so many translation entries whose earliest deadline is
   /// `deadline`.
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
@@ -217,8 +243,11 @@ class HelperRetention final : public Retention {
   std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
   std::size_t largest_pages_ = 1;    ///< of any buffer so far
   std::size_t all_pages_ = 0;        ///< of all buffers
-  Duration unseen_ = 0;              ///< from the end of a late use to the next look, lately
-  Time out_of_room_ = kNotYet;       ///< when the limit last made a transfer miss or bounce
+  mutable Terms terms_;
+  mutable std::uint64_t terms_number_ = 0;
+  std::uint64_t learnt_ = 0;    ///< uses so far: while it is the same, so are all predictions
+  Duration unseen_ = 0;         ///< from the end of a late use to the next look, lately
+  Time out_of_room_ = kNotYet;  ///< when the limit last made a transfer miss or bounce
   Time peak_since_ = 0;
   std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister

@@ -11,16 +11,16 @@ constexpr double kCreditOfOnce = 2.5;
 constexpr Duration kLeastCredit = 20 * kMillisecond;
 }  // namespace
 
-void TimeBudget::advance(Time now) { now_ = std::max(now_, now); }
+void TimeBudget::advance(Time now) { set(now_, std::max(now_, now)); }
 
 void TimeBudget::waited(std::size_t who, Duration total, Duration leave_pinned) {
   if (who >= waits_.size()) waits_.resize(who + 1, 0);
   Duration& before = waits_[who];
-  waited_ += std::max<Duration>(total - before, 0) - leave_pinned;
+  set(waited_, waited_ + std::max<Duration>(total - before, 0) - leave_pinned);
   before = std::max(before, total);
 }
 
-void TimeBudget::kept_books(Duration total) { books_ = total; }
+void TimeBudget::kept_books(Duration total) { set(books_, total); }
 
 Duration TimeBudget::credit() const {
   if (settings_.credit >= 0) return settings_.credit;
@@ -48,15 +48,11 @@ Time TimeBudget::enough_at(Duration worst) const {
   return wait < 1e15 ? now_ + static_cast<Duration>(wait) : kNever;  // by 0 too
 }
 
-double TimeBudget::price() const {
+double TimeBudget::priced() const {
   if (!bounded()) return kPrice;
-  const Duration may = allowed();
-  if (may == price_allowed_ && lost() == price_lost_) return price_;
-  price_allowed_ = may;
-  price_lost_ = lost();
-  const double left = 1 - static_cast<double>(price_lost_) / static_cast<double>(std::max<Duration>(may, 1));
-  price_ = kPrice / std::clamp(left, 0.0001, 1.0);
-  return price_;
+  const Duration may = std::max<Duration>(allowed(), 1);
+  const double left = 1 - static_cast<double>(lost()) / static_cast<double>(may);
+  return kPrice / std::clamp(left, 0.0001, 1.0);
 }
 
 }  // namespace pinion

@@ -69,7 +69,7 @@ class TimeBudget {
   /// Time has passed. Never back.
   void advance(Time now);
   /// Registering once everything that has been used so far costs so much, by the fits of all domains.
-  void registering_once(Duration cost) { once_ = cost; }
+  void registering_once(Duration cost) { set(once_, cost); }
 
   // ---- what was lost ----
 
@@ -90,7 +90,11 @@ class TimeBudget {
   Time enough_at(Duration worst) const;
 
   /// Seconds of holding everything that one lost second is worth.
-  double price() const;
+  double price() const {
+    if (stale_) price_ = priced();
+    stale_ = false;
+    return price_;
+  }
 
   Duration allowed() const;  ///< credit and share, so far; 0 where nothing is bounded
   Duration lost() const { return waited_ + books_; }
@@ -99,6 +103,12 @@ class TimeBudget {
 
  private:
   Duration credit() const;
+  double priced() const;
+  /// One of the terms of the price.
+  void set(std::int64_t& term, std::int64_t value) {
+    stale_ |= value != term;
+    term = value;
+  }
   /// For reservations. All of them may come true at once, so they share what is left once.
   Duration left() const { return allowed() - lost() - reserved_; }
 
@@ -111,9 +121,9 @@ class TimeBudget {
   Duration books_ = 0;
   Duration reserved_ = 0;
   std::uint64_t refused_ = 0;
-  // price() of then: it is asked for several times an event, and changes less often.
+  // The price is asked for several times an event, and its terms change less often.
   mutable double price_ = 0;
-  mutable Duration price_allowed_ = -1, price_lost_ = 0;
+  mutable bool stale_ = true;
 };
 
 }  // namespace pinion
