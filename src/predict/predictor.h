@@ -51,7 +51,8 @@ class Predictor {
   virtual ~Predictor() = default;
   virtual const char* name() const = 0;
 
-  /// Learns from a use.
+  /// Learns from a use. All answers change here, and those about a buffer in forget(), and nowhere else:
+  /// callers keep them in between.
   virtual void observe(const Use& use) = 0;
   /// The buffer is gone.
   virtual void forget(BufferId buffer) = 0;
