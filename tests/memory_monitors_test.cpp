@@ -64,6 +64,8 @@ class Monitors : public ::testing::TestWithParam<MonitorKind> {
   /// An idle registration of memory_.
   void keep() {
     ring_->acquire(memory_).release();
+    // The helper may still be ending another that was there before.
+    ASSERT_TRUE(eventually([&] { return ring_->device().live(memory_) <= 1; }));
     ASSERT_EQ(ring_->device().live(memory_), 1u) << "nothing is kept";
   }
   void expect_new_contents() {
