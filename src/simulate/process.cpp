@@ -149,10 +149,12 @@ template <class F>
 Duration Process::time_of(std::uint32_t number, bool registration, F&& device_call) {
   const Time begin = clock_.now();
   device_call();
-  Duration took = clock_.now() - begin;
+  const Duration modelled = clock_.now() - begin;
   clock_.set(begin);
-  if (settings_.call_time) took = settings_.call_time(actor(number), registration, took);
-  if (number == kHelper) helper_works(took);
+  const Duration took =
+      settings_.call_time ? settings_.call_time(actor(number), registration, modelled) : modelled;
+  // Beyond that it waited for a core.
+  if (number == kHelper) helper_works(std::min(took, modelled));
   return took;
 }
 
