@@ -120,6 +120,11 @@ class Desk {
   Time next_look(Time now) const;
   /// Nothing has come for so long that the next record wakes the helper.
   bool deep(Time now) const { return looks_.deep(now); }
+  /// The next look is so far off that a transfer that found no registration wakes the helper: else what it
+  /// has registered would be held until then.
+  bool alert(Time now, Time until) const {
+    return acting() && !helper_share_.resting() && looks_.far(now, until);
+  }
   void woke_late(Duration late);
 
   /// Adds the scores of all domains, and the time budget of a retention that acts.

@@ -279,6 +279,7 @@ class Process final : private RegisteredListener {
   bool helper_busy_ = false;
   Time wake_at_ = kNever;
   bool wake_planned_ = false;
+  bool alert_ = false;       ///< a transfer that found no registration wakes the helper
   std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts
   std::size_t doomed_bytes_ = 0;
   std::optional<node::Attendance> attendance_;
