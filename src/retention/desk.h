@@ -76,6 +76,7 @@ class Desk {
     std::vector<Region*> regions;
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
+    bool swapped = false;  ///< for want of room (swap.h)
   };
   /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
   /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to

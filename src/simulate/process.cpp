@@ -13,7 +13,7 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       observer_(observer),
       device_(settings_.nic, &clock_),
       share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
-      budget_(Limits{settings_.limit, UINT64_MAX, "--limit"}, share_ ? &*share_ : nullptr),
+      budget_(Limits{settings_.limit, settings_.limit_regions, "--limit"}, share_ ? &*share_ : nullptr),
       domain_(device_, budget_, brackets_, clock_, this),
       desk_({.traits = traits_,
              .time_budget = settings_.time_budget,

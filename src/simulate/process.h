@@ -57,6 +57,7 @@ class Process final : private RegisteredListener {
     RetentionKind retention = RetentionKind::helper;
     CostModel nic;
     std::uint64_t limit = UINT64_MAX;
+    std::uint64_t limit_regions = UINT64_MAX;
     node::NodeRoom* room =
         nullptr;  ///< where a limit of the node is shared out; joined, and outlives the process
     std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
