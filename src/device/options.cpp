@@ -5,7 +5,7 @@ namespace pinion {
 namespace {
 
 constexpr const char* kDeviceForm =
-    "pin, emulated, verbs, verbs-odp, or these two with a device: verbs:NAME, verbs:NAME:PORT";
+    "auto, pin, emulated, verbs, verbs-odp, or the last two with a device: verbs:NAME, verbs:NAME:PORT";
 
 bool is_port(std::string_view text) {
   const auto port = parse_count(text);
@@ -16,7 +16,7 @@ bool is_port(std::string_view text) {
 bool is_device(std::string_view text) {
   const auto colon = text.find(':');
   const auto kind = text.substr(0, colon);
-  if (kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
+  if (kind == kAutoDevice || kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
   if (kind != "verbs" && kind != "verbs-odp") return false;
   if (colon == std::string_view::npos) return true;
   const auto choice = text.substr(colon + 1);
@@ -34,8 +34,9 @@ OptionTable<DeviceOptions> device_options() {
   return {
       text_option(&O::device,
                   {"device",
-                   "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or "
-                   ":NAME:PORT; `pinion info devices`",
+                   "what registers memory for MPI calls: auto: nothing, as libraries register with the NIC "
+                   "(--front); pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT: that "
+                   "device, beside the MPI library's own registrations; `pinion info devices`",
                    Listing::everyday, kDeviceForm, device_hint},
                   is_device),
       text_option(&O::nic,

@@ -42,6 +42,10 @@ class Engine {
   static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
+  /// Before the first registration of a library's is served: from now on transfers are met there, and those
+  /// that were measured so far are forgotten. Any thread. False: this run has a device of its own.
+  bool act_below();
+
   const Options& options() const { return options_; }
   DomainTable& domains() { return domains_; }
   LeasePath& leases() { return leases_; }

@@ -24,7 +24,7 @@ std::atomic<LeasePath*> LeasePath::running_{nullptr};
 LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains,
                      MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
     : threshold_(options.threshold),
-      observes_(!traits_of(options.retention).registers),
+      acts_below_(options.front == Front::verbs),
       settles_(traits_of(options.retention).settles),
       spends_modelled_time_(spends_modelled_time),
       bell_(bell),
@@ -38,6 +38,7 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
 
 void LeasePath::know(const DomainSlot& slot) {
   const auto number = static_cast<std::size_t>(slot.number);
+  observes_[number] = slot.kept.observed;
   domain_of_[number] = slot.domain.get();
   retention_of_[number] = slot.kept.retention.get();
 }
@@ -84,7 +85,7 @@ void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call
 bool LeasePath::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
                         Access access, Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
-  if (observes_) {
+  if (observes_[static_cast<std::size_t>(number)]) {
     if (!is_possible(request)) [[unlikely]]
       return refuse_impossible(thread, transfer, refusal, error);
     transfer.record.outcome = runlog::Outcome::observed;

@@ -81,6 +81,8 @@ class LeasePath {
   /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
   /// in parts.
   std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
+  /// Libraries register below: MPI calls acquire nothing of their own from now on.
+  bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
@@ -130,11 +132,12 @@ class LeasePath {
 
   // One cache line that every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
-  const bool observes_;
+  std::atomic<bool> acts_below_;
   const bool settles_;  ///< the retention decides on application threads
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
+  std::array<bool, kMostDomains> observes_{};  ///< transfers of this domain are recorded only
   std::array<Domain*, kMostDomains> domain_of_{};
   std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
 

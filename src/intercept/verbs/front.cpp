@@ -11,6 +11,7 @@
 
 #include "device/memlock.h"
 #include "device/own_verbs_call.h"
+#include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
@@ -42,10 +43,11 @@ Error start(LeasePath*& leases) {
   if (!same_build_or_say_so()) return {};
   Options options;
   if (Error error = options_from_environment(options)) return error;
-  if (options.off || options.front != Front::verbs) return {};
+  if (options.off || !may_act_below(options)) return {};
   const JobPlace place = job_place();
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
   if (Error error = Engine::join(options, place, false)) return error;
+  if (!Engine::running()->act_below()) return Engine::leave();
   leases = LeasePath::running();
   const int handler = pthread_atfork(nullptr, nullptr, [] {
     g_off.store(true);
