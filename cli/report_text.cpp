@@ -31,6 +31,9 @@ std::string retention_text(const Report& r) {
 
 bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 
+/// Of an MPI program.
+bool has_rank(const Report& r) { return !r.per_rank.empty() && r.per_rank.front().rank >= 0; }
+
 /// What Pinion did with registrations.
 std::string acts_text(const Report& r) {
   switch (r.acts) {
@@ -41,7 +44,7 @@ std::string acts_text(const Report& r) {
     case runlog::Acts::pinned:
       break;
   }
-  return kBesideMpi;
+  return has_rank(r) ? kBesideMpi : "registered with a device of its own";
 }
 
 bool acts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
@@ -332,8 +335,7 @@ std::string summary_text(const Report& r, const Strategies* strategies) {
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (acts(r)) out += fmt::format("pinion: spent {}\n", bounds_text(r.budget, r.helper_share));
-  if (r.acts == runlog::Acts::pinned && !r.per_rank.empty() && r.per_rank.front().rank >= 0)
-    out += fmt::format("pinion: {}\n", kBesideMpi);
+  if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
   return out + notes_text(r);
 }
 

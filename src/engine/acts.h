@@ -16,7 +16,7 @@ using runlog::Acts;
 inline constexpr const char* kMeasuredOnly =
     "measured only: no NIC registers here; your MPI's own registrations are unchanged";
 inline constexpr const char* kBesideMpi =
-    "an explicit device registers beside the MPI library's own registrations, which stay";
+    "registered with a device of its own, beside the MPI library's own registrations, which stay";
 inline constexpr const char* kBelowLibraries =
     "registers with the program's own RDMA devices, below its libraries (front verbs)";
 

@@ -38,7 +38,7 @@ std::string device_text(const Options& options, const Device* own) {
 }  // namespace
 
 std::atomic<Engine*> Engine::running_{nullptr};
-Engine* Engine::newest_ = nullptr;
+std::atomic<Engine*> Engine::newest_{nullptr};
 
 Engine::Engine(const Options& options, const JobPlace& place, bool spends_modelled_time)
     : options_(options),
@@ -52,7 +52,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                  leases_.know(slot);
                }),
       watch_(domains_, memory_.events, memory_events::brackets(), bell_,
-             traits_of(options.retention).keeps_idle && acts_at_start(options) != Acts::measured),
+             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, spends_modelled_time, domains_, watch_, counters_, bell_),
       helper_(std::make_unique<Helper>(options_, place, memory_, domains_, leases_, watch_, counters_, node_,
@@ -110,7 +110,10 @@ bool Engine::act_below() {
       break;
   }
   if (options_.front != Front::automatic) return false;
-  if (!leases_.acts_below_.exchange(true)) memory_.events.post({0, ~Address{0}});
+  if (leases_.acts_below_.exchange(true)) return true;
+  // As if all memory had gone: nothing may hold it against leave-pinned any longer.
+  memory_.events.mark({0, page_size()});
+  memory_.events.post({0, ~Address{0}});
   return true;
 }
 

@@ -44,8 +44,10 @@ Error start(LeasePath*& leases) {
   Options options;
   if (Error error = options_from_environment(options)) return error;
   if (options.off || !may_act_below(options)) return {};
-  const JobPlace place = job_place();
+  JobPlace place = job_place();
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
+  // A run after the one of MPI is none of the job's ranks.
+  if (Engine::running() == nullptr && Engine::was_started()) place = {-1, -1, place.local_ranks};
   if (Error error = Engine::join(options, place, false)) return error;
   if (!Engine::running()->act_below()) return Engine::leave();
   leases = LeasePath::running();
