@@ -35,9 +35,7 @@ void report(const Arguments& arguments) {
     if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
     if (unread) throw UsageError(unread.message);
   }
-  std::optional<Strategies> strategies;
-  if (result.acts == runlog::Acts::measured && result.acquires.total > 0)
-    strategies = simulate_strategies(arguments.logs, result.options);
+  const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   if (arguments.json)
     fmt::print("{}", dump(to_json(result, strategies ? to_json(*strategies) : Json(nullptr))));
   else

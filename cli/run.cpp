@@ -37,15 +37,8 @@ void print_summary(const std::string& directory, const Options& options) {
     fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options) : error.message);
     return;
   }
-  try {
-    std::optional<Strategies> strategies;
-    if (report.acts == runlog::Acts::measured && report.acquires.total > 0)
-      strategies = simulate_strategies({directory}, report.options);
-    fmt::print(stderr, "{}", summary_text(report, strategies ? &*strategies : nullptr));
-  } catch (const std::exception& failed) {
-    // The program has ended well, whatever may be said of it.
-    fmt::print(stderr, "{}pinion: nothing is simulated: {}\n", summary_text(report, nullptr), failed.what());
-  }
+  const std::optional<Strategies> strategies = strategies_of(report, {directory});
+  fmt::print(stderr, "{}", summary_text(report, strategies ? &*strategies : nullptr));
 }
 
 /// Libraries behave otherwise than the user may expect.

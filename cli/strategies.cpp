@@ -33,26 +33,6 @@ std::vector<runlog::Log> part_of(const std::vector<std::string>& paths, int& ran
   return logs;
 }
 
-}  // namespace
-
-simulate::Settings simulated(const Options& options) {
-  simulate::Settings settings;
-  settings.retention = options.retention;
-  settings.predictor = options.predictor;
-  settings.window = static_cast<unsigned>(options.window);
-  settings.period_window = static_cast<unsigned>(options.period_window);
-  settings.limit = options.limit;
-  settings.node_limit = options.node_limit;
-  settings.lru_bytes = options.lru_size;
-  settings.time_budget = {options.time_budget, options.start_credit};
-  settings.helper_share = options.helper_share;
-  settings.minimize_peak = options.minimize == Minimize::peak;
-  settings.policy = options.policy;
-  settings.policy_every = options.policy_every;
-  settings.poll = options.poll;
-  return settings;
-}
-
 Strategies simulate_strategies(const std::vector<std::string>& logs, const std::string& options) {
   Options of_run;
   static_cast<void>(parse_options(of_run, options));
@@ -78,6 +58,36 @@ Strategies simulate_strategies(const std::vector<std::string>& logs, const std::
     strategies.rows.push_back({to_string(kind), simulate::simulate(workload, settings)});
   }
   return strategies;
+}
+
+}  // namespace
+
+simulate::Settings simulated(const Options& options) {
+  simulate::Settings settings;
+  settings.retention = options.retention;
+  settings.predictor = options.predictor;
+  settings.window = static_cast<unsigned>(options.window);
+  settings.period_window = static_cast<unsigned>(options.period_window);
+  settings.limit = options.limit;
+  settings.node_limit = options.node_limit;
+  settings.lru_bytes = options.lru_size;
+  settings.time_budget = {options.time_budget, options.start_credit};
+  settings.helper_share = options.helper_share;
+  settings.minimize_peak = options.minimize == Minimize::peak;
+  settings.policy = options.policy;
+  settings.policy_every = options.policy_every;
+  settings.poll = options.poll;
+  return settings;
+}
+
+std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs) {
+  if (report.acts != runlog::Acts::measured || report.acquires.total == 0) return std::nullopt;
+  try {
+    return simulate_strategies(logs, report.options);
+  } catch (const std::exception& failed) {
+    fmt::print(stderr, "pinion: nothing is simulated: {}\n", failed.what());
+    return std::nullopt;
+  }
 }
 
 std::string strategies_text(const Strategies& strategies, const std::string& indent) {

@@ -2,6 +2,7 @@
 // log. Bounded: of a long or wide run a part is simulated, and the text says which.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ struct Strategies {
   std::vector<Row> rows;
 };
 
-/// Throws Failure where the logs cannot be read. `options`: the run's.
-Strategies simulate_strategies(const std::vector<std::string>& logs, const std::string& options);
+/// Nothing for a run that was not only measured, or that cannot be simulated here, which a line on stderr
+/// says.
+std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
 
 /// Lines, each after `indent`.
 std::string strategies_text(const Strategies& strategies, const std::string& indent);
