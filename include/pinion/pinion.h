@@ -2,8 +2,9 @@
  * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
  * predicts.
  *
- * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1, PINION_0.2), structures say their
- * size in their first field, everything else is opaque. The reference, a section a call, is docs/api.md.
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.3), structures say
+ * their size in their first field, everything else is opaque. The reference, a section a call, is
+ * docs/api.md.
  *
  *   - Calls that return int return 0 or an errno value; pinion_last_error() then says, in one line, what
  * failed, with the limit, the need and the cure.
@@ -67,8 +68,8 @@ struct ibv_pd;
  * Opens a domain on a protection domain of the caller's own: the keys of its leases are for the caller's
  * queue pairs. Uses the libibverbs that the process has loaded, and neither opens nor closes anything.
  *
- * The protection domain, or the memory that the operations below need, outlives the domain: until pinion_domain_close
- * returns 0, or pinion_stop has ended the run and its last lease is released.
+ * The protection domain, or the memory that the operations below need, outlives the domain: until
+ * pinion_domain_close returns 0, or pinion_stop has ended the run and its last lease is released.
  */
 int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHECKED;
 
@@ -125,6 +126,18 @@ struct pinion_device_operations {
 /* Opens a domain on the caller's operations; the structure is copied. */
 int pinion_domain_open_operations(const struct pinion_device_operations* operations,
                                   pinion_domain** domain) PINION_CHECKED;
+
+struct fi_info;
+struct fid_domain;
+struct fid_ep;
+
+/*
+ * Opens a domain on a libfabric domain of the caller's own (PINION_0.3), which was opened with `info`. Its
+ * registrations are bound to `endpoint` where the provider asks for that (FI_MR_ENDPOINT); else NULL is as
+ * well. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed.
+ */
+int pinion_domain_open_fabric(struct fid_domain* fabric_domain, const struct fi_info* info,
+                              struct fid_ep* endpoint, pinion_domain** domain) PINION_CHECKED;
 
 /* ---- Leases ---- */
 

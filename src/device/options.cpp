@@ -5,7 +5,8 @@ namespace pinion {
 namespace {
 
 constexpr const char* kDeviceForm =
-    "pin, emulated, verbs, verbs-odp, or these two with a device: verbs:NAME, verbs:NAME:PORT";
+    "pin, emulated, verbs, verbs-odp, or these two with a device: verbs:NAME, verbs:NAME:PORT; fabric, "
+    "fabric:PROVIDER";
 
 bool is_port(std::string_view text) {
   const auto port = parse_count(text);
@@ -17,8 +18,9 @@ bool is_device(std::string_view text) {
   const auto colon = text.find(':');
   const auto kind = text.substr(0, colon);
   if (kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
-  if (kind != "verbs" && kind != "verbs-odp") return false;
+  if (kind != "verbs" && kind != "verbs-odp" && kind != "fabric") return false;
   if (colon == std::string_view::npos) return true;
+  if (kind == "fabric") return colon + 1 < text.size();
   const auto choice = text.substr(colon + 1);
   const auto second = choice.find(':');
   if (second != std::string_view::npos && !is_port(choice.substr(second + 1))) return false;
@@ -35,7 +37,7 @@ OptionTable<DeviceOptions> device_options() {
       text_option(&O::device,
                   {"device",
                    "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or "
-                   ":NAME:PORT; `pinion info devices`",
+                   ":NAME:PORT, fabric or fabric:PROVIDER; `pinion info devices`",
                    Listing::everyday, kDeviceForm, device_hint},
                   is_device),
       text_option(&O::nic,

@@ -9,6 +9,7 @@
 #include <new>
 #include <type_traits>
 
+#include "device/fabric.h"
 #include "device/operations.h"
 #include "device/verbs.h"
 #include "engine/engine.h"
@@ -226,6 +227,20 @@ int pinion_domain_open_operations(const struct pinion_device_operations* operati
       return -1;
     }
     OperationsDeviceResult made = make_operations_device(*operations);
+    error = made.error;
+    return error ? -1 : engine.domains().borrow(std::move(made.device), error);
+  });
+}
+
+int pinion_domain_open_fabric(struct fid_domain* fabric_domain, const struct fi_info* info,
+                              struct fid_ep* endpoint, pinion_domain** domain) {
+  return open_domain("pinion_domain_open_fabric", domain, [&](Engine& engine, Error& error) {
+    if (!fabric_domain || !info) {
+      error = Error::make(EINVAL, "pinion_domain_open_fabric: the %s is NULL",
+                          fabric_domain ? "fi_info" : "domain of libfabric");
+      return -1;
+    }
+    FabricDeviceResult made = make_fabric_device(fabric_domain, info, endpoint);
     error = made.error;
     return error ? -1 : engine.domains().borrow(std::move(made.device), error);
   });
