@@ -302,7 +302,15 @@ class FabricDevice final : public Device {
     std::unique_ptr<Opened> opened;
     HandleTable<FabricRegion> table;
     Keys keys;
+    std::mutex registering;  ///< held in calls of a provider that pins nothing
   };
+
+  /// Providers in software enter a region into a table, `net` of libfabric 1.17 by a lock that locks nothing:
+  /// it takes microseconds, so they are called by one thread at a time. Those that pin take long, and are
+  /// called by several.
+  std::unique_lock<std::mutex> alone() {
+    return pin_ ? std::unique_lock(state_->registering) : std::unique_lock<std::mutex>();
+  }
 
   bool has(int mode) const { return (mode_ & mode) != 0; }
 
@@ -334,6 +342,7 @@ class FabricDevice final : public Device {
   Error add(Opened& opened, Range pages, Access access, FabricRegion& entry, RegistrationKey& key) {
     constexpr int kAttempts = 1000;  // the program may have keys of its own in the domain
     int code = -FI_ENOKEY;
+    const auto alone = this->alone();
     for (int attempt = 0; attempt < kAttempts && code == -FI_ENOKEY; ++attempt) {
       code = fi_mr_reg(opened.domain, reinterpret_cast<void*>(pages.begin), pages.bytes(), rights(access), 0,
                        has(FI_MR_PROV_KEY) ? 0 : state_->keys.next(), 0, &entry.region, nullptr);
@@ -372,6 +381,7 @@ class FabricDevice final : public Device {
   /// What is left of `entry` after an error stays registered.
   Error let_go(FabricRegion& entry, Actor actor) {
     if (entry.region != nullptr) {
+      const auto alone = this->alone();
       if (const int code = fi_close(&entry.region->fid))
         return failure(code, "libfabric's provider " + provider_ + " refuses to deregister memory");
       entry.region = nullptr;
