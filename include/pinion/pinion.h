@@ -199,6 +199,55 @@ struct pinion_keys {
 /* The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing. */
 int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINION_CHECKED;
 
+/* ---- Preparing memory (PINION_0.3) ---- */
+
+struct pinion_range {
+  const void* address;
+  size_t bytes;
+};
+
+/* How memory is prepared; zero what is not chosen. */
+struct pinion_prepare_options {
+  size_t size;        /* in: sizeof(struct pinion_prepare_options) */
+  unsigned access;    /* of pinion_access, for the transfers to come */
+  unsigned hugepages; /* other than 0: advise the kernel to use them (MADV_HUGEPAGE) */
+  unsigned threads;   /* at most; 0: half of the cores, four at most */
+  unsigned reserved;
+  uint64_t piece_bytes; /* of one registration, at most; 0: 16 MiB */
+};
+
+typedef struct pinion_preparation pinion_preparation;
+
+/*
+ * Begins to fault in and register memory ahead of its first transfer, by threads of Pinion's, in short steps
+ * and behind transfers that wait. Returns at once. What is prepared stays registered until
+ * pinion_preparation_end(); a failure or a cancel rolls all of it back.
+ */
+int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
+                   const struct pinion_prepare_options* options,
+                   pinion_preparation** preparation) PINION_CHECKED;
+
+struct pinion_preparation_state {
+  size_t size; /* in: sizeof(struct pinion_preparation_state) */
+  int error;   /* 0: ready; EINPROGRESS: under way; else why it was rolled back */
+  int reserved;
+  uint64_t bytes;          /* to prepare: whole pages */
+  uint64_t prepared_bytes; /* of these, registered */
+  uint64_t elapsed_ns;
+  uint64_t left_ns; /* an estimate; UINT64_MAX: unknown */
+};
+
+int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion_preparation_state* state);
+
+/* Waits for its end, `timeout_ns` at most (UINT64_MAX: as long as it takes): 0 when all is ready. */
+int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) PINION_CHECKED;
+
+/* Asks it to stop, and returns at once; one that is ready stays so. */
+int pinion_preparation_cancel(pinion_preparation* preparation);
+
+/* Cancels it if it is under way, returns its leases, and frees the handle. */
+int pinion_preparation_end(pinion_preparation* preparation);
+
 /* ---- Memory events ---- */
 
 /*

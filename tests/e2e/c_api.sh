@@ -38,6 +38,8 @@ expect 'verified' PINION=off
 output=$(PINION=limit=much "$example" 2>&1) && fail "a bad option was accepted"
 grep -q "^registration_cache: start: .*'much'" <<<"$output" || fail "$output"
 
+grep -q '^prepare: verified$' <<<"$("$build/bin/examples/prepare" 64 2>&1)" || fail "examples/prepare"
+
 # Under valgrind, which runs one thread at a time: nothing may wait for another thread inside a system call.
 if command -v valgrind >/dev/null; then
   output=$(PINION=retention=helper timeout -k 5 120 valgrind -q --tool=none "$example" 30 2>&1) || fail "valgrind: status $?"
