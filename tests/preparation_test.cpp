@@ -157,6 +157,18 @@ TEST_F(Preparing, MemoryThatIsNotThereFails) {
   EXPECT_EQ(operations_.calls().size(), 0u);
 }
 
+TEST_F(Preparing, ReadOnlyMemoryIsPreparedForReading) {
+  operations_.asked.flags = PINION_DEVICE_PRIVATE;  // asked for all rights first
+  operations_.refuse = [](const Operations::Live& call, std::size_t) {
+    return call.access == PINION_ACCESS_READ ? 0 : EFAULT;
+  };
+  start();
+  const Heap read_only(4, PROT_READ);
+  ASSERT_EQ(prepare(read_only, 1, PINION_ACCESS_READ), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_TRUE(is_registered(read_only.page(0), kPage, PINION_ACCESS_READ));
+}
+
 TEST_F(Preparing, ItIsUnderWayUntilItIsCancelled) {
   start("retention=leave-pinned");
   const Heap memory(16);

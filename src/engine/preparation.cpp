@@ -216,7 +216,9 @@ Error Preparation::fault_in_steps(Range pages) {
     give_way();
     const Address end = std::min(pages.end, at + step);
     const Duration before = thread_cpu_now();
-    if (Error error = fault_in({at, end}, faults_for_writing_)) return error;
+    Error error = fault_in({at, end}, faults_for_writing_);
+    if (error.code == EFAULT && !writes(access_)) error = fault_in({at, end}, false);
+    if (error) return error;
     const Duration took = thread_cpu_now() - before;
     if (took > kLongStep)
       step = std::max(step / 2, std::max(kLeastStep, page_size()));
