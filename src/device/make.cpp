@@ -5,6 +5,7 @@
 
 #include "device/cost_model.h"
 #include "device/emulated.h"
+#include "device/fabric.h"
 #include "device/none.h"
 #include "device/options.h"
 #include "device/pin.h"
@@ -21,6 +22,7 @@ constexpr DeviceKind kKinds[] = {
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
     {"verbs-odp",
      "the same without pinning, where the device has on-demand paging; what is needed next is prefetched"},
+    {"fabric", "registers by libfabric, with the best provider here; fabric:PROVIDER chooses one"},
 };
 
 }  // namespace
@@ -46,9 +48,13 @@ DeviceResult make_device(const std::string& device, const std::string& nic) {
     return {{}, make_emulated_device(make_pin_device(), std::move(loaded.model))};
   }
   const std::string kind = device.substr(0, device.find(':'));
+  const std::string choice = device.size() > kind.size() ? device.substr(kind.size() + 1) : "";
   if (kind == "verbs" || kind == "verbs-odp") {
-    const std::string choice = device.size() > kind.size() ? device.substr(kind.size() + 1) : "";
     VerbsDeviceResult made = make_verbs_device(choice, kind == "verbs" ? Paging::pinned : Paging::on_demand);
+    return {made.error, std::move(made.device)};
+  }
+  if (kind == "fabric") {
+    FabricDeviceResult made = make_fabric_device(choice);
     return {made.error, std::move(made.device)};
   }
   std::string valid;

@@ -68,6 +68,12 @@ class LeasePath {
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
 
+  /// Takes a lease back as if it had not been: lets the region go that was registered for it, where no other
+  /// lease is out.
+  void undo(ThreadContext& thread, Transfer& transfer);
+  /// Whether a transfer is waiting for a registration at the moment.
+  bool transfers_wait() const { return waiting_.load(std::memory_order_relaxed) != 0; }
+
   /// Lets idle regions go, in all domains: for memory, or a limit of the system's, that is needed elsewhere.
   void let_idle_go(ThreadContext& thread);
   /// Lets the idle doomed regions of a domain go.
@@ -150,6 +156,7 @@ class LeasePath {
   const Ticks plausible_hit_;         ///< its bookkeeping takes no longer
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::atomic<std::uint32_t> waiting_{0};  ///< transfers inside acquire_by_steps()
   std::vector<std::unique_ptr<Retention>> past_;
 };
 
