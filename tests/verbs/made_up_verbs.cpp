@@ -11,6 +11,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/coverage.h"
+#include "base/range.h"
+
 namespace pinion::made_up_verbs {
 
 namespace {
@@ -25,6 +28,7 @@ struct State {
   std::unordered_map<std::uint32_t, const ibv_mr*> keys;
   std::map<const ibv_pd*, std::size_t> domains;  ///< live, with their regions
   Held held, peak;
+  Coverage registered;
   std::uint64_t number = 0, strangers = 0;
   std::uint32_t next_key = 0x100;
   ibv_device device{};
@@ -82,7 +86,7 @@ ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
   s.keys[mr->lkey] = mr;
   ++domain->second;
   ++s.held.regions;
-  s.held.bytes += bytes;
+  s.held.bytes += s.registered.add(Range::of(address, bytes).to_pages());
   s.peak = {std::max(s.peak.regions, s.held.regions), std::max(s.peak.bytes, s.held.bytes)};
   return mr;
 }
@@ -91,8 +95,9 @@ ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
 void drop(State& s, std::unordered_map<const ibv_mr*, Region>::iterator found) {
   s.keys.erase(found->first->lkey);
   --s.held.regions;
-  s.held.bytes -= found->second.bytes;
-  if (const auto domain = s.domains.find(found->second.pd); domain != s.domains.end()) --domain->second;
+  const Region& region = found->second;
+  s.held.bytes -= s.registered.remove(Range{region.begin, region.begin + region.bytes}.to_pages());
+  if (const auto domain = s.domains.find(region.pd); domain != s.domains.end()) --domain->second;
   s.regions.erase(found);
 }
 

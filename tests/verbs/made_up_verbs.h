@@ -24,7 +24,7 @@ std::optional<Region> find(std::uint32_t key);
 std::size_t live_regions(const ibv_pd* pd);
 struct Held {
   std::size_t regions = 0;
-  std::uint64_t bytes = 0;  ///< the sum over regions
+  std::uint64_t bytes = 0;  ///< the union of pages
 };
 Held held();
 /// The most since the last call.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/range.h"
+#include "engine/engine.h"
 #include "made_up_verbs.h"
 #include "support/deterministic_scheduler.h"
 #include "support/in_child.h"
@@ -319,6 +320,17 @@ class Program {
   std::size_t reregistered_ = 0;
 };
 
+/// Nothing is registered, nor counted as if it were.
+void expect_nothing_left() {
+  EXPECT_EQ(made_up_verbs::held().regions, 0u) << "registrations are left over";
+  const Engine* const engine = Engine::running();
+  if (engine == nullptr) return;
+  EXPECT_EQ(engine->budget().bytes(), 0u);
+  EXPECT_EQ(engine->budget().regions(), 0u);
+  EXPECT_EQ(engine->budget().leaving_bytes(), 0u);
+  EXPECT_EQ(engine->budget().leaving_regions(), 0u);
+}
+
 /// In a process of its own: the engine starts with these options.
 template <class F>
 void with_options(const std::string& options, F&& f) {
@@ -338,7 +350,7 @@ void play(const std::string& options) {
       }
       EXPECT_GT(program.reregistered(), 0u);
       program.end();
-      EXPECT_EQ(made_up_verbs::held().regions, 0u) << "registrations are left over";
+      expect_nothing_left();
     }
   });
 }
@@ -368,7 +380,7 @@ TEST(VerbsSequences, OfThreads) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(made_up_verbs::held().regions, 0u);
+    expect_nothing_left();
   });
 }
 
@@ -389,7 +401,7 @@ TEST(VerbsSequences, ManyRegistrationsAtATime) {
     EXPECT_EQ(ibv_dealloc_pd(pd), EBUSY);
     for (ibv_mr* const mr : all) ASSERT_EQ(ibv_dereg_mr(mr), 0);
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
-    EXPECT_EQ(made_up_verbs::held().regions, 0u);
+    expect_nothing_left();
     EXPECT_EQ(ibv_close_device(context), 0);
   });
 }
