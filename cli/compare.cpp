@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "command.h"
+#include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
@@ -32,6 +33,7 @@ struct Arguments {
   unsigned repeat = 3;
   std::string log = "pinion-compare.logs";
   bool json = false;
+  bool no_nic = false;  ///< nothing registers with a NIC here: the device is an emulated one
   CommandLine command;
 };
 
@@ -187,6 +189,10 @@ std::string table_text(const std::vector<Strategy>& strategies) {
   return table.text();
 }
 
+std::string device_note(const Arguments& arguments) {
+  return arguments.no_nic ? " (no NIC registers here, and no --device was given)" : "";
+}
+
 // What the figures are.
 std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies) {
   std::string text = fmt::format(
@@ -196,7 +202,8 @@ std::string label_text(const Arguments& arguments, const std::vector<Strategy>& 
       all_reported(strategies) ? "from MPI_Init to MPI_Finalize"
                                : "of the whole command, its launcher included (a strategy left no logs)");
   for (const Strategy& s : strategies)
-    if (reported(s)) return text + fmt::format("Device: {}\n", s.runs.front().report->device);
+    if (reported(s))
+      return text + fmt::format("Device: {}{}\n", s.runs.front().report->device, device_note(arguments));
   return text + "No rank left a log: did the program use MPI?\n";
 }
 
@@ -239,7 +246,18 @@ Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& st
           {"rows", std::move(rows)}};
 }
 
-void compare(const Arguments& arguments) {
+void emulate(Arguments& arguments) {
+  arguments.flags.set("device", "emulated");
+  arguments.no_nic = true;
+}
+
+/// Below libraries, where they register with a NIC; what is only measured cannot be compared.
+void choose_device(Arguments& arguments) {
+  const Options options = arguments.flags.options();
+  if (acts_at_start(options) == Acts::measured && !may_act_below(options)) emulate(arguments);
+}
+
+void compare(Arguments& arguments) {
   if (inside_launcher())
     throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
   std::vector<Strategy> strategies;
@@ -253,6 +271,7 @@ void compare(const Arguments& arguments) {
             fmt::format("--retention: {} is given twice; --repeat says how often each runs", retention));
     strategies.push_back({retention, {}});
   }
+  choose_device(arguments);
   arguments.flags.note_unused();
   const std::size_t total = strategies.size() * arguments.repeat;
   std::size_t number = 0;
@@ -262,7 +281,12 @@ void compare(const Arguments& arguments) {
       std::fflush(stderr);
       const std::string directory = fmt::format("{}/{}.{}", arguments.log, strategy.retention, round);
       try {
-        strategy.runs.push_back(run_once(arguments, strategy.retention, directory));
+        Run run = run_once(arguments, strategy.retention, directory);
+        if (run.report && run.report->acts == Acts::measured) {  // the port is active, and not used
+          emulate(arguments);
+          run = run_once(arguments, strategy.retention, directory);
+        }
+        strategy.runs.push_back(std::move(run));
       } catch (...) {
         fmt::print(stderr, "\n");
         throw;

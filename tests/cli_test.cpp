@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -433,8 +434,10 @@ TEST_F(Cli, OptionsWithoutEffectAreNamed) {
     options.insert(options.end(), {"--", "true"});
     return pinion(options).err;
   };
-  EXPECT_NE(error_of({"--nic", "myrinet"}).find("--nic myrinet has no effect: it is for --device emulated"),
+  EXPECT_NE(error_of({"--nic", "myrinet", "--device", "pin"})
+                .find("--nic myrinet has no effect: it is for --device emulated"),
             std::string::npos);
+  EXPECT_EQ(error_of({"--nic", "myrinet"}).find("no effect"), std::string::npos);  // of what is simulated
   EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
   EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
   EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
@@ -590,6 +593,8 @@ TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
                           "retention",
                           "predictor",
                           "device",
+                          "acts",
+                          "strategies",
                           "limit_bytes",
                           "wall_seconds",
                           "seconds_added",
@@ -870,6 +875,30 @@ TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
     EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
     EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;
   }
+}
+
+TEST_F(Cli, DoctorSaysWhatWillAct) {
+  const auto acts = [&](const char* state) {
+    ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
+    if (state) {
+      fs::create_directories(root() / "infiniband/hfi1_0/ports/1");
+      std::ofstream(root() / "infiniband/hfi1_0/ports/1/state") << state << "\n";
+    }
+    const Outcome o = pinion({"doctor", "--json"});
+    ::unsetenv("PINION_TEST_INFINIBAND");
+    std::map<std::string, std::string> texts;
+    const json found = json::parse(o.out);
+    for (const json& check : found.at("checks")) texts[check.at("name")] = check.at("text");
+    return texts;
+  };
+  constexpr const char* kMeasured =
+      "measured only: no NIC registers here; your MPI's own registrations are unchanged";
+  EXPECT_EQ(acts(nullptr)["acts"],
+            std::string(kMeasured) + ". This node has no RDMA device (/sys/class/infiniband)");
+  EXPECT_EQ(acts("1: DOWN")["acts"], std::string(kMeasured) + ". No RDMA port is active: hfi1_0 port 1 DOWN");
+  auto active = acts("4: ACTIVE");
+  EXPECT_NE(active["acts"].find("hfi1_0 port 1 ACTIVE"), std::string::npos) << active["acts"];
+  EXPECT_NE(active["interconnect Omni-Path"].find("cache_size"), std::string::npos);
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {
