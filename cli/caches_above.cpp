@@ -51,9 +51,16 @@ void find_ucx(std::vector<CacheAbove>& caches) {
     return version;
   });
   if (!found) return;
-  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor), {{"UCX_RCACHE_ENABLE", "n"}}};
+  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
+                 {{"UCX_RCACHE_ENABLE", "n"}},
+                 {"UCX_RCACHE_MAX_SIZE"},
+                 {"UCX_RCACHE_MAX_REGIONS"}};
   // Before 1.16 its InfiniBand part had a cache of its own.
-  if (found->major == 1 && found->minor < 16) ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+  if (found->major == 1 && found->minor < 16) {
+    ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+    ucx.most_bytes.emplace_back("UCX_IB_RCACHE_MAX_SIZE");
+    ucx.most_regions.emplace_back("UCX_IB_RCACHE_MAX_REGIONS");
+  }
   caches.push_back(std::move(ucx));
 }
 
@@ -63,8 +70,10 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
     return Version{version >> 16, version & 0xffff};
   });
   if (!found) return;
-  caches.push_back(
-      {fmt::format("libfabric {}.{}", found->major, found->minor), {{"FI_MR_CACHE_MAX_COUNT", "0"}}});
+  caches.push_back({fmt::format("libfabric {}.{}", found->major, found->minor),
+                    {{"FI_MR_CACHE_MAX_COUNT", "0"}},
+                    {"FI_MR_CACHE_MAX_SIZE"},
+                    {"FI_MR_CACHE_MAX_COUNT"}});
 }
 
 }  // namespace
@@ -74,7 +83,7 @@ std::vector<CacheAbove> caches_above() {
   find_ucx(caches);
   find_libfabric(caches);
   // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
-  caches.push_back({"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}});
+  caches.push_back({"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}});
   return caches;
 }
 
