@@ -141,7 +141,8 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
   sub->add_option("--device", arguments->device,
-                  "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT])")
+                  "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT], fabric, "
+                  "fabric:PROVIDER)")
       ->type_name("NAME");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {

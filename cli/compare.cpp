@@ -12,6 +12,7 @@
 #include "caches_above.h"
 #include "command.h"
 #include "compare_rows.h"
+#include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
@@ -35,6 +36,7 @@ struct Arguments {
   unsigned repeat = 3;
   std::string log = "pinion-compare.logs";
   bool json = false;
+  bool no_nic = false;  ///< nothing registers with a NIC here: the device is an emulated one
   CommandLine command;
 };
 
@@ -128,10 +130,11 @@ Environment with_logs(OptionFlags flags, const std::string& logs) {
   return environment;
 }
 
-Run run_once(const Arguments& arguments, const std::string& name, Environment environment, Run run) {
+Run run_once(const Arguments& arguments, const std::string& name, Environment environment, Run run,
+             bool forwards = true) {
   const std::string output = run.logs + "/output.txt";
   CommandLine command = arguments.command;
-  if (name != kOff) forward_to_ranks(environment, command);
+  if (forwards) forward_to_ranks(environment, command);
   std::optional<NicMemory> nic;
   if (is_below_libraries(arguments.flags.options())) nic.emplace();
   const Time start = monotonic_now();
@@ -151,7 +154,7 @@ Run run_once(const Arguments& arguments, const Strategy& strategy, const std::st
   if (!strategy.row.has_pinion()) {
     Environment environment = strategy.variables;
     environment["PINION"] = kOff;
-    return run_once(arguments, name, environment, run);
+    return run_once(arguments, name, environment, run, name != kOff);
   }
   run = run_once(arguments, name, with_logs(strategy.flags, run.logs), run);
   runlog::Report report;
@@ -175,7 +178,8 @@ std::string observe(const Arguments& arguments, const Environment* caches, const
     for (const auto& variable : variables_to_set(caches_above())) environment.erase(variable.first);
     environment.insert(caches->begin(), caches->end());
   }
-  return run_once(arguments, name, environment, run).logs;
+  // Open MPI's agent would switch the caches off again (forward.h): of its ranks, those on this node count.
+  return run_once(arguments, name, environment, run, caches == nullptr).logs;
 }
 
 std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
@@ -265,6 +269,10 @@ std::string table_text(const std::vector<Strategy>& strategies, bool below) {
   return table.text();
 }
 
+std::string device_note(const Arguments& arguments) {
+  return arguments.no_nic ? " (no NIC registers here, and no --device was given)" : "";
+}
+
 // What the figures are.
 std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies, bool below) {
   std::string text = fmt::format(
@@ -273,14 +281,15 @@ std::string label_text(const Arguments& arguments, const std::vector<Strategy>& 
       arguments.repeat,
       all_reported(strategies) ? "from MPI_Init to MPI_Finalize"
                                : "of the whole command, its launcher included (a strategy left no logs)");
-  text += below
-              ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole "
-                "command, also those that libraries keep for themselves. Critical path: uses that found no "
-                "registration; in parentheses without the first two of each range.\n"
-              : "Rows library and library-limited are for --front verbs: here Pinion acts beside the caches "
-                "of libraries.\n";
+  text += below ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole "
+                  "command, also those that libraries keep for themselves. Critical path: uses that found no "
+                  "registration; in parentheses without the first two of each range.\n"
+                : "Rows library and library-limited are for where Pinion acts below libraries: here Pinion "
+                  "acts beside the caches "
+                  "of libraries.\n";
   for (const Strategy& s : strategies)
-    if (reported(s)) return text + fmt::format("Device: {}\n", s.runs.front().report->device);
+    if (reported(s))
+      return text + fmt::format("Device: {}{}\n", s.runs.front().report->device, device_note(arguments));
   return text + "No rank left a log: did the program use MPI?\n";
 }
 
@@ -346,6 +355,17 @@ Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& st
           {"rows", std::move(rows)}};
 }
 
+void emulate(Arguments& arguments) {
+  arguments.flags.set("device", "emulated");
+  arguments.no_nic = true;
+}
+
+/// Below libraries, where they register with a NIC; what is only measured cannot be compared.
+void choose_device(Arguments& arguments) {
+  const Options options = arguments.flags.options();
+  if (acts_at_start(options) == Acts::measured && !may_act_below(options)) emulate(arguments);
+}
+
 std::vector<Strategy> strategies_of(const Arguments& arguments) {
   const Options options = arguments.flags.options();
   const std::vector<Row> rows = rows_of(arguments.rows, options);
@@ -366,7 +386,8 @@ void limit_libraries(const Arguments& arguments, std::vector<Strategy>& strategi
   found->variables = library_variables(found->row, arguments.flags.options(), part);
 }
 
-void run_all(const Arguments& arguments, std::vector<Strategy>& strategies) {
+/// False: a port is active, but the program does not use it, so that it was only measured.
+bool run_all(const Arguments& arguments, std::vector<Strategy>& strategies) {
   const std::size_t total = strategies.size() * arguments.repeat;
   std::size_t number = 0;
   for (unsigned round = 1; round <= arguments.repeat; ++round) {
@@ -380,22 +401,35 @@ void run_all(const Arguments& arguments, std::vector<Strategy>& strategies) {
         fmt::print(stderr, "\n");
         throw;
       }
-      fmt::print(stderr, " {:.2f} s\n", strategy.runs.back().elapsed);
+      const Run& run = strategy.runs.back();
+      fmt::print(stderr, " {:.2f} s\n", run.elapsed);
+      if (run.report && run.report->acts == Acts::measured && !arguments.no_nic) return false;
     }
+  }
+  return true;
+}
+
+/// All rows have run on return.
+std::vector<Strategy> run_strategies(Arguments& arguments) {
+  for (;;) {
+    std::vector<Strategy> strategies = strategies_of(arguments);
+    limit_libraries(arguments, strategies);
+    if (run_all(arguments, strategies)) return strategies;
+    emulate(arguments);
   }
 }
 
-void compare(const Arguments& arguments) {
+void compare(Arguments& arguments) {
   if (inside_launcher())
     throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
-  std::vector<Strategy> strategies = strategies_of(arguments);
-  const bool below = is_below_libraries(arguments.flags.options());
+  rows_of(arguments.rows, arguments.flags.options());  // wrong ones before all else
+  choose_device(arguments);
   arguments.flags.note_unused();
-  limit_libraries(arguments, strategies);
-  run_all(arguments, strategies);
+  std::vector<Strategy> strategies = run_strategies(arguments);
   for (Strategy& s : strategies)
     if (s.row.is_library())
       s.counted = unregistered_uses(observe(arguments, &s.variables, s.row.name + ".counted"));
+  const bool below = is_below_libraries(arguments.flags.options());
   if (arguments.json) {
     fmt::print("{}", dump(comparison_json(arguments, strategies, below)));
   } else {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "caches_above.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 
@@ -31,10 +32,10 @@ Row row_of(const std::string& name, const Options& options) {
   Row row{name, name, name.ends_with(kLimited)};
   if (row.limited) row.retention.resize(name.size() - kLimited.size());
   if (row.is_library() && !is_below_libraries(options))
-    throw UsageError(
-        fmt::format("--retention {}: the libraries' own caches are compared with under --front verbs alone, "
-                    "where Pinion stands in their place",
-                    name));
+    throw UsageError(fmt::format(
+        "--retention {}: the libraries' own caches are compared with where Pinion acts below them "
+        "(--front verbs, or an active RDMA port): not here",
+        name));
   if (row.limited && row.retention == kOff)
     throw UsageError("--retention off-limited: without Pinion there is no limit");
   if (row.limited && !has_limit(options))
@@ -88,7 +89,7 @@ std::string as_flags(const std::string& options) {
 
 }  // namespace
 
-bool is_below_libraries(const Options& options) { return options.front == Front::verbs; }
+bool is_below_libraries(const Options& options) { return may_act_below(options); }
 
 std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& options) {
   std::vector<Row> rows;

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "device/cost_model.h"
+#include "device/fabric.h"
 #include "device/make.h"
 #include "engine/options.h"
 #include "retention/traits.h"
@@ -41,6 +42,7 @@ std::string cap_text(std::size_t cap, bool bytes) {
 }
 
 std::string capability_text(const DeviceCapabilities& can) {
+  if (!can.registers) return "transfers are recorded";
   std::string text = can.pins ? "pins memory" : can.on_demand ? "faults memory in on demand" : "pins nothing";
   text += can.remote ? ", peers can get a key" : ", no peer can get a key";
   if (can.needs_endpoint) text += ", needs an endpoint";
@@ -48,6 +50,34 @@ std::string capability_text(const DeviceCapabilities& can) {
   if (can.hides_from_children) text += ", memory may be missing in forked children";
   if (can.spends_modelled_time) text += ", takes modelled time";
   return text;
+}
+
+std::string ability_text(const FabricProvider& can) {
+  std::string text = can.rma ? "puts and gets" : "no puts and gets";
+  text += can.atomics ? ", atomics" : ", no atomics";
+  text += can.automatic_progress ? ", progress by itself" : ", progress only as the target calls it";
+  text += can.ordered_puts ? ", puts in order" : ", puts in any order";
+  return text;
+}
+
+std::string registration_text(const FabricProvider& asks) {
+  std::string text = asks.pins ? "pins memory" : "pins nothing: the kernel does";
+  text += asks.virtual_addresses ? "; peers use addresses" : "; peers use offsets";
+  text += asks.raw_keys        ? ", raw keys"
+          : asks.provider_keys ? ", keys of the provider"
+                               : ", keys of the program";
+  if (asks.local) text += "; local buffers are registered, too";
+  if (asks.endpoint) text += "; bound to an endpoint";
+  return text;
+}
+
+void print_fabric_providers() {
+  const FabricProviders found = fabric_providers();
+  if (found.error) return;  // device fabric has said so
+  fmt::print("Providers of libfabric here (--device fabric:PROVIDER)\n");
+  for (const FabricProvider& provider : found.providers)
+    fmt::print("  {}\n            {}\n            registration: {}\n", provider.name, ability_text(provider),
+               registration_text(provider));
 }
 
 void print_devices(bool) {
@@ -69,6 +99,7 @@ void print_devices(bool) {
                cap_text(can.caps.max_regions, false), cap_text(can.caps.max_region_bytes, true),
                cap_text(can.caps.max_bytes, true));
   }
+  print_fabric_providers();
   fmt::print("Cost models of the emulated device (--nic), or a file\n");
   const CostModelPreset* presets = cost_model_presets(&count);
   for (std::size_t i = 0; i < count; ++i) fmt::print("  {:<10}{}\n", presets[i].name, presets[i].text);

@@ -12,6 +12,7 @@ Json to_json(const runlog::RankReport& r) {
   return {{"rank", r.rank},
           {"host", r.host},
           {"process", r.process},
+          {"acts", to_string(r.acts)},
           {"complete", r.complete},
           {"running", r.running},
           {"wall_seconds", r.wall_seconds},
@@ -127,7 +128,7 @@ Json to_json(const runlog::HelperShareUse& s) {
   return {{"allowed_seconds", s.allowed}, {"spent_seconds", s.spent}};
 }
 
-Json to_json(const runlog::Report& r) {
+Json to_json(const runlog::Report& r, const Json& strategies) {
   return {
       {"schema", "pinion-report-1"},
       {"command", r.command},
@@ -135,6 +136,7 @@ Json to_json(const runlog::Report& r) {
       {"version", r.version},
       {"ranks", r.ranks},
       {"job_ranks", r.job_ranks},
+      {"acts", to_string(r.acts)},
       {"retention", r.retention},
       {"predictor", r.predictor},
       {"options", r.options},
@@ -143,6 +145,7 @@ Json to_json(const runlog::Report& r) {
       {"wall_seconds", r.wall_seconds},
       {"seconds_added", r.cost.added()},
       {"registered_bytes", to_json(r.registered())},
+      {"strategies", strategies},
       {"acquires", to_json(r.acquires)},
       {"registrations", r.registrations},
       {"deregistrations", r.deregistrations},

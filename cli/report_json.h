@@ -15,7 +15,8 @@ Json to_json(const runlog::Cost& cost);  ///< the critical path, and the other t
 Json to_json(const runlog::Prediction& prediction);
 Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);
-Json to_json(const runlog::Report& report);
+/// `strategies`: of a run that was only measured; else null.
+Json to_json(const runlog::Report& report, const Json& strategies);
 
 /// Text for standard output: indented, bytes that are no UTF-8 replaced.
 std::string dump(const Json& json);

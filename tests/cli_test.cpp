@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -173,7 +174,7 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
   expect_usage_error({"compare", "--retention", "helper,best", "--", "true"}, "'best' is not one of");
   expect_usage_error({"compare", "--repeat", "0", "--", "true"}, "--repeat");
-  expect_usage_error({"compare", "--retention", "library", "--", "true"}, "under --front verbs alone");
+  expect_usage_error({"compare", "--retention", "library", "--", "true"}, "where Pinion acts below them");
   expect_usage_error({"compare", "--retention", "helper-limited", "--", "true"},
                      "helper-limited: needs --limit");
   expect_usage_error({"compare", "--limit", "1M", "--retention", "best-limited", "--", "true"},
@@ -439,8 +440,10 @@ TEST_F(Cli, OptionsWithoutEffectAreNamed) {
     options.insert(options.end(), {"--", "true"});
     return pinion(options).err;
   };
-  EXPECT_NE(error_of({"--nic", "myrinet"}).find("--nic myrinet has no effect: it is for --device emulated"),
+  EXPECT_NE(error_of({"--nic", "myrinet", "--device", "pin"})
+                .find("--nic myrinet has no effect: it is for --device emulated"),
             std::string::npos);
+  EXPECT_EQ(error_of({"--nic", "myrinet"}).find("no effect"), std::string::npos);  // of what is simulated
   EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
   EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
   EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
@@ -596,6 +599,8 @@ TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
                           "retention",
                           "predictor",
                           "device",
+                          "acts",
+                          "strategies",
                           "limit_bytes",
                           "wall_seconds",
                           "seconds_added",
@@ -848,8 +853,7 @@ TEST_F(Cli, CompareLimitsTheRowsThatSaySo) {
     const Outcome o = pinion({"compare", "--limit", "5M", "--retention", rows, "--repeat", "1", "--log",
                               "cmp", "--", "sh", "-c", "echo $PINION"});
     EXPECT_EQ(o.status, 0) << o.err;
-    EXPECT_NE(o.out.find("Rows library and library-limited are for --front verbs"), std::string::npos)
-        << o.out;
+    EXPECT_NE(o.out.find("Rows library and library-limited"), std::string::npos) << o.out;
     return content_of(root() / "cmp/helper.1/output.txt");
   };
   EXPECT_NE(options("helper").find("limit=5M"), std::string::npos);
@@ -950,6 +954,30 @@ TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
     EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
     EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;
   }
+}
+
+TEST_F(Cli, DoctorSaysWhatWillAct) {
+  const auto acts = [&](const char* state) {
+    ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
+    if (state) {
+      fs::create_directories(root() / "infiniband/hfi1_0/ports/1");
+      std::ofstream(root() / "infiniband/hfi1_0/ports/1/state") << state << "\n";
+    }
+    const Outcome o = pinion({"doctor", "--json"});
+    ::unsetenv("PINION_TEST_INFINIBAND");
+    std::map<std::string, std::string> texts;
+    const json found = json::parse(o.out);
+    for (const json& check : found.at("checks")) texts[check.at("name")] = check.at("text");
+    return texts;
+  };
+  constexpr const char* kMeasured =
+      "measured only: no NIC registers here; your MPI's own registrations are unchanged";
+  EXPECT_EQ(acts(nullptr)["acts"],
+            std::string(kMeasured) + ". This node has no RDMA device (/sys/class/infiniband)");
+  EXPECT_EQ(acts("1: DOWN")["acts"], std::string(kMeasured) + ". No RDMA port is active: hfi1_0 port 1 DOWN");
+  auto active = acts("4: ACTIVE");
+  EXPECT_NE(active["acts"].find("hfi1_0 port 1 ACTIVE"), std::string::npos) << active["acts"];
+  EXPECT_NE(active["interconnect Omni-Path"].find("cache_size"), std::string::npos);
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {

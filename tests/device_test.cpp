@@ -25,195 +25,21 @@
 #include "device/model.h"
 #include "device/pin.h"
 #include "device/translation.h"
-#include "support/eventually.h"
+#include "support/device_battery.h"
 #include "support/in_child.h"
-#include "support/system_call_filter.h"
+#include "support/pinned_memory.h"
 
 namespace pinion {
 namespace {
 
-using test::in_child;
+using namespace test;
 
-constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr Actor kActors[] = {Actor::application, Actor::helper};
-
-/// Anonymous memory on ordinary pages (whole hugepages would be counted otherwise).
-class Memory {
- public:
-  explicit Memory(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1) : bytes_(bytes) {
-    start_ = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0));
-    if (start_ == MAP_FAILED) throw std::bad_alloc();
-    madvise(start_, bytes, MADV_NOHUGEPAGE);
-  }
-  ~Memory() {
-    // What lies in the hole by now is somebody else's.
-    const Range all = range();
-    if (hole_.empty()) hole_ = {all.end, all.end};
-    if (hole_.begin > all.begin) munmap(start_, hole_.begin - all.begin);
-    if (hole_.end < all.end) munmap(reinterpret_cast<void*>(hole_.end), all.end - hole_.end);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  Memory& touch() {
-    std::memset(start_, 1, bytes_);
-    return *this;
-  }
-  void protect(Range range, int rights) {
-    ASSERT_EQ(mprotect(reinterpret_cast<void*>(range.begin), range.bytes(), rights), 0);
-  }
-  /// Makes a hole, at most one.
-  void unmap(Range range) {
-    ASSERT_EQ(munmap(reinterpret_cast<void*>(range.begin), range.bytes()), 0);
-    hole_ = range;
-  }
-  Range range() const { return Range::of(start_, bytes_); }
-  Range pages(std::size_t begin, std::size_t end) const {
-    return {range().begin + begin * page_size(), range().begin + end * page_size()};
-  }
-
- private:
-  std::size_t bytes_;
-  char* start_;
-  Range hole_{};
-};
-
-std::size_t held() {
-  const Memlock now = memlock();
-  return now.locked + now.pinned;
+std::vector<DeviceMaker> makers() {
+  return {{"pin", [] { return make_device("pin", ""); }}};
 }
-
-/// Kernels before 6.13 unpin a little later than they are told to.
-bool held_becomes(std::size_t bytes) {
-  return test::eventually([&] { return held() == bytes; });
-}
-
-bool mentions(const Error& error, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) {
-    if (std::string(error.message).find(part) == std::string::npos) return false;
-  }
-  return true;
-}
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
-  return count;
-}
-
-/// From now on this process gets EPERM from io_uring_setup, as in many containers.
-void forbid_io_uring() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  ASSERT_TRUE(test::filter_system_calls(program));
-}
-
-/// An ordinary user with `limit` bytes of RLIMIT_MEMLOCK. Only root can become one.
-void become_ordinary_user(std::size_t limit) {
-  const rlimit limits{limit, limit};
-  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &limits), 0);
-  ASSERT_EQ(setgid(65534), 0);
-  ASSERT_EQ(setuid(65534), 0);
-  prctl(PR_SET_DUMPABLE, 1);  // /proc/self stays readable
-}
+INSTANTIATE_TEST_SUITE_P(Pin, PinningDevice, ::testing::ValuesIn(makers()), name_of);
 
 // ---- pin
-
-TEST(PinDevice, PinsAndUnpinsForBothActors) {
-  const auto device = make_pin_device();
-  Memory memory(kMiB);
-  memory.touch();
-  const std::size_t before = held();
-  for (Actor actor : kActors) {
-    const Registration r = device->register_range(memory.range(), Access::all, actor);
-    ASSERT_FALSE(r.error) << r.error.message;
-    EXPECT_NE(r.key.handle, 0u);
-    EXPECT_EQ(r.granted, Access::all);
-    EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, actor);
-    EXPECT_TRUE(held_becomes(before));
-  }
-}
-
-TEST(PinDevice, EitherActorDeregisters) {
-  const auto device = make_pin_device();
-  Memory memory(kMiB);
-  const std::size_t before = held();
-  const Registration r = device->register_range(memory.range(), Access::write, Actor::application);
-  ASSERT_FALSE(r.error) << r.error.message;
-  device->deregister(r.key, Actor::helper);
-  EXPECT_TRUE(held_becomes(before));
-}
-
-TEST(PinDevice, LargeUntouchedRangeTakesSeveralSlots) {
-  const auto device = make_pin_device();
-  Memory memory(40 * kMiB);
-  const std::size_t before = held();
-  const Registration r = device->register_range(memory.range(), Access::write, Actor::helper);
-  ASSERT_FALSE(r.error) << r.error.message;
-  EXPECT_EQ(held(), before + 40 * kMiB);
-  device->deregister(r.key, Actor::helper);
-  EXPECT_TRUE(held_becomes(before));
-}
-
-TEST(PinDevice, DestructionUnpinsWhatIsLeft) {
-  Memory writable(kMiB);
-  Memory read_only(kMiB);
-  read_only.touch().protect(read_only.range(), PROT_READ);
-  const std::size_t before = held();
-  {
-    const auto device = make_pin_device();
-    ASSERT_FALSE(device->register_range(writable.range(), Access::write, Actor::application).error);
-    ASSERT_FALSE(device->register_range(read_only.range(), Access::read, Actor::application).error);
-    EXPECT_EQ(held(), before + 2 * kMiB);
-  }
-  EXPECT_TRUE(held_becomes(before));
-}
-
-TEST(PinDevice, ReadOnlyMemoryIsRegisteredForReadingOnly) {
-  const auto device = make_pin_device();
-  for (const bool touched : {true, false}) {
-    Memory memory(kMiB);
-    if (touched) memory.touch();
-    memory.protect(memory.range(), PROT_READ);
-    const std::size_t before = held();
-    const Registration r = device->register_range(memory.range(), Access::remote_read, Actor::application);
-    ASSERT_FALSE(r.error) << r.error.message;
-    EXPECT_TRUE(includes(r.granted, Access::read | Access::remote_read));
-    EXPECT_FALSE(includes(r.granted, Access::write));
-    EXPECT_FALSE(includes(r.granted, Access::remote_write));
-    EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, Actor::application);
-    EXPECT_TRUE(held_becomes(before));
-
-    for (Access access : {Access::write, Access::remote_write, Access::all}) {
-      const Registration refused = device->register_range(memory.range(), access, Actor::application);
-      EXPECT_EQ(refused.error.code, EFAULT);
-      EXPECT_TRUE(mentions(refused.error, {"not writable"})) << refused.error.message;
-    }
-    EXPECT_EQ(held(), before);
-  }
-}
-
-TEST(PinDevice, SharedFileIsRegisteredForWriting) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
-  ASSERT_EQ(ftruncate(fileno(file.get()), kMiB), 0);
-  const auto device = make_pin_device();
-  Memory memory(kMiB, MAP_SHARED, fileno(file.get()));
-  const std::size_t before = held();
-  for (Access access : {Access::read, Access::all}) {
-    const Registration r = device->register_range(memory.range(), access, Actor::helper);
-    ASSERT_FALSE(r.error) << r.error.message;
-    EXPECT_TRUE(includes(r.granted, access));
-    EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, Actor::helper);
-    EXPECT_TRUE(held_becomes(before));
-  }
-}
 
 TEST(PinDevice, LockedPagesAreCounted) {
   const auto device = make_pin_device();
@@ -296,60 +122,6 @@ TEST(PinDevice, AfterMlockallNothingIsUnlocked) {
   });
 }
 
-TEST(PinDevice, MemoryThatIsNotThere) {
-  const auto device = make_pin_device();
-  Memory memory(64 * page_size());
-  memory.touch();
-  const std::size_t before = held();
-  memory.unmap(memory.pages(32, 64));
-  for (Access access : {Access::read, Access::all}) {
-    for (const Range range : {memory.pages(32, 64), memory.pages(0, 64), memory.pages(31, 33)}) {
-      const Registration r = device->register_range(range, access, Actor::application);
-      EXPECT_EQ(r.error.code, EFAULT);
-      EXPECT_TRUE(mentions(r.error, {"not mapped"})) << r.error.message;
-    }
-  }
-  memory.protect(memory.pages(0, 8), PROT_NONE);
-  EXPECT_EQ(device->register_range(memory.pages(0, 16), Access::read, Actor::application).error.code, EFAULT);
-  EXPECT_EQ(held(), before);
-}
-
-TEST(PinDevice, FailureInTheMiddleUndoesAll) {
-  const auto device = make_pin_device();
-  Memory memory(40 * kMiB);
-  memory.touch();
-  // All pages are there, so it is the pinning of a later slot that fails.
-  memory.protect({memory.range().end - kMiB, memory.range().end}, PROT_READ);
-  const std::size_t before = held();
-  const Registration r = device->register_range(memory.range(), Access::write, Actor::application);
-  EXPECT_EQ(r.error.code, EFAULT);
-  EXPECT_TRUE(held_becomes(before));
-}
-
-TEST(PinDevice, OnlyWholePages) {
-  const auto device = make_pin_device();
-  Memory memory(4 * page_size());
-  const Range pages = memory.range();
-  for (const Range range : {Range{pages.begin + 1, pages.end}, Range{pages.begin, pages.end - 1},
-                            Range{pages.begin, pages.begin}}) {
-    EXPECT_EQ(device->register_range(range, Access::read, Actor::application).error.code, EINVAL);
-  }
-}
-
-TEST(PinDevice, AKeyIsDeregisteredOnce) {
-  const auto device = make_pin_device();
-  Memory memory(kMiB);
-  const Registration first = device->register_range(memory.range(), Access::write, Actor::application);
-  const Registration second = device->register_range(memory.range(), Access::write, Actor::application);
-  ASSERT_FALSE(first.error || second.error);
-  device->deregister(first.key, Actor::application);
-  const std::size_t before = held();
-  device->deregister(RegistrationKey{}, Actor::application);
-  EXPECT_DEBUG_DEATH(device->deregister(first.key, Actor::application), "not registered");
-  EXPECT_EQ(held(), before);
-  device->deregister(second.key, Actor::application);
-}
-
 TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
   const auto device = make_pin_device();
@@ -372,36 +144,6 @@ TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   EXPECT_TRUE(held_becomes(before));
   const Registration again = device->register_range(memory.range(), Access::all, Actor::application);
   EXPECT_FALSE(again.error) << again.error.message;
-}
-
-TEST(PinDevice, MemlockLimitIsAnErrorWithNeedAndCure) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user with another limit";
-  for (const bool io_uring : {true, false}) {
-    in_child([&] {
-      become_ordinary_user(64 << 10);
-      if (!io_uring) forbid_io_uring();
-      const auto device = make_pin_device();
-      Memory memory(kMiB);
-      memory.touch();
-      for (Actor actor : kActors) {
-        const Registration r = device->register_range(memory.range(), Access::all, actor);
-        EXPECT_EQ(r.error.code, ENOMEM);
-        EXPECT_TRUE(mentions(r.error, {"1M", "64K", "RLIMIT_MEMLOCK", "ulimit -l", "--limit"}))
-            << r.error.message;
-        EXPECT_TRUE(held_becomes(0));
-      }
-      const Registration small = device->register_range(memory.pages(0, 2), Access::all, Actor::application);
-      EXPECT_FALSE(small.error) << small.error.message;
-    });
-  }
-  in_child([] {
-    become_ordinary_user(0);
-    forbid_io_uring();
-    Memory memory(kMiB);
-    const Registration r = make_pin_device()->register_range(memory.range(), Access::all, Actor::application);
-    EXPECT_EQ(r.error.code, EPERM);
-    EXPECT_TRUE(mentions(r.error, {"ulimit -l"})) << r.error.message;
-  });
 }
 
 TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
@@ -432,6 +174,19 @@ TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
   });
 }
 
+TEST(PinDevice, AForkedChildClosesTheParentsRings) {
+  Memory memory(kMiB);
+  const std::size_t before = open_descriptors();
+  const auto device = make_pin_device();
+  const Registration made = device->register_range(memory.range(), Access::all, Actor::application);
+  ASSERT_FALSE(made.error) << made.error.message;
+  in_child([&] {
+    device->abandon_after_fork();
+    EXPECT_EQ(open_descriptors(), before);
+  });
+  device->deregister(made.key, Actor::application);
+}
+
 TEST(PinDevice, LeaksNoDescriptorAndClosesThemOnExec) {
   Memory memory(kMiB);
   const std::size_t before = open_descriptors();
@@ -449,64 +204,6 @@ TEST(PinDevice, LeaksNoDescriptorAndClosesThemOnExec) {
   }
   EXPECT_EQ(open_descriptors(), before);
 }
-
-TEST(PinDevice, ForkedChildStartsAnew) {
-  const std::size_t descriptors = open_descriptors();
-  const auto device = make_pin_device();
-  Memory memory(kMiB);
-  memory.touch();
-  const std::size_t before = held();
-  const Registration parents = device->register_range(memory.range(), Access::all, Actor::application);
-  ASSERT_FALSE(parents.error) << parents.error.message;
-  in_child([&] {
-    device->abandon_after_fork();
-    EXPECT_EQ(open_descriptors(), descriptors);
-    EXPECT_EQ(held(), 0u);
-    device->deregister(parents.key, Actor::application);
-    const Registration own = device->register_range(memory.range(), Access::all, Actor::application);
-    ASSERT_FALSE(own.error) << own.error.message;
-    EXPECT_NE(own.key.handle, parents.key.handle);
-    EXPECT_EQ(held(), kMiB);
-    device->deregister(own.key, Actor::application);
-    EXPECT_TRUE(held_becomes(0));
-  });
-  EXPECT_EQ(held(), before + kMiB);
-  device->deregister(parents.key, Actor::application);
-  EXPECT_TRUE(held_becomes(before));
-}
-
-/// Four threads, both actors, overlapping ranges of memory that io_uring takes and memory that it does not.
-void register_concurrently(Device& device) {
-  Memory memory(128 * page_size());
-  memory.touch().protect(memory.pages(64, 128), PROT_READ);
-  const std::size_t before = held();
-  std::vector<std::thread> threads;
-  for (unsigned seed = 0; seed < 4; ++seed) {
-    threads.emplace_back([&device, &memory, seed] {
-      std::mt19937 random(seed);
-      const Actor actor = kActors[seed % 2];
-      std::vector<RegistrationKey> keys;
-      for (int turn = 0; turn < 500; ++turn) {
-        if (!keys.empty() && random() % 2) {
-          std::swap(keys[random() % keys.size()], keys.back());
-          device.deregister(keys.back(), actor);
-          keys.pop_back();
-        } else {
-          const std::size_t begin = random() % 127;
-          const std::size_t end = begin + 1 + random() % (127 - begin);
-          const Registration r = device.register_range(memory.pages(begin, end), Access::read, actor);
-          ASSERT_FALSE(r.error) << r.error.message;
-          keys.push_back(r.key);
-        }
-      }
-      for (RegistrationKey key : keys) device.deregister(key, actor);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(held_becomes(before));
-}
-
-TEST(PinDevice, ManyThreads) { register_concurrently(*make_pin_device()); }
 
 // ---- emulated
 
@@ -665,7 +362,7 @@ TEST(TranslationEntries, TransparentHugepages) {
       << "an ordinary page beside makes all of them ordinary";
   EXPECT_EQ(translation_entries(memory.range, page), memory.range.pages())
       << "of a device without large entries";
-  EXPECT_EQ(translation_entries(memory.range, page | 64 * kKiB), memory.range.bytes() / (64 * kKiB));
+  EXPECT_EQ(translation_entries(memory.range, page | (64 << 10)), memory.range.bytes() / (64 << 10));
   EXPECT_EQ(translation_entries(memory.range, 0), memory.range.pages());
 }
 
@@ -775,13 +472,17 @@ TEST(ModelDevice, KeepsTheCapsOfTheModel) {
 TEST(MakeDevice, MakesEveryKind) {
   std::size_t count = 0;
   const DeviceKind* kinds = device_kinds(&count);
-  EXPECT_EQ(count, 4u);
+  EXPECT_EQ(count, 5u);
   for (std::size_t i = 0; i < count; ++i) {
     const DeviceResult made = make_device(kinds[i].name, "connectx");
     if (made.error && std::string(kinds[i].name).starts_with("verbs")) {
       // Without a NIC: the library, the device or its headers are named.
       EXPECT_TRUE(mentions(made.error, {"RDMA device"}) || mentions(made.error, {"libibverbs"}))
           << made.error.message;
+      continue;
+    }
+    if (made.error && std::string(kinds[i].name) == "fabric") {
+      EXPECT_TRUE(mentions(made.error, {"libfabric"})) << made.error.message;
       continue;
     }
     ASSERT_FALSE(made.error) << made.error.message;

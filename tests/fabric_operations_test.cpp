@@ -1,5 +1,6 @@
-// Data over a libfabric endpoint with keys from the C API: the program's operations call fi_mr_reg, and
-// Pinion decides when. An endpoint that is connected with itself, over each software provider that is here.
+// Data over a libfabric endpoint with keys from the C API. Pinion decides when to register; fi_mr_reg is
+// called by the program's operations, or by Pinion in the program's domain. An endpoint that is connected
+// with itself, over each software provider that is here.
 #include <gtest/gtest.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "pinion/pinion.h"
 
@@ -84,6 +86,9 @@ class Endpoint {
     return operations;
   }
   int live() const { return live_; }
+  fid_domain* domain() const { return domain_.fid; }
+  fid_ep* endpoint() const { return endpoint_.fid; }
+  const fi_info* info() const { return info_; }
 
   /// Writes to itself, to the end. 0, or the error of the post or of the completion.
   int write(const void* source, const struct pinion_keys& from, const void* target,
@@ -153,15 +158,23 @@ class Endpoint {
   std::atomic<int> live_{0};
 };
 
-class FabricOperations : public ::testing::TestWithParam<const char*> {
+enum class Registers { program, pinion };
+
+class FabricOperations : public ::testing::TestWithParam<std::tuple<const char*, Registers>> {
  protected:
   void SetUp() override {
     ::unsetenv("PINION");
-    if (const int error = endpoint_.open(GetParam()))
-      GTEST_SKIP() << GetParam() << ": " << fi_strerror(-error);
+    const auto [provider, registers] = GetParam();
+    if (const int error = endpoint_.open(provider)) GTEST_SKIP() << provider << ": " << fi_strerror(-error);
     ASSERT_EQ(pinion_start("retention=leave-pinned"), 0) << pinion_last_error();
-    const pinion_device_operations operations = endpoint_.operations();
-    ASSERT_EQ(pinion_domain_open_operations(&operations, &domain_), 0) << pinion_last_error();
+    if (registers == Registers::program) {
+      const pinion_device_operations operations = endpoint_.operations();
+      ASSERT_EQ(pinion_domain_open_operations(&operations, &domain_), 0) << pinion_last_error();
+    } else {
+      ASSERT_EQ(
+          pinion_domain_open_fabric(endpoint_.domain(), endpoint_.info(), endpoint_.endpoint(), &domain_), 0)
+          << pinion_last_error();
+    }
   }
   void TearDown() override {
     if (domain_ == nullptr) return;
@@ -202,16 +215,22 @@ TEST_P(FabricOperations, ItsKeysMoveData) {
     EXPECT_EQ(pinion_release(&sending), 0);
     EXPECT_EQ(pinion_release(&receiving), 0);
   }
-  EXPECT_EQ(endpoint_.live(), 2) << "what stays registered was registered again";
+  struct pinion_statistics statistics {};
+  statistics.size = sizeof statistics;
+  ASSERT_EQ(pinion_statistics(domain_, &statistics), 0) << pinion_last_error();
+  EXPECT_EQ(statistics.registrations, 2u) << "what stays registered was registered again";
+  EXPECT_EQ(statistics.regions, 2u);
   ::munmap(memory, mapped);
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, FabricOperations,
-                         ::testing::Values("tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"),
-                         [](const auto& provider) {
+                         ::testing::Combine(::testing::Values("tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"),
+                                            ::testing::Values(Registers::program, Registers::pinion)),
+                         [](const auto& test) {
                            std::string name;
-                           for (const char c : std::string(provider.param)) name += std::isalnum(c) ? c : '_';
-                           return name;
+                           for (const char c : std::string(std::get<0>(test.param)))
+                             name += std::isalnum(c) ? c : '_';
+                           return name + (std::get<1>(test.param) == Registers::pinion ? "_by_pinion" : "");
                          });
 
 }  // namespace

@@ -751,7 +751,7 @@ TEST_F(LibcHooks, TheSameCodeIsCalledByBothNames) {
 // ---- libc's own calls ----
 
 /// A block's pages without the first and last, which its neighbours share.
-Range inner_pages(const char* block, std::size_t bytes) {
+Range inner_pages(char* block, std::size_t bytes) {
   const auto begin = reinterpret_cast<Address>(block);
   return {page_ceil(begin), page_floor(begin + bytes)};
 }

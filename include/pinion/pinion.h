@@ -2,8 +2,9 @@
  * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
  * predicts.
  *
- * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1, PINION_0.2), structures say their
- * size in their first field, everything else is opaque. The reference, a section a call, is docs/api.md.
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.3), structures say
+ * their size in their first field, everything else is opaque. The reference, a section a call, is
+ * docs/api.md.
  *
  *   - Calls that return int return 0 or an errno value; pinion_last_error() then says, in one line, what
  * failed, with the limit, the need and the cure.
@@ -67,8 +68,8 @@ struct ibv_pd;
  * Opens a domain on a protection domain of the caller's own: the keys of its leases are for the caller's
  * queue pairs. Uses the libibverbs that the process has loaded, and neither opens nor closes anything.
  *
- * The protection domain, or the memory that the operations below need, outlives the domain: until pinion_domain_close
- * returns 0, or pinion_stop has ended the run and its last lease is released.
+ * The protection domain, or the memory that the operations below need, outlives the domain: until
+ * pinion_domain_close returns 0, or pinion_stop has ended the run and its last lease is released.
  */
 int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHECKED;
 
@@ -125,6 +126,18 @@ struct pinion_device_operations {
 /* Opens a domain on the caller's operations; the structure is copied. */
 int pinion_domain_open_operations(const struct pinion_device_operations* operations,
                                   pinion_domain** domain) PINION_CHECKED;
+
+struct fi_info;
+struct fid_domain;
+struct fid_ep;
+
+/*
+ * Opens a domain on a libfabric domain of the caller's own (PINION_0.3), which was opened with `info`. Its
+ * registrations are bound to `endpoint` where the provider asks for that (FI_MR_ENDPOINT); else NULL is as
+ * well. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed.
+ */
+int pinion_domain_open_fabric(struct fid_domain* fabric_domain, const struct fi_info* info,
+                              struct fid_ep* endpoint, pinion_domain** domain) PINION_CHECKED;
 
 /* ---- Leases ---- */
 
@@ -185,6 +198,55 @@ struct pinion_keys {
 
 /* The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing. */
 int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINION_CHECKED;
+
+/* ---- Preparing memory (PINION_0.3) ---- */
+
+struct pinion_range {
+  const void* address;
+  size_t bytes;
+};
+
+/* How memory is prepared; zero what is not chosen. */
+struct pinion_prepare_options {
+  size_t size;        /* in: sizeof(struct pinion_prepare_options) */
+  unsigned access;    /* of pinion_access, for the transfers to come */
+  unsigned hugepages; /* other than 0: advise the kernel to use them (MADV_HUGEPAGE) */
+  unsigned threads;   /* at most; 0: half of the cores, four at most */
+  unsigned reserved;
+  uint64_t piece_bytes; /* of one registration, at most; 0: 16 MiB */
+};
+
+typedef struct pinion_preparation pinion_preparation;
+
+/*
+ * Begins to fault in and register memory ahead of its first transfer, by threads of Pinion's, in short steps
+ * and behind transfers that wait. Returns at once. What is prepared stays registered until
+ * pinion_preparation_end(); a failure or a cancel rolls all of it back.
+ */
+int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
+                   const struct pinion_prepare_options* options,
+                   pinion_preparation** preparation) PINION_CHECKED;
+
+struct pinion_preparation_state {
+  size_t size; /* in: sizeof(struct pinion_preparation_state) */
+  int error;   /* 0: ready; EINPROGRESS: under way; else why it was rolled back */
+  int reserved;
+  uint64_t bytes;          /* to prepare: whole pages */
+  uint64_t prepared_bytes; /* of these, registered */
+  uint64_t elapsed_ns;
+  uint64_t left_ns; /* an estimate; UINT64_MAX: unknown */
+};
+
+int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion_preparation_state* state);
+
+/* Waits for its end, `timeout_ns` at most (UINT64_MAX: as long as it takes): 0 when all is ready. */
+int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) PINION_CHECKED;
+
+/* Asks it to stop, and returns at once; one that is ready stays so. */
+int pinion_preparation_cancel(pinion_preparation* preparation);
+
+/* Cancels it if it is under way, returns its leases, and frees the handle. */
+int pinion_preparation_end(pinion_preparation* preparation);
 
 /* ---- Memory events ---- */
 

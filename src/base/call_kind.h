@@ -31,15 +31,16 @@ enum class CallKind : std::uint8_t {
   window = 21,  ///< memory that others may read and write
   file_read = 22,
   file_write = 23,
-  reg_mr = 24,  ///< a registration that the program asked for
+  reg_mr = 24,   ///< a registration that the program asked for
+  prepare = 25,  ///< memory that is registered ahead of its first transfer
 };
 
 inline const char* to_string(CallKind kind) {
-  static const char* const names[] = {"none",           "send",      "receive",   "isend",      "irecv",
-                                      "send_init",      "recv_init", "sendrecv",  "bcast",      "gather",
-                                      "scatter",        "allgather", "alltoall",  "reduce",     "allreduce",
-                                      "reduce_scatter", "scan",      "api",       "put",        "get",
-                                      "accumulate",     "window",    "file_read", "file_write", "reg_mr"};
+  static const char* const names[] = {
+      "none",      "send",           "receive",    "isend",   "irecv",     "send_init", "recv_init",
+      "sendrecv",  "bcast",          "gather",     "scatter", "allgather", "alltoall",  "reduce",
+      "allreduce", "reduce_scatter", "scan",       "api",     "put",       "get",       "accumulate",
+      "window",    "file_read",      "file_write", "reg_mr",  "prepare"};
   const auto index = static_cast<unsigned>(kind);
   return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

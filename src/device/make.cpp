@@ -5,6 +5,8 @@
 
 #include "device/cost_model.h"
 #include "device/emulated.h"
+#include "device/fabric.h"
+#include "device/none.h"
 #include "device/options.h"
 #include "device/pin.h"
 #include "device/verbs.h"
@@ -14,11 +16,13 @@ namespace pinion {
 namespace {
 
 constexpr DeviceKind kKinds[] = {
+    {kAutoDevice, "nothing by itself: below libraries that register with a NIC, or measured only (--front)"},
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
     {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)", true},
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
     {"verbs-odp",
      "the same without pinning, where the device has on-demand paging; what is needed next is prefetched"},
+    {"fabric", "registers by libfabric, with the best provider here; fabric:PROVIDER chooses one"},
 };
 
 }  // namespace
@@ -36,6 +40,7 @@ const DeviceKind* device_kind(const std::string& device) {
 }
 
 DeviceResult make_device(const std::string& device, const std::string& nic) {
+  if (device == kAutoDevice) return {{}, make_no_device()};
   if (device == "pin") return {{}, make_pin_device()};
   if (device == "emulated") {
     CostModelResult loaded = load_cost_model(nic);
@@ -43,9 +48,13 @@ DeviceResult make_device(const std::string& device, const std::string& nic) {
     return {{}, make_emulated_device(make_pin_device(), std::move(loaded.model))};
   }
   const std::string kind = device.substr(0, device.find(':'));
+  const std::string choice = device.size() > kind.size() ? device.substr(kind.size() + 1) : "";
   if (kind == "verbs" || kind == "verbs-odp") {
-    const std::string choice = device.size() > kind.size() ? device.substr(kind.size() + 1) : "";
     VerbsDeviceResult made = make_verbs_device(choice, kind == "verbs" ? Paging::pinned : Paging::on_demand);
+    return {made.error, std::move(made.device)};
+  }
+  if (kind == "fabric") {
+    FabricDeviceResult made = make_fabric_device(choice);
     return {made.error, std::move(made.device)};
   }
   std::string valid;

@@ -19,7 +19,7 @@ const DeviceKind* device_kinds(std::size_t* count);
 /// The kind of a device by its name, perhaps with a choice; null where there is none.
 const DeviceKind* device_kind(const std::string& device);
 
-/// `device` is one of device_kinds(), verbs perhaps with a choice; `nic` is a cost model (cost_model.h) for a
+/// `device` is one of device_kinds(), verbs and fabric perhaps with a choice; `nic` is a cost model (cost_model.h) for a
 /// device that takes one. Errors list the valid names.
 struct DeviceResult {
   Error error;

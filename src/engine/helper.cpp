@@ -81,14 +81,17 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, clock),
-      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock) {}
+      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock),
+      acts_(acts_at_start(options)) {}
 
 void Helper::equip(DomainSlot& slot) {
-  RetentionSettings settings{.kind = options_.retention,
-                             .lru_bytes = options_.lru_size,
-                             .minimize_peak = options_.minimize == Minimize::peak};
+  // A domain whose device registers nothing is only observed, whatever the others are for.
+  slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
+  const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
+  RetentionSettings settings{
+      .kind = kind, .lru_bytes = options_.lru_size, .minimize_peak = options_.minimize == Minimize::peak};
   std::unique_ptr<Predictor> predictor;
-  if (traits_of(options_.retention).predicts) {
+  if (traits_of(kind).predicts) {
     predictor = played_predictor();
     if (!predictor)
       predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
@@ -162,6 +165,7 @@ void Helper::main() {
   drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
     log_.add_domains(domains_);
+    note_acts();
     drain_.drain();
     work_.serve_closing();
     work_.act([this] {
@@ -243,6 +247,22 @@ void Helper::sleep_until(Time wake) {
 
 // ---- figures ----
 
+void Helper::note_acts() {
+  if (acts_ != Acts::measured) return;
+  const DomainSlot* registers = nullptr;
+  domains_.for_each([&](const DomainSlot& slot) {
+    if (registers == nullptr && slot.device && slot.device->capabilities().registers) registers = &slot;
+  });
+  if (leases_.acts_below())
+    acts_ = Acts::verbs;
+  else if (registers != nullptr)
+    acts_ = Acts::pinned;
+  else
+    return;
+  log_.set_acts(acts_, to_string(options_.retention),
+                acts_ == Acts::verbs ? kBelowLibraries : registers->device->description());
+}
+
 void Helper::tell() {
   account(clock_.now());
   runlog::Counters mine{};
@@ -270,6 +290,7 @@ void Helper::tell_domains() {
 
 void Helper::end_of_run() {
   log_.add_domains(domains_);
+  note_acts();
   drain_.drain();
   // Should the process end before the rest is done, its log ends with this state.
   tell();

@@ -24,7 +24,7 @@ std::atomic<LeasePath*> LeasePath::running_{nullptr};
 LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains,
                      MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
     : threshold_(options.threshold),
-      observes_(!traits_of(options.retention).registers),
+      acts_below_(options.front == Front::verbs),
       settles_(traits_of(options.retention).settles),
       spends_modelled_time_(spends_modelled_time),
       bell_(bell),
@@ -38,6 +38,7 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
 
 void LeasePath::know(const DomainSlot& slot) {
   const auto number = static_cast<std::size_t>(slot.number);
+  observes_[number] = slot.kept.observed;
   domain_of_[number] = slot.domain.get();
   retention_of_[number] = slot.kept.retention.get();
 }
@@ -84,7 +85,7 @@ void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call
 bool LeasePath::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
                         Access access, Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
-  if (observes_) {
+  if (observes_[static_cast<std::size_t>(number)]) {
     if (!is_possible(request)) [[unlikely]]
       return refuse_impossible(thread, transfer, refusal, error);
     transfer.record.outcome = runlog::Outcome::observed;
@@ -143,8 +144,27 @@ bool LeasePath::acquire_slow(ThreadContext& thread, int number, Range request, A
   return true;
 }
 
+namespace {
+
+class Counted {
+ public:
+  Counted(std::atomic<std::uint32_t>& count, bool counts) : count_(count), n_(counts ? 1 : 0) {
+    count_.fetch_add(n_, std::memory_order_relaxed);
+  }
+  ~Counted() { count_.fetch_sub(n_, std::memory_order_relaxed); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+  const std::uint32_t n_;
+};
+
+}  // namespace
+
 Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer) {
   HeldSignals held;
+  const Counted waits(waiting_, transfer.record.call != CallKind::prepare);
   watch_.check_hooks();
   Record& record = transfer.record;
   const int number = record.domain;
@@ -271,6 +291,14 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
     ThreadCounters& counters = thread.counters[record.domain];
     counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
   }
+}
+
+void LeasePath::undo(ThreadContext& thread, Transfer& transfer) {
+  const RegionRef ref = transfer.record.region();
+  const bool registered = transfer.record.outcome == runlog::Outcome::miss;
+  transfer.record.kind = runlog::EventKind::none;  // no use to learn from
+  release(thread, transfer);
+  if (ref.region != nullptr && registered) retire_now(thread, transfer.record.domain, ref);
 }
 
 void LeasePath::release_after_run(Transfer& transfer) {

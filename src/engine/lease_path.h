@@ -68,6 +68,12 @@ class LeasePath {
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
 
+  /// Takes a lease back as if it had not been: lets the region go that was registered for it, where no other
+  /// lease is out.
+  void undo(ThreadContext& thread, Transfer& transfer);
+  /// Whether a transfer is waiting for a registration at the moment.
+  bool transfers_wait() const { return waiting_.load(std::memory_order_relaxed) != 0; }
+
   /// Lets idle regions go, in all domains: for memory, or a limit of the system's, that is needed elsewhere.
   void let_idle_go(ThreadContext& thread);
   /// Lets the idle doomed regions of a domain go.
@@ -81,6 +87,8 @@ class LeasePath {
   /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
   /// in parts.
   std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
+  /// Libraries register below: MPI calls acquire nothing of their own from now on.
+  bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
@@ -130,11 +138,12 @@ class LeasePath {
 
   // One cache line that every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
-  const bool observes_;
+  std::atomic<bool> acts_below_;
   const bool settles_;  ///< the retention decides on application threads
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
+  std::array<bool, kMostDomains> observes_{};  ///< transfers of this domain are recorded only
   std::array<Domain*, kMostDomains> domain_of_{};
   std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
 
@@ -147,6 +156,7 @@ class LeasePath {
   const Ticks plausible_hit_;         ///< its bookkeeping takes no longer
   std::atomic<double> copy_bytes_per_ns_{0};
   std::atomic<bool> bounce_reported_{false};
+  std::atomic<std::uint32_t> waiting_{0};  ///< transfers inside acquire_by_steps()
   std::vector<std::unique_ptr<Retention>> past_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
+#include "engine/preparation.h"
 #include "engine/process.h"
 
 namespace pinion {
@@ -20,7 +21,10 @@ struct Users {
 Users g_users;
 
 // A thread that does not exist in a forked child may have held the mutex; and what ran was the parent's.
-void forget_users_after_fork() { new (&g_users) Users; }
+void forget_users_after_fork() {
+  new (&g_users) Users;
+  Preparation::forget_after_fork();
+}
 
 }  // namespace
 
@@ -57,6 +61,7 @@ Error Engine::leave() {
   g_users.started_here = false;
   Engine* engine = running();
   if (!engine) return {};
+  Preparation::end_all();
   stop();
   engine->domains_.drop_devices();
   return {};

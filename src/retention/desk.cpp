@@ -9,6 +9,7 @@ void Desk::add(KeptDomain& domain) {
   const int number = count();
   domain.number = number;
   domains_[static_cast<std::size_t>(number)] = &domain;
+  if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
   count_.store(number + 1, std::memory_order_release);
 }
 
@@ -68,7 +69,7 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
-  if (!has_helper_ || (traits_.acts && helper_share_.resting())) return;
+  if (!has_helper_ || (acts() && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -135,12 +136,12 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 }
 
 void Desk::set_helper(bool has_helper, Duration turn) {
-  has_helper_ = has_helper || !traits_.acts;
+  has_helper_ = has_helper || !acts();
   for (int i = 0; i < count(); ++i) {
     kept(i).costs.wake.set_turn(turn);
     if (!has_helper_)
       kept(i).retention->stop_acting();
-    else if (traits_.acts && !stopped_)
+    else if (acts() && !stopped_ && !kept(i).observed)
       kept(i).retention->act_again();
   }
 }
@@ -157,7 +158,7 @@ Time Desk::next_look(Time now) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
-  if (!traits_.acts) return looks_.next(now, deadline, registered_bytes());
+  if (!acts()) return looks_.next(now, deadline, registered_bytes());
   // While it rests, only regions that are gone have deadlines that matter.
   const bool at_rest = helper_share_.resting() && time_budget_.reserved() <= 0;
   return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
@@ -188,7 +189,7 @@ std::size_t Desk::registered_bytes() const {
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
-  if (!traits_.acts) return;
+  if (!acts()) return;
   time_budget_.registering_once(cost_of_registering_once());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());

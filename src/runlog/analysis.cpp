@@ -231,6 +231,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
   r.host = log.header.host;
+  r.acts = log.header.acts;
   r.rank = log.header.rank;
   r.process = log.header.process;
   r.complete = log.live.complete != 0;
@@ -497,17 +498,25 @@ class Analysis {
   Duration covered_ = kNever;
 };
 
+bool does_more(Acts acts, Acts than) {
+  const auto rank = [](Acts a) { return a == Acts::verbs ? 2 : a == Acts::pinned ? 1 : 0; };
+  return rank(acts) > rank(than);
+}
+
 void Analysis::add(Part&& part) {
   const ProcessHeader& header = part.header;
   if (report_.ranks++ == 0) {
     report_.command = header.command;
     report_.options = header.options;
-    report_.retention = header.retention;
     report_.predictor = header.predictor;
-    report_.device = header.device;
     report_.version = header.pinion_version;
     report_.limit_bytes = header.limit_bytes;
     report_.start = header.start_ns;
+  }
+  if (report_.device.empty() || does_more(header.acts, report_.acts)) {
+    report_.acts = header.acts;
+    report_.retention = header.retention;
+    report_.device = header.device;
   }
   report_.start = std::min(report_.start, header.start_ns);
   const RankReport& rank = part.rank;
@@ -563,6 +572,18 @@ Report Analysis::report() {
 }
 
 }  // namespace
+
+const char* to_string(Acts acts) {
+  switch (acts) {
+    case Acts::pinned:
+      return "pinned";
+    case Acts::measured:
+      return "measured";
+    case Acts::verbs:
+      break;
+  }
+  return "verbs";
+}
 
 Report analyse(const std::vector<Log>& logs) {
   Analysis analysis;

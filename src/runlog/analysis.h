@@ -66,6 +66,7 @@ struct HelperShareUse {
 
 struct RankReport {
   std::string host;
+  Acts acts = Acts::pinned;
   std::int32_t rank = -1;
   std::uint32_t process = 0;
   bool complete = false;  ///< the run ended in order
@@ -117,7 +118,9 @@ struct CallSite {
 };
 
 struct Report {
-  std::string command, options, retention, predictor, device, version;
+  std::string command, options, predictor, version;
+  Acts acts = Acts::measured;  ///< of the process that does most; retention and device are its own
+  std::string retention, device;
   std::uint64_t limit_bytes = 0;  ///< of one process
   std::int32_t ranks = 0;         ///< logs that were read
   Time start = 0;                 ///< of the process that began first
@@ -154,6 +157,9 @@ Report analyse(const std::vector<Log>& logs);
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // What counters say, also those of a simulated process.
+
+/// "pinned", "measured" or "verbs".
+const char* to_string(Acts acts);
 
 /// Adds `n` times the counts and times that figures of several processes are made of.
 void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);

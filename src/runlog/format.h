@@ -55,6 +55,14 @@ enum class Outcome : std::uint8_t {
   observed = 4,  ///< retention observe: nothing was registered
 };
 
+/// What Pinion does with the registrations of the process.
+enum class Acts : std::uint32_t {
+  pinned = 0,    ///< registers for its transfers, with a device of its own
+  measured = 1,  ///< records transfers; nothing is registered
+  verbs = 2,     ///< answers the registrations of the program's libraries
+};
+inline constexpr Acts kLastActs = Acts::verbs;
+
 /// How a transfer moves its bytes.
 enum class Protocol : std::uint8_t {
   bounce = 0,      ///< through buffers that stay registered
@@ -221,7 +229,7 @@ struct ProcessHeader {
   std::uint32_t site_count;
   std::uint32_t live;  ///< which LiveState is whole: 0 or 1
   std::uint32_t domain_count;
-  std::uint32_t reserved;
+  Acts acts;  ///< may change during the run, with `retention` and `device`
 };
 
 /// What is kept online while the process runs, written as a whole.

@@ -97,6 +97,7 @@ const char* fault_of(const ProcessHeader& h) {
   if (!amount(h.ns_per_tick) || !amount(h.memcpy_bytes_per_ns)) return "a calibration that is no number";
   if (h.start_ns < 0 || h.start_ns > kLatestStart) return "an impossible start time";
   if (h.live > 1) return "no valid state";
+  if (h.acts > kLastActs) return "an unknown way to act";
   if (h.site_count > kMaxSites) return "more call sites than its table holds";
   if (h.domain_count > kMaxDomains) return "more domains than its table holds";
   return nullptr;

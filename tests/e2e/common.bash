@@ -1,7 +1,12 @@
 # What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument. Each script is
 # run once for every family of MPI that there is, with `family` saying which, both at the same time: launchers wait more than
 # they compute. A script that is not for both says `only_family=openmpi` before it sources this, one that depends on times
-# `one_by_one=yes`.
+# `one_by_one=yes`. With `heavy_session=yes` the script and its ranks (by `$work/heavy PROGRAM`) weigh more than other work
+# where they may: the kernel shares cores by session, whatever a process's niceness, and launchers give ranks sessions.
+weigh='echo -12 >/proc/self/autogroup'
+if [ -n "${heavy_session:-}" ] && [ -z "${heavy:-}" ]; then
+  heavy=yes exec setsid --wait bash -c "{ $weigh; } 2>/dev/null; exec \"\$0\" \"\$@\"" "$0" "$@"
+fi
 if [ -z "${family:-}" ]; then
   ran=0 failed=0
   output=$(mktemp -d)
@@ -44,6 +49,11 @@ case $family in
   mpich) grep -q HYDRA "$work/version" || exit 77; launch=("$mpirun") ;;
 esac
 
+if [ -n "${heavy_session:-}" ]; then
+  printf '#!/bin/sh\n{ %s; } 2>/dev/null\nexec "$@"\n' "$weigh" >"$work/heavy"
+  chmod +x "$work/heavy"
+fi
+
 # ranks N PROGRAM ARGUMENTS...
 ranks() {
   local n=$1
@@ -63,10 +73,12 @@ to() {
   return $status
 }
 
-# fresh_run ARGUMENTS...: pinion run with a log of its own in $work/log.
+# fresh_run ARGUMENTS...: pinion run with a log of its own in $work/log. The device is `pin` where the arguments name none:
+# by default Pinion would only measure.
+device=pin
 fresh_run() {
   rm -rf "$work/log"
-  timeout 240 "$pinion" run --log "$work/log" "$@"
+  PINION=device=$device${PINION:+,$PINION} timeout 240 "$pinion" run --log "$work/log" "$@"
 }
 
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its

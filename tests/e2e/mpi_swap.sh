@@ -4,12 +4,13 @@
 # show it. Under Open MPI alone: MPICH's ranks spin while they wait, so where they fill the cores the helper wakes late,
 # with and without a limit. --helper-share is off: ranks that fill the cores leave the helper too little for a swap each use.
 only_family=openmpi
+heavy_session=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 # found_none LIMIT RETENTION PATTERN TURNS: acquires of both ranks that found no registration.
 found_none() {
   under "--retention $2 --device emulated --nic connectx --limit $1 --lru-size $1 --helper-share off" 2 \
-    "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
+    "$work/heavy" "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
   verified || fail "$3 under $2: $(cat "$work/out" "$work/err")"
   books_balance "$3 under $2"
   report_says "$3 under $2" 'all(rank.registered_bytes.peak <= r.limit_bytes for rank in r.per_rank)'

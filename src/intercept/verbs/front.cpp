@@ -11,6 +11,7 @@
 
 #include "device/memlock.h"
 #include "device/own_verbs_call.h"
+#include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
@@ -42,10 +43,13 @@ Error start(LeasePath*& leases) {
   if (!same_build_or_say_so()) return {};
   Options options;
   if (Error error = options_from_environment(options)) return error;
-  if (options.off || options.front != Front::verbs) return {};
-  const JobPlace place = job_place();
+  if (options.off || !may_act_below(options)) return {};
+  JobPlace place = job_place();
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
+  // A run after the one of MPI is none of the job's ranks.
+  if (Engine::running() == nullptr && Engine::was_started()) place = {-1, -1, place.local_ranks};
   if (Error error = Engine::join(options, place, false)) return error;
+  if (!Engine::running()->act_below()) return Engine::leave();
   leases = LeasePath::running();
   const int handler = pthread_atfork(nullptr, nullptr, [] {
     g_off.store(true);

@@ -1,0 +1,330 @@
+// Memory that is prepared by the C API (pinion_prepare): what is registered, for how long, and how it ends.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "pinion/pinion.h"
+#include "support/eventually.h"
+#include "support/program_device.h"
+
+namespace {
+
+using namespace pinion::test;
+
+constexpr std::uint64_t kForEver = UINT64_MAX;
+
+/// Holds back all who pass it, until it opens.
+class Barrier {
+ public:
+  void pass() {
+    ++arrived;
+    while (!open_) std::this_thread::yield();
+  }
+  void open() { open_ = true; }
+  std::atomic<int> arrived{0};
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+/// Memory that begins where a piece of two pages does.
+class Heap {
+ public:
+  explicit Heap(std::size_t pages, int rights = PROT_READ | PROT_WRITE)
+      : all_(pages + 1, rights),
+        odd_(reinterpret_cast<std::uintptr_t>(all_.page(0)) / kPage % 2),
+        bytes_(pages * kPage) {}
+  char* page(std::size_t i) const { return all_.page(i + odd_); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  const Memory all_;
+  const std::size_t odd_, bytes_;
+};
+
+class Preparing : public ::testing::Test {
+ protected:
+  void SetUp() override { ::unsetenv("PINION"); }
+  void TearDown() override {
+    if (preparation_ != nullptr) {
+      EXPECT_EQ(pinion_preparation_end(preparation_), 0) << pinion_last_error();
+    }
+    if (domain_ != nullptr) {
+      EXPECT_EQ(pinion_domain_close(domain_), 0) << pinion_last_error();
+    }
+    while (pinion_stop() == 0) {
+    }
+    EXPECT_EQ(operations_.live(), 0u);
+  }
+
+  /// Nothing stays registered but what is under lease.
+  void start(const char* options = "retention=on-demand") {
+    ASSERT_EQ(pinion_start(options), 0) << pinion_last_error();
+    ASSERT_EQ(pinion_domain_open_operations(&operations_.asked, &domain_), 0) << pinion_last_error();
+  }
+  /// By pieces of two pages.
+  int prepare(const Heap& memory, unsigned threads = 1, unsigned access = PINION_ACCESS_WRITE) {
+    const pinion_range range{memory.page(0), memory.bytes()};
+    pinion_prepare_options options{};
+    options.size = sizeof options;
+    options.access = access;
+    options.threads = threads;
+    options.piece_bytes = 2 * kPage;
+    return pinion_prepare(domain_, &range, 1, &options, &preparation_);
+  }
+  int ended() { return pinion_preparation_wait(preparation_, kForEver); }
+  pinion_preparation_state state() const {
+    pinion_preparation_state state{};
+    state.size = sizeof state;
+    EXPECT_EQ(pinion_preparation_poll(preparation_, &state), 0) << pinion_last_error();
+    return state;
+  }
+  void end() {
+    EXPECT_EQ(pinion_preparation_end(preparation_), 0) << pinion_last_error();
+    preparation_ = nullptr;
+  }
+  bool is_registered(const void* address, std::size_t bytes, unsigned access = PINION_ACCESS_WRITE) {
+    pinion_lease lease = PINION_LEASE_INIT;
+    return pinion_try_acquire(domain_, address, bytes, access, &lease) == 0 && pinion_release(&lease) == 0;
+  }
+
+  Operations operations_;
+  pinion_domain* domain_ = nullptr;
+  pinion_preparation* preparation_ = nullptr;
+};
+
+TEST_F(Preparing, WhatIsReadyIsRegisteredInPiecesUntilItsEnd) {
+  start();
+  const Heap memory(9);
+  ASSERT_EQ(prepare(memory, 3), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  const pinion_preparation_state ready = state();
+  EXPECT_EQ(ready.error, 0);
+  EXPECT_EQ(ready.bytes, 9 * kPage);
+  EXPECT_EQ(ready.prepared_bytes, 9 * kPage);
+  EXPECT_EQ(ready.left_ns, 0u);
+  for (const Operations::Live& call : operations_.calls()) EXPECT_LE(call.bytes, 2 * kPage);
+  const std::size_t calls = operations_.calls().size();
+  for (int round = 0; round < 3; ++round)
+    for (std::size_t i = 0; i < 9; ++i) EXPECT_TRUE(is_registered(memory.page(i), kPage));
+  EXPECT_EQ(operations_.calls().size(), calls);
+  EXPECT_EQ(operations_.live(), calls);
+  end();
+  EXPECT_EQ(operations_.live(), 0u) << "on demand nothing stays beyond its leases";
+}
+
+TEST_F(Preparing, MemoryIsPresentBeforeItIsRegistered) {
+  const Heap memory(64);
+  operations_.asked.flags = PINION_DEVICE_PINS_NOTHING;  // so the device's path faults nothing in
+  operations_.refuse = [](const Operations::Live& call, std::size_t) {
+    unsigned char present[2];
+    EXPECT_EQ(::mincore(call.address, call.bytes, present), 0);
+    EXPECT_TRUE(std::all_of(present, present + call.bytes / kPage, [](unsigned char p) { return p & 1; }));
+    return 0;
+  };
+  start();
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+}
+
+TEST_F(Preparing, AFailureRollsAllBackAndIsNamed) {
+  start("retention=leave-pinned");
+  const Heap memory(16);
+  operations_.refuse = [](const Operations::Live&, std::size_t live) { return live == 5 ? EIO : 0; };
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), EIO);
+  EXPECT_NE(std::string(pinion_last_error()).find("refuses to register"), std::string::npos)
+      << pinion_last_error();
+  EXPECT_EQ(operations_.live(), 0u) << "leave-pinned keeps what transfers used, not what was undone";
+  EXPECT_EQ(state().error, EIO);
+  EXPECT_EQ(state().prepared_bytes, 0u);
+}
+
+TEST_F(Preparing, MemoryThatIsNotThereFails) {
+  start();
+  const Heap read_only(4, PROT_READ);
+  ASSERT_EQ(prepare(read_only), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), EFAULT);
+  EXPECT_EQ(operations_.calls().size(), 0u);
+}
+
+TEST_F(Preparing, ReadOnlyMemoryIsPreparedForReading) {
+  operations_.asked.flags = PINION_DEVICE_PRIVATE;  // asked for all rights first
+  operations_.refuse = [](const Operations::Live& call, std::size_t) {
+    return call.access == PINION_ACCESS_READ ? 0 : EFAULT;
+  };
+  start();
+  const Heap read_only(4, PROT_READ);
+  ASSERT_EQ(prepare(read_only, 1, PINION_ACCESS_READ), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_TRUE(is_registered(read_only.page(0), kPage, PINION_ACCESS_READ));
+}
+
+TEST_F(Preparing, ItIsUnderWayUntilItIsCancelled) {
+  start("retention=leave-pinned");
+  const Heap memory(16);
+  Barrier barrier;
+  operations_.refuse = [&](const Operations::Live&, std::size_t live) {
+    if (live == 3) barrier.pass();
+    return 0;
+  };
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  ASSERT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  EXPECT_EQ(pinion_preparation_wait(preparation_, 0), ETIMEDOUT);
+  const pinion_preparation_state now = state();
+  EXPECT_EQ(now.error, EINPROGRESS);
+  EXPECT_EQ(now.prepared_bytes, 6 * kPage);
+  EXPECT_LT(now.left_ns, kForEver);
+  EXPECT_EQ(pinion_domain_close(domain_), EBUSY);
+  EXPECT_EQ(pinion_preparation_cancel(preparation_), 0);
+  barrier.open();
+  EXPECT_EQ(ended(), ECANCELED);
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
+TEST_F(Preparing, ThreadsAreAtMostThoseAskedFor) {
+  // A device whose registrations meet: a lock of the test's device would keep them apart.
+  static Barrier* barrier;
+  Barrier made;
+  barrier = &made;
+  operations_.asked.register_memory = [](void*, void*, std::size_t, unsigned, pinion_registration* made) {
+    static std::atomic<std::uint64_t> handles{0};
+    made->handle = ++handles;
+    barrier->pass();
+    return 0;
+  };
+  operations_.asked.deregister_memory = [](void*, std::uint64_t) { return 0; };
+  start();
+  const Heap memory(32);
+  ASSERT_EQ(prepare(memory, 3), 0) << pinion_last_error();
+  EXPECT_TRUE(eventually([&] { return made.arrived == 3; }));
+  made.open();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+}
+
+TEST_F(Preparing, MoreThanTheLimitIsRefusedAtOnce) {
+  start("retention=on-demand,limit=1M");
+  const Heap memory((std::size_t{2} << 20) / kPage);
+  EXPECT_EQ(prepare(memory), ENOMEM);
+  EXPECT_NE(std::string(pinion_last_error()).find("2M to prepare, but the limit is 1M"), std::string::npos)
+      << pinion_last_error();
+  EXPECT_EQ(preparation_, nullptr);
+  EXPECT_EQ(operations_.calls().size(), 0u);
+}
+
+TEST_F(Preparing, ItGoesOnBesideATransferThatWaitsForLong) {
+  const Heap memory(16), transferred(1);
+  static void* needed;
+  needed = transferred.page(0);
+  Barrier barrier;
+  static Barrier* in_the_way;
+  static decltype(operations_.asked.register_memory) registers;
+  in_the_way = &barrier;
+  registers = operations_.asked.register_memory;
+  operations_.asked.register_memory = [](void* context, void* address, std::size_t bytes, unsigned access,
+                                         pinion_registration* made) {
+    if (address == needed) in_the_way->pass();
+    return registers(context, address, bytes, access, made);
+  };
+  start();
+  std::thread transfer([&] {
+    pinion_lease lease = PINION_LEASE_INIT;
+    ASSERT_EQ(pinion_acquire(domain_, transferred.page(0), kPage, PINION_ACCESS_WRITE, &lease), 0)
+        << pinion_last_error();
+    EXPECT_EQ(pinion_release(&lease), 0);
+  });
+  ASSERT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+  barrier.open();
+  transfer.join();
+}
+
+TEST_F(Preparing, HugepagesAreAdvised) {
+  start();
+  const Memory memory((std::size_t{4} << 20) / kPage);
+  const pinion_range range{memory.page(0), memory.bytes()};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.hugepages = 1;
+  ASSERT_EQ(pinion_prepare(domain_, &range, 1, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  std::ostringstream begin;
+  begin << std::hex << reinterpret_cast<std::uintptr_t>(memory.page(0)) << '-';
+  std::ifstream maps("/proc/self/smaps");
+  std::string line, flags;
+  bool ours = false;
+  while (std::getline(maps, line) && flags.empty()) {
+    if (line.find('-') != std::string::npos && line.find(' ') > 8 && line.rfind("VmFlags", 0) != 0)
+      ours |= line.rfind(begin.str(), 0) == 0;
+    if (ours && line.rfind("VmFlags:", 0) == 0) flags = line;
+  }
+  if (flags.empty()) GTEST_SKIP() << "the kernel lists the mapping otherwise";
+  EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
+}
+
+TEST_F(Preparing, TheEndOfTheRunEndsIt) {
+  start();
+  const Heap memory(16);
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  EXPECT_EQ(pinion_stop(), 0);
+  const int error = ended();
+  EXPECT_TRUE(error == 0 || error == ECANCELED) << error;
+  EXPECT_EQ(operations_.live(), error == 0 ? 8u : 0u) << "a lease outlives the run";
+  end();
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
+TEST_F(Preparing, AForkedChildCanOnlyEndIt) {
+  start();
+  const Heap memory(4);
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int wrong = pinion_preparation_wait(preparation_, 0) == ESHUTDOWN ? 0 : 1;
+    if (pinion_preparation_cancel(preparation_) != ESHUTDOWN) wrong |= 2;
+    if (pinion_preparation_end(preparation_) != 0) wrong |= 4;
+    if (pinion_domain_close(domain_) != 0) wrong |= 8;
+    if (operations_.live() != 2) wrong |= 16;
+    ::_exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(operations_.live(), 2u);
+}
+
+TEST_F(Preparing, BadRequestsAreNamed) {
+  start();
+  const Heap memory(1);
+  const pinion_range good{memory.page(0), kPage}, empty{memory.page(0), 0};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  EXPECT_EQ(pinion_prepare(nullptr, &good, 1, nullptr, &preparation_), EINVAL);
+  EXPECT_EQ(pinion_prepare(domain_, &good, 1, nullptr, nullptr), EINVAL);
+  EXPECT_EQ(pinion_prepare(domain_, nullptr, 1, nullptr, &preparation_), EINVAL);
+  EXPECT_EQ(pinion_prepare(domain_, &good, 0, nullptr, &preparation_), EINVAL);
+  EXPECT_EQ(pinion_prepare(domain_, &empty, 1, nullptr, &preparation_), EINVAL);
+  options.access = 64;
+  EXPECT_EQ(pinion_prepare(domain_, &good, 1, &options, &preparation_), EINVAL);
+  options = {};
+  EXPECT_EQ(pinion_prepare(domain_, &good, 1, &options, &preparation_), EINVAL);
+  EXPECT_EQ(pinion_preparation_wait(nullptr, 0), EINVAL);
+  EXPECT_EQ(pinion_preparation_cancel(nullptr), EINVAL);
+  EXPECT_EQ(pinion_preparation_end(nullptr), EINVAL);
+  EXPECT_EQ(preparation_, nullptr);
+}
+
+}  // namespace

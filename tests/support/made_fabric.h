@@ -1,0 +1,277 @@
+// A libfabric that is made up: its providers are what the test says, any call of theirs fails when the test
+// wants, and it knows what is open. Registers nothing. One at a time; its objects may be used by any thread.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "device/fabric_library.h"
+
+namespace pinion::test {
+
+class MadeFabric {
+ public:
+  struct Provider {
+    std::string name;
+    int mode = 0;
+    std::size_t key_bytes = 8;
+    std::uint64_t caps = FI_MSG | FI_RMA;
+    std::size_t most_regions = 0;
+    fi_threading threading = FI_THREAD_SAFE;
+    fi_progress progress = FI_PROGRESS_MANUAL;
+    std::uint64_t order = 0;
+  };
+  struct Region {
+    const void* address;
+    std::size_t bytes;
+    std::uint64_t access, key;
+    bool bound = false, enabled = false;
+  };
+
+  explicit MadeFabric(std::vector<Provider> providers) : providers_(std::move(providers)) {
+    library_.dupinfo = [](const fi_info*) { return made_->new_info(); };
+    library_.freeinfo = free_info;
+    library_.getinfo = [](std::uint32_t, const char*, const char*, std::uint64_t, const fi_info* hints,
+                          fi_info** list) { return made_->list(*hints, list); };
+    library_.fabric = [](fi_fabric_attr*, fid_fabric** fabric, void*) {
+      const int code = made_->open(&made_->fabric_.fid, "fi_fabric");
+      if (code == 0) *fabric = &made_->fabric_;
+      return code;
+    };
+    close_ops_.close = [](fid* object) { return made_->close(object); };
+    close_ops_.bind = [](fid*, fid*, std::uint64_t) { return made_->call("fi_bind"); };
+    close_ops_.control = [](fid*, int, void*) { return made_->call("fi_enable"); };
+    region_ops_ = close_ops_;
+    region_ops_.close = [](fid* object) { return made_->close_region(object); };
+    region_ops_.bind = [](fid* object, fid* to, std::uint64_t) { return made_->bind_region(object, to); };
+    region_ops_.control = [](fid* object, int command, void* argument) {
+      return made_->control_region(object, command, argument);
+    };
+    fabric_ops_.domain = [](fid_fabric*, fi_info* info, fid_domain** domain, void*) {
+      made_->mode_ = info->domain_attr->mr_mode;
+      const int code = made_->open(&made_->domain.fid, "fi_domain");
+      if (code == 0) *domain = &made_->domain;
+      return code;
+    };
+    domain_ops_.av_open = [](fid_domain*, fi_av_attr*, fid_av** addresses, void*) {
+      const int code = made_->open(&made_->addresses_.fid, "fi_av_open");
+      if (code == 0) *addresses = &made_->addresses_;
+      return code;
+    };
+    domain_ops_.cq_open = [](fid_domain*, fi_cq_attr*, fid_cq** queue, void*) {
+      const int code = made_->open(&made_->queue_.fid, "fi_cq_open");
+      if (code == 0) *queue = &made_->queue_;
+      return code;
+    };
+    domain_ops_.endpoint = [](fid_domain*, fi_info*, fid_ep** endpoint, void*) {
+      const int code = made_->open(&made_->endpoint.fid, "fi_endpoint");
+      if (code == 0) *endpoint = &made_->endpoint;
+      return code;
+    };
+    region_of_domain_.reg = [](fid*, const void* address, std::size_t bytes, std::uint64_t access,
+                               std::uint64_t, std::uint64_t key, std::uint64_t, fid_mr** region, void*) {
+      return made_->add({address, bytes, access, key}, region);
+    };
+    for (fid* object : {&fabric_.fid, &domain.fid, &addresses_.fid, &queue_.fid, &endpoint.fid})
+      object->ops = &close_ops_;
+    fabric_.ops = &fabric_ops_;
+    domain.ops = &domain_ops_;
+    domain.mr = &region_of_domain_;
+  }
+  ~MadeFabric() {
+    EXPECT_TRUE(regions_.empty()) << "registrations are left";
+    EXPECT_TRUE(open_.empty()) << "objects are left open";
+    EXPECT_EQ(infos_, 0);
+  }
+  MadeFabric(const MadeFabric&) = delete;
+  MadeFabric& operator=(const MadeFabric&) = delete;
+
+  /// Its functions; those of another one are of no use from now on.
+  const FabricLibrary& library() {
+    made_ = this;
+    return library_;
+  }
+  std::vector<Region> regions() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Region> regions;
+    for (const auto& [object, region] : regions_) regions.push_back(region);
+    return regions;
+  }
+  std::size_t live() const { return regions().size(); }
+  /// A program opens `domain` and `endpoint`, and has this of it; freed by free_info().
+  fi_info* open_by_program(const Provider& provider) {
+    made_ = this;
+    mode_ = provider.mode;
+    return info(provider);
+  }
+  static void free_info(fi_info* info) {
+    while (info != nullptr) {
+      fi_info* const next = info->next;
+      std::free(info->fabric_attr->prov_name);
+      std::free(info->domain_attr->name);
+      std::free(info->fabric_attr);
+      std::free(info->domain_attr);
+      std::free(info->ep_attr);
+      std::free(info->tx_attr);
+      std::free(info);
+      --made_->infos_;
+      info = next;
+    }
+  }
+
+  fid_domain domain{};
+  fid_ep endpoint{};
+  /// The key of a region whose keys are the provider's.
+  static constexpr std::uint64_t kItsKey = 0x1234'5678'9abc'def0;
+  static constexpr std::uint64_t kRawBase = 0x7000;
+  std::string raw_key = "a key of 20 bytes...";
+  /// Keys that the program has taken.
+  std::set<std::uint64_t> taken;
+  /// Each call of a provider by its name: 0, or the error (negative) that it ends with. Under the mutex.
+  std::function<int(const std::string&)> refuse = [](const std::string&) { return 0; };
+
+ private:
+  bool gives_keys() const { return mode_ == FI_MR_BASIC || (mode_ & FI_MR_PROV_KEY) != 0; }
+  int call(const char* name) {
+    const std::lock_guard lock(mutex_);
+    return refuse(name);
+  }
+  int open(fid* object, const char* name) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse(name)) return code;
+    open_.insert(object);
+    return 0;
+  }
+  int close(fid* object) {
+    const std::lock_guard lock(mutex_);
+    const auto found = open_.find(object);
+    EXPECT_NE(found, open_.end()) << "closed, but not open";
+    if (found != open_.end()) open_.erase(found);
+    if (object == &domain.fid) {
+      EXPECT_TRUE(regions_.empty()) << "closed with registrations";
+    }
+    return 0;
+  }
+
+  int add(Region region, fid_mr** made) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_mr_reg")) return code;
+    if (!gives_keys()) {
+      if (!keys_.insert(region.key).second || taken.contains(region.key)) {
+        keys_.erase(region.key);
+        return -FI_ENOKEY;
+      }
+    } else {
+      EXPECT_EQ(region.key, 0u);
+    }
+    auto* const object = new fid_mr{};
+    object->fid.ops = &region_ops_;
+    object->mem_desc = object;
+    object->key = (mode_ & FI_MR_RAW) ? FI_KEY_NOTAVAIL : gives_keys() ? kItsKey : region.key;
+    regions_.emplace(object, region);
+    *made = object;
+    return 0;
+  }
+  int close_region(fid* object) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_close")) return code;
+    const auto found = regions_.find(reinterpret_cast<fid_mr*>(object));
+    if (found == regions_.end()) {
+      ADD_FAILURE() << "deregistered twice, or never registered";
+      return 0;
+    }
+    keys_.erase(found->second.key);
+    delete found->first;
+    regions_.erase(found);
+    return 0;
+  }
+  int bind_region(fid* object, fid* to) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_mr_bind")) return code;
+    EXPECT_EQ(to, &endpoint.fid);
+    regions_.at(reinterpret_cast<fid_mr*>(object)).bound = true;
+    return 0;
+  }
+  int control_region(fid* object, int command, void* argument) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse(command == FI_ENABLE ? "fi_mr_enable" : "fi_mr_raw_attr")) return code;
+    if (command == FI_ENABLE) {
+      regions_.at(reinterpret_cast<fid_mr*>(object)).enabled = true;
+      return 0;
+    }
+    EXPECT_EQ(command, FI_GET_RAW_MR);
+    const auto& asked = *static_cast<struct fi_mr_raw_attr*>(argument);
+    const bool small = *asked.key_size < raw_key.size();
+    *asked.key_size = raw_key.size();
+    if (small) return -FI_ETOOSMALL;
+    *asked.base_addr = kRawBase;
+    std::memcpy(asked.raw_key, raw_key.data(), raw_key.size());
+    return 0;
+  }
+
+  fi_info* new_info() {
+    ++infos_;
+    auto* const info = static_cast<fi_info*>(std::calloc(1, sizeof(fi_info)));
+    info->fabric_attr = static_cast<fi_fabric_attr*>(std::calloc(1, sizeof(fi_fabric_attr)));
+    info->domain_attr = static_cast<fi_domain_attr*>(std::calloc(1, sizeof(fi_domain_attr)));
+    info->ep_attr = static_cast<fi_ep_attr*>(std::calloc(1, sizeof(fi_ep_attr)));
+    info->tx_attr = static_cast<fi_tx_attr*>(std::calloc(1, sizeof(fi_tx_attr)));
+    return info;
+  }
+  fi_info* info(const Provider& provider) {
+    fi_info* const made = new_info();
+    fi_info& info = *made;
+    info.caps = provider.caps;
+    info.fabric_attr->prov_name = ::strdup(provider.name.c_str());
+    info.domain_attr->name = ::strdup("made0");
+    info.domain_attr->mr_mode = provider.mode;
+    info.domain_attr->mr_key_size = provider.key_bytes;
+    info.domain_attr->mr_cnt = provider.most_regions;
+    info.domain_attr->threading = provider.threading;
+    info.domain_attr->data_progress = provider.progress;
+    info.tx_attr->msg_order = provider.order;
+    return made;
+  }
+  int list(const fi_info& hints, fi_info** list) {
+    if (const int code = call("fi_getinfo")) return code;
+    fi_info** next = list;
+    *list = nullptr;
+    for (const Provider& provider : providers_) {
+      if ((provider.caps & hints.caps) != hints.caps) continue;
+      *next = info(provider);
+      next = &(*next)->next;
+    }
+    return *list == nullptr ? -FI_ENODATA : 0;
+  }
+
+  static inline MadeFabric* made_ = nullptr;
+  FabricLibrary library_;
+  fi_ops close_ops_{}, region_ops_{};
+  fi_ops_fabric fabric_ops_{};
+  fi_ops_domain domain_ops_{};
+  fi_ops_mr region_of_domain_{};
+  fid_fabric fabric_{};
+  fid_av addresses_{};
+  fid_cq queue_{};
+  const std::vector<Provider> providers_;
+  int mode_ = 0;              ///< of the domain that is open
+  mutable std::mutex mutex_;  ///< guards all below, `taken` and `refuse`
+  std::map<fid_mr*, Region> regions_;
+  std::set<std::uint64_t> keys_;
+  std::multiset<fid*> open_;  ///< a forked child opens some a second time
+  int infos_ = 0;
+};
+
+}  // namespace pinion::test
