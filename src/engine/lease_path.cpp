@@ -321,6 +321,8 @@ void LeasePath::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   if (Region* region = domain(number).begin_retire(ref)) retire_here(thread, number, region);
 }
 
+bool LeasePath::registers() const { return traits_of(options_.retention).registers; }
+
 void LeasePath::own_registration_begins(ThreadContext& thread, std::uint64_t bytes) {
   HeldSignals held;
   Budget& budget = domains_.budget();

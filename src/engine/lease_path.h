@@ -86,7 +86,7 @@ class LeasePath {
 
   const Options& options() const { return options_; }
   /// False for retention observe.
-  bool registers() const { return !observes_; }
+  bool registers() const;
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
