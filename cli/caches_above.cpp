@@ -53,9 +53,16 @@ void find_ucx(std::vector<CacheAbove>& caches) {
     return version;
   });
   if (!found) return;
-  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor), {{"UCX_RCACHE_ENABLE", "n"}}};
+  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
+                 {{"UCX_RCACHE_ENABLE", "n"}},
+                 {"UCX_RCACHE_MAX_SIZE"},
+                 {"UCX_RCACHE_MAX_REGIONS"}};
   // Before 1.16 its InfiniBand part had a cache of its own.
-  if (found->major == 1 && found->minor < 16) ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+  if (found->major == 1 && found->minor < 16) {
+    ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+    ucx.most_bytes.emplace_back("UCX_IB_RCACHE_MAX_SIZE");
+    ucx.most_regions.emplace_back("UCX_IB_RCACHE_MAX_REGIONS");
+  }
   // Programs may have their modules elsewhere.
   std::vector<std::string> parts{"libuct.so.0//ucx/libuct_ib*.so.0"};
   if (const char* const modules = std::getenv("UCX_MODULE_DIR"))
@@ -71,7 +78,9 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
   });
   if (!found) return;
   CacheAbove libfabric{fmt::format("libfabric {}.{}", found->major, found->minor),
-                       {{"FI_MR_CACHE_MAX_COUNT", "0"}}};
+                       {{"FI_MR_CACHE_MAX_COUNT", "0"}},
+                       {"FI_MR_CACHE_MAX_SIZE"},
+                       {"FI_MR_CACHE_MAX_COUNT"}};
   libfabric.is_met =
       front_reach({"libfabric.so.1", "libfabric.so.1//libfabric/libverbs-fi.so"}) == FrontReach::reached;
   caches.push_back(std::move(libfabric));
@@ -83,7 +92,7 @@ std::vector<CacheAbove> find_caches() {
   find_libfabric(caches);
   // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
   // It registers by way of the libraries above.
-  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}};
+  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}};
   for (const CacheAbove& cache : caches) open_mpi.is_met |= cache.is_met;
   caches.push_back(std::move(open_mpi));
   return caches;

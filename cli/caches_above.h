@@ -1,6 +1,6 @@
 // Registration caches of the libraries that stand above a front of Pinion's: with one of them active,
 // Pinion sees each buffer once, and registrations stay for as long as that cache keeps them. Which libraries
-// are installed, in which version, and the documented variables that switch their caches off.
+// are installed, in which version, and the documented variables that switch their caches off or limit them.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@ namespace pinion::cli {
 struct CacheAbove {
   std::string library;                                   ///< with its version
   std::vector<std::pair<std::string, std::string>> off;  ///< variables and the values that switch it off
+  std::vector<std::string> most_bytes, most_regions;     ///< variables that limit it
   /// Its registrations were seen to lead into the front (front_reach.h); else its cache stays on.
   bool is_met = false;
 };

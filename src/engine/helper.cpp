@@ -227,7 +227,10 @@ void Helper::attend_node(Time now) {
 // ---- sleeping ----
 
 void Helper::sleep_until(Time wake) {
-  const auto sleep = desk_.deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
+  const Time before = clock_.now();
+  const auto sleep = desk_.deep(before)          ? HelperBell::deep
+                     : desk_.alert(before, wake) ? HelperBell::alert
+                                                 : HelperBell::light;
   bell_.prepare(sleep);
   // Records pushed before that have woken no thread; in deep sleep nothing else would.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();

@@ -138,7 +138,7 @@ class LeasePath {
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
-    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(), is_unforeseen(record));
   }
 
   static std::atomic<LeasePath*> running_;

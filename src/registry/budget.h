@@ -26,12 +26,16 @@ struct Limits {
   std::string bytes_from = "no limit";
 };
 
+/// What RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA devices that of
+/// each process.
+enum class Pinned { by_user, by_process };
+
 /// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (of
-/// a user without CAP_IPC_LOCK; it counts per user, so it is shared by the `local_processes` ranks of the
-/// node), the cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks
-/// share the cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
+/// a user without CAP_IPC_LOCK; counted by user, the `local_processes` ranks of the node share it), the
+/// cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks share the
+/// cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
-                   std::uint64_t node_bytes = 0);
+                   std::uint64_t node_bytes = 0, Pinned pinned = Pinned::by_user);
 
 /// A share of what several processes may register together. Called under the budget's mutex.
 class Allowance {
