@@ -84,7 +84,12 @@ int answer_front_reach(const std::vector<std::string>& arguments) {
 }
 
 FrontReach front_reach(const std::vector<std::string>& parts) {
-  const std::string preload = preload_library();
+  std::string preload;
+  try {
+    preload = preload_library();
+  } catch (const UsageError&) {  // nothing runs under Pinion from here
+    return FrontReach::unknown;
+  }
   std::vector<std::string> words{"/proc/self/exe", kFrontReachFlag, preload};
   words.insert(words.end(), parts.begin(), parts.end());
   const pid_t child = ::fork();
