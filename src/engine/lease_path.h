@@ -85,8 +85,8 @@ class LeasePath {
   void reap_now(ThreadContext& thread, int domain);
 
   const Options& options() const { return options_; }
-  /// False for retention observe.
-  bool registers() const { return !observes_; }
+  /// Whether the run's retention registers, in domains whose devices do. False for observe.
+  bool registers() const;
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
