@@ -10,7 +10,6 @@
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
-#include "retention/traits.h"
 
 namespace pinion {
 
@@ -35,8 +34,6 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
       process_(::getpid()),
       memory_bytes_(static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size()),
       plausible_hit_(calibration().to_ticks(kPlausibleHit)) {}
-
-bool LeasePath::registers() const { return traits_of(options_.retention).registers; }
 
 void LeasePath::know(const DomainSlot& slot) {
   const auto number = static_cast<std::size_t>(slot.number);

@@ -24,6 +24,7 @@
 #include "engine/thread_context.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -85,8 +86,8 @@ class LeasePath {
   void reap_now(ThreadContext& thread, int domain);
 
   const Options& options() const { return options_; }
-  /// Whether the run's retention registers, in domains whose devices do. False for observe.
-  bool registers() const;
+  /// False for retention observe.
+  bool registers() const { return traits_of(options_.retention).registers; }
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
