@@ -129,6 +129,11 @@ struct Case {
   friend std::ostream& operator<<(std::ostream& out, const Case& of) { return out << of.pattern; }
 };
 
+struct Conditions {
+  bool core_idle = true;
+  std::uint64_t regions = UINT64_MAX;
+};
+
 class Swapping : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
@@ -140,10 +145,6 @@ class Swapping : public ::testing::TestWithParam<Case> {
     machine.network_bytes_per_second = GetParam().bytes_per_second;
     workload = pattern_workload(found, GetParam().turns, placement, machine);
   }
-  struct Conditions {
-    bool core_idle = true;
-    std::uint64_t regions = UINT64_MAX;
-  };
   static Counts run(const Program& program, RetentionKind kind, std::uint64_t limit,
                     const char* predictor = "adaptive", const Conditions& conditions = {}) {
     Process::Settings settings;
