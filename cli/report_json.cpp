@@ -26,6 +26,9 @@ Json to_json(const runlog::RankReport& r) {
           {"prediction", cli::to_json(r.prediction)},
           {"time_budget", cli::to_json(r.budget)},
           {"helper_share", cli::to_json(r.helper_share)},
+          {"beyond_limits", cli::to_json(r.beyond)},
+          {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
+          {"strict_keys_seconds", r.keys.strict_seconds},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
           {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
@@ -128,6 +131,10 @@ Json to_json(const runlog::HelperShareUse& s) {
   return {{"allowed_seconds", s.allowed}, {"spent_seconds", s.spent}};
 }
 
+Json to_json(const runlog::BeyondLimits& b) {
+  return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
+}
+
 Json to_json(const runlog::Report& r, const Json& strategies) {
   return {
       {"schema", "pinion-report-1"},
@@ -154,6 +161,9 @@ Json to_json(const runlog::Report& r, const Json& strategies) {
       {"prediction", to_json(r.prediction)},
       {"time_budget", to_json(r.budget)},
       {"helper_share", to_json(r.helper_share)},
+      {"beyond_limits", to_json(r.beyond)},
+      {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
+      {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
       {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},

@@ -13,6 +13,7 @@ Json to_json(const runlog::RegisteredBytes& bytes);  ///< null: not known
 Json to_json(const runlog::Acquires& acquires);
 Json to_json(const runlog::Cost& cost);  ///< the critical path, and the other terms of seconds added
 Json to_json(const runlog::Prediction& prediction);
+Json to_json(const runlog::BeyondLimits& beyond);
 Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);
 /// `strategies`: of a run that was only measured; else null.

@@ -133,6 +133,37 @@ std::string kernel_count_text(const Report& r) {
                      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
 }
 
+// "at most 16.0 MiB and 2 regions, for 1.20 s"; empty where the limits held.
+std::string beyond_text(const runlog::BeyondLimits& beyond) {
+  if (beyond.bytes == 0 && beyond.regions == 0) return {};
+  return fmt::format("by at most {} and {}, for {}", bytes_text(static_cast<double>(beyond.bytes)),
+                     plural(beyond.regions, "region", "regions"), seconds_text(beyond.seconds));
+}
+
+// "12.0 MiB s after their deregistration; strict keys take 0.30 s"; empty where peers had no keys.
+std::string keys_text(const runlog::KeyUse& keys) {
+  if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
+  return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",
+                     bytes_text(keys.exposed_byte_seconds), seconds_text(keys.strict_seconds));
+}
+
+// Where memory is pinned, and no registration reached the verbs front; else empty.
+std::string unseen_text(const Report& r) {
+  Options options;
+  (void)parse_options(options, r.options);
+  constexpr std::uint64_t kOthers = std::uint64_t{1} << 20;  // a program may lock some pages itself
+  const bool reached = r.acts != runlog::Acts::measured && (r.acquires.total != 0 || r.registrations != 0);
+  if (!may_act_below(options) || r.acts == runlog::Acts::pinned || reached ||
+      r.kernel_pinned_peak_bytes < kOthers)
+    return {};
+  return fmt::format(
+      "the kernel counts {} pinned or locked, and no registration reached the verbs front. Where a NIC pins "
+      "it, "
+      "the program has a libibverbs inside, or calls the driver itself (devx): then its library's own cache "
+      "serves it better (UCX_RCACHE_ENABLE=y, FI_MR_CACHE_MAX_COUNT=1024)",
+      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
+}
+
 std::string summary_section(const Report& r) {
   std::string out = fmt::format("Pinion report: {}\n", r.command);
   out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
@@ -141,9 +172,13 @@ std::string summary_section(const Report& r) {
   out += line("retention", retention_text(r));
   out +=
       line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
+  if (const std::string text = beyond_text(r.beyond); !text.empty())
+    out += line("beyond the limit", text + ": the program's own registrations");
+  if (const std::string text = keys_text(r.keys); !text.empty()) out += line("keys of peers", text);
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);
   out += line("kernel's count", kernel_count_text(r));
+  if (const std::string text = unseen_text(r); !text.empty()) out += line("note", text);
   out += line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
   if (const std::string text = unfinished_text(r); !text.empty())
     out += line("note", text + "; figures go as far as the log does");
@@ -335,6 +370,9 @@ std::string summary_text(const Report& r, const Strategies* strategies) {
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (acts(r)) out += fmt::format("pinion: spent {}\n", bounds_text(r.budget, r.helper_share));
+  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
+  if (const std::string text = beyond_text(r.beyond); !text.empty())
+    out += fmt::format("pinion: the program's own registrations exceeded the limit {}\n", text);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
   return out + notes_text(r);
 }

@@ -46,6 +46,13 @@ void tell_caches_off(const Options& options) {
   if (!may_act_below(options)) return;
   std::string text;
   for (const CacheAbove& cache : caches_above()) {
+    if (!cache.is_met) {
+      fmt::print(stderr,
+                 "pinion: {} keeps its registration cache: its registrations are not seen to lead into the "
+                 "front; {}={} switches it off\n",
+                 cache.library, cache.off.front().first, cache.off.front().second);
+      continue;
+    }
     text += text.empty() ? "" : "; ";
     text += cache.library;
     for (const auto& [name, value] : cache.off) {
@@ -53,6 +60,7 @@ void tell_caches_off(const Options& options) {
       text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
     }
   }
+  if (text.empty()) return;
   fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
 }
 

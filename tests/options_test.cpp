@@ -215,13 +215,9 @@ TEST(Options, ErrorsListWhatIsValid) {
 
 TEST(Options, DevicesByNameAndPort) {
   Options o;
-<<<<<<< HEAD
-  for (const char* device : {"auto", "pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1",
-                             "verbs-odp", "verbs-odp:mlx5_0", "verbs-odp:mlx5_0:255"}) {
-=======
-  for (const char* device : {"pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1", "verbs-odp",
-                             "verbs-odp:mlx5_0", "verbs-odp:mlx5_0:255", "fabric", "fabric:tcp;ofi_rxm"}) {
->>>>>>> fabric
+  for (const char* device :
+       {"auto", "pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1", "verbs-odp", "verbs-odp:mlx5_0",
+        "verbs-odp:mlx5_0:255", "fabric", "fabric:tcp;ofi_rxm"}) {
     const Error error = set_option(o, "device", device);
     EXPECT_FALSE(error) << error.message;
     EXPECT_EQ(o.device, device);
@@ -229,13 +225,8 @@ TEST(Options, DevicesByNameAndPort) {
   constexpr const char* kValid =
       "expected auto, pin, emulated, verbs, verbs-odp, or the last two with a device";
   for (const char* wrong :
-<<<<<<< HEAD
        {"", "auto:1", "pin:1", "emulated:x", "verbs:", "verbs-odp:", "verbs:mlx5_0:", "verbs:mlx5_0:x",
-        "verbs:mlx5_0:0", "verbs:mlx5_0:256", "verbs:mlx5_0:1:2", "verbs-odp-", "rdma"})
-=======
-       {"", "pin:1", "emulated:x", "verbs:", "verbs-odp:", "verbs:mlx5_0:", "verbs:mlx5_0:x",
         "fabric:", "verbs:mlx5_0:0", "verbs:mlx5_0:256", "verbs:mlx5_0:1:2", "verbs-odp-", "rdma"})
->>>>>>> fabric
     expect_refused(std::string("device=") + wrong, kValid);
   expect_refused("device=mlx5_0", "did you mean verbs:mlx5_0?");
   expect_refused("device=rxe0:1", "did you mean verbs:rxe0:1?");

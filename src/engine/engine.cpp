@@ -23,6 +23,12 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
+/// What RLIMIT_MEMLOCK bounds for the run's devices.
+Pinned counted_in(const Options& options) {
+  const bool rdma = may_act_below(options) || options.device.rfind("verbs", 0) == 0;
+  return rdma ? Pinned::by_process : Pinned::by_user;
+}
+
 std::string device_text(const Options& options, const Device* own) {
   switch (acts_at_start(options)) {
     case Acts::measured:
@@ -44,7 +50,8 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
     : options_(options),
       memory_(RunMemory::take()),
       node_(options_, ::getpid()),
-      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit()),
+      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit(),
+                          counted_in(options)),
               node_.allowance()),
       domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {

@@ -227,7 +227,10 @@ void Helper::attend_node(Time now) {
 // ---- sleeping ----
 
 void Helper::sleep_until(Time wake) {
-  const auto sleep = desk_.deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
+  const Time before = clock_.now();
+  const auto sleep = desk_.deep(before)          ? HelperBell::deep
+                     : desk_.alert(before, wake) ? HelperBell::alert
+                                                 : HelperBell::light;
   bell_.prepare(sleep);
   // Records pushed before that have woken no thread; in deep sleep nothing else would.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
@@ -274,8 +277,23 @@ void Helper::tell() {
   mine.kernel_pinned_peak_bytes = pinned_.peak();
   mine.leave_pinned_bytes = drain_.leave_pinned_bytes();
   mine.leave_pinned_registration_ns = drain_.leave_pinned_registration_ns();
+  mine.strict_keys_ns = modelled_strict_ns();
   tell_domains();
   counters_.tell(mine);
+}
+
+/// The time of registering anew for each shared key that the program asked for, and of deregistering.
+std::uint64_t Helper::modelled_strict_ns() {
+  double sum = 0;
+  domains_.for_each([&](DomainSlot& slot) {
+    const DomainMeter::Figures figures = slot.meter.read(clock_.now());
+    const CostEstimates& costs = slot.kept.costs;
+    const auto calls = static_cast<double>(figures.for_peers);
+    const double entries = static_cast<double>(figures.pages_for_peers) * costs.entries_a_page.value();
+    sum += calls * (costs.registration.b() + costs.deregistration.b()) +
+           entries * (costs.registration.a() + costs.deregistration.a());
+  });
+  return static_cast<std::uint64_t>(std::max(0., sum));
 }
 
 void Helper::tell_domains() {

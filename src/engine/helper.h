@@ -59,6 +59,7 @@ class Helper {
   /// Puts the helper's share of the counters where others read it.
   void tell();
   /// The domains' shares: to the log, and to the choice of victims.
+  std::uint64_t modelled_strict_ns();
   void tell_domains();
   void end_of_run();
 

@@ -10,7 +10,6 @@
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
-#include "retention/traits.h"
 
 namespace pinion {
 
@@ -319,6 +318,33 @@ void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {
 void LeasePath::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   const HeldSignals held;
   if (Region* region = domain(number).begin_retire(ref)) retire_here(thread, number, region);
+}
+
+void LeasePath::own_registration_begins(ThreadContext& thread, std::uint64_t bytes) {
+  HeldSignals held;
+  Budget& budget = domains_.budget();
+  const Time patience = monotonic_now() + kRoomPatience;
+  while (monotonic_now() < patience) {
+    const std::uint32_t departures = budget.departures().load();
+    if (budget.reserve(bytes, RealClock().now())) return;
+    const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
+    bool going = false;
+    for (int i = 0; i < domains_.count(); ++i)
+      for (Region* victim : domain(i).begin_shrink(most - std::min(most, bytes),
+                                                   regions - std::min<std::uint64_t>(regions, 1))) {
+        retire_here(thread, i, victim);
+        going = true;
+      }
+    if (going) continue;
+    if (budget.leaving_regions() == 0) break;
+    held.rest([&] { budget.departures().wait(departures, patience); });
+  }
+  budget.exceed(bytes, RealClock().now());
+}
+
+void LeasePath::own_registration_ends(std::uint64_t bytes) {
+  const HeldSignals held;
+  domains_.budget().release(bytes, RealClock().now());
 }
 
 void LeasePath::let_idle_go(ThreadContext& thread) {

@@ -2,9 +2,9 @@
 // an application thread does in between hit and miss. Owns the parameters of the run that every transfer
 // reads, in one cache line.
 //
-// acquire(), try_acquire(), release() and let_idle_go() may be called by any thread while the run lasts, not
-// from hooks. release_after_run() may be called at any time. The object is never freed: threads may be inside
-// it when the run ends.
+// acquire(), try_acquire(), release(), own_registration_begins(), own_registration_ends() and let_idle_go()
+// may be called by any thread while the run lasts, not from hooks. release_after_run() may be called at any
+// time. The object is never freed: threads may be inside it when the run ends.
 #pragma once
 
 #include <sys/types.h>
@@ -24,6 +24,7 @@
 #include "engine/thread_context.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -68,6 +69,11 @@ class LeasePath {
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
 
+  /// A registration that the program makes without Pinion counts against the limits, from before it is made
+  /// until it has ended: idle regions go for it, as far as there are any.
+  void own_registration_begins(ThreadContext& thread, std::uint64_t bytes);
+  void own_registration_ends(std::uint64_t bytes);
+
   /// Takes a lease back as if it had not been: lets the region go that was registered for it, where no other
   /// lease is out.
   void undo(ThreadContext& thread, Transfer& transfer);
@@ -80,6 +86,8 @@ class LeasePath {
   void reap_now(ThreadContext& thread, int domain);
 
   const Options& options() const { return options_; }
+  /// False for retention observe.
+  bool registers() const { return traits_of(options_.retention).registers; }
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
@@ -131,7 +139,7 @@ class LeasePath {
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
-    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(), is_unforeseen(record));
   }
 
   static std::atomic<LeasePath*> running_;

@@ -32,6 +32,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::deregistration:
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
+      helper_share_.did_for_threads(-swap_.wasted(kept(record.domain), range));
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:
@@ -114,7 +115,11 @@ Desk::Job Desk::next_decided(Time now) {
   time_budget_.registering_once(cost_of_registering_once());
   using Kind = Retention::Action::Kind;
   const std::span<KeptDomain* const> all(domains_.data(), static_cast<std::size_t>(count()));
-  if (const auto [in, action] = swap_.next(all, now); in) return job_of(*in, action);
+  if (const auto [in, action] = swap_.next(all, now); in) {
+    Job job = job_of(*in, action);
+    job.swapped = true;
+    return job;
+  }
   for (KeptDomain* in : all) {
     const Retention::Action action = in->retention->next(now);
     if (action.kind != Kind::sleep) return job_of(*in, action);
@@ -128,6 +133,9 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
     return;
   }
   if (!ok && swap_.take_up(*job.in, job.action, now)) return;
+  if (job.kind == Job::Kind::deregister)
+    helper_share_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
+  if (job.swapped && ok) helper_share_.did_for_threads(swap_.made(*job.in, job.action, took));
   job.in->retention->done(job.action, region, ok, took, now);
 }
 

@@ -76,6 +76,7 @@ class Desk {
     std::vector<Region*> regions;
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
+    bool swapped = false;  ///< for want of room (swap.h)
   };
   /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
   /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to
@@ -120,6 +121,11 @@ class Desk {
   Time next_look(Time now) const;
   /// Nothing has come for so long that the next record wakes the helper.
   bool deep(Time now) const { return looks_.deep(now); }
+  /// The next look is so far off that a transfer that found no registration wakes the helper: else what it
+  /// has registered would be held until then.
+  bool alert(Time now, Time until) const {
+    return acting() && !helper_share_.resting() && looks_.far(now, until);
+  }
   void woke_late(Duration late);
 
   /// Adds the scores of all domains, and the time budget of a retention that acts.

@@ -227,6 +227,8 @@ TimeBudgetUse budget_of(const Counters& c) {
   return {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
 }
 
+KeyUse keys_of(const Counters& c) { return {seconds(c.exposed_byte_ns), seconds(c.strict_keys_ns)}; }
+
 RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
@@ -252,6 +254,8 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.prediction = prediction_of(c);
   r.budget = budget_of(c);
   r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
+  r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
+  r.keys = keys_of(c);
   return r;
 }
 
@@ -408,6 +412,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::at_release_within_5,
                             &Counters::budget_ns,
                             &Counters::budget_refused,
+                            &Counters::strict_keys_ns,
                             &Counters::helper_share_ns,
                             &Counters::helper_share_spent_ns})
     sum.*member += n * c.*member;
@@ -415,6 +420,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
   sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
                                                   n * static_cast<std::uint64_t>(c.budget_spent_ns));
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
+  sum.exposed_byte_ns += static_cast<double>(n) * c.exposed_byte_ns;
 }
 
 Acquires acquires_of(const Counters& c) {
@@ -527,6 +533,9 @@ void Analysis::add(Part&& part) {
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;
+  report_.beyond = {std::max(report_.beyond.bytes, rank.beyond.bytes),
+                    std::max(report_.beyond.regions, rank.beyond.regions),
+                    std::max(report_.beyond.seconds, rank.beyond.seconds)};
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
   if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back(std::move(part.lines));
@@ -551,6 +560,8 @@ Report Analysis::report() {
   report.budget.spent /= report.ranks;
   report.helper_share = {seconds(sum_.helper_share_ns) / report.ranks,
                          seconds(sum_.helper_share_spent_ns) / report.ranks};
+  report.keys = keys_of(sum_);
+  report.keys.strict_seconds /= report.ranks;
   for (auto& [host, processes] : nodes_) {
     const std::uint64_t ranks = processes.size();
     const Lines lines = Lines::sum(std::move(processes));

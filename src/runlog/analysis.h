@@ -64,6 +64,18 @@ struct HelperShareUse {
   double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
 };
 
+/// By how much, and for how long, registrations that the program made without Pinion exceeded the limits.
+struct BeyondLimits {
+  std::uint64_t bytes = 0, regions = 0;  ///< at most
+  double seconds = 0;
+};
+
+/// Keys for peers: what outlived its registration, and the cost of letting none.
+struct KeyUse {
+  double exposed_byte_seconds = 0;
+  double strict_seconds = 0;
+};
+
 struct RankReport {
   std::string host;
   Acts acts = Acts::pinned;
@@ -83,6 +95,8 @@ struct RankReport {
   Prediction prediction;
   TimeBudgetUse budget;
   HelperShareUse helper_share;
+  BeyondLimits beyond;
+  KeyUse keys;
 };
 
 struct NodeReport {
@@ -139,6 +153,8 @@ struct Report {
   Prediction prediction;
   TimeBudgetUse budget;               ///< seconds: mean over ranks
   HelperShareUse helper_share;        ///< mean over ranks
+  BeyondLimits beyond;                ///< each the most of a rank
+  KeyUse keys;                        ///< bytes: sum, seconds: mean over ranks
   std::vector<RankReport> per_rank;   ///< by host and rank
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes

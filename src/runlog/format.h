@@ -1,4 +1,4 @@
-// The run log's file format, version 6: one file for all processes of a job on a node, written through
+// The run log's file format, version 7: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -22,7 +22,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 6;
+constexpr std::uint32_t kVersion = 7;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -178,6 +178,11 @@ struct Counters {
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
   std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
   Lateness lateness;           ///< of the helper's timed wake-ups
+  // Registrations that the program made without Pinion, where they exceeded the limits: at most, and in all.
+  std::uint64_t beyond_bytes, beyond_regions, beyond_ns;
+  double exposed_byte_ns;  ///< integral of what peers could reach beyond the program's registrations
+  std::uint64_t
+      strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
 };
 
 /// What all processes that share the file agree on, and count together.

@@ -123,7 +123,7 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   if (live.series_bin_ns <= 0 || live.series_bin_ns > kTenYears || live.complete > 1)
     return "a damaged state";
   const Counters& c = live.counters;
-  if (!amount(c.registered_byte_ns) || !amount(c.leave_pinned_registration_ns))
+  if (!amount(c.registered_byte_ns) || !amount(c.leave_pinned_registration_ns) || !amount(c.exposed_byte_ns))
     return "a counter that is no number";
   if (c.registered_peak_bytes > kAddressEnd || c.registered_now_bytes > kAddressEnd ||
       c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd ||
