@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "front_reach.h"
+
 namespace pinion::cli {
 
 namespace {
@@ -51,9 +53,21 @@ void find_ucx(std::vector<CacheAbove>& caches) {
     return version;
   });
   if (!found) return;
-  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor), {{"UCX_RCACHE_ENABLE", "n"}}};
+  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
+                 {{"UCX_RCACHE_ENABLE", "n"}},
+                 {"UCX_RCACHE_MAX_SIZE"},
+                 {"UCX_RCACHE_MAX_REGIONS"}};
   // Before 1.16 its InfiniBand part had a cache of its own.
-  if (found->major == 1 && found->minor < 16) ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+  if (found->major == 1 && found->minor < 16) {
+    ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+    ucx.most_bytes.emplace_back("UCX_IB_RCACHE_MAX_SIZE");
+    ucx.most_regions.emplace_back("UCX_IB_RCACHE_MAX_REGIONS");
+  }
+  // Programs may have their modules elsewhere.
+  std::vector<std::string> parts{"libuct.so.0//ucx/libuct_ib*.so.0"};
+  if (const char* const modules = std::getenv("UCX_MODULE_DIR"))
+    parts = {std::string(modules) + "/libuct_ib.so.0"};
+  ucx.is_met = front_reach(parts) == FrontReach::reached;
   caches.push_back(std::move(ucx));
 }
 
@@ -63,18 +77,31 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
     return Version{version >> 16, version & 0xffff};
   });
   if (!found) return;
-  caches.push_back(
-      {fmt::format("libfabric {}.{}", found->major, found->minor), {{"FI_MR_CACHE_MAX_COUNT", "0"}}});
+  CacheAbove libfabric{fmt::format("libfabric {}.{}", found->major, found->minor),
+                       {{"FI_MR_CACHE_MAX_COUNT", "0"}},
+                       {"FI_MR_CACHE_MAX_SIZE"},
+                       {"FI_MR_CACHE_MAX_COUNT"}};
+  libfabric.is_met =
+      front_reach({"libfabric.so.1", "libfabric.so.1//libfabric/libverbs-fi.so"}) == FrontReach::reached;
+  caches.push_back(std::move(libfabric));
 }
 
-}  // namespace
-
-std::vector<CacheAbove> caches_above() {
+std::vector<CacheAbove> find_caches() {
   std::vector<CacheAbove> caches;
   find_ucx(caches);
   find_libfabric(caches);
   // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
-  caches.push_back({"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}});
+  // It registers by way of the libraries above.
+  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}};
+  for (const CacheAbove& cache : caches) open_mpi.is_met |= cache.is_met;
+  caches.push_back(std::move(open_mpi));
+  return caches;
+}
+
+}  // namespace
+
+const std::vector<CacheAbove>& caches_above() {
+  static const std::vector<CacheAbove> caches = find_caches();
   return caches;
 }
 
@@ -82,7 +109,7 @@ std::vector<std::pair<std::string, std::string>> variables_to_set(const std::vec
   std::vector<std::pair<std::string, std::string>> variables;
   for (const CacheAbove& cache : caches)
     for (const auto& variable : cache.off)
-      if (!std::getenv(variable.first.c_str())) variables.push_back(variable);
+      if (cache.is_met && !std::getenv(variable.first.c_str())) variables.push_back(variable);
   return variables;
 }
 

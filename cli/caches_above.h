@@ -1,6 +1,6 @@
 // Registration caches of the libraries that stand above a front of Pinion's: with one of them active,
 // Pinion sees each buffer once, and registrations stay for as long as that cache keeps them. Which libraries
-// are installed, in which version, and the documented variables that switch their caches off.
+// are installed, in which version, and the documented variables that switch their caches off or limit them.
 #pragma once
 
 #include <string>
@@ -12,12 +12,16 @@ namespace pinion::cli {
 struct CacheAbove {
   std::string library;                                   ///< with its version
   std::vector<std::pair<std::string, std::string>> off;  ///< variables and the values that switch it off
+  std::vector<std::string> most_bytes, most_regions;     ///< variables that limit it
+  /// Its registrations were seen to lead into the front (front_reach.h); else its cache stays on.
+  bool is_met = false;
 };
 
 /// Of the libraries that programs started from here would find. Loads them.
-std::vector<CacheAbove> caches_above();
+/// Once in this process.
+const std::vector<CacheAbove>& caches_above();
 
-/// Those variables of `caches` that the user has not set.
+/// Those variables of `caches` that are met by the front, and that the user has not set.
 std::vector<std::pair<std::string, std::string>> variables_to_set(const std::vector<CacheAbove>& caches);
 
 }  // namespace pinion::cli

@@ -9,41 +9,51 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "caches_above.h"
 #include "command.h"
+#include "compare_rows.h"
+#include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
+#include "libraries_part.h"
 #include "log_directory.h"
+#include "nic_memory.h"
 #include "option_flags.h"
 #include "report_json.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
 #include "text.h"
+#include "unregistered_uses.h"
 
 namespace pinion::cli {
 
 namespace {
 
-constexpr const char* kOff = "off";  // the program without Pinion, for its wall time
-
 struct Arguments {
   OptionFlags flags;
-  std::vector<std::string> retentions{"on-demand", "leave-pinned", "helper"};
+  std::vector<std::string> rows;  // as named; empty: the default ones
   unsigned repeat = 3;
   std::string log = "pinion-compare.logs";
   bool json = false;
+  bool no_nic = false;  ///< nothing registers with a NIC here: the device is an emulated one
   CommandLine command;
 };
 
 struct Run {
   std::string logs;
-  double elapsed = 0;                    ///< of the command, launch included
-  std::optional<runlog::Report> report;  ///< absent where no rank left a log
+  double elapsed = 0;                     ///< of the command, launch included
+  std::optional<runlog::Report> report;   ///< absent where no rank left a log
+  std::optional<NicMemory::Figures> nic;  ///< below libraries, where the kernel has a list
+  UnregisteredUses unregistered;
 };
 
 struct Strategy {
-  std::string retention;
+  Row row;
+  OptionFlags flags;      ///< where Pinion runs
+  Environment variables;  ///< of a library's cache
   std::vector<Run> runs;
+  std::optional<UnregisteredUses> counted;  ///< of a library's cache, in a run of its own
 };
 
 struct Spread {
@@ -112,34 +122,64 @@ Spread run_length(const Strategy& strategy) {
   return spread(strategy.runs, [](const Run& run) { return run.report->wall_seconds; });
 }
 
-Run run_once(const Arguments& arguments, const std::string& retention, const std::string& directory) {
-  Run run;
-  run.logs = prepare_log_directory(directory);
+/// Where Pinion stands, what a run needs beside its command.
+Environment with_logs(OptionFlags flags, const std::string& logs) {
+  flags.set("log", logs);
+  Environment environment = with_pinion(flags.options());
+  environment[kRunVariable] = new_run_name();
+  return environment;
+}
+
+Run run_once(const Arguments& arguments, const std::string& name, Environment environment, Run run,
+             bool forwards = true) {
   const std::string output = run.logs + "/output.txt";
   CommandLine command = arguments.command;
-  Environment environment;
-  if (retention == kOff) {
-    environment["PINION"] = kOff;
-  } else {
-    OptionFlags flags = arguments.flags;
-    flags.set("retention", retention);
-    flags.set("log", run.logs);
-    environment = with_pinion(flags.options());
-    environment[kRunVariable] = new_run_name();
-    forward_to_ranks(environment, command);
-  }
+  if (forwards) forward_to_ranks(environment, command);
+  std::optional<NicMemory> nic;
+  if (is_below_libraries(arguments.flags.options())) nic.emplace();
   const Time start = monotonic_now();
   const int status = run_and_wait(command, environment, output);
   run.elapsed = static_cast<double>(monotonic_now() - start) * 1e-9;
+  if (nic) run.nic = nic->figures();
   if (status != 0)
     throw Failure(fmt::format("{} failed under {} with exit status {}; its output is in {}",
-                              arguments.command.front(), retention, status, output));
-  if (retention == kOff) return run;
+                              arguments.command.front(), name, status, output));
+  return run;
+}
+
+Run run_once(const Arguments& arguments, const Strategy& strategy, const std::string& directory) {
+  const std::string& name = strategy.row.name;
+  Run run;
+  run.logs = prepare_log_directory(directory);
+  if (!strategy.row.has_pinion()) {
+    Environment environment = strategy.variables;
+    environment["PINION"] = kOff;
+    return run_once(arguments, name, environment, run, name != kOff);
+  }
+  run = run_once(arguments, name, with_logs(strategy.flags, run.logs), run);
   runlog::Report report;
   const Error error = runlog::analyse({run.logs}, report);
   if (error && error.code != ENOENT) throw Failure(error.message);
   if (!error) run.report = std::move(report);
+  run.unregistered = unregistered_uses(run.logs);
   return run;
+}
+
+/// A run whose registrations pass, and are recorded; with the libraries' caches off, or as they are.
+std::string observe(const Arguments& arguments, const Environment* caches, const std::string& name) {
+  fmt::print(stderr, "pinion compare: {} ...\n", name);
+  OptionFlags flags = arguments.flags;
+  for (const char* limit : {"limit", "node-limit", "limit-regions"}) flags.set(limit, "0");
+  flags.set("retention", to_string(RetentionKind::observe));
+  Run run;
+  run.logs = prepare_log_directory(fmt::format("{}/{}", arguments.log, name));
+  Environment environment = with_logs(flags, run.logs);
+  if (caches) {
+    for (const auto& variable : variables_to_set(caches_above())) environment.erase(variable.first);
+    environment.insert(caches->begin(), caches->end());
+  }
+  // Open MPI's agent would switch the caches off again (forward.h): of its ranks, those on this node count.
+  return run_once(arguments, name, environment, run, caches == nullptr).logs;
 }
 
 std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
@@ -156,14 +196,56 @@ std::string misses_text(const Strategy& s) {
   return fmt::format("{} ({})", text, detail);
 }
 
-std::string table_text(const std::vector<Strategy>& strategies) {
-  Table table({"strategy", "wall time", "(min - max)", "seconds added", "registered peak / mean",
-               "oracle peak / mean", "misses", "spent"});
+// The figures below libraries: those of the NIC, and of both kinds of caches alike.
+struct BelowLibraries {
+  std::optional<NicMemory::Figures> nic;
+  UnregisteredUses unregistered;
+};
+
+BelowLibraries medians_below(const Strategy& s) {
+  BelowLibraries b;
+  const auto all = [&](auto has) { return std::all_of(s.runs.begin(), s.runs.end(), has); };
+  if (all([](const Run& run) { return run.nic.has_value(); })) {
+    using F = NicMemory::Figures;
+    const auto of = [&](auto member) {
+      return spread(s.runs, [&](const Run& run) { return static_cast<double>((*run.nic).*member); }).median;
+    };
+    const auto count = [&](auto member) { return static_cast<std::uint64_t>(of(member)); };
+    b.nic = F{count(&F::peak_bytes), count(&F::peak_regions), of(&F::mean_bytes), of(&F::mean_regions)};
+  }
+  if (s.counted) b.unregistered = *s.counted;
+  if (s.counted || !s.row.has_pinion()) return b;
+  const auto of = [&](auto member) {
+    const auto value = [&](const Run& run) { return static_cast<double>(run.unregistered.*member); };
+    return static_cast<std::uint64_t>(spread(s.runs, value).median);
+  };
+  b.unregistered = {of(&UnregisteredUses::all), of(&UnregisteredUses::reuses),
+                    all([](const Run& run) { return run.unregistered.known; })};
+  return b;
+}
+
+void add_below(std::vector<std::string>& row, const Strategy& s) {
+  const BelowLibraries b = medians_below(s);
+  row.push_back(b.nic ? pair_text(static_cast<double>(b.nic->peak_bytes), b.nic->mean_bytes) : kNotKnown);
+  row.push_back(b.nic ? fmt::format("{} / {:.1f}", b.nic->peak_regions, b.nic->mean_regions) : kNotKnown);
+  row.push_back(b.unregistered.known ? fmt::format("{} ({})", count_text(b.unregistered.all),
+                                                   count_text(b.unregistered.reuses))
+                                     : kNotKnown);
+}
+
+std::string table_text(const std::vector<Strategy>& strategies, bool below) {
+  std::vector<std::string> header{
+      "strategy",           "wall time", "(min - max)", "seconds added", "registered peak / mean",
+      "oracle peak / mean", "misses",    "spent"};
+  if (below)
+    header.insert(header.begin() + 3, {"NIC's bytes peak / mean", "NIC's regions", "critical path (reuses)"});
+  Table table(std::move(header));
   const bool by_logs = all_reported(strategies);  // one clock for all rows
   for (const Strategy& s : strategies) {
     const Spread w = by_logs ? run_length(s) : elapsed(s);
-    std::vector<std::string> row = {s.retention, fmt::format("{:.3f} s", w.median),
+    std::vector<std::string> row = {s.row.name, fmt::format("{:.3f} s", w.median),
                                     fmt::format("({:.3f} - {:.3f})", w.least, w.most)};
+    if (below) add_below(row, s);
     if (reported(s)) {
       const Spread share = spread(s.runs, [&](const Run& run) {
         const double whole = by_logs ? run.report->wall_seconds : run.elapsed;
@@ -176,7 +258,7 @@ std::string table_text(const std::vector<Strategy>& strategies) {
       row.push_back(b.bounds_known ? pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean)
                                    : kNotKnown);
       row.push_back(misses_text(s));
-      row.push_back(s.retention == to_string(RetentionKind::helper)
+      row.push_back(s.row.retention == to_string(RetentionKind::helper)
                         ? bounds_text(medians_of_budget(s), medians_of_share(s))
                         : "-");
     } else {
@@ -187,23 +269,57 @@ std::string table_text(const std::vector<Strategy>& strategies) {
   return table.text();
 }
 
+std::string device_note(const Arguments& arguments) {
+  return arguments.no_nic ? " (no NIC registers here, and no --device was given)" : "";
+}
+
 // What the figures are.
-std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies) {
+std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies, bool below) {
   std::string text = fmt::format(
       "Medians of {} interleaved runs; wall time, and seconds added as a share of it, in all rows {}; "
       "registered bytes of a node, sum over its ranks.\n",
       arguments.repeat,
       all_reported(strategies) ? "from MPI_Init to MPI_Finalize"
                                : "of the whole command, its launcher included (a strategy left no logs)");
+  text += below ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole "
+                  "command, also those that libraries keep for themselves. Critical path: uses that found no "
+                  "registration; in parentheses without the first two of each range.\n"
+                : "Rows library and library-limited are for where Pinion acts below libraries: here Pinion "
+                  "acts beside the caches "
+                  "of libraries.\n";
   for (const Strategy& s : strategies)
-    if (reported(s)) return text + fmt::format("Device: {}\n", s.runs.front().report->device);
+    if (reported(s))
+      return text + fmt::format("Device: {}{}\n", s.runs.front().report->device, device_note(arguments));
   return text + "No rank left a log: did the program use MPI?\n";
+}
+
+// What a user would type for each row.
+std::string typed_text(const Arguments& arguments, const std::vector<Strategy>& strategies) {
+  std::string text;
+  for (const Strategy& s : strategies)
+    text += fmt::format("{}:  {}\n", s.row.name, typed(s.row, s.flags, s.variables, arguments.command));
+  return text;
 }
 
 Json spread_json(const Spread& s) { return {{"median", s.median}, {"min", s.least}, {"max", s.most}}; }
 
-Json row_json(const Strategy& s) {
-  Json row = {{"retention", s.retention}, {"elapsed_seconds", spread_json(elapsed(s))}};
+Json below_json(const Strategy& s) {
+  const BelowLibraries b = medians_below(s);
+  Json nic, unregistered;  // null: not known
+  if (b.nic)
+    nic = {{"peak_bytes", b.nic->peak_bytes},
+           {"mean_bytes", static_cast<std::uint64_t>(b.nic->mean_bytes)},
+           {"peak_regions", b.nic->peak_regions},
+           {"mean_regions", b.nic->mean_regions}};
+  if (b.unregistered.known) unregistered = {{"uses", b.unregistered.all}, {"reuses", b.unregistered.reuses}};
+  return {{"nic", std::move(nic)}, {"unregistered", std::move(unregistered)}};
+}
+
+Json row_json(const Arguments& arguments, const Strategy& s, bool below) {
+  Json row = {{"retention", s.row.name},
+              {"command", typed(s.row, s.flags, s.variables, arguments.command)},
+              {"elapsed_seconds", spread_json(elapsed(s))}};
+  if (below) row.update(below_json(s));
   if (reported(s)) {
     const auto count = [&](auto member) {
       return static_cast<std::uint64_t>(median(s, [&](const auto& r) { return r.acquires.*member; }));
@@ -225,11 +341,11 @@ Json row_json(const Strategy& s) {
   return row;
 }
 
-Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& strategies) {
+Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& strategies, bool below) {
   Json rows = Json::array();
   std::string device;
   for (const Strategy& s : strategies) {
-    rows.push_back(row_json(s));
+    rows.push_back(row_json(arguments, s, below));
     if (device.empty() && reported(s)) device = s.runs.front().report->device;
   }
   return {{"schema", "pinion-compare-1"},
@@ -239,41 +355,86 @@ Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& st
           {"rows", std::move(rows)}};
 }
 
-void compare(const Arguments& arguments) {
-  if (inside_launcher())
-    throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
+void emulate(Arguments& arguments) {
+  arguments.flags.set("device", "emulated");
+  arguments.no_nic = true;
+}
+
+/// Below libraries, where they register with a NIC; what is only measured cannot be compared.
+void choose_device(Arguments& arguments) {
+  const Options options = arguments.flags.options();
+  if (acts_at_start(options) == Acts::measured && !may_act_below(options)) emulate(arguments);
+}
+
+std::vector<Strategy> strategies_of(const Arguments& arguments) {
+  const Options options = arguments.flags.options();
+  const std::vector<Row> rows = rows_of(arguments.rows, options);
   std::vector<Strategy> strategies;
-  for (const std::string& retention : arguments.retentions) {
-    Options options = arguments.flags.options();
-    if (retention != kOff)
-      if (const Error error = set_option(options, "retention", retention)) throw UsageError(error.message);
-    for (const Strategy& earlier : strategies)
-      if (earlier.retention == retention)
-        throw UsageError(
-            fmt::format("--retention: {} is given twice; --repeat says how often each runs", retention));
-    strategies.push_back({retention, {}});
+  for (const Row& row : rows) {
+    strategies.emplace_back().row = row;
+    if (row.has_pinion()) strategies.back().flags = flags_of(row, rows, arguments.flags);
   }
-  arguments.flags.note_unused();
+  return strategies;
+}
+
+/// The limits of the libraries' caches, by what a run shows that these do not count.
+void limit_libraries(const Arguments& arguments, std::vector<Strategy>& strategies) {
+  const auto is_limited = [](const Strategy& s) { return s.row.is_library() && s.row.limited; };
+  const auto found = std::find_if(strategies.begin(), strategies.end(), is_limited);
+  if (found == strategies.end()) return;
+  const LibrariesPart part = libraries_part(observe(arguments, nullptr, "libraries-part"));
+  found->variables = library_variables(found->row, arguments.flags.options(), part);
+}
+
+/// False: a port is active, but the program does not use it, so that it was only measured.
+bool run_all(const Arguments& arguments, std::vector<Strategy>& strategies) {
   const std::size_t total = strategies.size() * arguments.repeat;
   std::size_t number = 0;
   for (unsigned round = 1; round <= arguments.repeat; ++round) {
     for (Strategy& strategy : strategies) {
-      fmt::print(stderr, "pinion compare: run {} of {}: {} ...", ++number, total, strategy.retention);
+      fmt::print(stderr, "pinion compare: run {} of {}: {} ...", ++number, total, strategy.row.name);
       std::fflush(stderr);
-      const std::string directory = fmt::format("{}/{}.{}", arguments.log, strategy.retention, round);
+      const std::string directory = fmt::format("{}/{}.{}", arguments.log, strategy.row.name, round);
       try {
-        strategy.runs.push_back(run_once(arguments, strategy.retention, directory));
+        strategy.runs.push_back(run_once(arguments, strategy, directory));
       } catch (...) {
         fmt::print(stderr, "\n");
         throw;
       }
-      fmt::print(stderr, " {:.2f} s\n", strategy.runs.back().elapsed);
+      const Run& run = strategy.runs.back();
+      fmt::print(stderr, " {:.2f} s\n", run.elapsed);
+      if (run.report && run.report->acts == Acts::measured && !arguments.no_nic) return false;
     }
   }
+  return true;
+}
+
+/// All rows have run on return.
+std::vector<Strategy> run_strategies(Arguments& arguments) {
+  for (;;) {
+    std::vector<Strategy> strategies = strategies_of(arguments);
+    limit_libraries(arguments, strategies);
+    if (run_all(arguments, strategies)) return strategies;
+    emulate(arguments);
+  }
+}
+
+void compare(Arguments& arguments) {
+  if (inside_launcher())
+    throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
+  rows_of(arguments.rows, arguments.flags.options());  // wrong ones before all else
+  choose_device(arguments);
+  arguments.flags.note_unused();
+  std::vector<Strategy> strategies = run_strategies(arguments);
+  for (Strategy& s : strategies)
+    if (s.row.is_library())
+      s.counted = unregistered_uses(observe(arguments, &s.variables, s.row.name + ".counted"));
+  const bool below = is_below_libraries(arguments.flags.options());
   if (arguments.json) {
-    fmt::print("{}", dump(comparison_json(arguments, strategies)));
+    fmt::print("{}", dump(comparison_json(arguments, strategies, below)));
   } else {
-    fmt::print("{}{}Logs: {}\n", table_text(strategies), label_text(arguments, strategies), arguments.log);
+    fmt::print("{}{}{}Logs: {}\n", table_text(strategies, below), label_text(arguments, strategies, below),
+               below ? typed_text(arguments, strategies) : "", arguments.log);
   }
 }
 
@@ -283,8 +444,10 @@ void add_compare(CLI::App& app, const CommandLine& command) {
   CLI::App* sub = app.add_subcommand(
       "compare", "Run a program under several strategies: pinion compare [options] -- CMD...");
   auto arguments = std::make_shared<Arguments>();
-  sub->add_option("--retention", arguments->retentions,
-                  "strategies to compare, with commas; `off`: without Pinion [on-demand,leave-pinned,helper]")
+  sub->add_option("--retention", arguments->rows,
+                  "strategies to compare, with commas; `off`: without Pinion; under --front verbs also "
+                  "`library`, its own cache; `NAME-limited`: under the limits, which then are for these rows "
+                  "alone [on-demand,leave-pinned,helper]")
       ->delimiter(',')
       ->type_name("LIST");
   sub->add_option("--repeat", arguments->repeat, "runs of each [3]")

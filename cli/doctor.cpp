@@ -12,6 +12,7 @@
 #include "command.h"
 #include "device/memlock.h"
 #include "device/pin.h"
+#include "interconnects.h"
 #include "launch.h"
 #include "monitor/userfault.h"
 #include "monitors.h"
@@ -25,11 +26,7 @@ namespace pinion::cli {
 
 namespace {
 
-struct Check {
-  std::string name;
-  std::string text;
-  std::string cure;  ///< empty: all is well
-};
+using Check = Finding;
 
 constexpr std::size_t kSmallLimit = 64 << 20;
 
@@ -107,13 +104,6 @@ Check check_io_uring() {
       "io_uring", "refused: " + support.io_uring_refused,
       "pages are locked with mlock instead, which holds them but does not pin them; allow io_uring in the "
       "container's seccomp profile, or `sysctl kernel.io_uring_disabled=0`"};
-}
-
-Check check_nics() {
-  const auto nics = names_in("/sys/class/infiniband");
-  if (nics.empty())
-    return {"RDMA devices", "none: registration is pinned by the kernel, a NIC's cost is modelled", {}};
-  return {"RDMA devices", fmt::format("{}", fmt::join(nics, ", ")), {}};
 }
 
 std::string names_of(const MonitorFinding& monitor, const char* state, bool with_reason) {
@@ -234,7 +224,7 @@ Check check_libfabric() {
 
 /// The libraries above the verbs front, and its blind spots.
 Check check_verbs_front() {
-  std::string text = "under --front verbs `pinion run` switches off the caches of: ";
+  std::string text = "where Pinion may act below libraries, `pinion run` switches off the caches of: ";
   std::vector<std::string> named, users;
   for (const CacheAbove& cache : caches_above()) {
     named.push_back(cache.library);
@@ -286,13 +276,14 @@ Check check_preload_library() {
 void doctor(bool json, const std::vector<std::string>& programs) {
   const std::vector<std::string> other_hooks = hooks_of_others();
   const std::vector<MonitorFinding> monitors = try_all_monitors();
-  std::vector<Check> checks = {check_memlock(),
+  std::vector<Check> checks = {what_acts(),
+                               check_memlock(),
                                check_cgroup(),
                                check_hugepages(),
                                check_transparent_hugepages(),
                                check_io_uring(),
-                               check_nics(),
                                check_memory_events(monitors)};
+  for (const Check& check : what_acts_by_library()) checks.push_back(check);
   checks.push_back(check_own_calls(programs));
   checks.push_back(check_other_hooks(other_hooks));
   check_competitors(checks);

@@ -42,6 +42,7 @@ std::string cap_text(std::size_t cap, bool bytes) {
 }
 
 std::string capability_text(const DeviceCapabilities& can) {
+  if (!can.registers) return "transfers are recorded";
   std::string text = can.pins ? "pins memory" : can.on_demand ? "faults memory in on demand" : "pins nothing";
   text += can.remote ? ", peers can get a key" : ", no peer can get a key";
   if (can.needs_endpoint) text += ", needs an endpoint";

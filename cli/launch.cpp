@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "caches_above.h"
+#include "engine/acts.h"
 #include "engine/process.h"
 #include "monitor/libc_hooks.h"
 
@@ -105,7 +106,7 @@ Environment with_pinion(const Options& options) {
     libraries += ":" + others;
   Environment environment = {
       {"PINION", format_options(options)}, {"PINION_CONFIG", ""}, {"LD_PRELOAD", libraries}};
-  if (options.front == Front::verbs)
+  if (may_act_below(options))
     for (const auto& [name, value] : variables_to_set(caches_above())) environment[name] = value;
   return environment;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command.h"
+#include "front_reach.h"
 #include "option_flags.h"
 
 namespace {
@@ -99,6 +100,8 @@ int complain(const CLI::App& app, const std::string& message, int status) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == kFrontReachFlag)
+    return answer_front_reach({arguments.begin() + 1, arguments.end()});
   const auto mark = std::find(arguments.begin(), arguments.end(), "--");
   const CommandLine command(mark == arguments.end() ? mark : mark + 1, arguments.end());
   arguments.erase(mark, arguments.end());

@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "command.h"
 #include "report_json.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
+#include "strategies.h"
 #include "trace.h"
 
 namespace pinion::cli {
@@ -33,7 +35,11 @@ void report(const Arguments& arguments) {
     if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
     if (unread) throw UsageError(unread.message);
   }
-  fmt::print("{}", arguments.json ? dump(to_json(result)) : report_text(result));
+  const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
+  if (arguments.json)
+    fmt::print("{}", dump(to_json(result, strategies ? to_json(*strategies) : Json(nullptr))));
+  else
+    fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr));
 }
 
 }  // namespace

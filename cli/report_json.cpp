@@ -12,6 +12,7 @@ Json to_json(const runlog::RankReport& r) {
   return {{"rank", r.rank},
           {"host", r.host},
           {"process", r.process},
+          {"acts", to_string(r.acts)},
           {"complete", r.complete},
           {"running", r.running},
           {"wall_seconds", r.wall_seconds},
@@ -25,6 +26,9 @@ Json to_json(const runlog::RankReport& r) {
           {"prediction", cli::to_json(r.prediction)},
           {"time_budget", cli::to_json(r.budget)},
           {"helper_share", cli::to_json(r.helper_share)},
+          {"beyond_limits", cli::to_json(r.beyond)},
+          {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
+          {"strict_keys_seconds", r.keys.strict_seconds},
           {"helper_cpu_seconds", r.cost.helper_cpu},
           {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
           {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},
@@ -127,7 +131,11 @@ Json to_json(const runlog::HelperShareUse& s) {
   return {{"allowed_seconds", s.allowed}, {"spent_seconds", s.spent}};
 }
 
-Json to_json(const runlog::Report& r) {
+Json to_json(const runlog::BeyondLimits& b) {
+  return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
+}
+
+Json to_json(const runlog::Report& r, const Json& strategies) {
   return {
       {"schema", "pinion-report-1"},
       {"command", r.command},
@@ -135,6 +143,7 @@ Json to_json(const runlog::Report& r) {
       {"version", r.version},
       {"ranks", r.ranks},
       {"job_ranks", r.job_ranks},
+      {"acts", to_string(r.acts)},
       {"retention", r.retention},
       {"predictor", r.predictor},
       {"options", r.options},
@@ -143,6 +152,7 @@ Json to_json(const runlog::Report& r) {
       {"wall_seconds", r.wall_seconds},
       {"seconds_added", r.cost.added()},
       {"registered_bytes", to_json(r.registered())},
+      {"strategies", strategies},
       {"acquires", to_json(r.acquires)},
       {"registrations", r.registrations},
       {"deregistrations", r.deregistrations},
@@ -151,6 +161,9 @@ Json to_json(const runlog::Report& r) {
       {"prediction", to_json(r.prediction)},
       {"time_budget", to_json(r.budget)},
       {"helper_share", to_json(r.helper_share)},
+      {"beyond_limits", to_json(r.beyond)},
+      {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
+      {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},
       {"pinned_at_exit_bytes", r.pinned_at_exit_bytes},
       {"kernel_pinned_peak_bytes", r.kernel_pinned_peak_bytes},

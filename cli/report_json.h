@@ -13,9 +13,11 @@ Json to_json(const runlog::RegisteredBytes& bytes);  ///< null: not known
 Json to_json(const runlog::Acquires& acquires);
 Json to_json(const runlog::Cost& cost);  ///< the critical path, and the other terms of seconds added
 Json to_json(const runlog::Prediction& prediction);
+Json to_json(const runlog::BeyondLimits& beyond);
 Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);
-Json to_json(const runlog::Report& report);
+/// `strategies`: of a run that was only measured; else null.
+Json to_json(const runlog::Report& report, const Json& strategies);
 
 /// Text for standard output: indented, bytes that are no UTF-8 replaced.
 std::string dump(const Json& json);

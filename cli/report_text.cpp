@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/options.h"
+#include "engine/acts.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -27,6 +27,24 @@ std::string plural(std::uint64_t n, const char* one, const char* many) {
 std::string retention_text(const Report& r) {
   const bool predicts = r.retention == "helper" || r.retention == "observe";
   return predicts ? fmt::format("{} (predictor {})", r.retention, r.predictor) : r.retention;
+}
+
+bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
+
+/// Of an MPI program.
+bool has_rank(const Report& r) { return !r.per_rank.empty() && r.per_rank.front().rank >= 0; }
+
+/// What Pinion did with registrations.
+std::string acts_text(const Report& r) {
+  switch (r.acts) {
+    case runlog::Acts::measured:
+      return kMeasuredOnly;
+    case runlog::Acts::verbs:
+      return kBelowLibraries;
+    case runlog::Acts::pinned:
+      break;
+  }
+  return has_rank(r) ? kBesideMpi : "registered with a device of its own";
 }
 
 bool acts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
@@ -115,16 +133,52 @@ std::string kernel_count_text(const Report& r) {
                      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
 }
 
+// "at most 16.0 MiB and 2 regions, for 1.20 s"; empty where the limits held.
+std::string beyond_text(const runlog::BeyondLimits& beyond) {
+  if (beyond.bytes == 0 && beyond.regions == 0) return {};
+  return fmt::format("by at most {} and {}, for {}", bytes_text(static_cast<double>(beyond.bytes)),
+                     plural(beyond.regions, "region", "regions"), seconds_text(beyond.seconds));
+}
+
+// "12.0 MiB s after their deregistration; strict keys take 0.30 s"; empty where peers had no keys.
+std::string keys_text(const runlog::KeyUse& keys) {
+  if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
+  return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",
+                     bytes_text(keys.exposed_byte_seconds), seconds_text(keys.strict_seconds));
+}
+
+// Where memory is pinned, and no registration reached the verbs front; else empty.
+std::string unseen_text(const Report& r) {
+  Options options;
+  (void)parse_options(options, r.options);
+  constexpr std::uint64_t kOthers = std::uint64_t{1} << 20;  // a program may lock some pages itself
+  const bool reached = r.acts != runlog::Acts::measured && (r.acquires.total != 0 || r.registrations != 0);
+  if (!may_act_below(options) || r.acts == runlog::Acts::pinned || reached ||
+      r.kernel_pinned_peak_bytes < kOthers)
+    return {};
+  return fmt::format(
+      "the kernel counts {} pinned or locked, and no registration reached the verbs front. Where a NIC pins "
+      "it, "
+      "the program has a libibverbs inside, or calls the driver itself (devx): then its library's own cache "
+      "serves it better (UCX_RCACHE_ENABLE=y, FI_MR_CACHE_MAX_COUNT=1024)",
+      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
+}
+
 std::string summary_section(const Report& r) {
   std::string out = fmt::format("Pinion report: {}\n", r.command);
   out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
                                     plural(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds)));
+  out += line("acts", acts_text(r));
   out += line("retention", retention_text(r));
   out +=
       line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
+  if (const std::string text = beyond_text(r.beyond); !text.empty())
+    out += line("beyond the limit", text + ": the program's own registrations");
+  if (const std::string text = keys_text(r.keys); !text.empty()) out += line("keys of peers", text);
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);
   out += line("kernel's count", kernel_count_text(r));
+  if (const std::string text = unseen_text(r); !text.empty()) out += line("note", text);
   out += line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
   if (const std::string text = unfinished_text(r); !text.empty())
     out += line("note", text + "; figures go as far as the log does");
@@ -259,6 +313,31 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
+/// Lines about what is missing.
+std::string notes_text(const Report& r) {
+  std::string out;
+  if (const std::string text = lost_events_text(r); !text.empty())
+    out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
+  if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
+  if (const std::string missing = missing_ranks_text(r); !missing.empty())
+    out += fmt::format(
+        "pinion: {} left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their "
+        "nodes, and --log a directory that all nodes share? Logs of each node can be gathered for "
+        "`pinion report`\n",
+        missing);
+  return out;
+}
+
+std::string measured_summary(const Report& r, const Strategies* strategies) {
+  const runlog::RegisteredBytes& b = r.registered();
+  std::string out = fmt::format("pinion: {}, {}, {}\n", plural(r.per_rank.size(), "rank", "ranks"),
+                                seconds_text(r.wall_seconds), kMeasuredOnly);
+  out += fmt::format("pinion: {} of {} seen", plural(r.acquires.total, "transfer", "transfers"),
+                     bytes_text(static_cast<double>(b.leave_pinned_peak)));
+  if (strategies == nullptr || r.acquires.total == 0) return out + "\n";
+  return out + "; what each strategy would hold and cost:\n" + strategies_text(*strategies, "pinion:   ");
+}
+
 }  // namespace
 
 std::string bounds_text(const runlog::TimeBudgetUse& threads, const runlog::HelperShareUse& helper) {
@@ -270,9 +349,10 @@ std::string bounds_text(const runlog::TimeBudgetUse& threads, const runlog::Help
                      seconds_text(threads.spent + helper.spent));
 }
 
-std::string summary_text(const Report& r) {
+std::string summary_text(const Report& r, const Strategies* strategies) {
   const runlog::RegisteredBytes& b = r.registered();
   const runlog::Acquires& a = r.acquires;
+  if (is_measured(r)) return measured_summary(r, strategies) + notes_text(r);
   const auto pair = [](std::uint64_t peak, double mean, bool known = true) {
     if (!known) return std::string(kNotKnown);
     return fmt::format("peak {}, mean {}", bytes_text(static_cast<double>(peak)), bytes_text(mean));
@@ -290,21 +370,20 @@ std::string summary_text(const Report& r) {
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (acts(r)) out += fmt::format("pinion: spent {}\n", bounds_text(r.budget, r.helper_share));
-  if (const std::string text = lost_events_text(r); !text.empty())
-    out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
-  if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
-  if (const std::string missing = missing_ranks_text(r); !missing.empty())
-    out += fmt::format(
-        "pinion: {} left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their "
-        "nodes, and --log a directory that all nodes share? Logs of each node can be gathered for "
-        "`pinion report`\n",
-        missing);
-  return out;
+  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
+  if (const std::string text = beyond_text(r.beyond); !text.empty())
+    out += fmt::format("pinion: the program's own registrations exceeded the limit {}\n", text);
+  if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
+  return out + notes_text(r);
 }
 
-std::string report_text(const Report& r) {
-  return summary_section(r) + registered_section(r) + acquires_section(r) + prediction_section(r) +
-         critical_path_section(r) + domains_section(r) + call_sites_section(r) + ranks_section(r);
+std::string report_text(const Report& r, const Strategies* strategies) {
+  std::string simulated;
+  if (strategies)
+    simulated = section("What each strategy would hold and cost") + strategies_text(*strategies, "  ");
+  return summary_section(r) + registered_section(r) + simulated + acquires_section(r) +
+         prediction_section(r) + critical_path_section(r) + domains_section(r) + call_sites_section(r) +
+         ranks_section(r);
 }
 
 }  // namespace pinion::cli

@@ -8,6 +8,7 @@
 
 #include "caches_above.h"
 #include "command.h"
+#include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
 #include "launch.h"
@@ -15,14 +16,17 @@
 #include "option_flags.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
+#include "strategies.h"
 
 namespace pinion::cli {
 
 namespace {
 
 const char* no_log_text(const Options& options) {
-  return options.front == Front::verbs
-             ? "no process left a log: did the program register memory with an RDMA device?"
+  if (options.front == Front::verbs)
+    return "no process left a log: did the program register memory with an RDMA device?";
+  return may_act_below(options)
+             ? "no process left a log: did the program use MPI, or register memory with an RDMA device?"
              : "no rank left a log: did the program use MPI?";
 }
 
@@ -33,14 +37,22 @@ void print_summary(const std::string& directory, const Options& options) {
     fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options) : error.message);
     return;
   }
-  fmt::print(stderr, "{}", summary_text(report));
+  const std::optional<Strategies> strategies = strategies_of(report, {directory});
+  fmt::print(stderr, "{}", summary_text(report, strategies ? &*strategies : nullptr));
 }
 
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {
-  if (options.front != Front::verbs) return;
+  if (!may_act_below(options)) return;
   std::string text;
   for (const CacheAbove& cache : caches_above()) {
+    if (!cache.is_met) {
+      fmt::print(stderr,
+                 "pinion: {} keeps its registration cache: its registrations are not seen to lead into the "
+                 "front; {}={} switches it off\n",
+                 cache.library, cache.off.front().first, cache.off.front().second);
+      continue;
+    }
     text += text.empty() ? "" : "; ";
     text += cache.library;
     for (const auto& [name, value] : cache.off) {
@@ -48,6 +60,7 @@ void tell_caches_off(const Options& options) {
       text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
     }
   }
+  if (text.empty()) return;
   fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
 }
 

@@ -18,6 +18,7 @@
 #include "report_json.h"
 #include "report_text.h"
 #include "simulate/simulation.h"
+#include "strategies.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -136,9 +137,15 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
   return workloads;
 }
 
+/// Whether there are calls to learn their cost from: those of a run that was only measured are not.
+bool has_recorded_nic(const Workload& workload) {
+  return std::any_of(workload.recorded.begin(), workload.recorded.end(),
+                     [](const simulate::Recorded& of) { return !of.measured; });
+}
+
 /// Absent: as recorded.
 std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& workload) {
-  if (arguments.nic.empty() && !workload.recorded.empty()) return std::nullopt;
+  if (arguments.nic.empty() && has_recorded_nic(workload)) return std::nullopt;
   const CostModelResult loaded = load_cost_model(arguments.nic.empty() ? "connectx" : arguments.nic);
   check(loaded.error);
   return loaded.model;
@@ -170,22 +177,11 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
   }
   Row row{&workload, {}, choice.noise, choice.budget, choice.helper_share, {}, 0};
   Settings& settings = row.settings;
-  settings.retention = options.retention;
+  settings = simulated(options);
   settings.predictor = choice.predictor;
-  settings.window = static_cast<unsigned>(options.window);
-  settings.period_window = static_cast<unsigned>(options.period_window);
   settings.nic = nic_of(arguments, workload);
-  settings.limit = options.limit;
-  settings.node_limit = options.node_limit;
-  settings.lru_bytes = options.lru_size;
-  settings.time_budget = {options.time_budget, options.start_credit};
-  settings.helper_share = options.helper_share;
-  settings.minimize_peak = options.minimize == Minimize::peak;
   settings.cores = arguments.cores ? arguments.cores : workload.cores;
-  settings.policy = options.policy;
-  settings.policy_every = options.policy_every;
   settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
-  settings.poll = options.poll;
   if (!arguments.wake_latency.empty())
     settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
   settings.seed = arguments.seed;

@@ -2,6 +2,9 @@
 #include "registry/budget.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 #include <vector>
@@ -103,6 +106,22 @@ TEST(Limits, WhatTheNodeHasIsSharedByItsRanks) {
   const Limits eight = find_limits(0, 0, 8);
   EXPECT_EQ(eight.bytes, one.bytes / 8);
   EXPECT_EQ(find_limits(4096, 0, 8).bytes, 4096u);  // the user's own limit is per process
+}
+
+// io_uring counts what all processes of a user have pinned, an RDMA device what each has.
+TEST(Limits, LockedMemoryIsSharedWhereItIsCountedByUser) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit{8 << 20, 8 << 20};
+    if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (::getuid() == 0 && ::setuid(65534) != 0)) ::_exit(2);
+    const bool right =
+        find_limits(0, 0, 4).bytes == 2 << 20 && find_limits(0, 0, 4, 0, Pinned::by_process).bytes == 8 << 20;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

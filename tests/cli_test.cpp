@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -173,6 +174,12 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
   expect_usage_error({"compare", "--retention", "helper,best", "--", "true"}, "'best' is not one of");
   expect_usage_error({"compare", "--repeat", "0", "--", "true"}, "--repeat");
+  expect_usage_error({"compare", "--retention", "library", "--", "true"}, "where Pinion acts below them");
+  expect_usage_error({"compare", "--retention", "helper-limited", "--", "true"},
+                     "helper-limited: needs --limit");
+  expect_usage_error({"compare", "--limit", "1M", "--retention", "best-limited", "--", "true"},
+                     "'best' is not one of");
+  expect_usage_error({"compare", "--limit", "1M", "--retention", "off-limited", "--", "true"}, "off-limited");
   expect_usage_error({"report"}, "logs is required");
   expect_usage_error({"report", "--jsn", "x"},
                      "unknown option '--jsn'; valid options: --help, --json, --trace");
@@ -433,8 +440,10 @@ TEST_F(Cli, OptionsWithoutEffectAreNamed) {
     options.insert(options.end(), {"--", "true"});
     return pinion(options).err;
   };
-  EXPECT_NE(error_of({"--nic", "myrinet"}).find("--nic myrinet has no effect: it is for --device emulated"),
+  EXPECT_NE(error_of({"--nic", "myrinet", "--device", "pin"})
+                .find("--nic myrinet has no effect: it is for --device emulated"),
             std::string::npos);
+  EXPECT_EQ(error_of({"--nic", "myrinet"}).find("no effect"), std::string::npos);  // of what is simulated
   EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
   EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
   EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
@@ -590,6 +599,8 @@ TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
                           "retention",
                           "predictor",
                           "device",
+                          "acts",
+                          "strategies",
                           "limit_bytes",
                           "wall_seconds",
                           "seconds_added",
@@ -835,6 +846,79 @@ TEST_F(Cli, CompareAsJson) {
   EXPECT_TRUE(fs::exists(row["logs"][0].get<std::string>()));
 }
 
+// A limit is for the rows that are named so, where there are any.
+TEST_F(Cli, CompareLimitsTheRowsThatSaySo) {
+  install_harmless_preload();
+  const auto options = [&](const char* rows) {
+    const Outcome o = pinion({"compare", "--limit", "5M", "--retention", rows, "--repeat", "1", "--log",
+                              "cmp", "--", "sh", "-c", "echo $PINION"});
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_NE(o.out.find("Rows library and library-limited"), std::string::npos) << o.out;
+    return content_of(root() / "cmp/helper.1/output.txt");
+  };
+  EXPECT_NE(options("helper").find("limit=5M"), std::string::npos);
+  EXPECT_EQ(options("helper,helper-limited,lru-limited").find("limit="), std::string::npos);
+  for (const char* row : {"helper", "lru"}) {
+    const std::string text = content_of(root() / "cmp" / (std::string(row) + "-limited.1/output.txt"));
+    EXPECT_NE(text.find("limit=5M"), std::string::npos) << text;
+  }
+  EXPECT_NE(content_of(root() / "cmp/lru-limited.1/output.txt").find("retention=lru"), std::string::npos);
+}
+
+// The libraries' caches, beside which Pinion stands: a process that keeps four pages for itself from the
+// start to the end, and uses another page four times, unregistered but for the second.
+TEST_F(Cli, CompareBelowLibraries) {
+  install_harmless_preload();
+  const std::uint64_t page = page_size();
+  {
+    using namespace runlog;
+    RunInfo info;
+    info.retention = "observe";
+    info.device = "made up";
+    info.start = 10 * kSecond;
+    LogWriter writer;
+    ASSERT_FALSE(writer.open((root() / "made").string(), info, 1 << 16));
+    for (const Time second : {12, 13, 14, 15})
+      writer.append(lease(second * kSecond, second * kSecond + 100, 64 * page, page, 0,
+                          second == 13 ? runlog::Outcome::hit : runlog::Outcome::miss));
+    writer.append(lease(10 * kSecond, 19 * kSecond, 16 * page, 4 * page, 0, runlog::Outcome::miss));
+    Series series;
+    series.start(10 * kSecond);
+    series.advance(20 * kSecond);
+    writer.finish({}, series, 20 * kSecond, 0);
+  }
+  const auto compared = [&](std::uint64_t limit) {
+    return pinion({"compare", "--json", "--front", "verbs", "--limit", std::to_string(limit), "--repeat", "1",
+                   "--log", "cmp", "--", "sh", "-c", kLeavesLogs});
+  };
+  const Outcome o = compared(6 * page);
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json rows = json::parse(o.out).at("rows");
+  std::vector<std::string> names;
+  for (const json& row : rows) {
+    names.push_back(row.at("retention"));
+    EXPECT_TRUE(row.contains("nic"));
+    EXPECT_EQ(row.at("unregistered").at("uses"), 4) << row;
+    EXPECT_EQ(row.at("unregistered").at("reuses"), 2) << row;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"library", "library-limited", "on-demand", "leave-pinned",
+                                             "helper", "helper-limited"}));
+  const auto command = [&](std::size_t row) { return rows.at(row).at("command").get<std::string>(); };
+  EXPECT_EQ(command(0).find("sh -c "), 0u) << command(0);
+  EXPECT_EQ(command(4).find("limit"), std::string::npos) << command(4);
+  EXPECT_NE(command(5).find("--limit " + std::to_string(6 * page / 1024) + "K"), std::string::npos)
+      << command(5);
+  // Without UCX and libfabric there is no such variable.
+  if (const auto at = command(1).find("MAX_SIZE="); at != std::string::npos) {
+    EXPECT_EQ(command(1).substr(at).find("MAX_SIZE=" + std::to_string(2 * page) + " "), 0u) << command(1);
+  }
+
+  const Outcome low = compared(4 * page);
+  EXPECT_EQ(low.status, 1);
+  EXPECT_NE(low.err.find("no room beside the " + std::to_string(4 * page) + " bytes"), std::string::npos)
+      << low.err;
+}
+
 TEST_F(Cli, CompareSaysWhichRunFailed) {
   install_harmless_preload();
   const Outcome o =
@@ -870,6 +954,30 @@ TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
     EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
     EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;
   }
+}
+
+TEST_F(Cli, DoctorSaysWhatWillAct) {
+  const auto acts = [&](const char* state) {
+    ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
+    if (state) {
+      fs::create_directories(root() / "infiniband/hfi1_0/ports/1");
+      std::ofstream(root() / "infiniband/hfi1_0/ports/1/state") << state << "\n";
+    }
+    const Outcome o = pinion({"doctor", "--json"});
+    ::unsetenv("PINION_TEST_INFINIBAND");
+    std::map<std::string, std::string> texts;
+    const json found = json::parse(o.out);
+    for (const json& check : found.at("checks")) texts[check.at("name")] = check.at("text");
+    return texts;
+  };
+  constexpr const char* kMeasured =
+      "measured only: no NIC registers here; your MPI's own registrations are unchanged";
+  EXPECT_EQ(acts(nullptr)["acts"],
+            std::string(kMeasured) + ". This node has no RDMA device (/sys/class/infiniband)");
+  EXPECT_EQ(acts("1: DOWN")["acts"], std::string(kMeasured) + ". No RDMA port is active: hfi1_0 port 1 DOWN");
+  auto active = acts("4: ACTIVE");
+  EXPECT_NE(active["acts"].find("hfi1_0 port 1 ACTIVE"), std::string::npos) << active["acts"];
+  EXPECT_NE(active["interconnect Omni-Path"].find("cache_size"), std::string::npos);
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {

@@ -32,6 +32,21 @@ TEST(HelperShare, RefusesWorkThatDoesNotFitBesideWorkSetAside) {
   EXPECT_TRUE(share.affords(4 * ms, 1e9));
 }
 
+TEST(HelperShare, WhatItDoesInPlaceOfThreadsRaisesTheBound) {
+  HelperShare share({.share = 0.01, .core_idle = true}, 0);
+  share.did_for_threads(5 * ms);
+  EXPECT_EQ(share.allowed(), HelperShare::kCredit) << "where nothing is spent, nothing is added";
+  share.set_core_idle(false);
+  share.used(10 * ms, 0, false, 0);
+  EXPECT_TRUE(share.resting());
+  share.did_for_threads(5 * ms);
+  share.used(10 * ms, 0, false, 0);
+  EXPECT_EQ(share.allowed(), HelperShare::kCredit + 5 * ms);
+  EXPECT_FALSE(share.resting());
+  share.did_for_threads(-5 * ms);
+  EXPECT_EQ(share.allowed(), HelperShare::kCredit) << "it was in vain";
+}
+
 TEST(HelperShare, ThePriceRisesAsTheRestShrinks) {
   HelperShare share({.share = 0}, 0);
   const auto least = [&] {  // seconds of holding everything, for 100 us of work

@@ -215,15 +215,17 @@ TEST(Options, ErrorsListWhatIsValid) {
 
 TEST(Options, DevicesByNameAndPort) {
   Options o;
-  for (const char* device : {"pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1", "verbs-odp",
-                             "verbs-odp:mlx5_0", "verbs-odp:mlx5_0:255", "fabric", "fabric:tcp;ofi_rxm"}) {
+  for (const char* device :
+       {"auto", "pin", "emulated", "verbs", "verbs:mlx5_0", "verbs:mlx5_0:1", "verbs-odp", "verbs-odp:mlx5_0",
+        "verbs-odp:mlx5_0:255", "fabric", "fabric:tcp;ofi_rxm"}) {
     const Error error = set_option(o, "device", device);
     EXPECT_FALSE(error) << error.message;
     EXPECT_EQ(o.device, device);
   }
-  constexpr const char* kValid = "expected pin, emulated, verbs, verbs-odp, or these two with a device";
+  constexpr const char* kValid =
+      "expected auto, pin, emulated, verbs, verbs-odp, or the last two with a device";
   for (const char* wrong :
-       {"", "pin:1", "emulated:x", "verbs:", "verbs-odp:", "verbs:mlx5_0:", "verbs:mlx5_0:x",
+       {"", "auto:1", "pin:1", "emulated:x", "verbs:", "verbs-odp:", "verbs:mlx5_0:", "verbs:mlx5_0:x",
         "fabric:", "verbs:mlx5_0:0", "verbs:mlx5_0:256", "verbs:mlx5_0:1:2", "verbs-odp-", "rdma"})
     expect_refused(std::string("device=") + wrong, kValid);
   expect_refused("device=mlx5_0", "did you mean verbs:mlx5_0?");

@@ -189,6 +189,17 @@ TEST_F(AdaptiveTest, TheMarginIsWorthItsPrice) {
   EXPECT_NEAR(static_cast<double>(fair.time - fair.early), 1.0 * ms, 0.3 * ms);
 }
 
+// Another buffer came 1 ms early, once: that is one error, not as many as would make one sure.
+TEST_F(AdaptiveTest, OneErrorOfAnotherBufferIsOneError) {
+  for (int i = 0; i < 2; ++i) {
+    use(0, 10 * ms, 1);
+    use(1, 10 * ms, 2);
+  }
+  use(0, 9 * ms, 1);
+  const Estimate estimate = predictor.estimate(1, now, 10 * ms);
+  EXPECT_GT(estimate.time - estimate.early, 3 * ms / 2);
+}
+
 // ---- bounds ----
 
 TEST_F(AdaptiveTest, MemoryIsBounded) {

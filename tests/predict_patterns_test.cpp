@@ -87,14 +87,18 @@ TEST_P(PatternTest, MinimizingThePeakPaysForNothingElse) {
 }
 
 // A larger budget is never a higher mean, no bound is the largest budget, and `adaptive` holds no more than
-// the paper's predictor where that keeps the same budget. PINION_TEST_SCALE: so many seeds.
+// the paper's predictor where that keeps the same budget. PINION_TEST_SCALE: so many seeds, 2 at least.
 TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
-  const Workload of = workload();
+  Workload of = workload();
+  // One node, so that the bytes are those of all ranks; else they are those of the rank with the highest
+  // peak, which differs from run to run.
+  const int ranks = of.placement.ranks();
+  ASSERT_FALSE(Placement::make(ranks, ranks, "packed", of.placement));
   const auto mean_of = [](const Result& result) {
     return result.registered.mean / result.registered.leave_pinned_mean;
   };
   const char* const scale = std::getenv("PINION_TEST_SCALE");
-  const std::uint64_t seeds = scale ? std::strtoull(scale, nullptr, 10) : 1;
+  const std::uint64_t seeds = std::max<std::uint64_t>(scale ? std::strtoull(scale, nullptr, 10) : 0, 2);
   for (const char* noise : {"none", "1%", "irregular", "spikes"}) {
     for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
       double before = 1;
@@ -106,7 +110,6 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
         const double mean = mean_of(simulate(of, settings));
         EXPECT_LE(mean, before + 0.003) << noise << ", budget " << share << ", seed " << seed;
         before = mean;
-        if (GetParam().pattern == std::string("mg:A:4") && GetParam().turns == 0) continue;
         settings.predictor = "shortest";
         const Result shortest = simulate(of, settings);
         const bool kept = share < 0 || shortest.cost.added() <= shortest.budget.allowed;

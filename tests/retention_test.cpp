@@ -351,6 +351,7 @@ TEST_F(RetentionTest, EarliestDeadlineOfBuffersInOneRegion) {
 TEST_F(RetentionTest, OverdueUseIsKept) {
   const Range buffer = virtual_pages(0, 4);
   use(buffer, kStart);
+  settle(kStart);
   use(buffer, kStart + 50 * kMicrosecond);
   EXPECT_EQ(what(kStart + kMillisecond), Kind::sleep);
   EXPECT_EQ(device.live_regions(), 1u);
@@ -359,6 +360,7 @@ TEST_F(RetentionTest, OverdueUseIsKept) {
 TEST_F(RetentionTest, KeptRegionIsLetGoWhenItsUseDoesNotCome) {
   const Range buffer = virtual_pages(0, 4);
   use(buffer, kStart);
+  settle(kStart);
   use(buffer, kStart + 20 * kMillisecond);
   use(buffer, kStart + 20 * kMillisecond + 50 * kMicrosecond);
   // Due 50 us later: kept. It is waited for no longer than that is worth, which for four pages is the least.
@@ -396,6 +398,21 @@ TEST_F(RetentionTest, RegionRegisteredAheadIsLetGoWhenItsUseDoesNotCome) {
   EXPECT_EQ(retention.next_deadline(), kNever);
 }
 
+TEST_F(RetentionTest, AnOverdueUseIsWaitedForNoLongerForWhatIsDecidedMeanwhile) {
+  costs.registration = LinearFit(0, 50.0 * kMillisecond);  // too dear for a trial
+  const Range buffer = virtual_pages(0, 4);
+  use(buffer, kStart);
+  use(buffer, kStart + 50 * kMicrosecond);
+  const Time first = kStart + kMillisecond;  // the third is overdue by then
+  EXPECT_EQ(what(first), Kind::sleep);
+  for (int i = 1; i < 9; ++i) {
+    retention.evicted(buffer, first + i * kMillisecond);
+    EXPECT_EQ(what(first + i * kMillisecond), Kind::sleep);
+  }
+  settle(first + 10 * kMillisecond);
+  EXPECT_EQ(device.live_regions(), 0u);
+}
+
 // Three intervals of a second would cost far more than the late use.
 TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
   const Range buffer = virtual_pages(0, 4);
@@ -416,6 +433,25 @@ TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
+// An estimate of 2 ms lets nothing go for 1 ms. A lost second is worth four of holding everything, and the
+// trial comes after eight times that.
+TEST_F(RetentionTest, WhatWasNeverLetGoIsTriedOnce) {
+  costs.registration = LinearFit(0, 2.0 * kMillisecond);
+  const Range buffer = virtual_pages(0, 4);
+  std::vector<int> tried;
+  for (int i = 0; i < 300; ++i) {
+    const Time time = kStart + i * kMillisecond;
+    use(buffer, time);
+    if (i == 0) continue;  // used once, it may go
+    const auto action = retention.next(time);
+    if (action.kind != Kind::deregister) continue;
+    deregister(action, time);
+    tried.push_back(i);
+  }
+  ASSERT_EQ(tried.size(), 1u);
+  EXPECT_NEAR(tried[0], 8 * 4 * 2, 4);
+}
+
 // Regions overlap where the device could not merge them. The buffer that one was registered for is served by
 // the other now: nobody but the retention knows of the first.
 TEST_F(RetentionTest, RegionThatServesItsBufferNoLongerIsLetGo) {
@@ -434,6 +470,7 @@ TEST_F(RetentionTest, RegionThatServesItsBufferNoLongerIsLetGo) {
 
 // A buffer in steady use asks for one later look, not one for each use.
 TEST_F(RetentionTest, UseTakesBackTheLaterLook) {
+  costs.registration = LinearFit(0, 50.0 * kMillisecond);  // too dear for a trial
   const Range buffer = virtual_pages(0, 4);
   Time time = kStart;
   for (int i = 0; i < 1000; ++i, time += 50 * kMicrosecond) {

@@ -324,6 +324,18 @@ TEST(SimulatedProcess, HelperRegistersAhead) {
             0.2 * static_cast<double>(run.length()) * 10.0 * static_cast<double>(page_size()));
 }
 
+// Uses that are far apart let the helper sleep long. One that found no registration wakes it.
+TEST(SimulatedProcess, AnUnforeseenUseIsSeenAtOnce) {
+  Heard run(Heard::under(RetentionKind::helper), make_predictor("shortest", 0, 4));
+  Sequence script;
+  constexpr std::size_t kUses = 20;
+  for (std::size_t i = 0; i < kUses; ++i)
+    script.acquire(buffer(20 * i, 10), 160 * kMillisecond).release(5 * kMicrosecond);
+  run.follow(script);
+  EXPECT_EQ(run.process.counters().misses, kUses);
+  EXPECT_LT(run.registered_level.byte_ns(), static_cast<double>(kUses * kMillisecond * 10 * page_size()));
+}
+
 // Without a core of its own, the helper's calls are time of the program.
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);

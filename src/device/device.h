@@ -29,6 +29,7 @@ struct DeviceCaps {
 
 /// The abilities and needs of a device, as it states them. Callers ask these instead of the device's name.
 struct DeviceCapabilities {
+  bool registers = true;          ///< false: uses of memory are recorded only
   bool pins = true;                   ///< registered pages stay where they are until deregistration
   bool on_demand = false;             ///< the device faults memory in by itself as it transfers
   bool remote = false;                ///< peers can get a key

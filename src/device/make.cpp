@@ -6,6 +6,7 @@
 #include "device/cost_model.h"
 #include "device/emulated.h"
 #include "device/fabric.h"
+#include "device/none.h"
 #include "device/options.h"
 #include "device/pin.h"
 #include "device/verbs.h"
@@ -15,6 +16,7 @@ namespace pinion {
 namespace {
 
 constexpr DeviceKind kKinds[] = {
+    {kAutoDevice, "nothing by itself: below libraries that register with a NIC, or measured only (--front)"},
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
     {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)", true},
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
@@ -38,6 +40,7 @@ const DeviceKind* device_kind(const std::string& device) {
 }
 
 DeviceResult make_device(const std::string& device, const std::string& nic) {
+  if (device == kAutoDevice) return {{}, make_no_device()};
   if (device == "pin") return {{}, make_pin_device()};
   if (device == "emulated") {
     CostModelResult loaded = load_cost_model(nic);

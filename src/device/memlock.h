@@ -9,11 +9,10 @@
 namespace pinion {
 
 struct Memlock {
-  std::size_t limit =
-      SIZE_MAX;            ///< RLIMIT_MEMLOCK in bytes (SIZE_MAX: none); all processes of the user share it
-  bool exempt = false;     ///< CAP_IPC_LOCK: the limit does not hold for this process
-  std::size_t locked = 0;  ///< bytes locked by mlock in this process (VmLck)
-  std::size_t pinned = 0;  ///< bytes pinned by io_uring, verbs and the like in this process (VmPin)
+  std::size_t limit = SIZE_MAX;  ///< RLIMIT_MEMLOCK in bytes (SIZE_MAX: none)
+  bool exempt = false;           ///< CAP_IPC_LOCK: the limit does not hold for this process
+  std::size_t locked = 0;        ///< bytes locked by mlock in this process (VmLck)
+  std::size_t pinned = 0;        ///< bytes pinned by io_uring, verbs and the like in this process (VmPin)
 
   bool limited() const { return !exempt && limit != SIZE_MAX; }
   /// Whether the kernel, as far as an RDMA device asks it, lets this process pin `need` bytes more.

@@ -5,8 +5,8 @@ namespace pinion {
 namespace {
 
 constexpr const char* kDeviceForm =
-    "pin, emulated, verbs, verbs-odp, or these two with a device: verbs:NAME, verbs:NAME:PORT; fabric, "
-    "fabric:PROVIDER";
+    "auto, pin, emulated, verbs, verbs-odp, or the last two with a device: verbs:NAME, verbs:NAME:PORT; "
+    "fabric, fabric:PROVIDER";
 
 bool is_port(std::string_view text) {
   const auto port = parse_count(text);
@@ -17,7 +17,7 @@ bool is_port(std::string_view text) {
 bool is_device(std::string_view text) {
   const auto colon = text.find(':');
   const auto kind = text.substr(0, colon);
-  if (kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
+  if (kind == kAutoDevice || kind == "pin" || kind == "emulated") return colon == std::string_view::npos;
   if (kind != "verbs" && kind != "verbs-odp" && kind != "fabric") return false;
   if (colon == std::string_view::npos) return true;
   if (kind == "fabric") return colon + 1 < text.size();
@@ -34,12 +34,15 @@ bool is_given(std::string_view text) { return !text.empty(); }
 OptionTable<DeviceOptions> device_options() {
   using O = DeviceOptions;
   return {
-      text_option(&O::device,
-                  {"device",
-                   "what registers memory: pin, emulated, verbs or verbs-odp, these also with :NAME or "
-                   ":NAME:PORT, fabric or fabric:PROVIDER; `pinion info devices`",
-                   Listing::everyday, kDeviceForm, device_hint},
-                  is_device),
+      text_option(
+          &O::device,
+          {"device",
+           "what registers memory for MPI calls: auto: nothing, as libraries register with the NIC "
+           "(--front); pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT, fabric "
+           "or fabric:PROVIDER: that device, beside the MPI library's own registrations; `pinion info "
+           "devices`",
+           Listing::everyday, kDeviceForm, device_hint},
+          is_device),
       text_option(&O::nic,
                   {"nic", "cost model of the emulated device: connectx, myrinet, none, or a file",
                    Listing::advanced, "connectx, myrinet, none, or a file"},

@@ -8,8 +8,11 @@
 
 namespace pinion {
 
+/// The device that depends on the front: what registers below libraries, or nothing (device/none.h).
+inline constexpr const char* kAutoDevice = "auto";
+
 struct DeviceOptions {
-  std::string device = "pin";
+  std::string device = kAutoDevice;
   std::string nic = "connectx";
 };
 

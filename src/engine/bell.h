@@ -16,13 +16,15 @@ class HelperBell {
   enum Sleep : std::uint32_t {
     none = 0,
     light = 1,  ///< the helper looks at the rings soon
-    deep = 2,   ///< the next record wakes the helper
+    alert = 2,  ///< a transfer that found no registration wakes the helper
+    deep = 3,   ///< the next record does
   };
 
-  /// A record lies in a ring, which is `fill` of `capacity` full.
-  void pushed(std::size_t fill, std::size_t capacity) {
+  /// A record lies in a ring, which is `fill` of `capacity` full. `unforeseen`: of a transfer that found no
+  /// registration.
+  void pushed(std::size_t fill, std::size_t capacity, bool unforeseen) {
     const std::uint32_t sleep = sleep_.load(std::memory_order_relaxed);
-    if (sleep == deep || (sleep == light && fill >= capacity * 3 / 4)) [[unlikely]]
+    if (sleep >= (unforeseen ? alert : deep) || (sleep != none && fill >= capacity * 3 / 4)) [[unlikely]]
       wake();
   }
   bool asleep() const { return sleep_.load(std::memory_order_relaxed) != none; }

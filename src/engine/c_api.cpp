@@ -211,8 +211,9 @@ int open_domain(const char* call, pinion_domain** domain, Open&& open) {
 
 int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) {
   return open_domain("pinion_domain_open", domain, [&](Engine& engine, Error& error) {
-    return engine.domains().open(device ? device : engine.options().device, nic ? nic : engine.options().nic,
-                                 error);
+    // The caller registers with Pinion: what `auto` leaves to libraries is no device of its own.
+    const std::string name = device ? device : engine.options().device;
+    return engine.domains().open(name == kAutoDevice ? "pin" : name, nic ? nic : engine.options().nic, error);
   });
 }
 

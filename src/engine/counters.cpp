@@ -38,6 +38,7 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
 void RunCounters::start() {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (ThreadCounters& counters : thread->counters) new (&counters) ThreadCounters;
+    new (&thread->strict_ticks) Counter;
     for (Record old; thread->ring.pop(old);) {
     }
     dropped_before_ += thread->ring.dropped();
@@ -69,12 +70,19 @@ runlog::Counters RunCounters::all() const {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (const ThreadCounters& counters : thread->counters) add(sum, counters);
     sum.records_dropped += thread->ring.dropped();
+    sum.strict_keys_ns += static_cast<std::uint64_t>(calibration().to_duration(thread->strict_ticks.get()));
   }
   sum.records_dropped -= dropped_before_;
   sum.memory_events = watch_.events_seen();
+  const Time now = clock_.now();
+  const BeyondLimits beyond = domains_.budget().beyond(now);
+  sum.beyond_bytes = beyond.bytes;
+  sum.beyond_regions = beyond.regions;
+  sum.beyond_ns = static_cast<std::uint64_t>(beyond.time);
   double busy = 0;
-  domains_.for_each([&](const DomainSlot& slot) {
+  domains_.for_each([&](DomainSlot& slot) {
     add(sum, slot.by_helper);
+    sum.exposed_byte_ns += slot.meter.read(now).exposed_byte_ns;
     busy += slot.device ? slot.device->modelled_busy_seconds() : slot.modelled_busy_seconds;
   });
   sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);

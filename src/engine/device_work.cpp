@@ -90,6 +90,8 @@ void DeviceWork::serve_closing() {
   const int number = domains_.closing();
   if (number < 0) return;
   DomainSlot& slot = domains_.slot(number);
+  // Releases from before: read later, they would have a domain that is empty registered ahead for.
+  drain_.drain();
   slot.kept.retention->memory_event({0, ~Address{0}});
   retire_idle(slot);
   domains_.emptied();

@@ -7,15 +7,13 @@
 
 #include "base/held_signals.h"
 #include "device/make.h"
+#include "engine/acts.h"
 #include "monitor/memory_events.h"
 #include "retention/traits.h"
 
 namespace pinion {
 
 namespace {
-
-constexpr const char* kProgramsDevices =
-    "registers with the program's own RDMA devices, below its libraries (--front verbs)";
 
 // A temporary log directory exists only on the node that created it. A log on another node would stay for
 // ever.
@@ -25,16 +23,35 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
+/// What RLIMIT_MEMLOCK bounds for the run's devices.
+Pinned counted_in(const Options& options) {
+  const bool rdma = may_act_below(options) || options.device.rfind("verbs", 0) == 0;
+  return rdma ? Pinned::by_process : Pinned::by_user;
+}
+
+std::string device_text(const Options& options, const Device* own) {
+  switch (acts_at_start(options)) {
+    case Acts::measured:
+      return kMeasuredOnly;
+    case Acts::verbs:
+      return kBelowLibraries;
+    case Acts::pinned:
+      break;
+  }
+  return own->description();
+}
+
 }  // namespace
 
 std::atomic<Engine*> Engine::running_{nullptr};
-Engine* Engine::newest_ = nullptr;
+std::atomic<Engine*> Engine::newest_{nullptr};
 
 Engine::Engine(const Options& options, const JobPlace& place, bool spends_modelled_time)
     : options_(options),
       memory_(RunMemory::take()),
       node_(options_, ::getpid()),
-      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit()),
+      budget_(find_limits(options.limit, options.limit_regions, place.local_ranks, node_.limit(),
+                          counted_in(options)),
               node_.allowance()),
       domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {
@@ -42,7 +59,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                  leases_.know(slot);
                }),
       watch_(domains_, memory_.events, memory_events::brackets(), bell_,
-             traits_of(options.retention).keeps_idle),
+             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
       leases_(options_, spends_modelled_time, domains_, watch_, counters_, bell_),
       helper_(std::make_unique<Helper>(options_, place, memory_, domains_, leases_, watch_, counters_, node_,
@@ -55,7 +72,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   const HeldSignals held;
   calibration();
   // Below the libraries there is no domain before the program has a device.
-  const bool own_device = options.front != Front::verbs;
+  const bool own_device = acts_at_start(options) != Acts::verbs;
   DeviceResult made = own_device ? make_device(options.device, options.nic) : DeviceResult{};
   if (made.error) return made.error;
 
@@ -63,7 +80,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   auto* engine = new Engine(options, place, own_device && made.device->capabilities().spends_modelled_time);
   engine->earlier_ = newest_;
   newest_ = engine;
-  const std::string device_text = own_device ? made.device->description() : kProgramsDevices;
+  const std::string device = device_text(options, made.device.get());
   Error error;
   if (own_device) engine->domains_.add(std::move(made.device), error, options.device, options.nic);
   if (error) {
@@ -77,7 +94,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   const Time now = engine->clock_.now();
   engine->memory_.meter.start(now);
   if (!error && has_log(options)) {
-    const runlog::RunInfo info = engine->run_info(place, command, device_text, now);
+    const runlog::RunInfo info = engine->run_info(place, command, device, now);
     error = engine->helper_->start(&info);
   } else if (!error) {
     error = engine->helper_->start(nullptr);
@@ -90,6 +107,23 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   return error;
 }
 
+bool Engine::act_below() {
+  switch (acts_at_start(options_)) {
+    case Acts::verbs:
+      return true;
+    case Acts::pinned:
+      return false;
+    case Acts::measured:
+      break;
+  }
+  if (options_.front != Front::automatic) return false;
+  if (leases_.acts_below_.exchange(true)) return true;
+  // As if all memory had gone: nothing may hold it against leave-pinned any longer.
+  memory_.events.mark({0, page_size()});
+  memory_.events.post({0, ~Address{0}});
+  return true;
+}
+
 runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& command, const std::string& device,
                                  Time now) {
   runlog::RunInfo info;
@@ -97,7 +131,8 @@ runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& comma
   info.run = run_key();
   info.command = command;
   info.options = format_options(options_);
-  info.retention = to_string(options_.retention);
+  info.acts = acts_at_start(options_);
+  info.retention = to_string(info.acts == Acts::measured ? RetentionKind::observe : options_.retention);
   info.predictor = options_.predictor;
   info.device = device;
   info.rank = place.rank;

@@ -42,6 +42,13 @@ class Engine {
   static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
+  /// Whether an engine was started in this process, now or earlier.
+  static bool was_started() { return newest_ != nullptr; }
+
+  /// Before the first registration of a library's is served: from now on transfers are met there, and those
+  /// that were measured so far are forgotten. Any thread. False: this run has a device of its own.
+  bool act_below();
+
   const Options& options() const { return options_; }
   DomainTable& domains() { return domains_; }
   LeasePath& leases() { return leases_; }
@@ -60,7 +67,8 @@ class Engine {
                            Time now);
 
   static std::atomic<Engine*> running_;
-  static Engine* newest_;  ///< of all that were ever started: what is never freed stays reachable
+  static std::atomic<Engine*>
+      newest_;  ///< of all that were ever started: what is never freed stays reachable
 
   Engine* earlier_ = nullptr;
   const Options options_;

@@ -81,14 +81,17 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, clock),
-      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock) {}
+      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock),
+      acts_(acts_at_start(options)) {}
 
 void Helper::equip(DomainSlot& slot) {
-  RetentionSettings settings{.kind = options_.retention,
-                             .lru_bytes = options_.lru_size,
-                             .minimize_peak = options_.minimize == Minimize::peak};
+  // A domain whose device registers nothing is only observed, whatever the others are for.
+  slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
+  const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
+  RetentionSettings settings{
+      .kind = kind, .lru_bytes = options_.lru_size, .minimize_peak = options_.minimize == Minimize::peak};
   std::unique_ptr<Predictor> predictor;
-  if (traits_of(options_.retention).predicts) {
+  if (traits_of(kind).predicts) {
     predictor = played_predictor();
     if (!predictor)
       predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
@@ -162,6 +165,7 @@ void Helper::main() {
   drain_.start(counters_.dropped_before());
   while (!stopping_.load(std::memory_order_acquire)) {
     log_.add_domains(domains_);
+    note_acts();
     drain_.drain();
     work_.serve_closing();
     work_.act([this] {
@@ -223,7 +227,10 @@ void Helper::attend_node(Time now) {
 // ---- sleeping ----
 
 void Helper::sleep_until(Time wake) {
-  const auto sleep = desk_.deep(clock_.now()) ? HelperBell::deep : HelperBell::light;
+  const Time before = clock_.now();
+  const auto sleep = desk_.deep(before)          ? HelperBell::deep
+                     : desk_.alert(before, wake) ? HelperBell::alert
+                                                 : HelperBell::light;
   bell_.prepare(sleep);
   // Records pushed before that have woken no thread; in deep sleep nothing else would.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
@@ -243,6 +250,22 @@ void Helper::sleep_until(Time wake) {
 
 // ---- figures ----
 
+void Helper::note_acts() {
+  if (acts_ != Acts::measured) return;
+  const DomainSlot* registers = nullptr;
+  domains_.for_each([&](const DomainSlot& slot) {
+    if (registers == nullptr && slot.device && slot.device->capabilities().registers) registers = &slot;
+  });
+  if (leases_.acts_below())
+    acts_ = Acts::verbs;
+  else if (registers != nullptr)
+    acts_ = Acts::pinned;
+  else
+    return;
+  log_.set_acts(acts_, to_string(options_.retention),
+                acts_ == Acts::verbs ? kBelowLibraries : registers->device->description());
+}
+
 void Helper::tell() {
   account(clock_.now());
   runlog::Counters mine{};
@@ -254,8 +277,23 @@ void Helper::tell() {
   mine.kernel_pinned_peak_bytes = pinned_.peak();
   mine.leave_pinned_bytes = drain_.leave_pinned_bytes();
   mine.leave_pinned_registration_ns = drain_.leave_pinned_registration_ns();
+  mine.strict_keys_ns = modelled_strict_ns();
   tell_domains();
   counters_.tell(mine);
+}
+
+/// The time of registering anew for each shared key that the program asked for, and of deregistering.
+std::uint64_t Helper::modelled_strict_ns() {
+  double sum = 0;
+  domains_.for_each([&](DomainSlot& slot) {
+    const DomainMeter::Figures figures = slot.meter.read(clock_.now());
+    const CostEstimates& costs = slot.kept.costs;
+    const auto calls = static_cast<double>(figures.for_peers);
+    const double entries = static_cast<double>(figures.pages_for_peers) * costs.entries_a_page.value();
+    sum += calls * (costs.registration.b() + costs.deregistration.b()) +
+           entries * (costs.registration.a() + costs.deregistration.a());
+  });
+  return static_cast<std::uint64_t>(std::max(0., sum));
 }
 
 void Helper::tell_domains() {
@@ -270,6 +308,7 @@ void Helper::tell_domains() {
 
 void Helper::end_of_run() {
   log_.add_domains(domains_);
+  note_acts();
   drain_.drain();
   // Should the process end before the rest is done, its log ends with this state.
   tell();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <thread>
 
+#include "engine/acts.h"
 #include "engine/counters.h"
 #include "engine/device_work.h"
 #include "engine/domain_table.h"
@@ -53,9 +54,12 @@ class Helper {
   /// Meets the needs of the node's other processes, and the decisions of its policy.
   void attend_node(Time now);
   void sleep_until(Time wake);
+  /// Puts what the process does with registrations into the log, when that changes.
+  void note_acts();
   /// Puts the helper's share of the counters where others read it.
   void tell();
   /// The domains' shares: to the log, and to the choice of victims.
+  std::uint64_t modelled_strict_ns();
   void tell_domains();
   void end_of_run();
 
@@ -81,6 +85,7 @@ class Helper {
   /// 1: the thread's files are open. They are opened before start() returns to the program, which may take
   /// any number for its own files from then on.
   std::atomic<std::uint32_t> files_open_{0};
+  Acts acts_;  ///< as the log has it
   std::uint64_t wakeups_ = 0;
   Time last_update_ = 0;
   node::CpuSet cpus_allowed_, cpus_run_on_;

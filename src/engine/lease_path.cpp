@@ -24,7 +24,7 @@ std::atomic<LeasePath*> LeasePath::running_{nullptr};
 LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains,
                      MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
     : threshold_(options.threshold),
-      observes_(!traits_of(options.retention).registers),
+      acts_below_(options.front == Front::verbs),
       settles_(traits_of(options.retention).settles),
       spends_modelled_time_(spends_modelled_time),
       bell_(bell),
@@ -38,6 +38,7 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
 
 void LeasePath::know(const DomainSlot& slot) {
   const auto number = static_cast<std::size_t>(slot.number);
+  observes_[number] = slot.kept.observed;
   domain_of_[number] = slot.domain.get();
   retention_of_[number] = slot.kept.retention.get();
 }
@@ -84,7 +85,7 @@ void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call
 bool LeasePath::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
                         Access access, Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
-  if (observes_) {
+  if (observes_[static_cast<std::size_t>(number)]) {
     if (!is_possible(request)) [[unlikely]]
       return refuse_impossible(thread, transfer, refusal, error);
     transfer.record.outcome = runlog::Outcome::observed;
@@ -318,6 +319,33 @@ void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {
 void LeasePath::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   const HeldSignals held;
   if (Region* region = domain(number).begin_retire(ref)) retire_here(thread, number, region);
+}
+
+void LeasePath::own_registration_begins(ThreadContext& thread, std::uint64_t bytes) {
+  HeldSignals held;
+  Budget& budget = domains_.budget();
+  const Time patience = monotonic_now() + kRoomPatience;
+  while (monotonic_now() < patience) {
+    const std::uint32_t departures = budget.departures().load();
+    if (budget.reserve(bytes, RealClock().now())) return;
+    const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
+    bool going = false;
+    for (int i = 0; i < domains_.count(); ++i)
+      for (Region* victim : domain(i).begin_shrink(most - std::min(most, bytes),
+                                                   regions - std::min<std::uint64_t>(regions, 1))) {
+        retire_here(thread, i, victim);
+        going = true;
+      }
+    if (going) continue;
+    if (budget.leaving_regions() == 0) break;
+    held.rest([&] { budget.departures().wait(departures, patience); });
+  }
+  budget.exceed(bytes, RealClock().now());
+}
+
+void LeasePath::own_registration_ends(std::uint64_t bytes) {
+  const HeldSignals held;
+  domains_.budget().release(bytes, RealClock().now());
 }
 
 void LeasePath::let_idle_go(ThreadContext& thread) {

@@ -2,9 +2,9 @@
 // an application thread does in between hit and miss. Owns the parameters of the run that every transfer
 // reads, in one cache line.
 //
-// acquire(), try_acquire(), release() and let_idle_go() may be called by any thread while the run lasts, not
-// from hooks. release_after_run() may be called at any time. The object is never freed: threads may be inside
-// it when the run ends.
+// acquire(), try_acquire(), release(), own_registration_begins(), own_registration_ends() and let_idle_go()
+// may be called by any thread while the run lasts, not from hooks. release_after_run() may be called at any
+// time. The object is never freed: threads may be inside it when the run ends.
 #pragma once
 
 #include <sys/types.h>
@@ -68,6 +68,11 @@ class LeasePath {
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
 
+  /// A registration that the program makes without Pinion counts against the limits, from before it is made
+  /// until it has ended: idle regions go for it, as far as there are any.
+  void own_registration_begins(ThreadContext& thread, std::uint64_t bytes);
+  void own_registration_ends(std::uint64_t bytes);
+
   /// Takes a lease back as if it had not been: lets the region go that was registered for it, where no other
   /// lease is out.
   void undo(ThreadContext& thread, Transfer& transfer);
@@ -80,6 +85,8 @@ class LeasePath {
   void reap_now(ThreadContext& thread, int domain);
 
   const Options& options() const { return options_; }
+  /// False for retention observe.
+  bool registers() const { return !observes_; }
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
@@ -87,6 +94,8 @@ class LeasePath {
   /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
   /// in parts.
   std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
+  /// Libraries register below: MPI calls acquire nothing of their own from now on.
+  bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   ForkGate& fork_gate() { return fork_gate_; }
@@ -129,18 +138,19 @@ class LeasePath {
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
   void push(ThreadContext& thread, const Record& record) {
-    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity());
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(), is_unforeseen(record));
   }
 
   static std::atomic<LeasePath*> running_;
 
   // One cache line that every transfer reads (of the first domains); written seldom.
   alignas(64) const std::uint64_t threshold_;
-  const bool observes_;
+  std::atomic<bool> acts_below_;
   const bool settles_;  ///< the retention decides on application threads
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
+  std::array<bool, kMostDomains> observes_{};  ///< transfers of this domain are recorded only
   std::array<Domain*, kMostDomains> domain_of_{};
   std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
 

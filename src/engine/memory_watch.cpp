@@ -17,6 +17,10 @@ void MemoryWatch::begin(MonitorKind kind) {
 void MemoryWatch::end() { memory_events::leave(); }
 
 Error MemoryWatch::watch(Range pages) {
+  if (!registers_.load(std::memory_order_relaxed)) {
+    registers_.store(true);
+    report_keeping_nothing();
+  }
   // The helper may learn of the transfer only after the memory has gone again.
   events_.mark(pages);
   return monitor_->watch(pages);
@@ -26,10 +30,17 @@ void MemoryWatch::keep_nothing(const Error& why) {
   if (keeps_nothing_.exchange(true, std::memory_order_acq_rel)) return;
   memory_events::lose_sight();
   if (!keeps_idle_) return;
+  why_nothing_ = why;
+  unreported_.store(true);
+  if (registers_.load()) report_keeping_nothing();
+}
+
+void MemoryWatch::report_keeping_nothing() {
+  if (!unreported_.exchange(false)) return;
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
                "`pinion doctor` says more\n",
-               why.message);
+               why_nothing_.message);
 }
 
 void MemoryWatch::check_hooks() {
@@ -40,7 +51,7 @@ void MemoryWatch::check_hooks() {
 void MemoryWatch::report_exposure() {
   exposed_looks_ = monitor_->exposed() ? exposed_looks_ + 1 : 0;
   constexpr int kPassing = 2;  // a library that patches has them open for microseconds
-  if (exposed_looks_ != kPassing || !keeps_idle_) return;
+  if (exposed_looks_ != kPassing || !keeps_idle_ || !registers_.load(std::memory_order_relaxed)) return;
   std::fprintf(stderr,
                "pinion: another library leaves libc's code writable, so that memory events may be missed: as "
                "long as it does, no registration is kept beyond its transfer\n");

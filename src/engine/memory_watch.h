@@ -23,10 +23,16 @@ namespace pinion {
 
 class MemoryWatch final : public MemorySink {
  public:
-  /// `keeps_idle`: regions are meant to stay registered beyond their leases.
+  /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
+  /// else what that lacks is reported when something is registered.
   MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
-              bool keeps_idle)
-      : domains_(domains), events_(events), brackets_(brackets), bell_(bell), keeps_idle_(keeps_idle) {}
+              bool keeps_idle, bool registers)
+      : domains_(domains),
+        events_(events),
+        brackets_(brackets),
+        bell_(bell),
+        keeps_idle_(keeps_idle),
+        registers_(registers) {}
 
   void begin(MonitorKind kind);
   void end();
@@ -69,6 +75,7 @@ class MemoryWatch final : public MemorySink {
  private:
   void doom(Range range);
   void keep_nothing(const Error& why);
+  void report_keeping_nothing();
   void expect_reaping() {
     if (much_doomed() && bell_.asleep()) bell_.wake();
   }
@@ -79,6 +86,9 @@ class MemoryWatch final : public MemorySink {
   HelperBell& bell_;
   const bool keeps_idle_;
   MemoryMonitor* monitor_ = nullptr;  ///< set before the run is published
+  std::atomic<bool> registers_;
+  Error why_nothing_;  ///< written before `unreported_` is set
+  std::atomic<bool> unreported_{false};
   std::atomic<bool> keeps_nothing_{false};
   std::atomic<std::uint64_t> memory_events_{0};
   std::atomic<std::size_t> doomed_bytes_{0};  ///< since the helper last reaped

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/coverage.h"
 #include "registry/domain.h"
 #include "runlog/series.h"
 
@@ -49,6 +50,10 @@ class DomainMeter final : public RegisteredListener {
   struct Figures {
     std::uint64_t now, peak;
     double byte_ns;  ///< from start() to the time of reading
+    /// The same of what peers could reach by keys, and the program no longer had registered.
+    double exposed_byte_ns;
+    /// Registrations of the program with rights for peers, and their pages.
+    std::uint64_t for_peers, pages_for_peers;
   };
 
   /// The domain is new.
@@ -56,7 +61,9 @@ class DomainMeter final : public RegisteredListener {
     std::lock_guard lock(mutex_);
     started_ = last_ = now;
     peak_ = level_;
-    byte_ns_ = 0;
+    byte_ns_ = exposed_byte_ns_ = 0;
+    for_peers_ = pages_for_peers_ = 0;
+    programs_ = {};
   }
   /// The domain is opened again: its integral goes on.
   void restart() {
@@ -76,24 +83,43 @@ class DomainMeter final : public RegisteredListener {
     process_.registered_changed(now, since, bytes, regions);
   }
 
+  // ---- of domains whose keys peers have: the registrations of the program, as it sees them ----
+
+  /// Before it gets a key; and instead of program_deregisters(), where it gets none.
+  void program_registers(Range pages, Time now);
+  void program_was_refused(Range pages, Time now);
+  void program_deregisters(Range pages, Time now);
+
   Figures read(Time now) {
     std::lock_guard lock(mutex_);
     advance(now);
-    return {static_cast<std::uint64_t>(level_), static_cast<std::uint64_t>(peak_), byte_ns_};
+    return {static_cast<std::uint64_t>(level_),
+            static_cast<std::uint64_t>(peak_),
+            byte_ns_,
+            exposed_byte_ns_,
+            for_peers_,
+            pages_for_peers_};
   }
 
  private:
   void advance(Time now) {
     if (now <= last_) return;
-    byte_ns_ += static_cast<double>(level_) * static_cast<double>(now - last_);
+    const auto passed = static_cast<double>(now - last_);
+    byte_ns_ += static_cast<double>(level_) * passed;
+    const auto programs = static_cast<std::int64_t>(programs_.bytes());
+    if (for_peers_ != 0 && level_ > programs)
+      exposed_byte_ns_ += static_cast<double>(level_ - programs) * passed;
     last_ = now;
   }
+  void count_programs(Range pages, bool more);
 
   Meter& process_;
   std::mutex mutex_;  ///< guards all below
   std::int64_t level_ = 0, peak_ = 0;
   Time started_ = 0, last_ = 0;
-  double byte_ns_ = 0;
+  double byte_ns_ = 0, exposed_byte_ns_ = 0;
+  Coverage programs_;  ///< pages that the program has registered for peers
+  std::uint64_t for_peers_ = 0, pages_for_peers_ = 0;
 };
 
 }  // namespace pinion

@@ -10,7 +10,8 @@ namespace {
 constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
 constexpr Choice<bool> kOnOff[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kReceives[] = {{"arrived", true}, {"posted", false}};
-constexpr Choice<Front> kFronts[] = {{"mpi", Front::mpi}, {"verbs", Front::verbs}};
+constexpr Choice<Front> kFronts[] = {
+    {"auto", Front::automatic}, {"mpi", Front::mpi}, {"verbs", Front::verbs}};
 constexpr Choice<RemoteKeys> kRemoteKeys[] = {
     {"auto", RemoteKeys::automatic}, {"shared", RemoteKeys::shared}, {"strict", RemoteKeys::strict}};
 
@@ -26,10 +27,13 @@ OptionTable<FrontOptions> front_options() {
   return {
       size_option(&O::threshold,
                   {"threshold", "smallest transfer in bytes that needs registration", Listing::advanced}, 1),
-      choice_option(
-          &O::front,
-          {"front", "where transfers are met: mpi: at MPI calls; verbs: below all libraries, at ibv_reg_mr"},
-          kFronts),
+      choice_option(&O::front,
+                    {"front",
+                     "where transfers are met: verbs: below all libraries, at ibv_reg_mr; mpi: at MPI calls; "
+                     "auto: below, "
+                     "where a library registers with an active RDMA device, and at MPI calls, measured only, "
+                     "elsewhere"},
+                    kFronts),
       choice_option(&O::remote_keys,
                     {"remote-keys",
                      "front verbs: keys that peers have outlive their deregistration (shared), never "

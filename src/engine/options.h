@@ -21,8 +21,8 @@
 namespace pinion {
 
 /// Where the program's transfers are met: at its MPI calls, or below all libraries, where these register
-/// memory with the RDMA devices that the program opened.
-enum class Front : std::uint8_t { mpi, verbs };
+/// memory with the RDMA devices that the program opened. Automatic: the latter as soon as that happens.
+enum class Front : std::uint8_t { automatic, mpi, verbs };
 
 /// Whether a key with remote rights outlives the deregistration by its owner (intercept/verbs).
 enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
@@ -33,7 +33,7 @@ struct ProcessOptions {
 
 struct FrontOptions {
   std::uint64_t threshold = 16 << 10;
-  Front front = Front::mpi;
+  Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
   bool intranode = true;         ///< transfers between processes of one node are registered
   bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted

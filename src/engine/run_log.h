@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -27,6 +28,10 @@ class RunLog {
   void add_domains(const DomainTable& domains);
   /// A domain's share, for the next publish() or finish().
   void set_domain(const DomainSlot& slot, const runlog::Counters& share);
+
+  void set_acts(runlog::Acts acts, const char* retention, const std::string& device) {
+    writer_.set_acts(acts, retention, device);
+  }
 
   void add(const runlog::Event& event);
   std::uint64_t events_dropped() const { return writer_.events_dropped(); }

@@ -68,6 +68,7 @@ struct ThreadContext {
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
   ThreadCounters counters[kMostDomains];
 
+  Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   Ring<Record, 256> ring;
   // What the helper reads at every look, on a line of its own.

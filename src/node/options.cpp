@@ -17,7 +17,7 @@ OptionTable<NodeOptions> node_options() {
       size_option(&O::node_limit,
                   {"node-limit",
                    "most bytes registered at a time by all processes of the job on a node, shared by need; "
-                   "0: no such limit"}),
+                   "0: no such limit. Below libraries and measured only: as limit"}),
       choice_option(
           &O::policy,
           {"policy", "which of a node's processes have a helper, and on which cores (retention helper)",

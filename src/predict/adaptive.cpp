@@ -360,13 +360,13 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   std::size_t n = errors.size();
   if (n < kEnoughErrors && !shares.empty() && buffer.reuse_at != kNever) {
     const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
-    const std::size_t borrowed = kEnoughErrors - n;
+    const std::size_t borrowed = std::min(kEnoughErrors - n, shares.size());  // each once
     std::copy(errors.begin(), errors.end(), mixed.begin());
     for (std::size_t i = 0; i < borrowed; ++i)
       mixed[n + i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
-    n = mixed.size();
-    std::sort(mixed.begin(), mixed.end());
-    errors = mixed;
+    n += borrowed;
+    errors = {mixed.data(), n};
+    std::sort(mixed.begin(), mixed.begin() + static_cast<std::ptrdiff_t>(n));
   }
   margin = {worth, 0, 0.5};
   if (n == 0) return margin;

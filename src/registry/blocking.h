@@ -44,6 +44,10 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
 /// one; and then others skip the wait, until the event is over.
 constexpr Duration kCrossingPatience = 100 * kMillisecond;
 
+/// How long an acquire waits, in all, for regions that other threads are deregistering, where a limit leaves
+/// no other room: their device calls, and on a busy machine their turns on a core.
+constexpr Duration kRoomPatience = kSecond;
+
 /// For those whose memory events are seen whatever the memory is.
 inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 
@@ -57,13 +61,22 @@ inline constexpr auto wait_as_is = [](auto&& wait) { wait(); };
 template <class Note, class Watch = decltype(watched_anyway), class Rest = decltype(wait_as_is)>
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited, Note&& note,
                         Watch&& watch = {}, Rest&& rest = {}) {
-  Time patience = 0;  // until then
+  Time patience = 0, room_patience = 0;  // until then
   Domain::Step step = domain.begin(ticket);
   for (;;) {
     switch (step) {
       case Domain::Step::leased:
         return step;
       case Domain::Step::refused: {
+        if (ticket.room_is_coming) {
+          const Time now = monotonic_now();
+          if (room_patience == 0) room_patience = now + kRoomPatience;
+          if (now >= room_patience) return step;
+          waited = true;
+          rest([&] { domain.budget().departures().wait(ticket.departures, room_patience); });
+          step = domain.begin(ticket);
+          break;
+        }
         if (!ticket.crossed_by_another || !ticket.lease) return step;
         const Time now = monotonic_now();  // of real threads, whatever the domain's clock
         if (patience == 0) patience = now + kCrossingPatience;

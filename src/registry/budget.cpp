@@ -54,7 +54,7 @@ std::uint64_t cgroup_memory_limit() {
 }  // namespace
 
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
-                   std::uint64_t node_bytes) {
+                   std::uint64_t node_bytes, Pinned pinned) {
   Limits limits;
   const auto take = [&](std::uint64_t bytes, const char* from) {
     if (bytes >= limits.bytes) return;
@@ -66,8 +66,12 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int loc
            static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 / share,
        "half of the node's memory, shared by its ranks");
   rlimit memlock{};
-  if (!has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 && memlock.rlim_cur != RLIM_INFINITY)
-    take(memlock.rlim_cur / share, "RLIMIT_MEMLOCK (`ulimit -l`), shared by the user's ranks");
+  if (!has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 && memlock.rlim_cur != RLIM_INFINITY) {
+    if (pinned == Pinned::by_process)
+      take(memlock.rlim_cur, "RLIMIT_MEMLOCK (`ulimit -l`)");
+    else
+      take(memlock.rlim_cur / share, "RLIMIT_MEMLOCK (`ulimit -l`), shared by the user's ranks");
+  }
   const std::uint64_t cgroup = cgroup_memory_limit();
   if (cgroup != UINT64_MAX)
     take(cgroup / 2 / share, "half of the cgroup's memory.max, shared by the node's ranks");

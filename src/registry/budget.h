@@ -1,8 +1,8 @@
 // The process-wide budget of registered memory, shared by all domains: bytes and number of regions. What of
 // the bytes the process may use at the moment can be less than its limit: its share of a limit of the node,
 // which an Allowance gets from the node's other processes (node/node_share.h), or the total that the system
-// has turned out to allow (learned_room.h). Any thread, never from a hook; one short mutex, and hits stay
-// outside.
+// has turned out to allow (learned_room.h). Registrations that the program makes without Pinion count too:
+// they alone can exceed the limits. Any thread, never from a hook; one short mutex, and hits stay outside.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "registry/learned_room.h"
+#include "registry/transitions.h"
 
 namespace pinion {
 
@@ -25,12 +26,16 @@ struct Limits {
   std::string bytes_from = "no limit";
 };
 
+/// What RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA devices that of
+/// each process.
+enum class Pinned { by_user, by_process };
+
 /// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (of
-/// a user without CAP_IPC_LOCK; it counts per user, so it is shared by the `local_processes` ranks of the
-/// node), the cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks
-/// share the cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
+/// a user without CAP_IPC_LOCK; counted by user, the `local_processes` ranks of the node share it), the
+/// cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks share the
+/// cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
-                   std::uint64_t node_bytes = 0);
+                   std::uint64_t node_bytes = 0, Pinned pinned = Pinned::by_user);
 
 /// A share of what several processes may register together. Called under the budget's mutex.
 class Allowance {
@@ -44,6 +49,12 @@ class Allowance {
   virtual void lower(std::uint64_t bytes) = 0;
   /// Nothing is asked for, or given back, from now on.
   virtual void end() = 0;
+};
+
+/// How far a process went beyond its limits, by registrations of its own that pass Pinion by.
+struct BeyondLimits {
+  std::uint64_t bytes = 0, regions = 0;  ///< at most
+  Duration time = 0;                     ///< in all
 };
 
 class Budget {
@@ -66,11 +77,46 @@ class Budget {
     regions_.store(regions() + 1, std::memory_order_relaxed);
     return true;
   }
-  void release(std::uint64_t bytes) {
+  void release(std::uint64_t bytes, Time now = 0) {
     std::lock_guard lock(mutex_);
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
+    if (beyond_since_ != 0) follow_beyond(now);
   }
+  /// Instead of reserve(), for a registration that the program makes without Pinion: it counts, also where
+  /// it exceeds the limits.
+  void exceed(std::uint64_t bytes, Time now) {
+    std::lock_guard lock(mutex_);
+    const std::uint64_t held = this->bytes() + bytes;
+    if (allowance_ && held > allowance_->bytes()) allowance_->raise(held);
+    bytes_.store(held, std::memory_order_relaxed);
+    regions_.store(regions() + 1, std::memory_order_relaxed);
+    follow_beyond(now);
+  }
+  BeyondLimits beyond(Time now) const {
+    std::lock_guard lock(mutex_);
+    BeyondLimits beyond = beyond_;
+    if (beyond_since_ != 0) beyond.time += std::max<Duration>(0, now - beyond_since_);
+    return beyond;
+  }
+
+  // ---- regions on their way out: claimed for deregistration, and reserved until that is done ----
+
+  void leaves(std::uint64_t bytes) {
+    leaving_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    leaving_regions_.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Gone, after release(); or the device refused.
+  void left(std::uint64_t bytes) {
+    leaving_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    leaving_regions_.fetch_sub(1, std::memory_order_relaxed);
+    departures_.end();
+  }
+  std::uint64_t leaving_regions() const { return leaving_regions_.load(std::memory_order_relaxed); }
+  std::uint64_t leaving_bytes() const { return leaving_bytes_.load(std::memory_order_relaxed); }
+  /// Counts left(); threads that need the room wait for it to change.
+  Transitions& departures() { return departures_; }
+
   /// Instead of release(): the system has refused to register these bytes, for want of room.
   void release_refused(std::uint64_t bytes, const Error& why, Time now) {
     std::lock_guard lock(mutex_);
@@ -78,6 +124,7 @@ class Budget {
     learned_.store(room_.most(), std::memory_order_relaxed);
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
+    if (beyond_since_ != 0) follow_beyond(now);
   }
   /// The last reservation is registered.
   void registered() {
@@ -114,6 +161,18 @@ class Budget {
   }
 
  private:
+  void follow_beyond(Time now) {
+    const std::uint64_t most = allowance_ ? std::min(limits_.bytes, allowance_->bytes()) : limits_.bytes;
+    const std::uint64_t bytes = this->bytes() - std::min(this->bytes(), most);
+    const std::uint64_t regions = this->regions() - std::min(this->regions(), limits_.regions);
+    beyond_.bytes = std::max(beyond_.bytes, bytes);
+    beyond_.regions = std::max(beyond_.regions, regions);
+    const bool is_beyond = bytes != 0 || regions != 0;
+    if (is_beyond == (beyond_since_ != 0)) return;
+    if (!is_beyond) beyond_.time += std::max<Duration>(0, now - beyond_since_);
+    beyond_since_ = is_beyond ? now : 0;
+  }
+
   const Limits limits_;
   Allowance* const allowance_;
   mutable std::mutex mutex_;  ///< guards writing to the following members, and the allowance
@@ -121,6 +180,10 @@ class Budget {
   std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> regions_{0};
+  BeyondLimits beyond_;    ///< but for the time that runs
+  Time beyond_since_ = 0;  ///< 0: within the limits
+  std::atomic<std::uint64_t> leaving_bytes_{0}, leaving_regions_{0};
+  Transitions departures_;
 };
 
 }  // namespace pinion

@@ -53,7 +53,7 @@ void Domain::take_capabilities(const Device& device) {
 
 Domain::Step Domain::begin(Ticket& ticket) {
   if (ticket.want.empty()) ticket.want = ticket.pages;
-  ticket.over_limit = false;
+  ticket.over_limit = ticket.room_is_coming = false;
   ticket.victims.clear();
   while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
   if (!ticket.victims.empty()) return Step::deregister;
@@ -106,6 +106,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   }
 
   for (;;) {
+    ticket.departures = budget_->departures().load();
     replace_nested(ticket.want, ticket.victims);
     if (!ticket.victims.empty()) return Step::deregister;
     if (!slab_.reserve(1) || !index_.reserve()) {
@@ -118,6 +119,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.over_limit = !by_device;
+      ticket.room_is_coming = ticket.over_limit && ticket.lease && room_is_coming(bytes);
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
@@ -178,6 +180,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     // Doomed while it was registered: it must not serve anybody. Deregister it and start over.
     region->word.abandon(own_leases);
     unindex(region);
+    leaves(region);
     end_transition(region);
     ticket.victims.push_back(region);
     ticket.region = nullptr;
@@ -241,6 +244,7 @@ Region* Domain::begin_retire(RegionRef ref) {
   std::lock_guard lock(slow_);
   if (!ref.current() || !ref.region->word.try_retire()) return nullptr;
   unindex(ref.region);
+  leaves(ref.region);
   return ref.region;
 }
 
@@ -254,12 +258,14 @@ void Domain::finish_retire(Region* region) {
   unreserve(pages);
   if (std::exchange(region->trimmed, false)) trimming_ -= pages.bytes();
   if (unretired_.empty()) retry_wait_ = 0;
+  budget_->left(pages.bytes());
   region->word.set_free();
   put_slot(region);
 }
 
 void Domain::fail_retire(Region* region) {
   std::lock_guard lock(slow_);
+  budget_->left(region->range().bytes());
   unretired_.push_back(region);
   retry_wait_ = std::clamp(2 * retry_wait_, kFirstRetry, kLastRetry);
   retry_due_.store(clock_.now() + retry_wait_, std::memory_order_relaxed);
@@ -277,6 +283,7 @@ Region* Domain::begin_reap() {
     Region* const region = unretired_.back();
     unretired_.pop_back();
     if (unretired_.empty()) retry_due_.store(kNeverRetried, std::memory_order_relaxed);
+    leaves(region);
     return region;
   }
   for (;;) {
@@ -287,6 +294,7 @@ Region* Domain::begin_reap() {
     region->word.unclaim_reaping();
     if (region->word.try_retire()) {
       unindex(region);
+      leaves(region);
       return region;
     }
     // A straggler's count may have come and gone in between, finding the region still queued.
@@ -510,6 +518,7 @@ void Domain::replace_nested(Range want, std::vector<Region*>& victims) {
   });
   for (Region* region : nested) {
     if (region->word.try_retire()) {
+      leaves(region);
       victims.push_back(region);
     } else {
       region->word.doom();  // retired when its last lease is returned, or when its registration ends
@@ -555,6 +564,20 @@ bool Domain::make_room(Range want, std::vector<Region*>& victims) {
   return !victims.empty();
 }
 
+bool Domain::room_is_coming(std::size_t bytes) {
+  std::uint64_t going = budget_->leaving_bytes(), regions_going = budget_->leaving_regions();
+  if (regions_going == 0) return false;
+  index_.for_each([&](const Region* region) {
+    if (!region->word.load().idle()) return true;
+    going += region->range().bytes();
+    ++regions_going;
+    return true;
+  });
+  const std::uint64_t held = budget_->bytes(), regions = budget_->regions();
+  return held - std::min(held, going) + bytes <= budget_->most_bytes() &&
+         regions - std::min(regions, regions_going) < budget_->limits().regions;
+}
+
 template <class Fits>
 void Domain::claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims) {
   feel_pressure();
@@ -591,6 +614,7 @@ bool Domain::claim_victim(Region* region, std::vector<Region*>& victims) {
   }
   victims_.remember(region);
   unindex(region);
+  leaves(region);
   victims.push_back(region);
   return true;
 }
@@ -641,6 +665,8 @@ void Domain::unindex(Region* region) {
   region->indexed = false;
 }
 
+void Domain::leaves(Region* region) { budget_->leaves(region->range().bytes()); }
+
 void Domain::count_registered(Range pages, Time since) {
   const auto bytes = static_cast<std::int64_t>(registered_.add(pages));
   registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
@@ -654,7 +680,7 @@ void Domain::unreserve(Range pages, const Error& refusal) {
   if (refusal.code == ENOMEM || refusal.code == EPERM)
     budget_->release_refused(bytes, refusal, clock_.now());
   else
-    budget_->release(bytes);
+    budget_->release(bytes, clock_.now());
   region_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -106,6 +106,9 @@ class Domain : public Leases {
     Time overdue = kNever;   ///< of a wait: when the registration ahead takes too long
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;
+    /// Refused, and regions on their way out make room: begin again when the budget's departures differ.
+    bool room_is_coming = false;
+    std::uint32_t departures = 0;
   };
 
   Step begin(Ticket& ticket);
@@ -183,6 +186,7 @@ class Domain : public Leases {
   /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
   Device& device() { return *device_; }
+  Budget& budget() { return *budget_; }
   /// Most bytes, of whole pages, that the device registers in one region: fronts lease longer ranges in
   /// parts.
   std::size_t most_in_a_region() const { return most_in_a_region_.load(std::memory_order_relaxed); }
@@ -215,6 +219,8 @@ class Domain : public Leases {
   /// Claims idle regions (Victims says which) until `want` fits the budget. False, and nothing claimed, when
   /// letting every idle region go would not be enough.
   bool make_room(Range want, std::vector<Region*>& victims);
+  /// Whether `bytes` in a region more fit when all regions have gone that are on their way out, or idle.
+  bool room_is_coming(std::size_t bytes);
   /// Claims idle regions, none of which is expected to be used by `not_before`, until `fits()` holds without
   /// them. Nothing is claimed where it never does.
   template <class Fits>
@@ -233,6 +239,8 @@ class Domain : public Leases {
   Error limit_error(std::size_t needed) const;
   Error device_limit_error(std::size_t needed) const;
   void unindex(Region* region);
+  /// The region is claimed for deregistration.
+  void leaves(Region* region);
   /// Counts pages that are registered now.
   void count_registered(Range pages, Time since);
   /// Gives back begin()'s reservation for pages that are unregistered (again), perhaps because the device was

@@ -25,7 +25,12 @@ class Deadlines {
   /// Of equal times, that of the lowest number.
   const Item& first() const { return heap_.front(); }
 
-  /// The buffer's time; kNever: it has none.
+  /// The buffer's; kNever: it has none.
+  Time of(BufferId buffer) const {
+    const std::size_t at = buffer < places_.size() ? places_[buffer] : kNowhere;
+    return at == kNowhere ? kNever : heap_[at].time;
+  }
+  /// The same, from now on.
   void set(BufferId buffer, Time time) {
     std::size_t at = buffer < places_.size() ? places_[buffer] : kNowhere;
     if (time == kNever) {

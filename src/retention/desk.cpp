@@ -9,6 +9,7 @@ void Desk::add(KeptDomain& domain) {
   const int number = count();
   domain.number = number;
   domains_[static_cast<std::size_t>(number)] = &domain;
+  if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
   count_.store(number + 1, std::memory_order_release);
 }
 
@@ -31,6 +32,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::deregistration:
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
+      helper_share_.did_for_threads(-swap_.wasted(kept(record.domain), range));
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:
@@ -68,7 +70,7 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
-  if (!has_helper_ || (traits_.acts && helper_share_.resting())) return;
+  if (!has_helper_ || (acts() && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -113,7 +115,11 @@ Desk::Job Desk::next_decided(Time now) {
   time_budget_.registering_once(cost_of_registering_once());
   using Kind = Retention::Action::Kind;
   const std::span<KeptDomain* const> all(domains_.data(), static_cast<std::size_t>(count()));
-  if (const auto [in, action] = swap_.next(all, now); in) return job_of(*in, action);
+  if (const auto [in, action] = swap_.next(all, now); in) {
+    Job job = job_of(*in, action);
+    job.swapped = true;
+    return job;
+  }
   for (KeptDomain* in : all) {
     const Retention::Action action = in->retention->next(now);
     if (action.kind != Kind::sleep) return job_of(*in, action);
@@ -127,6 +133,9 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
     return;
   }
   if (!ok && swap_.take_up(*job.in, job.action, now)) return;
+  if (job.kind == Job::Kind::deregister)
+    helper_share_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
+  if (job.swapped && ok) helper_share_.did_for_threads(swap_.made(*job.in, job.action, took));
   job.in->retention->done(job.action, region, ok, took, now);
 }
 
@@ -135,12 +144,12 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 }
 
 void Desk::set_helper(bool has_helper, Duration turn) {
-  has_helper_ = has_helper || !traits_.acts;
+  has_helper_ = has_helper || !acts();
   for (int i = 0; i < count(); ++i) {
     kept(i).costs.wake.set_turn(turn);
     if (!has_helper_)
       kept(i).retention->stop_acting();
-    else if (traits_.acts && !stopped_)
+    else if (acts() && !stopped_ && !kept(i).observed)
       kept(i).retention->act_again();
   }
 }
@@ -157,7 +166,7 @@ Time Desk::next_look(Time now) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
-  if (!traits_.acts) return looks_.next(now, deadline, registered_bytes());
+  if (!acts()) return looks_.next(now, deadline, registered_bytes());
   // While it rests, only regions that are gone have deadlines that matter.
   const bool at_rest = helper_share_.resting() && time_budget_.reserved() <= 0;
   return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
@@ -188,7 +197,7 @@ std::size_t Desk::registered_bytes() const {
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
-  if (!traits_.acts) return;
+  if (!acts()) return;
   time_budget_.registering_once(cost_of_registering_once());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());

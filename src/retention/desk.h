@@ -76,6 +76,7 @@ class Desk {
     std::vector<Region*> regions;
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
+    bool swapped = false;  ///< for want of room (swap.h)
   };
   /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
   /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to
@@ -113,13 +114,18 @@ class Desk {
   /// Uses are learnt from.
   bool learning() const { return traits_.predicts && has_helper_; }
   /// Records are looked at in time for decisions about them.
-  bool acting() const { return traits_.acts && has_helper_; }
+  bool acting() const { return acts() && has_helper_; }
   /// The time of the next decision, if no records come.
   Time next_deadline() const;
   /// When the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
   /// Nothing has come for so long that the next record wakes the helper.
   bool deep(Time now) const { return looks_.deep(now); }
+  /// The next look is so far off that a transfer that found no registration wakes the helper: else what it
+  /// has registered would be held until then.
+  bool alert(Time now, Time until) const {
+    return acting() && !helper_share_.resting() && looks_.far(now, until);
+  }
   void woke_late(Duration late);
 
   /// Adds the scores of all domains, and the time budget of a retention that acts.
@@ -133,6 +139,8 @@ class Desk {
   };
 
   int count() const { return count_.load(std::memory_order_acquire); }
+  /// The retention acts, and there is a domain to act in.
+  bool acts() const { return traits_.acts && registers_.load(std::memory_order_relaxed); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
@@ -152,8 +160,9 @@ class Desk {
   LookSchedule looks_;
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
-  std::optional<Sharing> sharing_;  ///< not done yet
-  std::vector<Range> shrunk_;       ///< by the job for it that is under way
+  std::atomic<bool> registers_{false};  ///< a domain that is not only observed has been added
+  std::optional<Sharing> sharing_;      ///< not done yet
+  std::vector<Range> shrunk_;           ///< by the job for it that is under way
   Swap swap_;
   bool has_helper_ = true;
   bool stopped_ = false;

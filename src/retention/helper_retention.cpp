@@ -20,8 +20,10 @@ constexpr Duration kLongestOver = kMillisecond;
 constexpr Duration kExperiment = 4;
 // A limit that was too low so long ago still is.
 constexpr Duration kShortage = kSecond;
-// How often a cost that few calls have shown is tried again.
-constexpr Duration kTryAgain = kSecond;
+// No further buffers are expected after so many times the uses by the newest one's first.
+constexpr std::uint64_t kSettled = 4;
+// What is always kept is tried when that has cost so many times what a late use would.
+constexpr int kTrial = 8;
 
 /// Its four highest bits, so that margins need not be worked out anew for every change of the price.
 Duration rounded(double value) {
@@ -117,6 +119,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
   Buffer& buffer = buffers_[id];
   const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);
+  if (buffer.last_use == kNotYet) buffer.kept_since = time;
   buffer.last_use = std::max(buffer.last_use, time);
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
@@ -309,13 +312,17 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
   // What goes for no other buffer leaves room that the next one may need for longer than it is away.
   const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
-  const bool refused = !may_deregister(entries, next.early, now) || too_dear ||
-                       !worth_it(buffer, worth(pages, entries), next, now);
-  if (crowded || !affords(pages, entries, next, now) || (refused && !try_again(now))) {
+  const Duration late = worth(pages, entries);
+  const bool refused =
+      too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
+                   !worth_a_trial(buffer, late, now));
+  if (crowded || refused || !affords(pages, entries, next, now)) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
-    looks_.set(id,
-               meanwhile == kNever ? now + patience(buffer) : std::max(meanwhile, now) + patience(buffer));
+    // A use that is overdue is waited for no longer because something else was decided meanwhile.
+    const bool later = meanwhile != kNever && meanwhile > now;
+    const Time look = (later ? meanwhile : now) + patience(buffer);
+    looks_.set(id, later ? look : std::min(look, looks_.of(id)));
     return false;
   }
   if (claim(ref, after, action)) return true;
@@ -327,10 +334,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   return false;
 }
 
-bool HelperRetention::try_again(Time now) {
-  if (!costs_.registration.doubted() || now < next_try_) return false;
-  next_try_ = now + kTryAgain;
-  return true;
+bool HelperRetention::worth_a_trial(const Buffer& buffer, Duration worth, Time now) const {
+  if (buffer.tried && !costs_.registration.doubted()) return false;
+  if (settings_.minimize_peak && all_fit()) return false;
+  return buffer.reused && now - buffer.kept_since >= kTrial * worth;
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
@@ -369,8 +376,8 @@ Duration HelperRetention::worst_cost(RegionRef ref) const {
 }
 
 bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const {
-  if (settings_.minimize_peak && !may_raise_peak(buffer, now)) return false;
   if (next.time == kNever) return true;
+  if (settings_.minimize_peak && all_fit()) return false;
   return static_cast<double>(std::min(next.early, next.time) - now) >= next.risk * static_cast<double>(worth);
 }
 
@@ -388,13 +395,8 @@ bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& ne
   return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
 }
 
-bool HelperRetention::may_raise_peak(const Buffer& buffer, Time now) const {
-  return near_peak() || now - peak_since_ < patience(buffer);
-}
-
-/// Two, for one may be registered before the helper has looked.
-bool HelperRetention::near_peak() const {
-  return domain_.registered_bytes() + 2 * largest_pages_ * page_size() > peak_;
+bool HelperRetention::all_fit() const {
+  return all_pages_ * page_size() <= peak_ && learnt_ >= kSettled * grown_at_;
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
@@ -437,7 +439,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
   }
   if (settings_.budget) settings_.budget->advance(now);
   while (!overs_.empty() && overs_.first().time <= now) listen_on(overs_.first().buffer, now);
-  if (settings_.minimize_peak) look_at_peak(now);
+  if (settings_.minimize_peak) look_at_peak();
 
   // Registration condition: while it holds, the first item of the RQ may wait.
   while (!queue_.empty() && due(queue_.first()) <= now) {
@@ -493,17 +495,14 @@ void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
   unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
-/// What was kept while there was little registered is looked at again when there is much.
-void HelperRetention::look_at_peak(Time now) {
-  const std::size_t registered_now = domain_.registered_bytes();
-  if (registered_now > peak_) {
-    peak_ = registered_now;
-    peak_since_ = now;
-  }
-  if (registered_now > registered_before_ && near_peak()) {
+/// What was kept while all buffers fitted is looked at again when they no longer do.
+void HelperRetention::look_at_peak() {
+  peak_ = std::max(peak_, domain_.registered_bytes());
+  const bool fit = all_fit();
+  if (fitted_ && !fit) {
     for (const Deadlines::Item& look : looks_.in_order()) undecided_.push_back(look.buffer);
   }
-  registered_before_ = registered_now;
+  fitted_ = fit;
 }
 
 Time HelperRetention::next_deadline() const {
@@ -517,7 +516,11 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.entries, took);
-    for_each_buffer_in(action.pages, [&](BufferId id) { enqueue(id, action.after); });
+    for_each_buffer_in(action.pages, [&](BufferId id) {
+      buffers_[id].tried = true;
+      buffers_[id].kept_since = now;
+      enqueue(id, action.after);
+    });
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
@@ -552,6 +555,7 @@ BufferId HelperRetention::buffer_of(Range pages) {
   buffers_[id].live = true;
   buffers_[id].pages = pages;
   all_pages_ += pages.pages();
+  grown_at_ = learnt_ + 1;
   buffers_[id].entries = costs_.entries_a_page.of(pages.pages());
   if (by_begin_.size() > forget_beyond_) forget_oldest(id);
   return id;

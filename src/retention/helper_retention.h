@@ -19,8 +19,8 @@
 //   - a region is let go only where the time budget has room for the worst that this may cost, and where the
 //     bytes freed are worth the time that it is likely to cost (time_budget.h); the margin before a use grows
 //     with that price, from on-demand to leave-pinned;
-//   - a cost that was learnt from too few calls, and seems too high for anything to be let go, is tried
-//   again;
+//   - what was never let go, or seems too dear by few calls, is tried when keeping it has cost eight times
+//     a late use;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
 #pragma once
 
@@ -69,7 +69,7 @@ class HelperRetention final : public Retention {
     TimeBudget* budget = nullptr;
     /// The helper's own work. None: nothing is refused.
     const HelperShare* share = nullptr;
-    /// Registered bytes count only where two buffers more would make them the most that there ever were.
+    /// Registered bytes count only where all buffers together are more than were ever registered.
     bool minimize_peak = false;
     /// What a call site is called in predictions, if not by its number: a name that outlives the run.
     std::function<std::uint64_t(std::uint64_t)> site_name;
@@ -141,6 +141,8 @@ class HelperRetention final : public Retention {
     Time busy_until = kNotYet;  ///< the end of its transfers so far
     bool reused = false;        ///< its last use was not its first
     bool late = false;          ///< its last use, about which nothing is decided yet
+    bool tried = false;         ///< it was let go before
+    Time kept_since = kNotYet;  ///< its first use, or when it was last let go
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
     RegionRef region;
@@ -188,9 +190,9 @@ class HelperRetention final : public Retention {
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
-  /// Whether to let something go although it seems too dear: the estimate is doubted, and nothing has been
-  /// tried for long.
-  bool try_again(Time now);
+  /// Whether to let the buffer go although it seems too dear: nobody knows what it costs, as it never went
+  /// or the estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
+  bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
   /// What a use of each buffer of the region may cost, when this region is gone.
   Duration worst_cost(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
@@ -199,10 +201,9 @@ class HelperRetention final : public Retention {
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
-  /// Whether holding the buffer's region may raise the peak: two more would, or the peak is young.
-  bool may_raise_peak(const Buffer& buffer, Time now) const;
-  bool near_peak() const;
-  void look_at_peak(Time now);
+  /// Whether all buffers together fit below the peak, and no further ones are expected.
+  bool all_fit() const;
+  void look_at_peak();
   static bool served_elsewhere(const Buffer& buffer, RegionRef than);
   void give_back(Buffer& buffer);
   /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
@@ -248,11 +249,11 @@ class HelperRetention final : public Retention {
   std::uint64_t learnt_ = 0;    ///< uses so far: while it is the same, so are all predictions
   Duration unseen_ = 0;         ///< from the end of a late use to the next look, lately
   Time out_of_room_ = kNotYet;  ///< when the limit last made a transfer miss or bounce
-  Time peak_since_ = 0;
-  std::size_t peak_ = 0, registered_before_ = 0;   ///< bytes registered: most, and at the last decision
+  std::size_t peak_ = 0;        ///< most bytes registered at a decision
+  bool fitted_ = false;         ///< all_fit(), at the last decision
+  std::uint64_t grown_at_ = 0;  ///< uses by the first one of the newest buffer
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
-  Time next_try_ = 0;  ///< of try_again()
   PredictionScore score_;
 };
 

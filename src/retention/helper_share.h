@@ -13,6 +13,9 @@
 //     that are gone are still registered ahead: their cost was set aside.
 // So work exceeds the bound by no more than the records of a rest cost to drain.
 //
+// Under a limit, what the helper swaps in is work that the thread would have to do otherwise, and wait for:
+// it raises the bound by its own time, unless it was in vain.
+//
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
 
@@ -47,6 +50,11 @@ class HelperShare {
   /// register what is gone. `only_looked`: no job since the last call.
   void used(Duration cpu, Duration set_aside, bool only_looked, Time now);
 
+  /// So much work was done in place of the program's threads. Negative: it was not, after all.
+  void did_for_threads(Duration work) {
+    if (!settings_.core_idle) for_threads_ = std::max(0.0, for_threads_ + lost(work));
+  }
+
   /// Whether so much work fits, and is worth it to have `freed`: seconds of holding everything, saved.
   bool affords(Duration work, double freed) const;
   /// The longest of these and its own time is the helper's sleep.
@@ -67,6 +75,7 @@ class HelperShare {
   Duration cpu_ = 0;
   Duration busy_ = 0;  ///< time without an idle core
   double spent_ = 0;
+  double for_threads_ = 0;
   double set_aside_ = 0;
   double look_ = 5.0 * kMicrosecond;  ///< CPU of a look without a job, lately
   bool resting_ = false;

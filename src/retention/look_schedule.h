@@ -24,6 +24,9 @@ class LookSchedule {
   /// Nothing has come for so long that the next record wakes the helper itself.
   bool deep(Time now) const { return now - last_record_ >= quiet(); }
 
+  /// A look at `until` is farther off than where communication is dense.
+  bool far(Time now, Time until) const { return until - now > poll_; }
+
   /// The next look, at `deadline` at the latest,
   /// and after `least` unless there is one.
   Time next(Time now, Time deadline, std::size_t registered_bytes, Duration least = 0) const {

@@ -36,8 +36,7 @@ OptionTable<RetentionOptions> retention_options() {
            "core is idle; or off"}),
       choice_option(&O::minimize,
                     {"minimize",
-                     "what the time budget is spent on: registered bytes at any time, or only where they are "
-                     "near their peak",
+                     "what the time budget is spent on: registered bytes at any time, or only their peak",
                      Listing::advanced},
                     kMinimize),
       size_option(&O::lru_size, {"lru-size", "bytes that retention lru keeps registered", Listing::advanced}),

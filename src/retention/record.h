@@ -67,6 +67,12 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 static_assert(runlog::kMaxDomains <= 16);
 
+/// The record is of a transfer that found no registration.
+inline bool is_unforeseen(const Record& record) {
+  return record.kind == runlog::EventKind::lease &&
+         (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait);
+}
+
 /// A record that has left its ring, with the number of its thread.
 struct TakenRecord {
   Record record;

@@ -81,6 +81,27 @@ void Swap::claimed(KeptDomain& in, const std::vector<Region*>& regions) {
   }
 }
 
+Duration Swap::made(KeptDomain& in, const Retention::Action& action, Duration took) {
+  if (action.kind == Retention::Action::Kind::deregister) {
+    clearing_ += took;
+    return 0;
+  }
+  // Those that were used have been worth it.
+  std::erase_if(made_, [](const Made& made) { return !made.in->retention->wants(made.action); });
+  made_.push_back({&in, action, std::exchange(clearing_, 0) + took});
+  return made_.back().work;
+}
+
+Duration Swap::wasted(const KeptDomain& in, Range pages) {
+  Duration work = 0;
+  std::erase_if(made_, [&](const Made& made) {
+    if (made.in != &in || !pages.overlaps(made.action.pages)) return false;
+    if (made.in->retention->wants(made.action)) work += made.work;
+    return true;
+  });
+  return work;
+}
+
 Time Swap::next_deadline() const { return waiting_.empty() ? kNever : waiting_.back().retry; }
 
 }  // namespace pinion

@@ -31,6 +31,11 @@ class Swap {
   bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
   /// The next region to let go, or the registration that there is room for now.
   Turn next(std::span<KeptDomain* const> domains, Time now);
+  /// The device call of a turn has taken so long. What the program's threads were spared, once the
+  /// registration is made.
+  Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
+  /// The region of these pages went: what was registered there, and never used.
+  Duration wasted(const KeptDomain& in, Range pages);
   /// When to look again, if nothing happens until then.
   Time next_deadline() const;
 
@@ -39,6 +44,12 @@ class Swap {
     KeptDomain* in;
     Retention::Action action;
     Time retry;  ///< even if no room is seen: others may have given theirs back
+  };
+  /// A registration that awaits its use.
+  struct Made {
+    KeptDomain* in;
+    Retention::Action action;
+    Duration work;
   };
   /// More than these make no difference: only the ones needed first are looked at.
   static constexpr std::size_t kMost = 64;
@@ -52,6 +63,8 @@ class Swap {
 
   std::vector<Waiting> waiting_;  ///< by their use, the first one last
   std::vector<Turn> claimed_;     ///< to be deregistered
+  Duration clearing_ = 0;         ///< deregistrations for the next registration
+  std::vector<Made> made_;
 };
 
 }  // namespace pinion

@@ -227,10 +227,13 @@ TimeBudgetUse budget_of(const Counters& c) {
   return {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
 }
 
+KeyUse keys_of(const Counters& c) { return {seconds(c.exposed_byte_ns), seconds(c.strict_keys_ns)}; }
+
 RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
   r.host = log.header.host;
+  r.acts = log.header.acts;
   r.rank = log.header.rank;
   r.process = log.header.process;
   r.complete = log.live.complete != 0;
@@ -251,6 +254,8 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.prediction = prediction_of(c);
   r.budget = budget_of(c);
   r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
+  r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
+  r.keys = keys_of(c);
   return r;
 }
 
@@ -407,6 +412,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::at_release_within_5,
                             &Counters::budget_ns,
                             &Counters::budget_refused,
+                            &Counters::strict_keys_ns,
                             &Counters::helper_share_ns,
                             &Counters::helper_share_spent_ns})
     sum.*member += n * c.*member;
@@ -414,6 +420,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
   sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
                                                   n * static_cast<std::uint64_t>(c.budget_spent_ns));
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
+  sum.exposed_byte_ns += static_cast<double>(n) * c.exposed_byte_ns;
 }
 
 Acquires acquires_of(const Counters& c) {
@@ -497,17 +504,25 @@ class Analysis {
   Duration covered_ = kNever;
 };
 
+bool does_more(Acts acts, Acts than) {
+  const auto rank = [](Acts a) { return a == Acts::verbs ? 2 : a == Acts::pinned ? 1 : 0; };
+  return rank(acts) > rank(than);
+}
+
 void Analysis::add(Part&& part) {
   const ProcessHeader& header = part.header;
   if (report_.ranks++ == 0) {
     report_.command = header.command;
     report_.options = header.options;
-    report_.retention = header.retention;
     report_.predictor = header.predictor;
-    report_.device = header.device;
     report_.version = header.pinion_version;
     report_.limit_bytes = header.limit_bytes;
     report_.start = header.start_ns;
+  }
+  if (report_.device.empty() || does_more(header.acts, report_.acts)) {
+    report_.acts = header.acts;
+    report_.retention = header.retention;
+    report_.device = header.device;
   }
   report_.start = std::min(report_.start, header.start_ns);
   const RankReport& rank = part.rank;
@@ -518,6 +533,9 @@ void Analysis::add(Part&& part) {
   report_.events += rank.events;
   report_.events_dropped += rank.events_dropped;
   report_.cost = report_.cost + rank.cost;
+  report_.beyond = {std::max(report_.beyond.bytes, rank.beyond.bytes),
+                    std::max(report_.beyond.regions, rank.beyond.regions),
+                    std::max(report_.beyond.seconds, rank.beyond.seconds)};
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
   if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back(std::move(part.lines));
@@ -542,6 +560,8 @@ Report Analysis::report() {
   report.budget.spent /= report.ranks;
   report.helper_share = {seconds(sum_.helper_share_ns) / report.ranks,
                          seconds(sum_.helper_share_spent_ns) / report.ranks};
+  report.keys = keys_of(sum_);
+  report.keys.strict_seconds /= report.ranks;
   for (auto& [host, processes] : nodes_) {
     const std::uint64_t ranks = processes.size();
     const Lines lines = Lines::sum(std::move(processes));
@@ -563,6 +583,18 @@ Report Analysis::report() {
 }
 
 }  // namespace
+
+const char* to_string(Acts acts) {
+  switch (acts) {
+    case Acts::pinned:
+      return "pinned";
+    case Acts::measured:
+      return "measured";
+    case Acts::verbs:
+      break;
+  }
+  return "verbs";
+}
 
 Report analyse(const std::vector<Log>& logs) {
   Analysis analysis;

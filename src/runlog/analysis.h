@@ -64,8 +64,21 @@ struct HelperShareUse {
   double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
 };
 
+/// By how much, and for how long, registrations that the program made without Pinion exceeded the limits.
+struct BeyondLimits {
+  std::uint64_t bytes = 0, regions = 0;  ///< at most
+  double seconds = 0;
+};
+
+/// Keys for peers: what outlived its registration, and the cost of letting none.
+struct KeyUse {
+  double exposed_byte_seconds = 0;
+  double strict_seconds = 0;
+};
+
 struct RankReport {
   std::string host;
+  Acts acts = Acts::pinned;
   std::int32_t rank = -1;
   std::uint32_t process = 0;
   bool complete = false;  ///< the run ended in order
@@ -82,6 +95,8 @@ struct RankReport {
   Prediction prediction;
   TimeBudgetUse budget;
   HelperShareUse helper_share;
+  BeyondLimits beyond;
+  KeyUse keys;
 };
 
 struct NodeReport {
@@ -117,7 +132,9 @@ struct CallSite {
 };
 
 struct Report {
-  std::string command, options, retention, predictor, device, version;
+  std::string command, options, predictor, version;
+  Acts acts = Acts::measured;  ///< of the process that does most; retention and device are its own
+  std::string retention, device;
   std::uint64_t limit_bytes = 0;  ///< of one process
   std::int32_t ranks = 0;         ///< logs that were read
   Time start = 0;                 ///< of the process that began first
@@ -136,6 +153,8 @@ struct Report {
   Prediction prediction;
   TimeBudgetUse budget;               ///< seconds: mean over ranks
   HelperShareUse helper_share;        ///< mean over ranks
+  BeyondLimits beyond;                ///< each the most of a rank
+  KeyUse keys;                        ///< bytes: sum, seconds: mean over ranks
   std::vector<RankReport> per_rank;   ///< by host and rank
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes
@@ -154,6 +173,9 @@ Report analyse(const std::vector<Log>& logs);
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // What counters say, also those of a simulated process.
+
+/// "pinned", "measured" or "verbs".
+const char* to_string(Acts acts);
 
 /// Adds `n` times the counts and times that figures of several processes are made of.
 void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);

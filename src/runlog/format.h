@@ -1,4 +1,4 @@
-// The run log's file format, version 6: one file for all processes of a job on a node, written through
+// The run log's file format, version 7: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -22,7 +22,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 6;
+constexpr std::uint32_t kVersion = 7;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -54,6 +54,14 @@ enum class Outcome : std::uint8_t {
   bounced = 3,   ///< not backed by registration; a copy was charged
   observed = 4,  ///< retention observe: nothing was registered
 };
+
+/// What Pinion does with the registrations of the process.
+enum class Acts : std::uint32_t {
+  pinned = 0,    ///< registers for its transfers, with a device of its own
+  measured = 1,  ///< records transfers; nothing is registered
+  verbs = 2,     ///< answers the registrations of the program's libraries
+};
+inline constexpr Acts kLastActs = Acts::verbs;
 
 /// How a transfer moves its bytes.
 enum class Protocol : std::uint8_t {
@@ -170,6 +178,11 @@ struct Counters {
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
   std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
   Lateness lateness;           ///< of the helper's timed wake-ups
+  // Registrations that the program made without Pinion, where they exceeded the limits: at most, and in all.
+  std::uint64_t beyond_bytes, beyond_regions, beyond_ns;
+  double exposed_byte_ns;  ///< integral of what peers could reach beyond the program's registrations
+  std::uint64_t
+      strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
 };
 
 /// What all processes that share the file agree on, and count together.
@@ -221,7 +234,7 @@ struct ProcessHeader {
   std::uint32_t site_count;
   std::uint32_t live;  ///< which LiveState is whole: 0 or 1
   std::uint32_t domain_count;
-  std::uint32_t reserved;
+  Acts acts;  ///< may change during the run, with `retention` and `device`
 };
 
 /// What is kept online while the process runs, written as a whole.

@@ -97,6 +97,7 @@ const char* fault_of(const ProcessHeader& h) {
   if (!amount(h.ns_per_tick) || !amount(h.memcpy_bytes_per_ns)) return "a calibration that is no number";
   if (h.start_ns < 0 || h.start_ns > kLatestStart) return "an impossible start time";
   if (h.live > 1) return "no valid state";
+  if (h.acts > kLastActs) return "an unknown way to act";
   if (h.site_count > kMaxSites) return "more call sites than its table holds";
   if (h.domain_count > kMaxDomains) return "more domains than its table holds";
   return nullptr;
@@ -122,7 +123,7 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   if (live.series_bin_ns <= 0 || live.series_bin_ns > kTenYears || live.complete > 1)
     return "a damaged state";
   const Counters& c = live.counters;
-  if (!amount(c.registered_byte_ns) || !amount(c.leave_pinned_registration_ns))
+  if (!amount(c.registered_byte_ns) || !amount(c.leave_pinned_registration_ns) || !amount(c.exposed_byte_ns))
     return "a counter that is no number";
   if (c.registered_peak_bytes > kAddressEnd || c.registered_now_bytes > kAddressEnd ||
       c.leave_pinned_bytes > kAddressEnd || live.pinned_at_exit_bytes > kAddressEnd ||

@@ -64,6 +64,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   copy_text(h.retention, info.retention);
   copy_text(h.predictor, info.predictor);
   copy_text(h.device, info.device);
+  h.acts = info.acts;
   h.run = info.run;
   h.rank = info.rank;
   h.ranks = info.ranks;
@@ -84,6 +85,13 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   const Error error_of_disk = file_.write_back(area_, kChunkBytes);
   if (error_of_disk) close();
   return error_of_disk;
+}
+
+void LogWriter::set_acts(Acts acts, const std::string& retention, const std::string& device) {
+  if (!header_) return;
+  copy_text(header_->retention, retention);
+  copy_text(header_->device, device);
+  header_->acts = acts;
 }
 
 // For files that need write_back(): events, call sites and domains before the header that counts them, and

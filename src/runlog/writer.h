@@ -33,6 +33,7 @@ struct RunInfo {
   std::uint64_t limit_bytes = 0;
   double memcpy_bytes_per_ns = 0;
   Time start = 0;  ///< MPI_Init returned, or the first acquire
+  Acts acts = Acts::pinned;
 };
 
 /// A domain as the log's table has it.
@@ -78,6 +79,9 @@ class LogWriter {
   void for_each_site(F&& f) {
     for (std::uint32_t i = 0; i < site_count_; ++i) f(sites_[i]);
   }
+
+  /// What Pinion does now, where it changes during the run.
+  void set_acts(Acts acts, const std::string& retention, const std::string& device);
 
   /// Publishes the counters (events_dropped is this writer's own), the states of domains, and the series,
   /// brought up to `now` by the caller.

@@ -13,7 +13,7 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       observer_(observer),
       device_(settings_.nic, &clock_),
       share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
-      budget_(Limits{settings_.limit, UINT64_MAX, "--limit"}, share_ ? &*share_ : nullptr),
+      budget_(Limits{settings_.limit, settings_.limit_regions, "--limit"}, share_ ? &*share_ : nullptr),
       domain_(device_, budget_, brackets_, clock_, this),
       desk_({.traits = traits_,
              .time_budget = settings_.time_budget,
@@ -502,7 +502,8 @@ void Process::push(const Noticed& noticed) {
   }
   if (helper_busy_) return;
   const bool filling = ring_.size() >= settings_.ring * 3 / 4 || doomed_bytes_ >= LookSchedule::kMuchDoomed;
-  if (settings_.poll == 0 || filling || desk_.deep(clock_.now())) {
+  const bool alarms = alert_ && is_unforeseen(noticed.taken.record);
+  if (settings_.poll == 0 || filling || alarms || desk_.deep(clock_.now())) {
     wake_by(std::min(wake_at_, clock_.now()));
   } else if (!wake_planned_) {
     wake_by(clock_.now() + settings_.poll);
@@ -592,7 +593,11 @@ void Process::sleep() {
   helper_busy_ = false;
   helper_call_.phase = Call::Phase::none;
   const Time now = clock_.now();
-  if (desk_.acting()) return wake_by(settings_.poll > 0 ? desk_.next_look(now) : desk_.next_deadline());
+  if (desk_.acting()) {
+    const Time look = settings_.poll > 0 ? desk_.next_look(now) : desk_.next_deadline();
+    alert_ = desk_.alert(now, look);
+    return wake_by(look);
+  }
   if (!attendance_) return wake_by(desk_.next_deadline());
   // Only the log waits for records, as in the engine; its looks are those at the others too.
   const std::uint64_t records = counters_.acquires - std::exchange(looked_, counters_.acquires);

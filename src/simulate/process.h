@@ -57,6 +57,7 @@ class Process final : private RegisteredListener {
     RetentionKind retention = RetentionKind::helper;
     CostModel nic;
     std::uint64_t limit = UINT64_MAX;
+    std::uint64_t limit_regions = UINT64_MAX;
     node::NodeRoom* room =
         nullptr;  ///< where a limit of the node is shared out; joined, and outlives the process
     std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
@@ -279,6 +280,7 @@ class Process final : private RegisteredListener {
   bool helper_busy_ = false;
   Time wake_at_ = kNever;
   bool wake_planned_ = false;
+  bool alert_ = false;       ///< a transfer that found no registration wakes the helper
   std::uint32_t plans_ = 0;  ///< wake-ups; only the last planned one counts
   std::size_t doomed_bytes_ = 0;
   std::optional<node::Attendance> attendance_;

@@ -272,6 +272,7 @@ CostModel fit_of(const runlog::LiveState& live) {
 
 Recorded recorded_in(const runlog::Log& log) {
   Recorded recorded;
+  recorded.measured = log.header.acts == runlog::Acts::measured;
   recorded.nic = fit_of(log.live);
   recorded.wake_latency = WakeLatency(log.live.counters.lateness);
   for (const runlog::Event& event : log.events) {

@@ -19,6 +19,7 @@ namespace pinion::simulate {
 
 /// What a process's log says of how its registrations and its helper went.
 struct Recorded {
+  bool measured = false;  ///< nothing was registered: there are no calls to learn from
   CostModel nic;  ///< the fit of its calls; free where it made none
   CallTimes call_times;
   WakeLatency wake_latency;

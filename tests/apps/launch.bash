@@ -18,7 +18,7 @@ launch() {
     timeout --foreground -k 10 "$limit" "${command[@]}" </dev/null
     return
   fi
-  timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --retention "$retention" --threshold "$threshold" --log "$cell/log" \
+  timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --device pin --retention "$retention" --threshold "$threshold" --log "$cell/log" \
     -- "${command[@]}" </dev/null
   status=$?
   "$build/bin/pinion" report "$cell/log" --json 2>>"$cell/unreported" |

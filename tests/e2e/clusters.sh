@@ -68,7 +68,7 @@ all_there='r.ranks == r.job_ranks == 6 and sorted((n.host, n.ranks) for n in r.n
 
 # Around the launcher. A third of the options each from a file that only node0 has, from PINION, from flags.
 on node0 sh -c "echo limit=64M >/tmp/options.conf"
-PINION_CONFIG=/tmp/options.conf PINION=threshold=8K user "$pinion" run --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
+PINION_CONFIG=/tmp/options.conf PINION=threshold=8K user "$pinion" run --device pin --retention on-demand --log "$work/log" -- "${launch[@]}" "${app[@]}" ||
   fail "around: status $?: $(said)"
 verified && grep -q '^pinion: 6 ranks, ' "$work/err" && ! grep -q 'left no log' "$work/err" || fail "around: $(said)"
 report_says around "$all_there and r.retention == 'on-demand' and r.limit_bytes == 64 << 20 and 'threshold=8K' in r.options"
@@ -76,7 +76,7 @@ books_balance around
 on node0 rm /tmp/options.conf
 
 # Inside it, with a directory that is relative to where everybody is.
-user "${launch[@]}" "$pinion" run --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"
+user "${launch[@]}" "$pinion" run --device pin --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"
 [ "$(what_is "$all_there and r.retention == 'lru'" inside)" = True ] || fail "inside: $(said; what_is r.nodes inside)"
 [ "$(grep -c '^pinion: ' "$work/err")" -eq $((${#app[@]} == 1)) ] || fail "inside: $(said)"
 
@@ -95,19 +95,19 @@ case $family in
 esac
 if [ "$family" = openmpi ]; then
   # From a script, too.
-  user "$pinion" run --retention observe --log "$work/log" -- sh -c 'exec "$@"' - "${launch[@]}" "${own[@]}" "$work/rank" ||
+  user "$pinion" run --device pin --retention observe --log "$work/log" -- sh -c 'exec "$@"' - "${launch[@]}" "${own[@]}" "$work/rank" ||
     fail "own variables: status $?: $(said)"
   [ "$(grep -c "^rank: MINE=1 .*libpinion-preload.so:$library" "$work/err")" -eq 6 ] || fail "own variables: $(said)"
   report_says "own variables" "$all_there and r.retention == 'observe' and r.limit_bytes == 32 << 20"
 else
-  user "$pinion" run --retention observe --log "$work/log" -- "$mpirun" "${own[@]:0:2}" "${launch[@]:1}" "$work/rank" || fail "own variables: status $?: $(said)"
+  user "$pinion" run --device pin --retention observe --log "$work/log" -- "$mpirun" "${own[@]:0:2}" "${launch[@]:1}" "$work/rank" || fail "own variables: status $?: $(said)"
   [ "$(grep -c '^rank: MINE=1 .*libpinion-preload.so' "$work/err")" -eq 6 ] || fail "own variables: $(said)"
   report_says "own variables" "$all_there and r.retention == 'observe'"
 fi
 unset MINE
 
 # No file system that they share: each node keeps its logs, and the summary says whose are missing.
-user "$pinion" run --log /tmp/logs -- "${launch[@]}" "${app[@]}" || fail "not shared: status $?: $(said)"
+user "$pinion" run --device pin --log /tmp/logs -- "${launch[@]}" "${app[@]}" || fail "not shared: status $?: $(said)"
 grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "not shared: $(said)"
 for node in "${nodes[@]}"; do
   on "$node" cp -r /tmp/logs "$work/gathered.$node" || fail "not shared: $node has no logs"
@@ -119,7 +119,7 @@ r = json.load(open(sys.argv[1]))
 assert r["ranks"] == r["job_ranks"] == 6 and len(r["nodes"]) == 3, r["nodes"]' "$work/json" || fail "gathered: $("$pinion" report "$work"/gathered.*)"
 
 # No logs wanted: nothing stays anywhere.
-user "$pinion" run -- "${launch[@]}" "${app[@]}" || fail "without --log: status $?: $(said)"
+user "$pinion" run --device pin -- "${launch[@]}" "${app[@]}" || fail "without --log: status $?: $(said)"
 grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "without --log: $(said)"
 clean "orderly runs"
 
@@ -128,9 +128,9 @@ on node0 mkdir -p /tmp/alone/bin /tmp/alone/lib
 on node0 cp "$pinion" /tmp/alone/bin
 on node0 cp -d "$build"/lib/libpinion*.so* /tmp/alone/lib
 if [ "$family" = openmpi ]; then # hydra says so for each rank, and the others wait in MPI_Init for ever
-  user "${launch[@]}" /tmp/alone/bin/pinion run -- "${app[@]}" && fail "alone, inside: nobody misses it"
+  user "${launch[@]}" /tmp/alone/bin/pinion run --device pin -- "${app[@]}" && fail "alone, inside: nobody misses it"
 fi
-user /tmp/alone/bin/pinion run --log "$work/log" -- "${launch[@]}" "${app[@]}"
+user /tmp/alone/bin/pinion run --device pin --log "$work/log" -- "${launch[@]}" "${app[@]}"
 status=$?
 case $family in
   openmpi) # says so, once, and does not begin (mpirun's status is 0 all the same)
@@ -174,7 +174,7 @@ killed() {
 plain=$(killed "${launch[@]}")
 eventually settled
 remains_before=$(remains)
-status=$(killed "$pinion" run --log "$work/log" -- "${launch[@]}")
+status=$(killed "$pinion" run --device pin --log "$work/log" -- "${launch[@]}")
 # Which of the signals and errors that follow hydra gives is chance, and that a launcher's own SIGPIPE (141) comes first.
 ended_alike() { [ "$status" -eq "$plain" ] || [ "$family" = mpich ] || [ "$status" -eq 141 ] || [ "$plain" -eq 141 ]; }
 [ "$status" -ne 0 ] && ended_alike || fail "killed: status $status, without Pinion $plain: $(said)"
@@ -186,7 +186,7 @@ if [ -x /usr/sbin/sshd ]; then
   start_sshd "$work" || fail "sshd: $?"
   export OMPI_MCA_plm_rsh_agent=$ssh
   [ "$family" = openmpi ] || launch+=(-disable-auto-cleanup)
-  user "$pinion" run --log "$work/log" -- "${launch[@]/$agent/$ssh}" "${app[@]}" || fail "ssh: status $?: $(said)"
+  user "$pinion" run --device pin --log "$work/log" -- "${launch[@]/$agent/$ssh}" "${app[@]}" || fail "ssh: status $?: $(said)"
   report_says ssh "$all_there"
 fi
 

@@ -73,10 +73,12 @@ to() {
   return $status
 }
 
-# fresh_run ARGUMENTS...: pinion run with a log of its own in $work/log.
+# fresh_run ARGUMENTS...: pinion run with a log of its own in $work/log. The device is `pin` where the arguments name none:
+# by default Pinion would only measure.
+device=pin
 fresh_run() {
   rm -rf "$work/log"
-  timeout 240 "$pinion" run --log "$work/log" "$@"
+  PINION=device=$device${PINION:+,$PINION} timeout 240 "$pinion" run --log "$work/log" "$@"
 }
 
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its

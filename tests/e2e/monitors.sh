@@ -102,7 +102,7 @@ monitor_of() {
 expect() {
   local monitor=$1 restrict=$2 outcomes
   # shellcheck disable=SC2086
-  timeout 240 $restrict env $(monitor_of "$monitor") "$pinion" run -- "$work/changes" >"$work/out" 2>"$work/err" ||
+  timeout 240 $restrict env $(monitor_of "$monitor") "$pinion" run --device pin -- "$work/changes" >"$work/out" 2>"$work/err" ||
     fail "$monitor $restrict: status $?: $(cat "$work/err")"
   outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
   [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"

@@ -38,7 +38,7 @@ report_says abort 'r.ranks == 2 and 0 <= r.acquires.total <= 82'
 
 # Killed in the middle of things.
 rm -rf "$work/log"
-"$pinion" run --log "$work/log" -- "${launch[@]}" -n 2 "$leaving" sleep "$work" >"$work/out" 2>"$work/err" &
+"$pinion" run --device pin --log "$work/log" -- "${launch[@]}" -n 2 "$leaving" sleep "$work" >"$work/out" 2>"$work/err" &
 eventually verified || fail "sleep: $(cat "$work/out" "$work/err")"
 up_to_date() { [ "$(what_is 'r.ranks == 2 and r.acquires.total == 82')" = True ]; }
 eventually up_to_date || fail "sleep: the log is not brought up to date: $(what_is r.acquires)"

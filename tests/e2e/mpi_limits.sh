@@ -67,7 +67,7 @@ user() { (ulimit -l 64 && cd / && HOME=${work}/home TMPDIR=$work/home "${as_user
 mkdir -p "$work/home"
 if user test -x "$pinion" -a -r "$build/lib/libpinion-preload.so" -a -x "$programs/mpi_counted"; then
   what="64 KB of locked memory"
-  user "$pinion" run --log "$work/home/log" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
+  user "$pinion" run --device pin --log "$work/home/log" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
     fail "$what: status $?: $(cat "$work/err")"
   verified || fail "$what: $(cat "$work/out")"
   [ "$(grep -c 'RLIMIT_MEMLOCK' "$work/err")" -eq 2 ] || fail "$what: one line a rank: $(cat "$work/err")"

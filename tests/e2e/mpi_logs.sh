@@ -9,7 +9,7 @@ job() {
   local n=$1 options=$2
   shift 2
   # shellcheck disable=SC2086
-  ranks "$n" "$pinion" run $options --log "$logs" -- "$@" >"$work/out" 2>"$work/err"
+  ranks "$n" "$pinion" run --device pin $options --log "$logs" -- "$@" >"$work/out" 2>"$work/err"
 }
 one_file() {
   local files=("$logs"/*)
@@ -26,7 +26,7 @@ one_file "8 ranks"
 says "8 ranks" '[rank.rank for rank in r.per_rank] == list(range(8)) and all(rank.complete for rank in r.per_rank)'
 
 # Wrappers have the rank too.
-ranks 2 sh -c "env sh -c '$pinion run --log $logs -- $programs/mpi_counted; true'" >"$work/out" 2>"$work/err" ||
+ranks 2 sh -c "env sh -c '$pinion run --device pin --log $logs -- $programs/mpi_counted; true'" >"$work/out" 2>"$work/err" ||
   fail "wrapped: $(cat "$work/err")"
 one_file "wrapped"
 says "wrapped" 'r.ranks == 2 and r.acquires.total == 160'
@@ -36,7 +36,7 @@ one_file "the next job"
 says "the next job" 'r.ranks == 2 and r.acquires.total == 160'
 
 # Another run stays apart from the first, in any directory.
-ranks 2 "$pinion" run --log "$work/other" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
+ranks 2 "$pinion" run --device pin --log "$work/other" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
   fail "the other run: $(cat "$work/err")"
 "$pinion" report "$logs" "$work/other" >"$work/out" 2>"$work/err"
 status=$?
@@ -44,13 +44,13 @@ status=$?
   fail "two runs: status $status: $(cat "$work/err")"
 # Two jobs of one `pinion run` are one.
 rm -rf "$work/both"
-"$pinion" run --log "$work/both" -- sh -c '"$@" & "$@"; wait' - "${launch[@]}" -n 2 "$programs/mpi_counted" \
+"$pinion" run --device pin --log "$work/both" -- sh -c '"$@" & "$@"; wait' - "${launch[@]}" -n 2 "$programs/mpi_counted" \
   >"$work/out" 2>"$work/err"
 grep -q "two runs" "$work/err" && fail "two jobs of one run: $(cat "$work/err")"
 
 # A job that runs is reported as running.
 rm -rf "$logs"
-timeout 120 "${launch[@]}" -n 2 "$pinion" run --log "$logs" -- "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
+timeout 120 "${launch[@]}" -n 2 "$pinion" run --device pin --log "$logs" -- "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
 job=$!
 # until_report WORDS: the report must contain them within 30 s.
 until_report() {
@@ -68,7 +68,7 @@ until_report "2 ranks did not end in order"
 # Where the log has no room for events, the figures that need them are absent instead of 0.
 mkdir "$work/full"
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then
-  ranks 2 "$pinion" run --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||
+  ranks 2 "$pinion" run --device pin --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||
     fail "full file system: $(cat "$work/err")"
   "$pinion" report "$work/full" >"$work/report" 2>&1
   umount "$work/full"

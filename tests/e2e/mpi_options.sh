@@ -66,7 +66,7 @@ if ranks 1 "$programs/mpi_spawning" >"$work/out" 2>&1; then
 fi
 
 # Inside the launcher as well.
-ranks 2 "$pinion" run --only-ranks 1 --log "$work/inside" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
+ranks 2 "$pinion" run --device pin --only-ranks 1 --log "$work/inside" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
   fail "inside the launcher: $(cat "$work/err")"
 [ "$(what_is 'r.acquires.total' "$work/inside")" = 80 ] || fail "inside the launcher: $(what_is r.acquires "$work/inside")"
 

@@ -41,6 +41,11 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 "$pinion" info devices >devices
 "$pinion" run --device verbs --log log -- mpirun --oversubscribe -n 2 "$build/bin/examples/figure1" --iterations 5 >figure1 2>&1
 "$pinion" report log --json >report.json
+# By default below Open MPI's library, where the node has a port that is active.
+UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --log auto_log -- mpirun --oversubscribe -n 2 --mca pml ucx \
+  "$build/bin/examples/figure1" --iterations 5 >auto 2>&1
+"$pinion" report auto_log --json >auto.json
+"$pinion" doctor >doctor 2>&1
 echo to the one; echo to the other >&2
 exit 7
 END
@@ -71,6 +76,17 @@ assert len(report["per_rank"]) == 2, "a rank has no log"  # the share is 9p, who
 assert report["registrations"] > 0 and report["registrations"] == report["deregistrations"]
 assert report["pinned_at_exit_bytes"] == 0
 END
+
+if command -v mpirun.openmpi >/dev/null && ls /usr/lib/*/ucx/libuct_ib.so.0 >/dev/null 2>&1; then
+  [ "$(grep -c verified auto)" -ge 1 ] || fail "figure1 by default: $(cat auto)"
+  python3 - auto.json <<'END' || fail "the report of figure1 by default: $(cat auto.json)"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["acts"] == "verbs" and report["retention"] == "helper", report["acts"]
+assert report["registrations"] > 0 and all(rank["acts"] == "verbs" for rank in report["per_rank"])
+END
+fi
+grep -q '^ok    acts: below the libraries of programs that register memory with rxe0 port 1 ACTIVE' doctor || fail "doctor: $(cat doctor)"
 
 output=$("$pinion" softroce --timeout 5s --memory 1G -- sleep 60 2>&1)
 status=$?

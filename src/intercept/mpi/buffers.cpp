@@ -141,7 +141,7 @@ PINION_INSTANTIATE(Count, Aint)
 bool Buffers::enter() {
   nesting_used_ = true;
   if (!nesting_.enter()) return false;
-  if (nesting_.leases().options().front != Front::verbs) return true;
+  if (!nesting_.leases().acts_below()) return true;
   if (!told_) verbs::t_mpi_call = {0, nesting_.thread().sites->capture(entry_), kind_, peer_};
   told_ = true;
   return false;

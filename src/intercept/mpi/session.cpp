@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <mutex>
 
+#include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"
 #include "intercept/mpi/freed_requests.h"
@@ -15,7 +16,15 @@ namespace pinion::mpi {
 
 namespace {
 
-void print_summary(const runlog::Counters& c, double seconds) {
+void print_summary(const runlog::Counters& c, double seconds, bool measured) {
+  if (measured) {
+    std::fprintf(
+        stderr,
+        "pinion: rank 0: %s; %llu transfers seen: `pinion report` of a run with --log shows what each "
+        "strategy would hold and cost\n",
+        kMeasuredOnly, static_cast<unsigned long long>(c.acquires));
+    return;
+  }
   const double mean = seconds > 0 ? c.registered_byte_ns / 1e9 / seconds : 0;
   std::fprintf(stderr,
                "pinion: rank 0: registered peak %.1f MB, mean %.1f MB; %llu acquires: %llu hits, %llu waits, "
@@ -84,7 +93,8 @@ void end_session() {
     holdings->release_all(*thread, engine->leases());
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
-  if (g_summary) print_summary(engine->counters().all(), seconds);
+  const bool measured = acts_at_start(engine->options()) == Acts::measured && !engine->leases().acts_below();
+  if (g_summary) print_summary(engine->counters().all(), seconds, measured);
 }
 
 void switch_recording(bool on) {

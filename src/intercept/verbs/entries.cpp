@@ -53,15 +53,22 @@ bool is_for_want_of_room(int error) {
 
 /// A registration that passes by. Where the system has no room for it, what Pinion keeps makes way.
 template <class F, class... Arguments>
-ibv_mr* pass(F function, Arguments... arguments) {
-  const bool outermost = !OwnVerbsCall::now();
+ibv_mr* pass(const Asked& asked, const EntryFrame& entry, F function, Arguments... arguments) {
+  if (OwnVerbsCall::now()) return function(arguments...);
+  pinion::verbs::Passing passing(asked, entry);
   const OwnVerbsCall own_call;
-  ibv_mr* const mr = function(arguments...);
+  ibv_mr* mr = function(arguments...);
+  if (mr == nullptr && is_for_want_of_room(errno)) {
+    const int error = errno;
+    if (pinion::verbs::make_room())
+      mr = function(arguments...);
+    else
+      errno = error;
+  }
   const int error = errno;
-  if (mr != nullptr || !is_for_want_of_room(error) || !outermost) return mr;
-  if (pinion::verbs::make_room()) return function(arguments...);
+  mr != nullptr ? passing.made(mr) : passing.refused();
   errno = error;
-  return nullptr;
+  return mr;
 }
 
 std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
@@ -74,7 +81,7 @@ PINION_EXPORT ibv_mr*(ibv_reg_mr)(ibv_pd* pd, void* address, std::size_t bytes, 
   const EntryFrame entry = EntryFrame::here();
   const Asked asked{pd, address, bytes, address_of(address), access};
   if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
-  return pass(next_reg_mr.get(), pd, address, bytes, access);
+  return pass(asked, entry, next_reg_mr.get(), pd, address, bytes, access);
 }
 
 PINION_EXPORT ibv_mr*(ibv_reg_mr_iova)(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
@@ -82,7 +89,7 @@ PINION_EXPORT ibv_mr*(ibv_reg_mr_iova)(ibv_pd* pd, void* address, std::size_t by
   const EntryFrame entry = EntryFrame::here();
   const Asked asked{pd, address, bytes, iova, access};
   if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
-  return pass(next_reg_mr_iova.get(), pd, address, bytes, iova, access);
+  return pass(asked, entry, next_reg_mr_iova.get(), pd, address, bytes, iova, access);
 }
 
 PINION_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
@@ -90,7 +97,7 @@ PINION_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t by
   const EntryFrame entry = EntryFrame::here();
   const Asked asked{pd, address, bytes, iova, static_cast<int>(access)};
   if (ibv_mr* const ours = pinion::verbs::register_memory(library(), asked, entry)) return ours;
-  return pass(next_reg_mr_iova2.get(), pd, address, bytes, iova, access);
+  return pass(asked, entry, next_reg_mr_iova2.get(), pd, address, bytes, iova, access);
 }
 
 PINION_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
@@ -104,7 +111,9 @@ PINION_EXPORT int ibv_rereg_mr(ibv_mr* mr, int changes, ibv_pd* pd, void* addres
   const Asked changed{pd, address, bytes, address_of(address), access};
   if (const auto result = pinion::verbs::reregister_memory(library(), mr, changes, changed, entry))
     return *result;
-  return next_rereg_mr.get()(mr, changes, pd, address, bytes, access);
+  const int result = next_rereg_mr.get()(mr, changes, pd, address, bytes, access);
+  if (result == 0) pinion::verbs::own_reregistered(mr, changes, changed);
+  return result;
 }
 
 PINION_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "device/memlock.h"
 #include "device/own_verbs_call.h"
+#include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"
 #include "intercept/same_build.h"
@@ -30,6 +32,7 @@ constexpr int kPlain = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORD
 // Registrations may be asked for before constructors of this library have run.
 constinit Handles g_handles;
 constinit ProtectionDomains g_domains;
+constinit OwnRegistrations g_own;
 
 // ---- the engine's life ----
 
@@ -42,10 +45,13 @@ Error start(LeasePath*& leases) {
   if (!same_build_or_say_so()) return {};
   Options options;
   if (Error error = options_from_environment(options)) return error;
-  if (options.off || options.front != Front::verbs) return {};
-  const JobPlace place = job_place();
+  if (options.off || !may_act_below(options)) return {};
+  JobPlace place = job_place();
   if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
+  // A run after the one of MPI is none of the job's ranks.
+  if (Engine::running() == nullptr && Engine::was_started()) place = {-1, -1, place.local_ranks};
   if (Error error = Engine::join(options, place, false)) return error;
+  if (!Engine::running()->act_below()) return Engine::leave();
   leases = LeasePath::running();
   const int handler = pthread_atfork(nullptr, nullptr, [] {
     g_off.store(true);
@@ -71,6 +77,14 @@ LeasePath* running_leases() {
     }
   }
   return leases != nullptr && leases == LeasePath::running() ? leases : nullptr;
+}
+
+/// The same where it runs already.
+LeasePath* leases_that_run() {
+  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  return leases != nullptr && leases == LeasePath::running() && !g_forked.load(std::memory_order_acquire)
+             ? leases
+             : nullptr;
 }
 
 // ---- what is answered ----
@@ -103,11 +117,14 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
   static std::atomic<bool> said{false};
   if (why.code != ENOMEM || said.load(std::memory_order_relaxed) || !memlock().has_room_for(bytes)) return;
   if (said.exchange(true)) return;
-  const Limits& limits = leases.budget().limits();
+  const Budget& budget = leases.budget();
+  const Limits& limits = budget.limits();
+  const bool by_count = budget.regions() >= limits.regions;
   std::fprintf(stderr,
-               "pinion: %llu bytes (%s) hold no further registration of the program's: what exceeds them is "
+               "pinion: %llu %s (%s) hold no further registration of the program's: what exceeds them is "
                "registered as without Pinion (said once)\n",
-               static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str());
+               static_cast<unsigned long long>(by_count ? limits.regions : limits.bytes),
+               by_count ? "regions" : "bytes", by_count ? "--limit-regions" : limits.bytes_from.c_str());
 }
 
 /// Finds something to stand behind a handle. False: nothing has happened.
@@ -120,9 +137,16 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
       thread ? g_domains.domain(leases->domains(), asked.pd, asked.access & ~IBV_ACCESS_LOCAL_WRITE) : -1;
   if (domain < 0) return false;
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
+  const Range range = Range::of(asked.address, asked.bytes);
+  backing.has_peers = (asked.access & kRemote) != 0 && leases->registers();
+  // Before there is a key, and until it may be gone: what peers reach beyond that counts as exposed.
+  DomainMeter& meter = leases->domains().slot(domain).meter;
+  if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;
-  if (!leases->acquire(*thread, domain, call_point(*thread, entry), Range::of(asked.address, asked.bytes),
-                       local, backing.transfer, Refusal::report, &why)) {
+  if (!leases->acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
+                       Refusal::report, &why)) {
+    if (std::exchange(backing.has_peers, false))
+      meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);
     return false;
   }
@@ -137,6 +161,16 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   return false;
 }
 
+std::uint64_t pages_of(const void* address, std::size_t bytes) {
+  return is_addressable(reinterpret_cast<Address>(address), bytes)
+             ? Range::of(address, bytes).to_pages().bytes()
+             : 0;
+}
+
+void end_own(std::uint64_t bytes) {
+  if (LeasePath* const leases = leases_that_run()) leases->own_registration_ends(bytes);
+}
+
 /// An error leaves everything as it was.
 int give_back(const Library& library, Backing& backing) {
   if (backing.real != nullptr) {
@@ -144,6 +178,7 @@ int give_back(const Library& library, Backing& backing) {
     if (const int error = library.dereg_mr(backing.real)) return error;
     backing.real = nullptr;
   }
+  if (backing.own_bytes != 0) end_own(std::exchange(backing.own_bytes, 0));
   if (!backing.transfer.active) return 0;
   LeasePath* const leases = g_leases.load(std::memory_order_acquire);
   if (leases != LeasePath::running()) {
@@ -153,6 +188,12 @@ int give_back(const Library& library, Backing& backing) {
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return ENOMEM;
   leases->release(*thread, backing.transfer);
+  const Record& record = backing.transfer.record;
+  if (std::exchange(backing.has_peers, false))
+    leases->domains()
+        .slot(record.domain)
+        .meter.program_deregisters(Range{record.address, record.address + record.bytes}.to_pages(),
+                                   RealClock().now());
   return 0;
 }
 
@@ -174,7 +215,64 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
   }
 }
 
+void count_strict(ThreadContext* thread, const OwnRegistration& own, Ticks begin) {
+  if (own.strict && thread != nullptr) thread->strict_ticks.add(ticks_now() - begin);
+}
+
+/// Nothing where the registration is not known.
+std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
+  if (g_forked.load(std::memory_order_acquire)) return std::nullopt;
+  // Before the library frees it: another thread's may get its address.
+  const auto own = g_own.take(mr);
+  if (!own) return std::nullopt;
+  const Ticks begin = ticks_now();
+  const OwnVerbsCall own_call;
+  if (const int error = library.dereg_mr(mr)) {
+    if (!g_own.add(mr, *own)) end_own(own->bytes);
+    return error;
+  }
+  count_strict(this_thread(), *own, begin);
+  end_own(own->bytes);
+  return 0;
+}
+
 }  // namespace
+
+Passing::Passing(const Asked& asked, const EntryFrame& entry) {
+  LeasePath* const leases = leases_that_run();
+  if (leases == nullptr || asked.pd == nullptr || !leases->registers()) return;
+  thread_ = this_thread();
+  if (thread_ == nullptr) return;
+  counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes),
+              is_plain(asked) && !may_be_kept(asked, leases->options(), entry)};
+  leases->own_registration_begins(*thread_, counted_.bytes);
+  begin_ = ticks_now();
+}
+
+void Passing::refused() {
+  if (thread_ != nullptr) end_own(counted_.bytes);
+}
+
+void Passing::made(const ibv_mr* mr) {
+  if (thread_ == nullptr) return;
+  count_strict(thread_, counted_, begin_);
+  // One that ended in a way that was not met had the same address.
+  if (const auto stale = g_own.take(mr)) end_own(stale->bytes);
+  if (!g_own.add(mr, counted_)) end_own(counted_.bytes);
+}
+
+void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed) {
+  if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) == 0 || g_forked.load(std::memory_order_acquire)) return;
+  LeasePath* const leases = leases_that_run();
+  ThreadContext* const thread = this_thread();
+  auto own = g_own.take(mr);
+  if (!own) return;
+  end_own(own->bytes);
+  if (leases == nullptr || thread == nullptr) return;
+  own->bytes = pages_of(changed.address, changed.bytes);
+  leases->own_registration_begins(*thread, own->bytes);
+  if (!g_own.add(mr, *own)) end_own(own->bytes);
+}
 
 ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry) {
   try {
@@ -196,7 +294,7 @@ ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryF
 
 std::optional<int> deregister_memory(const Library& library, ibv_mr* mr) {
   Handle* const handle = g_handles.find(mr);
-  if (handle == nullptr) return std::nullopt;
+  if (handle == nullptr) return deregister_own(library, mr);
   if (g_forked.load(std::memory_order_acquire)) return 0;
   ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
   if (context == nullptr) return EINVAL;
@@ -239,9 +337,14 @@ int reregister(const Library& library, Handle& handle, int changes, const Asked&
   if (!back(library, asked, entry, backing)) {
     // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
     if ((asked.access & ~kPlain) != 0) return failed(IBV_REREG_MR_ERR_CMD, EOPNOTSUPP);
+    Passing passing(asked, entry);
     const OwnVerbsCall own_call;
     backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
-    if (backing.real == nullptr) return IBV_REREG_MR_ERR_CMD;
+    if (backing.real == nullptr) {
+      passing.refused();
+      return IBV_REREG_MR_ERR_CMD;
+    }
+    backing.own_bytes = passing.bytes();
     backing.access = asked.access;
   }
   give_back(library, handle.backing);
@@ -280,6 +383,7 @@ void device_ends(ibv_context* context) {
     give_back({}, handle.backing);
     g_handles.put(&handle);
   });
+  g_own.take_all(context, [](const OwnRegistration& own) { end_own(own.bytes); });
   g_domains.end(leases->domains(), context);
 }
 

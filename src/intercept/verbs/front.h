@@ -4,7 +4,8 @@
 //
 // What is not asked for in the plain way (windows, zero-based, on demand, hugepages, another address for
 // peers), what Pinion refuses, and, where keys are strict, what peers may use, is the library's own affair:
-// register_memory() then says null, and its caller goes on to libibverbs.
+// register_memory() then says null, and its caller goes on to libibverbs. Such registrations count against
+// the limits too (own_registrations.h).
 //
 // The engine starts at the first registration, which may be before main(), in any thread. It ends as the
 // process exits. In a forked child the parent's handles are inert, and everything passes by. Any thread; not
@@ -15,6 +16,8 @@
 
 #include <optional>
 
+#include "engine/thread_context.h"
+#include "intercept/verbs/own_registrations.h"
 #include "predict/unwind.h"
 
 namespace pinion::verbs {
@@ -33,16 +36,36 @@ struct Asked {
   int access;
 };
 
+/// A registration that passes by, from before it is made: what is idle makes way for it where it exceeds a
+/// limit, and it counts until it is deregistered.
+class Passing {
+ public:
+  Passing(const Asked& asked, const EntryFrame& entry);
+  /// Then one of these, unless it ends under a handle of ours.
+  void made(const ibv_mr* mr);
+  void refused();
+  /// As they count; 0 where it is not counted.
+  std::uint64_t bytes() const { return thread_ != nullptr ? counted_.bytes : 0; }
+
+ private:
+  ThreadContext* thread_ = nullptr;  ///< null: it is not counted
+  OwnRegistration counted_;
+  Ticks begin_ = 0;
+};
+
 /// A handle; or null, and nothing has happened.
 ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry);
 
-/// What ibv_dereg_mr returns; nothing where the handle is none of ours.
+/// What ibv_dereg_mr returns; nothing where the handle is neither ours nor of a registration that passed by.
 std::optional<int> deregister_memory(const Library& library, ibv_mr* mr);
 
 /// The same for ibv_rereg_mr. The handle stays what it is for the program. A refusal leaves everything as it
 /// was.
 std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
                                      const EntryFrame& entry);
+
+/// The library has changed a registration that passed by.
+void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);
 
 /// Before the program frees it; before it closes it.
 void protection_domain_ends(const ibv_pd* pd);

@@ -1,0 +1,75 @@
+// The memory that the node's RDMA devices have registered for the processes of a run, as the kernel lists it
+// (`rdma resource show mr`): read over netlink, without rights, every 20 ms by a thread of its own. So a
+// registration that comes and goes in between is missed. Ordinary code, not thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace pinion::cli {
+
+struct NicRegions {
+  std::uint64_t bytes = 0, regions = 0;
+};
+
+/// The kernel's list. Owns a socket.
+class NicRegionList {
+ public:
+  NicRegionList();
+  ~NicRegionList();
+  NicRegionList(const NicRegionList&) = delete;
+  NicRegionList& operator=(const NicRegionList&) = delete;
+
+  /// Of all processes that began at or after this one; nothing where there is no device or no list.
+  std::optional<NicRegions> read();
+
+ private:
+  struct Owner {
+    std::uint32_t process;
+    bool counts;
+  };
+  bool counts(std::uint32_t process);
+  /// Asks with this command, and calls `entry` with the payload of each message of the answer.
+  template <class F>
+  bool dump(int command, std::optional<std::uint32_t> device, F&& entry);
+
+  int socket_ = -1;
+  std::uint64_t began_;  ///< clock ticks since boot
+  std::vector<std::uint32_t> devices_;
+  std::vector<Owner> owners_;
+};
+
+/// Peaks and means over a run, from its construction on.
+class NicMemory {
+ public:
+  NicMemory();
+  ~NicMemory() { end(); }
+
+  struct Figures {
+    std::uint64_t peak_bytes = 0, peak_regions = 0;
+    double mean_bytes = 0, mean_regions = 0;
+  };
+  /// Ends the reading. Nothing where the kernel has no list.
+  std::optional<Figures> figures();
+
+ private:
+  void watch();
+  void end();
+
+  NicRegionList list_;
+  std::mutex mutex_;  ///< guards `ending_`
+  std::condition_variable changed_;
+  bool ending_ = false;
+  bool known_ = true;
+  Figures figures_;  ///< the means as integrals over `passed_`
+  Duration passed_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace pinion::cli

@@ -1,0 +1,37 @@
+// What each strategy would have held and cost in a run that was only measured: simulated from the run's own
+// log. Bounded: of a long or wide run a part is simulated, and the text says which.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+#include "report_json.h"
+#include "simulate/simulation.h"
+
+namespace pinion::cli {
+
+/// The options that the simulator has too, less the NIC.
+simulate::Settings simulated(const Options& options);
+
+struct Strategies {
+  struct Row {
+    std::string retention;
+    simulate::Result result;
+  };
+  std::string nic;
+  int ranks = 0, of_ranks = 0;  ///< those simulated, and those that left a log
+  double covers_seconds = 0;    ///< of the run; 0: all
+  std::vector<Row> rows;
+};
+
+/// Nothing for a run that was not only measured, or that cannot be simulated here, which a line on stderr
+/// says.
+std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
+
+/// Lines, each after `indent`.
+std::string strategies_text(const Strategies& strategies, const std::string& indent);
+Json to_json(const Strategies& strategies);
+
+}  // namespace pinion::cli

@@ -1,0 +1,30 @@
+// What Pinion does with the registrations of a process: it registers beside the MPI library (an explicit
+// device), acts below the libraries that register with the NIC (front verbs), or only measures. Rules and
+// words; stateless, ordinary code.
+#pragma once
+
+#include <string>
+
+#include "engine/options.h"
+#include "runlog/format.h"
+
+namespace pinion {
+
+using runlog::Acts;
+
+/// In summaries, reports and checks.
+inline constexpr const char* kMeasuredOnly =
+    "measured only: no NIC registers here; your MPI's own registrations are unchanged";
+inline constexpr const char* kBesideMpi =
+    "registered with a device of its own, beside the MPI library's own registrations, which stay";
+inline constexpr const char* kBelowLibraries =
+    "registers with the program's own RDMA devices, below its libraries (front verbs)";
+
+/// Until something is registered.
+Acts acts_at_start(const Options& options);
+
+/// Whether registrations that a library makes in this process are met: by choice, or, by default, where an
+/// RDMA port of this node is active.
+bool may_act_below(const Options& options);
+
+}  // namespace pinion

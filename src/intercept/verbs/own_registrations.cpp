@@ -1,0 +1,28 @@
+#include "intercept/verbs/own_registrations.h"
+
+#include <new>
+
+namespace pinion::verbs {
+
+bool OwnRegistrations::add(const ibv_mr* mr, const OwnRegistration& registration) {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (all_ == nullptr) all_ = new All;
+    all_->insert_or_assign(mr, registration);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+std::optional<OwnRegistration> OwnRegistrations::take(const ibv_mr* mr) {
+  const std::lock_guard lock(mutex_);
+  if (all_ == nullptr) return std::nullopt;
+  const auto found = all_->find(mr);
+  if (found == all_->end()) return std::nullopt;
+  const OwnRegistration registration = found->second;
+  all_->erase(found);
+  return registration;
+}
+
+}  // namespace pinion::verbs

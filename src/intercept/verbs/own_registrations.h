@@ -1,0 +1,48 @@
+// The registrations that the program makes without Pinion: those that pass by. They are known by the address
+// of their handle, which is never read. Their bytes count against the limits (engine/lease_path.h), and the
+// time of those that pass by because their keys are strict is counted.
+//
+// One short mutex. In a forked child it may be held for ever: nothing here is called there. Any thread; not
+// from hooks.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace pinion::verbs {
+
+struct OwnRegistration {
+  ibv_context* context = nullptr;
+  std::uint64_t bytes = 0;  ///< of whole pages
+  bool strict = false;      ///< Pinion would have answered it, but for its key
+};
+
+class OwnRegistrations {
+ public:
+  /// False where there is no memory for it.
+  bool add(const ibv_mr* mr, const OwnRegistration& registration);
+  /// Nothing for others.
+  std::optional<OwnRegistration> take(const ibv_mr* mr);
+  /// Takes all of the device, and calls f(const OwnRegistration&) for each.
+  template <class F>
+  void take_all(const ibv_context* context, F&& f) {
+    const std::lock_guard lock(mutex_);
+    if (all_ == nullptr) return;
+    std::erase_if(*all_, [&](const auto& entry) {
+      if (entry.second.context != context) return false;
+      f(entry.second);
+      return true;
+    });
+  }
+
+ private:
+  using All = std::unordered_map<const ibv_mr*, OwnRegistration>;
+  std::mutex mutex_;    ///< guards:
+  All* all_ = nullptr;  ///< made when first needed, never freed
+};
+
+}  // namespace pinion::verbs

@@ -1,0 +1,153 @@
+// What a process does with registrations by its options and its node's ports, in this process's own engine.
+#include "engine/acts.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "device/node_devices.h"
+#include "engine/engine.h"
+#include "runlog/analysis.h"
+#include "support/fake_device.h"
+#include "support/temporary_directory.h"
+
+namespace pinion {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ActsTest : public ::testing::Test {
+ protected:
+  ActsTest() { ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1); }
+  ~ActsTest() override {
+    ::unsetenv("PINION_TEST_INFINIBAND");
+    Engine::stop();
+  }
+
+  fs::path root() const { return directory_.path(); }
+  void make_port(const std::string& device, const std::string& port, const std::string& state) {
+    const fs::path of = root() / "infiniband" / device / "ports" / port;
+    fs::create_directories(of);
+    std::ofstream(of / "state") << state << "\n";
+    std::ofstream(of / "link_layer") << "InfiniBand\n";
+  }
+  Options options(const std::string& text = "") {
+    Options options;
+    EXPECT_FALSE(parse_options(options, text));
+    options.log = root() / "logs";
+    return options;
+  }
+  static void start(const Options& options) {
+    const Error error = Engine::start(options, {0, 1, 1}, "test");
+    ASSERT_FALSE(error) << error.message;
+  }
+  /// As a front makes one.
+  static Transfer acquire(int domain, Range range) {
+    Transfer transfer;
+    EXPECT_TRUE(Engine::running()->leases().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::send},
+                                                    range, Access::write, transfer));
+    return transfer;
+  }
+  static void transfer(int domain, Range range) {
+    Transfer made = acquire(domain, range);
+    Engine::running()->leases().release(*this_thread(), made);
+  }
+  runlog::Report report() {
+    Engine::stop();
+    runlog::Report report;
+    const Error error = runlog::analyse({(root() / "logs").string()}, report);
+    EXPECT_FALSE(error) << error.message;
+    return report;
+  }
+
+  TemporaryDirectory directory_;
+  std::vector<char> memory_ = std::vector<char>(64 * page_size());
+  const Range range_ = Range::of(memory_.data(), memory_.size());
+};
+
+TEST_F(ActsTest, PortsAreReadAsTheKernelListsThem) {
+  EXPECT_TRUE(node_ports().empty());
+  make_port("mlx5_1", "1", "4: ACTIVE");
+  make_port("mlx5_0", "1", "1: DOWN");
+  const std::vector<NodePort> ports = node_ports();
+  ASSERT_EQ(ports.size(), 2u);
+  EXPECT_EQ(ports[0].device, "mlx5_0");
+  EXPECT_FALSE(ports[0].active());
+  EXPECT_EQ(ports[1].number, "1");
+  EXPECT_EQ(ports[1].link_layer, "InfiniBand");
+  EXPECT_TRUE(ports[1].active());
+}
+
+TEST_F(ActsTest, BelowLibrariesWhereAPortIsActiveAndNoDeviceWasGiven) {
+  EXPECT_FALSE(may_act_below(options()));
+  make_port("mlx5_0", "1", "2: INIT");
+  EXPECT_FALSE(may_act_below(options()));
+  EXPECT_TRUE(may_act_below(options("front=verbs")));
+  make_port("mlx5_0", "2", "4: ACTIVE");
+  EXPECT_TRUE(may_act_below(options()));
+  EXPECT_FALSE(may_act_below(options("device=pin")));
+  EXPECT_FALSE(may_act_below(options("front=mpi")));
+}
+
+TEST_F(ActsTest, ByDefaultTransfersAreMeasured) {
+  start(options());
+  for (int i = 0; i < 3; ++i) transfer(0, range_);
+  const runlog::Report r = report();
+  EXPECT_EQ(r.acts, Acts::measured);
+  EXPECT_EQ(r.retention, "observe");
+  EXPECT_EQ(r.device, kMeasuredOnly);
+  EXPECT_EQ(r.acquires.observed, 3u);
+  EXPECT_EQ(r.registrations, 0u);
+  EXPECT_EQ(r.registered().peak, 0u);
+  EXPECT_EQ(r.registered().leave_pinned_peak, range_.to_pages().bytes());
+}
+
+TEST_F(ActsTest, AnExplicitDeviceRegisters) {
+  start(options("device=emulated,nic=none"));
+  EXPECT_FALSE(Engine::running()->act_below());
+  transfer(0, range_);
+  const runlog::Report r = report();
+  EXPECT_EQ(r.acts, Acts::pinned);
+  EXPECT_EQ(r.retention, "helper");
+  EXPECT_EQ(r.acquires.misses, 1u);
+}
+
+TEST_F(ActsTest, ALibrarysFirstRegistrationTurnsTheProcess) {
+  start(options("retention=leave-pinned"));
+  LeasePath& leases = Engine::running()->leases();
+  Transfer early = acquire(0, range_);
+  transfer(0, range_);
+  EXPECT_FALSE(leases.acts_below());
+  EXPECT_TRUE(Engine::running()->act_below());
+  EXPECT_TRUE(Engine::running()->act_below());
+  EXPECT_TRUE(leases.acts_below());
+  // Below, the program's protection domain is a domain of the registry.
+  Error error;
+  const int domain = Engine::running()->domains().add(std::make_unique<test::FakeDevice>(), error);
+  ASSERT_FALSE(error) << error.message;
+  const Range half = {range_.begin, range_.begin + range_.bytes() / 2};
+  for (int i = 0; i < 2; ++i) transfer(domain, half);
+  leases.release(*this_thread(), early);  // of an operation that was under way
+  const runlog::Report r = report();
+  EXPECT_EQ(r.acts, Acts::verbs);
+  EXPECT_EQ(r.retention, "leave-pinned");
+  EXPECT_EQ(r.device, kBelowLibraries);
+  EXPECT_EQ(r.acquires.observed, 2u);
+  EXPECT_EQ(r.acquires.misses, 1u);
+  EXPECT_EQ(r.acquires.hits, 1u);
+  EXPECT_EQ(r.registered().peak, half.to_pages().bytes());
+}
+
+TEST_F(ActsTest, FrontMpiStaysMeasured) {
+  start(options("front=mpi"));
+  EXPECT_FALSE(Engine::running()->act_below());
+  transfer(0, range_);
+  EXPECT_EQ(report().acts, Acts::measured);
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# What acts where, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is active and the program
+# registers, nothing where it does not; and a program that meets a device which fails ends as without Pinion.
+. "$(dirname "$0")/script.bash"
+pinion=$build/bin/pinion
+made_up=$build/tests/made_up
+[ -x "$made_up/registers" ] || exit 77
+
+# device NAME STATE...: a node whose ports are in these states.
+device() {
+  local name=$1 port=1
+  shift
+  export PINION_TEST_INFINIBAND=$work/$name
+  mkdir -p "$PINION_TEST_INFINIBAND"
+  for state in "$@"; do
+    mkdir -p "$PINION_TEST_INFINIBAND/made0/ports/$port"
+    echo "$state" >"$PINION_TEST_INFINIBAND/made0/ports/$port/state"
+    echo InfiniBand >"$PINION_TEST_INFINIBAND/made0/ports/$port/link_layer"
+    port=$((port + 1))
+  done
+}
+
+# registers OPTIONS SCENARIO: the program under `pinion run`, which must end well and say so.
+registers() {
+  rm -rf "$work/log"
+  # shellcheck disable=SC2086
+  LD_LIBRARY_PATH=$made_up timeout 120 "$pinion" run --log "$work/log" $1 -- "$made_up/registers" "$2" >"$work/out" 2>"$work/err" ||
+    fail "$1 $2: status $?: $(cat "$work/out" "$work/err")"
+  grep -q '^verified$' "$work/out" || fail "$1 $2: $(cat "$work/out" "$work/err")"
+}
+reached() { grep -q "^$1 reached the library$" "$work/out" || fail "$2: $(cat "$work/out"), not $1"; }
+report_has() {
+  local answer
+  answer=$("$pinion" report "$work/log" --json | python3 -c '
+import json, sys
+r = json.load(sys.stdin)
+print(eval(sys.argv[1]))' "$1") || fail "$2: no report: $(cat "$work/err")"
+  [ "$answer" = True ] || fail "$2: not so: $1"
+}
+says() { grep -qF "$1" "$work/err" || fail "$2: does not say '$1': $(cat "$work/err")"; }
+
+device active '1: DOWN' '4: ACTIVE'
+registers "--retention leave-pinned" loop
+reached 2 "a port is active"
+report_has 'r["acts"] == "verbs" and r["retention"] == "leave-pinned" and r["acquires"]["total"] == 40' "a port is active"
+says "below its libraries" "a port is active"
+# The process was measured first: what is registered from then on is met.
+registers "--retention leave-pinned" measured
+reached 2 "measured first"
+report_has 'r["acts"] == "verbs" and r["acquires"]["misses"] == 2 and r["acquires"]["hits"] == 38' "measured first"
+registers "--front verbs --retention leave-pinned" loop
+reached 2 "front verbs"
+# An explicit device, or front mpi, leaves libraries alone.
+for options in "--device pin" "--front mpi" "--off yes"; do
+  registers "$options" loop
+  reached 40 "$options"
+done
+# A device that is opened and not used; one that may not be opened; one that disappears under its registrations.
+registers "" opens
+reached 0 opens
+says "did the program use MPI, or register memory with an RDMA device?" opens
+MADE_UP_REFUSES=1 registers "" loop
+grep -q '^no device: Permission denied$' "$work/out" || fail "refused: $(cat "$work/out")"
+for retention in on-demand leave-pinned helper; do
+  registers "--retention $retention" unplugged
+done
+
+# No port that is active, no device, nothing mounted there at all: nothing is met.
+device down '1: DOWN' '2: INIT'
+registers "--retention leave-pinned" loop
+reached 40 "no port is active"
+says "did the program use MPI?" "no port is active"
+device none
+registers "--retention leave-pinned" loop
+reached 40 "no device"
+export PINION_TEST_INFINIBAND=$work/absent
+registers "--retention leave-pinned" measured
+reached 40 "no directory"
+report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["registrations"] == 0' "no directory"
+says "measured only: no NIC registers here; your MPI's own registrations are unchanged" "no directory"
+
+[ "$failures" -eq 0 ]

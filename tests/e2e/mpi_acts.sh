@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# MPI programs by default: measured where nothing registers with a NIC, and what each strategy would hold and cost comes from
+# the run's own log.
+. "$(dirname "$0")/common.bash"
+device=auto
+sentence="measured only: no NIC registers here; your MPI's own registrations are unchanged"
+
+# measured WHAT OPTIONS: nothing was registered, and it is said.
+measured() {
+  under "$2" 2 "$programs/mpi_counted" || fail "$1: status $?: $(cat "$work/err")"
+  verified || fail "$1: $(cat "$work/out")"
+  [ "$(grep -c "$sentence" "$work/err")" -eq 1 ] || fail "$1: $(cat "$work/err")"
+  books_balance "$1"
+  report_says "$1" '(r.acts == "measured" and r.retention == "observe" and r.registrations == 0 and r.registered_bytes.peak == 0
+    and r.acquires.observed == r.acquires.total == 160)'
+  report_says "$1" '[row.retention for row in r.strategies.rows] == ["on-demand", "leave-pinned", "helper"]'
+  # Leave-pinned, simulated, is the union of what was transferred; nothing holds more. The ranks' times may shift a little.
+  report_says "$1" '(all(row.acquires.total == 160 for row in r.strategies.rows) and
+    .9 < r.strategies.rows[1].registered_bytes.peak / r.registered_bytes.leave_pinned_peak < 1.1 and
+    all(row.registered_bytes.peak < 1.1 * r.registered_bytes.leave_pinned_peak for row in r.strategies.rows))'
+  for row in on-demand leave-pinned helper; do
+    grep -q "^pinion: *$row .*MiB\|^pinion: *$row .*KiB" "$work/err" || fail "$1: no row of $row: $(cat "$work/err")"
+  done
+}
+export PINION_TEST_INFINIBAND=$work/none
+measured "no device" ""
+# An active port that the program does not use.
+mkdir -p "$work/active/made0/ports/1"
+echo '4: ACTIVE' >"$work/active/made0/ports/1/state"
+PINION_TEST_INFINIBAND=$work/active measured "a port that is not used" "--front auto --retention leave-pinned"
+measured "front mpi" "--front mpi"
+
+# Inside the launcher: one line.
+ranks 2 "$pinion" run -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "inside: status $?"
+verified && [ "$(grep -c "$sentence" "$work/err")" -eq 1 ] || fail "inside: $(cat "$work/out" "$work/err")"
+
+# An explicit device registers beside the MPI library, and that is said.
+under "--device pin" 2 "$programs/mpi_counted" || fail "pinned: $(cat "$work/err")"
+report_says pinned 'r.acts == "pinned" and r.acquires.observed == 0 and r.registrations > 0 and r.strategies is None'
+grep -q "beside the MPI library's own registrations" "$work/err" || fail "pinned: $(cat "$work/err")"
+
+# A comparison needs something that registers.
+"$pinion" compare --retention leave-pinned --repeat 1 --log "$work/compared" -- "${launch[@]}" -n 2 "$programs/mpi_counted" \
+  >"$work/out" 2>"$work/err" || fail "compare: $(cat "$work/err")"
+grep -q 'Device: .*modelled.*no NIC registers here' "$work/out" || fail "compare: $(cat "$work/out")"
+
+[ "$failures" -eq 0 ]

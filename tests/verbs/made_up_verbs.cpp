@@ -1,0 +1,235 @@
+#include "made_up_verbs.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/coverage.h"
+#include "base/range.h"
+
+namespace pinion::made_up_verbs {
+
+namespace {
+
+constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                             IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+                             IBV_ACCESS_RELAXED_ORDERING;
+
+struct State {
+  std::mutex mutex;
+  std::unordered_map<const ibv_mr*, Region> regions;
+  std::unordered_map<std::uint32_t, const ibv_mr*> keys;
+  std::map<const ibv_pd*, std::size_t> domains;  ///< live, with their regions
+  Held held, peak;
+  Coverage registered;
+  std::uint64_t number = 0, strangers = 0;
+  std::uint32_t next_key = 0x100;
+  ibv_device device{};
+  ibv_device* list[2] = {&device, nullptr};
+  char* fresh = nullptr;  ///< memory that was never handed out
+  std::size_t fresh_bytes = 0;
+};
+State& state() {
+  static State& all = []() -> State& {
+    // A forked child finds the mutex free.
+    ::pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                     [] { state().mutex.unlock(); });
+    return *new State;
+  }();
+  return all;
+}
+std::atomic<void (*)()> g_before_deregistration{nullptr};
+
+/// Never given back, so addresses never come back. Under the mutex.
+template <class T>
+T* make() {
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  State& s = state();
+  constexpr std::size_t bytes = (sizeof(T) + 63) / 64 * 64;
+  if (s.fresh_bytes < bytes) {
+    void* const memory = ::mmap(nullptr, kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    s.fresh = static_cast<char*>(memory);
+    s.fresh_bytes = kChunk;
+  }
+  s.fresh_bytes -= bytes;
+  return new (s.fresh + s.fresh_bytes) T{};
+}
+
+ibv_mr* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto domain = s.domains.find(pd);
+  constexpr int kNeedsLocal = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  if (domain == s.domains.end() || bytes == 0 || (access & ~kKnownAccess) != 0 ||
+      ((access & kNeedsLocal) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0))
+    return refuse(EINVAL);
+  auto* const mr = make<ibv_mr>();
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = bytes;
+  mr->lkey = mr->rkey = mr->handle = s.next_key++;
+  s.regions[mr] = {reinterpret_cast<std::uintptr_t>(address), bytes, access, pd, ++s.number};
+  s.keys[mr->lkey] = mr;
+  ++domain->second;
+  ++s.held.regions;
+  s.held.bytes += s.registered.add(Range::of(address, bytes).to_pages());
+  s.peak = {std::max(s.peak.regions, s.held.regions), std::max(s.peak.bytes, s.held.bytes)};
+  return mr;
+}
+
+/// Under the mutex.
+void drop(State& s, std::unordered_map<const ibv_mr*, Region>::iterator found) {
+  s.keys.erase(found->first->lkey);
+  --s.held.regions;
+  const Region& region = found->second;
+  s.held.bytes -= s.registered.remove(Range{region.begin, region.begin + region.bytes}.to_pages());
+  if (const auto domain = s.domains.find(region.pd); domain != s.domains.end()) --domain->second;
+  s.regions.erase(found);
+}
+
+}  // namespace
+
+std::optional<Region> find(std::uint32_t key) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.keys.find(key);
+  if (found == s.keys.end()) return std::nullopt;
+  return s.regions[found->second];
+}
+
+std::size_t live_regions(const ibv_pd* pd) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.domains.find(pd);
+  return found == s.domains.end() ? 0 : found->second;
+}
+
+Held held() {
+  const std::lock_guard lock(state().mutex);
+  return state().held;
+}
+
+Held take_peak() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const Held peak = s.peak;
+  s.peak = s.held;
+  return peak;
+}
+
+std::uint64_t last_number() {
+  const std::lock_guard lock(state().mutex);
+  return state().number;
+}
+
+std::uint64_t strangers() {
+  const std::lock_guard lock(state().mutex);
+  return state().strangers;
+}
+
+void at_deregistration(void (*before)()) { g_before_deregistration.store(before); }
+
+}  // namespace pinion::made_up_verbs
+
+using namespace pinion::made_up_verbs;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* count) {
+  if (count != nullptr) *count = 1;
+  return state().list;
+}
+void ibv_free_device_list(ibv_device**) {}
+const char* ibv_get_device_name(ibv_device*) { return "made0"; }
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  const std::lock_guard lock(state().mutex);
+  auto* const context = make<ibv_context>();
+  context->device = device;
+  return context;
+}
+/// The kernel lets go what is registered still.
+int ibv_close_device(ibv_context* context) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  for (auto it = s.regions.begin(); it != s.regions.end();) {
+    const auto next = std::next(it);
+    if (it->second.pd->context == context) drop(s, it);
+    it = next;
+  }
+  std::erase_if(s.domains, [context](const auto& entry) { return entry.first->context == context; });
+  return 0;
+}
+
+int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
+  *attributes = {};
+  attributes->phys_port_cnt = 1;
+  attributes->max_mr = 1 << 20;
+  attributes->max_mr_size = ~std::uint64_t{0};
+  attributes->page_size_cap = 4096;
+  return 0;
+}
+int(ibv_query_port)(ibv_context*, std::uint8_t, _compat_ibv_port_attr* attributes) {
+  reinterpret_cast<ibv_port_attr*>(attributes)->state = IBV_PORT_ACTIVE;
+  return 0;
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  auto* const pd = make<ibv_pd>();
+  pd->context = context;
+  pd->handle = s.next_key++;
+  s.domains[pd] = 0;
+  return pd;
+}
+int ibv_dealloc_pd(ibv_pd* pd) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.domains.find(pd);
+  if (found == s.domains.end()) return EINVAL;
+  if (found->second != 0) return EBUSY;
+  s.domains.erase(found);
+  return 0;
+}
+
+ibv_mr*(ibv_reg_mr)(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  return add(pd, address, bytes, access);
+}
+ibv_mr*(ibv_reg_mr_iova)(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t, int access) {
+  return add(pd, address, bytes, access);
+}
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t, unsigned access) {
+  return add(pd, address, bytes, static_cast<int>(access));
+}
+int ibv_dereg_mr(ibv_mr* mr) {
+  if (const auto before = g_before_deregistration.load()) before();
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.regions.find(mr);
+  if (found == s.regions.end()) {
+    ++s.strangers;
+    return EINVAL;
+  }
+  drop(s, found);
+  return 0;
+}
+int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, std::size_t, int) {
+  errno = EOPNOTSUPP;
+  return IBV_REREG_MR_ERR_CMD;
+}
+}

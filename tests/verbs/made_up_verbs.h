@@ -1,0 +1,40 @@
+// A libibverbs of which tests see the inside: it registers nothing, knows all its registrations, and answers
+// EINVAL for handles that are not alive, without reading them. Devices, protection domains and handles have
+// addresses that never come back. Any thread; one mutex inside.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace pinion::made_up_verbs {
+
+struct Region {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  int access = 0;
+  ibv_pd* pd = nullptr;
+  std::uint64_t number = 0;  ///< of the registration, counted from 1
+};
+
+/// The live region of a key.
+std::optional<Region> find(std::uint32_t key);
+std::size_t live_regions(const ibv_pd* pd);
+struct Held {
+  std::size_t regions = 0;
+  std::uint64_t bytes = 0;  ///< the union of pages
+};
+Held held();
+/// The most since the last call.
+Held take_peak();
+/// Of the last registration.
+std::uint64_t last_number();
+/// Deregistrations of handles that are not alive.
+std::uint64_t strangers();
+
+/// Calls `before` in each deregistration, before it takes effect; null: no more.
+void at_deregistration(void (*before)());
+
+}  // namespace pinion::made_up_verbs
