@@ -10,7 +10,6 @@
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
-#include "retention/traits.h"
 
 namespace pinion {
 

@@ -24,6 +24,7 @@
 #include "engine/thread_context.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/traits.h"
 
 namespace pinion {
 
@@ -86,7 +87,7 @@ class LeasePath {
 
   const Options& options() const { return options_; }
   /// False for retention observe.
-  bool registers() const { return !observes_; }
+  bool registers() const { return traits_of(options_.retention).registers; }
   const Budget& budget() const { return domains_.budget(); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
