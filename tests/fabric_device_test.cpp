@@ -100,7 +100,7 @@ TEST(FabricDevice, TheKernelPinsWhereTheProviderDoesNot) {
   Memory memory(kMiB);
   const std::size_t before = held();
   for (const char* provider :
-       {"tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "net", "shm", "verbs;ofi_rxm", "efa"}) {
+       {"tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "net", "shm", "verbs;ofi_rxd", "verbs;ofi_rxm", "efa"}) {
     SCOPED_TRACE(provider);
     const bool pins = std::string(provider) == "verbs;ofi_rxm" || std::string(provider) == "efa";
     MadeFabric fabric({{provider}});

@@ -250,6 +250,8 @@ TEST_F(Preparing, ItGoesOnBesideATransferThatWaitsForLong) {
 }
 
 TEST_F(Preparing, HugepagesAreAdvised) {
+  const Memory trial(1);
+  if (::madvise(trial.page(0), kPage, MADV_HUGEPAGE) != 0) GTEST_SKIP() << "the kernel has none";
   start();
   const Memory memory((std::size_t{4} << 20) / kPage);
   const pinion_range range{memory.page(0), memory.bytes()};

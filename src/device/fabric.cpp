@@ -42,8 +42,10 @@ Error failure(int code, const std::string& what) {
 /// The part of a provider's name that names the network: tcp of tcp;ofi_rxm.
 std::string_view network_of(std::string_view provider) { return provider.substr(0, provider.find(';')); }
 
-/// Where the processor moves the data, nothing needs pinned memory, and registering pins none.
+/// Where the processor moves the data, nothing needs pinned memory, and registering pins none. ofi_rxd copies
+/// it into packets of its own, over any network.
 bool pins(std::string_view provider) {
+  if (provider.ends_with(";ofi_rxd")) return false;
   constexpr std::string_view kProcessors[] = {"tcp", "sockets", "udp", "net", "shm", "sm2"};
   return std::find(std::begin(kProcessors), std::end(kProcessors), network_of(provider)) ==
          std::end(kProcessors);
