@@ -15,6 +15,7 @@ class LeasesTest : public ::testing::Test {
   LeasesTest() : memory_(kPages * page_size()) {
     Options options;
     options.retention = RetentionKind::on_demand;
+    options.device = "pin";
     const Error error = Engine::start(options, {}, "test");
     EXPECT_FALSE(error) << error.message;
     engine_ = Engine::running();
