@@ -37,16 +37,13 @@
 #include "support/eventually.h"
 #include "support/kept_registrations.h"
 #include "support/resident_memory.h"
+#include "support/sanitizers.h"
 
 namespace {
 
+using pinion::kSanitized;
 using pinion::test::eventually;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 constexpr unsigned kBoth = PINION_ACCESS_READ | PINION_ACCESS_WRITE;
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "monitor/libc_hooks.h"
+#include "support/sanitizers.h"
 #include "support/transfer_engine.h"
 
 #if __has_include(<ucm/api/ucm.h>)
@@ -33,12 +34,6 @@ extern "C" {
 
 namespace pinion::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 

@@ -22,6 +22,7 @@
 #include "support/kept_registrations.h"
 #include "support/registry_fixture.h"
 #include "support/resident_memory.h"
+#include "support/sanitizers.h"
 
 extern char** environ;
 
@@ -32,11 +33,6 @@ using test::eventually;
 using test::test_scale;
 using Step = Domain::Step;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 const std::size_t kPage = page_size();
 
 char* map_pages(std::size_t pages, void* at = nullptr) {

@@ -20,16 +20,11 @@
 #include "monitor/userfault.h"
 #include "support/apart.h"
 #include "support/eventually.h"
+#include "support/sanitizers.h"
 #include "support/transfer_engine.h"
 
 namespace pinion::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // their allocators go past libc: some monitors keep nothing
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr std::size_t kPages = 16;
 constexpr std::uint64_t kOld = 1, kNew = 2;

@@ -18,15 +18,10 @@
 #include "monitor/userfault.h"
 #include "support/no_code_patching.h"
 #include "support/no_userfaultfd.h"
+#include "support/sanitizers.h"
 
 namespace pinion {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr HookCallbacks kIgnore{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
 

@@ -5,11 +5,9 @@
 #include <signal.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <memory>
-#include <string>
-#include <type_traits>
+
+#include "device/optional_library.h"
 
 namespace pinion {
 
@@ -45,33 +43,24 @@ class KeptHandlers {
   std::array<bool, NSIG> known_{};  ///< the C library keeps some signals to itself
 };
 
-struct Loaded {
-  FabricLibrary functions;
-  Error error;
-};
-
-Loaded load() {
-  Loaded loaded;
+OptionalLibrary<FabricLibrary> load() {
+  OptionalLibrary<FabricLibrary> loaded;
   const KeptHandlers handlers;
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     loaded.error = Error::make(ENOENT, "libfabric cannot be loaded (%s); Debian: libfabric1", ::dlerror());
     return loaded;
   }
-  std::string missing;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr) missing = name;
-  };
+  SymbolFinder symbols(library);
   FabricLibrary& fabric = loaded.functions;
   decltype(&fi_version) version = nullptr;
-  find(version, "fi_version");
-  find(fabric.getinfo, "fi_getinfo");
-  find(fabric.freeinfo, "fi_freeinfo");
-  find(fabric.dupinfo, "fi_dupinfo");
-  find(fabric.fabric, "fi_fabric");
-  if (!missing.empty())
-    loaded.error = Error::make(ENOSYS, "libfabric has no %s", missing.c_str());
+  symbols.find(version, "fi_version");
+  symbols.find(fabric.getinfo, "fi_getinfo");
+  symbols.find(fabric.freeinfo, "fi_freeinfo");
+  symbols.find(fabric.dupinfo, "fi_dupinfo");
+  symbols.find(fabric.fabric, "fi_fabric");
+  if (!symbols.missing().empty())
+    loaded.error = Error::make(ENOSYS, "libfabric has no %s", symbols.missing().c_str());
   else if (FI_VERSION_LT(version(), kFabricVersion))
     loaded.error = Error::make(ENOSYS, "libfabric %u.%u is too old: device fabric takes %u.%u or later",
                                FI_MAJOR(version()), FI_MINOR(version()), FI_MAJOR(kFabricVersion),
@@ -81,17 +70,7 @@ Loaded load() {
 
 }  // namespace
 
-const FabricLibrary* fabric_library(Error& error) {
-  // No static variable's guard, as in verbs_library().
-  static std::atomic<const Loaded*> known{nullptr};
-  const Loaded* loaded = known.load(std::memory_order_acquire);
-  if (loaded == nullptr) {
-    auto fresh = std::make_unique<const Loaded>(load());
-    if (known.compare_exchange_strong(loaded, fresh.get())) loaded = fresh.release();
-  }
-  error = loaded->error;
-  return loaded->error ? nullptr : &loaded->functions;
-}
+const FabricLibrary* fabric_library(Error& error) { return load_once<FabricLibrary, load>(error); }
 
 }  // namespace pinion
 #endif

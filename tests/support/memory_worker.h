@@ -22,14 +22,9 @@
 #include <vector>
 
 #include "memory_places.h"
+#include "sanitizers.h"
 
 namespace pinion::test {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // ---- pauses ----
 

@@ -19,15 +19,10 @@
 #include "made_up_verbs.h"
 #include "support/deterministic_scheduler.h"
 #include "support/in_child.h"
+#include "support/sanitizers.h"
 
 namespace pinion {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr int kRemote = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 constexpr std::size_t kPages = 64;
