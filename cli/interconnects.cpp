@@ -135,9 +135,10 @@ std::vector<Finding> what_acts_by_library() {
                "PSM2 registers by the hfi1 driver; its module parameter cache_size (MB) bounds "
                "what that keeps"));
   if (!names_in("/sys/bus/pci/drivers/efa").empty())
-    findings.push_back(beyond("EFA",
-                              "libfabric's efa provider keeps what it registers in its own cache; "
-                              "FI_EFA_MR_MAX_CACHED_SIZE and FI_EFA_MR_MAX_CACHED_COUNT bound it"));
+    findings.push_back({"interconnect EFA",
+                        "untried; libfabric's efa provider keeps what it registers in its own cache; "
+                        "FI_EFA_MR_MAX_CACHED_SIZE and FI_EFA_MR_MAX_CACHED_COUNT bound it",
+                        {}});
   return findings;
 }
 
