@@ -3,7 +3,7 @@
 # registers, nothing where it does not; and a program that meets a device which fails ends as without Pinion.
 . "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
-made_up=$build/tests/made_up
+made_up=$build/tests/verbs
 [ -x "$made_up/registers" ] || exit 77
 
 # device NAME STATE...: a node whose ports are in these states.

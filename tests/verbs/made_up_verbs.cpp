@@ -46,6 +46,7 @@ State& state() {
   return all;
 }
 std::atomic<void (*)()> g_before_deregistration{nullptr};
+std::atomic<bool> g_unplugged{false};
 
 /// Never given back, so addresses never come back. Under the mutex.
 template <class T>
@@ -69,6 +70,7 @@ ibv_mr* refuse(int error) {
 }
 
 ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  if (g_unplugged) return refuse(EIO);
   State& s = state();
   const std::lock_guard lock(s.mutex);
   const auto domain = s.domains.find(pd);
@@ -141,6 +143,8 @@ std::uint64_t strangers() {
   return state().strangers;
 }
 
+void unplug() { g_unplugged = true; }
+
 void at_deregistration(void (*before)()) { g_before_deregistration.store(before); }
 
 }  // namespace pinion::made_up_verbs
@@ -157,6 +161,10 @@ void ibv_free_device_list(ibv_device**) {}
 const char* ibv_get_device_name(ibv_device*) { return "made0"; }
 
 ibv_context* ibv_open_device(ibv_device* device) {
+  if (std::getenv("MADE_UP_REFUSES") != nullptr) {
+    errno = EACCES;
+    return nullptr;
+  }
   const std::lock_guard lock(state().mutex);
   auto* const context = make<ibv_context>();
   context->device = device;
@@ -176,6 +184,7 @@ int ibv_close_device(ibv_context* context) {
 }
 
 int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
+  if (g_unplugged) return EIO;
   *attributes = {};
   attributes->phys_port_cnt = 1;
   attributes->max_mr = 1 << 20;
@@ -185,7 +194,7 @@ int ibv_query_device(ibv_context*, ibv_device_attr* attributes) {
 }
 int(ibv_query_port)(ibv_context*, std::uint8_t, _compat_ibv_port_attr* attributes) {
   reinterpret_cast<ibv_port_attr*>(attributes)->state = IBV_PORT_ACTIVE;
-  return 0;
+  return g_unplugged ? EIO : 0;
 }
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
@@ -198,6 +207,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
   return pd;
 }
 int ibv_dealloc_pd(ibv_pd* pd) {
+  if (g_unplugged) return 0;  // the kernel has let everything go
   State& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.domains.find(pd);
@@ -218,6 +228,7 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t bytes, std::uint
 }
 int ibv_dereg_mr(ibv_mr* mr) {
   if (const auto before = g_before_deregistration.load()) before();
+  if (g_unplugged) return EIO;
   State& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.regions.find(mr);

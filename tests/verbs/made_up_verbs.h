@@ -1,6 +1,7 @@
 // A libibverbs of which tests see the inside: it registers nothing, knows all its registrations, and answers
 // EINVAL for handles that are not alive, without reading them. Devices, protection domains and handles have
-// addresses that never come back. Any thread; one mutex inside.
+// addresses that never come back. Its device may not be opened where MADE_UP_REFUSES is set. Any thread; one
+// mutex inside.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -33,6 +34,9 @@ Held take_peak();
 std::uint64_t last_number();
 /// Deregistrations of handles that are not alive.
 std::uint64_t strangers();
+
+/// The device disappears: from now on calls that need it, and deregistrations, fail with EIO.
+void unplug();
 
 /// Calls `before` in each deregistration, before it takes effect; null: no more.
 void at_deregistration(void (*before)());

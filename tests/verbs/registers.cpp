@@ -1,4 +1,4 @@
-// A program over libibverbs itself, made up or not: it registers two buffers in turn, as a library without a
+// A program over the made-up libibverbs: it registers two buffers in turn, as a library without a
 // cache does for each transfer. Prints what reached libibverbs, and `verified` where every answer was right.
 //
 //   registers loop       20 rounds
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string>
 
-#include "made_up.h"
+#include "made_up_verbs.h"
 #include "pinion/pinion.h"
 
 namespace {
@@ -44,7 +44,7 @@ bool run(const std::string& scenario, ibv_pd* pd) {
   if (scenario == "opens") return true;
   if (!rounds(pd, 10)) return false;
   const bool unplugged = scenario == "unplugged";
-  if (unplugged) made_up_unplug();
+  if (unplugged) pinion::made_up_verbs::unplug();
   return rounds(pd, 10, unplugged);
 }
 
@@ -63,7 +63,8 @@ int main(int, char** arguments) {
   ibv_pd* const pd = ibv_alloc_pd(context);
   if (pd == nullptr) return failed("protection domain"), 1;
   const bool right = run(scenario, pd);
-  std::printf("%lu reached the library\n", made_up_registered());
+  std::printf("%llu reached the library\n",
+              static_cast<unsigned long long>(pinion::made_up_verbs::last_number()));
   if (ibv_dealloc_pd(pd) != 0 || ibv_close_device(context) != 0) return failed("close"), 1;
   ibv_free_device_list(devices);
   if (scenario == "measured") pinion_stop();
