@@ -136,7 +136,7 @@ Run run_once(const Arguments& arguments, const std::string& name, Environment en
   CommandLine command = arguments.command;
   if (forwards) forward_to_ranks(environment, command);
   std::optional<NicMemory> nic;
-  if (is_below_libraries(arguments.flags.options())) nic.emplace();
+  if (may_act_below(arguments.flags.options())) nic.emplace();
   const Time start = monotonic_now();
   const int status = run_and_wait(command, environment, output);
   run.elapsed = static_cast<double>(monotonic_now() - start) * 1e-9;
@@ -181,8 +181,6 @@ std::string observe(const Arguments& arguments, const Environment* caches, const
   // Open MPI's agent would switch the caches off again (forward.h): of its ranks, those on this node count.
   return run_once(arguments, name, environment, run, caches == nullptr).logs;
 }
-
-std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
 
 std::string misses_text(const Strategy& s) {
   const auto count = [&](auto member) {
@@ -429,7 +427,7 @@ void compare(Arguments& arguments) {
   for (Strategy& s : strategies)
     if (s.row.is_library())
       s.counted = unregistered_uses(observe(arguments, &s.variables, s.row.name + ".counted"));
-  const bool below = is_below_libraries(arguments.flags.options());
+  const bool below = may_act_below(arguments.flags.options());
   if (arguments.json) {
     fmt::print("{}", dump(comparison_json(arguments, strategies, below)));
   } else {

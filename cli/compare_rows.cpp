@@ -20,7 +20,7 @@ bool has_limit(const Options& options) {
 
 std::vector<std::string> default_names(const Options& options) {
   std::vector<std::string> names{"on-demand", "leave-pinned", "helper"};
-  if (!is_below_libraries(options)) return names;
+  if (!may_act_below(options)) return names;
   names.insert(names.begin(), kLibrary);
   if (!has_limit(options)) return names;
   names.insert(names.begin() + 1, "library-limited");
@@ -31,7 +31,7 @@ std::vector<std::string> default_names(const Options& options) {
 Row row_of(const std::string& name, const Options& options) {
   Row row{name, name, name.ends_with(kLimited)};
   if (row.limited) row.retention.resize(name.size() - kLimited.size());
-  if (row.is_library() && !is_below_libraries(options))
+  if (row.is_library() && !may_act_below(options))
     throw UsageError(fmt::format(
         "--retention {}: the libraries' own caches are compared with where Pinion acts below them "
         "(--front verbs, or an active RDMA port): not here",
@@ -88,8 +88,6 @@ std::string as_flags(const std::string& options) {
 }
 
 }  // namespace
-
-bool is_below_libraries(const Options& options) { return may_act_below(options); }
 
 std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& options) {
   std::vector<Row> rows;

@@ -30,9 +30,6 @@ struct Row {
 /// Those that are named, or else the default ones. Throws UsageError.
 std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& options);
 
-/// Whether transfers are met where the libraries register, so that their caches can be compared with.
-bool is_below_libraries(const Options& options);
-
 /// The options that a row with Pinion runs with, `log` left to the caller. Where rows of the table are
 /// limited, the others have no limit of the user's.
 OptionFlags flags_of(const Row& row, const std::vector<Row>& rows, OptionFlags flags);

@@ -283,8 +283,6 @@ Json row_json(const Row& row) {
           {"cpu_seconds", row.cpu_seconds}};
 }
 
-std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
-
 /// The subject of a row, less the common part in `heading`.
 std::string strategy_text(const Row& row) {
   std::string strategy = to_string(row.settings.retention);

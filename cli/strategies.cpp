@@ -101,9 +101,7 @@ std::string strategies_text(const Strategies& strategies, const std::string& ind
   Table table({"strategy", "registered peak / mean", "seconds added", "misses", "bounced"});
   for (const auto& [retention, result] : strategies.rows) {
     const double share = result.seconds > 0 ? result.cost.added() / result.seconds : 0;
-    table.add({retention,
-               fmt::format("{} / {}", bytes_text(static_cast<double>(result.registered.peak)),
-                           bytes_text(result.registered.mean)),
+    table.add({retention, pair_text(static_cast<double>(result.registered.peak), result.registered.mean),
                fmt::format("{} ({})", seconds_text(result.cost.added()), percent_text(share)),
                count_text(result.acquires.misses), count_text(result.acquires.bounced)});
   }

@@ -28,6 +28,8 @@ std::string bytes_text(double bytes) {
   return fmt::format("{} {}", unit == 0 ? fmt::format("{:.0f}", bytes) : figure(bytes), units[unit]);
 }
 
+std::string pair_text(double peak, double mean) { return bytes_text(peak) + " / " + bytes_text(mean); }
+
 std::string seconds_text(double seconds) {
   const double size = std::fabs(seconds);
   if (size == 0) return "0 s";

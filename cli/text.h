@@ -9,10 +9,11 @@ namespace pinion::cli {
 
 constexpr const char* kNotKnown = "not available";
 
-std::string bytes_text(double bytes);      ///< "512 B", "33.5 MiB"
-std::string seconds_text(double seconds);  ///< "12.3 s", "4.56 ms", "780 ns"
-std::string percent_text(double share);    ///< 0.123 -> "12.3 %"
-std::string count_text(std::uint64_t n);   ///< 1234567 -> "1,234,567"
+std::string bytes_text(double bytes);             ///< "512 B", "33.5 MiB"
+std::string pair_text(double peak, double mean);  ///< of bytes: "512 MiB / 33.5 MiB"
+std::string seconds_text(double seconds);         ///< "12.3 s", "4.56 ms", "780 ns"
+std::string percent_text(double share);           ///< 0.123 -> "12.3 %"
+std::string count_text(std::uint64_t n);          ///< 1234567 -> "1,234,567"
 
 /// Columns as wide as their widest cell; the first is set left, the others right.
 class Table {
