@@ -26,8 +26,7 @@ struct Strategies {
   std::vector<Row> rows;
 };
 
-/// Nothing for a run that was not only measured, or that cannot be simulated here, which a line on stderr
-/// says.
+/// Empty for a run that registered, and for one that cannot be simulated here (a line on stderr).
 std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
 
 /// Lines, each after `indent`.

@@ -190,8 +190,8 @@ class HelperRetention final : public Retention {
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
   /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
-  /// Whether to let the buffer go although it seems too dear: nobody knows what it costs, as it never went
-  /// or the estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
+  /// Whether to let the buffer go although it seems too dear: its cost is unknown, as it never went or the
+  /// estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
   bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
   /// What a use of each buffer of the region may cost, when this region is gone.
   Duration worst_cost(RegionRef ref) const;
