@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -10,8 +11,9 @@
 
 extern "C" {
 
-/// Null until it is first needed; found by dlvsym(), which nobody stands before.
-[[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_real_dlsym = nullptr;
+/// Null until it is first needed; found by dlvsym(), which nobody stands before. Threads may find it at the
+/// same time: they find the same. (mpi/lookup.S reads it as a pointer.)
+[[gnu::visibility("hidden"), gnu::used]] constinit std::atomic<pinion::Dlsym> pinion_real_dlsym{nullptr};
 
 [[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_find_dlsym() {
   void* found = nullptr;
@@ -21,13 +23,18 @@ extern "C" {
     std::fprintf(stderr, "pinion: the C library has no dlsym that is known\n");
     std::abort();
   }
-  return pinion_real_dlsym = reinterpret_cast<pinion::Dlsym>(found);
+  const auto dlsym = reinterpret_cast<pinion::Dlsym>(found);
+  pinion_real_dlsym.store(dlsym, std::memory_order_relaxed);
+  return dlsym;
 }
 }
 
 namespace pinion {
 
-Dlsym real_dlsym() { return pinion_real_dlsym ? pinion_real_dlsym : pinion_find_dlsym(); }
+Dlsym real_dlsym() {
+  const Dlsym known = pinion_real_dlsym.load(std::memory_order_relaxed);
+  return known ? known : pinion_find_dlsym();
+}
 
 namespace {
 

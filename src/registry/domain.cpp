@@ -258,14 +258,14 @@ void Domain::finish_retire(Region* region) {
   unreserve(pages);
   if (std::exchange(region->trimmed, false)) trimming_ -= pages.bytes();
   if (unretired_.empty()) retry_wait_ = 0;
-  budget_->left(pages.bytes());
+  left(pages);
   region->word.set_free();
   put_slot(region);
 }
 
 void Domain::fail_retire(Region* region) {
   std::lock_guard lock(slow_);
-  budget_->left(region->range().bytes());
+  left(region->range());
   unretired_.push_back(region);
   retry_wait_ = std::clamp(2 * retry_wait_, kFirstRetry, kLastRetry);
   retry_due_.store(clock_.now() + retry_wait_, std::memory_order_relaxed);
@@ -665,7 +665,15 @@ void Domain::unindex(Region* region) {
   region->indexed = false;
 }
 
-void Domain::leaves(Region* region) { budget_->leaves(region->range().bytes()); }
+void Domain::leaves(Region* region) {
+  leaving_.fetch_add(1, std::memory_order_relaxed);
+  budget_->leaves(region->range().bytes());
+}
+
+void Domain::left(Range pages) {
+  leaving_.fetch_sub(1, std::memory_order_release);
+  budget_->left(pages.bytes());
+}
 
 void Domain::count_registered(Range pages, Time since) {
   const auto bytes = static_cast<std::int64_t>(registered_.add(pages));

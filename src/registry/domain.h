@@ -183,6 +183,9 @@ class Domain : public Leases {
   std::size_t missing(Range pages);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
+  /// Of them, those that are claimed for deregistration, by any thread. The budget's departures() tell when
+  /// it changes.
+  std::size_t leaving() const { return leaving_.load(std::memory_order_acquire); }
   /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
   Device& device() { return *device_; }
@@ -239,8 +242,9 @@ class Domain : public Leases {
   Error limit_error(std::size_t needed) const;
   Error device_limit_error(std::size_t needed) const;
   void unindex(Region* region);
-  /// The region is claimed for deregistration.
+  /// The region is claimed for deregistration; that is over.
   void leaves(Region* region);
+  void left(Range pages);
   /// Counts pages that are registered now.
   void count_registered(Range pages, Time since);
   /// Gives back begin()'s reservation for pages that are unregistered (again), perhaps because the device was
@@ -262,6 +266,7 @@ class Domain : public Leases {
   std::atomic<Region*> being_reaped_{nullptr};  ///< taken off doomed_; written under the slow lock
   std::atomic<std::size_t> registered_bytes_{0};
   std::atomic<std::size_t> region_count_{0};
+  std::atomic<std::size_t> leaving_{0};
 
   std::atomic<std::size_t> most_in_a_region_{~std::size_t{0}};
 

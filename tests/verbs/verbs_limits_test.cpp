@@ -49,6 +49,7 @@ class Program {
   }
   void drop(ibv_mr* mr) const { EXPECT_EQ(ibv_dereg_mr(mr), 0); }
   void use(char* memory, std::size_t bytes, int access = kLocal) const { drop(add(memory, bytes, access)); }
+  int free_domain() const { return ibv_dealloc_pd(pd_); }
 
  private:
   ibv_context* context_;
@@ -165,6 +166,28 @@ TEST(VerbsLimits, ARegistrationWaitsForRoomThatIsComing) {
   });
   EXPECT_EQ(report.beyond.regions, 0u);
   EXPECT_EQ(report.acquires.bounced, 0u);
+}
+
+// The thread of another protection domain lets an idle region of this one go, as the limit has no room for
+// both: a program that frees this one meanwhile does not hear of it.
+TEST(VerbsLimits, AProtectionDomainIsFreedWhileAnotherThreadEvictsItsRegion) {
+  run("retention=leave-pinned,limit-regions=1", [](const Program& program) {
+    static std::atomic<bool> slow{false}, began{false};
+    made_up_verbs::at_deregistration([] {
+      if (!slow.exchange(false)) return;
+      began = true;
+      ::usleep(100'000);
+    });
+    const Program other;
+    char* const first = program.buffer(kBuffer);
+    char* const second = other.buffer(kBuffer);
+    program.use(first, kBuffer);
+    slow = true;
+    std::thread evicts([&] { other.use(second, kBuffer); });
+    while (!began) std::this_thread::yield();
+    EXPECT_EQ(program.free_domain(), 0);
+    evicts.join();
+  });
 }
 
 /// Half of the time the program has it registered.
