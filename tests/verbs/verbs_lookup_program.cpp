@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
