@@ -6,7 +6,7 @@
 namespace pinion {
 
 struct ProcessStat {
-  bool read = false;  ///< false: there is no such process, or no /proc
+  bool read = false;  ///< false: the process or /proc is missing
   int parent = 0;
   bool ended = false;         ///< only its exit status is left
   std::uint64_t started = 0;  ///< clock ticks since boot

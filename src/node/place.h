@@ -35,7 +35,7 @@ class Place {
     Sharing sharing;    ///< of the node's limit
   };
 
-  /// Needs nothing of the node: no file, no look at others.
+  /// False: the process uses neither the node's file nor its processes.
   static bool needed(const Settings& settings) {
     return settings.limit > 0 || settings.policy != PolicyKind::sleeping;
   }

@@ -12,7 +12,7 @@
 //     So the pieces of all processes stay within the limit at any time.
 //   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
 // The last member to leave removes the file. The file of a job that was killed as a whole is removed by the
-// same user's next job. A child of fork() has neither membership nor mapping.
+// same user's next job. A child of fork() loses membership and mapping.
 //
 // The file's contents are untrusted: indices are the process's own, and numbers of others only weigh in
 // decisions.

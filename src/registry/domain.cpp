@@ -75,8 +75,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
     if (!ticket.lease || lease(region, ticket.pages, ticket.access)) return Step::leased;
     ticket.region = nullptr;  // doomed since
   }
-  // "In between nothing of the range is registered"; whether the end is worth waiting for is the caller's to
-  // say. Nor is it worth to register memory ahead that has changed since its use was predicted.
+  // "In between nothing of the range is registered"; the caller decides whether to wait for the end. Memory
+  // that has changed since the prediction of its use is not registered ahead.
   const bool crossed = brackets_.changing(ticket.pages);
   if (!crossed) waited_in_vain_ = false;
   ticket.crossed_by_another = crossed && !waited_in_vain_ && !brackets_.changed_by_caller(ticket.pages);
@@ -177,7 +177,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
       end_transition(region);
       return Step::leased;
     }
-    // Doomed while it was registered: it must not serve anybody. Deregister it and start over.
+    // Doomed during its registration: deregister it before any use, and start over.
     region->word.abandon(own_leases);
     unindex(region);
     leaves(region);
@@ -581,8 +581,8 @@ bool Domain::room_is_coming(std::size_t bytes) {
 template <class Fits>
 void Domain::claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims) {
   feel_pressure();
-  // Regions overlap each other and what is wanted: only the union of pages shows the gain of letting them go.
-  // So they go from it for a moment.
+  // Regions overlap each other and the wanted range, so only the union of pages shows the gain of letting
+  // them go. They leave it for the calculation.
   bool enough = false;
   do {
     Region* region = victims_.take(clock_.ticks());

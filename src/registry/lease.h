@@ -1,5 +1,5 @@
-// The lock-free part of a domain: taking and returning leases and holds. Any thread may call it. It takes no
-// lock, allocates nothing, and makes no system call; it is not for hooks.
+// The lock-free part of a domain: taking and returning leases and holds. Any thread may call it, except in
+// hooks. It is free of locks, allocations and system calls.
 //
 // A hit is: hint of the thread -> one compare -> one locked instruction -> decision. The hint carries range,
 // rights, domain and generation of the region that served the last request of that address

@@ -91,8 +91,8 @@ class BasicRegionWord {
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
 
   /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region of
-  /// that proof (Value::proof). False: no lease, but the count stands and is returned by release() all the
-  /// same, for it may be the last one of a doomed region, which must be noticed.
+  /// that proof (Value::proof). False: no lease, but the count stands and release() must return it: it may be
+  /// the last one of a doomed region, which must be noticed.
   bool count_in(std::uint64_t proof) {
     const std::uint64_t before = word_.fetch_add(1, std::memory_order_acquire);
     return ((before ^ proof) & (kGeneration | kLeasable)) == 0;
@@ -144,7 +144,8 @@ class BasicRegionWord {
   /// The owner lets it go like any other.
   void end_permanence() { word_.fetch_and(~kPermanent, std::memory_order_acq_rel); }
 
-  /// registered, unused, not permanent and not on the reap list -> retiring. The caller then owns the region.
+  /// registered, unused, neither permanent nor on the reap list -> retiring. The caller then owns the
+  /// region.
   bool try_retire() {
     Value v = load();
     do {

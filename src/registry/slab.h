@@ -52,8 +52,8 @@ class Slab {
   static_assert(sizeof(T) <= kFirstChunk);
 
   bool map_chunk() {
-    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only what is used
-    // gets memory.
+    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only touched pages
+    // get memory.
     const bool huge = chunk_ == kHugePage;
     const std::size_t bytes = huge ? 2 * chunk_ : chunk_;
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

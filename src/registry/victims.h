@@ -2,7 +2,7 @@
 // domain, by the time at which it is expected to be used next. Guarded by the domain's slow lock; a hit
 // writes nothing here.
 //
-//   - Regions without a predicted next use go first: retention expects none, or nothing predicts. Among them
+//   - Regions without a predicted next use go first: retention expects none, or prediction is off. Among them
 //     those used once only go first, the longest unused before others. So a scan drives out no region that is
 //     used again. Then goes the region expected latest by the interval between its recent uses. A region that
 //     has been unused for longer than its interval counts by that time. So a part of a loop that does not fit
