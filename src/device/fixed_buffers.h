@@ -81,7 +81,7 @@ class FixedBuffers {
   /// Of each slot, written by the owner of its chain. Untouched until used.
   std::unique_ptr<iovec[], decltype(&std::free)> contents_;
 
-  std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to whoever holds the chain
+  std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to the chain's holder
   Chain free_;
   std::vector<std::uint32_t>
       next_;  ///< the slot after this one, in its registration's chain or in the free list

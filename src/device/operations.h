@@ -1,5 +1,5 @@
 // The device of a program that registers memory itself: by operations of its own (struct
-// pinion_device_operations of pinion.h). As device.h says of all devices. The operations are the program's:
+// pinion_device_operations of pinion.h). Threads as in device.h. The operations are the program's:
 // they are called without a lock of Pinion's, by application threads and by the helper, also at the same
 // time.
 #pragma once

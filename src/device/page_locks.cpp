@@ -70,7 +70,7 @@ int PageLocks::lock(Range pages) {
     });
     return 0;
   });
-  // All of it, counted before or not: who counted a page first may still be on the way to lock it.
+  // All pages, also those counted before: the thread that counted a page first may still be about to lock it.
   const int error = in_steps(pages, [](Range step) { return lock_step(step) ? 0 : errno; });
   if (error != 0) static_cast<void>(unlock(pages));
   return error;

@@ -113,7 +113,7 @@ class PinDevice final : public Device {
     return lane.ring.get();
   }
 
-  /// The way of mlock: slower, and it has to find out by itself what may be done with the memory.
+  /// The way of mlock: slower, with a check of the memory's rights of its own.
   Registration lock_range(Range pages, Access access) {
     if (Error error = check_access(pages, writes(access))) return {error, {}, {}};
     if (const int error = state_->locks.lock(pages)) return {limit_error(error, pages.bytes()), {}, {}};

@@ -1,5 +1,5 @@
-// RDMA devices by libibverbs, of any provider: registering is ibv_reg_mr in a protection domain. As device.h
-// says of all devices.
+// RDMA devices by libibverbs, of any provider: registering is ibv_reg_mr in a protection domain. Threads as
+// in device.h.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@ struct VerbsDeviceResult {
 
 enum class Paging {
   pinned,
-  /// Registering pins nothing: the device faults in what it meets (on-demand paging). What the helper
-  /// registers ahead of its next use the device is told of, and prefetches (ibv_advise_mr).
+  /// Registering pins nothing: the device faults memory in during transfers (on-demand paging). Registrations
+  /// ahead of the next use are prefetched (ibv_advise_mr).
   on_demand
 };
 
 /// Opens a device, with a context and a protection domain of its own. `choice` is NAME or NAME:PORT as
-/// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: no such
-/// device, no active port; ENOTSUP: it has no on-demand paging.
+/// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: the device or
+/// an active port is missing; ENOTSUP: the device lacks on-demand paging.
 VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
 /// The same by functions that need not be libibverbs' own.
 VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);

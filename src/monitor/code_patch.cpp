@@ -22,7 +22,8 @@ T read_as(const std::byte* from) {
   return value;
 }
 
-// What the two processors need: the landing pad to leave alone, the near branch, the far jump of a stub.
+// The parts that differ by processor: the landing pad to leave alone, the near branch, the far jump of a
+// stub.
 
 #if defined(__x86_64__)
 

@@ -18,11 +18,11 @@
 //     better than unmapping memory of others.
 //
 // CONCURRENCY. Memory of a new range must not be carried out, as part of another, before the new range is
-// held: its addresses would be free. So a hook finds that nothing there is carried, offers its range, and
-// holds it only if no range was taken in meanwhile; the carrying thread takes a range in, counts that, and
-// then looks for ranges that overlap it. All of it is sequentially consistent, so at least one of them sees
-// the other. The hook then takes its offer back and begins anew; the carrying thread lets go of what it has
-// taken in, and tries again. Each word has a number that grows with each use of its slot.
+// held: its addresses would be free. So a hook checks that its range is free of carrying, offers it, and
+// holds it only if the count of ranges taken in is unchanged. The carrying thread takes a range in, counts
+// that, and then looks for ranges that overlap it. All of it is sequentially consistent, so at least one of
+// them sees the other. The hook then takes its offer back and begins anew; the carrying thread lets go of the
+// ranges it has taken in, and tries again. Each word has a number that grows with each use of its slot.
 #pragma once
 
 #include <sys/syscall.h>

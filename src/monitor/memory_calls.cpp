@@ -98,7 +98,7 @@ bool drops_pages(int advice) {
   }
 }
 
-/// What a change of protection takes rights from.
+/// The range from which a change of protection takes rights.
 Range deprived_range(Address address, std::size_t length, int protection) {
   constexpr int kBoth = PROT_READ | PROT_WRITE;
   if ((protection & kBoth) == kBoth) return {};
@@ -149,7 +149,7 @@ Range attached_range(int id, Address address, int flags) {
   struct shmid_ds segment;
   if (is_error(raw_system_call(SYS_shmctl, arguments_of(id, IPC_STAT, &segment)))) return {};
   const Address begin = (flags & SHM_RND) != 0 ? page_floor(address) : address;
-  // The segment does not say whether it is of huge pages; where it can be, assume it.
+  // The kernel does not report whether a segment has huge pages; assume them where possible.
   return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
@@ -250,7 +250,7 @@ Range detached_range(Address start) {
   return range;
 }
 
-/// What the break gives up when it moves; pages that stay in part are not among it.
+/// The whole pages that the break gives up when it moves.
 Range pages_above(Address new_break) {
   if (new_break == 0) return {};  // the question where it is
   return {page_ceil(new_break), page_ceil(static_cast<Address>(raw_system_call(SYS_brk, {})))};

@@ -16,7 +16,7 @@ namespace pinion {
 
 namespace {
 
-/// Replacements of libc's functions, and userfaultfd for what goes past them.
+/// Replacements of libc's functions, and userfaultfd for the calls that bypass them.
 class Together final : public MemoryMonitor {
  public:
   Together(const char* name, MemoryMonitor& hooks) : name_(name), hooks_(hooks) {}
@@ -40,7 +40,7 @@ class Together final : public MemoryMonitor {
     hooks_.stop();
     kernel_.stop();
   }
-  /// Without userfaultfd no memory can be watched, whatever the hooks see.
+  /// Watching memory needs userfaultfd, even beside complete hooks.
   HookReport self_test() override {
     if (kernel_row_.state == HookState::failed) return summarize({kernel_row_});
     return test_memory_events(watch_by_userfaultfd);

@@ -6,8 +6,8 @@
 // from hooks.
 //
 // Against a registration it works as the brackets do: lost() publishes that it is dark and then looks for
-// regions to doom; a registering thread publishes its region and then asks whether its first look still
-// holds. Both sides are sequentially consistent, so at least one of them sees the other.
+// regions to doom; a registering thread publishes its region and then checks that its first look still holds.
+// Both sides are sequentially consistent, so at least one of them sees the other.
 #pragma once
 
 #include <cstdint>
