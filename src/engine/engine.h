@@ -68,7 +68,7 @@ class Engine {
 
   static std::atomic<Engine*> running_;
   static std::atomic<Engine*>
-      newest_;  ///< of all that were ever started: what is never freed stays reachable
+      newest_;  ///< of all that were ever started: memory that is never freed stays reachable
 
   Engine* earlier_ = nullptr;
   const Options options_;

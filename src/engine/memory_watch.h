@@ -24,7 +24,7 @@ namespace pinion {
 class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
-  /// else what that lacks is reported when something is registered.
+  /// else its gaps are reported at the first registration.
   MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
               bool keeps_idle, bool registers)
       : domains_(domains),

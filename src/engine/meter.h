@@ -49,7 +49,7 @@ class DomainMeter final : public RegisteredListener {
 
   struct Figures {
     std::uint64_t now, peak;
-    double byte_ns;  ///< from start() to the time of reading
+    double byte_ns;  ///< from start() to the reading
     /// The same of what peers could reach by keys, and the program no longer had registered.
     double exposed_byte_ns;
     /// Registrations of the program with rights for peers, and their pages.

@@ -36,7 +36,8 @@ struct FrontOptions {
   Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
   bool intranode = true;         ///< transfers between processes of one node are registered
-  bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
+  bool receives_arrived = true;  ///< receives are registered for the arriving bytes instead of the posted
+                                 ///< ones
   std::string only_ranks;
 };
 

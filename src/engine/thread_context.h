@@ -1,7 +1,7 @@
-// What each application thread owns: its ring to the helper, its call-site cache, its recent regions, its
-// counters. Written by the owning thread; the helper pops the ring and reads the counters (relaxed atomics
-// with one writer). Contexts live in mapped memory that is never unmapped; one that its thread left behind is
-// given to the next new thread, with the records that the helper has still to drain.
+// The state that each application thread owns: its ring to the helper, its call-site cache, its recent
+// regions, its counters. Written by the owning thread; the helper pops the ring and reads the counters
+// (relaxed atomics with one writer). Contexts live in mapped memory that is never unmapped; one that its
+// thread left behind is given to the next new thread, with the records that the helper has still to drain.
 #pragma once
 
 #include <algorithm>
@@ -71,7 +71,7 @@ struct ThreadContext {
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   Ring<Record, 256> ring;
-  // What the helper reads at every look, on a line of its own.
+  // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};
   std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant

@@ -20,7 +20,7 @@ struct Users {
 };
 Users g_users;
 
-// A thread that does not exist in a forked child may have held the mutex; and what ran was the parent's.
+// A thread that is missing in a forked child may have held the mutex; and the engine was the parent's.
 void forget_users_after_fork() {
   new (&g_users) Users;
   Preparation::forget_after_fork();

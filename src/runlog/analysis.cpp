@@ -63,7 +63,7 @@ Timeline union_over_time(Moves& moves, std::uint64_t page_bytes, F&& added) {
     }
   };
   for (Move& move : moves.add) {
-    end_until(move.time);  // what ends at an instant goes before what begins
+    end_until(move.time);  // ends at an instant go before begins
     const std::size_t bytes = domains[move.event->domain].add(pages_of(*move.event, page_bytes));
     line.change(move.time, static_cast<std::int64_t>(bytes));
     added(move, bytes);
@@ -113,8 +113,8 @@ Time covered_until(const Log& log) {
   return std::min(last, log.last_ns());
 }
 
-// Registered bytes from what was kept online, for logs that lack events: bins at their peaks, so sums over
-// ranks are at most too high by what does not coincide within a bin.
+// Registered bytes from the online time series, for logs that lack events. Bins count with their peaks, so
+// sums over ranks are too high where peaks in a bin do not coincide.
 Timeline series_timeline(const Log& log) {
   Timeline line;
   std::uint64_t level = 0;
@@ -469,7 +469,7 @@ Timeline leave_pinned_timeline(const Log& log) {
 
 namespace {
 
-// What one log says, without its events.
+// One log without its events.
 struct Part {
   ProcessHeader header;
   Counters counters;
@@ -496,7 +496,7 @@ class Analysis {
   Report report();
 
  private:
-  Report report_;                                    ///< sums; what needs them all is added by report()
+  Report report_;                                    ///< sums; report() adds the rest
   std::map<std::string, std::vector<Lines>> nodes_;  ///< of their processes
   Domains domains_;
   CallSites call_sites_;
