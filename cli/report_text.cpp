@@ -34,7 +34,7 @@ bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 /// Of an MPI program.
 bool has_rank(const Report& r) { return !r.per_rank.empty() && r.per_rank.front().rank >= 0; }
 
-/// What Pinion did with registrations.
+/// Pinion's part in the registrations.
 std::string acts_text(const Report& r) {
   switch (r.acts) {
     case runlog::Acts::measured:
@@ -313,7 +313,7 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
-/// Lines about what is missing.
+/// Lines about missing data.
 std::string notes_text(const Report& r) {
   std::string out;
   if (const std::string text = lost_events_text(r); !text.empty())

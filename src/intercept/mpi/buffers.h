@@ -1,6 +1,6 @@
-// The buffers of one call: each that reaches the threshold is leased when the wrapper names it, and released
-// at the end of the call, or handed over to the object that waits for the operation's end. Lives in the
-// wrapper's frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
+// The buffers of one call: each that reaches the threshold is leased when the wrapper names it. It is
+// released at the end of the call, or handed over to the object that waits for the operation's end. Lives in
+// the wrapper's frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@ namespace pinion::mpi {
 
 class Operation {
  public:
-  /// Holds no lease, and learns no length.
+  /// Without a lease, and without a length to learn.
   bool empty() const { return !first_.active && receive.posted == 0; }
   void add(const Transfer& lease) {
     if (first_.active) {

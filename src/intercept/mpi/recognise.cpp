@@ -1,5 +1,5 @@
-// Which MPI the program has, found out at its first MPI call: by then the library is loaded, at whatever
-// time and by any caller. Programs without MPI, launchers and shells never come here.
+// Which MPI the program has, found out at its first MPI call: by then some caller has loaded the library.
+// Programs without MPI, launchers and shells skip this.
 #include <dlfcn.h>
 #include <pthread.h>
 

@@ -29,8 +29,8 @@ class Requests {
   }
 
   /// Keeps the operation until its request completes. One handle may hold several: an MPI may return a shared
-  /// one for all operations that were complete at once, and may give a completed request's handle to another
-  /// thread before complete() is called for it.
+  /// one for all operations that were complete at once. It may also give a completed request's handle to
+  /// another thread before complete() is called for it.
   void hold(Key request, Operation&& operation);
   void remember(Key request, Remembered remembered);
   /// The buffers of a persistent request; null where it is unknown.
