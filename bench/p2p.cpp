@@ -1,5 +1,5 @@
 // Messages of 8 bytes, far below the size that is registered: the cost of an MPI call. And messages of
-// several sizes, below and above it: the cost of registration. Plain MPI, with no part of Pinion in it;
+// several sizes, below and above it: the cost of registration. Plain MPI, free of Pinion;
 // `pinion bench p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh counts the
 // instructions of its cases.
 //
@@ -82,7 +82,7 @@ extern "C" {
   }
 }
 
-// Polling for a message that does not come.
+// Polling for a message that never comes.
 [[gnu::noinline]] void p2p_poll(long rounds) {
   MPI_Request request;
   int index = 0, flag = 0;

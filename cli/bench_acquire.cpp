@@ -16,7 +16,7 @@ namespace pinion::cli {
 namespace {
 
 constexpr std::size_t kSteps = 100'000;
-/// Nothing is let go, and nothing beside the calls is at work.
+/// All registrations stay, and only the calls are at work.
 constexpr const char* kOptions = "retention=leave-pinned,device=pin,monitor=brackets";
 
 void must(int error) {

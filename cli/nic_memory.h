@@ -1,5 +1,5 @@
 // The memory that the node's RDMA devices have registered for the processes of a run, as the kernel lists it
-// (`rdma resource show mr`): read over netlink, without rights, every 20 ms by a thread of its own. So a
+// (`rdma resource show mr`): read over netlink, by an ordinary user, every 20 ms by a thread of its own. So a
 // registration that comes and goes in between is missed. Ordinary code, not thread-safe.
 #pragma once
 

@@ -101,7 +101,7 @@ std::string covered_text(const Report& r) {
 }
 
 // "2 ranks of 6 (2, 5)": of the job's ranks, those without a log among the ones that were read; empty where
-// there are none. Logs that were left on other nodes are missed this way.
+// all left one. Logs that were left on other nodes are missed this way.
 std::string missing_ranks_text(const Report& r) {
   Options options;
   (void)parse_options(options, r.options);

@@ -199,7 +199,7 @@ void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload
               for (const std::string& share : arguments.helper_shares) {
                 rows.push_back(row_of(arguments, workload,
                                       {noise, limit, node_limit, retention, predictor, budget, share}));
-                if (!rows.back().acts()) break;  // another share would change nothing
+                if (!rows.back().acts()) break;  // another share would have no effect
               }
               if (!rows.back().acts()) break;  // nor would another budget
             }

@@ -43,7 +43,7 @@ inline int usage_error(const Mpi& mpi, const CLI::App& app, const std::string& w
   return 2;
 }
 
-// The exit status if the program should end here, nothing if it should go on.
+// The exit status if the program should end here, empty if it should go on.
 inline std::optional<int> parse(const Mpi& mpi, CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -112,7 +112,7 @@ struct Free {
 };
 using Buffer = std::unique_ptr<std::byte[], Free>;
 
-// Starts on a page of its own, so that no two buffers share a registration by accident.
+// Starts on a page of its own, so that each buffer has its own registration.
 inline Buffer page_aligned_buffer(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   auto* pointer = static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page));

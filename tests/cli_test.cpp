@@ -473,7 +473,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
   EXPECT_NE(o.err.find("no rank left a log"), std::string::npos) << o.err;
 }
 
-// What `run` passes to launchers, as a rank on another node then has it: without this environment.
+// The options that `pinion run` passes to launchers, as a rank on another node has them: without this
+// environment.
 TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   install_harmless_preload();
   std::ofstream(root() / "options.conf") << "limit=2G\n";

@@ -70,7 +70,7 @@ TEST_F(SubscriptionsTest, OneHolderAnewDoesNotMakeAnothersRegistrationGood) {
     EXPECT_FALSE(subscriptions_.valid(kA));  // the first asks
     if (unsubscribes) subscriptions_.unsubscribe(kA);
     subscriptions_.subscribe(kA);            // and has registered the present memory
-    EXPECT_FALSE(subscriptions_.valid(kA));  // the second asks, whose registration is older
+    EXPECT_FALSE(subscriptions_.valid(kA));  // the second checks, whose registration is older
     if (unsubscribes) subscriptions_.unsubscribe(kA);
     EXPECT_FALSE(subscriptions_.valid(kA));  // the first: is right, but counts as stale
     if (unsubscribes) subscriptions_.unsubscribe(kA);

@@ -8,9 +8,10 @@
  *
  *   - Calls that return int return 0 or an errno value; pinion_last_error() then returns one line with the
  *     failure, the limit, the need and the cure.
- *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). None may be
- * made from a signal handler, or from within malloc, except pinion_memory_begin() and pinion_memory_end().
- *   - Addresses and sizes are in bytes and need no alignment.
+ *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). Only
+ *     pinion_memory_begin() and pinion_memory_end() may be called from a signal handler, or from within
+ *     malloc.
+ *   - Addresses and sizes are in bytes, of any alignment.
  */
 #ifndef PINION_PINION_H
 #define PINION_PINION_H
@@ -76,7 +77,7 @@ int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHEC
 
 /* A registration as the caller's device makes it. */
 struct pinion_registration {
-  size_t size;     /* in: how much of the structure Pinion reads; fields beyond are not to be written */
+  size_t size;     /* in: how much of the structure Pinion reads; leave bytes beyond alone */
   uint64_t handle; /* the device's own name for it, for deregister_memory */
   uint32_t lkey;
   uint32_t raw_key_bytes;
@@ -92,7 +93,7 @@ struct pinion_registration {
 enum pinion_device_flags {
   PINION_DEVICE_PRIVATE = 1,      /* no peer can get a key: Pinion may ask for more rights than its callers */
   PINION_DEVICE_PINS_NOTHING = 2, /* memory need not be present; otherwise Pinion faults it in before */
-  PINION_DEVICE_NEEDS_ENDPOINT = 4,     /* a registration without endpoint is an error */
+  PINION_DEVICE_NEEDS_ENDPOINT = 4,     /* registrations require an endpoint */
   PINION_DEVICE_HIDES_FROM_CHILDREN = 8 /* registered memory may be missing in a forked child */
 };
 
@@ -104,7 +105,7 @@ enum pinion_device_flags {
  * Both return 0 or an errno value (its negative means the same). They are called concurrently, by threads
  * that acquire and release and by Pinion's helper thread. Signals are then blocked, and Pinion holds no lock.
  * They are never called from a hook, a signal handler, or a forked child of the process that opened the
- * domain. They may allocate and block. They call none of Pinion's functions but pinion_memory_begin and
+ * domain. They may allocate and block. Of Pinion's functions they may call only pinion_memory_begin and
  * pinion_memory_end.
  */
 struct pinion_device_operations {
@@ -164,7 +165,7 @@ typedef struct pinion_lease {
 /* clang-format on */
 
 /*
- * Leases registered memory, registering it first where it is not; waits while another thread registers it.
+ * Leases memory, and registers it first where needed; waits while another thread registers it.
  * On failure it returns an errno and grants no lease: transfer without registration (bounce buffer).
  */
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
@@ -252,8 +253,8 @@ int pinion_preparation_end(pinion_preparation* preparation);
 
 /*
  * Brackets around a change of memory that libc does not see: a driver's own unmapping, a raw system call. In
- * between, nothing of the range is registered or hit; its earlier registrations are never used again. Both
- * calls are made by the same thread with the same range. They are free of allocation and blocking, and may be
+ * between, the range is refused; its earlier registrations are never used again. Both calls are made by the
+ * same thread with the same range. They are free of allocation and blocking, and may be
  * made from hooks and signal handlers, also while Pinion is stopped.
  */
 int pinion_memory_begin(const void* address, size_t bytes);
@@ -262,7 +263,7 @@ int pinion_memory_end(const void* address, size_t bytes);
 /*
  * Makes Pinion the memory monitor of libfabric's own registration cache, in a process that has loaded
  * libfabric (1.14 or later): before it opens its first domain. Lasts as long as the process; may be called
- * again, and without pinion_start().
+ * again, and before pinion_start().
  */
 int pinion_feed_libfabric(void) PINION_CHECKED;
 

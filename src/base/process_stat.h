@@ -13,8 +13,8 @@ struct ProcessStat {
 };
 ProcessStat process_stat(int process);
 
-/// Whether a process that was started then has ended. This takes proof: a process that exists and cannot be
-/// read counts as alive.
+/// Whether a process that was started then has ended. This takes proof: an unreadable process counts as
+/// alive.
 bool has_ended(int process, std::uint64_t started);
 
 }  // namespace pinion

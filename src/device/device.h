@@ -19,7 +19,7 @@ namespace pinion {
 
 enum class Actor : std::uint8_t { application, helper };
 
-/// Most that a device takes; 0 means that the device states no limit.
+/// Most that a device takes; 0: unlimited.
 struct DeviceCaps {
   std::size_t max_regions = 0;
   std::size_t max_region_bytes = 0;
@@ -35,7 +35,7 @@ struct DeviceCapabilities {
   bool needs_endpoint = false;        ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
   bool alias = false;                 ///< peers may be given another address than the program's (iova)
   bool hides_from_children = false;   ///< registered memory may be missing in a forked child
-  bool spends_modelled_time = false;  ///< its calls last as a cost model says, not as hardware takes
+  bool spends_modelled_time = false;  ///< a cost model, instead of hardware, sets the length of its calls
   /// Sizes of its translation entries: the bit of value 2^n stands for entries of 2^n bytes. 0: the device
   /// counts none.
   std::uint64_t page_sizes = 0;
@@ -81,7 +81,7 @@ class Device {
   virtual std::string description() const = 0;
   virtual DeviceCapabilities capabilities() const = 0;
 
-  /// Registers the whole pages `pages` (page-aligned, not empty) for `access`. On error nothing stays
+  /// Registers the whole pages `pages` (page-aligned, at least one) for `access`. On error nothing stays
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
   /// Either actor may deregister the other's registrations. The memory may be unmapped already. An

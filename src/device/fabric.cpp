@@ -195,7 +195,7 @@ class Opened {
 /// when all have been used: an old key must not reach other memory.
 class Keys {
  public:
-  /// All bits set means that there is no key.
+  /// All bits set: the key is missing.
   explicit Keys(std::size_t key_bytes)
       : mask_(key_bytes == 0 || key_bytes >= 8 ? ~std::uint64_t{0}
                                                : (std::uint64_t{1} << 8 * key_bytes) - 1) {}

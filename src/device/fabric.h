@@ -26,7 +26,7 @@ struct FabricDeviceResult {
 /// semicolon; empty: the first that pins, else the first of libfabric's list. ENOENT, ENOSYS: no libfabric;
 /// ENODEV: the provider is missing, or cannot put and get.
 FabricDeviceResult make_fabric_device(const std::string& choice);
-/// The same by functions that need not be libfabric's own.
+/// The same by given functions, libfabric's own or a test's.
 FabricDeviceResult make_fabric_device(const FabricLibrary& fabric, const std::string& choice);
 
 /// Registers in a domain of the program's own. The domain outlives the device; so does `endpoint`, to which
@@ -41,7 +41,7 @@ struct FabricProvider {
   bool rma = false;
   bool atomics = false;
   bool automatic_progress = false;  ///< a peer's put proceeds without calls of the target
-  bool ordered_puts = false;        ///< a put never overtakes another one
+  bool ordered_puts = false;        ///< puts keep their order
   bool pins = false;                ///< registering pins by itself
   // Needs and results of registering (FI_MR_*).
   bool virtual_addresses = false;

@@ -12,7 +12,7 @@ namespace pinion {
 /// Most bytes for one kernel call that may fault: 1,024 pages of 4 KiB at about 1 us.
 constexpr std::size_t kFaultStep = std::size_t{4} << 20;
 
-/// Makes those of `pages` present that are not, writable ones of their own with `for_writing`. Cheap where
+/// Makes the absent pages of `pages` present, writable ones of their own with `for_writing`. Cheap where
 /// all are present (3 us for 16 MiB; populating blindly would cost as much as pinning). EFAULT when a page is
 /// unmapped, or when an absent one forbids the access; ENOMEM when memory is short. On kernels before 5.14,
 /// which cannot populate, it only finds unmapped pages.

@@ -5,7 +5,7 @@
 // preload works on compute nodes that lack liburing.
 //
 // The program may close or overwrite the ring's descriptor. A mapping of the ring keeps the ring and all its
-// pins alive until the next pin() or unpin() notices the loss; forked children do not inherit it. That call
+// pins alive until the next pin() or unpin() notices the loss; forked children lose it. That call
 // opens a new ring, pins the contents of all slots there, and lets the old ring go.
 #pragma once
 
@@ -51,7 +51,7 @@ class FixedBuffers {
   /// Returns 0, or the errno for which (part of) the chain is pinned still; its owner may try again.
   int unpin(Chain chain);
 
-  /// In the child of a fork: lets go of the parent's ring; this object is not to be used any more.
+  /// In the child of a fork: lets go of the parent's ring; this object is then unusable.
   void abandon_after_fork() { ring_.file.close(); }
 
  private:

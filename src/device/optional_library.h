@@ -1,5 +1,5 @@
 // A shared library that machines may lack: loaded when first asked for, constant once loaded, never unloaded.
-// Any thread, not from hooks.
+// Any thread, outside of hooks.
 #pragma once
 
 #include <dlfcn.h>

@@ -15,7 +15,7 @@ namespace pinion {
 
 namespace {
 
-/// Raw system calls, because the sanitizers replace the library's mlock() and munlock() by nothing.
+/// Raw system calls, because the sanitizers make the library's mlock() and munlock() empty.
 bool lock_step(Range range) { return syscall(SYS_mlock, range.begin, range.bytes()) == 0; }
 bool unlock_step(Range range) { return syscall(SYS_munlock, range.begin, range.bytes()) == 0; }
 /// For these flags the kernel only looks for holes, and for locks, which it reports first.

@@ -84,7 +84,7 @@ class PinDevice final : public Device {
     for (Lane& lane : state_->lanes) {
       if (lane.ring) lane.ring->abandon_after_fork();
     }
-    // Leaked on purpose: a thread that does not exist here may have been in the middle of it.
+    // Leaked on purpose: a thread that is missing here may have been in the middle of it.
     State* const parents = state_.release();
     state_ = std::make_unique<State>(parents->table.next_after_fork());
   }

@@ -1,4 +1,4 @@
-// The device without a NIC: the kernel really pins the pages, nobody transfers.
+// The device without a NIC: the kernel really pins the pages; transfers are left to the program.
 // Pins through io_uring fixed buffers, one ring for application threads and one for the helper, opened when
 // first needed. Where io_uring is refused, or does not take the memory (read-only mappings, shared files),
 // pages are locked by mlock() instead, counted. io_uring pins for writing, so it grants every right; mlock()

@@ -1,5 +1,5 @@
 // How many translation entries a NIC needs for a range: registration costs grow with them.
-// Stateless; any thread, not from hooks; opens one file of /proc/self or two, 4 us each.
+// Stateless; any thread, outside of hooks; opens one file of /proc/self or two, 4 us each.
 #pragma once
 
 #include <cstddef>

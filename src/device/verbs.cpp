@@ -253,7 +253,7 @@ class VerbsDevice final : public Device {
     HandleTable<ibv_mr*> table;
   };
 
-  /// In a forked child, which cannot register by its parent's context, it is opened anew.
+  /// Opened anew in a forked child: registering by the parent's context fails there.
   ibv_pd* protection_domain(Error& error) {
     const std::lock_guard lock(state_->mutex);
     if (!state_->opened && choice_.port == 0) {

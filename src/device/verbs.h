@@ -30,11 +30,11 @@ enum class Paging {
 /// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: the device or
 /// an active port is missing; ENOTSUP: the device lacks on-demand paging.
 VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
-/// The same by functions that need not be libibverbs' own.
+/// The same by given functions, libibverbs' own or a test's.
 VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);
 
-/// Registers in a protection domain of the program's own, which outlives the device. In a forked child, where
-/// it is of no use, registering fails (ENODEV). With `extra_access`, its registrations have these flags of
+/// Registers in a protection domain of the program's own, which outlives the device. In a forked child
+/// registering fails (ENODEV). With `extra_access`, its registrations have these flags of
 /// ibv_access_flags beside local rights, no others: remote rights are not given because a request might be
 /// made for them later, and requests to the device are for local rights alone.
 VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access = std::nullopt);

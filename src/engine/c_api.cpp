@@ -1,5 +1,5 @@
 // The public C API (include/pinion/pinion.h) over the engine: checks arguments, turns errors into errno
-// values and this thread's text, and keeps exceptions inside. Owns nothing but the handles of domains. Checks
+// values and this thread's text, and keeps exceptions inside. Owns only the handles of domains. Checks
 // on the critical path are predicates; an Error is made only where one is returned.
 #include <unistd.h>
 
@@ -259,7 +259,7 @@ int pinion_domain_close(pinion_domain* domain) {
   if (!domain) return fail(Error::make(EINVAL, "pinion_domain_close: the domain is NULL"));
   if (domain->preparations.load() > 0 && domain->leases->process() == ::getpid())
     return fail(Error::make(EBUSY, "pinion_domain_close: memory of the domain is prepared: end that first"));
-  // After the end of the run, and in a forked child, nothing is left but the handle.
+  // After the end of the run, and in a forked child, only the handle is left.
   if (domain->engine == Engine::running()) {
     if (Error error = domain->engine->domains().close(domain->number)) return fail(error);
   }
@@ -453,7 +453,7 @@ int pinion_preparation_cancel(pinion_preparation* preparation) {
 
 int pinion_preparation_end(pinion_preparation* preparation) {
   if (!preparation) return bad_preparation("pinion_preparation_end", preparation);
-  // In a forked child its threads do not exist.
+  // In a forked child its threads are missing.
   if (!is_of_this_process(preparation)) {
     static_cast<void>(preparation->work.release());
   } else {

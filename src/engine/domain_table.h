@@ -70,10 +70,10 @@ class DomainTable {
   std::unique_lock<std::mutex> lock_for_fork(bool patient);
   void abandon_after_fork();
 
-  // ---- after the run, when no thread is inside ----
+  // ---- after the run, when all threads are out ----
 
-  /// Gives back the resources of the system that devices hold (rings, locks), as far as no lease is out; then
-  /// the memory of the run.
+  /// Gives back the resources of the system that devices hold (rings, locks), if all leases are returned;
+  /// then the memory of the run.
   void drop_devices();
   /// For a lease that outlived the run.
   void release_after_run(int number, RegionRef ref);

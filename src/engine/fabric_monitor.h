@@ -4,7 +4,7 @@
 //
 // How libfabric (1.14 and later) uses a monitor, and the consequences here:
 //   - Import is possible once a process, before the first domain with a cache is opened; it replaces
-//     libfabric's own choice. There is no way back while caches exist: the monitor stays.
+//     libfabric's own choice. It is permanent while caches exist: the monitor stays.
 //   - subscribe, unsubscribe and valid are called with libfabric's one mutex of all caches held, under which
 //     it also allocates; notify takes that same mutex. So notify must never be called from a hook: the thread
 //     that allocates inside libfabric would wait for itself (other monitors have this deadlock). Hooks write
@@ -12,7 +12,7 @@
 //     calls before it uses a cached registration.
 //   - Yet an unused stale registration would stay pinned, so a thread of its own calls notify soon after an
 //     event of interest. (libfabric then unpins at its next registration or close.)
-//   - It needs no run of the engine, only the hooks, which stay in place once it was imported.
+//   - It needs only the hooks, which stay in place once it was imported; the engine may be stopped.
 //
 // It is a sink of memory_events.h from its import on. import() is ordinary code, any thread; libfabric calls
 // the rest. libfabric is looked up at the import, never linked; where Pinion was built without its headers,

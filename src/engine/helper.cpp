@@ -187,7 +187,7 @@ void Helper::update(Time now) {
   desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
   watch_.check_hooks();
   watch_.report_exposure();
-  // A release whose count was not the last leaves a region idle that a refused hit still counts in.
+  // A release can leave a region idle although its count was not the last: a refused hit still counts in.
   if (traits_of(options_.retention).settles) desk_.sweep();
   tell();
   const runlog::Counters all = counters_.all();
@@ -232,7 +232,7 @@ void Helper::sleep_until(Time wake) {
                      : desk_.alert(before, wake) ? HelperBell::alert
                                                  : HelperBell::light;
   bell_.prepare(sleep);
-  // Records pushed before that have woken no thread; in deep sleep nothing else would.
+  // Records pushed before prepare() woke no thread, and deep sleep would pass them over: look again.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
   for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
     work = thread->ring.size() > 0;

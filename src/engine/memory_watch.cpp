@@ -8,7 +8,7 @@
 namespace pinion {
 
 void MemoryWatch::begin(MonitorKind kind) {
-  invalidate_call_sites();  // code may have gone while no run was there to see it
+  invalidate_call_sites();  // code may have been unloaded between runs
   const StartedMonitor started = memory_events::watch(kind);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);

@@ -41,7 +41,7 @@ class MemoryWatch final : public MemorySink {
   Error watch(Range pages);
   /// Before anything is registered, and now and then by the helper: regains sight that was lost meanwhile.
   void check_hooks();
-  /// Some memory events stay unseen for good: no region is kept beyond its lease.
+  /// Some memory events stay unseen for good: each region goes with its lease.
   bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }
   /// Events may be missed now: a registration serves one lease.
   bool blind() const { return brackets_.sight.blind(); }

@@ -1,6 +1,5 @@
 // All options of a process: the engine's own and those of the fronts that it serves, and the tables of the
-// rooms below put together. Filled before threads start, then only read. Nothing here may be called from a
-// hook.
+// rooms below put together. Filled before threads start, then only read. For ordinary code, outside of hooks.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,9 @@ class Preparation {
   State state() const;
   /// Waits for its end; false: `timeout` is over (kNever: none).
   bool wait(Duration timeout) const;
-  /// No effect on one that has ended.
+  /// One that has ended stays as it is.
   void cancel() { stop_.store(true, std::memory_order_relaxed); }
-  /// The process that it began in. In a child of it nothing but this may be called.
+  /// The process that it began in. In a child of it only this may be called.
   pid_t process() const { return leases_.process(); }
 
   /// Cancels all that are under way, and waits for their threads.

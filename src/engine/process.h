@@ -1,5 +1,5 @@
 // Who this process is: its place in the job, and its command line. Stateless; reads the environment and
-// /proc, not from hooks.
+// /proc, outside of hooks.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace pinion {
 std::string profile_path(const std::string& path, int rank);
 /// Empty, without an error, where the file is still missing.
 Error read_profile(const std::string& path, std::string& bytes);
-/// As a whole or not at all.
+/// Atomically.
 Error write_profile(const std::string& path, const std::string& bytes);
 
 /// Names call sites by module and offset of their frames, independent of load addresses. A module is
@@ -38,7 +38,7 @@ class LearntProfile {
   LearntProfile(const std::string& path, int rank);
 
   bool wanted() const { return !path_.empty(); }
-  /// Begins a new predictor with the profile that was read; reports a profile that does not fit.
+  /// Begins a new predictor with the profile that was read; reports a profile of another program.
   void begin(Predictor& predictor) const;
   std::uint64_t site_name(CallSite site) { return sites_.name(site); }
   /// Writes the profile of the domain that learnt most.

@@ -48,8 +48,8 @@ constexpr int kMostDomains = runlog::kMaxDomains;
 
 /// Of one thread in one domain.
 struct ThreadCounters {
-  // A hit touches these: in the context they share the line that every call touches. There is no counter
-  // of acquires: each ends as one hit, wait, miss, bounced or observed.
+  // A hit touches these: in the context they share the line that every call touches. Acquires are a sum: each
+  // ends as one hit, wait, miss, bounced or observed.
   Counter acquired_bytes, hits;
   Counter delayed_ticks;  ///< the sum of registrations, waits and copies that have delayed the thread
   Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
@@ -77,8 +77,8 @@ struct ThreadContext {
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
 };
 
-/// The calling thread's context, made at the first call (by mmap, not malloc). Null only when the system
-/// gives no memory. Not from hooks.
+/// The calling thread's context, made at the first call (by mmap instead of malloc). Null only when the
+/// system gives no memory. Not from hooks.
 ThreadContext* this_thread();
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();

@@ -141,7 +141,7 @@ template <class Change>
 Error change_code(std::byte* at, std::size_t bytes, Change change) {
   const Range pages = Range::of(at, bytes).to_pages();
   void* const start = reinterpret_cast<void*>(pages.begin);
-  // Not by way of libc, whose mprotect shows the hooks that other code is about to patch.
+  // Bypasses libc, whose mprotect shows the hooks that other code is about to patch.
   const auto protect = [&](int protection) {
     return raw_system_call(SYS_mprotect, arguments_of(start, pages.bytes(), protection));
   };

@@ -6,7 +6,7 @@
 // the same length. So a thread that waits in the kernel inside the function returns to intact code. The usual
 // patch of 13 bytes covers the return address of the system call: installing it crashes threads inside.
 //
-// Called from ordinary code only, never from a hook. The caller serialises the calls for all patches of the
+// Called from ordinary code, outside of hooks. The caller serialises the calls for all patches of the
 // process.
 #pragma once
 
@@ -32,11 +32,12 @@ class CodePatch {
   /// After aim(): the target of another library's jump at the entry, null if there is none.
   void* displaced_target() const { return displaced_target_; }
 
-  /// Makes the function jump to `target` (always the same one for one patch). On failure nothing has changed.
+  /// Makes the function jump to `target` (always the same one for one patch). On failure the code is
+  /// unchanged.
   Error apply(const void* target);
   /// Puts back the instructions that apply() displaced. Refuses when other code has patched over it since.
   Error restore();
-  /// Whether apply() has succeeded and restore() not yet.
+  /// Whether apply() has succeeded and restore() is still due.
   bool is_applied() const { return applied_; }
   /// Whether a call of the function still reaches the target.
   bool in_place() const;

@@ -1,5 +1,5 @@
 // Unmappings that were held back. The program regards the memory as gone; it is still mapped, because peers
-// hold it. Its addresses stay in use, so that the kernel gives them to no other mapping.
+// hold it. Its addresses stay in use, so that the kernel keeps other mappings away.
 //
 // Owns a fixed array of such ranges. settle(), forget() and waits are for hooks: lock-free, allocation-free.
 // carry_out() is ordinary code, of one thread at a time.
@@ -97,7 +97,7 @@ class BasicHeldBack {
     }
   }
 
-  /// In a forked child: its copy of the memory has no holders, and stays mapped.
+  /// In a forked child: its copy of the memory stays mapped.
   void forget_all() {
     for (Slot& slot : slots_) slot.word.store(kFree, std::memory_order_relaxed);
     used_.store(0, std::memory_order_relaxed);

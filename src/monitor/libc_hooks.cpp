@@ -300,7 +300,7 @@ long perform(Function function, const Arguments& arguments) {
 Range libc_code;
 
 /// When libc drops an ended thread's stack, ThreadSanitizer has already taken leave of the thread, and
-/// instrumented atomics (those of every sink) crash there. Its allocator is not libc's, so little else comes
+/// instrumented atomics (those of every sink) crash there. It replaces libc's allocator, so little else comes
 /// from inside libc.
 bool is_past_thread_end(const void* caller) { return libc_code.contains(Range::of(caller, 1)); }
 

@@ -12,7 +12,7 @@
 //
 // The replacements see all of memory_calls.h, called by name or through syscall(). A call that fails is
 // bracketed too, unless its arguments alone make the kernel refuse it. They miss:
-//   - system calls made without libc (an allocator that makes its own, as the sanitizers' do; the dynamic
+//   - system calls that bypass libc (an allocator that makes its own, as the sanitizers' do; the dynamic
 //     linker, which loader.h watches; io_uring's madvise);
 //   - changes from elsewhere: files truncated or holes punched under a mapping, userfaultfd's moves, a
 //     debugger.

@@ -1,6 +1,6 @@
 // The replacements of libc's functions by name: the targets of the patches, and of the symbols of the
 // preloaded libpinion-symbols.so (intercept/symbols.cpp). They may be called at any time, also before any
-// constructor has run and while no monitor is started; then they act as libc's functions. Any thread, any
+// constructor has run and while monitors are stopped; then they act as libc's functions. Any thread, any
 // signal handler.
 #pragma once
 

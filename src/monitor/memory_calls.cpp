@@ -114,7 +114,7 @@ Range spanned_range(Address vectors, std::size_t count) {
   std::array<iovec, 8> part;
   for (std::size_t done = 0; done < count; done += part.size()) {
     const std::size_t taken = std::min(count - done, part.size());
-    // Read by the kernel: the caller's pointer may be bad, which is not for us to die of.
+    // Read by the kernel: a bad pointer of the caller's only fails this call.
     const iovec from{reinterpret_cast<void*>(vectors + done * sizeof(iovec)), taken * sizeof(iovec)};
     const iovec to{part.data(), from.iov_len};
     const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &to, 1, &from, 1, 0));
@@ -153,7 +153,7 @@ Range attached_range(int id, Address address, int flags) {
   return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
-/// Reads the process's mappings without libc, in the little stack that a signal handler may have.
+/// Reads the process's mappings by direct system calls, in the little stack that a signal handler may have.
 class MappingReader {
  public:
   struct Mapping {

@@ -9,7 +9,7 @@
 //   - madvise and process_madvise that drop pages;
 //   - mprotect and pkey_mprotect to anything less than reading and writing. Adding rights is not an event, so
 //     malloc's growing heaps are free: a registration refused for want of rights is tried anew each time.
-//     Rights that protection keys take from a thread are not the pages'.
+//     Protection keys take rights from a thread and leave the pages' alone.
 // What does not: MADV_DONTFORK (Pinion itself never uses it) and MADV_WIPEONFORK concern children; paging
 // out and migration leave pinned pages alone.
 //
@@ -34,11 +34,11 @@ struct ConcernedMemory {
 /// Reads the size of huge pages; ordinary code, before the first concerned_memory().
 void prepare_memory_calls();
 
-/// Of the system call `number`; empty for those that change no memory.
+/// Of the system call `number`; empty for those that leave memory alone.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
 
-/// The new mapping that `result` of the system call stands for, where there was none before; empty where it
-/// replaced others, which is an event of its own, and where nothing appears.
+/// The new mapping that `result` of the system call stands for, in addresses unmapped before; empty where it
+/// replaced others, which is an event of its own, and where the call maps nothing.
 Range appeared_memory(long number, const SystemCallArguments& arguments, long result);
 
 /// Above every number of a call that changes memory.

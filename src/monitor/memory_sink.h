@@ -20,8 +20,8 @@ namespace pinion {
 class MemorySink {
  public:
   /// Before the change, within its bracket: the old contents are still there. Every registration of the range
-  /// is doomed here, with any answer. The change may still fail, or be held back for another sink. An
-  /// answer that is not the change's alternative counts as `proceed`.
+  /// is doomed here, with any answer. The change may still fail, or be held back for another sink. An answer
+  /// other than the change's alternative counts as `proceed`.
   virtual Answer changing(const MemoryChange& change) = 0;
   /// After the bracket was closed. A sink that was added in between has this call alone.
   virtual void changed(Range) {}
@@ -59,7 +59,7 @@ class BasicSinkArray {
       if (slot.compare_exchange_strong(found, nullptr, std::memory_order_seq_cst)) return;
     }
   }
-  /// Calls visit(sink) for each that was added before and is not removed meanwhile.
+  /// Calls visit(sink) for each sink added before and still there.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const auto& slot : slots_) {

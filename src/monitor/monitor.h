@@ -6,8 +6,8 @@
 // ordinary code, called by one thread at a time except watch(), which any thread may call.
 //
 //   libc         libc's functions redirected in memory (libc_hooks.h)
-//   symbols      the same replacements, reached by a preloaded library's symbols: where code may not be
-//                patched. libc's own calls bypass the symbols, so alone it keeps nothing
+//   symbols the same replacements, reached by a preloaded library's symbols: where patching code is
+//   forbidden. libc's own calls bypass the symbols, so alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     only those that the program makes by pinion_memory_begin and pinion_memory_end
 // The first two can have userfaultfd beside them. `automatic` chooses among these, and adds userfaultfd to
@@ -35,7 +35,7 @@ class MemoryMonitor {
   virtual HookReport start(const HookCallbacks& callbacks) = 0;
   virtual void stop() = 0;
   /// After start(): lets memory go in every way that libc has, with a row for each. An event beyond the
-  /// monitor's claim is no failure.
+  /// monitor's claim may be missed.
   virtual HookReport self_test() = 0;
 
   /// Whether all that start() put in place is there still.
@@ -49,7 +49,7 @@ class MemoryMonitor {
   /// Of a monitor that chooses: its choice.
   virtual const MemoryMonitor& chosen() const { return *this; }
 
-  /// Before the pages are registered with a device. An error: their events will not be seen.
+  /// Before the pages are registered with a device. An error: their events will be missed.
   virtual Error watch(Range) { return {}; }
 
  protected:

@@ -43,7 +43,7 @@ class BasicSight {
     }
   }
 
-  /// The hooks have been verified after `before` was looked at. Nothing happens when sight was lost again.
+  /// The hooks have been verified after `before` was looked at. Without effect when sight was lost again.
   void regained(Look before) {
     word_.compare_exchange_strong(before.bits_, (before.bits_ + kChange) & ~kBlind, std::memory_order_seq_cst,
                                   std::memory_order_relaxed);

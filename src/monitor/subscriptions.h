@@ -15,8 +15,8 @@
 // Not seen: an event that begins and ends between a registration and its subscription. Only a program that
 // changes memory which it is registering at that moment can make one.
 //
-// post() is for hooks; all else is ordinary code, guarded by a mutex that is held while allocating: no hook
-// may take it. After a fork the child calls abandon_after_fork() first.
+// post() is for hooks; all else is ordinary code, guarded by a mutex that is held while allocating: hooks run
+// without it. After a fork the child calls abandon_after_fork() first.
 #pragma once
 
 #include <map>
@@ -35,12 +35,12 @@ class Subscriptions {
  public:
   explicit Subscriptions(const Brackets& brackets) : brackets_(brackets) {}
 
-  /// May throw bad_alloc, and then nothing has happened.
+  /// May throw bad_alloc, without effect.
   void subscribe(Range range);
-  /// A holder has dropped it. Harmless where it is not subscribed.
+  /// A holder has dropped it. Harmless for an unknown range.
   void unsubscribe(Range range);
   /// Whether `range`, which is subscribed or part of a subscribed one, is unchanged since. If it is not, the
-  /// caller drops it; that it unsubscribes as well does no harm.
+  /// caller drops it; unsubscribing it as well is harmless.
   bool valid(Range range);
 
   /// Hooks: memory is about to change, within a bracket that is open. Whether it may concern a subscription.

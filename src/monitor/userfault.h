@@ -17,7 +17,7 @@
 // The kernel reports an event that happens in any case: it cannot be held back or refused, and the answer of
 // begin() is ignored.
 //
-// ORDER. The kernel lets the system call go on when its event has been *read*, not when it has been handled.
+// ORDER. The kernel lets the system call go on when its event has been *read*, before it is handled.
 //
 //   caller U                                 reader                          any thread that acquires
 //   pages unmapped, event queued, waits
@@ -42,7 +42,7 @@
 //     over a registration proves it stale (HookCallbacks::appeared). Alone, the gap stays open.
 //   - madvise is reported *before* the pages are dropped, and its end is not reported. Such an event's
 //     bracket stays open for kDropTime, in which the range is not registered; a thread held up for longer
-//     between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
+//     between the two is exposed. Where the hooks have seen the call, theirs is the bracket.
 #pragma once
 
 #include <atomic>
@@ -65,7 +65,7 @@ const char* userfaultfd_reach();
 
 /// Starts to call begin() and end(), on the reader's thread alone, which is not the one whose memory goes.
 Error start_userfaultfd(const HookCallbacks& callbacks);
-/// Ends all calls, and watches nothing.
+/// Ends all calls and all watches.
 void stop_userfaultfd();
 
 /// From now on until they are unmapped, events of these pages are seen. An error has the cause of a refusal
@@ -73,7 +73,7 @@ void stop_userfaultfd();
 ///
 /// There is no way back for a single range. Memory that was registered once will be again; to watch it a
 /// second time costs less than to let it go and watch it anew; and neither needs a record of watched memory.
-/// The price is one slow munmap of memory that is not registered any more.
+/// The price is one slow munmap of deregistered memory.
 Error watch_by_userfaultfd(Range pages);
 
 /// Threads of this room's own that are running: 0 or 1.

@@ -14,7 +14,7 @@
 
 namespace pinion {
 
-/// For callers that keep no account of device calls.
+/// For callers that ignore device calls.
 inline constexpr auto not_noted = [](const DeviceCall&) {};
 
 /// Deregisters a region claimed by one of the begin_ functions. `note(const DeviceCall&)` follows the call.
@@ -109,7 +109,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::register_: {
         const Range range = ticket.region->range();
         if (const Error unwatched = watch(range)) {
-          // Neighbours that a merge would take in can go on being watched; nothing is kept for a later use.
+          // Neighbours that a merge would take in can go on being watched; the region goes with its lease.
           if (!ticket.lease || !(range == ticket.pages)) {
             step = domain.commit(ticket, {unwatched, {}, {}});
             break;

@@ -2,7 +2,7 @@
 // usable at the moment can be fewer than the limit: the process's share of a limit of the node, which an
 // Allowance obtains from the node's other processes (node/node_share.h), or the total that the system has
 // turned out to allow (learned_room.h). Registrations that the program makes without Pinion count too:
-// they alone can exceed the limits. Any thread, never from a hook; one short mutex, and hits stay outside.
+// they alone can exceed the limits. Any thread, outside of hooks; one short mutex, and hits stay outside.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Allowance {
   virtual void raise(std::uint64_t bytes) = 0;
   /// Returns the excess over `bytes`, as far as possible.
   virtual void lower(std::uint64_t bytes) = 0;
-  /// Nothing is asked for, or given back, from now on.
+  /// From now on the share stays as it is.
   virtual void end() = 0;
 };
 

@@ -93,7 +93,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.want = ticket.pages;
   }
 
-  // The part of a merge that is not asked for may be changing: that must not hold up the rest.
+  // The part of a merge beyond the request may be changing; the request goes on without it.
   if (!(ticket.want == ticket.pages) && (brackets_.changing(ticket.want) || meets_permanent(ticket.want)))
     ticket.want = ticket.pages;
   if (meets_permanent(ticket.want)) {
@@ -123,7 +123,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
-    // The merge does not fit: the request alone may.
+    // The merge is too large: the request alone may.
     remember_failed_merge(ticket.want);
     ticket.want = ticket.pages;
   }
@@ -194,7 +194,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     return Step::register_;
   }
 
-  // Refused: nothing is registered. Leave no trace of the region.
+  // Refused: nothing is registered. Remove all traces of the region.
   unindex(region);
   // The refusal of a merge leaves open whether the request alone would fit.
   unreserve(region->range(), ticket.want == ticket.pages ? registration.error : Error{});

@@ -18,7 +18,7 @@
 // same memory replaces it: callers that need several rights in turn should request their sum.
 //
 // A permanent region belongs to an owner that hands its memory out itself (an arena). Limits, victims and
-// retention leave it alone, and memory events that its owner causes do not doom it. Requests within it are
+// retention leave it alone, and its owner's memory events leave it intact. Requests within it are
 // served by it. It is never merged or replaced.
 #pragma once
 
@@ -54,10 +54,10 @@ class Domain : public Leases {
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);
   ~Domain();
-  /// Begins anew on another device, with the memory that it has. Only while it holds no region; hooks, and
+  /// Begins anew on another device, with the memory that it has. Only while it is empty; hooks, and
   /// threads that look up regions that are gone, may be inside.
   void reopen(Device& device, Budget& budget);
-  /// The device behind the domain's is another. Only while it holds no region.
+  /// The device behind the domain's is another. Only while it is empty.
   void device_changed();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
@@ -114,8 +114,8 @@ class Domain : public Leases {
   /// region, so that begin() registers another for the ticket; the late one is deregistered by its own
   /// thread. It has no effect where the registration is done, or where a limit has too little room for two.
   void overtake(const Ticket& ticket);
-  /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
-  /// again.
+  /// The end of another thread's memory event was waited for until patience ran out: later acquires skip the
+  /// wait.
   void waited_in_vain();
 
   /// How long registrations have taken because the kernel ran something else meanwhile, in all. The loss of a
@@ -151,7 +151,7 @@ class Domain : public Leases {
 
   /// Regions that were doomed under leases or holds since the last call, as far as they are still in use:
   /// their holders should let go, as the memory stays pinned until the last one has. One caller at a time,
-  /// not from hooks.
+  /// outside of hooks.
   std::vector<RegionRef> take_recalls();
   /// A permanent region becomes an ordinary one.
   void end_permanence(const RegionRef& ref);
@@ -174,9 +174,9 @@ class Domain : public Leases {
   /// Regions expected before `use` stay; those expected before `back` go only after all others.
   /// Empty: these are too few, or there is room already.
   std::vector<Region*> begin_swap(Range pages, Time use, Time back);
-  /// The same for so many bytes of another domain of the process: none that is expected before `back` goes.
+  /// The same for so many bytes of another domain of the process: regions expected before `until` stay.
   std::vector<Region*> begin_swap(std::uint64_t bytes, Time back);
-  /// Bytes of `pages` that are not registered yet.
+  /// Bytes of `pages` still unregistered.
   std::size_t missing(Range pages);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }

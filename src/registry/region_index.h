@@ -13,10 +13,10 @@
 // in counted steps. Between steps every region can be found (one that moves is in two places for a while). A
 // reader whose pass saw no step has seen all regions, wherever the writer stands; others start over. A region
 // may be reported twice.
-//   - One step may be seen in part, so it must be harmless in part: one entry, or the count, never both.
+//   - One step may be seen in part, so it must be harmless in part: one entry, or the count.
 //   - Instead of fences, which ThreadSanitizer does not know, every store of a writer releases and every load
 //     of for_each_overlap() acquires: a reader that saw one store of a step sees that the step was counted.
-// Writers: insert() and erase() under the domain's slow lock; they allocate nothing (reserve() before).
+// Writers: insert() and erase() under the domain's slow lock; they are free of allocation (reserve() before).
 // Memory of blocks and directories is never unmapped.
 #pragma once
 
@@ -59,7 +59,7 @@ class BasicRegionIndex {
     return i == kNone ? nullptr : block->regions[i].load(std::memory_order_acquire);
   }
 
-  /// Calls f(R*) for every region that overlaps r; none is missed that was inserted before the call.
+  /// Calls f(R*) for every region that overlaps r; it finds all that were inserted before the call.
   template <class F>
   void for_each_overlap(Range r, F&& f) const {
     std::uint64_t before = 0;
@@ -73,7 +73,7 @@ class BasicRegionIndex {
 
   // ---- writers, under the domain's slow lock ----
 
-  /// Makes sure that one insert() needs no memory.
+  /// Allocates ahead for one insert().
   bool reserve() {
     if (!blocks_.reserve(2)) return false;
     Directory* directory = directory_.load(std::memory_order_relaxed);
@@ -162,7 +162,7 @@ class BasicRegionIndex {
   };
 
   struct alignas(64) Block {
-    static constexpr Address kUnused = ~Address{0};  // above every address: a search never ends there
+    static constexpr Address kUnused = ~Address{0};  // above every address: searches end before it
 
     Atomic<Address> keys[kBlockEntries];
     Atomic<R*> regions[kBlockEntries]{};
@@ -219,7 +219,7 @@ class BasicRegionIndex {
       writing.step();
       for (std::uint32_t i = to; i < from; ++i) keys[i].store(kUnused, std::memory_order_release);
     }
-    /// Into a block that nobody can find yet.
+    /// Into a block that readers cannot find yet.
     void copy_upper_half(Block* upper) const {
       for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) move(i, upper, i - kHalf);
       upper->count.store(kBlockEntries - kHalf, std::memory_order_release);

@@ -22,7 +22,7 @@
 // Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
 // has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
 // granted. A request beyond that replaces the region by a new one, as a request for more rights does. Holds
-// are granted one by one up to 2^16 - 1; a further peer gets none. A slot is lost every 2^18 registrations:
+// are granted one by one up to 2^16 - 1; a further peer is refused. A slot is lost every 2^18 registrations:
 // less than a byte per thousand.
 //
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
@@ -103,7 +103,7 @@ class BasicRegionWord {
     return left_by(before.bits, 1);
   }
 
-  /// A hold on the region of that generation; false where it takes no more.
+  /// A hold on the region of that generation; false: refused.
   bool begin_hold(std::uint32_t generation) {
     Value v = load();
     do {

@@ -170,7 +170,7 @@ struct Lines {
     registered_byte_ns += other.registered_byte_ns;
   }
 
-  // All of a node: in pairs, so that long time lines are not copied for each process.
+  // All of a node: in pairs, so that long time lines are copied rarely.
   static Lines sum(std::vector<Lines> of) {
     for (std::size_t step = 1; step < of.size(); step *= 2)
       for (std::size_t i = 0; i + step < of.size(); i += 2 * step) of[i].add(of[i + step]);
@@ -326,7 +326,7 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
 /// By number, device and NIC.
 using Domains = std::map<std::tuple<std::uint32_t, std::string, std::string>, DomainReport>;
 
-// Return addresses differ from rank to rank where modules are placed at random, names do not.
+// Return addresses differ from rank to rank where modules are placed at random; names are equal.
 std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& names, std::uint64_t site) {
   if (const auto found = names.find(site); found != names.end() && found->second->name[0])
     return found->second->name;
@@ -604,7 +604,7 @@ Report analyse(const std::vector<Log>& logs) {
 
 Error analyse(const std::vector<std::string>& paths, Report& report) {
   Analysis analysis;
-  // A log for each core at a time, while the next one is read; where no thread is to be had, in turn.
+  // A log for each core at a time, while the next one is read; where threads are unavailable, in turn.
   const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
   std::deque<std::future<Part>> parts;
   const auto take_first = [&] {

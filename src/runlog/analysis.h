@@ -182,7 +182,7 @@ void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);
 
-// The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
+// The parts, for tests and exporters. The time lines may extend beyond the run.
 
 /// From events; where the log lacks some, from the time series that was kept online.
 Timeline registered_timeline(const Log& log);

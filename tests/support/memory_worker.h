@@ -77,7 +77,7 @@ struct World {
   TransferEngine ring;
   std::vector<std::unique_ptr<Place>> places;
   std::vector<MappedPlace*> mappings;  ///< those of them that stay in place
-  /// Who forks a child that will start an engine: its locks must be free of other holders then.
+  /// Held to fork a child that will start an engine: its locks must be free of other holders then.
   Place* library = nullptr;
   std::size_t most_pages = 0;  ///< of one transfer
   bool forks = false, stacks = false;

@@ -60,7 +60,7 @@ void recognise() {
   }
   const Front* front = library ? front_for(library) : nullptr;
   if (front) front->attach(library);
-  // An MPI of neither family is left to itself, and so is any MPI where Pinion is off.
+  // An MPI of another family is left alone, and so is any MPI where Pinion is off.
   const auto is_off = [] {
     Options options;
     return !options_from_environment(options) && options.off;

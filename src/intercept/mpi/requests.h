@@ -20,8 +20,8 @@ class Requests {
   using Key = std::uintptr_t;
   static Requests& instance();
 
-  /// The first check of every completion, without a lock: whether any request is known at all. Programs
-  /// poll for small messages as fast as the processor can, most of them with nothing else under way.
+  /// The first check of every completion, lock-free: whether any request is known at all. Programs
+  /// poll for small messages as fast as the processor can, mostly with only small ones under way.
   static bool any_known() { return entries_known_.load(std::memory_order_acquire) != 0; }
   /// The second check, for each request. False: it is unknown.
   static bool may_know(Key request) {
