@@ -99,7 +99,7 @@ PaperResult paper_figure_3() {
 PaperResult paper_figure_9() {
   PaperResult result{"Figure 9",
                      "Buffer reuse: registered memory with 4 MB messages, and message latency",
-                     "Figure 1's program, ten turns; the pipeline protocol comes with Pinion's own transfers",
+                     "Figure 1's program, ten turns; the pipeline protocol is measured only (--from)",
                      {}};
   const Schemes schemes(paper_workload("reuse:4M:2"));
   result.rows = {
@@ -120,8 +120,8 @@ PaperResult paper_figure_10() {
   PaperResult result{
       "Figure 10",
       "No buffer reuse: registered memory with 4 MB messages, and message latency",
-      "Figure 1's program, each of 30 messages from memory of its own; the pipeline protocol comes "
-      "with Pinion's own transfers",
+      "Figure 1's program, each of 30 messages from memory of its own; the pipeline protocol is measured "
+      "only (--from)",
       {}};
   const Schemes schemes(paper_workload("no-reuse:4M:2"));
   result.rows = {
