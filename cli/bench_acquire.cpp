@@ -147,7 +147,7 @@ void by_mpi_front(Bench& bench) {
                 {{"pinion", [&] { return call_ns(pinion) - call_ns({}); }},
                  {"sum-of-parts", [&] { return parts.sum_ns(); }}});
   bench.note(fmt::format(
-      "mpi-front-hot: what MPI_Allreduce of 64 KiB in place on MPI_COMM_SELF takes longer with Pinion ({}).",
+      "mpi-front-hot: the time that Pinion adds to MPI_Allreduce of 64 KiB in place on MPI_COMM_SELF ({}).",
       mpi.family));
 }
 

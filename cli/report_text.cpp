@@ -335,7 +335,7 @@ std::string measured_summary(const Report& r, const Strategies* strategies) {
   out += fmt::format("pinion: {} of {} seen", plural(r.acquires.total, "transfer", "transfers"),
                      bytes_text(static_cast<double>(b.leave_pinned_peak)));
   if (strategies == nullptr || r.acquires.total == 0) return out + "\n";
-  return out + "; what each strategy would hold and cost:\n" + strategies_text(*strategies, "pinion:   ");
+  return out + "; memory and time of each strategy:\n" + strategies_text(*strategies, "pinion:   ");
 }
 
 }  // namespace

@@ -255,7 +255,7 @@ class FabricDevice final : public Device {
     if (pin_) return text + ", which pins nothing; " + pin_->description();
     const char* const cache = std::getenv("FI_MR_CACHE_MAX_COUNT");
     if (cache == nullptr || std::strcmp(cache, "0") != 0)
-      text += "; its own cache may keep what is let go (FI_MR_CACHE_MAX_COUNT=0 switches it off)";
+      text += "; its own cache may keep deregistered memory (FI_MR_CACHE_MAX_COUNT=0 switches it off)";
     return text;
   }
 

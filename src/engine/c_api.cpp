@@ -126,7 +126,7 @@ bool is_request(const pinion_domain* domain, const void* address, std::size_t by
 }
 
 [[gnu::cold]] int no_context(const char* call) {
-  return fail(Error::make(ENOMEM, "%s: no memory for what Pinion keeps for a thread", call));
+  return fail(Error::make(ENOMEM, "%s: no memory for Pinion's state of a thread", call));
 }
 
 // ---- structures that may grow ----

@@ -39,7 +39,7 @@ void MemoryWatch::report_keeping_nothing() {
   if (!unreported_.exchange(false)) return;
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
-               "`pinion doctor` says more\n",
+               "`pinion doctor` shows more\n",
                why_nothing_.message);
 }
 

@@ -183,7 +183,7 @@ void Preparation::work() {
   ::prctl(PR_SET_NAME, "pinion-prepare");
   ThreadContext* const thread = this_thread();
   Error error;
-  if (thread == nullptr) error = Error::make(ENOMEM, "no memory for what Pinion keeps for a thread");
+  if (thread == nullptr) error = Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   while (!error && !stopped()) {
     const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= pieces_.size()) break;

@@ -39,7 +39,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
     if (insist && runs != wanted)
       return Error::make(EBUSY,
                          "Pinion runs in this process with the options '%s' and cannot change to '%s': start "
-                         "with the same options, or with NULL to share what runs",
+                         "with the same options, or with NULL to share that run",
                          runs.c_str(), wanted.c_str());
     ++g_users.count;
     return {};

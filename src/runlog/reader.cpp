@@ -165,7 +165,7 @@ Error corrupt(const std::string& which, const char* reason) {
 }
 
 Error truncated(const std::string& which) {
-  return Error::make(EINVAL, "%.240s: truncated log: the file ends before what its header counts",
+  return Error::make(EINVAL, "%.240s: truncated log: the file is shorter than its header states",
                      which.c_str());
 }
 
