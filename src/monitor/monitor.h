@@ -6,8 +6,8 @@
 // ordinary code, called by one thread at a time except watch(), which any thread may call.
 //
 //   libc         libc's functions redirected in memory (libc_hooks.h)
-//   symbols the same replacements, reached by a preloaded library's symbols: where patching code is
-//   forbidden. libc's own calls bypass the symbols, so alone it keeps nothing
+//   symbols      the same replacements, reached by a preloaded library's symbols: where patching code is
+//                forbidden. libc's own calls bypass the symbols, so alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     only those that the program makes by pinion_memory_begin and pinion_memory_end
 // The first two can have userfaultfd beside them. `automatic` chooses among these, and adds userfaultfd to
