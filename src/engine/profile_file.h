@@ -38,7 +38,7 @@ class LearntProfile {
   LearntProfile(const std::string& path, int rank);
 
   bool wanted() const { return !path_.empty(); }
-  /// Begins a new predictor with the profile that was read; reports a profile of another program.
+  /// Begins a new predictor with the profile that was read; reports a profile that does not fit.
   void begin(Predictor& predictor) const;
   std::uint64_t site_name(CallSite site) { return sites_.name(site); }
   /// Writes the profile of the domain that learnt most.

@@ -56,7 +56,7 @@ class BasicBrackets {
     }
   }
 
-  /// In a forked child: the brackets of missing threads would stay open for ever.
+  /// In a forked child: drops the brackets of missing threads, which would stay open for ever.
   void forget_other_threads() {
     for (auto& slot : slots_) {
       if (slot.begin.load(std::memory_order_relaxed) > kClaimed &&

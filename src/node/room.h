@@ -103,7 +103,7 @@ class NodeRoom {
   void reclaim(int slot, std::uint64_t identity);
 
   RoomFile* file_ = nullptr;
-  std::shared_ptr<RoomFile> simulated_;  ///< the same, where it is not a file
+  std::shared_ptr<RoomFile> simulated_;  ///< the contents of a room without a file
   std::string path_;
   std::uint64_t inode_ = 0;
   std::uint64_t identity_ = 0;

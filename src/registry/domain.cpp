@@ -123,7 +123,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
-    // The merge is too large: the request alone may.
+    // The merge does not fit; the request alone may.
     remember_failed_merge(ticket.want);
     ticket.want = ticket.pages;
   }
