@@ -16,12 +16,8 @@ namespace pinion::cli {
 namespace {
 
 constexpr std::size_t kSteps = 100'000;
-/// All registrations stay, and only the calls are at work.
+/// Nothing is let go, and nothing beside the calls is at work.
 constexpr const char* kOptions = "retention=leave-pinned,device=pin,monitor=brackets";
-
-void must(int error) {
-  if (error) throw Failure(pinion_last_error());
-}
 
 /// A domain of the C API in which every range is registered.
 class ApiDomain {
@@ -147,7 +143,7 @@ void by_mpi_front(Bench& bench) {
                 {{"pinion", [&] { return call_ns(pinion) - call_ns({}); }},
                  {"sum-of-parts", [&] { return parts.sum_ns(); }}});
   bench.note(fmt::format(
-      "mpi-front-hot: the time that Pinion adds to MPI_Allreduce of 64 KiB in place on MPI_COMM_SELF ({}).",
+      "mpi-front-hot: what MPI_Allreduce of 64 KiB in place on MPI_COMM_SELF takes longer with Pinion ({}).",
       mpi.family));
 }
 

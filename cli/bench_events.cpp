@@ -170,7 +170,7 @@ void run(Bench& bench) {
   forks(bench);
 }
 
-const BenchRegistration registration{"events", "Memory events: the cost of unmapping and forking", run};
+const BenchRegistration registration{"events", "Memory events: what unmapping and forking cost", run};
 
 }  // namespace
 

@@ -139,7 +139,7 @@ void run(Bench& bench) {
       "hit", [&](Watched&) { return hit_ns(domain, registered.ranges[0]); }, true);
 }
 
-const BenchRegistration registration{"monitors", "Memory monitors: the cost of watching", run};
+const BenchRegistration registration{"monitors", "Memory monitors: what watching costs", run};
 
 }  // namespace
 

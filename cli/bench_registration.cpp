@@ -94,9 +94,10 @@ void run(Bench& bench) {
   }
   bench.note(
       "pinion: pinned by the kernel; emulated: NIC cost modelled; neither is measured on a NIC. "
-      "verbs: the time of the RDMA device's driver, on this processor.");
+      "verbs: what the RDMA device's driver takes, on this processor.");
   if (field_of("/proc/cpuinfo", "model name").find("TCG") != std::string::npos)
-    bench.note("The processor is emulated: compare times with each other rather than with real ones.");
+    bench.note(
+        "The processor is emulated: what it takes beside something else means more than what it takes.");
   for (const bool touched : {true, false})
     for (const bool huge : {false, true})
       for (const std::size_t kilobytes : {4, 64, 1024, 4 * 1024, 16 * 1024, 64 * 1024}) {

@@ -96,7 +96,7 @@ std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& o
     for (std::size_t i = 0; i + 1 < rows.size(); ++i)
       if (rows[i].name == name)
         throw UsageError(
-            fmt::format("--retention: {} is given twice; --repeat sets how often each runs", name));
+            fmt::format("--retention: {} is given twice; --repeat says how often each runs", name));
   }
   return rows;
 }
