@@ -95,7 +95,7 @@ TEST(HelperShare, OffRefusesNothing) {
   EXPECT_EQ(share.spent(), kSecond);
 }
 
-/// Work of the helper and the mean of registered bytes, of `buffers` used in turn by a thread that computes
+/// Work of the helper and mean registered bytes, of `buffers` used in turn by a thread that computes
 /// for `compute` between them, four ranks on two cores.
 struct Outcome {
   Duration allowed, spent;
