@@ -124,7 +124,7 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   give_back(buffer);
-  overs_.set(id, kNever);
+  buffer.by_thread = false;
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -269,7 +269,7 @@ Duration HelperRetention::lead(std::size_t entries) const {
 }
 
 void HelperRetention::enqueue(BufferId id, Time after, const Estimate& next) {
-  if (next.early != kNever) {
+  if (next.early != kNever && !buffers_[id].by_thread) {
     queue_.insert(id, next.early, service_time(buffers_[id].entries));
   } else {
     listen(id, after, after);  // to let it go again
@@ -316,7 +316,8 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool refused =
       too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
                    !worth_a_trial(buffer, late, now));
-  if (crowded || refused || !affords(pages, entries, next, now)) {
+  const bool by_helper = affords(pages, entries, next, now);
+  if (crowded || refused || !(by_helper || affords_by_thread(pages, entries, late, next, now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     // A use that is overdue is waited for no longer because something else was decided meanwhile.
@@ -325,7 +326,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     looks_.set(id, later ? look : std::min(look, looks_.of(id)));
     return false;
   }
-  if (claim(ref, after, action)) return true;
+  if (claim(ref, after, action)) {
+    if (!by_helper) leave_to_threads(ref);
+    return true;
+  }
   // It is in use, and its release brings it back; or there was no room for it in the budget.
   if (settings_.budget && ref.current() && ref.region->word.load().idle()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
@@ -355,11 +359,21 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
       Buffer& buffer = buffers_[id];
       if (served_elsewhere(buffer, ref)) return;
       give_back(buffer);
+      buffer.by_thread = false;
       buffer.reserved = costs_.registration.upper(buffer.entries);
       settings_.budget->reserve(buffer.reserved);
     });
   }
   return true;
+}
+
+void HelperRetention::leave_to_threads(RegionRef ref) {
+  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+    Buffer& buffer = buffers_[id];
+    if (served_elsewhere(buffer, ref)) return;
+    buffer.by_thread = true;
+    if (settings_.budget) settings_.budget->leave_to_threads(buffer.reserved);
+  });
 }
 
 bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
@@ -385,9 +399,20 @@ bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Esti
   if (!settings_.share) return true;
   const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
   if (next.time == kNever) return settings_.share->affords(work, kNever);
+  return settings_.share->affords(work, freed(pages, std::min(next.early, next.time) - now));
+}
+
+double HelperRetention::freed(std::size_t pages, Duration gone) const {
   const double part = static_cast<double>(pages) / static_cast<double>(std::max(all_pages_, pages));
-  const Duration gone = std::max<Duration>(std::min(next.early, next.time) - now, 0);
-  return settings_.share->affords(work, part * static_cast<double>(gone) / kSecond);
+  return part * static_cast<double>(std::max<Duration>(gone, 0)) / kSecond;
+}
+
+bool HelperRetention::affords_by_thread(std::size_t pages, std::size_t entries, Duration worth,
+                                        const Estimate& next, Time now) const {
+  if (next.time == kNever) return false;
+  const Duration gone = std::min(next.early, next.time) - now;
+  return gone >= worth &&
+         settings_.share->affords(costs_.deregistration.expected(entries), freed(pages, gone));
 }
 
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
@@ -400,6 +425,7 @@ bool HelperRetention::all_fit() const {
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
+  if (buffer.reserved && buffer.by_thread) settings_.budget->leave_to_threads(-buffer.reserved);
   if (buffer.reserved) settings_.budget->give_back(buffer.reserved);
   buffer.reserved = 0;
 }
@@ -411,6 +437,10 @@ Duration HelperRetention::patience(const Buffer& buffer) const {
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
+  if (settings_.share && !settings_.share->affords(0, freed(buffer.pages.pages(), kLongestOver))) {
+    overs_.set(id, kNever);
+    return;
+  }
   const Time use = next_time(id, after);
   buffer.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
   overs_.set(id, buffer.over);
@@ -419,9 +449,8 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
 void HelperRetention::listen_on(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
   const Duration waited = std::max(now - buffer.over, 2 * kOver);
-  const double part = static_cast<double>(buffer.pages.pages()) / static_cast<double>(all_pages_);
   const bool affordable =
-      !settings_.share || settings_.share->affords(0, part * static_cast<double>(waited) / kSecond);
+      !settings_.share || settings_.share->affords(0, freed(buffer.pages.pages(), waited));
   const bool awaited = registered(buffer.region) && waited < kLongestOver && affordable;
   overs_.set(id, awaited ? now + waited : kNever);
 }

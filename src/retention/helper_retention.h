@@ -142,6 +142,7 @@ class HelperRetention final : public Retention {
     bool reused = false;        ///< its last use was not its first
     bool late = false;          ///< its last use, about which nothing is decided yet
     bool tried = false;         ///< it was let go before
+    bool by_thread = false;     ///< it was let go for its thread to register
     Time kept_since = kNotYet;  ///< its first use, or when it was last let go
     Duration longest_interval = 0;
     Time predicted_at_release = kNever;
@@ -199,6 +200,11 @@ class HelperRetention final : public Retention {
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
   /// Whether the helper's share has room for the region to go until then and come back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
+  /// Whether it has room to let the region go, and that is worth a late transfer: `worth` is the region's.
+  bool affords_by_thread(std::size_t pages, std::size_t entries, Duration worth, const Estimate& next,
+                         Time now) const;
+  /// Seconds of holding everything that are saved while so many pages are gone.
+  double freed(std::size_t pages, Duration gone) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
   /// Whether all buffers together fit below the peak, and no further ones are expected.
@@ -208,6 +214,8 @@ class HelperRetention final : public Retention {
   void give_back(Buffer& buffer);
   /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
+  /// The next uses of the region's buffers register them. The region is claimed.
+  void leave_to_threads(RegionRef ref);
   /// A use that was late, and so not waited for, is seen only now.
   void learn_unseen(Buffer& buffer, Time now);
   /// How long after its predicted use a region is kept for it: until that has cost as much as a late use
