@@ -105,11 +105,10 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.lead = lead(buffer.entries);
   ++learnt_;
   predictor_.observe(use);
-  // Acting mode reads the confidence later: others' errors cannot change it before then.
-  buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
+  buffer.predicted_at_release = next_time(id, time);
   follow_predictor(id);
   if (registered(region)) {
-    const Time next = earliest_use(region.region->range(), time).time;
+    const Time next = earliest_time(region.region->range(), time);
     domain_.expect(region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
@@ -124,7 +123,6 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   give_back(buffer);
-  overs_.set(id, kNever);
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -175,7 +173,7 @@ void HelperRetention::memory_event(Range range) {
 
 void HelperRetention::evicted(Range pages, Time now) {
   if (!domain_.has_room(pages)) out_of_room_ = now;
-  for_each_buffer_in(pages, [&](BufferId id) { reconsider(id); });
+  for (const BufferId id : buffers_in(pages)) reconsider(id);
 }
 
 void HelperRetention::sweep() {
@@ -201,12 +199,16 @@ void HelperRetention::act_again() {
 
 // ---- deciding ----
 
-template <class F>
-void HelperRetention::for_each_buffer_in(Range range, F&& f) const {
+const std::vector<BufferId>& HelperRetention::buffers_in(Range range) const {
+  if (found_.changes == changes_ && found_.range == range) return found_.buffers;
+  found_.range = range;
+  found_.changes = changes_;
+  found_.buffers.clear();
   for (auto at = by_begin_.lower_bound({range.begin, 0});
        at != by_begin_.end() && at->first.first < range.end; ++at) {
-    if (at->first.second <= range.end) f(at->second);
+    if (at->first.second <= range.end) found_.buffers.push_back(at->second);
   }
+  return found_.buffers;
 }
 
 Duration HelperRetention::delay_of(const Buffer& buffer) const {
@@ -230,13 +232,19 @@ Estimate HelperRetention::next_use(BufferId id, Time after) const {
 
 Estimate HelperRetention::earliest_use(Range region, Time after) const {
   Estimate earliest;
-  for_each_buffer_in(region, [&](BufferId id) {
+  for (const BufferId id : buffers_in(region)) {
     const Estimate next = next_use(id, after);
     earliest.time = std::min(earliest.time, next.time);
     earliest.early = std::min(earliest.early, next.early);
     earliest.risk = std::max(earliest.risk, next.risk);
     earliest.reuse = std::max(earliest.reuse, next.reuse);
-  });
+  }
+  return earliest;
+}
+
+Time HelperRetention::earliest_time(Range region, Time after) const {
+  Time earliest = kNever;
+  for (const BufferId id : buffers_in(region)) earliest = std::min(earliest, next_time(id, after));
   return earliest;
 }
 
@@ -311,7 +319,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
   // What goes for no other buffer leaves room that the next one may need for longer than it is away.
-  const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
+  const bool crowded = out_of_room_ != kNotYet && now - out_of_room_ < std::max(patience(buffer), kShortage);
   const Duration late = worth(pages, entries);
   const bool refused =
       too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
@@ -351,13 +359,13 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
   action.entries = action.region->entries.load(std::memory_order_relaxed);
   action.after = after;
   if (settings_.budget) {
-    for_each_buffer_in(action.pages, [&](BufferId id) {
+    for (const BufferId id : buffers_in(action.pages)) {
       Buffer& buffer = buffers_[id];
-      if (served_elsewhere(buffer, ref)) return;
+      if (served_elsewhere(buffer, ref)) continue;
       give_back(buffer);
       buffer.reserved = costs_.registration.upper(buffer.entries);
       settings_.budget->reserve(buffer.reserved);
-    });
+    }
   }
   return true;
 }
@@ -368,10 +376,10 @@ bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
 
 Duration HelperRetention::worst_cost(RegionRef ref) const {
   Duration sum = 0;
-  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+  for (const BufferId id : buffers_in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
     if (!served_elsewhere(buffer, ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
-  });
+  }
   return std::max<Duration>(sum, 0);
 }
 
@@ -516,11 +524,11 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.entries, took);
-    for_each_buffer_in(action.pages, [&](BufferId id) {
+    for (const BufferId id : buffers_in(action.pages)) {
       buffers_[id].tried = true;
       buffers_[id].kept_since = now;
       enqueue(id, action.after);
-    });
+    }
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
@@ -529,9 +537,9 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   if (took > 0) costs_.registered(action.pages.pages(), buffer.entries, took);
   buffer.region = region;
   if (!registered(region)) return;
-  for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
+  for (const BufferId id : buffers_in(region.region->range())) give_back(buffers_[id]);
   // The use that it is registered for, even if that is overdue: it is still to come.
-  const Time next = std::min(action.use, earliest_use(region.region->range(), now).time);
+  const Time next = std::min(action.use, earliest_time(region.region->range(), now));
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
@@ -542,6 +550,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
 BufferId HelperRetention::buffer_of(Range pages) {
   const auto [at, is_new] = by_begin_.try_emplace({pages.begin, pages.end}, BufferId{0});
   if (!is_new) return at->second;
+  ++changes_;
   BufferId id;
   if (free_ids_.empty()) {
     id = static_cast<BufferId>(buffers_.size());
@@ -568,6 +577,7 @@ void HelperRetention::drop(BufferId id) {
   give_back(buffers_[id]);
   all_pages_ -= buffers_[id].pages.pages();
   predictor_.forget(id);
+  ++changes_;
   by_begin_.erase({buffers_[id].pages.begin, buffers_[id].pages.end});
   buffers_[id] = Buffer{};
   free_ids_.push_back(id);

@@ -166,14 +166,15 @@ class HelperRetention final : public Retention {
   /// After a use of buffer `used`: the queue follows the predictor.
   void follow_predictor(BufferId used);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
-  template <class F>
-  void for_each_buffer_in(Range range, F&& f) const;
+  /// Those that lie in `range`, by address. Good until the next call, or the next new buffer.
+  const std::vector<BufferId>& buffers_in(Range range) const;
   Duration delay_of(const Buffer& buffer) const;
   /// The buffer's earliest predicted use later than `after`.
   Estimate next_use(BufferId id, Time after) const;
   /// Its time alone, which is had for less.
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
+  Time earliest_time(Range region, Time after) const;
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
   /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
@@ -237,6 +238,14 @@ class HelperRetention final : public Retention {
   std::vector<ThreadDelay> threads_;
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
+  std::uint64_t changes_ = 0;  ///< of by_begin_
+  /// The last answer of buffers_in(): a decision asks several times about one region.
+  struct Found {
+    std::uint64_t changes = UINT64_MAX;
+    Range range{};
+    std::vector<BufferId> buffers;
+  };
+  mutable Found found_;
   RegistrationQueue queue_;
   Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping
   Deadlines overs_;                  ///< when a buffer's next use should be over
