@@ -40,6 +40,7 @@ class AdaptivePredictor final : public Predictor {
   Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   Duration sooner() const override { return sooner_; }
   const std::vector<BufferId>& moved() const override { return moved_; }
+  bool samples_runs() const override { return true; }
   std::string profile() const override;
   Error load_profile(const std::string& bytes) override;
 

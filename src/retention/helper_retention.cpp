@@ -22,6 +22,10 @@ constexpr Duration kExperiment = 4;
 constexpr Duration kShortage = kSecond;
 // No further buffers are expected after so many times the uses by the newest one's first.
 constexpr std::uint64_t kSettled = 4;
+// Uses of a thread in a row that each came too soon for a decision, until their buffers are settled. Then one
+// in so many of a buffer's is learnt from.
+constexpr unsigned kRun = 16;
+constexpr std::uint32_t kOfRun = 16;
 // What is always kept is tried when that has cost so many times what a late use would.
 constexpr int kTrial = 8;
 
@@ -58,9 +62,10 @@ HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> pred
 
 Duration HelperRetention::delayed_before(std::uint16_t thread, Time call, Duration delayed) {
   if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
-  ThreadDelay& last = threads_[thread];
+  Thread& last = threads_[thread];
   if (call == last.call) return std::min(delayed, last.delayed);
-  last = {call, delayed};
+  last.call = call;
+  last.delayed = delayed;
   return delayed;
 }
 
@@ -79,10 +84,17 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   buffer.thread = lease.thread;
   // Several transfers of one buffer at a time are one use of it.
   const bool continues = time < buffer.busy_until;
+  buffer.settled = settles(buffer, lease, region);
   if (buffer.last_use != kNotYet && !continues) {
     keep_score(buffer, id, time);
-    buffer.longest_interval = std::max(buffer.longest_interval, time - buffer.last_use);
+    buffer.pace = time - buffer.last_use;
+    buffer.longest_interval = std::max(buffer.longest_interval, buffer.pace);
     buffer.reused = true;
+  }
+  if (buffer.settled && buffer.passed++ % kOfRun != 0) {
+    buffer.last_use = std::max(buffer.last_use, time);
+    buffer.busy_until = std::max(buffer.busy_until, end);
+    return false;
   }
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
@@ -113,6 +125,24 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   }
   undecided_.push_back(id);
   return late;
+}
+
+bool HelperRetention::settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region) {
+  const Duration away = costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
+  const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
+                    buffer.region.region == region.region && registered(region) &&
+                    lease.begin_ns - buffer.last_use <= away;
+  unsigned& in_a_row = threads_[lease.thread].soon;
+  in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
+  return in_a_row == kRun && settings_.act && predictor_.samples_runs();
+}
+
+Time HelperRetention::rested_at(RegionRef ref) const {
+  Time rested = kNotYet;
+  for (const BufferId id : buffers_in(ref.region->range())) {
+    if (buffers_[id].settled) rested = std::max(rested, buffers_[id].last_use + kLeastPatience);
+  }
+  return rested;
 }
 
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
@@ -150,8 +180,16 @@ void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   const auto within = [&](Time predicted, double share) {
     return predicted != kNever && std::abs(static_cast<double>(predicted - time)) <= share * interval;
   };
-  score_.at_release_within_0_5 += within(buffer.predicted_at_release, 0.005);
-  score_.at_release_within_5 += within(buffer.predicted_at_release, 0.05);
+  // Of a settled buffer: that it goes on as before.
+  const Time paced = buffer.last_use + buffer.pace;
+  const Time at_release = buffer.settled ? paced : buffer.predicted_at_release;
+  score_.at_release_within_0_5 += within(at_release, 0.005);
+  score_.at_release_within_5 += within(at_release, 0.05);
+  if (buffer.settled) {
+    score_.within_0_5 += within(paced, 0.005);
+    score_.within_5 += within(paced, 0.05);
+    return;
+  }
   const Duration delay = delay_of(buffer);
   Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
   if (last != kNever) last += delay;
@@ -313,6 +351,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Buffer& buffer = buffers_[id];
   if (!buffer.live || !registered(buffer.region)) return false;
   const RegionRef ref = buffer.region;
+  if (const Time rested = rested_at(ref); now < rested) {
+    looks_.set(id, rested);
+    return false;
+  }
   const std::size_t pages = ref.region->range().pages();
   const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
   const Estimate next = earliest_use(ref.region->range(), after);
