@@ -91,7 +91,8 @@ class TimeBudget {
   /// When that reservation will fit, if nothing is lost until then.
   Time enough_at(Duration worst) const;
 
-  /// Seconds of holding everything that one lost second is worth.
+  /// Seconds of holding everything that one lost second is worth. Rounded, as much is kept that was worked
+  /// out from it.
   double price() const {
     if (stale_) price_ = priced();
     stale_ = false;
