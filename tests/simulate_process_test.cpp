@@ -337,6 +337,19 @@ TEST(SimulatedProcess, AnUnforeseenUseIsSeenAtOnce) {
 }
 
 // Without a core of its own, the helper's calls are time of the program.
+// A buffer that a program uses each second: looks at sixteen times `poll` would be 62 a second.
+TEST(SimulatedProcess, UsesThatComeSeldomTakeFewWakeUps) {
+  constexpr int kUses = 60;
+  Heard heard(Heard::under(RetentionKind::helper));
+  Sequence script;
+  for (int i = 0; i < kUses; ++i) script.acquire(buffer(0, 1000), kSecond).release(10 * kMillisecond);
+  heard.follow(script);
+  const runlog::Counters counters = heard.process.counters();
+  EXPECT_EQ(counters.acquires, kUses);
+  EXPECT_LE(counters.misses, 5u);
+  EXPECT_LT(counters.helper_wakeups, 10u * kUses);
+}
+
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.own_core = false;
