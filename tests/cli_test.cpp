@@ -676,6 +676,37 @@ TEST_F(Cli, TraceIsTraceEventJson) {
   EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
 }
 
+// A pool of 16 pages from the start to the end, and a buffer of one page in five transfers.
+TEST_F(Cli, ReportHasTheMemoryThatLibrariesHold) {
+  using namespace runlog;
+  const auto write = [&](const char* directory, Acts acts, int rank) {
+    RunInfo info;
+    info.acts = acts;
+    info.retention = "helper";
+    info.rank = rank;
+    info.ranks = rank + 1;
+    info.start = kSecond;
+    LogWriter writer;
+    ASSERT_FALSE(writer.open((root() / directory).string(), info, 1 << 16));
+    const std::uint64_t page = page_size();
+    for (int i = 0; i < 5; ++i)
+      writer.append(lease(2 * kSecond + i * kSecond, 2 * kSecond + i * kSecond + 1000, 64 * page, page));
+    writer.append(lease(kSecond, 9 * kSecond, 16 * page, 16 * page));
+    writer.finish(Counters{}, Series{}, 9 * kSecond, 0);
+  };
+  const auto held = [&](const char* directory) {
+    return json::parse(pinion({"report", directory, "--json"}).out).at("held_by_libraries");
+  };
+  write("below", Acts::verbs, 0);
+  EXPECT_EQ(held("below").at("bytes"), 16 * page_size());
+  EXPECT_EQ(held("below").at("regions"), 1);
+  EXPECT_NE(pinion({"report", "below"}).out.find("in 1 region throughout"), std::string::npos);
+  write("beside", Acts::pinned, 0);  // no library registers there
+  EXPECT_TRUE(held("beside").is_null());
+  write("alone", Acts::verbs, -1);  // a program that may use libibverbs itself
+  EXPECT_TRUE(held("alone").is_null());
+}
+
 TEST_F(Cli, ReportHasTheDomainsOfARun) {
   using namespace runlog;
   RunInfo info;
