@@ -14,6 +14,7 @@
 #include "engine/options.h"
 #include "engine/profile_file.h"
 #include "paper.h"
+#include "paper_measured.h"
 #include "predict/profile.h"
 #include "report_json.h"
 #include "report_text.h"
@@ -46,7 +47,7 @@ struct Arguments {
   double gflops = 1, bandwidth = 1.5;
   bool json = false, intranode = false;
   std::optional<int> figure, table;
-  std::string section;
+  std::string section, from;
   bool paper = false;
 };
 
@@ -199,7 +200,7 @@ void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload
               for (const std::string& share : arguments.helper_shares) {
                 rows.push_back(row_of(arguments, workload,
                                       {noise, limit, node_limit, retention, predictor, budget, share}));
-                if (!rows.back().acts()) break;  // another share would change nothing
+                if (!rows.back().acts()) break;  // another share would have no effect
               }
               if (!rows.back().acts()) break;  // nor would another budget
             }
@@ -399,6 +400,8 @@ void write_profiles(const Row& row, const std::string& path) {
 
 /// Whether the paper was asked for: prints it.
 bool of_paper(const Arguments& arguments) {
+  if (!arguments.from.empty() && !arguments.figure && arguments.section.empty())
+    throw UsageError("--from goes with --figure 9, --figure 10 or --section 4.3");
   if (arguments.paper) {
     Json all = Json::array();
     for (const PaperResult& result : whole_paper()) {
@@ -412,12 +415,14 @@ bool of_paper(const Arguments& arguments) {
     return true;
   }
   PaperResult result;
+  const bool measured = !arguments.from.empty();
   if (arguments.figure)
-    result = paper_figure(*arguments.figure);
+    result = measured ? measured_figure(*arguments.figure, arguments.from) : paper_figure(*arguments.figure);
   else if (arguments.table)
     result = paper_table(*arguments.table);
   else if (!arguments.section.empty())
-    result = paper_section(arguments.section);
+    result =
+        measured ? measured_section(arguments.section, arguments.from) : paper_section(arguments.section);
   else
     return false;
   fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
@@ -477,9 +482,9 @@ void add_simulate(CLI::App& app) {
   list("--helper-share", a->helper_shares,
        "of the helper, of its process's part of the node, where --cores leaves none idle; or off [6%]");
   word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
-  word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
+  word("--minimize", a->minimize, "the goal of spending the time budget: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
-       "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
+       "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
   word("--nic", a->nic, "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]",
        "TEXT");
@@ -491,7 +496,7 @@ void add_simulate(CLI::App& app) {
       ->type_name("N");
   word("--placement", a->placement, "packed, or random:SEED [packed]", "TEXT");
   sub->add_flag("--intranode", a->intranode,
-                "ranks of one node register what they send each other too, as in a run with intranode=on")
+                "ranks of one node also register messages to each other, as in a run with intranode=on")
       ->disable_flag_override();
   word("--skew", a->skew, "how much later each further copy of a log begins [1ms]", "TIME");
   sub->add_option("--cores", a->cores, "cores of a node [as recorded; one for each rank and helper]")
@@ -535,6 +540,13 @@ void add_simulate(CLI::App& app) {
     for (CLI::Option* other : others)
       if (other != sub->get_help_ptr()) option->excludes(other);
   }
+  const auto measured =
+      sub->add_option("--from", a->from,
+                      "with --figure 9, --figure 10 or --section 4.3: ours measured, from a "
+                      "file of `pinion bench transfers --json`")
+          ->type_name("FILE");
+  for (CLI::Option* option : others)
+    if (option != sub->get_help_ptr()) measured->excludes(option);
   sub->add_flag("--json", a->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([a] { run(*a); });
 }
