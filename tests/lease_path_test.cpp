@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.h"
+#include "runlog/reader.h"
+#include "support/temporary_directory.h"
 
 namespace pinion {
 namespace {
@@ -17,8 +20,7 @@ class LeasePathTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kLeases = 32;
 
-  void start(RetentionKind kind) {
-    Options options;
+  void start(RetentionKind kind, Options options = {}) {
     options.retention = kind;
     options.lru_size = kMiB;
     options.device = "emulated";
@@ -35,13 +37,17 @@ class LeasePathTest : public ::testing::Test {
     ::munmap(reinterpret_cast<void*>(memory_.begin), bytes_);
   }
 
+  Range part(std::size_t number) const {
+    const Address begin = memory_.begin + 2 * number * kMiB;
+    return {begin, begin + kMiB};
+  }
+
   LeasePath& leases() { return Engine::running()->leases(); }
   std::size_t registered() { return Engine::running()->domains().registered_bytes(); }
   /// Of every second MiB: neighbours stay regions of their own.
   void acquire(std::size_t number, Transfer& transfer) {
-    const Address begin = memory_.begin + 2 * number * kMiB;
-    EXPECT_TRUE(leases().acquire(*this_thread(), 0, {}, {begin, begin + kMiB}, Access::read, transfer,
-                                 Refusal::report));
+    EXPECT_TRUE(
+        leases().acquire(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));
   }
   void acquire_all() {
     transfers_.resize(kLeases);
@@ -106,6 +112,31 @@ TEST_F(LeasePathTest, LruHoldsItsSizeAmongThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(registered(), kMiB);
+}
+
+// The helper could register it ahead otherwise, when there is room.
+TEST_F(LeasePathTest, TheEndOfMemoryWhoseTransferBouncedIsSeen) {
+  const TemporaryDirectory directory;
+  Options options;
+  options.limit = kMiB;
+  options.poll = kSecond;  // what the helper does by itself comes later
+  options.log = directory.path() + "/log";
+  start(RetentionKind::helper, options);
+  Transfer held, bounced;
+  const CallPoint call{ticks_now(), 1, CallKind::send};
+  EXPECT_TRUE(leases().acquire(*this_thread(), 0, call, part(0), Access::read, held, Refusal::report));
+  const Range gone = part(5);  // far from memory that is watched for another reason
+  EXPECT_FALSE(leases().acquire(*this_thread(), 0, call, gone, Access::read, bounced, Refusal::report));
+  ASSERT_EQ(::madvise(reinterpret_cast<void*>(gone.begin), gone.bytes(), MADV_DONTNEED), 0);
+  leases().release(*this_thread(), held);
+  Engine::stop();
+  std::vector<runlog::Log> logs;
+  const Error unread = runlog::read_logs({options.log}, logs);
+  ASSERT_FALSE(unread) << unread.message;
+  ASSERT_EQ(logs.size(), 1u);
+  EXPECT_TRUE(std::any_of(logs[0].events.begin(), logs[0].events.end(), [&](const runlog::Event& event) {
+    return event.kind == runlog::EventKind::memory_event && event.address == gone.begin;
+  }));
 }
 
 TEST_F(LeasePathTest, OnDemandKeepsNothing) {

@@ -340,6 +340,8 @@ class MallocTrim : public Event {
  public:
   Range prepare() override {
     settle_malloc();
+    // Neighbours that stay, so that the freed block merges with none and malloc gives it again.
+    before_ = ::malloc(bytes_of(kPages));
     block_ = ::malloc(bytes_of(kPages));
     behind_ = ::malloc(bytes_of(kPages));
     // The chunk's own words, in its first and last page, stay.
@@ -353,6 +355,7 @@ class MallocTrim : public Event {
   void renew() override { ASSERT_EQ(::malloc(bytes_of(kPages)), block_); }
 
  private:
+  void* before_ = nullptr;
   void* block_ = nullptr;
   void* behind_ = nullptr;
 };

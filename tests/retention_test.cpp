@@ -32,7 +32,9 @@ class ToldPredictor final : public Predictor {
   void observe(const Use& use) override { uses.push_back(use); }
   Time next_use(BufferId, Time) const override { return next; }
   void forget(BufferId) override {}
+  bool samples_runs() const override { return samples; }
   Time next = kNever;
+  bool samples = false;
   std::vector<Use> uses;
 };
 
@@ -167,6 +169,47 @@ TEST_F(RetentionTest, TheFitIsOverTheDevicesEntries) {
   retention.done(action, {}, true, 50 * kMicrosecond, kStart + kPeriod);
   EXPECT_EQ(costs.deregistration.expected(2), fed.expected(2));
   EXPECT_EQ(costs.deregistration.expected(1024), fed.expected(1024));
+}
+
+// ---- settled buffers ----
+
+TEST_F(RetentionTest, ABufferThatIsUsedAgainTooSoonIsDecidedAboutWhenItRests) {
+  constexpr Duration kSoon = 30 * kMicrosecond, kRest = 10 * kMillisecond;
+  const Range buffer = virtual_pages(0, 4);
+  HelperRetention who{domain, told, costs, {}};  // where nothing is predicted, a region goes at once
+  told.samples = true;
+  Time now = kStart;
+  use(who, buffer, now);
+  for (unsigned reuses = 1; reuses <= 400; ++reuses) {
+    use(who, buffer, now += kSoon);
+    if (reuses < 20) continue;
+    ASSERT_EQ(who.next(now).kind, Kind::sleep) << reuses;
+  }
+  EXPECT_LT(told.uses.size(), 50u) << "a sample";
+  EXPECT_EQ(who.score().reuses, 400u);
+  EXPECT_GT(who.score().within_0_5, 380u) << "it goes on as before";
+  EXPECT_EQ(who.next(now + kRest - 1).kind, Kind::sleep);
+  EXPECT_EQ(who.next_deadline(), now + kRest);
+  EXPECT_EQ(who.next(now + kRest).kind, Kind::deregister);
+}
+
+TEST_F(RetentionTest, AnotherUseOfTheThreadEndsTheRun) {
+  constexpr Duration kSoon = 30 * kMicrosecond;
+  const Range buffer = virtual_pages(0, 4);
+  HelperRetention who{domain, told, costs, {}};
+  told.samples = true;
+  Time now = kStart;
+  for (int i = 0; i < 100; ++i) use(who, buffer, now += kSoon);
+  use(who, virtual_pages(10, 1), now += kSoon);
+  const std::size_t before = told.uses.size();
+  for (int i = 0; i < 10; ++i) use(who, buffer, now += kSoon);
+  EXPECT_EQ(told.uses.size(), before + 10);
+}
+
+TEST_F(RetentionTest, APredictorThatCountsUsesSeesEach) {
+  HelperRetention who{domain, told, costs, {}};
+  for (int i = 0; i < 100; ++i) use(who, virtual_pages(0, 4), kStart + i * 30 * kMicrosecond);
+  EXPECT_EQ(told.uses.size(), 100u);
 }
 
 // ---- the two conditions ----

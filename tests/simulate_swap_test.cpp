@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "device/cost_model.h"
+#include "node/room.h"
 #include "predict/schedule_predictor.h"
 #include "simulate/levels.h"
 #include "simulate/process.h"
@@ -35,7 +37,11 @@ class Counted final : private Observer {
         process_(std::move(settings), make(predictor, program), *this) {
     list(program);
     process_.add_thread(script_);
-    while (process_.running() || process_.helper_busy()) process_.step(kNever);
+  }
+
+  Process& process() { return process_; }
+  bool runs() const { return process_.running() || process_.helper_busy(); }
+  void finish() {
     process_.finish();
     const Time end = process_.now();
     registered_.advance(end);
@@ -51,12 +57,18 @@ class Counted final : private Observer {
   Counts counts;
 
  private:
-  static std::unique_ptr<Predictor> make(const std::string& name, const Program& program) {
-    if (name != "oracle") return make_predictor(name, 2, 128);
+  static std::vector<std::unique_ptr<Predictor>> make(const std::string& name, const Program& program) {
     std::vector<std::unique_ptr<Script>> scripts;
     scripts.push_back(std::make_unique<ProgramScript>(program.threads[0], NoiseModel{}, 0));
-    return std::make_unique<SchedulePredictor>("oracle",
-                                               std::make_shared<Schedule>(schedule_of(scripts, kStart)));
+    const auto schedule = std::make_shared<Schedule>(schedule_of(scripts, kStart));
+    std::vector<std::unique_ptr<Predictor>> predictors;
+    while (predictors.size() < program.domains) {
+      if (name == "oracle")
+        predictors.push_back(std::make_unique<SchedulePredictor>("oracle", schedule));
+      else
+        predictors.push_back(make_predictor(name, 2, 128));
+    }
+    return predictors;
   }
   /// Which use of its buffer each acquire is.
   void list(const Program& program) {
@@ -120,6 +132,22 @@ std::uint64_t belady_bounces(const Program& program, std::uint64_t limit) {
   return bounced;
 }
 
+/// The same program, its buffers dealt out among so many domains.
+Program spread(Program program, std::size_t domains) {
+  program.domains = domains;
+  std::map<Address, unsigned> domain_of;
+  for (std::vector<Operation>* part :
+       {&program.threads[0].before, &program.threads[0].turn, &program.threads[0].after}) {
+    for (Operation& operation : *part) {
+      if (operation.kind != Operation::Kind::acquire) continue;
+      const auto next = static_cast<unsigned>(domain_of.size() % domains);
+      operation.range =
+          in_domain(operation.range, domain_of.try_emplace(operation.range.begin, next).first->second);
+    }
+  }
+  return program;
+}
+
 struct Case {
   const char* pattern;
   std::uint64_t turns;  ///< 0: as the pattern has it
@@ -132,6 +160,7 @@ struct Case {
 struct Conditions {
   bool core_idle = true;
   std::uint64_t regions = UINT64_MAX;
+  node::NodeRoom* room = nullptr;
 };
 
 class Swapping : public ::testing::TestWithParam<Case> {
@@ -145,11 +174,11 @@ class Swapping : public ::testing::TestWithParam<Case> {
     machine.network_bytes_per_second = GetParam().bytes_per_second;
     workload = pattern_workload(found, GetParam().turns, placement, machine);
   }
-  static Counts run(const Program& program, RetentionKind kind, std::uint64_t limit,
-                    const char* predictor = "adaptive", const Conditions& conditions = {}) {
+  static Process::Settings under(RetentionKind kind, std::uint64_t limit, const Conditions& conditions) {
     Process::Settings settings;
     settings.helper_share.core_idle = settings.own_core = conditions.core_idle;
     settings.limit_regions = conditions.regions;
+    settings.room = conditions.room;
     settings.wake_cost = 5 * kMicrosecond;
     settings.record_cost = kMicrosecond;
     settings.retention = kind;
@@ -158,7 +187,43 @@ class Swapping : public ::testing::TestWithParam<Case> {
     settings.memcpy_bytes_per_ns = 10;
     settings.bookkeeping_ns = 100;
     settings.wake_latency = [] { return 60 * kMicrosecond; };
-    return Counted(program, settings, predictor).counts;
+    return settings;
+  }
+  static Counts run(const Program& program, RetentionKind kind, std::uint64_t limit,
+                    const char* predictor = "adaptive", const Conditions& conditions = {}) {
+    Counted counted(program, under(kind, limit, conditions), predictor);
+    while (counted.runs()) counted.process().step(kNever);
+    counted.finish();
+    return counted.counts;
+  }
+  /// All processes on one node, which may register so much together.
+  static Counts run_on_node(const std::vector<Program>& programs, RetentionKind kind, std::uint64_t limit) {
+    const std::shared_ptr<node::RoomFile> room = node::NodeRoom::simulated();
+    std::deque<node::NodeRoom> rooms;
+    std::deque<Counted> running;
+    for (const Program& program : programs) {
+      EXPECT_FALSE(rooms.emplace_back().join(room, limit, rooms.size() + 1));
+      running.emplace_back(program, under(kind, limit, {.core_idle = false, .room = &rooms.back()}),
+                           "adaptive");
+    }
+    Counts sum;
+    while (true) {
+      Counted* first = nullptr;
+      std::uint64_t held = 0;
+      for (Counted& counted : running) {
+        held += counted.process().budget().bytes();
+        if (counted.runs() && (!first || counted.process().next_event() < first->process().next_event()))
+          first = &counted;
+      }
+      sum.peak = std::max(sum.peak, held);
+      if (!first) break;
+      first->process().step();
+    }
+    for (Counted& counted : running) {
+      counted.finish();
+      sum.unbacked += counted.counts.unbacked;
+    }
+    return sum;
   }
   static Counts unlimited(const Program& program) {
     return run(program, RetentionKind::leave_pinned, UINT64_MAX);
@@ -209,6 +274,56 @@ TEST_P(Swapping, UnderALimitOfRegionsToo) {
       const Counts helper = run(program, RetentionKind::helper, UINT64_MAX, "adaptive", conditions);
       EXPECT_LE(helper.peak, room);
       EXPECT_LE(10 * helper.unbacked, lru.unbacked) << core_idle;
+    }
+  }
+}
+
+// Buffers of several domains share the limit: one domain's go for another's.
+TEST_P(Swapping, AmongSeveralDomainsToo) {
+  if (GetParam().bytes_per_second != kPaper) return;
+  for (const Program& program : workload.programs) {
+    const Counts all = unlimited(program);
+    const std::uint64_t one_more = all.oracle_peak + largest_buffer(program);
+    for (const std::size_t domains : {2, 3}) {
+      const Program dealt = spread(program, domains);
+      for (const std::uint64_t limit : {one_more, (one_more + std::max(one_more, all.pinned_peak)) / 2}) {
+        const Counts lru = run(dealt, RetentionKind::lru, limit);
+        const Counts helper = run(dealt, RetentionKind::helper, limit, "adaptive", {.core_idle = false});
+        EXPECT_LE(helper.peak, limit);
+        EXPECT_EQ(lru.unbacked > 50, GetParam().lru_misses) << lru.unbacked;
+        if (lru.unbacked > 50) {
+          EXPECT_LE(10 * helper.unbacked, lru.unbacked) << domains << " domains, limit " << limit;
+        }
+      }
+      for (const std::uint64_t limit : {all.oracle_peak - page_size(), all.oracle_peak / 2}) {
+        const Counts lru = run(dealt, RetentionKind::lru, limit);
+        const Counts helper = run(dealt, RetentionKind::helper, limit, "adaptive", {.core_idle = false});
+        EXPECT_LE(helper.peak, limit);
+        // Some more for cg:A, whose rounds of swaps cross domains: 2.2 % at most.
+        EXPECT_LE(helper.unbacked, lru.unbacked + lru.unbacked / 40)
+            << domains << " domains, limit " << limit;
+        EXPECT_LE(10 * helper.bounced_bytes, 11 * belady_bounces(program, limit));
+      }
+    }
+  }
+}
+
+// Each process has its part of the node's limit.
+TEST_P(Swapping, WithAPartOfANodesLimitToo) {
+  if (GetParam().bytes_per_second != kPaper) return;
+  std::uint64_t one_more = 0, most = 0;
+  for (const Program& program : workload.programs) {
+    const Counts all = unlimited(program);
+    one_more += all.oracle_peak + largest_buffer(program);
+    most += std::max(all.oracle_peak + largest_buffer(program), all.pinned_peak);
+  }
+  for (const std::uint64_t limit : {one_more, (one_more + most) / 2}) {
+    const Counts lru = run_on_node(workload.programs, RetentionKind::lru, limit);
+    const Counts helper = run_on_node(workload.programs, RetentionKind::helper, limit);
+    EXPECT_LE(helper.peak, limit);
+    EXPECT_EQ(lru.unbacked > 50, GetParam().lru_misses) << lru.unbacked;
+    if (lru.unbacked > 50) {
+      EXPECT_LE(10 * helper.unbacked, lru.unbacked) << "limit " << limit;
     }
   }
 }

@@ -175,6 +175,26 @@ TEST(Policies, WithACoreForEachHelperTheyAreAlike) {
   for (const PolicyKind policy : kThePapers) expect_equal(crowded(policy, 12), sleeping);
 }
 
+// With more ranks than cores the helper's share is too small for all registrations: threads make some.
+TEST(Policies, ACrowdedNodeHoldsLittleWithinBothBounds) {
+  for (const char* name : {"sp:A:4", "bt:A:4"}) {
+    Workload workload = pattern(name);  // as on nodes of their own: all messages register
+    EXPECT_FALSE(Placement::make(4, 4, "packed", workload.placement));
+    Settings settings = under(RetentionKind::helper);
+    settings.cores = 2;
+    settings.predictor = "oracle";
+    const Result perfect = run(workload, settings);
+    settings.predictor = "adaptive";
+    const Result learnt = run(workload, settings);
+    for (const Result& result : {perfect, learnt}) {
+      EXPECT_LE(result.registered.mean, 0.1 * result.registered.leave_pinned_mean) << name;
+      EXPECT_LE(result.helper_share.spent, result.helper_share.allowed) << name;
+      EXPECT_LE(result.budget.spent, result.budget.allowed) << name;
+    }
+    EXPECT_LE(learnt.registered.mean, 1.25 * perfect.registered.mean) << name;
+  }
+}
+
 // Two of six have a helper, and save two sixths.
 TEST(Policies, ConservativeSavesItsShare) {
   const double none = crowded(PolicyKind::conservative, 6).registered.mean;

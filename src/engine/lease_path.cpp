@@ -10,6 +10,7 @@
 #include "engine/copy_speed.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
+#include "registry/make_room.h"
 
 namespace pinion {
 
@@ -195,7 +196,12 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   counters.registration_ticks.add(in_device);
   if (all > in_device + for_others) counters.wait_ticks.add(all - in_device - for_others);
   counters.delayed_ticks.add(std::max(all, in_device));
-  if (step == Domain::Step::refused) return step;
+  if (step == Domain::Step::refused) {
+    // The helper may register it ahead for a later use, so it must learn if the memory goes before. Where its
+    // events stay unseen, the helper finds that by itself.
+    watch_.watch(ticket.pages);
+    return step;
+  }
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
   record.set_region({ticket.region, ticket.region->generation()});
@@ -210,16 +216,10 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
 bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t bytes) {
   const Budget& budget = domains_.budget();
   const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
-  // A request that cannot fit even then evicts nothing.
-  std::uint64_t idle = 0, idle_regions = 0;
-  domains_.for_each([&](const DomainSlot& slot) {
-    for (const RegionRef& ref : slot.domain->idle_regions()) {
-      idle += ref.region->range().bytes();
-      ++idle_regions;
-    }
-  });
-  if (bytes > most || budget.bytes() > most - bytes + idle || budget.regions() - idle_regions >= regions)
-    return false;
+  const auto for_each = [this](auto&& f) {
+    domains_.for_each([&](const DomainSlot& slot) { f(*slot.domain); });
+  };
+  if (!idle_regions_make_room(budget, bytes, for_each)) return false;
   bool made = false;
   for (int i = 0; i < domains_.count(); ++i) {
     if (i == number) continue;

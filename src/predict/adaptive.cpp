@@ -13,6 +13,10 @@ constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostStep
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
 // Own errors that a buffer needs until those of others no longer count.
 constexpr std::size_t kEnoughErrors = 8;
+// A stream is steady after so many events that came as expected; then one in so many is the sample.
+constexpr std::uint32_t kSteady = 160, kSample = 8;
+// A margin is kept while its share of the errors is new.
+constexpr std::size_t kRenewed = 8;
 // A margin: being ready is not worth it.
 constexpr Duration kNotReady = INT64_MIN;
 
@@ -42,6 +46,7 @@ void AdaptivePredictor::observe(const Use& use) {
   buffer.thread = use.thread;
   buffer.site = use.site;
   ++buffer.uses;
+  const Duration reuse = buffer.reuse_at == kNever ? kNever : buffer.reuse_at - buffer.last;
   buffer.last = use.time;
   buffer.end = use.end;
   buffer.event = thread.events;
@@ -49,8 +54,13 @@ void AdaptivePredictor::observe(const Use& use) {
   arrive(thread, use, {{use.site, buffer.key}, use.buffer, is_new});
   if (is_new && profiled_) meet(thread, use.buffer);
   find_next(thread, use.buffer);
-  choose_reuse(thread, buffer);
   buffer.chain_at_release = chain_next(buffer, use.time);
+  if (learns_from_sample(thread) && reuse != kNever && chain_leads(buffer)) {
+    buffer.reuse_at = buffer.last + reuse;
+    buffer.contexts = {};
+  } else {
+    choose_reuse(thread, buffer);
+  }
   thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
                                                            thread.ahead.generation(), thread.events};
   ++thread.events;
@@ -95,13 +105,19 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
   if (believed_last == kNever || interval <= 0) return;
   const auto error = static_cast<float>(use.time - believed_last);
   buffer.errors.add(error);
-  buffer.margin = {};
   shares_.add(error / interval);
+  // One error among many hardly moves the margin, unless it went beyond.
+  Margin& margin = buffer.margin;
+  const bool beyond = margin.by != kNotReady && nearest(error) < -margin.by;
+  if (beyond || margin.errors == 0)
+    margin = {};
+  else
+    --margin.errors;
 }
 
 void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
   const Duration interval = use.time - buffer.last;
-  if (interval > 0) {
+  if (interval > 0 && buffer.contexts[0] != 0) {
     for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
       Interval& known = reuses_.insert(buffer.contexts[kind]);
       if (known.known()) reuse_records_[kind].learn(known, interval);
@@ -109,6 +125,14 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
     }
   }
   if (Site* site = sites_.find(site_key(buffer.site))) site->reused += 1;
+}
+
+/// Whether the chain expects the buffer again, and is believed on both horizons.
+bool AdaptivePredictor::chain_leads(const Buffer& buffer) {
+  const auto leads = [&](Horizon horizon) {
+    return 0.85f * buffer.loss[horizon][chain] <= buffer.loss[horizon][reuse];
+  };
+  return buffer.chain_at_release != kNever && leads(at_release) && leads(at_last);
 }
 
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
@@ -175,14 +199,14 @@ void AdaptivePredictor::settle(Thread& thread) {
   const bool surprise =
       only ? newest.surprise : thread.begun && model_.surprising(thread.position.current(), held.event.name);
   newest.known = false;
-  if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
+  if (thread.begun) learn_event(thread, held);
   thread.begun = true;
+  thread.contexts_known = only;
   if (only) {
     thread.position = newest.position;
     thread.contexts = newest.contexts;
   } else {
     thread.position.advance(held.event.name, surprise);
-    thread.contexts = thread.position.contexts();
   }
   thread.time = held.time;
   // Earlier expected events that are still missing were left out.
@@ -190,6 +214,25 @@ void AdaptivePredictor::settle(Thread& thread) {
   for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
     pass(thread, --i);
   thread.passed = std::max(thread.passed, held.step);
+}
+
+bool AdaptivePredictor::learns_from_sample(const Thread& thread) {
+  return thread.steady >= kSteady && mix(7, thread.events) % kSample != 0;
+}
+
+void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
+  const LookAhead& ahead = thread.ahead;
+  const Duration after = held.time - thread.time;
+  const bool expected = held.generation == ahead.generation() && held.step == thread.passed + 1;
+  thread.steady = expected ? std::min(thread.steady + 1, kSteady) : 0;
+  if (learns_from_sample(thread) && ahead.holds(held.step)) {
+    const auto confirmed = model_.confirm(ahead[held.step].asked, held.event, after);
+    if (confirmed == EventModel::Confirmed::yes) return;
+    if (confirmed == EventModel::Confirmed::wrong) thread.steady = 0;
+  }
+  if (!thread.contexts_known) thread.contexts = thread.position.contexts();
+  thread.contexts_known = true;
+  model_.learn(thread.contexts, held.event, after);
 }
 
 /// Nothing is expected at a step any more that was passed over.
@@ -368,10 +411,10 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
     errors = {mixed.data(), n};
     std::sort(mixed.begin(), mixed.begin() + static_cast<std::ptrdiff_t>(n));
   }
-  margin = {worth, 0, 0.5};
+  margin = {worth, 0, 0.5, 0};
   if (n == 0) return margin;
   // Not to be ready at all costs as much as being late for certain.
-  margin = {worth, kNotReady, 1};
+  margin = {worth, kNotReady, 1, buffer.errors.size() / kRenewed};
   const auto late = static_cast<double>(worth);
   double least = late;
   const auto consider = [&](double by, double risk, double held) {

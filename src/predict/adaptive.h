@@ -9,6 +9,9 @@
 // Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
 // only, so the newest are held until one begins after their end, and put in order.
 //
+// A stream that comes as expected is learnt from a sample: one event in eight in all contexts, each of the
+// others only by the context that predicted it.
+//
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
 // often leaves the expected way, the walk is short and the reuse expert predicts.
 // Memory: EventModel::kMostNodes contexts, as many reuse contexts, LookAhead::kMostSteps steps a thread:
@@ -37,6 +40,7 @@ class AdaptivePredictor final : public Predictor {
   Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   Duration sooner() const override { return sooner_; }
   const std::vector<BufferId>& moved() const override { return moved_; }
+  bool samples_runs() const override { return true; }
   std::string profile() const override;
   Error load_profile(const std::string& bytes) override;
 
@@ -58,6 +62,7 @@ class AdaptivePredictor final : public Predictor {
     Duration worth = -1;  ///< that it was worked out for; -1: none
     Duration by = 0;
     double risk = 0;
+    std::size_t errors = 0;  ///< so many further ones may come before it is worked out anew
   };
   static constexpr unsigned kReuseContexts = 4;
   struct Buffer {
@@ -77,7 +82,7 @@ class AdaptivePredictor final : public Predictor {
     std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use
     std::array<std::array<float, 2>, 2> loss{};            ///< by horizon and expert
     RecentValues<64> errors;                               ///< actual less predicted, at last, in ns
-    mutable Margin margin;                                 ///< for its `worth`, until the next error
+    mutable Margin margin;                                 ///< for its `worth`
   };
   struct Held {
     EventModel::Event event;
@@ -103,9 +108,11 @@ class AdaptivePredictor final : public Predictor {
   struct Thread {
     bool begun = false;
     StreamPosition position;  ///< behind the events in order
-    Contexts contexts{};
-    Time time = 0;           ///< of the last event in order
-    std::vector<Held> held;  ///< by time
+    Contexts contexts{};      ///< its, where known
+    bool contexts_known = false;
+    Time time = 0;             ///< of the last event in order
+    std::uint32_t steady = 0;  ///< events in order that each came as expected, after the one before
+    std::vector<Held> held;    ///< by time
     Newest newest;
     std::uint64_t passed = 0;  ///< steps before were passed over, or have been seen
     LookAhead ahead;
@@ -123,6 +130,7 @@ class AdaptivePredictor final : public Predictor {
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void settle(Thread& thread);
+  void learn_event(Thread& thread, const Held& held);
   const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
@@ -132,6 +140,8 @@ class AdaptivePredictor final : public Predictor {
   void plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step);
   void pass(Thread& thread, std::uint64_t step);
   void choose_reuse(Thread& thread, Buffer& buffer);
+  static bool learns_from_sample(const Thread& thread);
+  static bool chain_leads(const Buffer& buffer);
 
   Time next_use(const Buffer& buffer, Time after, Time chain_says) const;
   Time chain_next(const Buffer& buffer, Time after) const;
@@ -151,7 +161,7 @@ class AdaptivePredictor final : public Predictor {
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, BufferId> by_key_;
   std::array<std::array<float, 2>, 2> loss_{{{0.5f, 0.5f}, {0.5f, 0.5f}}};  ///< of all buffers: a new one's
-  RecentValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
+  LatestValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
   bool profiled_ = false;    ///< so even a buffer used once may be known
   Duration sooner_ = 0;
   std::vector<BufferId> moved_;

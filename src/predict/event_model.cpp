@@ -8,6 +8,10 @@ namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
+// Observations of a delay that is known well.
+constexpr unsigned kKnownWell = 8;
+// A delay that was wrong, by its share.
+constexpr double kWrong = 0.1;
 // Of two losses that differ by less, the difference is chance.
 constexpr float kAlike = 1.05f;
 // And of two delays of a profile, as a share.
@@ -74,6 +78,18 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
   }
 }
 
+EventModel::Confirmed EventModel::confirm(std::uint64_t asked, const Event& event, Duration after) {
+  Node* node = nodes_.find(asked);
+  if (!node || node->delay.count() < kKnownWell || !(node->next == event.name)) return Confirmed::unsure;
+  const auto off = static_cast<double>(after - node->delay.expected());
+  if (std::abs(off) > kWrong * static_cast<double>(after)) return Confirmed::wrong;
+  ++learnt_;
+  node->buffer = event.buffer;
+  delays_[node->kind].learn(node->delay, after);
+  node->delay.learn(after);
+  return Confirmed::yes;
+}
+
 bool EventModel::predict(const Contexts& contexts, Next& next) {
   std::array<const Node*, kContextKinds> nodes{};
   std::array<float, kContextKinds> delay_loss{};
@@ -94,7 +110,7 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
   const unsigned when = knows_when(nodes, delay_loss, best);
   const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
   next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(),
-          usual && !(usual->next == nodes[best]->next)};
+          usual && !(usual->next == nodes[best]->next), contexts[when]};
   return true;
 }
 

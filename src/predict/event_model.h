@@ -25,11 +25,20 @@ class EventModel {
     EventName name;
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
-    bool surprise = false;  ///< not what usually follows
+    bool surprise = false;    ///< not what usually follows
+    std::uint64_t asked = 0;  ///< the context that knows the delay
   };
 
   /// After `contexts` came `event`, so much later.
   void learn(const Contexts& contexts, const Event& event, Duration after);
+  /// The same of an event that came as predicted: only `asked` learns, the context that its delay was taken
+  /// from.
+  enum class Confirmed {
+    yes,
+    unsure,  ///< that context knows too little yet: nothing has happened
+    wrong,   ///< it expected another delay: nothing has happened
+  };
+  Confirmed confirm(std::uint64_t asked, const Event& event, Duration after);
   /// What comes after `contexts`; false where no context is known.
   bool predict(const Contexts& contexts, Next& next);
   /// Whether another event than `event` usually follows the one before. `current`: the context of that one

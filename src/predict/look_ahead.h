@@ -24,6 +24,7 @@ class LookAhead {
     bool seen = false;                ///< the event has come
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
+    std::uint64_t asked = 0;          ///< the model's context that knew the delay
   };
 
   LookAhead() : steps_(kFirst) {}
@@ -47,7 +48,7 @@ class LookAhead {
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, end_, kNone};
+    step = {next.name, next.buffer, false, false, end_, kNone, next.asked};
     return &step;
   }
 

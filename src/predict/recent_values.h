@@ -43,4 +43,30 @@ class RecentValues {
   std::uint32_t count_ = 0;
 };
 
+/// The same for values that come far more often than they are asked for: sorted then.
+template <std::size_t most>
+class LatestValues {
+ public:
+  void add(float value) {
+    recent_[next_++ % most] = value;
+    n_ = std::max<std::size_t>(n_, next_);
+    next_ %= most;
+    in_order_ = false;
+  }
+  std::span<const float> sorted() const {
+    if (!in_order_) {
+      sorted_ = recent_;
+      std::sort(sorted_.begin(), sorted_.begin() + static_cast<std::ptrdiff_t>(n_));
+      in_order_ = true;
+    }
+    return {sorted_.data(), n_};
+  }
+
+ private:
+  std::array<float, most> recent_{};
+  std::size_t n_ = 0, next_ = 0;
+  mutable std::array<float, most> sorted_{};
+  mutable bool in_order_ = true;
+};
+
 }  // namespace pinion

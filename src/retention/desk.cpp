@@ -168,13 +168,13 @@ Time Desk::next_look(Time now) const {
   if (!acting()) return looks_.next_for_log(now, deadline);
   if (!acts()) return looks_.next(now, deadline, registered_bytes());
   // While it rests, only regions that are gone have deadlines that matter.
-  const bool at_rest = helper_share_.resting() && time_budget_.reserved() <= 0;
+  const bool at_rest = helper_share_.resting() && time_budget_.reserved_for_helper() <= 0;
   return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
 }
 
 void Desk::used(Duration cpu, Time now) {
   const bool rested = helper_share_.resting();
-  helper_share_.used(cpu, time_budget_.reserved(), std::exchange(only_looked_, true), now);
+  helper_share_.used(cpu, time_budget_.reserved_for_helper(), std::exchange(only_looked_, true), now);
   if (rested && !helper_share_.resting()) sweep();  // after uses that were not learnt from
 }
 

@@ -22,6 +22,10 @@ constexpr Duration kExperiment = 4;
 constexpr Duration kShortage = kSecond;
 // No further buffers are expected after so many times the uses by the newest one's first.
 constexpr std::uint64_t kSettled = 4;
+// Uses of a thread in a row that each came too soon for a decision, until their buffers are settled. Then one
+// in so many of a buffer's is learnt from.
+constexpr unsigned kRun = 16;
+constexpr std::uint32_t kOfRun = 16;
 // What is always kept is tried when that has cost so many times what a late use would.
 constexpr int kTrial = 8;
 
@@ -58,9 +62,10 @@ HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> pred
 
 Duration HelperRetention::delayed_before(std::uint16_t thread, Time call, Duration delayed) {
   if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
-  ThreadDelay& last = threads_[thread];
+  Thread& last = threads_[thread];
   if (call == last.call) return std::min(delayed, last.delayed);
-  last = {call, delayed};
+  last.call = call;
+  last.delayed = delayed;
   return delayed;
 }
 
@@ -79,10 +84,17 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   buffer.thread = lease.thread;
   // Several transfers of one buffer at a time are one use of it.
   const bool continues = time < buffer.busy_until;
+  buffer.settled = settles(buffer, lease, region);
   if (buffer.last_use != kNotYet && !continues) {
     keep_score(buffer, id, time);
-    buffer.longest_interval = std::max(buffer.longest_interval, time - buffer.last_use);
+    buffer.pace = time - buffer.last_use;
+    buffer.longest_interval = std::max(buffer.longest_interval, buffer.pace);
     buffer.reused = true;
+  }
+  if (buffer.settled && buffer.passed++ % kOfRun != 0) {
+    buffer.last_use = std::max(buffer.last_use, time);
+    buffer.busy_until = std::max(buffer.busy_until, end);
+    return false;
   }
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
@@ -105,15 +117,32 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.lead = lead(buffer.entries);
   ++learnt_;
   predictor_.observe(use);
-  // Acting mode reads the confidence later: others' errors cannot change it before then.
-  buffer.predicted_at_release = settings_.act ? next_use(id, time).time : next_time(id, time);
+  buffer.predicted_at_release = next_time(id, time);
   follow_predictor(id);
   if (registered(region)) {
-    const Time next = earliest_use(region.region->range(), time).time;
+    const Time next = earliest_time(region.region->range(), time);
     domain_.expect(region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
   return late;
+}
+
+bool HelperRetention::settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region) {
+  const Duration away = costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
+  const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
+                    buffer.region.region == region.region && registered(region) &&
+                    lease.begin_ns - buffer.last_use <= away;
+  unsigned& in_a_row = threads_[lease.thread].soon;
+  in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
+  return in_a_row == kRun && settings_.act && predictor_.samples_runs();
+}
+
+Time HelperRetention::rested_at(RegionRef ref) const {
+  Time rested = kNotYet;
+  for (const BufferId id : buffers_in(ref.region->range())) {
+    if (buffers_[id].settled) rested = std::max(rested, buffers_[id].last_use + kLeastPatience);
+  }
+  return rested;
 }
 
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
@@ -124,7 +153,7 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   give_back(buffer);
-  overs_.set(id, kNever);
+  buffer.by_thread = false;
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -152,8 +181,16 @@ void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   const auto within = [&](Time predicted, double share) {
     return predicted != kNever && std::abs(static_cast<double>(predicted - time)) <= share * interval;
   };
-  score_.at_release_within_0_5 += within(buffer.predicted_at_release, 0.005);
-  score_.at_release_within_5 += within(buffer.predicted_at_release, 0.05);
+  // Of a settled buffer: that it goes on as before.
+  const Time paced = buffer.last_use + buffer.pace;
+  const Time at_release = buffer.settled ? paced : buffer.predicted_at_release;
+  score_.at_release_within_0_5 += within(at_release, 0.005);
+  score_.at_release_within_5 += within(at_release, 0.05);
+  if (buffer.settled) {
+    score_.within_0_5 += within(paced, 0.005);
+    score_.within_5 += within(paced, 0.05);
+    return;
+  }
   const Duration delay = delay_of(buffer);
   Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
   if (last != kNever) last += delay;
@@ -175,7 +212,7 @@ void HelperRetention::memory_event(Range range) {
 
 void HelperRetention::evicted(Range pages, Time now) {
   if (!domain_.has_room(pages)) out_of_room_ = now;
-  for_each_buffer_in(pages, [&](BufferId id) { reconsider(id); });
+  for (const BufferId id : buffers_in(pages)) reconsider(id);
 }
 
 void HelperRetention::sweep() {
@@ -201,12 +238,16 @@ void HelperRetention::act_again() {
 
 // ---- deciding ----
 
-template <class F>
-void HelperRetention::for_each_buffer_in(Range range, F&& f) const {
+const std::vector<BufferId>& HelperRetention::buffers_in(Range range) const {
+  if (found_.changes == changes_ && found_.range == range) return found_.buffers;
+  found_.range = range;
+  found_.changes = changes_;
+  found_.buffers.clear();
   for (auto at = by_begin_.lower_bound({range.begin, 0});
        at != by_begin_.end() && at->first.first < range.end; ++at) {
-    if (at->first.second <= range.end) f(at->second);
+    if (at->first.second <= range.end) found_.buffers.push_back(at->second);
   }
+  return found_.buffers;
 }
 
 Duration HelperRetention::delay_of(const Buffer& buffer) const {
@@ -230,13 +271,19 @@ Estimate HelperRetention::next_use(BufferId id, Time after) const {
 
 Estimate HelperRetention::earliest_use(Range region, Time after) const {
   Estimate earliest;
-  for_each_buffer_in(region, [&](BufferId id) {
+  for (const BufferId id : buffers_in(region)) {
     const Estimate next = next_use(id, after);
     earliest.time = std::min(earliest.time, next.time);
     earliest.early = std::min(earliest.early, next.early);
     earliest.risk = std::max(earliest.risk, next.risk);
     earliest.reuse = std::max(earliest.reuse, next.reuse);
-  });
+  }
+  return earliest;
+}
+
+Time HelperRetention::earliest_time(Range region, Time after) const {
+  Time earliest = kNever;
+  for (const BufferId id : buffers_in(region)) earliest = std::min(earliest, next_time(id, after));
   return earliest;
 }
 
@@ -269,7 +316,7 @@ Duration HelperRetention::lead(std::size_t entries) const {
 }
 
 void HelperRetention::enqueue(BufferId id, Time after, const Estimate& next) {
-  if (next.early != kNever) {
+  if (next.early != kNever && !buffers_[id].by_thread) {
     queue_.insert(id, next.early, service_time(buffers_[id].entries));
   } else {
     listen(id, after, after);  // to let it go again
@@ -305,18 +352,23 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Buffer& buffer = buffers_[id];
   if (!buffer.live || !registered(buffer.region)) return false;
   const RegionRef ref = buffer.region;
+  if (const Time rested = rested_at(ref); now < rested) {
+    looks_.set(id, rested);
+    return false;
+  }
   const std::size_t pages = ref.region->range().pages();
   const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
   // What goes for no other buffer leaves room that the next one may need for longer than it is away.
-  const bool crowded = now - out_of_room_ < std::max(patience(buffer), kShortage);
+  const bool crowded = out_of_room_ != kNotYet && now - out_of_room_ < std::max(patience(buffer), kShortage);
   const Duration late = worth(pages, entries);
   const bool refused =
       too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
                    !worth_a_trial(buffer, late, now));
-  if (crowded || refused || !affords(pages, entries, next, now)) {
+  const bool by_helper = affords(pages, entries, next, now);
+  if (crowded || refused || !(by_helper || affords_by_thread(pages, entries, late, next, now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
     // A use that is overdue is waited for no longer because something else was decided meanwhile.
@@ -325,7 +377,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     looks_.set(id, later ? look : std::min(look, looks_.of(id)));
     return false;
   }
-  if (claim(ref, after, action)) return true;
+  if (claim(ref, after, action)) {
+    if (!by_helper) leave_to_threads(ref);
+    return true;
+  }
   // It is in use, and its release brings it back; or there was no room for it in the budget.
   if (settings_.budget && ref.current() && ref.region->word.load().idle()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
@@ -351,15 +406,25 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
   action.entries = action.region->entries.load(std::memory_order_relaxed);
   action.after = after;
   if (settings_.budget) {
-    for_each_buffer_in(action.pages, [&](BufferId id) {
+    for (const BufferId id : buffers_in(action.pages)) {
       Buffer& buffer = buffers_[id];
-      if (served_elsewhere(buffer, ref)) return;
+      if (served_elsewhere(buffer, ref)) continue;
       give_back(buffer);
+      buffer.by_thread = false;
       buffer.reserved = costs_.registration.upper(buffer.entries);
       settings_.budget->reserve(buffer.reserved);
-    });
+    }
   }
   return true;
+}
+
+void HelperRetention::leave_to_threads(RegionRef ref) {
+  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+    Buffer& buffer = buffers_[id];
+    if (served_elsewhere(buffer, ref)) return;
+    buffer.by_thread = true;
+    if (settings_.budget) settings_.budget->leave_to_threads(buffer.reserved);
+  });
 }
 
 bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
@@ -368,10 +433,10 @@ bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
 
 Duration HelperRetention::worst_cost(RegionRef ref) const {
   Duration sum = 0;
-  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+  for (const BufferId id : buffers_in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
     if (!served_elsewhere(buffer, ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
-  });
+  }
   return std::max<Duration>(sum, 0);
 }
 
@@ -385,9 +450,20 @@ bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Esti
   if (!settings_.share) return true;
   const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
   if (next.time == kNever) return settings_.share->affords(work, kNever);
+  return settings_.share->affords(work, freed(pages, std::min(next.early, next.time) - now));
+}
+
+double HelperRetention::freed(std::size_t pages, Duration gone) const {
   const double part = static_cast<double>(pages) / static_cast<double>(std::max(all_pages_, pages));
-  const Duration gone = std::max<Duration>(std::min(next.early, next.time) - now, 0);
-  return settings_.share->affords(work, part * static_cast<double>(gone) / kSecond);
+  return part * static_cast<double>(std::max<Duration>(gone, 0)) / kSecond;
+}
+
+bool HelperRetention::affords_by_thread(std::size_t pages, std::size_t entries, Duration worth,
+                                        const Estimate& next, Time now) const {
+  if (next.time == kNever) return false;
+  const Duration gone = std::min(next.early, next.time) - now;
+  return gone >= worth &&
+         settings_.share->affords(costs_.deregistration.expected(entries), freed(pages, gone));
 }
 
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
@@ -400,6 +476,7 @@ bool HelperRetention::all_fit() const {
 }
 
 void HelperRetention::give_back(Buffer& buffer) {
+  if (buffer.reserved && buffer.by_thread) settings_.budget->leave_to_threads(-buffer.reserved);
   if (buffer.reserved) settings_.budget->give_back(buffer.reserved);
   buffer.reserved = 0;
 }
@@ -411,6 +488,10 @@ Duration HelperRetention::patience(const Buffer& buffer) const {
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
+  if (settings_.share && !settings_.share->affords(0, freed(buffer.pages.pages(), kLongestOver))) {
+    overs_.set(id, kNever);
+    return;
+  }
   const Time use = next_time(id, after);
   buffer.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
   overs_.set(id, buffer.over);
@@ -419,9 +500,8 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
 void HelperRetention::listen_on(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
   const Duration waited = std::max(now - buffer.over, 2 * kOver);
-  const double part = static_cast<double>(buffer.pages.pages()) / static_cast<double>(all_pages_);
   const bool affordable =
-      !settings_.share || settings_.share->affords(0, part * static_cast<double>(waited) / kSecond);
+      !settings_.share || settings_.share->affords(0, freed(buffer.pages.pages(), waited));
   const bool awaited = registered(buffer.region) && waited < kLongestOver && affordable;
   overs_.set(id, awaited ? now + waited : kNever);
 }
@@ -516,11 +596,11 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.entries, took);
-    for_each_buffer_in(action.pages, [&](BufferId id) {
+    for (const BufferId id : buffers_in(action.pages)) {
       buffers_[id].tried = true;
       buffers_[id].kept_since = now;
       enqueue(id, action.after);
-    });
+    }
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;
@@ -529,9 +609,9 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   if (took > 0) costs_.registered(action.pages.pages(), buffer.entries, took);
   buffer.region = region;
   if (!registered(region)) return;
-  for_each_buffer_in(region.region->range(), [&](BufferId id) { give_back(buffers_[id]); });
+  for (const BufferId id : buffers_in(region.region->range())) give_back(buffers_[id]);
   // The use that it is registered for, even if that is overdue: it is still to come.
-  const Time next = std::min(action.use, earliest_use(region.region->range(), now).time);
+  const Time next = std::min(action.use, earliest_time(region.region->range(), now));
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
@@ -542,6 +622,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
 BufferId HelperRetention::buffer_of(Range pages) {
   const auto [at, is_new] = by_begin_.try_emplace({pages.begin, pages.end}, BufferId{0});
   if (!is_new) return at->second;
+  ++changes_;
   BufferId id;
   if (free_ids_.empty()) {
     id = static_cast<BufferId>(buffers_.size());
@@ -568,6 +649,7 @@ void HelperRetention::drop(BufferId id) {
   give_back(buffers_[id]);
   all_pages_ -= buffers_[id].pages.pages();
   predictor_.forget(id);
+  ++changes_;
   by_begin_.erase({buffers_[id].pages.begin, buffers_[id].pages.end});
   buffers_[id] = Buffer{};
   free_ids_.push_back(id);

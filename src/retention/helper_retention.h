@@ -21,6 +21,8 @@
 //     with that price, from on-demand to leave-pinned;
 //   - what was never let go, or seems too dear by few calls, is tried when keeping it has cost eight times
 //     a late use;
+//   - a buffer that is used again and again, each time sooner than its region could go and come back, is
+//     *settled*: nothing is decided about it until it rests, and the predictor sees a sample of its uses;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
 #pragma once
 
@@ -142,8 +144,12 @@ class HelperRetention final : public Retention {
     bool reused = false;        ///< its last use was not its first
     bool late = false;          ///< its last use, about which nothing is decided yet
     bool tried = false;         ///< it was let go before
+    bool by_thread = false;     ///< it was let go for its thread to register
     Time kept_since = kNotYet;  ///< its first use, or when it was last let go
     Duration longest_interval = 0;
+    bool settled = false;      ///< by its last use
+    std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
+    Duration pace = 0;         ///< the last interval
     Time predicted_at_release = kNever;
     RegionRef region;
     std::size_t entries = 1;  ///< translation entries that its pages take, as far as is known
@@ -165,15 +171,20 @@ class HelperRetention final : public Retention {
   void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
   /// After a use of buffer `used`: the queue follows the predictor.
   void follow_predictor(BufferId used);
+  /// Whether the buffer is settled, with this use: it came, as those of its thread before, too soon.
+  bool settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region);
+  /// When the buffer's region has rested long enough for a decision; kNotYet: at once.
+  Time rested_at(RegionRef ref) const;
   void keep_score(const Buffer& buffer, BufferId id, Time time);
-  template <class F>
-  void for_each_buffer_in(Range range, F&& f) const;
+  /// Those that lie in `range`, by address. Good until the next call, or the next new buffer.
+  const std::vector<BufferId>& buffers_in(Range range) const;
   Duration delay_of(const Buffer& buffer) const;
   /// The buffer's earliest predicted use later than `after`.
   Estimate next_use(BufferId id, Time after) const;
   /// Its time alone, which is had for less.
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
+  Time earliest_time(Range region, Time after) const;
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
   /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
@@ -199,6 +210,11 @@ class HelperRetention final : public Retention {
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
   /// Whether the helper's share has room for the region to go until then and come back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
+  /// Whether it has room to let the region go, and that is worth a late transfer: `worth` is the region's.
+  bool affords_by_thread(std::size_t pages, std::size_t entries, Duration worth, const Estimate& next,
+                         Time now) const;
+  /// Seconds of holding everything that are saved while so many pages are gone.
+  double freed(std::size_t pages, Duration gone) const;
   /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
   /// Whether all buffers together fit below the peak, and no further ones are expected.
@@ -208,6 +224,8 @@ class HelperRetention final : public Retention {
   void give_back(Buffer& buffer);
   /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
+  /// The next uses of the region's buffers register them. The region is claimed.
+  void leave_to_threads(RegionRef ref);
   /// A use that was late, and so not waited for, is seen only now.
   void learn_unseen(Buffer& buffer, Time now);
   /// How long after its predicted use a region is kept for it: until that has cost as much as a late use
@@ -229,14 +247,22 @@ class HelperRetention final : public Retention {
   CostEstimates& costs_;
 
   std::vector<Buffer> buffers_;
-  /// How long registration had held a thread up, when its last call began.
-  struct ThreadDelay {
-    Time call = kNotYet;
-    Duration delayed = 0;
+  struct Thread {
+    Time call = kNotYet;   ///< the last one's beginning
+    Duration delayed = 0;  ///< how long registration had held it up by then
+    unsigned soon = 0;     ///< uses in a row that came too soon for a decision, up to a run
   };
-  std::vector<ThreadDelay> threads_;
+  std::vector<Thread> threads_;
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
+  std::uint64_t changes_ = 0;  ///< of by_begin_
+  /// The last answer of buffers_in(): a decision asks several times about one region.
+  struct Found {
+    std::uint64_t changes = UINT64_MAX;
+    Range range{};
+    std::vector<BufferId> buffers;
+  };
+  mutable Found found_;
   RegistrationQueue queue_;
   Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping
   Deadlines overs_;                  ///< when a buffer's next use should be over

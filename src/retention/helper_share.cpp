@@ -7,7 +7,7 @@ namespace pinion {
 
 namespace {
 // Of the share, for looks.
-constexpr double kLooks = 0.5;
+constexpr double kLooks = 0.25;
 // A rest lasts until so much of the share is free again.
 constexpr double kEnough = 0.1;
 constexpr double kPrice = 4;
@@ -47,8 +47,8 @@ bool HelperShare::affords(Duration work, double freed) const {
   const double costs = lost(work + kWakes), rest = left();
   if (costs > rest) return false;
   const double used = 1 - rest / static_cast<double>(allowed());
-  // Nine tenths used: a second of work must save ten of holding everything; towards the end, any number.
-  const double price = kPrice * std::pow(used, 12) / (1 - used);
+  // Nine tenths used: a second of work must save three of holding everything; towards the end, any number.
+  const double price = kPrice * std::pow(used, 24) / (1 - used);
   return freed * static_cast<double>(kSecond) >= price * costs;
 }
 

@@ -7,8 +7,10 @@
 //
 // The bound is kept in three ways:
 //   - a region is let go only where deregistering and registering it again fits, and frees enough for it. The
-//     price of a second grows as the rest of the share shrinks, so the best regions go first;
-//   - looks at the records take at most half of the share: the dearer a look, the longer the sleep before it;
+//     price of a second grows as the rest of the share shrinks, so the best regions go first. Where only the
+//     deregistration fits, the region's thread may register it, within the time budget;
+//   - looks at the records take at most a quarter of the share: the dearer a look, the longer the sleep
+//     before it. The helper wakes for the end of a transfer only where that is affordable;
 //   - with the share used up, the helper learns from no record until enough has come together again. Regions
 //     that are gone are still registered ahead: their cost was set aside.
 // So work exceeds the bound by no more than the records of a rest cost to drain.

@@ -1,6 +1,7 @@
 #include "retention/time_budget.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace pinion {
 
@@ -9,6 +10,13 @@ namespace {
 // everything once does (FT).
 constexpr double kCreditOfOnce = 2.5;
 constexpr Duration kLeastCredit = 20 * kMillisecond;
+
+/// To sixteenths of a power of two, the nearest.
+double rounded(double value) {
+  constexpr int kDropped = 52 - 4;  // bits of the fraction
+  const auto bits = std::bit_cast<std::uint64_t>(value) + (std::uint64_t{1} << (kDropped - 1));
+  return std::bit_cast<double>(bits >> kDropped << kDropped);
+}
 }  // namespace
 
 void TimeBudget::advance(Time now) { set(now_, std::max(now_, now)); }
@@ -52,7 +60,7 @@ double TimeBudget::priced() const {
   if (!bounded()) return kPrice;
   const Duration may = std::max<Duration>(allowed(), 1);
   const double left = 1 - static_cast<double>(lost()) / static_cast<double>(may);
-  return kPrice / std::clamp(left, 0.0001, 1.0);
+  return rounded(kPrice / std::clamp(left, 0.0001, 1.0));
 }
 
 }  // namespace pinion

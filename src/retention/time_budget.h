@@ -86,10 +86,13 @@ class TimeBudget {
   bool fits(Duration worst) const { return !bounded() || worst <= left(); }
   bool reserve(Duration worst);
   void give_back(Duration worst) { reserved_ -= worst; }
+  /// So much of what is reserved is for registrations that threads will make; negative: no longer.
+  void leave_to_threads(Duration worst) { for_threads_ += worst; }
   /// When that reservation will fit, if nothing is lost until then.
   Time enough_at(Duration worst) const;
 
-  /// Seconds of holding everything that one lost second is worth.
+  /// Seconds of holding everything that one lost second is worth. Rounded, as much is kept that was worked
+  /// out from it.
   double price() const {
     if (stale_) price_ = priced();
     stale_ = false;
@@ -99,6 +102,8 @@ class TimeBudget {
   Duration allowed() const;  ///< credit and share, so far; 0 where nothing is bounded
   Duration lost() const { return waited_ + books_; }
   Duration reserved() const { return reserved_; }
+  /// For registrations that the helper will make.
+  Duration reserved_for_helper() const { return reserved_ - for_threads_; }
   std::uint64_t refused() const { return refused_; }
 
  private:
@@ -120,6 +125,7 @@ class TimeBudget {
   Duration waited_ = 0;          ///< of all, less what leave-pinned would have waited
   Duration books_ = 0;
   Duration reserved_ = 0;
+  Duration for_threads_ = 0;  ///< of those
   std::uint64_t refused_ = 0;
   // The price is asked for several times an event, and its terms change less often.
   mutable double price_ = 0;

@@ -81,15 +81,28 @@ class SimulatedRank final : private Observer {
                       [this](Actor actor, bool registration, Duration modelled) {
                         return conditions_.call_times.next(actor, registration, modelled);
                       }},
-                 predictor(settings, member), *this) {
+                 predictors(settings, member), *this) {
     for (const auto& script : scripts_) process_.add_thread(*script);
   }
 
   Process& process() { return process_; }
+  /// Of the domain that has most, as a run keeps it.
+  std::string profile() {
+    std::string most;
+    for (std::size_t domain = 0; domain < program_.domains; ++domain)
+      if (std::string profile = process_.retention(domain).profile(); profile.size() > most.size())
+        most = std::move(profile);
+    return most;
+  }
   std::uint32_t program() const { return number_; }
   std::uint64_t ranks() const { return static_cast<std::uint64_t>(count_); }
 
  private:
+  std::vector<std::unique_ptr<Predictor>> predictors(const Settings& settings, const Member& member) const {
+    std::vector<std::unique_ptr<Predictor>> predictors;
+    while (predictors.size() < program_.domains) predictors.push_back(predictor(settings, member));
+    return predictors;
+  }
   std::unique_ptr<Predictor> predictor(const Settings& settings, const Member& member) const {
     const bool oracle = settings.predictor == "oracle";
     if (!oracle && settings.predictor != "schedule") {
@@ -268,7 +281,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
     process.finish();
     if (const std::uint32_t program = running[first].rank->program();
         settings.keep_profiles && !result.profiles.count(program))
-      result.profiles[program] = process.retention().profile();
+      result.profiles[program] = running[first].rank->profile();
     end = std::max(end, process.ended());
     const runlog::Counters counters = process.counters();
     const std::uint64_t events =

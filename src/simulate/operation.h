@@ -12,6 +12,14 @@ namespace pinion::simulate {
 
 constexpr Duration kUntilReleased = -1;
 
+/// Ranges of several domains are kept apart above all addresses that a process can have.
+constexpr unsigned kDomainShift = 58;
+inline Range in_domain(Range range, unsigned domain) {
+  const Address base = Address{domain} << kDomainShift;
+  return {range.begin + base, range.end + base};
+}
+inline unsigned domain_of(Range range) { return static_cast<unsigned>(range.begin >> kDomainShift); }
+
 struct Operation {
   enum class Kind : std::uint8_t {
     acquire,       ///< a transfer needs `range`

@@ -3,18 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "registry/make_room.h"
 #include "retention/make.h"
 
 namespace pinion::simulate {
 
+namespace {
+std::vector<std::unique_ptr<Predictor>> only(std::unique_ptr<Predictor> predictor) {
+  std::vector<std::unique_ptr<Predictor>> one;
+  one.push_back(std::move(predictor));
+  return one;
+}
+}  // namespace
+
 Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observer& observer)
+    : Process(std::move(settings), only(std::move(predictor)), observer) {}
+
+Process::Process(Settings settings, std::vector<std::unique_ptr<Predictor>> predictors, Observer& observer)
     : settings_(std::move(settings)),
       traits_(traits_of(settings_.retention)),
       observer_(observer),
       device_(settings_.nic, &clock_),
       share_(settings_.room ? std::make_optional<node::NodeShare>(*settings_.room) : std::nullopt),
       budget_(Limits{settings_.limit, settings_.limit_regions, "--limit"}, share_ ? &*share_ : nullptr),
-      domain_(device_, budget_, brackets_, clock_, this),
       desk_({.traits = traits_,
              .time_budget = settings_.time_budget,
              .helper_share = settings_.helper_share,
@@ -24,15 +35,18 @@ Process::Process(Settings settings, std::unique_ptr<Predictor> predictor, Observ
       oracle_(settings_.nic),
       ended_(settings_.start) {
   clock_.set(settings_.start);
-  kept_.domain = &domain_;
-  kept_.retention =
-      make_retention({.kind = settings_.retention,
-                      .lru_bytes = settings_.lru_bytes,
-                      .minimize_peak = settings_.minimize_peak},
-                     domain_, std::move(predictor), kept_.costs, desk_.time_budget(), desk_.helper_share());
-  desk_.add(kept_);
-  if (settings_.nic.register_ns_per_page > 0)
-    domain_.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
+  for (std::unique_ptr<Predictor>& predictor : predictors) {
+    OwnDomain& own = domains_.emplace_back(*this);
+    own.kept.domain = &own.domain;
+    own.kept.retention = make_retention({.kind = settings_.retention,
+                                         .lru_bytes = settings_.lru_bytes,
+                                         .minimize_peak = settings_.minimize_peak},
+                                        own.domain, std::move(predictor), own.kept.costs, desk_.time_budget(),
+                                        desk_.helper_share());
+    desk_.add(own.kept);
+    if (settings_.nic.register_ns_per_page > 0)
+      own.domain.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
+  }
   if (settings_.room) {
     attendance_.emplace(*settings_.room, settings_.look_every);
     wake_by(settings_.start);
@@ -123,12 +137,14 @@ void Process::finish() {
     const Time now = clock_.now();
     device_.deregister(region->key, Actor::helper);
     clock_.set(now);
-    domain_.finish_retire(region);
+    domain(region).finish_retire(region);
     ++counters_.deregistrations;
   };
-  while (Region* region = domain_.begin_reap()) retire(region);
-  for (const RegionRef& ref : domain_.idle_regions())
-    if (Region* region = domain_.begin_retire(ref)) retire(region);
+  for (OwnDomain& own : domains_) {
+    while (Region* region = own.domain.begin_reap()) retire(region);
+    for (const RegionRef& ref : own.domain.idle_regions())
+      if (Region* region = own.domain.begin_retire(ref)) retire(region);
+  }
   budget_.end_allowance();
 }
 
@@ -161,8 +177,10 @@ Duration Process::time_of(std::uint32_t number, bool registration, F&& device_ca
 void Process::go(std::uint32_t number, Domain::Step step) {
   Call& made = call(number);
   switch (step) {
-    case Domain::Step::leased:
     case Domain::Step::refused:
+      if (others_make_room(number)) return;
+      break;
+    case Domain::Step::leased:
       break;
     case Domain::Step::wait:
       made.waited = true;
@@ -195,6 +213,29 @@ void Process::go(std::uint32_t number, Domain::Step step) {
   schedule(clock_.now(), What::helper_acts, false, 0);
 }
 
+bool Process::others_make_room(std::uint32_t number) {
+  Call& made = call(number);
+  const Domain::Ticket& ticket = made.ticket;
+  if (domains_.size() == 1 || !ticket.lease || !ticket.over_limit) return false;
+  const auto for_each = [this](auto&& f) {
+    for (OwnDomain& own : domains_) f(own.domain);
+  };
+  if (!idle_regions_make_room(budget_, ticket.pages.bytes(), for_each)) return false;
+  made.regions.clear();
+  for (OwnDomain& own : domains_) {
+    if (&own == &this->own(ticket.pages)) continue;
+    // Regions of the domains before it count in the budget until they are deregistered.
+    if (!made.regions.empty()) break;
+    made.regions =
+        own.domain.begin_shrink(budget_.most_bytes() - ticket.pages.bytes(), budget_.limits().regions - 1);
+  }
+  if (made.regions.empty()) return false;
+  made.phase = Call::Phase::evicting;
+  made.next = 0;
+  retire_next(number);
+  return true;
+}
+
 void Process::retire_next(std::uint32_t number) {
   Call& made = call(number);
   if (made.next < made.regions.size()) {
@@ -204,7 +245,7 @@ void Process::retire_next(std::uint32_t number) {
     schedule(clock_.now() + took, What::device_call, number != kHelper, number);
     return;
   }
-  if (made.phase == Call::Phase::evicting) return go(number, domain_.begin(made.ticket));
+  if (made.phase == Call::Phase::evicting) return go(number, domain(made.ticket.pages).begin(made.ticket));
   made.phase = Call::Phase::none;
   if (number == kHelper) {
     desk_.done(job_, {}, true, clock_.now() - made.device_begin, clock_.now());
@@ -240,22 +281,24 @@ void Process::device_call_done(std::uint32_t number) {
     counters_.registration_ns += static_cast<std::uint64_t>(took);
     if (!failed) {
       const std::size_t fresh = registering ? leases_[threads_[thread].lease].leave_pinned.fresh_bytes : 0;
-      const Record record = record_of({.pages = pages,
-                                       .registration = registering,
-                                       .entries = entries,
-                                       .begin = static_cast<Ticks>(made.device_begin),
-                                       .end = clock_.ticks(),
-                                       .error = {}},
-                                      Record());
+      Record record = record_of({.pages = pages,
+                                 .registration = registering,
+                                 .entries = entries,
+                                 .begin = static_cast<Ticks>(made.device_begin),
+                                 .end = clock_.ticks(),
+                                 .error = {}},
+                                Record());
+      record.domain = number_of(own(pages));
       push({{record, thread}, 0, {.fresh_bytes = fresh}});
     }
   }
   if (!registering) {
-    domain_.finish_retire(made.regions[made.next++]);
+    Region* region = made.regions[made.next++];
+    domain(region).finish_retire(region);
     return retire_next(number);
   }
   if (!failed) made.registration_took = took;
-  go(number, domain_.commit(made.ticket, made.registration));
+  go(number, domain(made.ticket.pages).commit(made.ticket, made.registration));
   resume_waiters();
 }
 
@@ -268,7 +311,7 @@ void Process::resume_waiters() {
     if (ticket.region->transitions.load() == ticket.seen) {
       waiting_.push_back(number);
     } else {
-      go(number, domain_.begin(call(number).ticket));
+      go(number, domain(ticket.pages).begin(call(number).ticket));
     }
   }
 }
@@ -278,9 +321,9 @@ void Process::overtake(std::uint32_t number) {
   Domain::Ticket& ticket = call(number).ticket;
   if (at == waiting_.end() || clock_.now() < ticket.overdue) return;
   waiting_.erase(at);
-  domain_.overtake(ticket);
+  domain(ticket.pages).overtake(ticket);
   ticket.overdue = kNever;
-  go(number, domain_.begin(ticket));
+  go(number, domain(ticket.pages).begin(ticket));
 }
 
 // ---- application threads ----
@@ -377,6 +420,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   record.kind = runlog::EventKind::lease;
   record.call = operation.call;
   record.access = operation.access;
+  record.domain = number_of(own(operation.range));
 
   if (!traits_.registers) {
     record.outcome = runlog::Outcome::observed;
@@ -384,7 +428,8 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
     granted(number);
     return true;
   }
-  if (Region* region = domain_.try_hit(operation.range, operation.access, *thread.recent)) {
+  Domain& in = domain(operation.range);
+  if (Region* region = in.try_hit(operation.range, operation.access, *thread.recent)) {
     record.set_region({region, region->generation()});
     ++counters_.hits;
     granted(number);
@@ -396,7 +441,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   made.ticket.access = operation.access;
   made.waited = false;
   made.in_device = 0;
-  go(number + 1u, domain_.begin(made.ticket));
+  go(number + 1u, in.begin(made.ticket));
   return false;
 }
 
@@ -426,7 +471,7 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
     record.outcome = outcome_of(made.ticket.registered_here, made.waited);
     ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
-    domain_.remember(*thread.recent, record.address, region);
+    domain(region).remember(*thread.recent, record.address, region);
   }
   granted(number);
   if (made.ticket.registered_here && settle(number, {})) return;
@@ -452,7 +497,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   const RegionRef ref = record.region();
-  const bool idle = ref.region && end_lease(domain_, record) == RegionWord::Released::idle;
+  const bool idle = ref.region && end_lease(domain(ref.region), record) == RegionWord::Released::idle;
   push({{record, number}, lease.number, lease.leave_pinned});
   lease.live = false;
   free_leases_.push_back(index);
@@ -468,7 +513,8 @@ bool Process::settle(std::uint16_t number, RegionRef idle) {
 
 bool Process::settle_next(std::uint16_t number) {
   Call& made = calls_[number];
-  Retention& retention = *kept_.retention;
+  const Range pages = made.idle.region ? made.idle.region->range() : made.ticket.pages;
+  Retention& retention = *own(pages).kept.retention;
   Region* region =
       made.idle.region ? retention.claim_after_release(made.idle) : retention.claim_after_registration();
   if (!region) return false;
@@ -481,7 +527,7 @@ bool Process::settle_next(std::uint16_t number) {
 
 void Process::change_memory(Range range, std::uint16_t thread) {
   brackets_.open(range);
-  doomed_bytes_ += domain_.doom(range);
+  doomed_bytes_ += domain(range).doom(range);
   brackets_.close(range);
   ++counters_.memory_events;
   const std::size_t gone = leave_pinned_.erase(range);
@@ -570,9 +616,9 @@ void Process::act() {
       helper_call_.ticket.access = job_.action.access;
       helper_call_.ticket.lease = false;
       helper_call_.ticket.expected =
-          kept_.costs.registration.expected(kept_.costs.entries_a_page.of(job_.action.pages.pages()));
+          job_.in->costs.registration.expected(job_.in->costs.entries_a_page.of(job_.action.pages.pages()));
       helper_call_.registration_took = 0;
-      return go(kHelper, domain_.begin(helper_call_.ticket));
+      return go(kHelper, job_.in->domain->begin(helper_call_.ticket));
   }
 }
 

@@ -83,7 +83,10 @@ class Process final : private RegisteredListener {
     std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
 
-  /// `predictor` is for retentions helper and observe. `observer` outlives the process.
+  /// `predictors` are for retentions helper and observe, one for each domain. `observer` outlives the
+  /// process.
+  Process(Settings settings, std::vector<std::unique_ptr<Predictor>> predictors, Observer& observer);
+  /// With one domain.
   Process(Settings settings, std::unique_ptr<Predictor> predictor, Observer& observer);
 
   /// The next thread, which begins at once. `script` outlives the run.
@@ -123,8 +126,8 @@ class Process final : private RegisteredListener {
       if (lease.live && lease.record.region().region) f(lease.range, *lease.record.region().region);
   }
   const TimeBudget& time_budget() const { return desk_.time_budget(); }
-  Retention& retention() { return *kept_.retention; }
-  Domain& domain() { return domain_; }
+  Retention& retention(std::size_t domain = 0) { return *domains_[domain].kept.retention; }
+  Domain& domain() { return domains_.front().domain; }
   ModelDevice& device() { return device_; }
   const Budget& budget() const { return budget_; }
   std::uint64_t acquires() const { return counters_.acquires; }
@@ -192,6 +195,20 @@ class Process final : private RegisteredListener {
     UnderLeavePinned leave_pinned;
   };
 
+  /// All share the device, and the budget.
+  struct OwnDomain {
+    explicit OwnDomain(Process& process)
+        : domain(process.device_, process.budget_, process.brackets_, process.clock_, &process) {}
+    Domain domain;
+    KeptDomain kept;
+  };
+  OwnDomain& own(Range range) {
+    return domains_[std::min<std::size_t>(domain_of(range), domains_.size() - 1)];
+  }
+  static unsigned number_of(const OwnDomain& own) { return static_cast<unsigned>(own.kept.number); }
+  Domain& domain(Range range) { return own(range).domain; }
+  Domain& domain(const Region* region) { return domain(region->range()); }
+
   /// The receiver of the oracle's changes.
   auto oracle_changed() {
     return [this](Time time, std::int64_t bytes) { observer_.oracle_held(time, bytes); };
@@ -212,6 +229,9 @@ class Process final : private RegisteredListener {
   Duration time_of(std::uint32_t number, bool registration, F&& device_call);
   void go(std::uint32_t number, Domain::Step step);
   void retire_next(std::uint32_t number);
+  /// Begins the deregistration of the other domains' idle regions, where these leave room. False: they do
+  /// not.
+  bool others_make_room(std::uint32_t number);
   void device_call_done(std::uint32_t number);
   void resume_waiters();
   /// The call has waited long enough for the helper.
@@ -257,8 +277,7 @@ class Process final : private RegisteredListener {
   std::optional<node::NodeShare> share_;
   Budget budget_;
   Brackets brackets_;
-  Domain domain_;
-  KeptDomain kept_;
+  std::deque<OwnDomain> domains_;
   Desk desk_;
 
   std::vector<Event> events_;  ///< a heap

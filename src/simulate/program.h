@@ -21,6 +21,7 @@ struct ThreadProgram {
 
 struct Program {
   std::vector<ThreadProgram> threads;
+  std::size_t domains = 1;
 
   bool operator==(const Program&) const = default;
   std::uint64_t acquires() const;

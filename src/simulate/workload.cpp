@@ -112,12 +112,6 @@ Time covered_until(const runlog::Log& log) {
   return std::min(last, log.last_ns());
 }
 
-/// The simulator has one domain. Equal addresses of several are kept apart above all that a process can have.
-Range apart(Range range, unsigned domain) {
-  const Address base = Address{domain} << 58;
-  return {range.begin + base, range.end + base};
-}
-
 /// A memory event is one in each of `domains`.
 ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::uint8_t>& domains, Time start,
                              Time end) {
@@ -132,12 +126,12 @@ ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::ui
     last = std::max(last, action.time);
     Operation operation;
     const Range range{event.address, event.address + event.bytes};
-    operation.range = apart(range, event.domain);
+    operation.range = in_domain(range, event.domain);
     if (event.kind == runlog::EventKind::memory_event) {
       operation.kind = Operation::Kind::memory_event;
       operation.compute = gap;
       for (const std::uint8_t domain : domains) {
-        operation.range = apart(range.to_pages(), domain);
+        operation.range = in_domain(range.to_pages(), domain);
         program.before.push_back(operation);
         operation.compute = 0;
       }
@@ -248,6 +242,7 @@ Program program_of(const runlog::Log& log) {
     if (event->kind == EventKind::lease) domains.insert(event->domain);
   if (domains.empty()) domains.insert(0);
   Program program;
+  program.domains = std::min<std::size_t>(*domains.rbegin() + 1u, runlog::kMaxDomains);
   const Time end = covered_until(log);
   for (std::size_t thread = 0; thread < actions.size(); ++thread)
     program.threads.push_back(thread_program(std::move(actions[thread]), domains, log.header.start_ns,
