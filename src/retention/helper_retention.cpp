@@ -419,12 +419,12 @@ bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
 }
 
 void HelperRetention::leave_to_threads(RegionRef ref) {
-  for_each_buffer_in(ref.region->range(), [&](BufferId id) {
+  for (const BufferId id : buffers_in(ref.region->range())) {
     Buffer& buffer = buffers_[id];
-    if (served_elsewhere(buffer, ref)) return;
+    if (served_elsewhere(buffer, ref)) continue;
     buffer.by_thread = true;
     if (settings_.budget) settings_.budget->leave_to_threads(buffer.reserved);
-  });
+  }
 }
 
 bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
