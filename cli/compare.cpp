@@ -380,7 +380,7 @@ void limit_libraries(const Arguments& arguments, std::vector<Strategy>& strategi
   const auto is_limited = [](const Strategy& s) { return s.row.is_library() && s.row.limited; };
   const auto found = std::find_if(strategies.begin(), strategies.end(), is_limited);
   if (found == strategies.end()) return;
-  const LibrariesPart part = libraries_part(observe(arguments, nullptr, "libraries-part"));
+  const LibrariesPart part = libraries_part({observe(arguments, nullptr, "libraries-part")});
   found->variables = library_variables(found->row, arguments.flags.options(), part);
 }
 

@@ -18,6 +18,7 @@
 #include "monitors.h"
 #include "other_hooks.h"
 #include "own_calls.h"
+#include "preload_reach.h"
 #include "report_json.h"
 #include "system_files.h"
 #include "text.h"
@@ -265,6 +266,15 @@ Check check_fork() {
   return {"fork", kernel + " copies pinned pages at fork, slowly: idle registrations are let go before", {}};
 }
 
+Check check_preload_reach(const std::vector<std::string>& programs) {
+  std::vector<std::string> unreached;
+  for (const std::string& program : programs)
+    for (const std::string& line : unreached_programs({program})) unreached.push_back(line);
+  if (unreached.empty()) return {"preload", "these programs are reached, as far as their files show", {}};
+  return {"preload", fmt::format("{}", fmt::join(unreached, "; ")),
+          "run them without these privileges, or link them with the system's libraries"};
+}
+
 Check check_preload_library() {
   try {
     return {"preload library", preload_library(), {}};
@@ -285,6 +295,7 @@ void doctor(bool json, const std::vector<std::string>& programs) {
                                check_memory_events(monitors)};
   for (const Check& check : what_acts_by_library()) checks.push_back(check);
   checks.push_back(check_own_calls(programs));
+  if (!programs.empty()) checks.push_back(check_preload_reach(programs));
   checks.push_back(check_other_hooks(other_hooks));
   check_competitors(checks);
   checks.push_back(check_libfabric());

@@ -26,16 +26,25 @@ void add(LibrariesPart& part, const runlog::Log& log) {
   part.most_bytes = std::max(part.most_bytes, bytes);
   part.most_regions = std::max(part.most_regions, regions);
   part.sum_bytes += bytes;
+  part.sum_regions += regions;
   ++part.processes;
 }
 
 }  // namespace
 
-LibrariesPart libraries_part(const std::string& logs) {
+LibrariesPart libraries_part(const std::vector<std::string>& logs) {
   LibrariesPart part;
-  const Error error = runlog::for_each_log({logs}, [&](runlog::Log&& log) { add(part, log); });
+  const Error error = runlog::for_each_log(logs, [&](runlog::Log&& log) { add(part, log); });
   if (error) throw Failure(error.message);
   return part;
+}
+
+std::optional<LibrariesPart> held_by_libraries(const runlog::Report& report,
+                                               const std::vector<std::string>& logs) {
+  const bool all_ranks = std::all_of(report.per_rank.begin(), report.per_rank.end(),
+                                     [](const runlog::RankReport& rank) { return rank.rank >= 0; });
+  if (report.acts != runlog::Acts::verbs || !all_ranks || !report.all_events()) return std::nullopt;
+  return libraries_part(logs);
 }
 
 }  // namespace pinion::cli

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "command.h"
+#include "libraries_part.h"
 #include "report_json.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
@@ -36,10 +37,12 @@ void report(const Arguments& arguments) {
     if (unread) throw UsageError(unread.message);
   }
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
+  const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   if (arguments.json)
-    fmt::print("{}", dump(to_json(result, strategies ? to_json(*strategies) : Json(nullptr))));
+    fmt::print("{}", dump(to_json(result, strategies ? to_json(*strategies) : Json(nullptr),
+                                  held ? &*held : nullptr)));
   else
-    fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr));
+    fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr, held ? &*held : nullptr));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ Json to_json(const runlog::BeyondLimits& b) {
   return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
 }
 
-Json to_json(const runlog::Report& r, const Json& strategies) {
+Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPart* held) {
   return {
       {"schema", "pinion-report-1"},
       {"command", r.command},
@@ -162,6 +162,8 @@ Json to_json(const runlog::Report& r, const Json& strategies) {
       {"time_budget", to_json(r.budget)},
       {"helper_share", to_json(r.helper_share)},
       {"beyond_limits", to_json(r.beyond)},
+      {"held_by_libraries",
+       held ? Json{{"bytes", held->sum_bytes}, {"regions", held->sum_regions}} : Json(nullptr)},
       {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
       {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "libraries_part.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {
@@ -16,8 +17,8 @@ Json to_json(const runlog::Prediction& prediction);
 Json to_json(const runlog::BeyondLimits& beyond);
 Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);
-/// `strategies`: of a run that was only measured; else null.
-Json to_json(const runlog::Report& report, const Json& strategies);
+/// `strategies`: of a run that was only measured; else null. `held`: by libraries; null: not known.
+Json to_json(const runlog::Report& report, const Json& strategies, const LibrariesPart* held);
 
 /// Text for standard output: indented, bytes that are no UTF-8 replaced.
 std::string dump(const Json& json);

@@ -164,7 +164,7 @@ std::string unseen_text(const Report& r) {
       bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
 }
 
-std::string summary_section(const Report& r) {
+std::string summary_section(const Report& r, const LibrariesPart* held) {
   std::string out = fmt::format("Pinion report: {}\n", r.command);
   out += line("ran as", fmt::format("{} on {}, {}", plural(r.per_rank.size(), "rank", "ranks"),
                                     plural(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds)));
@@ -174,6 +174,10 @@ std::string summary_section(const Report& r) {
       line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
   if (const std::string text = beyond_text(r.beyond); !text.empty())
     out += line("beyond the limit", text + ": the program's own registrations");
+  if (held && held->sum_regions)
+    out += line("held by libraries", fmt::format("{} in {} throughout, such as pools and windows",
+                                                 bytes_text(static_cast<double>(held->sum_bytes)),
+                                                 plural(held->sum_regions, "region", "regions")));
   if (const std::string text = keys_text(r.keys); !text.empty()) out += line("keys of peers", text);
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);
@@ -377,11 +381,11 @@ std::string summary_text(const Report& r, const Strategies* strategies) {
   return out + notes_text(r);
 }
 
-std::string report_text(const Report& r, const Strategies* strategies) {
+std::string report_text(const Report& r, const Strategies* strategies, const LibrariesPart* held) {
   std::string simulated;
   if (strategies)
     simulated = section("What each strategy would hold and cost") + strategies_text(*strategies, "  ");
-  return summary_section(r) + registered_section(r) + simulated + acquires_section(r) +
+  return summary_section(r, held) + registered_section(r) + simulated + acquires_section(r) +
          prediction_section(r) + critical_path_section(r) + domains_section(r) + call_sites_section(r) +
          ranks_section(r);
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "libraries_part.h"
 #include "runlog/analysis.h"
 #include "strategies.h"
 
@@ -15,7 +16,9 @@ std::string summary_text(const runlog::Report& report, const Strategies* strateg
 /// threads + 3.4 of 30 ms by the helper = 4.6 ms".
 std::string bounds_text(const runlog::TimeBudgetUse& threads, const runlog::HelperShareUse& helper);
 
-/// All sections. `strategies`: of a run that was only measured; else null.
-std::string report_text(const runlog::Report& report, const Strategies* strategies);
+/// All sections. `strategies`: of a run that was only measured; else null. `held`: by libraries; null: not
+/// known.
+std::string report_text(const runlog::Report& report, const Strategies* strategies,
+                        const LibrariesPart* held);
 
 }  // namespace pinion::cli

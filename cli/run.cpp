@@ -14,6 +14,7 @@
 #include "launch.h"
 #include "log_directory.h"
 #include "option_flags.h"
+#include "preload_reach.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
 #include "strategies.h"
@@ -64,6 +65,11 @@ void tell_caches_off(const Options& options) {
   fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
 }
 
+void tell_beforehand(const Options& options, const CommandLine& command) {
+  for (const std::string& line : unreached_programs(command)) fmt::print(stderr, "pinion: {}\n", line);
+  tell_caches_off(options);
+}
+
 int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLine command) {
   inherit(inherited);
   const Options options = flags.options();
@@ -77,7 +83,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
                 around ? std::filesystem::absolute(options.log).string() : make_log_directory(options.log));
     if (inherited.empty() && job_place().rank == 0) {
       flags.note_unused();
-      tell_caches_off(options);
+      tell_beforehand(options, command);
     }
     Environment environment = with_pinion(flags.options());
     if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 prints for the job at its end
@@ -88,7 +94,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
   flags.note_unused();
-  tell_caches_off(options);
+  tell_beforehand(options, command);
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   environment[kRunVariable] = new_run_name();

@@ -1,7 +1,10 @@
 // The `pinion` command from outside. Needs build/bin/pinion beside build/tests/; sanitizer builds have none.
 #include <dlfcn.h>
+#include <elf.h>
 #include <gtest/gtest.h>
+#include <link.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -717,6 +720,37 @@ TEST_F(Cli, TraceIsTraceEventJson) {
   EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
 }
 
+// A pool of 16 pages from the start to the end, and a buffer of one page in five transfers.
+TEST_F(Cli, ReportHasTheMemoryThatLibrariesHold) {
+  using namespace runlog;
+  const auto write = [&](const char* directory, Acts acts, int rank) {
+    RunInfo info;
+    info.acts = acts;
+    info.retention = "helper";
+    info.rank = rank;
+    info.ranks = rank + 1;
+    info.start = kSecond;
+    LogWriter writer;
+    ASSERT_FALSE(writer.open((root() / directory).string(), info, 1 << 16));
+    const std::uint64_t page = page_size();
+    for (int i = 0; i < 5; ++i)
+      writer.append(lease(2 * kSecond + i * kSecond, 2 * kSecond + i * kSecond + 1000, 64 * page, page));
+    writer.append(lease(kSecond, 9 * kSecond, 16 * page, 16 * page));
+    writer.finish(Counters{}, Series{}, 9 * kSecond, 0);
+  };
+  const auto held = [&](const char* directory) {
+    return json::parse(pinion({"report", directory, "--json"}).out).at("held_by_libraries");
+  };
+  write("below", Acts::verbs, 0);
+  EXPECT_EQ(held("below").at("bytes"), 16 * page_size());
+  EXPECT_EQ(held("below").at("regions"), 1);
+  EXPECT_NE(pinion({"report", "below"}).out.find("in 1 region throughout"), std::string::npos);
+  write("beside", Acts::pinned, 0);  // no library registers there
+  EXPECT_TRUE(held("beside").is_null());
+  write("alone", Acts::verbs, -1);  // a program that may use libibverbs itself
+  EXPECT_TRUE(held("alone").is_null());
+}
+
 TEST_F(Cli, ReportHasTheDomainsOfARun) {
   using namespace runlog;
   RunInfo info;
@@ -1022,6 +1056,72 @@ TEST_F(Cli, DoctorSaysWhatWillAct) {
   auto active = acts("4: ACTIVE");
   EXPECT_NE(active["acts"].find("hfi1_0 port 1 ACTIVE"), std::string::npos) << active["acts"];
   EXPECT_NE(active["interconnect Omni-Path"].find("cache_size"), std::string::npos);
+}
+
+/// A program's file: a header, an interpreter where it asks for one, and one symbol that it defines.
+void write_program(const fs::path& file, bool interpreter, const char* symbol) {
+  struct {
+    ElfW(Ehdr) header{};
+    ElfW(Phdr) segment{};
+    ElfW(Shdr) sections[2]{};
+    ElfW(Sym) symbols[2]{};
+    char names[32]{};
+  } program;
+  using Program = decltype(program);
+  std::memcpy(program.header.e_ident, ELFMAG, SELFMAG);
+  program.header.e_ident[EI_CLASS] = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
+  program.header.e_type = ET_EXEC;
+  program.header.e_phoff = offsetof(Program, segment);
+  program.header.e_phentsize = sizeof program.segment;
+  program.header.e_phnum = 1;
+  program.segment.p_type = interpreter ? PT_INTERP : PT_NULL;
+  program.header.e_shoff = offsetof(Program, sections);
+  program.header.e_shnum = 2;
+  program.sections[0].sh_type = SHT_SYMTAB;
+  program.sections[0].sh_offset = offsetof(Program, symbols);
+  program.sections[0].sh_size = sizeof program.symbols;
+  program.sections[0].sh_link = 1;
+  program.sections[1].sh_type = SHT_STRTAB;
+  program.sections[1].sh_offset = offsetof(Program, names);
+  program.symbols[1].st_name = 1;
+  program.symbols[1].st_shndx = 1;
+  std::strncpy(program.names + 1, symbol, sizeof program.names - 2);
+  std::ofstream(file).write(reinterpret_cast<const char*>(&program), sizeof program);
+  fs::permissions(file, fs::perms::owner_all);
+}
+
+TEST_F(Cli, RunAndDoctorNameProgramsThatThePreloadDoesNotReach) {
+  install_harmless_preload();
+  write_program(root() / "static", false, "main");
+  write_program(root() / "bundled", true, "ibv_cmd_reg_mr");
+  write_program(root() / "plain", true, "main");
+  const auto said = [&](const char* name) { return pinion({"run", "--", "./" + std::string(name)}).err; };
+  EXPECT_NE(said("static").find("./static: it is linked statically"), std::string::npos);
+  EXPECT_NE(said("bundled").find("./bundled: it has a libibverbs of its own inside"), std::string::npos);
+  EXPECT_EQ(said("plain").find("./plain: it"), std::string::npos);
+  // A launcher's word.
+  EXPECT_NE(pinion({"run", "--", "true", "./static"}).err.find("./static: it"), std::string::npos);
+  EXPECT_EQ(pinion({"run", "--", "true", "static"}).err.find("static: it"), std::string::npos);
+
+  const auto findings = [&](const char* name) {
+    const json found = json::parse(pinion({"doctor", "--json", "./" + std::string(name)}).out);
+    for (const json& check : found.at("checks"))
+      if (check.at("name") == "preload") return check.at("status").get<std::string>();
+    return std::string();
+  };
+  EXPECT_EQ(findings("bundled"), "warn");
+  EXPECT_EQ(findings("plain"), "ok");
+}
+
+TEST_F(Cli, RunNamesProgramsWithPrivileges) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  install_harmless_preload();
+  const fs::path file = root() / "privileged";
+  fs::copy_file("/bin/true", file);
+  ASSERT_EQ(::chown(file.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::chmod(file.c_str(), 04755), 0);
+  const Outcome o = pinion({"run", "--", "./privileged"});
+  EXPECT_NE(o.err.find("./privileged: it is set-user-ID"), std::string::npos) << o.err;
 }
 
 TEST_F(Cli, DoctorChecksAndCures) {

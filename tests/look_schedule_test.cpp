@@ -18,7 +18,7 @@ LookSchedule dense(Duration gap, Time now) {
 TEST(LookSchedule, SixteenLooksInTheTypicalGap) {
   EXPECT_EQ(dense(160 * kMillisecond, 0).next(0, kNever, 1), 10 * kMillisecond);
   EXPECT_EQ(dense(kMillisecond, 0).next(0, kNever, 1), kPoll);             // no oftener than `poll`
-  EXPECT_EQ(dense(900 * kMillisecond, 0).next(0, kNever, 1), 16 * kPoll);  // no more seldom than 16 of it
+  EXPECT_EQ(dense(256 * kMillisecond, 0).next(0, kNever, 1), 16 * kPoll);  // and never more seldom
 }
 
 TEST(LookSchedule, DeadlineComesFirst) {
@@ -32,13 +32,25 @@ TEST(LookSchedule, WithNothingRegisteredHalfWayToTheDeadline) {
   EXPECT_EQ(looks.next(0, 4 * kMillisecond, 0), 4 * kMillisecond);
 }
 
-TEST(LookSchedule, DeepAfterASecondAndFourGaps) {
-  const LookSchedule looks = dense(kMillisecond, 0), seldom = dense(kSecond, 0);
+TEST(LookSchedule, DeepAfterASecond) {
+  const LookSchedule looks = dense(kMillisecond, 0);
   EXPECT_FALSE(looks.deep(kSecond - 1));
   EXPECT_TRUE(looks.deep(kSecond));
   EXPECT_EQ(looks.next(kSecond, kNever, 1), kSecond + LookSchedule::kDeepSleep);
-  EXPECT_FALSE(seldom.deep(3 * kSecond));
-  EXPECT_TRUE(seldom.deep(4 * kSecond));
+}
+
+TEST(LookSchedule, RecordsThatComeSeldomWakeTheHelperThemselves) {
+  EXPECT_FALSE(dense(256 * kMillisecond, 0).deep(0));
+  const LookSchedule seldom = dense(257 * kMillisecond, 0);
+  EXPECT_TRUE(seldom.deep(0));
+  EXPECT_EQ(seldom.next(0, kNever, 1), LookSchedule::kDeepSleep);
+  EXPECT_EQ(seldom.next(0, 3 * kMillisecond, 1), 3 * kMillisecond);
+}
+
+TEST(LookSchedule, UpdatesFiveTimesASecondAtFirstOnceASecondLater) {
+  EXPECT_EQ(LookSchedule::between_updates(0), 200 * kMillisecond);
+  EXPECT_EQ(LookSchedule::between_updates(8 * kSecond), 500 * kMillisecond);
+  EXPECT_EQ(LookSchedule::between_updates(60 * kSecond), kSecond);
 }
 
 TEST(LookSchedule, WhereOnlyTheLogWaitsTheRingsSetThePace) {

@@ -337,6 +337,35 @@ TEST(SimulatedProcess, AnUnforeseenUseIsSeenAtOnce) {
 }
 
 // Without a core of its own, the helper's calls are time of the program.
+// A buffer that a program uses each second: looks at sixteen times `poll` would be 62 a second.
+TEST(SimulatedProcess, UsesThatComeSeldomTakeFewWakeUps) {
+  constexpr int kUses = 60;
+  Heard heard(Heard::under(RetentionKind::helper));
+  Sequence script;
+  for (int i = 0; i < kUses; ++i) script.acquire(buffer(0, 1000), kSecond).release(10 * kMillisecond);
+  heard.follow(script);
+  const runlog::Counters counters = heard.process.counters();
+  EXPECT_EQ(counters.acquires, kUses);
+  EXPECT_LE(counters.misses, 5u);
+  EXPECT_LT(counters.helper_wakeups, 10u * kUses);
+}
+
+// The same of three buffers where a limit has room for two: registrations ahead wait for room.
+TEST(SimulatedProcess, SwapsThatComeSeldomTakeFewWakeUps) {
+  constexpr int kUses = 60;
+  Process::Settings settings = Heard::under(RetentionKind::helper);
+  settings.limit = 2000 * page_size();
+  Heard heard(std::move(settings));
+  Sequence script;
+  for (int i = 0; i < kUses; ++i)
+    script.acquire(buffer(static_cast<std::size_t>(i % 3) * 2, 1000), kSecond).release(10 * kMillisecond);
+  heard.follow(script);
+  const runlog::Counters counters = heard.process.counters();
+  EXPECT_EQ(counters.acquires, kUses);
+  EXPECT_LE(counters.misses, 15u);
+  EXPECT_LT(counters.helper_wakeups, 8u * kUses);
+}
+
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
   settings.own_core = false;

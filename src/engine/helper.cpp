@@ -23,7 +23,7 @@ namespace pinion {
 
 namespace {
 
-constexpr Duration kUpdateEvery = 200 * kMillisecond;
+constexpr Duration kCheckEvery = 200 * kMillisecond;
 
 // The helper must avoid the core to which its application thread is bound (Open MPI binds ranks by default).
 // It must run soon after its timer fires although the cores are busy.
@@ -163,6 +163,7 @@ void Helper::main() {
   cpus_allowed_ = cpus_run_on_ = node::cpus_of(0);
   while (files_open_.load(std::memory_order_acquire) == 0) futex_wait(files_open_, 0, kNever);
   drain_.start(counters_.dropped_before());
+  began_ = clock_.now();
   while (!stopping_.load(std::memory_order_acquire)) {
     log_.add_domains(domains_);
     note_acts();
@@ -174,7 +175,8 @@ void Helper::main() {
     });
     const Time now = clock_.now();
     pinned_.sample_growth(now, domains_.registered_bytes());
-    if (now - last_update_ >= kUpdateEvery) update(now);
+    if (now - last_check_ >= kCheckEvery) check(now);
+    if (now - last_update_ >= LookSchedule::between_updates(now - began_)) update(now);
     sleep_until(desk_.next_look(clock_.now()));
   }
   end_of_run();
@@ -182,13 +184,17 @@ void Helper::main() {
   futex_wake(runs_, INT_MAX);
 }
 
-void Helper::update(Time now) {
-  pinned_.sample(clock_.now(), domains_.registered_bytes());
-  desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
+void Helper::check(Time now) {
   watch_.check_hooks();
   watch_.report_exposure();
   // A release can leave a region idle although its count was not the last: a refused hit still counts in.
   if (traits_of(options_.retention).settles) desk_.sweep();
+  last_check_ = now;
+}
+
+void Helper::update(Time now) {
+  pinned_.sample(clock_.now(), domains_.registered_bytes());
+  desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
   tell();
   const runlog::Counters all = counters_.all();
   const double books = all.bookkeeping_samples

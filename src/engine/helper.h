@@ -47,7 +47,9 @@ class Helper {
 
  private:
   void main();
-  /// Every 200 ms: samples, checks, and publishes to the node's other processes.
+  /// Every 200 ms: whether memory events are still seen.
+  void check(Time now);
+  /// Every 200 ms at first, later each second: samples, and publishes to the node's other processes.
   void update(Time now);
   /// The helper's work so far, into its share.
   void account(Time now);
@@ -87,7 +89,7 @@ class Helper {
   std::atomic<std::uint32_t> files_open_{0};
   Acts acts_;  ///< as the log has it
   std::uint64_t wakeups_ = 0;
-  Time last_update_ = 0;
+  Time began_ = 0, last_check_ = 0, last_update_ = 0;
   node::CpuSet cpus_allowed_, cpus_run_on_;
 };
 

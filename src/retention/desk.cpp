@@ -165,7 +165,7 @@ Time Desk::next_look(Time now) const {
   const Time deadline = next_deadline();
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
-  if (!acting() && !looks_.deep(now)) return looks_.next_for_log(now, deadline);
+  if (!acting()) return looks_.next_for_log(now, deadline);
   if (!acts()) return looks_.next(now, deadline, registered_bytes());
   // While it rests, only regions that are gone have deadlines that matter.
   const bool at_rest = helper_share_.resting() && time_budget_.reserved_for_helper() <= 0;

@@ -119,8 +119,8 @@ class Desk {
   Time next_deadline() const;
   /// When the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
-  /// Nothing has come for so long that the next record wakes the helper.
-  bool deep(Time now) const { return looks_.deep(now); }
+  /// The next record wakes the helper: they come seldom, and are decided about.
+  bool deep(Time now) const { return acting() && looks_.deep(now); }
   /// The next look is so far off that a transfer that found no registration wakes the helper: else what it
   /// has registered would be held until then.
   bool alert(Time now, Time until) const {

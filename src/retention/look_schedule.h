@@ -21,8 +21,8 @@ class LookSchedule {
     last_record_ = now;
   }
 
-  /// Nothing has come for so long that the next record wakes the helper itself.
-  bool deep(Time now) const { return now - last_record_ >= quiet(); }
+  /// The next record wakes the helper itself: records come seldom, or none has come for long.
+  bool deep(Time now) const { return gap_ > seldom() || now - last_record_ >= kQuiet; }
 
   /// A look at `until` is farther off than where communication is dense.
   bool far(Time now, Time until) const { return until - now > poll_; }
@@ -45,6 +45,13 @@ class LookSchedule {
   }
   Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
 
+  // ---- beside the records ----
+
+  /// From one update of the run's figures to the next: the older the run, the less an update changes.
+  static Duration between_updates(Duration age) {
+    return std::clamp(age / kUpdatesPerAge, 200 * kMillisecond, kSecond);
+  }
+
   static constexpr Duration kDeepSleep = 250 * kMillisecond;
   /// Memory that was unmapped under its registration stays pinned until the next look: so much of it calls
   /// for one at once.
@@ -53,13 +60,15 @@ class LookSchedule {
  private:
   // While communication goes on, the helper looks this many times in the typical gap between records.
   static constexpr int kLooksPerGap = 16;
-  static constexpr int kLongestPolls = 16;     ///< the longest sleep, in units of `poll`
-  static constexpr Duration kQuiet = kSecond;  ///< without records for so long (and four typical gaps)
+  static constexpr int kUpdatesPerAge = 16;
+  static constexpr int kLongestPolls = 16;     ///< the longest sleep between looks, in units of `poll`
+  static constexpr Duration kQuiet = kSecond;  ///< without records for so long
 
-  Duration quiet() const { return std::max<Duration>(kQuiet, 4 * gap_); }
+  /// In such a gap a wake-up by its record costs far less than looks, however far apart.
+  Duration seldom() const { return poll_ * kLongestPolls * kLooksPerGap; }
 
   Duration within(Duration until_deadline, std::size_t registered_bytes) const {
-    const Duration look = std::clamp(gap_ / kLooksPerGap, poll_, poll_ * kLongestPolls);
+    const Duration look = std::max(gap_ / kLooksPerGap, poll_);
     if (until_deadline == kNever || registered_bytes > 0) return look;
     // Nothing is registered, so nothing can be let go until the next deadline: looks come nearer as it does.
     return std::clamp(until_deadline / 2, look, std::max(look, gap_ / 2));
