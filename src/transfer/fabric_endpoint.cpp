@@ -99,8 +99,9 @@ void OpenEndpoint::end_operations() {
   const Time end = monotonic_now() + kSecond;
   while (operations_.live() > 0 && monotonic_now() < end)
     if (advance() == 0) wait_.wait(10 * kMillisecond);
-  for (Operation* const operation : operations_.abandon_all())
-    operation->done(Error::make(ECANCELED, "the endpoint closes"));
+  std::vector<Operation*> left = operations_.abandon_all();
+  for (const Verdict& verdict : std::exchange(verdicts_, {})) left.push_back(verdict.operation);
+  for (Operation* const operation : left) operation->done(Error::make(ECANCELED, "the endpoint closes"));
 }
 
 Error OpenEndpoint::close() {

@@ -56,6 +56,15 @@ class OpenEndpoint final : public FabricEndpoint {
     WireBuffer* buffer = nullptr;
   };
 
+  /// An operation that ends without the provider: of no bytes, or failed for a reason that may be its peer's
+  /// end, which shows itself a little later.
+  struct Verdict {
+    Operation* operation;
+    Peer peer;
+    Error error;
+    Time due;
+  };
+
   void stop_thread();
   void end_operations();
   void run();
@@ -64,13 +73,16 @@ class OpenEndpoint final : public FabricEndpoint {
   Error transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation, bool put);
   WireBuffer* wire_buffer();
   Error posted(OperationSlot& slot, Peer peer, long code);
+  void add_verdict(Verdict verdict);
+  Error failed(int code) const;
 
   // Of the thread that progresses.
   unsigned advance();
   unsigned drain();
   void complete(const fi_cq_msg_entry& completion);
   bool take_error();
-  unsigned finish_empty();
+  void conclude(Operation* operation, Peer peer, int code);
+  unsigned finish_verdicts();
   unsigned bury();
   void deliver(const void* wire, std::size_t bytes);
   void send_own(Peer to, unsigned kind);
@@ -98,8 +110,8 @@ class OpenEndpoint final : public FabricEndpoint {
   OperationTable operations_;
   QueueWait wait_;
 
-  std::mutex empty_mutex_;             ///< guards the next
-  std::vector<OperationSlot*> empty_;  ///< of no bytes: complete without the provider
+  std::mutex verdicts_mutex_;  ///< guards the next
+  std::vector<Verdict> verdicts_;
 
   // Of the thread that progresses, and of the opening one before.
   std::deque<Receive> receives_;

@@ -21,6 +21,8 @@ constexpr Duration kLongestWait = 50 * kMillisecond;
 constexpr Duration kLeaveAlone = 2 * kMillisecond;
 /// Of one call of progress(), so that it returns.
 constexpr unsigned kMostEvents = 256;
+/// How long a failure waits for news of its peer, longer than PeerTable takes to look at sixteen.
+constexpr Duration kDoubt = 250 * kMillisecond;
 /// Most messages on their way, in blocks of buffers beside those of the receives.
 constexpr std::size_t kMostWireBuffers = 8 * WirePool::kBlock;
 
@@ -46,8 +48,21 @@ Error OpenEndpoint::reachable(Peer peer) const {
   return peers_.is_here(peer) ? Error{} : gone_error(peer);
 }
 
+Error OpenEndpoint::failed(int code) const {
+  return fabric_failure(code, "libfabric's provider " + provider_ + " cannot carry out a transfer");
+}
+
+void OpenEndpoint::add_verdict(Verdict verdict) {
+  {
+    const std::lock_guard lock(verdicts_mutex_);
+    verdicts_.push_back(std::move(verdict));
+  }
+  wait_.advanced();
+}
+
 /// What became of a slot that was to be given to the provider.
-Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long code) {
+Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
+  const int code = static_cast<int>(-result);
   if (code == 0) {
     peers_.note_touched(peer);
     wait_.busy();
@@ -55,12 +70,26 @@ Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long code) {
   }
   if (slot.wire != nullptr) messages_->give(slot.wire);
   bool done_already = false;
-  operations_.finish(slot, &done_already);
-  if (is_loss(static_cast<int>(-code))) peers_.note_loss(peer);
+  Operation* const operation = operations_.finish(slot, &done_already);
   if (done_already) return {};
-  if (code == -FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
-  if (is_loss(static_cast<int>(-code))) return gone_error(peer);
-  return fabric_failure(static_cast<int>(code), "libfabric's provider " + provider_ + " refuses a transfer");
+  if (code == FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
+  if (is_loss(code)) {
+    peers_.note_loss(peer);
+    return gone_error(peer);
+  }
+  if (operation == nullptr) return failed(code);
+  conclude(operation, peer, code);
+  return {};
+}
+
+/// Ends an operation that failed. Some codes leave open whether the peer is gone (sockets: ENOENT, EIO).
+void OpenEndpoint::conclude(Operation* operation, Peer peer, int code) {
+  if (is_loss(code)) peers_.note_loss(peer);
+  if (operation == nullptr) return;
+  if (is_loss(code))
+    add_verdict({operation, peer, gone_error(peer), 0});
+  else
+    add_verdict({operation, peer, failed(code), monotonic_now() + kDoubt});
 }
 
 Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation,
@@ -69,16 +98,12 @@ Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, 
   if (local.bytes > capabilities_.max_transfer)
     return Error::make(EMSGSIZE, "%zu bytes are more than the provider's %zu for a transfer", local.bytes,
                        capabilities_.max_transfer);
-  OperationSlot* const slot = operations_.take(peer, &operation);
-  if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
   if (local.bytes == 0) {
-    {
-      const std::lock_guard lock(empty_mutex_);
-      empty_.push_back(slot);
-    }
-    wait_.advanced();
+    add_verdict({&operation, peer, {}, 0});
     return {};
   }
+  OperationSlot* const slot = operations_.take(peer, &operation);
+  if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
   const iovec source{local.address, local.bytes};
   const fi_rma_iov target{remote.address, local.bytes, remote.key};
   fi_msg_rma message{};
@@ -187,9 +212,9 @@ void OpenEndpoint::complete(const fi_cq_msg_entry& completion) {
 
 /// Whether there was one.
 bool OpenEndpoint::take_error() {
-  fi_cq_err_entry failed{};
-  if (fi_cq_readerr(objects_.queue, &failed, 0) != 1) return false;
-  auto* const context = static_cast<Context*>(failed.op_context);
+  fi_cq_err_entry failure{};
+  if (fi_cq_readerr(objects_.queue, &failure, 0) != 1) return false;
+  auto* const context = static_cast<Context*>(failure.op_context);
   if (context == nullptr) return true;
   if (context->kind == Context::Kind::receive) {
     if (!closing_.load()) unposted_.push_back(static_cast<Receive*>(context));
@@ -198,13 +223,7 @@ bool OpenEndpoint::take_error() {
   auto& slot = *static_cast<OperationSlot*>(context);
   const Peer peer = slot.peer;
   if (slot.wire != nullptr) messages_->give(slot.wire);
-  Operation* const operation = operations_.finish(slot);
-  const bool lost = is_loss(failed.err);
-  if (lost) peers_.note_loss(peer);
-  if (operation != nullptr)
-    operation->done(lost ? gone_error(peer)
-                         : fabric_failure(failed.err, "libfabric's provider " + provider_ +
-                                                          " cannot complete a transfer"));
+  conclude(operations_.finish(slot), peer, failure.err);
   return true;
 }
 
@@ -226,15 +245,23 @@ unsigned OpenEndpoint::drain() {
   return events;
 }
 
-unsigned OpenEndpoint::finish_empty() {
-  std::vector<OperationSlot*> empty;
+unsigned OpenEndpoint::finish_verdicts() {
+  std::vector<Verdict> due;
   {
-    const std::lock_guard lock(empty_mutex_);
-    empty.swap(empty_);
+    const std::lock_guard lock(verdicts_mutex_);
+    if (verdicts_.empty()) return 0;
+    const Time now = monotonic_now();
+    const auto end = std::stable_partition(verdicts_.begin(), verdicts_.end(), [&](const Verdict& verdict) {
+      return verdict.due <= now || !peers_.is_here(verdict.peer);
+    });
+    due.assign(verdicts_.begin(), end);
+    verdicts_.erase(verdicts_.begin(), end);
   }
-  for (OperationSlot* const slot : empty)
-    if (Operation* const operation = operations_.finish(*slot)) operation->done({});
-  return static_cast<unsigned>(empty.size());
+  for (const Verdict& verdict : due) {
+    const bool gone = verdict.error && !peers_.is_here(verdict.peer);
+    verdict.operation->done(gone ? gone_error(verdict.peer) : verdict.error);
+  }
+  return static_cast<unsigned>(due.size());
 }
 
 /// Ends everything with peers that are gone.
@@ -251,7 +278,7 @@ unsigned OpenEndpoint::bury() {
 
 unsigned OpenEndpoint::advance() {
   if (!connected_.load() || progressing_.exchange(true, std::memory_order_acquire)) return 0;
-  unsigned events = finish_empty() + drain();
+  unsigned events = finish_verdicts() + drain();
   static_cast<void>(post_receives());
   // With the queue empty, the last messages of peers that end have been delivered.
   if (events < kMostEvents) events += bury();
