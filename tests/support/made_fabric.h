@@ -125,6 +125,7 @@ class MadeFabric {
       std::free(info->domain_attr);
       std::free(info->ep_attr);
       std::free(info->tx_attr);
+      std::free(info->rx_attr);
       std::free(info);
       --made_->infos_;
       info = next;
@@ -228,6 +229,7 @@ class MadeFabric {
     info->domain_attr = static_cast<fi_domain_attr*>(std::calloc(1, sizeof(fi_domain_attr)));
     info->ep_attr = static_cast<fi_ep_attr*>(std::calloc(1, sizeof(fi_ep_attr)));
     info->tx_attr = static_cast<fi_tx_attr*>(std::calloc(1, sizeof(fi_tx_attr)));
+    info->rx_attr = static_cast<fi_rx_attr*>(std::calloc(1, sizeof(fi_rx_attr)));
     return info;
   }
   fi_info* info(const Provider& provider) {
