@@ -98,6 +98,7 @@ class Channel {
   void step();
 
   bool has_gets() const { return gets_ > 0; }
+  bool has_unsent() const { return !unsent_.empty(); }
 
   /// Most messages of one direction that are announced and not finished. A sender keeps to it, a receiver
   /// insists.

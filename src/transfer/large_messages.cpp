@@ -132,18 +132,22 @@ unsigned LargeMessages::drive() {
 }
 
 void LargeMessages::close() {
+  const auto any = [&](auto&& holds) {
+    const std::lock_guard lock(driver_);
+    return std::any_of(channels_.begin(), channels_.end(), holds);
+  };
+  // The last `pulled` of a message that ended here ends it for its sender.
+  do {
+    if (progress() == 0) endpoint_.wait(kMillisecond);
+  } while (any([](const auto& channel) { return channel->has_unsent(); }));
   inbox_->close();
   const Error error = Error::make(ECANCELED, "the messages were closed");
-  progress();
-  for (;;) {
-    {
-      const std::lock_guard lock(driver_);
-      for (const auto& channel : channels_) channel->fail(error);
-      if (std::none_of(channels_.begin(), channels_.end(), [](const auto& c) { return c->has_gets(); }))
-        break;
-    }
-    if (progress() == 0) endpoint_.wait(kMillisecond);
+  {
+    const std::lock_guard lock(driver_);
+    for (const auto& channel : channels_) channel->fail(error);
   }
+  while (any([](const auto& channel) { return channel->has_gets(); }))
+    if (progress() == 0) endpoint_.wait(kMillisecond);
   pool_.close();
 }
 

@@ -78,7 +78,7 @@ class LargeMessages {
   unsigned progress();
 
   /// Ends all requests (ECANCELED), waits for gets under way, and returns all leases and the pool. Before the
-  /// endpoint closes; no other call may be going on, or follow.
+  /// endpoint closes, whose domain would still have leases out; no other call may be going on, or follow.
   void close();
 
   /// As measured or given.

@@ -130,9 +130,15 @@ class MadeNetwork {
   unsigned percent_now = 100;          ///< chance that an operation is done by one progress()
   std::size_t failing_get = SIZE_MAX;  ///< the number of a get that fails
 
-  std::size_t bad_accesses() {
+  /// Gets that the own registrations did not allow.
+  std::size_t bad_writes() {
     const std::lock_guard lock(mutex_);
-    return bad_accesses_;
+    return bad_writes_;
+  }
+  /// Gets that the peer's registrations did not allow.
+  std::size_t bad_reads() {
+    const std::lock_guard lock(mutex_);
+    return bad_reads_;
   }
   std::size_t gets() {
     const std::lock_guard lock(mutex_);
@@ -148,7 +154,8 @@ class MadeNetwork {
   std::mt19937 random_;
   std::vector<bool> cut_;
   std::size_t moved_ = 0;
-  std::size_t bad_accesses_ = 0;  ///< gets that were not allowed by both sides' registrations
+  std::size_t bad_writes_ = 0;
+  std::size_t bad_reads_ = 0;
   std::vector<std::unique_ptr<MadeEndpoint>> endpoints_;
 };
 
@@ -223,14 +230,14 @@ inline Error MadeEndpoint::move(const PendingGet& get) {
   if (local == registrations_.end() || !(local->second.access & PINION_ACCESS_WRITE) ||
       target < local->second.address ||
       target + get.target.bytes > local->second.address + local->second.bytes) {
-    ++network_.bad_accesses_;
+    ++network_.bad_writes_;
     return Error::make(EACCES, "local");
   }
   if (remote == peer.registrations_.end() || !(remote->second.access & PINION_ACCESS_REMOTE_READ) ||
       get.source.address < remote->second.remote_base ||
       get.source.address - remote->second.remote_base > remote->second.bytes ||
       get.target.bytes > remote->second.bytes - (get.source.address - remote->second.remote_base)) {
-    ++network_.bad_accesses_;
+    ++network_.bad_reads_;
     return Error::make(EACCES, "remote");
   }
   // By the kernel: the peer may have unmapped it.
