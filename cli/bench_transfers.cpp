@@ -112,11 +112,21 @@ void measure(Bench& bench, const std::string& provider) {
   bench.note(fmt::format("Provider of libfabric: {}.", carried_by.empty() ? "none" : carried_by));
 }
 
+/// A wrong name ends the command before anything is measured.
+void try_provider(const std::string& provider) {
+  try {
+    measure_transfers(transfer_subjects().front(), provider, {});
+  } catch (const Failure& failure) {
+    throw UsageError(fmt::format("bench transfers: {}", failure.what()));
+  }
+}
+
 void run(Bench& bench) {
   const std::string& chosen = bench.options().provider;
   if (bench.options().full && chosen.empty()) {
     for (const char* provider : {"shm", "tcp;ofi_rxm", "sockets"}) measure(bench, provider);
   } else {
+    if (!chosen.empty()) try_provider(chosen);
     measure(bench, chosen);
   }
   bench.note(

@@ -61,16 +61,15 @@ class PutMover final : public TransferMover {
     put.ended.store(false);
     const LocalMemory from{const_cast<unsigned char*>(data), bytes, keys_.descriptor};
     const RemoteMemory to{theirs_.address + offset, theirs_.key};
-    ++sends_;
-    until([&] { return credits_.load() >= sends_; });
+    until([&] { return credits_.load() > sends_; });
     Error error;
     until([&] { return (error = endpoint_.put(other(), from, to, put)).code != EAGAIN; });
     check(error);
+    order_[sends_++ % kWindow] = slot;
   }
   void finish_send(unsigned slot) override {
     until([&] { return puts_[slot].ended.load(); });
     check(puts_[slot].error);
-    tell(kMovers, "a", 1);
   }
   void receive(unsigned slot, unsigned char*, std::size_t) override {
     expected_[slot] = ++receives_;
@@ -93,6 +92,14 @@ class PutMover final : public TransferMover {
     Error error;
   };
 
+  /// Tells of each put as soon as it is there, in order.
+  unsigned progress() override {
+    const unsigned events = TransferMover::progress();
+    while (notices_ < sends_ && puts_[order_[notices_ % kWindow]].ended.load() && try_tell(kMovers, "a", 1))
+      ++notices_;
+    return events;
+  }
+
   void told(const void* data, std::size_t bytes) override {
     if (bytes == 0) {
       credits_.fetch_add(1);
@@ -111,7 +118,8 @@ class PutMover final : public TransferMover {
   std::atomic<bool> told_{false};
   std::array<Put, kWindow> puts_;
   std::array<std::uint64_t, kWindow> expected_{};
-  std::uint64_t sends_ = 0, receives_ = 0;
+  std::array<unsigned, kWindow> order_{};  ///< slots, by the number of the put
+  std::uint64_t sends_ = 0, notices_ = 0, receives_ = 0;
   std::atomic<std::uint64_t> credits_{0};  ///< receives that the other one has begun
   std::atomic<std::uint64_t> arrived_{0};
 };
@@ -186,17 +194,19 @@ void TransferMover::message(Peer, const void* payload, std::size_t bytes) {
   }
 }
 
-void TransferMover::tell(unsigned what, const void* data, std::size_t bytes) {
+bool TransferMover::try_tell(unsigned what, const void* data, std::size_t bytes) {
   std::array<unsigned char, 64> message{};
   const std::uint32_t name = what;
   std::memcpy(message.data(), &name, sizeof name);
   if (bytes > 0) std::memcpy(message.data() + sizeof name, data, bytes);
-  Error error;
-  until([&] {
-    error = endpoint_.send(other(), kKind, message.data(), sizeof name + bytes, nullptr);
-    return error.code != EAGAIN;
-  });
+  const Error error = endpoint_.send(other(), kKind, message.data(), sizeof name + bytes, nullptr);
+  if (error.code == EAGAIN) return false;
   check(error);
+  return true;
+}
+
+void TransferMover::tell(unsigned what, const void* data, std::size_t bytes) {
+  until([&] { return try_tell(what, data, bytes); });
 }
 
 double TransferMover::exchange(double figure) {

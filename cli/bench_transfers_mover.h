@@ -52,6 +52,8 @@ class TransferMover : public transfer::MessageHandler {
   /// Moves all on. Returns how much happened.
   virtual unsigned progress() { return endpoint_.progress(); }
   void until(const std::function<bool()>& holds);
+  /// False: the endpoint is full.
+  bool try_tell(unsigned what, const void* data, std::size_t bytes);
   void tell(unsigned what, const void* data, std::size_t bytes);
   transfer::Peer other() const { return 1 - endpoint_.self(); }
   /// Of messages of a mover's own.
