@@ -312,12 +312,13 @@ std::string way_name(const ::testing::TestParamInfo<Way>& info) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(All, Protocols,
-                         ::testing::Combine(::testing::Values(Protocol::automatic, Protocol::bounce,
-                                                              Protocol::rendezvous, Protocol::pipeline,
-                                                              Protocol::prepared),
-                                            ::testing::Values("on-demand", "leave-pinned", "helper")),
-                         way_name);
+INSTANTIATE_TEST_SUITE_P(
+    All, Protocols,
+    ::testing::Values(Way{Protocol::automatic, "helper"}, Way{Protocol::bounce, "on-demand"},
+                      Way{Protocol::rendezvous, "on-demand"}, Way{Protocol::rendezvous, "helper"},
+                      Way{Protocol::pipeline, "on-demand"}, Way{Protocol::pipeline, "leave-pinned"},
+                      Way{Protocol::prepared, "leave-pinned"}),
+    way_name);
 
 TEST(LargeMessages, SendToTheirOwnProcess) {
   PinionRun run("leave-pinned");
