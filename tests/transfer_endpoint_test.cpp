@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -36,14 +37,20 @@ unsigned char pattern(unsigned seed, std::size_t at) {
   return static_cast<unsigned char>(at * 31 + at / 251 + seed * 97);
 }
 
+struct Notes : MessageHandler {
+  void message(Peer, const void*, std::size_t arrived) override { bytes += arrived; }
+  void gone(Peer) override {}
+  std::size_t bytes = 0;
+};
+
 /// One process of a test: its endpoint, and memory that the other one may read and write.
 class Member final : public MessageHandler {
  public:
-  Member(const std::string& provider, const std::string& directory, unsigned rank) {
+  Member(const std::string& provider, const std::string& directory, unsigned rank, unsigned peers = 2) {
     ::unsetenv("PINION");
     EXPECT_EQ(pinion_start("retention=leave-pinned"), 0) << pinion_last_error();
     FabricEndpointOptions options;
-    options.job = {rank, 2, directory};
+    options.job = {rank, peers, directory};
     options.provider = provider;
     FabricEndpointResult made = open_fabric_endpoint(options);
     if (made.error.code == ENODEV || made.error.code == ENOENT || made.error.code == ENOSYS)
@@ -52,6 +59,7 @@ class Member final : public MessageHandler {
     endpoint = std::move(made.endpoint);
     if (!endpoint) ::_exit(1);
     endpoint->handle(kNote, *this);
+    endpoint->handle(kNote + 1, own);
     const Error error = endpoint->connect();
     EXPECT_FALSE(error) << error.message;
     if (error) ::_exit(1);
@@ -71,6 +79,7 @@ class Member final : public MessageHandler {
     EXPECT_FALSE(error) << error.message;
     endpoint.reset();
     EXPECT_EQ(pinion_stop(), 0);
+    ::munmap(memory, 2 * kBytes);
   }
 
   /// What a process publishes of its memory.
@@ -114,7 +123,7 @@ class Member final : public MessageHandler {
     return {memory + offset, bytes, keys_.descriptor};
   }
   RemoteMemory of_other(std::size_t offset) const { return {theirs.address + offset, theirs.key}; }
-  Peer other() const { return 1 - endpoint->self(); }
+  Peer other() const { return endpoint->peers() - 1 - endpoint->self(); }
   static std::uint64_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
   void message(Peer from, const void* payload, std::size_t bytes) override {
@@ -128,6 +137,7 @@ class Member final : public MessageHandler {
   RemoteMemory theirs;
   std::deque<std::string> notes;
   std::set<Peer> lost;
+  Notes own;
 
  private:
   pinion_lease lease_ = PINION_LEASE_INIT;
@@ -138,9 +148,51 @@ class TransferEndpoint : public ::testing::TestWithParam<const char*> {
  protected:
   // libfabric starts sooner with one provider.
   void SetUp() override { ::setenv("FI_PROVIDER", GetParam(), 1); }
-  Member member(unsigned rank) const { return Member(GetParam(), directory_.path(), rank); }
+  Member member(unsigned rank) const { return Member(GetParam(), directory_.path() + "/job", rank); }
   TemporaryDirectory directory_;
 };
+
+/// A thousand puts under way at a time.
+void put_a_thousand(Member& self) {
+  constexpr std::size_t kCount = 1000;
+  Counted puts;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const std::size_t at = i * 512;
+    const Error error = self.retried([&] {
+      return self.endpoint->put(self.other(), self.mine(at, 500), self.of_other(kBytes + at), puts);
+    });
+    ASSERT_FALSE(error) << error.message;
+  }
+  ASSERT_TRUE(self.until([&] { return puts.calls == int(kCount); }));
+  EXPECT_EQ(puts.failures, 0);
+  self.barrier();
+  for (std::size_t at = 0; at < kCount * 512; ++at) {
+    if (at % 512 < 500) {
+      ASSERT_EQ(self.memory[kBytes + at], pattern(self.other(), at)) << at;
+    }
+  }
+}
+
+/// The last byte of the memory changes while its process computes.
+void put_to_one_that_computes(Member& self) {
+  if (self.endpoint->self() == 1) {
+    volatile unsigned char* const flag = self.memory + 2 * kBytes - 1;
+    const Time end = monotonic_now() + 60 * kSecond;
+    while (*flag != 1 && monotonic_now() < end) ::usleep(1000);
+    EXPECT_EQ(*flag, 1);
+  } else {
+    self.memory[0] = 1;
+    Counted puts;
+    for (const std::size_t bytes : {kBytes - 1, std::size_t{1}}) {
+      const std::size_t to = bytes == 1 ? 2 * kBytes - 1 : kBytes;
+      const Error error =
+          self.retried([&] { return self.endpoint->put(1, self.mine(0, bytes), self.of_other(to), puts); });
+      ASSERT_FALSE(error) << error.message;
+      ASSERT_TRUE(self.until([&] { return puts.calls == (bytes == 1 ? 2 : 1); }));
+      EXPECT_EQ(puts.failures, 0);
+    }
+  }
+}
 
 TEST_P(TransferEndpoint, MovesDataBothWaysAtOnce) {
   Processes both(2, [&](unsigned rank) {
@@ -180,35 +232,16 @@ TEST_P(TransferEndpoint, MovesDataBothWaysAtOnce) {
     for (std::size_t i = 0; i < kBytes - 77; ++i)
       ASSERT_EQ(self.memory[kBytes + 11 + i], pattern(1 - rank, i + 33)) << i;
     self.barrier();
-  });
-  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
-}
-
-TEST_P(TransferEndpoint, AThousandOperationsAtATime) {
-  Processes both(2, [&](unsigned rank) {
-    Member self = member(rank);
-    self.meet();
-    constexpr int kCount = 1000;
-    for (std::size_t i = 0; i < kBytes; ++i) self.memory[i] = pattern(rank, i);
-    Counted puts;
-    for (int i = 0; i < kCount; ++i) {
-      const std::size_t at = std::size_t(i) * 512;
-      const Error error = self.retried([&] {
-        return self.endpoint->put(self.other(), self.mine(at, 500), self.of_other(kBytes + at), puts);
-      });
-      ASSERT_FALSE(error) << error.message;
-    }
-    ASSERT_TRUE(self.until([&] { return puts.calls == kCount; }));
-    EXPECT_EQ(puts.failures, 0);
+    put_a_thousand(self);
+    self.memory[2 * kBytes - 1] = 0;
     self.barrier();
-    for (std::size_t at = 0; at < kCount * 512; ++at)
-      ASSERT_EQ(self.memory[kBytes + at], at % 512 < 500 ? pattern(1 - rank, at) : 0) << at;
+    put_to_one_that_computes(self);
     self.barrier();
   });
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
-TEST_P(TransferEndpoint, MessagesArriveWholeAndInOrder) {
+TEST_P(TransferEndpoint, MessagesArriveWholeAndInOrderToTheLast) {
   Processes both(2, [&](unsigned rank) {
     Member self = member(rank);
     constexpr unsigned kCount = 2000;
@@ -231,57 +264,20 @@ TEST_P(TransferEndpoint, MessagesArriveWholeAndInOrder) {
     EXPECT_EQ(self.endpoint->send(self.other(), kNote, self.memory, most + 1, nullptr).code, EMSGSIZE);
     EXPECT_EQ(self.endpoint->send(2, kNote, nullptr, 0, nullptr).code, EINVAL);
     self.notes.erase(self.notes.begin(), self.notes.begin() + kCount);
-    self.barrier();
-  });
-  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
-}
-
-TEST_P(TransferEndpoint, ReachesItself) {
-  Processes both(2, [&](unsigned rank) {
-    Member self = member(rank);
-    self.meet();
-    Counted put;
-    for (std::size_t i = 0; i < kBytes; ++i) self.memory[i] = pattern(rank, i);
-    const RemoteMemory theirs = self.theirs;
-    struct Note : MessageHandler {
-      void message(Peer, const void*, std::size_t bytes) override { heard += bytes; }
-      void gone(Peer) override {}
-      std::size_t heard = 0;
-    } note;
-    self.endpoint->handle(kNote + 1, note);
-    const Error error = self.retried([&] { return self.endpoint->send(rank, kNote + 1, "abc", 3, &put); });
+    const Error error =
+        self.retried([&] { return self.endpoint->send(rank, kNote + 1, "itself", 6, nullptr); });
     ASSERT_FALSE(error) << error.message;
-    EXPECT_TRUE(self.until([&] { return put.calls == 1 && note.heard == 3; }));
-    EXPECT_EQ(theirs.key, self.theirs.key);
+    EXPECT_TRUE(self.until([&] { return self.own.bytes == 6; }));
     self.barrier();
-  });
-  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
-}
-
-TEST_P(TransferEndpoint, ATargetThatComputesNeedNotHelp) {
-  Processes both(2, [&](unsigned rank) {
-    Member self = member(rank);
-    self.meet();
-    volatile unsigned char* const flag = self.memory + 2 * kBytes - 1;
     if (rank == 1) {
-      const Time end = monotonic_now() + 60 * kSecond;
-      while (*flag == 0 && monotonic_now() < end) ::usleep(1000);
-      EXPECT_EQ(*flag, 1);
-    } else {
-      self.memory[0] = 1;
-      Counted puts;
-      for (const std::size_t bytes : {kBytes, std::size_t{1}}) {
-        const std::size_t to = bytes == 1 ? 2 * kBytes - 1 : 100;
-        const Error error =
-            self.retried([&] { return self.endpoint->put(1, self.mine(0, bytes), self.of_other(to), puts); });
-        ASSERT_FALSE(error) << error.message;
-        ASSERT_TRUE(self.until([&] { return puts.calls == (bytes == 1 ? 2 : 1); }));
-        EXPECT_EQ(puts.failures, 0);
-      }
+      for (int i = 0; i < 50; ++i) self.tell("bye", 3);
+      return;
     }
-    self.barrier();
+    EXPECT_TRUE(self.until([&] { return self.lost.contains(1); }));
+    EXPECT_EQ(self.notes.size(), 50u);
   });
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path())) << "cards are left";
 }
 
 TEST_P(TransferEndpoint, AKilledPeerIsAnError) {
@@ -340,20 +336,25 @@ TEST_P(TransferEndpoint, AKilledPeerIsNoticedByOneThatOnlyListens) {
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
-TEST_P(TransferEndpoint, APeerThatLeavesIsGoneAfterItsLastMessage) {
-  Processes both(2, [&](unsigned rank) {
-    Member self = member(rank);
-    self.meet();
-    if (rank == 1) {
-      for (int i = 0; i < 50; ++i) self.tell("bye", 3);
-      return;
+std::size_t open_files() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+TEST_P(TransferEndpoint, OpeningAndClosingLeavesNothing) {
+  const char* const scale = std::getenv("PINION_TEST_SCALE");
+  const int times = 20 * (scale ? std::atoi(scale) : 1);
+  Processes alone(1, [&](unsigned) {
+    std::size_t early = 0, late = 0;
+    for (int i = 0; i < times; ++i) {
+      Member self(GetParam(), directory_.path() + "/job", 0, 1);
+      self.tell("itself", 6);
+      ASSERT_TRUE(self.until([&] { return self.notes.size() == 1; }));
+      if (i == times - 1) late = open_files();
+      if (i == 1) early = open_files();
     }
-    EXPECT_TRUE(self.until([&] { return self.lost.contains(1); }));
-    EXPECT_EQ(self.notes.size(), 50u);
+    EXPECT_LE(late, early);
   });
-  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
-  EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/0.card"));
-  EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/1.left"));
+  if (alone.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferEndpoint, ::testing::Values("shm", "tcp;ofi_rxm", "sockets"),

@@ -79,6 +79,7 @@ class OpenEndpoint final : public FabricEndpoint {
   // Of the thread that progresses.
   unsigned advance();
   unsigned drain();
+  unsigned give_up(int code);
   void complete(const fi_cq_msg_entry& completion);
   bool take_error();
   void conclude(Operation* operation, Peer peer, int code);

@@ -238,11 +238,20 @@ unsigned OpenEndpoint::drain() {
     } else if (count > 0) {
       for (ssize_t i = 0; i < count; ++i) complete(completions[static_cast<std::size_t>(i)]);
       events += static_cast<unsigned>(count);
-    } else {
+    } else if (count == -FI_EAGAIN || count == 0) {
       break;
+    } else {
+      return events + give_up(static_cast<int>(-count));
     }
   }
   return events;
+}
+
+/// The queue is broken: what is under way has no other end.
+unsigned OpenEndpoint::give_up(int code) {
+  const std::vector<Operation*> operations = operations_.abandon_all();
+  for (Operation* const operation : operations) operation->done(failed(code));
+  return static_cast<unsigned>(operations.size());
 }
 
 unsigned OpenEndpoint::finish_verdicts() {
