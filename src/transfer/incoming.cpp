@@ -49,7 +49,7 @@ void Channel::match(std::unique_ptr<Incoming> message, const Announced& announce
   }
   in.message = announced.message;
   in.announced = announced.bytes;
-  // Registered for what arrives, not for what was posted.
+  // Only the bytes that arrive are registered.
   in.buffer.shorten(announced.total);
   if (announced.bytes > 0) in.segments.push_back({0, announced.bytes, announced.bytes, announced.source});
   if (announced.bytes < announced.total || announced.total == 0)
