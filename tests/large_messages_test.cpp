@@ -67,7 +67,8 @@ TEST_P(Protocols, CutGetsToTheEndpointsSize) {
   EXPECT_GE(job.network.gets(), 200u);
 }
 
-TEST_P(Protocols, HoldAThousandOutstandingBothWays) {
+class Outstanding : public Protocols {};
+TEST_P(Outstanding, AreAThousandBothWays) {
   Job job(2, small_options(protocol()), 7);
   job.network.percent_now = 40;
   job.network.queue = 20;
@@ -188,6 +189,11 @@ std::string way_name(const ::testing::TestParamInfo<Way>& info) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+INSTANTIATE_TEST_SUITE_P(All, Outstanding,
+                         ::testing::Values(Way{Protocol::automatic, "helper"},
+                                           Way{Protocol::bounce, "on-demand"},
+                                           Way{Protocol::pipeline, "on-demand"}),
+                         way_name);
 INSTANTIATE_TEST_SUITE_P(
     All, Protocols,
     ::testing::Values(Way{Protocol::automatic, "helper"}, Way{Protocol::bounce, "on-demand"},

@@ -62,7 +62,7 @@ void Channel::match(std::unique_ptr<Incoming> message, const Announced& announce
 
 bool Channel::segment(const Control& control) {
   const auto at = incoming_.find(control.message);
-  // Of a message that this side has refused, and the peer did not know it yet.
+  // This side has refused the message, and the peer had not read that yet.
   if (at == incoming_.end())
     return control.message < next_incoming_ &&
            std::none_of(unmatched_.begin(), unmatched_.end(),
