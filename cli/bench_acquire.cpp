@@ -19,10 +19,6 @@ constexpr std::size_t kSteps = 100'000;
 /// Nothing is let go, and nothing beside the calls is at work.
 constexpr const char* kOptions = "retention=leave-pinned,device=pin,monitor=brackets";
 
-void must(int error) {
-  if (error) throw Failure(pinion_last_error());
-}
-
 /// A domain of the C API in which every range is registered.
 class ApiDomain {
  public:

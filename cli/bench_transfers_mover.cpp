@@ -65,10 +65,12 @@ class PutMover final : public TransferMover {
     Error error;
     until([&] { return (error = endpoint_.put(other(), from, to, put)).code != EAGAIN; });
     check(error);
+    number_[slot] = sends_;
     order_[sends_++ % kWindow] = slot;
   }
   void finish_send(unsigned slot) override {
-    until([&] { return puts_[slot].ended.load(); });
+    // The slot stays this put's until the other process knows of it.
+    until([&] { return notices_ > number_[slot]; });
     check(puts_[slot].error);
   }
   void receive(unsigned slot, unsigned char*, std::size_t) override {
@@ -118,7 +120,8 @@ class PutMover final : public TransferMover {
   std::atomic<bool> told_{false};
   std::array<Put, kWindow> puts_;
   std::array<std::uint64_t, kWindow> expected_{};
-  std::array<unsigned, kWindow> order_{};  ///< slots, by the number of the put
+  std::array<std::uint64_t, kWindow> number_{};  ///< of a slot's put
+  std::array<unsigned, kWindow> order_{};        ///< slots, by the number of the put
   std::uint64_t sends_ = 0, notices_ = 0, receives_ = 0;
   std::atomic<std::uint64_t> credits_{0};  ///< receives that the other one has begun
   std::atomic<std::uint64_t> arrived_{0};

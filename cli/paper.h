@@ -15,7 +15,7 @@ struct PaperResult {
   struct Row {
     std::string what, unit;
     std::optional<double> paper;  ///< absent: the paper gives no number
-    std::optional<double> ours;   ///< absent: not to be had yet
+    std::optional<double> ours;   ///< absent: not simulated, or not measured
   };
   std::vector<Row> rows;
   std::string kind = "Simulated";

@@ -14,6 +14,7 @@
 #include "engine/options.h"
 #include "engine/profile_file.h"
 #include "paper.h"
+#include "paper_measured.h"
 #include "predict/profile.h"
 #include "report_json.h"
 #include "report_text.h"
@@ -46,7 +47,7 @@ struct Arguments {
   double gflops = 1, bandwidth = 1.5;
   bool json = false, intranode = false;
   std::optional<int> figure, table;
-  std::string section;
+  std::string section, from;
   bool paper = false;
 };
 
@@ -399,6 +400,8 @@ void write_profiles(const Row& row, const std::string& path) {
 
 /// Whether the paper was asked for: prints it.
 bool of_paper(const Arguments& arguments) {
+  if (!arguments.from.empty() && !arguments.figure && arguments.section.empty())
+    throw UsageError("--from goes with --figure 9, --figure 10 or --section 4.3");
   if (arguments.paper) {
     Json all = Json::array();
     for (const PaperResult& result : whole_paper()) {
@@ -412,12 +415,14 @@ bool of_paper(const Arguments& arguments) {
     return true;
   }
   PaperResult result;
+  const bool measured = !arguments.from.empty();
   if (arguments.figure)
-    result = paper_figure(*arguments.figure);
+    result = measured ? measured_figure(*arguments.figure, arguments.from) : paper_figure(*arguments.figure);
   else if (arguments.table)
     result = paper_table(*arguments.table);
   else if (!arguments.section.empty())
-    result = paper_section(arguments.section);
+    result =
+        measured ? measured_section(arguments.section, arguments.from) : paper_section(arguments.section);
   else
     return false;
   fmt::print("{}", arguments.json ? dump(to_json(result)) : to_text(result));
@@ -535,6 +540,13 @@ void add_simulate(CLI::App& app) {
     for (CLI::Option* other : others)
       if (other != sub->get_help_ptr()) option->excludes(other);
   }
+  const auto measured =
+      sub->add_option("--from", a->from,
+                      "with --figure 9, --figure 10 or --section 4.3: ours measured, from a "
+                      "file of `pinion bench transfers --json`")
+          ->type_name("FILE");
+  for (CLI::Option* option : others)
+    if (option != sub->get_help_ptr()) measured->excludes(option);
   sub->add_flag("--json", a->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([a] { run(*a); });
 }

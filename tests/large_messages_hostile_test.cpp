@@ -189,6 +189,7 @@ TEST_F(Hostile, EachLieEndsTheChannel) {
       [&] { tell({.kind = ControlKind::pulled, .message = 40, .bytes = 77}); },
       [&] { tell({.kind = ControlKind::refuse, .code = EIO, .message = 40}); },
       [&] {
+        network_->queue = 4096;
         for (unsigned i = 0; i < 1100; ++i) tell({.kind = ControlKind::announce, .message = i, .total = 1});
       }};
   int number = 0;

@@ -20,7 +20,8 @@ namespace {
 
 /// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
-constexpr Duration kLongStep = kMillisecond;
+constexpr Duration kLongStep = kMillisecond / 4;
+constexpr std::chrono::microseconds kPause{20};
 constexpr std::size_t kLeastStep = std::size_t{64} << 10;
 
 /// Those under way or ready.
@@ -208,8 +209,9 @@ Error Preparation::prepare(ThreadContext& thread, Piece& piece) {
   return {};
 }
 
-/// A fault holds the process's memory map against all that change it, so each step is short: by the time that
-/// the thread runs, for the kernel may run something else meanwhile.
+/// A fault holds the process's memory map against all that change it, so each step is short, by the time that
+/// the thread runs. A thread that sleeps begins a new time slice: the kernel seldom preempts it within a
+/// step.
 Error Preparation::fault_in_steps(Range pages) {
   std::size_t step = std::size_t{1} << 20;
   for (Address at = pages.begin; at < pages.end && !stopped();) {
@@ -225,6 +227,7 @@ Error Preparation::fault_in_steps(Range pages) {
     else if (took < kLongStep / 4)
       step = std::min(step * 2, kFaultStep);
     at = end;
+    std::this_thread::sleep_for(kPause);
   }
   return {};
 }

@@ -1,6 +1,6 @@
 // Memory that is registered ahead of its first transfer, by threads of its own: whole heaps, in pieces. Owns
 // the leases on the pieces, from the time when a piece is registered to its end; what fails or is cancelled
-// is rolled back. A piece is faulted in by steps that take about a millisecond at most, then leased as for a
+// is rolled back. A piece is faulted in by steps of some 0.2 ms with pauses between, then leased as for a
 // transfer. Between the steps a thread lets transfers that wait for a registration go first.
 //
 // Ordinary code, any thread. It ends before its domain closes. end_all() is for the end of the run; the

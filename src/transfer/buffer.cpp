@@ -19,7 +19,7 @@ bool Buffer::lease_registered(std::size_t offset, Part& part) {
   const std::size_t left = rest(offset);
   if (left == 0) return false;
   if (try_lease(offset, left, part)) return true;
-  // The registration of the first byte says how far it reaches.
+  // The keys of the first byte's registration give its end.
   pinion_lease first;
   if (pinion_try_acquire(domain_, address_ + offset, 1, access(), &first) != 0) return false;
   pinion_keys keys{};

@@ -58,7 +58,7 @@ class Buffer {
   std::size_t copied() const { return copied_; }
   std::size_t rest(std::size_t offset) const { return bytes_ - offset; }
 
-  // What the choice and the protocols remember of this message.
+  // State of the choice and of the protocols.
   Protocol protocol = Protocol::bounce;
   bool refused = false;         ///< a registration was: the rest is copied
   bool accepted = false;        ///< the peer has a receive for it: chunks of the larger share

@@ -7,8 +7,8 @@
 //   part free         <-- pulled --               the segment has been read
 //
 // A part of the sender's stays leased until the peer has `pulled` it, has refused the message, or is gone.
-// A part of the receiver's stays leased until its own gets have ended. What a peer says is checked against
-// the state here; nonsense ends the channel (EPROTO).
+// A part of the receiver's stays leased until its own gets have ended. Each message of a peer is checked
+// against the state here; nonsense ends the channel (EPROTO).
 // Guarded by the driver of LargeMessages.
 #pragma once
 

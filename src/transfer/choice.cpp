@@ -34,6 +34,15 @@ void RecentBuffers::found(const void* address, std::size_t bytes) {
 
 namespace {
 
+/// Whether the buffer's registrations go on behind its first part. A neighbour's registered page is no begin.
+bool goes_on(Buffer& buffer, const Part& first) {
+  if (first.bytes >= buffer.options().chunk_bytes) return true;
+  Part next;
+  if (!buffer.lease_registered(first.bytes, next)) return false;
+  buffer.give_back(next);
+  return true;
+}
+
 Protocol chosen(Buffer& buffer, RecentBuffers& recent) {
   const MessageOptions& options = buffer.options();
   if (options.protocol != Protocol::automatic)
@@ -45,7 +54,7 @@ Protocol chosen(Buffer& buffer, RecentBuffers& recent) {
     buffer.at_hand = part;
     const bool whole = part.bytes == buffer.bytes();
     if (whole) recent.found(buffer.address(), buffer.bytes());
-    if (whole || buffer.bytes() >= options.bounce_below)
+    if (whole || (buffer.bytes() >= options.bounce_below && goes_on(buffer, part)))
       return whole ? Protocol::rendezvous : Protocol::prepared;
     buffer.give_back(*buffer.at_hand);
     buffer.at_hand.reset();

@@ -1,5 +1,5 @@
 // The control messages of the protocols (large_messages.h), as bytes. One record for all kinds; fields that a
-// kind does not use are zero. decode() checks each field alone; the channel checks it against what it knows.
+// kind does not use are zero. decode() checks each field alone; the channel checks it against its own state.
 // Stateless; any thread.
 #pragma once
 

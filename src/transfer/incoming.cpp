@@ -49,7 +49,7 @@ void Channel::match(std::unique_ptr<Incoming> message, const Announced& announce
   }
   in.message = announced.message;
   in.announced = announced.bytes;
-  // Registered for what arrives, not for what was posted.
+  // Only the bytes that arrive are registered.
   in.buffer.shorten(announced.total);
   if (announced.bytes > 0) in.segments.push_back({0, announced.bytes, announced.bytes, announced.source});
   if (announced.bytes < announced.total || announced.total == 0)
@@ -62,7 +62,7 @@ void Channel::match(std::unique_ptr<Incoming> message, const Announced& announce
 
 bool Channel::segment(const Control& control) {
   const auto at = incoming_.find(control.message);
-  // Of a message that this side has refused, and the peer did not know it yet.
+  // This side has refused the message, and the peer had not read that yet.
   if (at == incoming_.end())
     return control.message < next_incoming_ &&
            std::none_of(unmatched_.begin(), unmatched_.end(),

@@ -97,7 +97,7 @@ const Error& LargeMessages::wait(Request& request) {
 
 unsigned LargeMessages::progress() {
   unsigned happened = endpoint_.progress();
-  // Once more for what came in while another thread was about to leave.
+  // Once more: another thread may have left its work while this one was about to leave.
   do {
     const std::unique_lock lock(driver_, std::try_to_lock);
     if (!lock) return happened;

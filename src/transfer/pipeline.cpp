@@ -1,5 +1,5 @@
 // Pipeline: a piece is registered while the pieces before it are on the wire. The first part is copied, so
-// the wire starts at once. Whether pieces stay pinned is for the domain's retention to say.
+// the wire starts at once. The domain's retention decides whether pieces stay pinned.
 #include <algorithm>
 
 #include "transfer/protocols.h"
