@@ -1,7 +1,7 @@
-// Messages of 8 bytes, far below the size that is registered: what an MPI call costs. And messages of several
-// sizes, below and above it: what registration costs. Plain MPI, with no part of Pinion in it; `pinion bench
-// p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh counts the instructions of its
-// cases.
+// Messages of 8 bytes, far below the size that is registered: the cost of an MPI call. And messages of
+// several sizes, below and above it: the cost of registration. Plain MPI, free of Pinion;
+// `pinion bench p2p` runs it with and without the preload, tests/e2e/mpi_instructions.sh counts the
+// instructions of its cases.
 //
 //   p2p RANKS [BATCHES ROUNDS [CASE]]
 //   p2p RANKS messages
@@ -10,8 +10,8 @@
 // The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
 // moves it (`pinion bench acquire`).
 //
-// `messages`: for each kind and size the mean ns of a call, and for each call context switches of rank 0, of
-// its helper, and the helper's ns of processor time. The mean, as a helper interferes now and then.
+// `messages`: for each kind and size the mean ns of a call. Beside it for each call: context switches of rank
+// 0 and of its helper, and the helper's ns of processor time. The mean, as a helper interferes now and then.
 //
 // `transfers`: messages of these sizes with buffers that are used again, and with buffers that are used once:
 // ping-pong, and four at a time one way. cli/bench_transfers_pair.cpp moves the same ones without MPI.
@@ -50,7 +50,7 @@ struct Case {
 
 }  // namespace
 
-// Not in the namespace, and not inlined: callgrind knows them by these names.
+// Outside of the namespace and never inlined: callgrind finds them by these names.
 extern "C" {
 
 [[gnu::noinline]] void p2p_ping_pong(long rounds) {
@@ -87,7 +87,7 @@ extern "C" {
   }
 }
 
-// Polling for a message that does not come.
+// Polling for a message that never comes.
 [[gnu::noinline]] void p2p_poll(long rounds) {
   MPI_Request request;
   int index = 0, flag = 0;

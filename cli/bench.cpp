@@ -30,7 +30,7 @@ struct Registered {
   BenchTakes takes;
 };
 
-// Filled by static objects of other files, so it must not be one itself.
+// Filled by static objects of other files, so it must be a local static.
 std::vector<Registered>& registered_benches() {
   static std::vector<Registered> list;
   return list;

@@ -125,7 +125,7 @@ Check check_memory_events(const std::vector<MonitorFinding>& monitors) {
   if (chosen.complete) return {"memory events", text, {}};
   const std::string why = chosen.refused.empty() ? "" : fmt::format(" ({})", chosen.refused);
   return {"memory events", fmt::format("{}; NOT seen: {}{}", text, names_of(chosen, "not seen", true), why),
-          "no registration will be kept beyond its transfer: run without what redirects libc as well (an "
+          "no registration will be kept beyond its transfer: run without other hooks over libc (an "
           "instrumenting tool, another library's hooks), allow code to be patched (mprotect, SELinux "
           "execmem), or allow userfaultfd"};
 }
@@ -195,9 +195,9 @@ Check check_own_calls(const std::vector<std::string>& programs) {
   std::vector<std::string> found = own_calls_here();
   for (const std::string& program : programs)
     for (const std::string& line : own_calls_of(program)) found.push_back(line);
-  const std::string where = programs.empty()
-                                ? "the preloads (name a program to have it looked at: pinion doctor PROGRAM)"
-                                : fmt::format("{} and what it loads at its start", fmt::join(programs, ", "));
+  const std::string where =
+      programs.empty() ? "the preloads (name a program to have it looked at: pinion doctor PROGRAM)"
+                       : fmt::format("{} and the libraries loaded at its start", fmt::join(programs, ", "));
   if (found.empty()) return {"code past libc", fmt::format("none in {}", where), {}};
   const Error refused = userfaultfd_refused();
   const std::string text = fmt::format("{}", fmt::join(found, "; "));
@@ -236,7 +236,7 @@ Check check_verbs_front() {
                       fmt::join(named, ", "));
   if (users.empty()) return {"verbs front", text, {}};
   return {"verbs front", text,
-          fmt::format("{} stays as you have set it, and a cache above keeps what it registers",
+          fmt::format("{} stays as you have set it, and a cache above keeps its registrations",
                       fmt::join(users, ", "))};
 }
 
@@ -318,7 +318,7 @@ void doctor(bool json, const std::vector<std::string>& programs) {
 }  // namespace
 
 void add_doctor(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("doctor", "Say what on this machine will hurt, and the cure");
+  CLI::App* sub = app.add_subcommand("doctor", "Find problems on this machine, and show how to fix them");
   auto json = std::make_shared<bool>(false);
   sub->add_flag("--json", *json, "one JSON object instead of text")->disable_flag_override();
   auto monitor = std::make_shared<std::string>();

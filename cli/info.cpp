@@ -73,7 +73,7 @@ std::string registration_text(const FabricProvider& asks) {
 
 void print_fabric_providers() {
   const FabricProviders found = fabric_providers();
-  if (found.error) return;  // device fabric has said so
+  if (found.error) return;  // device fabric has reported it
   fmt::print("Providers of libfabric here (--device fabric:PROVIDER)\n");
   for (const FabricProvider& provider : found.providers)
     fmt::print("  {}\n            {}\n            registration: {}\n", provider.name, ability_text(provider),

@@ -98,7 +98,7 @@ Finding what_acts() {
   for (const NodePort& port : ports) all += (all.empty() ? "" : "; ") + port_text(port);
   if (!has_active_port())
     return {"acts", fmt::format("{}. No RDMA port is active: {}", kMeasuredOnly, all),
-            "`ibv_devinfo` and `rdma link` say what the port lacks: a cable, a subnet manager"};
+            "`ibv_devinfo` and `rdma link` show the port's fault: a cable, a subnet manager"};
   if (const std::string why = closed_to_programs(); !why.empty())
     return {"acts", fmt::format("{}. {}: {}", kMeasuredOnly, all, why),
             "give the container /dev/infiniband, or the user rights to it"};
@@ -133,10 +133,10 @@ std::vector<Finding> what_acts_by_library() {
     findings.push_back(
         beyond("Omni-Path",
                "PSM2 registers by the hfi1 driver; its module parameter cache_size (MB) bounds "
-               "what that keeps"));
+               "its cache"));
   if (!names_in("/sys/bus/pci/drivers/efa").empty())
     findings.push_back({"interconnect EFA",
-                        "untried; libfabric's efa provider keeps what it registers in its own cache; "
+                        "untried; libfabric's efa provider keeps its registrations in its own cache; "
                         "FI_EFA_MR_MAX_CACHED_SIZE and FI_EFA_MR_MAX_CACHED_COUNT bound it",
                         {}});
   return findings;

@@ -1,5 +1,5 @@
-// What registers memory on this node, and what Pinion will do there: each MPI that is installed, the RDMA
-// ports, and the interconnects whose registrations Pinion does not meet. For `pinion doctor`.
+// The libraries and devices that register memory on this node, and Pinion's part there: each installed MPI,
+// the RDMA ports, and the interconnects beyond Pinion's reach. For `pinion doctor`.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace pinion::cli {
 
-/// A line, and what would change it; empty: nothing need.
+/// A line, and its cure; empty: it is fine.
 struct Finding {
   std::string name, text, cure;
 };

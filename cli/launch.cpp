@@ -50,7 +50,7 @@ int wait_forwarding(pid_t child, const sigset_t& signals) {
   }
 }
 
-/// Throws UsageError where it is missing, or cannot be preloaded from there.
+/// Throws UsageError where it is missing, or its path is unfit for preloading.
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path self = fs::read_symlink("/proc/self/exe");
@@ -128,7 +128,7 @@ int execute(const CommandLine& command, const Environment& environment) {
 }
 
 int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output) {
-  // Blocked before the child exists, so that no signal falls between the two; the child gets the old mask
+  // Blocked before the child exists, so that each signal reaches one of the two; the child gets the old mask
   // back.
   sigset_t signals = forwarded_signals(), before;
   sigaddset(&signals, SIGCHLD);

@@ -9,7 +9,7 @@
 
 namespace pinion::cli {
 
-/// The preload library beside this command. Throws UsageError where it is not there.
+/// The preload library beside this command. Throws UsageError where it is missing.
 std::string preload_library();
 
 /// Whether a launcher (mpirun, srun) started this process as one rank of many.
@@ -18,7 +18,7 @@ bool inside_launcher();
 /// The variables that a program gets beside the environment of this process.
 using Environment = std::map<std::string, std::string>;
 
-/// The library of symbols for machines that let no code be patched; the same.
+/// The library of symbols for machines that forbid patching code; the same.
 std::string symbols_library();
 
 /// The variables of a program that runs under Pinion with these options: PINION with all of them, from

@@ -1,4 +1,4 @@
-// What each memory monitor can do on this machine, tried out: for `pinion doctor`.
+// The abilities of each memory monitor on this machine, tried out: for `pinion doctor`.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // The memory that the node's RDMA devices have registered for the processes of a run, as the kernel lists it
-// (`rdma resource show mr`): read over netlink, without rights, every 20 ms by a thread of its own. So a
+// (`rdma resource show mr`): read over netlink, by an ordinary user, every 20 ms by a thread of its own. So a
 // registration that comes and goes in between is missed. Ordinary code, not thread-safe.
 #pragma once
 
@@ -26,7 +26,7 @@ class NicRegionList {
   NicRegionList(const NicRegionList&) = delete;
   NicRegionList& operator=(const NicRegionList&) = delete;
 
-  /// Of all processes that began at or after this one; nothing where there is no device or no list.
+  /// Of all processes that began at or after this one; empty if the device or the list is missing.
   std::optional<NicRegions> read();
 
  private:
@@ -35,7 +35,7 @@ class NicRegionList {
     bool counts;
   };
   bool counts(std::uint32_t process);
-  /// Asks with this command, and calls `entry` with the payload of each message of the answer.
+  /// Queries with this command, and calls `entry` with the payload of each message of the answer.
   template <class F>
   bool dump(int command, std::optional<std::uint32_t> device, F&& entry);
 
@@ -55,7 +55,7 @@ class NicMemory {
     std::uint64_t peak_bytes = 0, peak_regions = 0;
     double mean_bytes = 0, mean_regions = 0;
   };
-  /// Ends the reading. Nothing where the kernel has no list.
+  /// Ends the reading. Empty if the kernel lacks the list.
   std::optional<Figures> figures();
 
  private:

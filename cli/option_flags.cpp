@@ -66,7 +66,7 @@ void OptionFlags::note_unused() const {
   };
   if (below && (chosen.device != defaults.device || values_.count("device")))
     note("--device " + chosen.device, "--front mpi", "--front verbs");
-  // Of what was measured, the simulated figures are for this NIC.
+  // A measured run simulates its figures for this NIC.
   if (!below && chosen.device == kAutoDevice) return;
   const DeviceKind* const kind = device_kind(chosen.device);
   if ((below || kind == nullptr || !kind->takes_nic) && (chosen.nic != defaults.nic || values_.count("nic")))

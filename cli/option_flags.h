@@ -27,8 +27,7 @@ class OptionFlags {
 
   /// Sets one value, as the flag would.
   void set(const std::string& name, std::string value) { values_[name] = std::move(value); }
-  /// What the environment says, then the flags, which override it. Throws UsageError for whatever is not
-  /// valid.
+  /// The environment's options, overridden by the flags. Throws UsageError for invalid ones.
   Options options() const;
 
   /// A line on stderr for `device` and `nic` each, where they were given and stay unused.

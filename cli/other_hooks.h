@@ -14,7 +14,7 @@ namespace pinion::cli {
 std::vector<std::string> hooks_of_others();
 
 struct LibfabricFinding {
-  std::string version;  ///< "1.17"; empty where there is no libfabric
+  std::string version;  ///< "1.17"; empty where libfabric is missing
   Error error;          ///< why its registration cache cannot be fed with Pinion's memory events
 };
 

@@ -1,5 +1,5 @@
-// What the figures of the helper-threads paper share (paper.h): workloads, the paper's settings, and rows
-// that compare two strategies. Single-threaded.
+// The common parts of the figures of the helper-threads paper (paper.h): workloads, the paper's settings, and
+// rows that compare two strategies. Single-threaded.
 #pragma once
 
 #include <cstdint>

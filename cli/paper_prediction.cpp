@@ -81,7 +81,7 @@ PaperResult paper_figure_5() {
   for (const auto& [noise, how] : {std::pair{kQuiet, "no noise"}, std::pair{kOnePercent, "noise 1 %"}})
     add_accuracy(result, fmt::format("shortest, {}", how), 94.68, 74.89,
                  [&](const Workload& workload) { return of_shortest(workload, 2, noise); });
-  // The paper says "less than 40 %".
+  // The paper gives "less than 40 %".
   for (const auto& [noise, how] : {std::pair{kQuiet, "no noise"}, std::pair{kOnePercent, "noise 1 %"}})
     add_accuracy(result, fmt::format("periodicity, {}", how), 84.93, 40,
                  [&](const Workload& workload) { return of_best_periodicity(workload, noise); });
@@ -104,7 +104,7 @@ PaperResult paper_figure_6() {
                              {},
                              within.back()});
     }
-    // The paper does not say how many ranks.
+    // The paper leaves the number of ranks open.
     result.rows.push_back(
         {fmt::format("a: {}: lost without a window", pattern), "points", 20, within[2] - within[0]});
   }

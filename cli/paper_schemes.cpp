@@ -1,5 +1,5 @@
 // The paper's Figures 2, 9 and 10, its microbenchmark under the schemes that MPI libraries have; Figure 3, a
-// limit; and section 4.3, what recording a transfer costs.
+// limit; and section 4.3, the cost of recording a transfer.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -45,7 +45,8 @@ void report(const Arguments& arguments) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("report", "Say what happened in a run, from its logs");
+  CLI::App* sub =
+      app.add_subcommand("report", "Report the memory, time and call sites of a run, from its logs");
   auto arguments = std::make_shared<Arguments>();
   sub->add_option("logs", arguments->logs, "log directories or files of one run")
       ->required()

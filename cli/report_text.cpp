@@ -34,7 +34,7 @@ bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 /// Of an MPI program.
 bool has_rank(const Report& r) { return !r.per_rank.empty() && r.per_rank.front().rank >= 0; }
 
-/// What Pinion did with registrations.
+/// Pinion's part in the registrations.
 std::string acts_text(const Report& r) {
   switch (r.acts) {
     case runlog::Acts::measured:
@@ -101,7 +101,7 @@ std::string covered_text(const Report& r) {
 }
 
 // "2 ranks of 6 (2, 5)": of the job's ranks, those without a log among the ones that were read; empty where
-// there are none. Logs that were left on other nodes are missed this way.
+// all left one. Logs that were left on other nodes are missed this way.
 std::string missing_ranks_text(const Report& r) {
   Options options;
   (void)parse_options(options, r.options);
@@ -313,7 +313,7 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
-/// Lines about what is missing.
+/// Lines about missing data.
 std::string notes_text(const Report& r) {
   std::string out;
   if (const std::string text = lost_events_text(r); !text.empty())
@@ -335,7 +335,7 @@ std::string measured_summary(const Report& r, const Strategies* strategies) {
   out += fmt::format("pinion: {} of {} seen", plural(r.acquires.total, "transfer", "transfers"),
                      bytes_text(static_cast<double>(b.leave_pinned_peak)));
   if (strategies == nullptr || r.acquires.total == 0) return out + "\n";
-  return out + "; what each strategy would hold and cost:\n" + strategies_text(*strategies, "pinion:   ");
+  return out + "; memory and time of each strategy:\n" + strategies_text(*strategies, "pinion:   ");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
     // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
-    // node that cannot make it loses its log.
+    // node that fails to make it loses its log.
     const bool around = !inherited.empty() || std::getenv("PINION_TEMPORARY_LOG");
     if (!options.log.empty())
       flags.set("log",

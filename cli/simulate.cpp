@@ -200,7 +200,7 @@ void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload
               for (const std::string& share : arguments.helper_shares) {
                 rows.push_back(row_of(arguments, workload,
                                       {noise, limit, node_limit, retention, predictor, budget, share}));
-                if (!rows.back().acts()) break;  // another share would change nothing
+                if (!rows.back().acts()) break;  // another share would have no effect
               }
               if (!rows.back().acts()) break;  // nor would another budget
             }
@@ -482,9 +482,9 @@ void add_simulate(CLI::App& app) {
   list("--helper-share", a->helper_shares,
        "of the helper, of its process's part of the node, where --cores leaves none idle; or off [6%]");
   word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
-  word("--minimize", a->minimize, "what the time budget is spent on: mean, peak [mean]", "TEXT");
+  word("--minimize", a->minimize, "the goal of spending the time budget: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
-       "begin with what an earlier run has learnt, as in `pinion run --profile`; each row is a run", "FILE");
+       "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
   word("--nic", a->nic, "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]",
        "TEXT");
@@ -496,7 +496,7 @@ void add_simulate(CLI::App& app) {
       ->type_name("N");
   word("--placement", a->placement, "packed, or random:SEED [packed]", "TEXT");
   sub->add_flag("--intranode", a->intranode,
-                "ranks of one node register what they send each other too, as in a run with intranode=on")
+                "ranks of one node also register messages to each other, as in a run with intranode=on")
       ->disable_flag_override();
   word("--skew", a->skew, "how much later each further copy of a log begins [1ms]", "TIME");
   sub->add_option("--cores", a->cores, "cores of a node [as recorded; one for each rank and helper]")

@@ -1,5 +1,5 @@
-// What each strategy would have held and cost in a run that was only measured: simulated from the run's own
-// log. Bounded: of a long or wide run a part is simulated, and the text says which.
+// The memory and cost of each strategy in a run that was only measured: simulated from the run's own log.
+// Bounded: of a long or wide run a part is simulated, and the text names it.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,7 @@ struct UnregisteredUses {
 };
 
 /// Of a library's cache only the uses that it registers for are seen: there the third registration counts as
-/// the third use. Throws Failure, but not where there is no log.
+/// the third use. Throws Failure, except where logs are missing.
 UnregisteredUses unregistered_uses(const std::string& logs);
 
 }  // namespace pinion::cli

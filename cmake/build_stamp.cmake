@@ -1,5 +1,5 @@
-# cmake -DSOURCE=... -DCOMPILER=... -DOUTPUT=... -P build_stamp.cmake: writes OUTPUT, a C string that is the same for two
-# builds only if what a front and libpinion share is the same: every header, and the compiler.
+# cmake -DSOURCE=... -DCOMPILER=... -DOUTPUT=... -P build_stamp.cmake: writes OUTPUT, a C string. It is equal
+# in two builds only if a front and libpinion share the same headers and compiler.
 file(GLOB_RECURSE headers RELATIVE ${SOURCE} ${SOURCE}/src/*.h ${SOURCE}/include/*.h)
 list(SORT headers)
 set(all "${COMPILER}")

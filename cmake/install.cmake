@@ -39,7 +39,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
 install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/packaging/pinionConfig.cmake.in
                               ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake INSTALL_DESTINATION ${package_dir})
-# Before 1.0 a minor version may change what compiled programs rely on.
+# Before 1.0 a minor version may break compiled programs.
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake

@@ -1,9 +1,9 @@
-# The MPI libraries of this machine, by family: what programs are built for. Sets PINION_MPI_FAMILIES to those of
-# `openmpi` and `mpich` that were found, and makes for each the target pinion_mpi_<family> (C and C++) and, where there is
-# a Fortran compiler, pinion_mpi_fortran_<family>; pinion_program_directory(<family> <kind> <variable>) says where its
-# programs go. FindMPI knows one MPI at a time.
+# The MPI libraries of this machine, by family: programs are built for each. Sets PINION_MPI_FAMILIES to those
+# of `openmpi` and `mpich` that were found, and makes for each the target pinion_mpi_<family> (C and C++) and,
+# where there is a Fortran compiler, pinion_mpi_fortran_<family>; pinion_program_directory(<family> <kind>
+# <variable>) returns the directory of its programs. FindMPI handles one MPI at a time.
 
-# What a compiler wrapper adds to a compiler's command line, as a target.
+# A compiler wrapper's additions to a compiler's command line, as a target.
 function(pinion_mpi_target target wrapper)
   execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE line OUTPUT_STRIP_TRAILING_WHITESPACE)
   separate_arguments(words UNIX_COMMAND "${line}")

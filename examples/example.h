@@ -1,6 +1,6 @@
-// What the examples share: options, a computation of known length, message contents that can be checked, and
-// the one line at the end that says whether the answer was right. The examples are plain MPI programs:
-// nothing here or in them knows of Pinion. Everything is called from the main thread, between construction
+// The common parts of the examples: options, a computation of known length, message contents that can be
+// checked, and one line at the end with the verdict on the answer. The examples are plain MPI programs,
+// independent of Pinion. Everything is called from the main thread, between construction
 // and destruction of Mpi.
 #pragma once
 
@@ -37,13 +37,13 @@ class Mpi {
   int size = 0;
 };
 
-// Every rank finds the same fault, so that one of them says it and all of them leave with status 2.
+// Every rank finds the same fault, so one rank reports it and all leave with status 2.
 inline int usage_error(const Mpi& mpi, const CLI::App& app, const std::string& what) {
   if (mpi.rank == 0) std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), what.c_str());
   return 2;
 }
 
-// The exit status if the program should end here, nothing if it should go on.
+// The exit status if the program should end here, empty if it should go on.
 inline std::optional<int> parse(const Mpi& mpi, CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -56,7 +56,7 @@ inline std::optional<int> parse(const Mpi& mpi, CLI::App& app, int argc, char** 
   return std::nullopt;
 }
 
-// `17K`, `1M`: powers of 1024, at most what an MPI count can say.
+// `17K`, `1M`: powers of 1024, at most the largest MPI count.
 inline void add_size(CLI::App& app, const std::string& flag, std::size_t& bytes, const std::string& text) {
   app.add_option(flag, bytes, text)
       ->transform(CLI::AsSizeValue(false))
@@ -112,7 +112,7 @@ struct Free {
 };
 using Buffer = std::unique_ptr<std::byte[], Free>;
 
-// Starts on a page of its own, so that no two buffers share a registration by accident.
+// Starts on a page of its own, so that each buffer has its own registration.
 inline Buffer page_aligned_buffer(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   auto* pointer = static_cast<std::byte*>(std::aligned_alloc(page, (bytes + page - 1) / page * page));
@@ -144,7 +144,7 @@ inline bool has_pattern(const std::byte* data, std::size_t bytes, std::uint64_t 
   return true;
 }
 
-// Collective. Says whether the answer was right on every rank, and gives the program's exit status.
+// Collective. Reports whether the answer was right on every rank, and returns the program's exit status.
 inline int conclude(const Mpi& mpi, const CLI::App& app, bool right_here) {
   int right = right_here ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);

@@ -6,10 +6,10 @@
 //   each iteration:  u1 = u0 carried on to time t, u2 = the inverse transform of u1  (one transpose, u2 ->
 //   u1)
 //
-// The initial condition is a product f(x) g(y) h(z) of pseudo-random lines. What time does is a product too,
-// so the exact answer at any time is the product of three lines, each found by a direct O(n^2) sum. Where NAS
-// takes a checksum, every point of every iteration is compared with it; no coefficient of the spectrum is
-// zero, so nothing can be lost or swapped unnoticed.
+// The initial condition is a product f(x) g(y) h(z) of pseudo-random lines. The effect of time is a product
+// too. So the exact answer at any time is the product of three lines, each found by a direct O(n^2) sum.
+// Where NAS takes a checksum, every point of every iteration is compared with it. Every coefficient of the
+// spectrum is nonzero, so any loss or swap is noticed.
 #include <fftw3.h>
 
 #include <array>
@@ -120,14 +120,14 @@ void transpose(Complex* from, Complex* to, std::size_t rows, std::size_t columns
 // Indices above n/2 are the negative wave numbers.
 double wave_number(int index, int n) { return index <= n / 2 ? index : index - n; }
 
-// What time t makes of a wave: diffusion damps it by the square of its wave vector, advection turns its
+// The effect of time t on a wave: diffusion damps it by the square of its wave vector, advection turns its
 // phase.
 Complex evolution(double square_of_wave_vector, double along_velocity, int t) {
   return std::polar(std::exp(-4.0 * kAlpha * std::numbers::pi * std::numbers::pi * square_of_wave_vector * t),
                     -2.0 * std::numbers::pi * along_velocity * t);
 }
 
-// One factor of the initial condition and what becomes of it, by direct sums.
+// One factor of the initial condition and its evolution, by direct sums.
 class Line {
  public:
   Line(int n, double velocity, std::uint64_t name)

@@ -1,7 +1,6 @@
 // The microbenchmark of Figure 1 of "Helper threads for memory registration": a sender and a receiver
 // exchange three buffers in turn, each message followed by a computation. With reuse the same three buffers
-// serve every iteration; without, every message goes from and to memory that was never used before, in random
-// order.
+// serve every iteration; without, every message goes from and to unused memory, in random order.
 #include <numeric>
 #include <random>
 #include <vector>
@@ -38,8 +37,8 @@ class Buffers {
   std::vector<example::Buffer> buffers_;
 };
 
-// Each side prepares its next buffer (or checks its last) as part of the computation, so that neither the
-// page faults of first use nor the check is part of a message's time.
+// Each side prepares its next buffer (or checks its last) as part of the computation, so that a message's
+// time excludes the page faults of first use and the check.
 class Side {
  public:
   Side(const Options& options, int rank) : options_(options), random_(rank + 1), buffers_(options, random_) {}

@@ -3,7 +3,7 @@
 // exchanges.
 //
 // A plane wave cos(kx x + ky y + phase) is an eigenvector of the sweep with the factor (cos kx + cos ky) / 2.
-// The grid starts as a sum of three, so the exact value of every cell after any number of sweeps is known.
+// The grid starts as a sum of three, which gives the exact value of every cell after any number of sweeps.
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -63,7 +63,7 @@ class Tile {
   std::vector<double> now_, next_;
 };
 
-// One face of the tile: what the neighbour needs of ours, what we need of his, and contiguous buffers for
+// One face of the tile: the cells that the neighbour needs, those that we need, and contiguous buffers for
 // both.
 struct Face {
   int neighbour;

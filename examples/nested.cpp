@@ -1,7 +1,7 @@
 // The loop nests of Figure 4 of "Helper threads for memory registration": two inner loops, each with its own
 // communication and buffer, inside the main loop. A call is followed by a short wait within its inner loop
-// and by a long one at the loop's last turn, so the call site alone cannot tell when its buffer is needed
-// next.
+// and by a long one at the loop's last turn, so the call site alone cannot predict the next use of its
+// buffer.
 #include "example.h"
 
 namespace {

@@ -1,12 +1,12 @@
 /*
- * A registration cache for middleware, in C: what a communication library does for each large message that it
- * sends from, or receives into, memory of its user.
+ * A registration cache for middleware, in C: the steps of a communication library for each large message
+ * from, or into, memory of its user.
  *
  *   registration_cache [ROUNDS]
  *
  * The "network" here is a memcpy under the keys of two leases. Each round moves one message between buffers
  * that are reused; every tenth round allocates its buffers anew, as programs do: no cached registration may
- * survive that. Prints what the cache did, and `registration_cache: verified` when every byte arrived.
+ * survive that. Prints the cache's counters, and `registration_cache: verified` when every byte arrived.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static void stop_with_error(const char* what) {
   exit(1);
 }
 
-/* What the NIC would do: it knows memory by keys only. */
+/* The NIC's part: it reaches memory by keys only. */
 static void network(const struct pinion_keys* from, size_t from_offset, const struct pinion_keys* to,
                     size_t to_offset, size_t bytes) {
   memcpy((char*)(uintptr_t)to->address + to_offset, (char*)(uintptr_t)from->address + from_offset, bytes);
@@ -55,7 +55,7 @@ static void send_message(pinion_domain* domain, const char* from, char* to, size
     send_by_copy(from, to, bytes);
     return;
   }
-  /* Without keys (retention `observe`) the leases still tell Pinion how long the buffers are in use. */
+  /* Without keys (retention `observe`) the leases still show Pinion how long the buffers are in use. */
   if (pinion_lease_keys(&source, &source_keys) == 0 && pinion_lease_keys(&target, &target_keys) == 0) {
     network(&source_keys, (uintptr_t)from - source_keys.address, &target_keys,
             (uintptr_t)to - target_keys.address, bytes);

@@ -1,5 +1,5 @@
-# What ./demo and ./test share: the option --build, and work that is shown as a line for each phase while a log file has
-# the output. Sourced by a script that has set `program`, its name for messages.
+# Shared by ./demo and ./test: the option --build, and work that is shown as a line for each phase while a log
+# file has the output. Sourced by a script that has set `program`, its name for messages.
 
 # build_option ARGUMENTS...: sets `build`, an absolute path, and `others`, the arguments beside `--build DIR`. The caller has
 # not changed its directory yet.

@@ -1,4 +1,5 @@
-// What a process does with registrations by its options and its node's ports, in this process's own engine.
+// Pinion's part in a process's registrations by its options and its node's ports, in this process's own
+// engine.
 #include "engine/acts.h"
 
 #include <gtest/gtest.h>

@@ -47,7 +47,7 @@ TEST(Timeline, ChangesMayComeInAnyOrder) {
   Timeline line, other;
   line.change(30, 70);
   line.change(10, 100);
-  line.change(30, -100);  // at the same instant, before what comes
+  line.change(30, -100);  // at the same instant, before the gain
   line.change(20, 50);
   line.change(25, 0);
   other.change(15, 1000);

@@ -73,8 +73,8 @@ TEST(Brackets, ReachTheEndsOfTheAddressSpace) {
   EXPECT_FALSE(brackets.changing({0, 0x1000}));
 }
 
-// Registering against unmapping: whatever the order, the hook sees the region or the registering thread sees
-// the bracket. A region that was registered before the memory went and that nobody doomed would be stale.
+// Registering against unmapping: in every order, the hook sees the region or the registering thread sees the
+// bracket. A region registered before the memory went, and never doomed, would be stale.
 TEST(DekkerSchedule, NoRegistrationOutlivesItsMemory) {
   struct Region {
     ScheduledAtomics::Atomic<Address> begin{kMemory.begin};

@@ -108,7 +108,7 @@ TEST(Limits, WhatTheNodeHasIsSharedByItsRanks) {
   EXPECT_EQ(find_limits(4096, 0, 8).bytes, 4096u);  // the user's own limit is per process
 }
 
-// io_uring counts what all processes of a user have pinned, an RDMA device what each has.
+// io_uring counts the pages pinned by all processes of a user, an RDMA device those of each process.
 TEST(Limits, LockedMemoryIsSharedWhereItIsCountedByUser) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

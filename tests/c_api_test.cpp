@@ -1,4 +1,4 @@
-// The public C API, from the outside: what a library that links libpinion relies on.
+// The public C API, from the outside: the promises to a library that links libpinion.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -47,7 +47,7 @@ using pinion::test::eventually;
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 constexpr unsigned kBoth = PINION_ACCESS_READ | PINION_ACCESS_WRITE;
 
-/// Touched anonymous memory in small pages, so that what the kernel pins can be counted.
+/// Touched anonymous memory in small pages, so that the pages pinned by the kernel can be counted.
 class Memory {
  public:
   explicit Memory(std::size_t pages, void* at = nullptr) : bytes_(pages * kPage) {
@@ -96,7 +96,6 @@ std::size_t open_descriptors() {
 
 std::string last_error() { return pinion_last_error(); }
 
-/// One line that names what is in `parts`.
 void read_only_log(const std::string& directory, pinion::runlog::Log& log) {
   std::vector<pinion::runlog::Log> logs;
   const pinion::Error error = pinion::runlog::read_logs({directory}, logs);
@@ -108,6 +107,7 @@ void read_only_log(const std::string& directory, pinion::runlog::Log& log) {
 /// Of this process, for one test.
 std::string log_directory() { return testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid()); }
 
+/// The last error is one line that names `parts`.
 void expect_last_error(std::initializer_list<const char*> parts) {
   const std::string text = last_error();
   EXPECT_FALSE(text.empty());
@@ -302,8 +302,8 @@ TEST_F(ApiTest, StartAndStopTwentyTimes) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-// glibc maps large blocks for themselves, and takes them from the heap once as large a one was freed: what
-// Pinion frees must not decide where the program's buffers are.
+// glibc maps large blocks for themselves, and takes them from the heap once as large a one was freed:
+// Pinion's own blocks must not decide where the program's buffers are.
 TEST_F(ApiTest, TheProgramsBlocksAreMappedAsBefore) {
   if (kSanitized) GTEST_SKIP() << "not glibc's allocator";
   const auto is_mapped = [] {
@@ -567,7 +567,7 @@ TEST_F(ApiTest, DomainsMakeRoomForEachOther) {
   EXPECT_EQ(statistics(first).registered_bytes, quarter);
   EXPECT_EQ(statistics(nullptr).registered_peak_bytes, 1u << 20);
 
-  // What cannot fit beside the leases drives nothing out.
+  // A request too large to fit beside the leases evicts nothing.
   pinion_lease more;
   EXPECT_EQ(pinion_acquire(second, memory.begin() + 6 * quarter, 2 * quarter, kBoth, &more), ENOMEM);
   expect_last_error({"limited to 1048576 bytes", "--limit"});
@@ -606,7 +606,7 @@ TEST_F(ApiTest, RunsLeaveNoMemoryBehind) {
     }
   };
   runs(20);
-  // malloc may begin an arena for a new helper thread at any time; what leaks, leaks in every series.
+  // malloc may begin an arena for a new helper thread at any time; a leak shows in every series.
   constexpr int kSeries = 4, kRuns = 50;
   double least = 1e9;
   for (int series = 0; series < kSeries; ++series) {
@@ -699,7 +699,7 @@ TEST_F(ApiTest, ReleasedOnce) {
 }
 
 TEST_F(ApiTest, PartsOfARegistrationAreHits) {
-  NEEDS_KEPT_REGISTRATIONS();  // where nothing is kept, nothing is shared either
+  NEEDS_KEPT_REGISTRATIONS();  // sharing needs kept registrations
   start("retention=leave-pinned");
   Memory memory(16);
   pinion_lease whole, part;
@@ -936,7 +936,7 @@ TEST_F(ApiTest, FreedAndAllocatedAnew) {
   NEEDS_KEPT_REGISTRATIONS();
   if (kSanitized) GTEST_SKIP() << "another allocator";
   start("retention=leave-pinned");
-  constexpr std::size_t kBytes = std::size_t{64} << 20;  // beyond what malloc keeps
+  constexpr std::size_t kBytes = std::size_t{64} << 20;  // beyond malloc's reserve
   // Another thread may take the place in between: the helper, for the arena of its first allocation.
   for (int attempt = 0; attempt < 10; ++attempt) {
     auto* first = static_cast<char*>(std::malloc(kBytes));
@@ -1140,7 +1140,7 @@ TEST_F(ApiTest, TheHelperLetsGoWhatIsNotExpectedBack) {
   EXPECT_EQ(pinned_by_kernel(), before);
 }
 
-// A use that is seen ends in a record with its call site; the log tells them apart.
+// A use that is seen ends in a record with its call site; the log distinguishes them.
 [[gnu::noinline]] int acquire_here(pinion_domain* domain, const Memory& memory, pinion_lease& lease) {
   const int error = pinion_acquire(domain, memory.begin(), kPage, kBoth, &lease);
   asm volatile("");
@@ -1184,7 +1184,7 @@ TEST_F(ApiTest, CallSitesAreTheCallers) {
   std::filesystem::remove_all(directory);
 }
 
-// Memory that is used once and goes at once goes before the helper has heard of it.
+// Memory that is used once and unmapped at once is gone before the helper reads its record.
 TEST_F(ApiTest, MemoryThatGoesAtOnceIsHeardOf) {
   NEEDS_KEPT_REGISTRATIONS();
   constexpr std::size_t kUses = 20, kFar = std::size_t{4} << 20;  // events are looked at by 2 MB
@@ -1231,7 +1231,7 @@ TEST_F(ApiTest, StructuresOfOtherVersions) {
   EXPECT_EQ(s.acquires, 1u);
   EXPECT_EQ(s.hits, 77u) << "beyond what the caller has";
 
-  // A caller that knows fields that this library does not.
+  // A caller with fields that are newer than this library.
   struct Newer {
     struct pinion_limits known;
     std::uint64_t more = 77;
@@ -1261,7 +1261,7 @@ TEST_F(ApiTest, AForkedChildIsInert) {
     if (pinion_lease_keys(&lease, &k) != ESHUTDOWN) return 4;
     if (pinion_release(&lease) != 0) return 5;
     if (pinned_by_kernel() != 0) return 6;
-    if (pinion_stop() != EINVAL) return 7;  // what the parent started is not the child's to stop
+    if (pinion_stop() != EINVAL) return 7;  // the child cannot stop the parent's engine
     if (pinion_memory_begin(memory.begin(), kPage) != 0 || pinion_memory_end(memory.begin(), kPage) != 0)
       return 8;
     if (pinion_domain_close(domain_) != 0) return 9;

@@ -1,5 +1,5 @@
-// Call sites against the compiler's own unwinder: whatever the cache remembers, capture() must name the stack
-// that an unwinding of this moment finds.
+// Call sites against the compiler's own unwinder: with any contents of the cache, capture() must name the
+// stack that an unwinding of this moment finds.
 #include "predict/call_site.h"
 
 #include <alloca.h>
@@ -199,8 +199,8 @@ TEST_F(CallSiteTest, VaryingAllocaKeepsTheName) {
   EXPECT_EQ(sites.size(), 1u);
 }
 
-// Stale slots: two callers of the same function, who reach it with the same stack pointer but leave their
-// return addresses at different places. Memory that the second does not write still holds the first one's.
+// Stale slots: two callers of the same function reach it with the same stack pointer, but leave their return
+// addresses at different places. Memory that the second does not write still holds the first one's.
 
 WITHOUT_FRAME_POINTER CallSite transfer_below_alloca(std::size_t bytes) {
   opaque(static_cast<char*>(alloca(bytes + 1)));
@@ -222,9 +222,9 @@ template <int Which>
 }
 using Shift = CallSite (*)(std::size_t, std::size_t);
 
-/// Lets two callers take turns, the second always higher on the stack by `difference`; what the outer alloca
-/// leaves of a total goes to the inner one if this is to `compensate`. One call expression serves both: they
-/// differ in themselves only, not in the frames above them.
+/// Lets two callers take turns, the second always higher on the stack by `difference`; the rest of a total
+/// after the outer alloca goes to the inner one if this is to `compensate`. One call expression serves both:
+/// they differ in themselves only, not in the frames above them.
 [[gnu::noinline]] std::set<CallSite> take_turns(const Shift (&callers)[2], std::size_t difference,
                                                 bool compensate) {
   constexpr std::size_t kTotal = 1024;
@@ -427,7 +427,7 @@ TEST_F(CallSiteTest, SignalHandlers) {
       observer_.record(handler_site, handler_truth);
       if (kHandlersRunOnTheirOwn) {
         EXPECT_EQ(handler_truth.depth,
-                  2u);  // the handler and its trampoline, nothing of what was interrupted
+                  2u);  // the handler and its trampoline, without the interrupted code
       }
     }
   }
@@ -449,7 +449,7 @@ TEST_F(CallSiteTest, HandlersThatInterruptCaptures) {
   observer_.record(handler_site, handler_truth);
 }
 
-// Fibers; not with sanitizers, which would have to be told of each switch.
+// Fibers; not with sanitizers, which require an annotation of each switch.
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 
@@ -591,7 +591,8 @@ WITHOUT_FRAME_POINTER void catching_node(Tree& tree, int depth) {
   opaque(depth);
 }
 
-// Inlined nowhere, so that all nodes are called from the same two places: stacks differ by what lies between.
+// Inlined nowhere, so that all nodes are called from the same two places: stacks differ by the frames in
+// between.
 [[gnu::noinline]] void grow(Tree& tree, int depth) {
   static constexpr Node kNodes[] = {plain_node,    framed_node,    alloca_node,
                                     spilling_node, realigned_node, catching_node};

@@ -268,8 +268,8 @@ std::map<std::string, json> paper_rows(const Outcome& outcome) {
   return rows;
 }
 
-// What depends on call sites: the window tells CG's products and the residual apart, and no array of FT's
-// start is announced for a use that never comes.
+// Figures that depend on call sites: the window separates CG's products from the residual, and the arrays of
+// FT's start are predicted only for real uses.
 TEST_F(Cli, PaperFiguresThatDependOnCallSites) {
   const auto windows = paper_rows(pinion({"simulate", "--figure", "6", "--json"}));
   EXPECT_GT(windows.at("a: cg:D:8: lost without a window"), 15);
@@ -516,7 +516,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
   EXPECT_NE(o.err.find("no rank left a log"), std::string::npos) << o.err;
 }
 
-// What `run` tells launchers, as a rank on another node then has it: with nothing of this environment.
+// The options that `pinion run` passes to launchers, as a rank on another node has them: without this
+// environment.
 TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   install_harmless_preload();
   std::ofstream(root() / "options.conf") << "limit=2G\n";
@@ -579,7 +580,7 @@ TEST_F(Cli, RunGivesTheStatusesOfShells) {
   EXPECT_EQ(pinion({"run", "--", "./absent"}).status, 127);
   EXPECT_EQ(pinion({"run", "--", "./data"}).status, 126);
   EXPECT_EQ(pinion({"run", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
-  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // -c is nothing that run knows
+  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // run has no option -c
 }
 
 TEST_F(Cli, RunOffLeavesTheProgramAlone) {
@@ -841,7 +842,7 @@ TEST_F(Cli, WhatLacksEventsIsNotZero) {
   EXPECT_NE(run.err.find("(oracle not available; leave-pinned not available)"), std::string::npos) << run.err;
 }
 
-// A program that leaves the logs of two ranks where its environment says.
+// A program that leaves the logs of two ranks at the place given by its environment.
 constexpr const char* kLeavesLogs =
     "echo hello; d=$(echo $PINION | tr , '\\n' | sed -n s/^log=//p | tail -1); test -z \"$d\" || cp "
     "made/*.plog $d/";
@@ -951,7 +952,7 @@ TEST_F(Cli, CompareBelowLibraries) {
   EXPECT_EQ(command(4).find("limit"), std::string::npos) << command(4);
   EXPECT_NE(command(5).find("--limit " + std::to_string(6 * page / 1024) + "K"), std::string::npos)
       << command(5);
-  // Without UCX and libfabric there is no such variable.
+  // The variable exists only with UCX or libfabric.
   if (const auto at = command(1).find("MAX_SIZE="); at != std::string::npos) {
     EXPECT_EQ(command(1).substr(at).find("MAX_SIZE=" + std::to_string(2 * page) + " "), 0u) << command(1);
   }

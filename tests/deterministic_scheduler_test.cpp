@@ -9,7 +9,7 @@
 namespace pinion::test {
 namespace {
 
-/// What two threads that add 1 without atomicity can leave behind.
+/// The possible results of two threads that add 1 without atomicity.
 std::set<int> results_of_lost_update(Scheduler::Limits limits, bool& complete) {
   std::set<int> results;
   const auto explored = Scheduler::explore(limits, [&] {

@@ -1,4 +1,4 @@
-// The devices against the real kernel: what they pin is read back from /proc/self/status.
+// The devices against the real kernel: pinned pages are read back from /proc/self/status.
 #include "device/device.h"
 
 #include <fcntl.h>

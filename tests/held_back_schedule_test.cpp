@@ -87,7 +87,7 @@ TEST(HeldBackSchedule, OverlappingUnmappingsAreOne) {
   EXPECT_GT(explored.schedules, 1000u);
 }
 
-// The holder holds on: its memory stays, whoever carries out.
+// The holder holds on: its memory stays, with either thread carrying out.
 TEST(HeldBackSchedule, WhatCannotGoStaysHeldBack) {
   const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 6'000}, [] {
     auto state = std::make_shared<State>();

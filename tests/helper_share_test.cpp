@@ -95,7 +95,7 @@ TEST(HelperShare, OffRefusesNothing) {
   EXPECT_EQ(share.spent(), kSecond);
 }
 
-/// Work of the helper and the mean of registered bytes, of `buffers` used in turn by a thread that computes
+/// Work of the helper and mean registered bytes, of `buffers` used in turn by a thread that computes
 /// for `compute` between them, four ranks on two cores.
 struct Outcome {
   Duration allowed, spent;
@@ -140,7 +140,7 @@ TEST(HelperShare, BoundsWorkOnDenseAndOnLargeTransfers) {
   }
 }
 
-// What a share leaves undone is undone without a transfer that waits for it.
+// Work that exceeds the share is left out, and transfers do not wait for it.
 TEST(HelperShare, ARestLeavesNoRegionForTheThreadToRegister) {
   const Outcome outcome = under(0.005, 200 * kMicrosecond, 16);
   EXPECT_GT(outcome.mean, 0.5);

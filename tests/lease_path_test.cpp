@@ -1,4 +1,4 @@
-// What the lease path lets go on the application's threads, by the engine's own leases.
+// Deregistration by the lease path on the application's threads, by the engine's own leases.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 

@@ -95,7 +95,7 @@ void watch(Range range, const void* probed = nullptr) {
   interest_end = range.end;
 }
 
-/// What arrived since watch(), which ends.
+/// The events since watch(); ends it.
 std::vector<Event> seen() {
   interest_begin = interest_end = 0;
   return {events.begin(), events.begin() + std::min<std::size_t>(event_count, events.size())};
@@ -465,7 +465,7 @@ TEST_F(LibcHooks, ShmatIsAnEventWhereItReplaces) {
   const Segment segment(2 * page_);
   if (segment.id() < 0) GTEST_SKIP() << "no System V shared memory";
   char* const p = map_pages(4);
-  // Never huge-page aligned, so that the range is not rounded up.
+  // Off huge-page alignment, so that the range is taken as it is.
   char* const at = p + page_ + (reinterpret_cast<Address>(p + page_) % (2 << 20) == 0 ? page_ : 0);
   watch(Range::of(p, 4 * page_), at);
   ASSERT_EQ(shmat(segment.id(), at + 7, SHM_REMAP | SHM_RND), at);
@@ -950,7 +950,7 @@ TEST_F(LibcHooks, PatchedUnderThreadsThatAreInside) {
   }
 }
 
-// ---- Others who patch ----
+// ---- Other libraries' patches ----
 
 using test::absolute_jump;
 using test::ForeignPatch;
@@ -1093,7 +1093,7 @@ TEST_F(PatchedByOthers, SeenBeforeTheyWrite) {
   EXPECT_EQ(exposures, 0);
   munmap(elsewhere, page_size());
 
-  // What the kernel refuses exposes nothing for long.
+  // A refused call exposes nothing for long.
   EXPECT_EQ(mprotect(static_cast<char*>(start) + 1, 1, PROT_READ | PROT_WRITE), -1);
   EXPECT_FALSE(hooks_exposed());
 }

@@ -1,4 +1,4 @@
-// Whether a core is idle, by what the kernel counts.
+// Whether a core is idle, by the kernel's counters.
 #include "node/load.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Blocks of whichever malloc the process has, from 64 KiB to 8 MiB, allocated, grown, given back and
-// transferred by several threads: however the allocator calls the kernel, what is transferred is what was
-// last written. ctest runs it under glibc's malloc and preloaded with others (CMakeLists.txt).
+// Blocks of the process's malloc, from 64 KiB to 8 MiB, allocated, grown, given back and transferred by
+// several threads: with any system calls of the allocator, transfers carry the contents written last. ctest
+// runs it under glibc's malloc and preloaded with others (CMakeLists.txt).
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,14 +1,14 @@
 // Other libraries' memory hooks and Pinion's in one process: UCX's (ucm, in both of its ways to hook) and
 // Open MPI's patcher, the real ones, loaded before Pinion's hooks and after, alone and together. Each case
-// looks at the contents of transfers (support/ring_device.h) and at whether the other libraries still hear of
-// each event.
+// checks the contents of transfers (support/ring_device.h), and that the other libraries still receive each
+// event.
 //
 // A process is patched once, so each case is a process of its own (a death test that is to exit with 0): a
 // crash, an endless recursion or a deadlock when libraries are closed or at exit fails it as well.
 //
-// The others get in each other's way without Pinion, too: UCX by relocation hears nothing of what libc does
-// by itself, and Open MPI's patcher takes UCX's place where it comes later. So what they hear is looked at
-// first in a process without Pinion; with it they must hear as much.
+// The others disturb each other without Pinion, too: UCX by relocation misses libc's internal calls, and Open
+// MPI's patcher takes UCX's place where it comes later. So their events are counted first in a process
+// without Pinion; with it they must receive as many.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 
-// ---- the others: loaded at run time, each counts the events that it hears of `watched` ----
+// ---- the others: loaded at run time, each counts the events that it receives of `watched` ----
 
 struct {
   std::atomic<Address> begin{0}, end{0};
@@ -137,7 +137,7 @@ Range whole_pages_in(void* block) {
   return {page_ceil(all.begin), page_floor(all.end)};
 }
 
-/// Lets memory go, and notes who has heard of it.
+/// Lets memory go, and notes the libraries that received the event.
 template <class Event>
 void let_go(Way way, Range memory, Hearing& hearing, Event&& event) {
   watched.set(memory);
@@ -174,7 +174,7 @@ Hearing use_memory(Transfer&& transfer) {
   return hearing;
 }
 
-/// What the others hear where Pinion is not: in a child, as a process is patched once.
+/// The others' events without Pinion: in a child, as a process is patched once.
 Hearing hearing_alone(const Case& c) {
   void* const shared =
       ::mmap(nullptr, sizeof(Hearing), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -243,7 +243,7 @@ class Coexistence {
     ::munmap(pointer(mapped.begin), kBytes);
   }
 
-  /// What is not touched stays registered: sight was not lost for good.
+  /// Untouched memory stays registered: sight has come back.
   void expect_hits() {
     const Range memory = map();
     ring_->acquire(memory).release();

@@ -35,8 +35,8 @@ const Program kPrograms[] = {
     {"OnDemand", "retention=on-demand"},
 };
 
-/// Mappings and segments lie side by side, far below where the kernel puts what it is not told to put
-/// anywhere: it would fill the gaps with other memory, and little of the places would be left in the end.
+/// Mappings and segments lie side by side, far below the kernel's own choice of addresses. Otherwise it would
+/// fill the gaps with other memory, and little of the places would be left in the end.
 void settle(World& world) {
   constexpr Address kFarBelow = Address{1} << 36;
   const std::size_t bytes = kPlacePages * page_size();

@@ -153,7 +153,7 @@ TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
     ASSERT_EQ(::munmap(p, pages * kPage), 0);
     if (i == unmaps / 10) at_start = test::resident_bytes();
   }
-  if (!kSanitized) {  // those keep what is freed
+  if (!kSanitized) {  // those keep freed memory
     EXPECT_LT(test::resident_bytes(), at_start + (std::size_t{8} << 20));
   }
 }
@@ -190,7 +190,7 @@ TEST_F(MemoryEvents, IdleRegionsGoBeforeAFork) {
   ::munmap(leased, 2 * kPage);
 }
 
-/// Registers, unmaps and allocates until it is told to stop.
+/// Registers, unmaps and allocates until it is stopped.
 class Busy {
  public:
   explicit Busy(pinion_domain* domain) : domain_(domain) {
@@ -229,7 +229,7 @@ class Busy {
   std::vector<std::thread> threads_;
 };
 
-/// What a child may do, which must not wait for a thread of the parent's.
+/// The permitted acts of a child, which must not wait for a thread of the parent's.
 int live_as_a_child(bool with_engine) {
   ::alarm(240);
   void* const block = std::malloc(std::size_t{40} << 20);
@@ -286,7 +286,7 @@ TEST_F(MemoryEvents, SpawnedChildrenDisturbNothing) {
   }
   EXPECT_EQ(statistics().hits, 5u) << "such a child is no reason to let anything go";
 
-  // What a child that shares the memory unmaps is unmapped for the parent as well.
+  // Unmapping by a child that shares the memory unmaps the parent's as well.
   const pid_t child = ::vfork();
   if (child == 0) {
     ::munmap(p, 512 * kPage);

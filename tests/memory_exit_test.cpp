@@ -1,6 +1,6 @@
-// A process that ends in the middle of everything, in each way that processes end: its status is what it
-// said, and nothing that it had registered stays pinned. What is pinned is seen from outside by sealing the
-// file: the kernel refuses while somebody may still write to its pages.
+// A process that ends in the middle of everything, in each way that processes end: its exit status is
+// unchanged, and its registrations leave nothing pinned. Pinned pages are seen from outside by sealing the
+// file: the kernel refuses while its pages may still be written.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

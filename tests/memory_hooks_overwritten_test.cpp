@@ -1,6 +1,6 @@
 // Another library writes over the engine's hooks while registrations are kept, as UCX does when it is loaded
-// late: what happens to memory from then on is not seen, and yet no transfer may go astray. Contents are
-// those that a device transfers which keeps the pages it has pinned (support/ring_device.h).
+// late: later memory events are missed, and yet no transfer may go astray. Checked by contents, on a device
+// that keeps the pages it has pinned (support/ring_device.h).
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -53,8 +53,8 @@ class OverwrittenHooks : public ::testing::Test {
     return Range::of(start, bytes);
   }
   static ForeignPatch their_munmap() { return absolute_jump(reinterpret_cast<void*>(unseen_munmap)); }
-  /// Other memory at the same place, without an event: it is unmapped unseen, and mapping where nothing is
-  /// mapped is no event.
+  /// Other memory at the same place, without an event: the unmapping is unseen, and mapping into a gap is not
+  /// an event.
   static void replace_unseen(Range memory) {
     ASSERT_EQ(unseen_munmap(pointer(memory.begin), memory.bytes()), 0);
     ASSERT_EQ(map(memory.begin, memory.bytes()), memory);
@@ -91,7 +91,7 @@ TEST_F(OverwrittenHooks, TheNextHitIsNotStale) {
   ASSERT_EQ(map(memory_.begin), memory_);
   fill(memory_, kNew);
   expect_contents(memory_, kNew);
-  if (!ring_->keeps()) return;  // where events cannot all be seen anyway, the hooks are not looked after
+  if (!ring_->keeps()) return;  // with an incomplete monitor the hooks are left alone
   EXPECT_TRUE(hooks_intact()) << "ours are on top again";
   expect_kept_again();
 }
@@ -131,7 +131,7 @@ TEST_F(OverwrittenHooks, LeasesShareNothingMeanwhile) {
   const Range part{memory_.begin, memory_.begin + 2 * page_size()};
   replace_unseen(part);
   expect_contents(part, kNew);
-  // Nor does a larger one take in what others have registered.
+  // A larger one stays separate from the others' registrations, too.
   TransferLease again = ring_->acquire(part);
   const Range overlap{part.begin + page_size(), memory_.end};
   TransferLease larger = ring_->acquire(overlap);
@@ -145,7 +145,7 @@ TEST_F(OverwrittenHooks, LeasesShareNothingMeanwhile) {
 
 TEST_F(OverwrittenHooks, ARegistrationThatTheyInterruptIsNotKept) {
   if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
-  // Set once: the helper, which lets go what they interrupted, calls it too.
+  // Set once: the helper calls it too, when it deregisters interrupted regions.
   device().at = [this](TransferDevice::Moment now, Range pages, Actor) {
     if (now == stop_at_ && pages.begin == stop_in_) gate_.pass();
   };

@@ -1,6 +1,6 @@
 // A memory event, whole or in part, between any two instructions of a registration's steps, of a hit and of a
-// deregistration: the processor stops after each, and a signal handler does what a hook would do at that
-// moment on another processor. By contents. Every 13th instruction by default; PINION_TEST_SCALE=13 takes
+// deregistration: the processor stops after each, and a signal handler acts as a hook on another processor
+// would at that moment. By contents. Every 13th instruction by default; PINION_TEST_SCALE=13 takes
 // each.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kOld = 1, kNew = 2;
 constexpr std::size_t kBytes = std::size_t{1} << 14;
 
-/// What of an event has been done.
+/// The progress of an event.
 enum EventPoint { kUntouched, kOpened, kDoomed, kCalled, kClosed };
 
 enum class Step { begin, commit, hit, recent_hit, retirement };
@@ -116,7 +116,7 @@ class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
     return f();
   }
 
-  // ---- what is interrupted ----
+  // ---- the interrupted operations ----
 
   /// One registration. The pages are pinned before they go, wherever the event has begun before.
   void register_once() {

@@ -1,7 +1,7 @@
-// Every way in which memory goes, in every state that its registration can be in: whatever is mapped at the
-// address afterwards is what transfers see. Proved by contents, on a device that uses the pages pinned at
-// registration (support/transfer_device.h), with the engine's own hooks. What is held up is held by gates.
-// On a kernel's RDMA stack, too: tests/softroce.
+// Every way in which memory goes, in every state that its registration can be in: transfers must use the
+// memory mapped at the address afterwards. Proved by contents, on a device that uses the pages pinned at
+// registration (support/transfer_device.h), with the engine's own hooks. Gates hold operations at their
+// points. On a kernel's RDMA stack, too: tests/softroce.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -60,7 +60,7 @@ class Event {
   /// After fire(): memory of this process at the same place, if there is none.
   virtual void renew() {}
 
-  /// What fire() leaves as it was.
+  /// The part that fire() leaves as it was.
   virtual Range untouched() const { return {}; }
   /// Where fire() takes the contents.
   virtual Range moved_to() const { return {}; }
@@ -357,7 +357,7 @@ class MallocTrim : public Event {
   void* behind_ = nullptr;
 };
 
-/// A thread that leaves its stack alone, but for what the test says it holds.
+/// A thread that leaves its stack alone, except for the buffer that the test puts there.
 class StackOwner {
  public:
   StackOwner() {
@@ -463,7 +463,7 @@ const EventKind kEvents[] = {
 
 constexpr std::uint64_t kOld = 1, kNew = 2;
 
-// ---- the instrument: what a registration that outlives its memory does ----
+// ---- the instrument: the effect of a registration that outlives its memory ----
 
 class StaleRegistration : public ::testing::TestWithParam<EventKind> {};
 
@@ -583,7 +583,7 @@ class HeldDevice : public ::testing::Test {
   std::atomic<int> refusals_{0};
   std::thread side_;
   Wire wire_{bytes_of(4 * kPages)};
-  std::unique_ptr<TransferEngine> engine_;  // last: no call of its device outlives what that uses
+  std::unique_ptr<TransferEngine> engine_;  // last: its device's calls end before the members that they use
 };
 
 class MemoryMatrix : public HeldDevice, public ::testing::WithParamInterface<Cell> {
@@ -659,7 +659,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
     engine_->acquire(other).release();
   }
 
-  // The event. What takes its place is filled anew.
+  // The event. The memory in its place is filled anew.
   const std::size_t registrations = device.registrations();
   event->fire();
   event->renew();  // at once, before another mapping of this process comes there

@@ -1,4 +1,4 @@
-// The engine under each memory monitor: what is registered is right after changes that only some of them see,
+// The engine under each memory monitor: registrations are right after changes that only some monitors see,
 // made by inline assembly and by io_uring. Proved by contents, as in memory_matrix_test.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ class Monitors : public ::testing::TestWithParam<MonitorKind> {
   std::unique_ptr<TransferEngine> ring_;
 };
 
-// ---- what userfaultfd adds ----
+// ---- userfaultfd's additions ----
 
 class Unseen : public Monitors {
  protected:
@@ -172,7 +172,7 @@ TEST_P(Unseen, WhileRegistering) {
   expect_transfers(*ring_, lease, wire_, memory_, kNew);
 }
 
-/// Memory whose events the kernel does not tell serves one lease.
+/// Memory whose events the kernel does not report serves one lease.
 TEST_P(Unseen, WhatCannotBeWatchedIsNotKept) {
   const auto other = static_cast<int>(raw(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY));
   ASSERT_GE(other, 0);
@@ -196,7 +196,7 @@ TEST_P(Unseen, WhatCannotBeWatchedIsNotKept) {
     EXPECT_NE(second.key().handle, lease.key().handle);
   }
   lease.release();
-  ring_->acquire(memory_).release();  // lets go of what is doomed
+  ring_->acquire(memory_).release();  // lets go of doomed regions
   EXPECT_TRUE(eventually([&] { return ring_->device().live(theirs) == 0; })) << "the helper keeps it";
   ::close(other);
   ::munmap(start, bytes);

@@ -1,7 +1,7 @@
 // Every point of a memory event against every point of a registration, of one ahead, of a deregistration and
 // of a hit: each of the two is brought to its point, in either order, and then either goes on to its end
-// first. By contents; the domain, the brackets and libc's hooks are the real ones, and the hooks' callbacks
-// do what the engine's does, with points between its steps. (The points inside a step, which only the
+// first. By contents; the domain, the brackets and libc's hooks are the real ones. The hooks' callbacks act
+// as the engine's, with points between the steps. (The points inside a step, which only the
 // processor sees, are those of memory_instructions_test and of the schedules of the brackets.)
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,11 +20,11 @@ namespace {
 constexpr std::uint64_t kOld = 1, kNew = 2;
 void* pointer(Address a) { return reinterpret_cast<void*>(a); }
 
-/// Points of an event: what has been done last.
+/// Points of an event: the step done last.
 enum EventPoint { kUntouched, kOpened, kDoomed, kCalled, kClosed, kEventPoints };
 const char* const kEventNames[] = {"Untouched", "Opened", "Doomed", "Called", "Closed"};
 
-/// What crosses the event, up to which point it has come.
+/// The operation that crosses the event, and its point.
 enum class Crosser { registration, registration_ahead, deregistration, hit };
 struct Point {
   Crosser crosser;
@@ -119,7 +119,7 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
     map(pointer(memory_.begin));
   }
 
-  // ---- what crosses it ----
+  // ---- the crossing operation ----
 
   bool is_registration() const {
     return GetParam().crosser == Crosser::registration || GetParam().crosser == Crosser::registration_ahead;
@@ -211,7 +211,7 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
     (event_ends_first ? crosser : event).run_to(Track::kEnd);
     event_ = crosser_ = nullptr;
 
-    // Twice: what is found registered, and what is registered then.
+    // Twice: the region found registered, and the one registered then.
     for (int i = 0; i < 2; ++i) {
       Region* const lease = acquire();
       ASSERT_NE(lease, nullptr);

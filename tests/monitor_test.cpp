@@ -1,5 +1,5 @@
-// The choice of the memory monitor, on machines that let code be patched or not, that have userfaultfd or
-// not; each combination in a process of its own.
+// The choice of the memory monitor, on machines with and without patching of code, with and without
+// userfaultfd; each combination in a process of its own.
 #include "monitor/monitor.h"
 
 #include <dlfcn.h>
@@ -71,7 +71,7 @@ TEST(MonitorChoice, WhereCodeMayNotBePatchedTheReasonIsTold) {
   EXPECT_EQ(chosen.rfind("libc: munmap: the system does not let code be patched", 0), 0u) << chosen;
 }
 
-/// userfaultfd is no help: nobody tells of mprotect and shmdt.
+/// userfaultfd is no help: it does not report mprotect and shmdt.
 TEST(MonitorChoice, WithoutHooksNorSymbolsAutoDoesNotClaimToSeeAll) {
   const std::string chosen = choice(MonitorKind::automatic, [] { return test::refuse_code_patching(); });
   EXPECT_EQ(chosen.rfind("libc: munmap: the system does not let code be patched", 0), 0u) << chosen;
@@ -123,7 +123,7 @@ TEST(Monitor, EachSaysWhatItNeverSees) {
   }
 }
 
-/// Every row that userfaultfd claims is seen, and every row that it does not is told of as such.
+/// Every row that userfaultfd claims is seen, and every other row is reported as unseen.
 TEST(Monitor, UserfaultfdAloneTellsWhatItDoesNotSee) {
   NEEDS_USERFAULTFD();
   MemoryMonitor& monitor = monitor_of(MonitorKind::userfaultfd);

@@ -1,6 +1,5 @@
 // Real processes of a job under a limit of the node: more of them than cores, one killed in the midst of it.
-// The sum of their time lines keeps to the limit, what the killed one had is used by the others, nothing is
-// left behind.
+// The sum of their time lines keeps to the limit, the others use the killed one's share, and no file remains.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -30,10 +29,10 @@ namespace pinion {
 namespace {
 
 constexpr std::size_t kBuffers = 32, kBufferBytes = 128 << 10;
-constexpr std::uint64_t kLimit = kBuffers * kBufferBytes;  // what each of them would fill alone
+constexpr std::uint64_t kLimit = kBuffers * kBufferBytes;  // each of them would fill it alone
 constexpr int kProcesses = 6, kKilled = 3;
 
-/// What the ranks and the test tell each other.
+/// Shared by the ranks and the test.
 struct Board {
   std::atomic<std::uint64_t> key{0};
   std::atomic<std::uint32_t> turns[kProcesses] = {};   ///< transfers so far
@@ -48,7 +47,7 @@ void* mapped(std::size_t bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-/// A rank: transfers from its buffers in turn. What goes wrong is its exit status.
+/// A rank: transfers from its buffers in turn. Its exit status names the failure.
 int rank(int number, const std::string& options, Board& board) {
   ::setenv("PMI_RANK", std::to_string(number).c_str(), 1);
   ::setenv("PMI_SIZE", std::to_string(kProcesses).c_str(), 1);
@@ -115,7 +114,7 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
   for (const runlog::Log& log : logs) {
     const runlog::Timeline line = runlog::registered_timeline(log);
     if (log.header.rank != kKilled) survivors.add(line);
-    // What its thread did after its last transfer that was logged, nobody has written down.
+    // The log ends with its thread's last recorded transfer.
     Time last = 0;
     for (const runlog::Event& event : log.events)
       if (event.kind == runlog::EventKind::lease) last = std::max(last, event.end_ns);

@@ -1,5 +1,5 @@
-// The room in which a node's processes meet: slots, pieces of a limit, processes that are killed, files that
-// are not what they should be; and what policies make of it.
+// The room in which a node's processes meet: slots, pieces of a limit, processes that are killed, files with
+// wrong contents; and the decisions of policies.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -145,7 +145,7 @@ TEST_F(RoomTest, AJobThatWasKilledLeavesNothingForTheNext) {
   end(child_with(1000));
   EXPECT_NE(path(), "");
   {
-    NodeRoom room;  // of the same job: what is there is used again
+    NodeRoom room;  // of the same job: the existing file is used again
     ASSERT_FALSE(join(room, self(), 2 * kLimit));
     EXPECT_EQ(room.limit(), 2 * kLimit);
     EXPECT_EQ(free_pieces(room), NodeRoom::kPieces);
@@ -159,7 +159,7 @@ TEST_F(RoomTest, AJobThatWasKilledLeavesNothingForTheNext) {
   EXPECT_EQ(path(), "");
 }
 
-// A pid that another process has now, and what was there before an exec.
+// A pid reused by another process, and the process before an exec.
 TEST_F(RoomTest, AnIdentityIsMoreThanAPid) {
   NodeRoom former, room;
   const std::uint64_t before = self() - 1;
@@ -354,7 +354,7 @@ TEST_F(RoomTest, ThreadsReserveAndGiveBack) {
     threads.emplace_back([&, pages] {
       for (int i = 0; i < 5000; ++i) {
         if (!budget.reserve(pages * page_size())) continue;
-        // The others come and go between two looks; what this thread has is covered at each.
+        // The others come and go between two looks; this thread's bytes are covered at each.
         EXPECT_GE(budget.most_bytes(), pages * page_size());
         budget.release(pages * page_size());
         if (i % 8 == 0) budget.give_back(0);

@@ -130,7 +130,7 @@ TEST(Options, TheTableIsComplete) {
   }
 }
 
-// The list of every day has what a user decides; the rest is for comparisons, and for experts.
+// The everyday list has the user's decisions; the rest is for comparisons, and for experts.
 TEST(Options, TheEverydayListIsShort) {
   std::set<std::string> everyday;
   for (const OptionSpec& spec : option_specs())
@@ -157,7 +157,7 @@ TEST(Options, MonitorsForUsersAndOfTests) {
     EXPECT_FALSE(options_from_environment(o));
     ::unsetenv("PINION_TEST_MONITOR");
     EXPECT_EQ(o.monitor, kind);
-    // What `pinion run` carries to the program stays valid.
+    // The options passed to the program stay valid.
     EXPECT_EQ(format_options(o), "");
   }
   MonitorKind kind = MonitorKind::libc;

@@ -1,5 +1,5 @@
-// The adaptive predictor on streams worked out by hand: what it knows when, what it tells whoever plans by
-// it, and what a profile carries over.
+// The adaptive predictor on streams worked out by hand: its knowledge at each moment, its estimates for
+// planners, and the contents of a profile.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST_F(AdaptiveTest, ReanchorsAtEveryEvent) {
   EXPECT_EQ(predictor.sooner(), 5 * ms) << "whoever has planned by it must know";
 }
 
-// What is known at a moment, and not what is learnt after it, is what a score may be about.
+// A score must use only the knowledge at its moment, without later learning.
 TEST_F(AdaptiveTest, SaysWhatItSaidThen) {
   for (int i = 0; i < 10; ++i) {
     use(0, 10 * ms, 1);

@@ -136,7 +136,7 @@ TEST(ContextTable, ForgetsWhatWasUsedLongestAgo) {
 // ---- the model ----
 
 TEST(EventModel, TheContextThatKnowsSpeaks) {
-  // A a a b, again and again: only the position in the run tells what follows `a`.
+  // A a a b, again and again: only the position in the run predicts the event after `a`.
   EventModel model;
   StreamPosition position;
   const EventName names[] = {{1, 10}, {1, 10}, {1, 10}, {2, 20}};
@@ -173,7 +173,8 @@ TEST(LookAhead, EventsThatCameMoveWhatIsToCome) {
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(ahead.extend(model));
   EXPECT_EQ(ahead.base() + ahead[ahead.head()].at, kSecond + 10 * ms);
 
-  // The second comes while the first is under way: it is not missed, nor taken for one a turn later.
+  // The second comes while the first is under way: it is recognised as the expected one, rather than that of
+  // the next turn.
   EXPECT_EQ(ahead.expected(names[1], false, kSecond + 8 * ms), LookAhead::kNone)
       << "the first is not due yet";
   const std::uint64_t second = ahead.expected(names[1], false, kSecond + 21 * ms);

@@ -1,4 +1,4 @@
-// Patterns x noise: what `adaptive` must reach under a time budget, beside a predictor that knows the
+// Patterns x noise: the bounds for `adaptive` under a time budget, beside a predictor that is given the
 // schedule, an oracle, and leave-pinned. `pinion simulate --study prediction` prints the same figures.
 // Deterministic.
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 struct Case {
   const char* pattern;
   std::uint64_t turns;  ///< 0: as the benchmark has them
-  bool learnt;          ///< turns enough for what comes before anything can be known to be less than 1 %
+  bool learnt;          ///< so many turns that the uses before any learning are less than 1 %
   // Registered bytes, as shares of leave-pinned's: the mean may be the greater of both.
   double mean_over_oracle, mean;
   double peak_over_oracle = 1;
@@ -74,7 +74,7 @@ TEST_P(PatternTest, TheBudgetHoldsUnderEveryNoise) {
     expect_within_budget(run(of, noise), noise);
 }
 
-// Where the peak is what counts, nothing is paid for a lower mean, and the peak is no higher.
+// When minimizing the peak, a lower mean costs no time, and the peak stays as low.
 TEST_P(PatternTest, MinimizingThePeakPaysForNothingElse) {
   const Workload of = workload();
   Settings settings = settings_of("adaptive");
@@ -86,8 +86,8 @@ TEST_P(PatternTest, MinimizingThePeakPaysForNothingElse) {
   expect_within_budget(peak, "none");
 }
 
-// A larger budget is never a higher mean, no bound is the largest budget, and `adaptive` holds no more than
-// the paper's predictor where that keeps the same budget. PINION_TEST_SCALE: so many seeds, 2 at least.
+// The mean never rises with the budget; an unbounded budget is the largest. `adaptive` holds at most as much
+// as the paper's predictor under the same budget. PINION_TEST_SCALE: so many seeds, 2 at least.
 TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
   Workload of = workload();
   // One node, so that the bytes are those of all ranks; else they are those of the rank with the highest
@@ -121,7 +121,7 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
   }
 }
 
-// Few iterations leave little time to learn; a second run begins with what the first has learnt.
+// Few iterations leave little time to learn; a second run begins with the first one's profile.
 TEST(Profiles, ASecondRunKnowsWhatTheFirstHasLearnt) {
   struct Pair {
     const char* pattern;
@@ -147,7 +147,7 @@ TEST(Profiles, ASecondRunKnowsWhatTheFirstHasLearnt) {
       const Result second = simulate(workload, settings);
       EXPECT_GT(second.prediction.within_0_5, first.prediction.within_0_5) << is.pattern << " " << noise;
       EXPECT_LE(second.prediction.late, first.prediction.late) << is.pattern << " " << noise;
-      // To know more is not to hold more, but for what was not known to be used again at all.
+      // More knowledge must not mean more memory, except for buffers whose reuse was unknown before.
       EXPECT_LE(second.registered.mean, 1.25 * first.registered.mean) << is.pattern << " " << noise;
       if (noise == std::string("none")) {
         EXPECT_GE(second.prediction.within_0_5, is.least) << is.pattern;

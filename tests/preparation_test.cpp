@@ -1,4 +1,5 @@
-// Memory that is prepared by the C API (pinion_prepare): what is registered, for how long, and how it ends.
+// Memory that is prepared by the C API (pinion_prepare): the registered memory, the time it stays so, and the
+// end.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ using namespace pinion::test;
 
 constexpr std::uint64_t kForEver = UINT64_MAX;
 
-/// Holds back all who pass it, until it opens.
+/// Holds back all threads that pass it, until it opens.
 class Barrier {
  public:
   void pass() {
@@ -66,7 +67,7 @@ class Preparing : public ::testing::Test {
     EXPECT_EQ(operations_.live(), 0u);
   }
 
-  /// Nothing stays registered but what is under lease.
+  /// Only leased memory stays registered.
   void start(const char* options = "retention=on-demand") {
     ASSERT_EQ(pinion_start(options), 0) << pinion_last_error();
     ASSERT_EQ(pinion_domain_open_operations(&operations_.asked, &domain_), 0) << pinion_last_error();

@@ -1,4 +1,4 @@
-// The region's state word under chosen interleavings. The bodies do what Domain does with it.
+// The region's state word under chosen interleavings. The bodies use it as Domain does.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,11 +15,11 @@ using test::ScheduledAtomics;
 using test::Scheduler;
 using Word = BasicRegionWord<ScheduledAtomics>;
 
-/// A word with the reap list reduced to a count: how often somebody won the right to put it there.
+/// A word with the reap list reduced to a count: how often a thread won the right to put it there.
 struct Slot {
   Word word;
   ScheduledAtomics::Atomic<int> queued{0};
-  ScheduledAtomics::Atomic<bool> retired{false};  ///< set by whoever owns the region as retiring
+  ScheduledAtomics::Atomic<bool> retired{false};  ///< set by the owner of the retiring region
   ScheduledAtomics::Atomic<int> granted{0};
 
   explicit Slot(std::uint32_t leases) {
@@ -59,7 +59,7 @@ struct Slot {
     EXPECT_FALSE(retired.load());
     end_hold();
   }
-  /// A transfer: what a lease promises must hold until it is returned.
+  /// A transfer: the lease's promises must hold until it is returned.
   void use() {
     if (!try_lease()) return;
     granted.fetch_add(1);
@@ -79,7 +79,7 @@ struct Slot {
     EXPECT_FALSE(retired.exchange(true)) << "two owners";
     return true;
   }
-  /// What begin_reap() does with one entry of the list.
+  /// As begin_reap() treats one entry of the list.
   bool reap() {
     if (queued.load() == 0) return false;
     queued.fetch_sub(1);
@@ -156,7 +156,7 @@ TEST(RegionWordSchedule, ReapingRacesWithStragglersAndDooms) {
                            },
                            [slot] { slot->use(); }, [slot] { slot->doom(); }},
                           [slot] {
-                            // Either reaped or still on the list, never forgotten and never both.
+                            // Exactly one of: reaped, still on the list.
                             EXPECT_EQ(slot->queued.load(), slot->retired.load() ? 0 : 1);
                             if (!slot->retired.load()) {
                               EXPECT_TRUE(slot->reap());
@@ -302,7 +302,7 @@ TEST(RegionWordSchedule, PermanentRegionsAreRetiredOnlyWhenDoomed) {
   });
 }
 
-// ---- recalls: what is doomed in use is on the list at once, whatever becomes of its slot ----
+// ---- recalls: a region doomed in use is on the list at once, for every later fate of its slot ----
 
 struct Recallable : Slot {
   using Slot::Slot;

@@ -334,7 +334,7 @@ TEST_F(TwoDomains, ALimitOfTheProcessIsOfTheirSum) {
   open(pages_bytes(12), 3);
   idle(pages(0, 8));
   idle_in_other(pages(0, 4));
-  // More fits in neither: each can let its own go, and what the other holds counts.
+  // More fits in neither: each can evict only its own regions, and the other's count.
   auto large = ticket(pages(100, 109));
   EXPECT_EQ(run_other(large), Step::refused);
   EXPECT_TRUE(large.over_limit);
@@ -602,7 +602,7 @@ TEST_F(RegistrationAheadTest, MemoryThatChangesAfterwardsIsHeldByNeither) {
 TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
   for (std::size_t i = 0; i < 8; ++i) idle(pages(10 * i, 10 * i + 2), 100 - i);
   domain->choose_least_recently_used();
-  // All five are claimed before the first is gone: what is on its way out is not claimed for again.
+  // All five are claimed before the first is gone: departing bytes are not claimed twice.
   std::vector<Region*> victims;
   while (Region* region = domain->begin_trim(pages_bytes(6))) victims.push_back(region);
   EXPECT_EQ(victims.size(), 5u);
@@ -611,7 +611,7 @@ TEST_F(RegistryTest, TrimKeepsTheMostRecentlyUsed) {
   EXPECT_EQ(domain->begin_trim(pages_bytes(6)), nullptr);
 }
 
-// Who registers next may be counted from before a later look at the clock.
+// The next registration may count from before a later look at the clock.
 TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
   class Watching final : public Clock {
    public:
@@ -837,7 +837,7 @@ TEST_F(RegistryTest, NothingIsRegisteredInsideABracket) {
   EXPECT_NE(idle(pages(0, 4)), nullptr);
 }
 
-// While events may be missed, what one has registered may be stale for another.
+// While events may be missed, a thread's registration may be stale for another.
 TEST_F(RegistryTest, BlindRegistrationsServeOneLease) {
   brackets.sight.lost();
   Region* whole = acquire(pages(0, 8));
@@ -1004,7 +1004,7 @@ TEST_F(RegistryTest, HeldRegionsAreNoVictimsAndAreNotRetired) {
   idle(pages(10, 14));
   EXPECT_EQ(domain->idle_regions().size(), 1u);
   EXPECT_EQ(domain->begin_retire(ref), nullptr);
-  // The other one goes for each of these, and where that is not enough nothing does.
+  // The other one goes for each of these; where that is too little, both stay.
   idle(pages(20, 24));
   EXPECT_TRUE(hits(pages(0, 4)));
   EXPECT_FALSE(hits(pages(10, 14)));

@@ -1,4 +1,4 @@
-// The registration cache with real threads: single flight, and random work against what must always hold.
+// The registration cache with real threads: single flight, and random work against the invariants.
 // Meant to run under ThreadSanitizer and AddressSanitizer as well. PINION_TEST_SCALE multiplies the steps.
 #include <gtest/gtest.h>
 
@@ -160,7 +160,8 @@ class EventOfAnother {
   std::thread thread_;  // last: it uses the others
 };
 
-// It may be waiting for whoever waits for it: that costs one acquire the waiting, not all that follow.
+// It may be waiting for the thread that waits for it: that costs one acquire the wait, and later ones
+// nothing.
 TEST_F(RegistryThreads, AnEventThatLastsIsWaitedForOnce) {
   EventOfAnother event(brackets, pages(0, 4));
   bool waited = false;
@@ -335,7 +336,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   EXPECT_TRUE(permanent_ref.current());
   EXPECT_TRUE(device.serves(permanent_ref.region->key, arena_pages, Access::all));
   domain->end_permanence(permanent_ref);
-  // Nothing is left that neither idles nor waits to be reaped: TearDown() retires all of it.
+  // Every region left is idle or waits to be reaped: TearDown() retires all of them.
 }
 
 // Threads that hit while others change the very memory: after a change nobody is served the old registration.
@@ -394,7 +395,7 @@ TEST_F(RegistryThreads, NoHitOnChangedMemory) {
   for (auto& thread : threads) thread.join();
 }
 
-// The hints by which victims are chosen change under the hands of the one who chooses.
+// The hints by which victims are chosen change during the choice.
 TEST_F(RegistryThreads, VictimsAreChosenWhileTheirHintsChange) {
   constexpr std::size_t kRegions = 500;
   limit(pages_bytes(kRegions));

@@ -36,7 +36,7 @@ TEST_F(RetentionKindsTest, OnDemandClaimsWhatIsReleased) {
   EXPECT_EQ(retention->claim_after_release(ref), region);
   EXPECT_EQ(retention->claim_after_release(ref), nullptr);
   retire(region);
-  // What no release found idle goes after a sweep.
+  // A region that no release found idle goes after a sweep.
   EXPECT_EQ(retention->next(0).kind, Retention::Action::Kind::sleep);
   retention->sweep();
   const auto action = retention->next(0);

@@ -1,5 +1,5 @@
-// Random programs against the helper in virtual time: whatever they do, and whatever fails, what is leased is
-// registered, the limit holds, the queue is in order, and nothing is left in the end.
+// Random programs against the helper in virtual time: under all operations and failures leased memory is
+// registered, the limit holds, the queue is in order, and the end is empty.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -30,7 +30,7 @@ class RandomProgram {
   void run() {
     helper_.run();
     EXPECT_EQ(helper_.served().size(), written_);
-    // No use comes any more: what was kept for one is let go in the end.
+    // No use comes any more: regions kept for one are let go in the end.
     const Duration ran = helper_.now() - kSecond;
     helper_.run_until(helper_.now() + 100 * ran + 10 * kSecond);
     EXPECT_EQ(helper_.registered().now(), 0u);

@@ -1,5 +1,5 @@
 // The helper's decisions against schedules worked out by hand: conditions to the nanosecond, the registration
-// queue, prediction and its score, what is dropped and forgotten.
+// queue, prediction and its score, dropping and forgetting.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr Time kStart = kSecond;
 constexpr Duration kPeriod = 10 * kMillisecond;
 constexpr Duration kOver = 10 * kMicrosecond;  // the helper looks so long after a transfer should be over
 
-/// Says what the test tells it to, and keeps what it is told.
+/// Returns the test's predictions, and records its observations.
 class ToldPredictor final : public Predictor {
  public:
   const char* name() const override { return "told"; }
@@ -36,7 +36,7 @@ class ToldPredictor final : public Predictor {
   std::vector<Use> uses;
 };
 
-/// A use of `range` from `begin` to `end`, hit or miss as its outcome says, as the log has it.
+/// A use of `range` from `begin` to `end`, hit or miss by its outcome, as in the log.
 runlog::Event lease_of(Range range, Time begin, Time end, std::uint64_t site = 0) {
   runlog::Event lease{};
   lease.kind = runlog::EventKind::lease;
@@ -62,7 +62,7 @@ class RetentionTest : public ::testing::Test {
   HelperRetention retention{domain, shortest, costs, {}};
   RecentRegions recent;
 
-  // Device calls are said to take what is expected of them, so that nothing new is learnt from them.
+  // Device calls report their expected times, so that they teach nothing new.
 
   /// Takes no time; 5000 pages in one region.
   static CostModel nic() {
@@ -115,7 +115,7 @@ class RetentionTest : public ::testing::Test {
     }
     EXPECT_EQ(what(over + 1280 * kMicrosecond), Kind::sleep);
   }
-  /// Lets go what there is to let go at `now`.
+  /// Lets go all regions due at `now`.
   void settle(Time now) {
     for (auto action = retention.next(now); action.kind != Kind::sleep; action = retention.next(now))
       deregister(action, now);
@@ -367,7 +367,7 @@ TEST_F(RetentionTest, KeptRegionIsLetGoWhenItsUseDoesNotCome) {
   const Time look = kStart + 20 * kMillisecond + 100 * kMicrosecond + 10 * kMillisecond;
   auto action = retention.next(kStart + 20 * kMillisecond + 50 * kMicrosecond);
   EXPECT_EQ(action.kind, Kind::sleep);
-  // It looks when the use should be over: nothing is to be done but to hear of it.
+  // It looks when the use should be over: its only work is to learn of it.
   const Time over = kStart + 20 * kMillisecond + 100 * kMicrosecond + kOver;
   EXPECT_EQ(action.wake_at, over);
   expect_wakes(over);
@@ -453,7 +453,7 @@ TEST_F(RetentionTest, WhatWasNeverLetGoIsTriedOnce) {
 }
 
 // Regions overlap where the device could not merge them. The buffer that one was registered for is served by
-// the other now: nobody but the retention knows of the first.
+// the other now: only the retention still has the first.
 TEST_F(RetentionTest, RegionThatServesItsBufferNoLongerIsLetGo) {
   const Range part = virtual_pages(0, 2000), buffer = virtual_pages(1000, 4000);
   use(part, kStart);
@@ -468,7 +468,7 @@ TEST_F(RetentionTest, RegionThatServesItsBufferNoLongerIsLetGo) {
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
-// A buffer in steady use asks for one later look, not one for each use.
+// A buffer in steady use schedules one later look for all its uses.
 TEST_F(RetentionTest, UseTakesBackTheLaterLook) {
   costs.registration = LinearFit(0, 50.0 * kMillisecond);  // too dear for a trial
   const Range buffer = virtual_pages(0, 4);
@@ -533,7 +533,7 @@ TEST_F(RetentionTest, MemoryEventDropsQueuedWorkAndBuffers) {
   const auto action = retention.next(kStart + 2 * kPeriod);
   EXPECT_EQ(action.kind, Kind::register_ahead);
   EXPECT_EQ(action.pages, stays);
-  // What was learnt is gone as well: the next use is a first one.
+  // Its history is gone as well: the next use is a first one.
   EXPECT_FALSE(use(gone, kStart + 2 * kPeriod));
   EXPECT_EQ(retention.score().reuses, 2u);
 }
@@ -651,7 +651,7 @@ TEST(RegistrationQueue, LaterItemStandsAndEarlierOnesMakeRoom) {
   EXPECT_EQ(deadlines(queue), (std::vector<Time>{965, 975, 985, 1005}));
 }
 
-// A short registration right before a long one: what must fit in between is the long one.
+// A short registration right before a long one: the long one must fit in between.
 TEST(RegistrationQueue, GapIsWhatTheLaterItemTakes) {
   RegistrationQueue queue;
   queue.insert(1, 100, 1);
@@ -856,8 +856,8 @@ TEST_P(Window0, HasOnePeriodForAllTurns) {
 }
 INSTANTIATE_TEST_SUITE_P(Length, Window0, ::testing::Values(0u));
 
-// First turns (after buf2) every 100 ms, others (after buf1) every 10. On the first turn, what the others
-// said last (420 + 10) is past: the second turn is not announced. On the last one, they promise one more.
+// First turns (after buf2) every 100 ms, others (after buf1) every 10. On the first turn, the others' last
+// prediction (420 + 10) is past: the second turn is not predicted. On the last one, they predict one more.
 // Entries: buf1 after nothing, buf2, buf1; buf2 after buf1, buf2.
 TEST_P(Window1, TellsFirstTurnsFromOthers) {
   EXPECT_EQ(after(500), ms(600));
@@ -892,8 +892,9 @@ TEST(ContextWindow, ThreadsHaveContextsOfTheirOwn) {
 // ---- the score ----
 
 TEST_F(RetentionTest, ScoreByHand) {
-  // At 1000 ms: no prediction, wrong. At 2000: exact. At 2990: said 3000, 10 of 990 ms off, 1.01 %. At 4000:
-  // said 2990 + 990 = 3980, 20 of 1010 ms off, 1.98 %. At 6000: said 4990, half of 2000 ms off.
+  // At 1000 ms: no prediction, wrong. At 2000: exact. At 2990: predicted 3000, 10 of 990 ms off, 1.01 %. At
+  // 4000: predicted 2990 + 990 = 3980, 20 of 1010 ms off, 1.98 %. At 6000: predicted 4990, half of 2000 ms
+  // off.
   for (const int at : {0, 1000, 2000, 2990, 4000, 6000}) {
     use(virtual_pages(0, 4), kStart + ms(at));
     settle(kStart + ms(at));
@@ -909,7 +910,7 @@ TEST_F(RetentionTest, ScoreByHand) {
 
 TEST_F(RetentionTest, ScoreHasTwoHorizons) {
   HelperRetention judged(domain, told, costs, {});
-  // At release it says 4 % too early, later it knows; then the other way round.
+  // At release it predicts 4 % too early, later exactly; then the other way round.
   told.next = kStart + ms(96);
   use(judged, virtual_pages(0, 4), kStart);
   told.next = kStart + ms(100);
@@ -967,14 +968,14 @@ TEST(LinearFit, OneSizeOnlyGivesItsMean) {
 
 TEST(LinearFit, NeverNegative) {
   LinearFit fit(246, 16000);
-  // The larger the faster: no line of that slope is believed.
+  // The larger the faster: a line of that slope is rejected.
   for (int i = 0; i < 100; ++i) {
     fit.observe(10, 1000000);
     fit.observe(10000, 1000);
   }
   EXPECT_GE(fit.a(), 0);
   for (const std::size_t pages : {1, 100, 100000}) EXPECT_GE(fit.expected(pages), 0);
-  // Lines through the origin: what is left for b is nothing but rounding.
+  // Lines through the origin: b is only rounding.
   std::mt19937 random(1);
   for (int i = 0; i < 1000; ++i) {
     const std::size_t pages = 1 + random() % 99;
@@ -987,13 +988,13 @@ TEST(LinearFit, UpperEstimateCoversTheWorstOfLateAndForgetsSlowly) {
   LinearFit fit(0, 10000);
   for (int i = 0; i < 100; ++i) fit.observe(1, 10000);
   EXPECT_EQ(fit.upper(1), fit.expected(1));
-  fit.observe(1, 20000);  // twice what the line says
+  fit.observe(1, 20000);  // twice the line's value
   EXPECT_NEAR(static_cast<double>(fit.upper(1)), 2.0 * static_cast<double>(fit.expected(1)), 300);
   fit.observe(1, 10000);
   EXPECT_GT(fit.upper(1), fit.expected(1) * 18 / 10);
   for (int i = 0; i < 200; ++i) fit.observe(1, 10000);
   EXPECT_NEAR(static_cast<double>(fit.upper(1)), static_cast<double>(fit.expected(1)), 100);
-  fit.observe(1, kSecond);  // a stall is not believed beyond four times
+  fit.observe(1, kSecond);  // a stall counts four times at most
   EXPECT_LE(fit.upper(1), 4 * fit.expected(1));
 }
 

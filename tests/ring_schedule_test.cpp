@@ -56,7 +56,7 @@ TEST(Ring, RefusesAndCountsWhatDoesNotFit) {
   EXPECT_FALSE(ring.pop(value));
 }
 
-// What push() returns decides whether the consumer is woken by a system call.
+// push()'s result decides whether a system call wakes the consumer.
 TEST(Ring, ReportsHalfFullOnlyWhenItIs) {
   Ring<int, 64> ring;
   for (int i = 0; i < 1000; ++i) {

@@ -278,7 +278,7 @@ TEST_F(Reader, ChunksOutOfRange) {
   constexpr std::size_t kProcess = offsetof(ChunkOwner, process), kIndex = offsetof(ChunkOwner, index);
   expect_error(read_with<std::uint32_t>(owner(1, kProcess), 2), "never joined");
   expect_error(read_with<std::uint32_t>(owner(1, kIndex), 0), "two chunks at one place");
-  // What its header counts is elsewhere, or nowhere.
+  // The chunks counted by its header are elsewhere, or missing.
   for (const std::uint32_t index : {2u, 14u, 1u << 31, ~0u}) {
     expect_error(read_with<std::uint32_t>(owner(0, kIndex), index), "truncated");
     expect_error(read_with<std::uint32_t>(owner(2, kIndex), index), "truncated");
@@ -403,7 +403,7 @@ TEST_F(Runs, WithoutANameOrRankEachProcessIsARun) {
   expect_two_runs("1.plog (./app1, process without a rank on ", "./app2");
 }
 
-// Whatever is done to a file: an error, or a log that analysis takes. Run under ASan and UBSan to mean it.
+// Any damage to a file gives an error, or a log that analysis accepts. Run under ASan and UBSan to mean it.
 TEST_F(Reader, DamagedAtRandom) {
   std::mt19937_64 random(20240607);
   const int file = ::open(path_.c_str(), O_RDWR);

@@ -160,7 +160,7 @@ TEST(LogWriter, ARunOfUsesIsOneEvent) {
   ASSERT_TRUE(run.add(first));
   ASSERT_TRUE(run.add(lease(1005, 1025, 0x10000, 4096, 77)));  // they overlap
   ASSERT_TRUE(run.add(lease(1100, 1101, 0x10000, 4096, 77)));
-  // What differs, or has waited, is an event of its own.
+  // A lease that differs, or has waited, is an event of its own.
   EXPECT_FALSE(run.add(lease(1200, 1201, 0x11000, 4096, 77)));
   EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4095, 77)));
   EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4096, 78)));

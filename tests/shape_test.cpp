@@ -1,5 +1,5 @@
 // The shapes of the helper-threads paper in virtual time: registration costs 0.246 us a page and 16 us, the
-// helper wakes 60 us late. Figures are of the steady state where a test says so; runs are deterministic.
+// helper wakes 60 us late. Figures are of the steady state where noted; runs are deterministic.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -23,7 +23,7 @@ VirtualHelper::Settings with_helper() {
 
 std::uint64_t bytes(std::size_t pages) { return pages * page_size(); }
 
-/// Means are compared as the paper does: against what leave-pinned holds over the same time.
+/// Means are compared as the paper does: against leave-pinned's bytes over the same time.
 double mean_share(const VirtualHelper& run, Time from, Time to) {
   return run.registered().mean(from, to) / run.leave_pinned().mean(from, to);
 }
@@ -52,8 +52,8 @@ TEST(Figure1, WithReuseHoldsOneBufferOfThree) {
   figure1(run, 10, [](int, int b) { return b; });
   run.run();
   // The first turn meets no context twice. In the second one, the window of the first two transfers still
-  // begins before the program did, in the third one they are seen in their own for the second time: 3 late
-  // transfers in the second turn, 2 in the third, none after.
+  // begins before the program did. In the third one their own window comes for the second time. So 3
+  // transfers are late in the second turn, 2 in the third, none after.
   const Time warm = run.served()[8].asked;
   EXPECT_EQ(run.late(), 5u);
   EXPECT_EQ(run.late(warm), 0u);
@@ -151,7 +151,7 @@ TEST_P(FtShape, OneArrayIsIdleAtAnyTime) {
 INSTANTIATE_TEST_SUITE_P(Jitter, FtShape, ::testing::Values(0.0, 0.01),
                          [](const auto& info) { return info.param == 0 ? "None" : "OnePercent"; });
 
-// Without a core of its own, the helper's work delays the program; it registers no less and no later.
+// Without a core of its own, the helper's work delays the program; it registers as much, and as early.
 TEST(FtWithoutIdleCore, IsNotLateEither) {
   VirtualHelper::Settings settings = with_helper();
   settings.own_core = false;
@@ -206,7 +206,7 @@ TEST(Figure4, WindowOfTwoKnowsEveryTurnOfThree) {
 }
 
 // One period for all turns: the last turn of a loop announces one more. The buffer is held for it until that
-// has cost as much as a late transfer does, and the first turn of the next loop is late.
+// has cost as much as a late transfer. The first turn of the next loop is late.
 TEST(Figure4, WithoutAWindowTheLastTurnAnnouncesOneMore) {
   Nest none(0, 3), two(2, 3);
   const std::size_t outer_turns = 20 - 4;
@@ -215,8 +215,8 @@ TEST(Figure4, WithoutAWindowTheLastTurnAnnouncesOneMore) {
             3 * mean_share(two.run, two.warm, two.run.now()));
 }
 
-// The deadline of a context is its own last use plus its period. A loop of more turns than the window can
-// tell apart (three) meets the context of its fourth turn for the first time since the loop before: its
+// The deadline of a context is its own last use plus its period. A loop of more turns than the window
+// distinguishes (three) meets the context of its fourth turn for the first time since the loop before. Its
 // deadline is long past, so one turn of each loop is late. The paper's rule, kept as it is.
 TEST(Figure4, LongerLoopsAreLateOnceALoop) {
   Nest nest(2, 10);

@@ -1,5 +1,5 @@
-// Sight (monitor/sight.h) in every order of its steps: what was registered before it was lost, or while it
-// was, is not believed when it is back.
+// Sight (monitor/sight.h) in every order of its steps: a registration from before or during its loss grants
+// no lease when it is back.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,7 +17,7 @@ struct State {
   BasicSight<ScheduledAtomics> sight;
   ScheduledAtomics::Atomic<bool> indexed{false};   ///< the region can be found
   ScheduledAtomics::Atomic<bool> doomed{false};    ///< it was found
-  ScheduledAtomics::Atomic<bool> replaced{false};  ///< the memory is another, and no event has said so
+  ScheduledAtomics::Atomic<bool> replaced{false};  ///< the memory has changed without an event
   bool registered_old_memory = false;
   bool believed = false;
 

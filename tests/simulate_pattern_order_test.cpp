@@ -1,5 +1,5 @@
 // The NAS patterns against the sources of NPB 3.3-MPI: the order of a rank's messages, which of them have one
-// call site, and the time that the program takes, by the operations that the benchmark counts.
+// call site, and the program's time, by the benchmark's own count of operations.
 //
 // The lists are made from the sources: the calls that lead to each message, subroutine by subroutine. Two
 // messages have one call site if these are the same lines.
@@ -208,7 +208,7 @@ TEST(BtSpSource, CallSitesAndOrder) {
   }
 }
 
-// What BT receives into in its sweeps is the buffer that the exchange of faces is sent from; not so SP.
+// BT receives its sweeps into the buffer from which the exchange of faces is sent; SP has separate ones.
 TEST(BtSpSource, BuffersOfSweeps) {
   const auto sweeps_receive_where_faces_do = [](const Written& written) {
     const Address faces = written.messages[1].address;  // the first piece of the buffer of receives

@@ -25,7 +25,7 @@ Placement packed(int ranks, int ppn) {
   return placement;
 }
 
-/// What one rank passes to MPI, and the program that becomes of it.
+/// The calls of one rank to MPI, and the resulting program.
 struct Written {
   std::vector<Message> messages;
   Program program;
@@ -86,7 +86,7 @@ TEST(Bt, NeighboursOfTheMultiPartition) {
   EXPECT_EQ((std::vector<int>(sent.begin(), sent.begin() + 6)), (std::vector<int>{5, 3, 7, 1, 6, 2}));
 }
 
-// What one rank sends to another, that one receives from it.
+// Each message that a rank sends is received by its peer.
 TEST(Bt, FacesAreSentAsTheyAreReceived) {
   const int ranks = 9;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -64,7 +64,7 @@ class Sequence final : public Script {
   std::deque<Operation> operations_;
 };
 
-/// The process and what was heard of it; times are from its start on.
+/// The process and its observed events; times are from its start on.
 class Heard final : private Observer {
  public:
   struct Acquire {
@@ -233,7 +233,7 @@ TEST(SimulatedProcess, LimitEvictsWhatIsIdle) {
   EXPECT_EQ(run.length(), 3 * 4 * kMicrosecond + 2 * kMicrosecond);
 }
 
-// Whoever came first has taken what it needs, and leaves the other its part once that runs short.
+// The first has taken all that it needs, and leaves the other its part once room runs short.
 TEST(SimulatedProcess, ALimitOfTheNodeIsSharedByNeed) {
   constexpr std::size_t kBuffers = 8, kPages = 10;
   const std::uint64_t limit = 100 * page_size(), each = kBuffers * kPages * page_size();
@@ -273,7 +273,7 @@ TEST(SimulatedProcess, ALimitOfTheNodeIsSharedByNeed) {
     EXPECT_LE(both[0].process.budget().bytes(), limit / 2);
     EXPECT_GE(both[1].process.budget().bytes(), limit / 2 - kPages * page_size());
     EXPECT_EQ(both[0].process.counters().bounced + both[1].process.counters().bounced, 0u);
-    // Who has come to its end leaves all to the other.
+    // A process that has ended leaves all to the other.
     both[0].process.finish();
     while (both[1].process.running() || both[1].process.helper_busy()) both[1].process.step();
     EXPECT_EQ(both[1].process.budget().bytes(), each);
@@ -400,7 +400,7 @@ TEST(Oracle, KnowsEveryUse) {
   EXPECT_EQ(oracle.within_0_5, oracle.reuses);
   EXPECT_GT(oracle.at_release_within_0_5, oracle.reuses * 9 / 10);
   EXPECT_EQ(oracle.late, 0u);
-  // Without the noise it knows the order, not the times.
+  // Without the noise it has the order but other times.
   const runlog::Counters schedule = run_with("schedule", {});
   EXPECT_LT(schedule.within_0_5, oracle.reuses / 2);
   EXPECT_GT(schedule.at_release_within_5, 0u);

@@ -1,5 +1,5 @@
-// Swapping under a limit: acquires that found no registration, without each buffer's first two uses, beside
-// those of lru with the same size; and below the oracle's peak the bytes that bounce, beside Belady's.
+// Swapping under a limit: unregistered acquires, after each buffer's first two uses, beside those of lru with
+// the same size; and below the oracle's peak the bytes that bounce, beside Belady's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Counts {
   double seconds = 0;
 };
 
-/// One process of a pattern, which counts what its acquires found.
+/// One process of a pattern, which counts the outcomes of its acquires.
 class Counted final : private Observer {
  public:
   Counted(const Program& program, Process::Settings settings, const std::string& predictor)
@@ -85,8 +85,8 @@ class Counted final : private Observer {
   Process process_;
 };
 
-/// The largest buffer of a process, and what bounces under `limit` whatever is kept: transfers that find too
-/// much under lease.
+/// The largest buffer of a process, and the bytes that bounce under `limit` with any choice of victims:
+/// transfers that find too much under lease.
 std::uint64_t largest_buffer(const Program& program) {
   std::uint64_t most = 0;
   ProgramScript script(program.threads[0], NoiseModel{}, 0);
@@ -187,7 +187,7 @@ TEST_P(Swapping, FindsRegisteredWhatLruMisses) {
   }
 }
 
-// What the helper does in place of the thread takes nothing from its share.
+// Work that the helper does in place of the thread takes nothing from its share.
 TEST_P(Swapping, WithoutAnIdleCoreToo) {
   if (GetParam().bytes_per_second != kPaper || !GetParam().lru_misses) return;
   for (const Program& program : workload.programs) {

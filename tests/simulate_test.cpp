@@ -1,5 +1,5 @@
-// Whole jobs: logs replayed, nodes added up, ranks that do the same counted instead of simulated, bounds that
-// agree with the strategies that they bound, and equal results for equal seeds.
+// Whole jobs: logs replayed, nodes added up, equal ranks counted instead of simulated, bounds that agree with
+// their strategies, and equal results for equal seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void expect_equal(const Result& a, const Result& b) {
 
 class Bounds : public ::testing::TestWithParam<const char*> {};
 
-// What leave-pinned would hold, computed under any strategy, is what leave-pinned holds.
+// The bytes of leave-pinned, computed under any strategy, equal those of a leave-pinned run.
 TEST_P(Bounds, LeavePinnedIsWhatItHolds) {
   const Workload workload = pattern(GetParam(), 1, 10);
   const Result pinned = run(workload, under(RetentionKind::leave_pinned));
@@ -64,8 +64,8 @@ TEST_P(Bounds, LeavePinnedIsWhatItHolds) {
   }
 }
 
-// Nobody holds less than the oracle bound and is not late. What holds just that is on-demand, less what its
-// registrations, which are the program's time, take: there the bound itself is the strategy.
+// A strategy below the oracle bound is late. On-demand holds just the bound, less the time of its
+// registrations, which is the program's: there the bound itself is the strategy.
 TEST_P(Bounds, OracleIsBelowEveryStrategyThatRegisters) {
   const Workload workload = pattern(GetParam(), 1, 10);
   for (const RetentionKind kind :
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Patterns, Bounds,
                            return name;
                          });
 
-// Deregistration that costs nothing makes on-demand hold what the oracle bound says, to the byte.
+// With free deregistration on-demand holds the oracle bound, to the byte.
 TEST(Bounds, OnDemandWithFreeDeregistrationIsTheOracle) {
   Settings settings = under(RetentionKind::on_demand);
   settings.nic->deregister_ns_base = settings.nic->deregister_ns_per_page = 0;
@@ -138,8 +138,7 @@ TEST(Classes, NodeOfEqualRanksIsTheSumOfThem) {
   EXPECT_EQ(4 * once.events_simulated, four.events_simulated);
 }
 
-// Two ranks that begin at different times do not hold at the same time what each holds for a moment.
-// ---- policies for helpers ----
+// The short peaks of two ranks that begin at different times do not coincide. ---- policies for helpers ----
 
 /// Two nodes of six ranks, each with a partner on the other one.
 Workload crowd() {
@@ -176,7 +175,7 @@ TEST(Policies, WithACoreForEachHelperTheyAreAlike) {
   for (const PolicyKind policy : kThePapers) expect_equal(crowded(policy, 12), sleeping);
 }
 
-// Two of six have a helper, and save what two of six save.
+// Two of six have a helper, and save two sixths.
 TEST(Policies, ConservativeSavesItsShare) {
   const double none = crowded(PolicyKind::conservative, 6).registered.mean;
   const double all = crowded(PolicyKind::conservative, 12).registered.mean;
@@ -330,7 +329,7 @@ rl::Log log_of(std::vector<rl::Event> events, Time start, Time end, int rank = 0
 constexpr Time kUs = kMicrosecond;
 constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;
 
-/// What it waited for registration before is not the program's time.
+/// Its earlier wait for registration is not the program's time.
 TEST(Replay, WaitsAreTakenOut) {
   rl::Event first = rl::lease(100 * kUs, 150 * kUs, kMemory, 65536, 7);
   first.wait_ns = 20 * 1000;
@@ -392,9 +391,9 @@ TEST(Replay, OverlappingTransfersThreadsAndMemoryEvents) {
   EXPECT_EQ(program.threads[1].before.size(), 2u);
 }
 
-// What no program does, but a log that passed the reader may say: waits of one thread at the same time,
-// transfers of nothing, events before the run.
-// One buffer in two domains is registered twice, and gone from both.
+// Impossible in a program, but possible in a log that passed the reader: waits of one thread at the same
+// time, transfers of nothing, events before the run. One buffer in two domains is registered twice, and gone
+// from both.
 TEST(Replay, DomainsAreKeptApart) {
   rl::Event first = rl::lease(100 * kUs, 110 * kUs, kMemory, 65536, 7), second = first, again = first;
   second.domain = again.domain = 1;
@@ -455,7 +454,7 @@ std::vector<rl::Event> loop(int turns, Duration period, std::uint64_t address) {
   return events;
 }
 
-// ---- what a log says of its machine ----
+// ---- a log's figures of its machine ----
 
 TEST(Lateness, IsKeptToAnEighthOfItsValue) {
   using rl::Lateness;
@@ -508,7 +507,7 @@ TEST(CallTimes, StrayAsThoseRecorded) {
   EXPECT_EQ(times.next(Actor::helper, false, kSecond), kLongestCall);
 }
 
-/// One transfer of 10 pages, whose registration took twice what the fit says: 2 * (10 * 100 + 1000) ns.
+/// One transfer of 10 pages, whose registration took twice the time of the fit: 2 * (10 * 100 + 1000) ns.
 rl::Log fitted_log(const char* retention) {
   const std::uint64_t bytes = 10 * page_size();
   rl::Event lease = rl::lease(100 * kUs, 150 * kUs, kMemory, bytes);
@@ -587,12 +586,11 @@ TEST(Replay, TheFitIsOfTheBusiestDomain) {
   EXPECT_EQ(workload.recorded[0].nic.register_cost(10), 5000);
 }
 
-// Each rank has its own fit: what one of two says is not what both have.
+// Each rank has its own fit: one of two has a fit that differs from the other's.
 TEST(Replay, EachRankHasItsOwnFit) {
   rl::Log other = fitted_log("leave-pinned");
   other.header.rank = 1;
-  other.live.domains[0].fit_register_b_ns =
-      3000;  // whose registration then took just as long as its fit says
+  other.live.domains[0].fit_register_b_ns = 3000;  // whose registration then took just the time of its fit
   other.live.domains[0].fit_register_a_ns = 100;
   Workload workload;
   ASSERT_FALSE(log_workload({fitted_log("leave-pinned"), other}, {}, workload));
@@ -603,8 +601,8 @@ TEST(Replay, EachRankHasItsOwnFit) {
   EXPECT_DOUBLE_EQ(run(workload, settings).cost.on_demand, 4e-6);  // mean over ranks
 }
 
-// No core is idle. A helper that ran so when the times were recorded is in those times; one that did not run,
-// or had a core of its own, is not.
+// No core is idle. The recorded times contain a helper that ran so; they exclude one that was off, or had a
+// core of its own.
 TEST(Replay, HelpersOfTheRecordedRunAreInItsTimes) {
   const auto seconds = [](const char* retention, int cores) {
     rl::Log log = fitted_log(retention);
@@ -624,7 +622,7 @@ TEST(Replay, HelpersOfTheRecordedRunAreInItsTimes) {
   EXPECT_GT(seconds("on-demand", 1), 0.512);
 }
 
-// Four ranks on two cores: what each helper takes, the node loses twice.
+// Four ranks on two cores: each helper's time costs the node twice as much.
 TEST(Replay, AnOversubscribedNodeLosesTheSumOverRanksByCores) {
   const auto charged = [](int ranks) {
     rl::Log log = fitted_log("on-demand");

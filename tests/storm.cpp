@@ -1,15 +1,14 @@
-// A storm of memory events for as long as it is told: threads map memory, fill it, transfer it and unmap it,
+// A storm of memory events for a given time: threads map memory, fill it, transfer it and unmap it,
 // beside memory that stays registered. Addresses come again at once, threads end and begin, and nothing may
-// grow: what is left behind by each of many million unmaps would be seen.
+// grow: a remnant of each of many million unmaps would show.
 //
 //   storm [--seconds N] [--threads N] [--idle REGIONS] [--report SECONDS] [--options TEXT]
 //
 // Prints a line each minute. Ends with 1 when a transfer found other contents than the memory's, when an idle
-// region was lost, or when something grows. Bounded by what the threads can have in use at once: regions,
-// pinned bytes, contexts of threads, and what the helper believes to be in use (it learns from the board of
-// events). From the first tenth of the run on (at most the first minute): the registry's own memory not at
-// all, and the process by 8 MiB at most, which is asked of runs of ten minutes: allocators take time to
-// settle.
+// region was lost, or when something grows. Regions, pinned bytes, contexts of threads, and the helper's
+// count of uses (from the board of events) are bounded by the threads' possible maximum. After the first
+// tenth of the run (at most a minute) the registry's own memory must stay constant, and the process may grow
+// by 8 MiB. The latter is required of runs of ten minutes: allocators take time to settle.
 #include <getopt.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -88,7 +87,7 @@ class Storm {
       idle_.push_back(memory);
     }
     leases.clear();
-    // Not where events are unseen; and other strategies let go what is not used.
+    // Not where events are unseen; and other strategies deregister unused memory.
     keeps_idle_ =
         settings.options.retention == RetentionKind::leave_pinned && ring_.device().live() == idle_.size();
     for (; idle_.size() > settings.idle; idle_.pop_back()) unmap(idle_.back());
@@ -177,7 +176,7 @@ class Storm {
     check_idle();
   }
 
-  /// What nothing has happened to is registered still, and right.
+  /// Untouched memory is still registered, and right.
   void check_idle() {
     Wire wire(kIdlePages * page_size());
     std::size_t lost = 0;
@@ -195,7 +194,7 @@ class Storm {
 
   // ---- the threads ----
 
-  /// One after another, so that what a thread leaves behind is seen as well.
+  /// One after another, so that a thread's remnants are seen as well.
   void live(unsigned number) {
     for (std::uint64_t generation = 0; !over_ && right(); ++generation)
       std::thread([&] { rage(generation * settings_.threads + number); }).join();
@@ -211,7 +210,7 @@ class Storm {
       TransferLease lease;
       if (random() % 4 != 0) lease = ring_.acquire(memory, Access::all, 1 + random() % 6);
       if (lease && round % kTransferredRounds == 0) transfer(lease, memory, wire);
-      // The one who has unmapped what was here may not be out of its call yet.
+      // The thread that has unmapped this address may still be in its call.
       if (lease.error()) {
         EXPECT_EQ(lease.error().code, EAGAIN) << lease.error().message;
         ++refused_;
@@ -251,7 +250,7 @@ class Storm {
   }
 
   const Settings settings_;
-  /// Most regions of the threads: what each holds, lets go, or has left doomed since somebody last looked.
+  /// Most regions of the threads: those that each holds, lets go, or has left doomed since the last look.
   const std::size_t busy_;
   TransferEngine ring_;
   std::vector<Range> idle_;

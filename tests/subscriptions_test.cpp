@@ -44,7 +44,7 @@ TEST_F(SubscriptionsTest, ValidAgainOnceRegisteredAgain) {
   subscriptions_.subscribe(kA);
   for (int i = 0; i < 3; ++i) {
     change(kA);
-    EXPECT_FALSE(subscriptions_.valid(kA));  // its holder drops it, and says no more
+    EXPECT_FALSE(subscriptions_.valid(kA));  // its holder drops it, without a further call
     subscriptions_.subscribe(kA);
     EXPECT_TRUE(subscriptions_.valid(kA));
   }
@@ -69,10 +69,10 @@ TEST_F(SubscriptionsTest, OneHolderAnewDoesNotMakeAnothersRegistrationGood) {
     change(kA);
     EXPECT_FALSE(subscriptions_.valid(kA));  // the first asks
     if (unsubscribes) subscriptions_.unsubscribe(kA);
-    subscriptions_.subscribe(kA);            // and has registered what is there now
-    EXPECT_FALSE(subscriptions_.valid(kA));  // the second asks, whose registration is older
+    subscriptions_.subscribe(kA);            // and has registered the present memory
+    EXPECT_FALSE(subscriptions_.valid(kA));  // the second checks, whose registration is older
     if (unsubscribes) subscriptions_.unsubscribe(kA);
-    EXPECT_FALSE(subscriptions_.valid(kA));  // the first: could be believed, is not
+    EXPECT_FALSE(subscriptions_.valid(kA));  // the first: is right, but counts as stale
     if (unsubscribes) subscriptions_.unsubscribe(kA);
     subscriptions_.subscribe(kA);
     EXPECT_TRUE(subscriptions_.valid(kA));
@@ -96,7 +96,7 @@ TEST_F(SubscriptionsTest, NothingIsValidWhileItChanges) {
   subscriptions_.subscribe(kA);
   brackets_.open(kA);
   EXPECT_FALSE(subscriptions_.valid(kA));
-  subscriptions_.subscribe(kA);  // of what was there before, or after: nobody knows
+  subscriptions_.subscribe(kA);  // of the memory before or after the event: undecidable
   brackets_.close(kA);
   EXPECT_FALSE(subscriptions_.valid(kA));
   subscriptions_.subscribe(kA);
@@ -144,8 +144,8 @@ TEST_F(SubscriptionsTest, EventsElsewhereAreOfNoInterest) {
   EXPECT_TRUE(subscriptions_.post({0, ~Address{0}}));
 }
 
-// Memory goes from one thread to the next by way of the kernel: who has it now must not hear that the
-// registration of it before is valid.
+// Memory goes from one thread to the next by way of the kernel: its new owner must not find the earlier
+// registration valid.
 TEST_F(SubscriptionsTest, NeverValidAfterAnEventOfAnotherThread) {
   constexpr int kRounds = 2000;
   std::atomic<int> turn{0};

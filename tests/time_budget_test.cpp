@@ -87,7 +87,7 @@ TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {
   EXPECT_GT(before, 10000) << "seconds of everything, for one second";
 }
 
-// Without a bound a region is worth as much as with one that nothing is lost of.
+// The price without a bound equals that of an untouched bound.
 TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
   const auto price = [](double share, Duration credit, Duration lost) {
     TimeBudget budget({.share = share, .credit = credit}, 0);
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- the bound ----
 
-/// What a program does next, as seen by somebody who wants it to lose time.
+/// The next step of a program that tries to lose time.
 struct Adversary {
   const char* name;
   /// Compute time before the n-th transfer, and which buffer it takes.

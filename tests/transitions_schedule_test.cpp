@@ -12,8 +12,8 @@ namespace {
 using test::ScheduledAtomics;
 using test::Scheduler;
 
-// The kernel compares the number as it puts the waiter to sleep. A waiter that it puts to sleep is one that
-// the end of the registration knows of.
+// The kernel compares the number as it puts the waiter to sleep. A waiter that it puts to sleep has been
+// counted before the end of the registration.
 TEST(TransitionsSchedule, NoWaiterIsForgotten) {
   struct State {
     BasicTransitions<ScheduledAtomics> transitions;

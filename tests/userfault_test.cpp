@@ -1,6 +1,6 @@
-// Events from userfaultfd: every one that the kernel sends, with its exact range, whoever makes the system
-// call and however; the reader's promises (it allocates nothing, it has handled what an acquire must know
-// of); what the kernel does not send; forks, restarts, programs that close all files.
+// Events from userfaultfd: every one that the kernel sends, with its exact range, for system calls of any
+// code in any way; the reader's promises (it allocates nothing, and handles an event before an acquire
+// depends on it); events that the kernel leaves out; forks, restarts, programs that close all files.
 #include "monitor/userfault.h"
 
 #include <dirent.h>
@@ -239,10 +239,10 @@ TEST_F(Userfault, MremapThatMoves) {
   ASSERT_NE(to, MAP_FAILED);
   ASSERT_NE(to, pointer(moved.begin));
   const Ranges ranges = seen();
-  // The kernel tells of the move, and of the old place that it unmaps.
+  // The kernel reports the move, and the old place that it unmaps.
   ASSERT_FALSE(ranges.empty());
   for (const Range& range : ranges) EXPECT_EQ(range, moved);
-  // What was watched is watched at its new place.
+  // Watched memory is watched at its new place.
   watch(Range::of(to, page_));
   unmap(Range::of(to, 16 * page_));
   EXPECT_EQ(seen(), Ranges{Range::of(to, 16 * page_)});
@@ -447,7 +447,7 @@ TEST_F(Userfault, MemoryThatIsNotThereIsRefused) {
   EXPECT_TRUE(watch_by_userfaultfd(memory));
 }
 
-// ---- What the kernel does not tell: should it begin to, the table in docs/monitors.md wants changing
+// ---- Events that the kernel does not report: should it begin to, change the table in docs/monitors.md
 
 TEST_F(Userfault, ChangedRightsAndSystemVSegmentsAreNotSeen) {
   const Range memory = watch(map(4));
@@ -466,7 +466,7 @@ TEST_F(Userfault, ChangedRightsAndSystemVSegmentsAreNotSeen) {
 
 // ---- Order
 
-/// Whoever has unmapped finds the event handled, or is told to wait.
+/// A thread that has unmapped finds the event handled, or an odd number to wait on.
 TEST_F(Userfault, AnEventIsHandledBeforeItsCallerMayAcquire) {
   static std::atomic<Address> doomed;
   g_at_begin = [](Range range) {
@@ -483,7 +483,7 @@ TEST_F(Userfault, AnEventIsHandledBeforeItsCallerMayAcquire) {
   }
 }
 
-/// madvise tells before it drops: its bracket outlasts the call.
+/// madvise reports before it drops: its bracket outlasts the call.
 TEST_F(Userfault, ADropsBracketOutlastsTheCall) {
   int open = 0;
   constexpr int kTurns = 50;
@@ -591,8 +591,8 @@ TEST_F(Userfault, TheReaderTakesNoSignals) {
     EXPECT_TRUE(blocked >> (number - 1) & 1) << number;
 }
 
-/// A program that closes all files does not end the events of what is watched; nor does the reader take other
-/// files' contents.
+/// Watched memory keeps its events in a program that closes all files, and the reader reads only its own
+/// file.
 TEST_F(Userfault, ProgramsThatCloseAllFiles) {
   NOT_UNDER_THREAD_SANITIZER();
   const pid_t child = ::fork();
@@ -645,7 +645,7 @@ TEST_F(Userfault, AChildIsNotDisturbed) {
   watch(memory);
   const pid_t child = ::fork();
   if (child == 0) {
-    // Nobody reads here: these would hang if they were told of.
+    // Nobody reads here: these would hang if they were reported.
     bool ok = *reinterpret_cast<char*>(memory.begin) == 7 && g_begins == 0;
     ::madvise(pointer(memory.begin), page_, MADV_DONTNEED);
     *reinterpret_cast<char*>(memory.begin + page_) = 8;

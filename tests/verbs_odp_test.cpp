@@ -1,5 +1,5 @@
-// Device verbs-odp over a library that is made up: no device that tests can have has on-demand paging. And
-// what a library may refuse by.
+// Device verbs-odp over a library that is made up: the devices available to tests lack on-demand paging. And
+// a library's possible refusals.
 #include "device/verbs_library.h"
 
 #ifdef PINION_HAS_VERBS
@@ -20,7 +20,7 @@ struct Advised {
   ibv_advise_mr_advice advice;
 };
 
-/// What the library is asked for, and what it is like.
+/// The calls to the library, and its properties.
 struct Made {
   bool pages_on_demand = true;
   verbs_context context{};
@@ -114,7 +114,7 @@ TEST_F(OnDemandPaging, TheDeviceIsToldOfWhatIsNeededNext) {
   EXPECT_EQ(made.advised[0].lkey, 77u);
   EXPECT_EQ(made.advised[0].advice, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE);
   device->deregister(ahead.key, Actor::helper);
-  // Who waits for a registration is not to wait for pages, too.
+  // A thread that waits for a registration must not wait for pages, too.
   const Registration now = device->register_range(nowhere_, Access::read, Actor::application);
   ASSERT_FALSE(now.error);
   EXPECT_EQ(made.advised.size(), 1u);
@@ -161,7 +161,7 @@ TEST_F(OnDemandPaging, IsNotThereUnlessAskedFor) {
   EXPECT_TRUE(made.advised.empty());
 }
 
-// Soft-RoCE says ENOMEM, mlx5 that or EAGAIN, others something else.
+// Soft-RoCE returns ENOMEM, mlx5 that or EAGAIN, others another code.
 TEST_F(OnDemandPaging, ADeviceThatIsFullIsNamedWhateverItSays) {
   const auto device = open(Paging::on_demand);
   for (const int code : {ENOMEM, EAGAIN, EBUSY, EINVAL, ENOSPC}) {

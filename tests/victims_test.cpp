@@ -21,7 +21,7 @@ using test::pages_bytes;
 using Trace = std::vector<std::uint32_t>;
 constexpr std::size_t kFits = 100;
 
-// ---- what others would do, in hits of a trace with room for kFits ----
+// ---- other policies, in hits of a trace with room for kFits ----
 
 std::size_t belady(const Trace& trace) {
   std::vector<std::size_t> next(trace.size());
@@ -125,8 +125,8 @@ Trace zipf(double exponent, std::uint32_t shift_every = 0) {
 
 class VictimPolicy : public test::RegistryTest {
  protected:
-  /// Hits of the registry, with room for kFits regions of a page. `next`: the number of the next use of what
-  /// each use is of; without it nothing is predicted.
+  /// Hits of the registry, with room for kFits regions of a page. `next`: for each use, the number of the
+  /// next use of the same page; null: no prediction.
   std::size_t ours(const Trace& trace, const std::vector<std::size_t>* next = nullptr) {
     limit(pages_bytes(kFits));
     const std::size_t before = device.calls();

@@ -9,8 +9,8 @@ namespace play {
 
 namespace {
 
-/// The assembler line makes each body differ, or the compiler would fold all into one, and keeps the call
-/// from becoming a jump, which leaves no return address.
+/// The assembler line makes each body differ; otherwise the compiler would fold all into one. It also keeps
+/// the call from becoming a jump, which leaves no return address.
 template <std::size_t Number>
 [[gnu::noinline]] void call(Player& player, const Step& step) {
   player.call_mpi(step);

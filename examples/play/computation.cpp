@@ -10,7 +10,7 @@ namespace play {
 
 namespace {
 
-/// Each turn needs the result of the one before, so that a turn has a latency, not a throughput.
+/// Each turn needs the result of the one before, so that a turn takes its full latency.
 [[gnu::noinline]] void loop(std::uint64_t turns) {
   std::uint64_t value = turns;
   for (std::uint64_t i = 0; i < turns; ++i) {

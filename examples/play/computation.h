@@ -1,5 +1,5 @@
-// Computation of known length: a fixed number of turns of a loop, so that whatever takes the core away
-// lengthens it as it lengthens a real one; or sleep, for machines whose processor is shared or emulated. One
+// Computation of known length: a fixed number of turns of a loop, so that loss of the core lengthens it as it
+// lengthens a real one; or sleep, for machines whose processor is shared or emulated. One
 // thread.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace play {
 
 namespace {
 
-/// Smaller messages are not registered.
+/// Smaller messages stay unregistered.
 bool is_used(Range memory) { return memory.bytes() >= pinion::simulate::Machine{}.threshold; }
 
 std::vector<Range> uses_of(const Step& step) {

@@ -1,4 +1,4 @@
-// What each rank of a pattern does, step by step, taken down from the simulator's pattern. Values; needs no
+// The steps of each rank of a pattern, taken down from the simulator's pattern. Values; needs no
 // MPI.
 #pragma once
 
@@ -45,8 +45,8 @@ struct Steps {
   std::vector<std::vector<int>> groups;  ///< ranks that exchange all-to-all, in order of first use
 };
 
-/// The steps of all ranks. The error names what cannot be played: a message to a rank that does not exist, or
-/// one whose receiver waits for another number of bytes.
+/// The steps of all ranks. The error names a step that cannot be played: a message to a missing rank, or one
+/// whose receiver waits for another number of bytes.
 Error steps_of(const pinion::simulate::Pattern& pattern, std::uint64_t turns,
                const pinion::simulate::Machine& machine, std::vector<Steps>& ranks);
 

@@ -2,15 +2,16 @@
  * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
  * predicts.
  *
- * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.3), structures say
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.3), structures have
  * their size in their first field, everything else is opaque. The reference, a section a call, is
  * docs/api.md.
  *
- *   - Calls that return int return 0 or an errno value; pinion_last_error() then says, in one line, what
- * failed, with the limit, the need and the cure.
- *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). None may be
- * made from a signal handler, or from within malloc, except pinion_memory_begin() and pinion_memory_end().
- *   - Addresses and sizes are in bytes and need no alignment.
+ *   - Calls that return int return 0 or an errno value; pinion_last_error() then returns one line with the
+ *     failure, the limit, the need and the cure.
+ *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). Only
+ *     pinion_memory_begin() and pinion_memory_end() may be called from a signal handler, or from within
+ *     malloc.
+ *   - Addresses and sizes are in bytes, of any alignment.
  */
 #ifndef PINION_PINION_H
 #define PINION_PINION_H
@@ -41,8 +42,8 @@ const char* pinion_version(void);
 const char* pinion_last_error(void);
 
 /*
- * Starts Pinion in this process, or shares what runs already. `options` is "name=value,..." as in the
- * environment variable PINION, which overrides it; NULL: the environment alone.
+ * Starts Pinion in this process, or shares the engine that runs already. `options` is "name=value,..." as in
+ * the environment variable PINION, which overrides it; NULL: the environment alone.
  */
 int pinion_start(const char* options) PINION_CHECKED;
 
@@ -66,7 +67,8 @@ struct ibv_pd;
 
 /*
  * Opens a domain on a protection domain of the caller's own: the keys of its leases are for the caller's
- * queue pairs. Uses the libibverbs that the process has loaded, and neither opens nor closes anything.
+ * queue pairs. Uses the libibverbs that the process has loaded; device and protection domain stay the
+ * caller's to close.
  *
  * The protection domain, or the memory that the operations below need, outlives the domain: until
  * pinion_domain_close returns 0, or pinion_stop has ended the run and its last lease is released.
@@ -75,7 +77,7 @@ int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHEC
 
 /* A registration as the caller's device makes it. */
 struct pinion_registration {
-  size_t size;     /* in: how much of the structure Pinion reads; fields beyond are not to be written */
+  size_t size;     /* in: how much of the structure Pinion reads; leave bytes beyond alone */
   uint64_t handle; /* the device's own name for it, for deregister_memory */
   uint32_t lkey;
   uint32_t raw_key_bytes;
@@ -91,7 +93,7 @@ struct pinion_registration {
 enum pinion_device_flags {
   PINION_DEVICE_PRIVATE = 1,      /* no peer can get a key: Pinion may ask for more rights than its callers */
   PINION_DEVICE_PINS_NOTHING = 2, /* memory need not be present; otherwise Pinion faults it in before */
-  PINION_DEVICE_NEEDS_ENDPOINT = 4,     /* a registration without endpoint is an error */
+  PINION_DEVICE_NEEDS_ENDPOINT = 4,     /* registrations require an endpoint */
   PINION_DEVICE_HIDES_FROM_CHILDREN = 8 /* registered memory may be missing in a forked child */
 };
 
@@ -100,10 +102,10 @@ enum pinion_device_flags {
 /*
  * Operations by which the caller registers memory itself. Set unused fields to zero.
  *
- * Both return 0 or an errno value (its negative means the same). They are called by threads that acquire and
- * release and by Pinion's helper thread, at the same time, with signals blocked and with no lock of Pinion's
- * held; never from a hook or a signal handler, and never in a forked child of the process that opened the
- * domain. They may allocate and block. They call none of Pinion's functions but pinion_memory_begin and
+ * Both return 0 or an errno value (its negative means the same). They are called concurrently, by threads
+ * that acquire and release and by Pinion's helper thread. Signals are then blocked, and Pinion holds no lock.
+ * They are never called from a hook, a signal handler, or a forked child of the process that opened the
+ * domain. They may allocate and block. Of Pinion's functions they may call only pinion_memory_begin and
  * pinion_memory_end.
  */
 struct pinion_device_operations {
@@ -113,8 +115,8 @@ struct pinion_device_operations {
   void* context;    /* handed to the operations */
   /*
    * Registers whole pages with the rights `access` (of pinion_access) and fills in `registration`. EFAULT:
-   * the memory is not there or does not allow that; ENOSPC: the device is full; ENOMEM: the system lets the
-   * process register no more. For the last two Pinion lets idle registrations go and tries again.
+   * the memory is unmapped or forbids the access; ENOSPC: the device is full; ENOMEM: the process has reached
+   * a limit of the system. For the last two Pinion lets idle registrations go and tries again.
    */
   int (*register_memory)(void* context, void* address, size_t bytes, unsigned access,
                          struct pinion_registration* registration);
@@ -132,16 +134,16 @@ struct fid_domain;
 struct fid_ep;
 
 /*
- * Opens a domain on a libfabric domain of the caller's own (PINION_0.3), which was opened with `info`. Its
- * registrations are bound to `endpoint` where the provider asks for that (FI_MR_ENDPOINT); else NULL is as
- * well. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed.
+ * Opens a domain on a libfabric domain of the caller's own (PINION_0.3), which was opened with `info`.
+ * Registrations are bound to `endpoint` where the provider requires it (FI_MR_ENDPOINT); elsewhere it may be
+ * NULL. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed.
  */
 int pinion_domain_open_fabric(struct fid_domain* fabric_domain, const struct fi_info* info,
                               struct fid_ep* endpoint, pinion_domain** domain) PINION_CHECKED;
 
 /* ---- Leases ---- */
 
-/* What the device, and peers by way of it, may do to the memory; combined by |. */
+/* Rights of the device, and of peers through it; combined by |. */
 enum pinion_access {
   PINION_ACCESS_READ = 0,  /* the device reads: the source of a send. Always included. */
   PINION_ACCESS_WRITE = 1, /* the device writes: the target of a receive */
@@ -163,9 +165,8 @@ typedef struct pinion_lease {
 /* clang-format on */
 
 /*
- * Leases registered memory, registering it first where it is not; waits while another thread registers it.
- * When it cannot be registered there is no lease and an errno says why: transfer without registration (bounce
- * buffer).
+ * Leases memory, and registers it first where needed; waits while another thread registers it.
+ * On failure it returns an errno and grants no lease: transfer without registration (bounce buffer).
  */
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                    pinion_lease* lease) PINION_CHECKED;
@@ -174,10 +175,10 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                        pinion_lease* lease) PINION_CHECKED;
 
-/* Returns a lease, from any thread. Whether the memory stays registered is for retention to say. */
+/* Returns a lease, from any thread. Retention decides whether the memory stays registered. */
 int pinion_release(pinion_lease* lease);
 
-/* What the device needs to transfer. */
+/* The values that the device needs to transfer. */
 struct pinion_keys {
   size_t size;     /* in: sizeof(struct pinion_keys) */
   uint64_t handle; /* the registration as its device knows it */
@@ -185,7 +186,7 @@ struct pinion_keys {
   uint32_t rkey;
   uint64_t address; /* of the registered range, which contains the leased one */
   uint64_t bytes;
-  unsigned access; /* granted: what was asked for, or more */
+  unsigned access; /* granted: at least those requested */
   unsigned reserved;
   /* Since 0.2. */
   void* descriptor;     /* for local use, as fi_mr_desc; else NULL */
@@ -206,7 +207,7 @@ struct pinion_range {
   size_t bytes;
 };
 
-/* How memory is prepared; zero what is not chosen. */
+/* How memory is prepared; 0 selects a default. */
 struct pinion_prepare_options {
   size_t size;        /* in: sizeof(struct pinion_prepare_options) */
   unsigned access;    /* of pinion_access, for the transfers to come */
@@ -220,7 +221,7 @@ typedef struct pinion_preparation pinion_preparation;
 
 /*
  * Begins to fault in and register memory ahead of its first transfer, by threads of Pinion's, in short steps
- * and behind transfers that wait. Returns at once. What is prepared stays registered until
+ * and behind transfers that wait. Returns at once. Prepared memory stays registered until
  * pinion_preparation_end(); a failure or a cancel rolls all of it back.
  */
 int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
@@ -242,7 +243,7 @@ int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion
 /* Waits for its end, `timeout_ns` at most (UINT64_MAX: as long as it takes): 0 when all is ready. */
 int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) PINION_CHECKED;
 
-/* Asks it to stop, and returns at once; one that is ready stays so. */
+/* Cancels it, and returns at once; one that is ready stays so. */
 int pinion_preparation_cancel(pinion_preparation* preparation);
 
 /* Cancels it if it is under way, returns its leases, and frees the handle. */
@@ -252,9 +253,9 @@ int pinion_preparation_end(pinion_preparation* preparation);
 
 /*
  * Brackets around a change of memory that libc does not see: a driver's own unmapping, a raw system call. In
- * between, nothing of the range is registered or hit; what was registered of it is not used again. Both calls
- * are made by the same thread with the same range. They neither allocate nor block, and may be made from
- * hooks and signal handlers, also while Pinion does not run.
+ * between, the range is refused; its earlier registrations are never used again. Both calls are made by the
+ * same thread with the same range. They are free of allocation and blocking, and may be
+ * made from hooks and signal handlers, also while Pinion is stopped.
  */
 int pinion_memory_begin(const void* address, size_t bytes);
 int pinion_memory_end(const void* address, size_t bytes);
@@ -262,11 +263,11 @@ int pinion_memory_end(const void* address, size_t bytes);
 /*
  * Makes Pinion the memory monitor of libfabric's own registration cache, in a process that has loaded
  * libfabric (1.14 or later): before it opens its first domain. Lasts as long as the process; may be called
- * again, and without pinion_start().
+ * again, and before pinion_start().
  */
 int pinion_feed_libfabric(void) PINION_CHECKED;
 
-/* ---- What is in force, and what happened ---- */
+/* ---- Limits in force, and counters ---- */
 
 /* Limits of the process, for all its domains together. UINT64_MAX: no limit. */
 struct pinion_limits {
@@ -275,7 +276,7 @@ struct pinion_limits {
   uint64_t regions;
   uint64_t bytes_in_use;
   uint64_t regions_in_use;
-  const char* bytes_from; /* what sets the limit of bytes; never freed */
+  const char* bytes_from; /* the source of the limit of bytes; never freed */
 };
 
 int pinion_limits(struct pinion_limits* limits);

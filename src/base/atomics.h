@@ -1,5 +1,5 @@
-// The atomics policy: every lock-free part takes its atomics as a template parameter, so that production code
-// uses std::atomic, and the deterministic scheduler of the tests can interleave every access. Lone fences and
+// The atomics policy: every lock-free part takes its atomics as a template parameter. Production code uses
+// std::atomic; the deterministic scheduler of the tests interleaves every access. Lone fences and
 // membarrier are left out, because ThreadSanitizer misjudges them.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Time: the cycle counter for the critical path, nanoseconds everywhere else, and clocks that retention may
-// be driven by (the real one, or a virtual one in tests and the simulator). The calibration is written once,
-// before any reader (calibrate() at engine start), and then only read.
+// Time: the cycle counter for the critical path, nanoseconds everywhere else. Clocks for retention are real,
+// or virtual in tests and the simulator. The calibration is written once, before any reader (calibrate() at
+// engine start), and then only read.
 #pragma once
 
 #include <cstdint>

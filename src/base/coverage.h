@@ -1,6 +1,7 @@
 // How often each page is covered: a counted union of page-aligned ranges. Its owner adds and
 // removes ranges that may overlap (registered bytes, locked pages), and receives the parts that enter or
-// leave the union. The owner guards it. It allocates, so hooks and holders of a spin lock must not call it.
+// leave the union. The owner guards it. It allocates, so it is for ordinary code, outside of hooks and spin
+// locks.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +33,8 @@ class Coverage {
     });
   }
 
-  /// Counts `range` once less and returns the bytes that left the union; `newly_uncovered` as above. Parts
-  /// that are not covered (erased meanwhile) stay so.
+  /// Counts `range` once less and returns the bytes that left the union; `newly_uncovered` as above.
+  /// Uncovered parts (erased meanwhile) stay so.
   template <class F = Ignore>
   std::size_t remove(Range range, F&& newly_uncovered = {}) {
     return change(range, [&](Count& count, Range part) {

@@ -1,5 +1,5 @@
 // Errors as values: an errno code, and one line with the failed step, the limit, the need and the cure.
-// Fixed storage, so that an error can be made where nothing may be allocated.
+// Fixed storage, so that an error can be made where allocation is forbidden.
 #pragma once
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// Moments for waits of the kernel, which knows CLOCK_MONOTONIC only. A clock that reads the cycle counter
+// Moments for waits of the kernel, which uses CLOCK_MONOTONIC only. A clock that reads the cycle counter
 // drifts from it, because the counter's rate is measured once. Any thread.
 #pragma once
 

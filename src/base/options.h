@@ -1,8 +1,8 @@
 // The mechanism of options: rows of tables by the type of their value, for command flags, the environment
 // variable PINION, configuration files and `pinion info options` alike. Each room that has settings declares
 // a struct of them and a table of rows (`<room>/options.h`); engine/options.h puts the tables together.
-// Tables are made once and then only read; settings are filled before threads start. Nothing here may be
-// called from a hook.
+// Tables are made once and then only read; settings are filled before threads start. For ordinary code,
+// outside of hooks.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ struct OptionSpec {
 template <class Settings>
 struct Option {
   OptionSpec spec;
-  std::function<bool(Settings&, std::string_view)> set;  ///< false where the value is not valid
+  std::function<bool(Settings&, std::string_view)> set;  ///< false for an invalid value
   std::function<std::string(const Settings&)> get;
 };
 template <class Settings>

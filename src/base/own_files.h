@@ -1,8 +1,8 @@
-// Runs a function on a thread that has a table of open files of its own. A descriptor that it opens is
-// invisible to the program, which may close all numbers, or put files of its own at any of them, at any time.
+// Runs a function on a thread that has a table of open files of its own. Its descriptors are invisible to the
+// program, which may close any number, or put files of its own there, at any time.
 //
-// For threads of Pinion's: creates a thread and waits for it. The function holds no lock that the caller
-// holds, and uses no descriptor of the process, standard error included.
+// For threads of Pinion's: creates a thread and waits for it. The function must leave alone the caller's
+// locks and all descriptors of the process, standard error included.
 #pragma once
 
 #include <functional>

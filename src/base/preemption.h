@@ -1,7 +1,7 @@
 // How much longer an operation of the calling thread took because the kernel ran something else on its core:
-// the time that it was off the core, where it never gave it up itself. What the thread slept is never
-// counted; nor is what the host of a virtual machine took, where the guest does not know it. Ordinary code of
-// any thread; some 0.7 us (docs/measurements.md), so for slow paths.
+// the time that it was off the core, where it never gave it up itself. Sleep is left out; so is time that the
+// host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread; some 0.7 us
+// (docs/measurements.md), so for slow paths.
 #pragma once
 
 #include <sys/resource.h>
@@ -28,8 +28,7 @@ class PreemptionMeter {
   }
 
  private:
-  // Two changes of the context, and what ran in between, take longer; a call that was shorter is asked for
-  // less.
+  // Two context switches and the other work between them take longer: a shorter call was not preempted.
   static constexpr Duration kShort = 20 * kMicrosecond;
 
   struct Switches {

@@ -6,15 +6,15 @@
 namespace pinion {
 
 struct ProcessStat {
-  bool read = false;  ///< false: there is no such process, or no /proc
+  bool read = false;  ///< false: the process or /proc is missing
   int parent = 0;
   bool ended = false;         ///< only its exit status is left
   std::uint64_t started = 0;  ///< clock ticks since boot
 };
 ProcessStat process_stat(int process);
 
-/// Whether a process that was started then has ended. This takes proof: a process that exists and cannot be
-/// read counts as alive.
+/// Whether a process that was started then has ended. This takes proof: an unreadable process counts as
+/// alive.
 bool has_ended(int process, std::uint64_t started);
 
 }  // namespace pinion

@@ -1,6 +1,6 @@
 // A bounded queue from one thread to one other (the paper's lock-less deregistration queue, one per
-// application thread). push(): the owning thread only. pop(), size(): the consumer only. Lock-free;
-// makes no system call and allocates nothing. A full ring refuses the newest record and counts it. Only
+// application thread). push(): the owning thread only. pop(), size(): the consumer only. Free of locks,
+// system calls and allocations. A full ring refuses the newest record and counts it. Only
 // learning is lost: leases are counted in the regions themselves, and the consumer sweeps the registry when
 // dropped() moves.
 #pragma once

@@ -1,5 +1,5 @@
 // A spin lock for sections of a few instructions that hooks may enter too.
-// Law: nobody allocates, blocks or makes a system call while holding one.
+// Law: allocation, blocking and system calls are forbidden under one.
 #pragma once
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 // Sizes, times and shares as users write them, for options, files of settings and messages. Pure functions;
-// they allocate, so not from hooks.
+// they allocate, so outside of hooks.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // A device that its owner lends to a domain and takes back. A domain is never freed, so this stands in for
-// the device: without one, registering fails (ENODEV) and deregistering does nothing. Owns what is lent. As
-// device.h says of all devices; lend() and abandon() are for the owner, while nothing is registered. They
+// the device: while none is lent, registering fails (ENODEV) and deregistering has no effect. Owns the lent
+// device. Threads as in device.h; lend() and abandon() are for the owner, while nothing is registered. They
 // wait for calls under way.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is in use of a device's caps, and the refusal that names the cap. Any thread; one short mutex.
+// The use of a device's caps, and the refusal that names the cap. Any thread; one short mutex.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class CapUse {
   /// `owner` names whose caps these are, for errors.
   CapUse(std::string owner, DeviceCaps caps) : owner_(std::move(owner)), caps_(caps) {}
 
-  /// Counts one region, or says which cap forbids it (ENOSPC).
+  /// Counts one region, or returns the cap that forbids it (ENOSPC).
   Error take(std::size_t bytes);
   void give(std::size_t bytes);
 

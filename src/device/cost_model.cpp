@@ -20,13 +20,10 @@ struct Row {
 };
 
 // connectx: UCX's model of registration (uct/ib/base/ib_md.c); deregistration is 0.27 of it, the middle of
-// what is
-//   measured on such NICs (0.25 to 0.3).
-// myrinet: 40 us for the first page and 6 ms for a deregistration are Bell and Bonachea's (Firehose, 2003).
-// They give
+// measurements on such NICs (0.25 to 0.3). myrinet: 40 us for the first page and 6 ms for a deregistration
+// are Bell and Bonachea's (Firehose, 2003). They give
 //   nothing for further pages; 3 us each is an assumption: pinning by kernels of that time plus one write
-//   into the NIC's table over PCI. Deregistration stalls the NIC whatever the size, so it has no share of a
-//   page.
+//   into the NIC's table over PCI. Deregistration stalls the NIC at any size, so pages add nothing to it.
 constexpr double kDeregisterShare = 0.27;
 constexpr Row kRows[] = {
     {{"connectx", "InfiniBand ConnectX: 16 us + 246 ns a page (UCX's model), deregistration 0.27 of it"},

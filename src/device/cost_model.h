@@ -1,5 +1,5 @@
-// What registration costs on a NIC: t = a * translation entries + b (Ou et al. 2009, the model of the paper's
-// section 3.2). Pure values; presets and files are read before threads start.
+// The cost of registration on a NIC: t = a * translation entries + b (Ou et al. 2009, the model of the
+// paper's section 3.2). Pure values; presets and files are read before threads start.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-/// No call is modelled longer: sums of calls have to fit a Duration, whatever ranges a log speaks of.
+/// No call is modelled longer: sums of calls have to fit a Duration for any ranges in a log.
 constexpr Duration kLongestCall = 60 * kSecond;
 
 struct CostModel {

@@ -1,9 +1,8 @@
-// What can register memory: the interface that retention and registry know registration by.
-// A device owns its registrations and whatever the system gives for them (rings, locks, keys); it decides
-// nothing. register_range() and deregister() block and may allocate: never from a hook, never with a lock
-// held. They may be called from any thread at the same time. Application threads and the helper name
-// themselves (Actor), because a device keeps separate queues for them: one long registration stalls every
-// other on the same kernel ring.
+// What can register memory: the interface of registration for retention and registry. A device owns its
+// registrations and their system resources (rings, locks, keys); its callers decide. register_range() and
+// deregister() block and may allocate, so callers are outside of hooks and hold no lock. They may be called
+// from any thread at the same time. Application threads and the helper name themselves (Actor), because a
+// device keeps separate queues for them: one long registration stalls every other on the same kernel ring.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ namespace pinion {
 
 enum class Actor : std::uint8_t { application, helper };
 
-/// Most that a device takes; 0 means that the device states no limit.
+/// Most that a device takes; 0: unlimited.
 struct DeviceCaps {
   std::size_t max_regions = 0;
   std::size_t max_region_bytes = 0;
@@ -29,14 +28,14 @@ struct DeviceCaps {
 
 /// The abilities and needs of a device, as it states them. Callers ask these instead of the device's name.
 struct DeviceCapabilities {
-  bool registers = true;          ///< false: uses of memory are recorded only
+  bool registers = true;              ///< false: uses of memory are recorded only
   bool pins = true;                   ///< registered pages stay where they are until deregistration
   bool on_demand = false;             ///< the device faults memory in by itself as it transfers
   bool remote = false;                ///< peers can get a key
   bool needs_endpoint = false;        ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
   bool alias = false;                 ///< peers may be given another address than the program's (iova)
   bool hides_from_children = false;   ///< registered memory may be missing in a forked child
-  bool spends_modelled_time = false;  ///< its calls last as a cost model says, not as hardware takes
+  bool spends_modelled_time = false;  ///< a cost model, instead of hardware, sets the length of its calls
   /// Sizes of its translation entries: the bit of value 2^n stands for entries of 2^n bytes. 0: the device
   /// counts none.
   std::uint64_t page_sizes = 0;
@@ -60,10 +59,10 @@ struct RegistrationKey {
 };
 
 struct Registration {
-  Error error;  ///< EFAULT: memory not there or not writable; ENOMEM, EPERM, ENOSPC: a limit, named in the
+  Error error;  ///< EFAULT: memory unmapped or read-only; ENOMEM, EPERM, ENOSPC: a limit, named in the
                 ///< message
   RegistrationKey key;
-  Access granted = Access::read;  ///< what the registration allows (at least what was asked)
+  Access granted = Access::read;  ///< rights of the registration (at least those requested)
   std::size_t entries = 0;        ///< translation entries; 0: the device counts none
 
   /// Its entries, or its pages where the device counts none.
@@ -77,28 +76,28 @@ class Device {
   virtual ~Device() = default;
 
   virtual const char* name() const = 0;
-  /// One line for reports: what registering really does here ("pins pages by io_uring", "pins and models a
+  /// One line for reports: the real effect of registering here ("pins pages by io_uring", "pins and models a
   /// NIC: ...").
   virtual std::string description() const = 0;
   virtual DeviceCapabilities capabilities() const = 0;
 
-  /// Registers the whole pages `pages` (page-aligned, not empty) for `access`. On error nothing stays
+  /// Registers the whole pages `pages` (page-aligned, at least one) for `access`. On error nothing stays
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
-  /// Either actor may deregister what the other registered. The memory may be unmapped already. An
+  /// Either actor may deregister the other's registrations. The memory may be unmapped already. An
   /// unregistered or already deregistered key is ignored; debug builds stop there, for it is the caller's
   /// mistake. On error the registration stays as it is, and may be deregistered again later.
   virtual Error deregister(const RegistrationKey& key, Actor actor) = 0;
 
-  /// In the child of a fork, before any other thread exists: forgets every registration without touching the
-  /// parent's (whose locks may be held by threads that do not exist here) and without blocking. Keys from
+  /// In the child of a fork, before any other thread exists: forgets every registration at once, and leaves
+  /// the parent's alone: their locks may be held by threads that are missing here. Keys from
   /// before the fork are ignored from then on; new registrations work.
   virtual void abandon_after_fork() = 0;
 
   /// Seconds of CPU that modelled waiting burnt on application threads (a real NIC driver would have burnt
   /// them too).
   virtual double modelled_busy_seconds() const { return 0; }
-  /// What a call for so many translation entries takes at least, however little of it its thread runs.
+  /// The least duration of a call for so many translation entries, the thread's waits included.
   virtual Duration least_time(bool /*registration*/, std::uint32_t /*entries*/) const { return 0; }
   /// Seconds that the helper slept in modelled calls, instead of computing as a real NIC's driver would.
   virtual double modelled_sleep_seconds() const { return 0; }

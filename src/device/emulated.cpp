@@ -37,7 +37,7 @@ class EmulatedDevice final : public Device {
  public:
   EmulatedDevice(std::unique_ptr<Device> pins, CostModel nic)
       : pins_(std::move(pins)), nic_(std::move(nic)), state_(std::make_unique<State>(nic_, 1)) {
-    calibration();  // measured here, not in the first registration
+    calibration();  // measured here, ahead of the first registration
   }
 
   ~EmulatedDevice() override {
@@ -91,7 +91,7 @@ class EmulatedDevice final : public Device {
 
   void abandon_after_fork() override {
     pins_->abandon_after_fork();
-    // Leaked on purpose: a thread that does not exist here may have been in the middle of it.
+    // Leaked on purpose: a thread that is missing here may have been in the middle of it.
     State* const parents = state_.release();
     state_ = std::make_unique<State>(nic_, parents->table.next_after_fork());
   }

@@ -36,7 +36,7 @@ std::uint64_t rights(Access access) {
   return flags;
 }
 
-/// A domain, and an endpoint where registrations need one. What it opened, it closes.
+/// A domain, and an endpoint where registrations need one. It closes all that it opened.
 class Opened {
  public:
   Opened() = default;
@@ -120,10 +120,10 @@ class Opened {
 };
 
 /// Keys that the application chooses. They count down, for programs count their own up, and come back only
-/// when all have been used: whoever has an old one must not reach other memory by it.
+/// when all have been used: an old key must not reach other memory.
 class Keys {
  public:
-  /// All bits set means that there is no key.
+  /// All bits set: the key is missing.
   explicit Keys(std::size_t key_bytes)
       : mask_(key_bytes == 0 || key_bytes >= 8 ? ~std::uint64_t{0}
                                                : (std::uint64_t{1} << 8 * key_bytes) - 1) {}
@@ -160,7 +160,7 @@ class FabricDevice final : public Device {
     if (!fabric_pins(provider_)) pin_ = make_pin_device();
     capabilities_.remote = true;
     capabilities_.needs_endpoint = has(FI_MR_ENDPOINT);
-    // What stands below a NIC's provider may be libibverbs in fork-safe mode.
+    // Libibverbs in fork-safe mode may lie below a NIC's provider.
     capabilities_.hides_from_children = pin_ == nullptr;
     if (pin_) capabilities_.caps = pin_->capabilities().caps;
     std::size_t& most = capabilities_.caps.max_regions;
@@ -183,7 +183,7 @@ class FabricDevice final : public Device {
     if (pin_) return text + ", which pins nothing; " + pin_->description();
     const char* const cache = std::getenv("FI_MR_CACHE_MAX_COUNT");
     if (cache == nullptr || std::strcmp(cache, "0") != 0)
-      text += "; its own cache may keep what is let go (FI_MR_CACHE_MAX_COUNT=0 switches it off)";
+      text += "; its own cache may keep deregistered memory (FI_MR_CACHE_MAX_COUNT=0 switches it off)";
     return text;
   }
 
@@ -202,7 +202,7 @@ class FabricDevice final : public Device {
     made.granted = access;
     error = add(*opened, pages, access, entry, made.key);
     if (error) {
-      // What refuses to go is tried again at the end.
+      // A failed deregistration is tried again at the end.
       if (let_go(entry, actor)) state_->table.add(std::move(entry));
       return {error, {}, {}};
     }
@@ -268,7 +268,7 @@ class FabricDevice final : public Device {
     return pinned.error;
   }
 
-  /// Registers with libfabric, and fills in what `key` has of it. On error `entry` has what was made so far.
+  /// Registers with libfabric, and fills in `entry`. On error `entry` has the parts made so far.
   Error add(Opened& opened, Range pages, Access access, FabricRegion& entry, RegistrationKey& key) {
     constexpr int kAttempts = 1000;  // the program may have keys of its own in the domain
     int code = -FI_ENOKEY;
@@ -298,7 +298,7 @@ class FabricDevice final : public Device {
   int read_raw_key(FabricRegion& entry, RegistrationKey& key) const {
     std::size_t bytes = key_bytes_;
     int code = -FI_ETOOSMALL;
-    // It says how much it needs.
+    // The call returns the size it needs.
     for (int attempt = 0; attempt < 2 && code == -FI_ETOOSMALL; ++attempt) {
       entry.raw_key = std::make_unique<std::uint8_t[]>(bytes);
       code = fi_mr_raw_attr(entry.region, &key.remote_base, entry.raw_key.get(), &bytes, 0);
@@ -308,7 +308,7 @@ class FabricDevice final : public Device {
     return code;
   }
 
-  /// What is left of `entry` after an error stays registered.
+  /// The rest of `entry` after an error stays registered.
   Error let_go(FabricRegion& entry, Actor actor) {
     if (entry.region != nullptr) {
       const auto alone = this->alone();
@@ -327,7 +327,7 @@ class FabricDevice final : public Device {
     switch (code) {
       case -FI_EFAULT:
         return Error::make(EFAULT, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
-      // How drivers say that there are too many regions, as below libibverbs (verbs.cpp).
+      // Drivers report too many regions so, as below libibverbs (verbs.cpp).
       case -FI_ENOMEM:
         if (!pin_ && !memlock().has_room_for(pages.bytes())) return memlock_error(ENOMEM, pages.bytes());
         [[fallthrough]];

@@ -1,6 +1,6 @@
 // Any network by libfabric: registering is fi_mr_reg in a domain. Providers whose network is the processor
-// (tcp, shm, sockets, ...) pin nothing; for them the kernel pins the pages beside it, by device `pin`. As
-// device.h says of all devices.
+// (tcp, shm, sockets, ...) pin nothing; for them the kernel pins the pages beside it, by device `pin`.
+// Threads as in device.h.
 #pragma once
 
 #include <memory>
@@ -24,15 +24,15 @@ struct FabricDeviceResult {
 
 /// Opens a domain of its own. `choice` is a provider's name as fi_info shows it, or its part before the
 /// semicolon; empty: the first that pins, else the first of libfabric's list. ENOENT, ENOSYS: no libfabric;
-/// ENODEV: no such provider, or none that can put and get.
+/// ENODEV: the provider is missing, or cannot put and get.
 FabricDeviceResult make_fabric_device(const std::string& choice);
-/// The same by functions that need not be libfabric's own.
+/// The same by given functions, libfabric's own or a test's.
 FabricDeviceResult make_fabric_device(const FabricLibrary& fabric, const std::string& choice);
 
-/// Registers in a domain of the program's own. It and `endpoint`, to which registrations are bound where the
-/// domain asks for one (FI_MR_ENDPOINT), outlive the device. `info` is the one that the domain was opened
-/// with; it is only read here. Where keys are the program's to choose (no FI_MR_PROV_KEY), these count down
-/// from the greatest. In a forked child registering fails (ENODEV).
+/// Registers in a domain of the program's own. The domain outlives the device; so does `endpoint`, to which
+/// registrations are bound where the domain requires one (FI_MR_ENDPOINT). `info` is the one that the domain
+/// was opened with; it is only read here. Where keys are the program's to choose (no FI_MR_PROV_KEY), these
+/// count down from the greatest. In a forked child registering fails (ENODEV).
 FabricDeviceResult make_fabric_device(fid_domain* domain, const fi_info* info, fid_ep* endpoint);
 
 /// A provider of reliable datagram endpoints, with all abilities that it has.
@@ -40,10 +40,10 @@ struct FabricProvider {
   std::string name;
   bool rma = false;
   bool atomics = false;
-  bool automatic_progress = false;  ///< a peer's put needs no call of the target's
-  bool ordered_puts = false;        ///< a put never overtakes another one
+  bool automatic_progress = false;  ///< a peer's put proceeds without calls of the target
+  bool ordered_puts = false;        ///< puts keep their order
   bool pins = false;                ///< registering pins by itself
-  // What registering asks for or gives (FI_MR_*).
+  // Needs and results of registering (FI_MR_*).
   bool virtual_addresses = false;
   bool provider_keys = false;
   bool raw_keys = false;

@@ -22,7 +22,7 @@ Error fabric_failure(int code, const std::string& what);
 /// The part of a provider's name that names the network: tcp of tcp;ofi_rxm.
 std::string_view fabric_network(std::string_view provider);
 
-/// Whether registering pins. Where the processor moves the data, nothing needs pinned memory.
+/// Whether registering pins. Where the processor moves the data, it pins nothing.
 bool fabric_pins(std::string_view provider);
 
 /// FI_MR_BASIC and FI_MR_SCALABLE, from before 1.5, in today's words.

@@ -1,6 +1,6 @@
-// libfabric, loaded when first asked for: machines without it run everything else. Constant once loaded, and
-// never unloaded; any thread, not from hooks. Loading it leaves the process's signal handlers as they were:
-// providers of Debian's libfabric install theirs for six signals.
+// libfabric, loaded when first asked for: everything else runs on machines that lack it. Constant once
+// loaded, and never unloaded; any thread, outside of hooks. Loading it leaves the process's signal handlers
+// as they were: providers of Debian's libfabric install theirs for six signals.
 #pragma once
 
 #ifdef PINION_HAS_LIBFABRIC

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// Not in the headers of kernels before 5.14.
+// Missing in the headers of kernels before 5.14.
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
@@ -21,7 +21,7 @@ Error not_mapped(Range range) {
 }
 
 bool is_mapped(Range range) {
-  // MS_ASYNC does nothing but look for holes.
+  // MS_ASYNC only looks for holes.
   return msync(pointer(range.begin), range.bytes(), MS_ASYNC) == 0;
 }
 

@@ -1,7 +1,7 @@
 // Making memory present before it is pinned: a fault costs ten times a pin, and a pin that faults holds its
 // ring, and the process's memory map, all the while. So faults come first, in steps of about a millisecond.
 // Memory is never touched by this code itself (that would race with the program); the kernel populates it, or
-// says why it cannot. Stateless; any thread; blocks.
+// returns an error. Stateless; any thread; blocks.
 #pragma once
 
 #include "base/error.h"
@@ -12,14 +12,14 @@ namespace pinion {
 /// Most bytes for one kernel call that may fault: 1,024 pages of 4 KiB at about 1 us.
 constexpr std::size_t kFaultStep = std::size_t{4} << 20;
 
-/// Makes those of `pages` present that are not, writable ones of their own with `for_writing`. Cheap where
+/// Makes the absent pages of `pages` present, writable ones of their own with `for_writing`. Cheap where
 /// all are present (3 us for 16 MiB; populating blindly would cost as much as pinning). EFAULT when a page is
-/// not mapped, or when an absent one may not be accessed so; ENOMEM when there is no memory. On kernels
-/// before 5.14, which cannot populate, it only finds what is not mapped.
+/// unmapped, or when an absent one forbids the access; ENOMEM when memory is short. On kernels before 5.14,
+/// which cannot populate, it only finds unmapped pages.
 Error fault_in(Range pages, bool for_writing);
 
-/// Fails with EFAULT when any of `pages` is not mapped or may not be read, or written with `for_writing`;
-/// makes them all present on the way. The slow, certain form of fault_in(): costs as much as pinning. On
+/// Fails with EFAULT when any of `pages` is unmapped or forbids reading (with `for_writing`, writing); makes
+/// them all present on the way. The slow, certain form of fault_in(): costs as much as pinning. On
 /// kernels before 5.14 rights are taken on trust.
 Error check_access(Range pages, bool for_writing);
 

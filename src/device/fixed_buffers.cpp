@@ -168,7 +168,7 @@ int FixedBuffers::replace_ring(std::uint32_t generation) {
       error = ring_.update(slot, contents_[slot]);
     }
     if (error == 0) continue;
-    // Memory that has gone is doomed already and needs no pin.
+    // Memory that has gone is doomed already.
     if (error != EFAULT) unpinned += contents_[slot].iov_len;
     contents_[slot] = {};
   }

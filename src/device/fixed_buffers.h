@@ -5,7 +5,7 @@
 // preload works on compute nodes that lack liburing.
 //
 // The program may close or overwrite the ring's descriptor. A mapping of the ring keeps the ring and all its
-// pins alive until the next pin() or unpin() notices the loss; forked children do not inherit it. That call
+// pins alive until the next pin() or unpin() notices the loss; forked children lose it. That call
 // opens a new ring, pins the contents of all slots there, and lets the old ring go.
 #pragma once
 
@@ -51,7 +51,7 @@ class FixedBuffers {
   /// Returns 0, or the errno for which (part of) the chain is pinned still; its owner may try again.
   int unpin(Chain chain);
 
-  /// In the child of a fork: lets go of the parent's ring; this object is not to be used any more.
+  /// In the child of a fork: lets go of the parent's ring; this object is then unusable.
   void abandon_after_fork() { ring_.file.close(); }
 
  private:
@@ -81,7 +81,7 @@ class FixedBuffers {
   /// Of each slot, written by the owner of its chain. Untouched until used.
   std::unique_ptr<iovec[], decltype(&std::free)> contents_;
 
-  std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to whoever holds the chain
+  std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to the chain's holder
   Chain free_;
   std::vector<std::uint32_t>
       next_;  ///< the slot after this one, in its registration's chain or in the free list

@@ -1,4 +1,4 @@
-// What a device keeps for each of its live registrations, by handle. Handles count upwards and never come
+// A device's entries for its live registrations, by handle. Handles count upwards and never come
 // back, so a stale one is recognised. Owns the entries; any thread; one short mutex inside. Allocates: never
 // from a hook.
 #pragma once
@@ -24,8 +24,8 @@ class HandleTable {
     return next_++;
   }
 
-  /// Removes and returns the entry; nothing when there is none, which debug builds take for the caller's
-  /// mistake.
+  /// Removes and returns the entry; empty for an unknown handle, at which debug builds stop: it is the
+  /// caller's mistake.
   std::optional<T> take(std::uint64_t handle) {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(handle);

@@ -18,10 +18,10 @@ namespace {
 constexpr DeviceKind kKinds[] = {
     {kAutoDevice, "nothing by itself: below libraries that register with a NIC, or measured only (--front)"},
     {"pin", "pins pages by io_uring fixed buffers, or mlock where these are refused; no NIC"},
-    {"emulated", "pins like `pin` and takes the time that a NIC's cost model says (--nic)", true},
+    {"emulated", "pins like `pin`, and lasts as long as a NIC's cost model gives (--nic)", true},
     {"verbs", "registers with an RDMA device by libibverbs; verbs:NAME or verbs:NAME:PORT chooses one"},
     {"verbs-odp",
-     "the same without pinning, where the device has on-demand paging; what is needed next is prefetched"},
+     "the same without pinning, where the device has on-demand paging; memory needed next is prefetched"},
     {"fabric", "registers by libfabric, with the best provider here; fabric:PROVIDER chooses one"},
 };
 

@@ -13,14 +13,14 @@ namespace pinion {
 struct DeviceKind {
   const char* name;
   const char* text;
-  bool takes_nic = false;  ///< its calls last as a cost model says (--nic)
+  bool takes_nic = false;  ///< a cost model sets the length of its calls (--nic)
 };
 const DeviceKind* device_kinds(std::size_t* count);
 /// The kind of a device by its name, perhaps with a choice; null where there is none.
 const DeviceKind* device_kind(const std::string& device);
 
-/// `device` is one of device_kinds(), verbs and fabric perhaps with a choice; `nic` is a cost model (cost_model.h) for a
-/// device that takes one. Errors list the valid names.
+/// `device` is one of device_kinds(), verbs and fabric perhaps with a choice; `nic` is a cost model
+/// (cost_model.h) for a device that takes one. Errors list the valid names.
 struct DeviceResult {
   Error error;
   std::unique_ptr<Device> device;

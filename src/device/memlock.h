@@ -1,4 +1,5 @@
-// What the system lets this process pin, and the error that says so. Stateless; any thread; reads /proc.
+// The system's limit on pinning for this process, and the error that names it. Stateless; any thread; reads
+// /proc.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +11,12 @@ namespace pinion {
 
 struct Memlock {
   std::size_t limit = SIZE_MAX;  ///< RLIMIT_MEMLOCK in bytes (SIZE_MAX: none)
-  bool exempt = false;           ///< CAP_IPC_LOCK: the limit does not hold for this process
+  bool exempt = false;           ///< CAP_IPC_LOCK: the process is exempt from the limit
   std::size_t locked = 0;        ///< bytes locked by mlock in this process (VmLck)
   std::size_t pinned = 0;        ///< bytes pinned by io_uring, verbs and the like in this process (VmPin)
 
   bool limited() const { return !exempt && limit != SIZE_MAX; }
-  /// Whether the kernel, as far as an RDMA device asks it, lets this process pin `need` bytes more.
+  /// Whether the kernel lets this process pin `need` bytes more for an RDMA device.
   bool has_room_for(std::size_t need) const {
     return !limited() || (pinned <= limit && need <= limit - pinned);
   }

@@ -1,6 +1,6 @@
 // A device that pins nothing and costs only virtual time, for the simulator and for tests: the real registry
-// and retention run over it. It keeps the model's caps, knows what is registered, can refuse on purpose and
-// can be interrupted in the middle of a registration. Any thread may register and deregister (one short
+// and retention run over it. It keeps the model's caps and its live registrations. Tests can make it refuse,
+// and interrupt it in the middle of a registration. Any thread may register and deregister (one short
 // mutex); a virtual clock belongs to one thread, so tests with several give none. Set up (fail_every,
 // during_registration) before it is used.
 #pragma once
@@ -25,8 +25,8 @@ class ModelDevice final : public Device {
 
   /// Lets every k-th registration fail with `code`; 0: none.
   void fail_every(std::uint64_t k, int code);
-  /// Calls `f` in the middle of every registration, with no lock held: the range is not live yet, its time
-  /// not spent.
+  /// Calls `f` in the middle of every registration, without a lock: before the range is live and its time is
+  /// spent.
   void during_registration(std::function<void(Range)> f);
 
   /// Counts one translation entry for so many pages; 0: counts none.

@@ -1,5 +1,5 @@
 // The device of a process that only measures: its transfers are recorded, and none of their memory is
-// registered. As device.h says of all devices.
+// registered. Threads as in device.h.
 #pragma once
 
 #include <memory>

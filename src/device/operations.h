@@ -1,7 +1,6 @@
 // The device of a program that registers memory itself: by operations of its own (struct
-// pinion_device_operations of pinion.h). As device.h says of all devices. The operations are the program's:
-// they are called without a lock of Pinion's, by application threads and by the helper, also at the same
-// time.
+// pinion_device_operations of pinion.h). Threads as in device.h. The operations are the program's:
+// application threads and the helper call them, also concurrently, and hold no lock of Pinion's.
 #pragma once
 
 #include <memory>
@@ -17,7 +16,7 @@ struct OperationsDeviceResult {
   std::unique_ptr<Device> device;
 };
 
-/// Copies the structure. EINVAL: it is of no size or version that is known, or lacks an operation.
+/// Copies the structure. EINVAL: its size or version is unknown, or it lacks an operation.
 OperationsDeviceResult make_operations_device(const pinion_device_operations& operations);
 
 }  // namespace pinion

@@ -1,5 +1,5 @@
 // A shared library that machines may lack: loaded when first asked for, constant once loaded, never unloaded.
-// Any thread, not from hooks.
+// Any thread, outside of hooks.
 #pragma once
 
 #include <dlfcn.h>
@@ -43,9 +43,9 @@ class SymbolFinder {
   std::string missing_;
 };
 
-/// What `load` gives, once a process. Null and its error where there are no functions.
-// No static variable's guard: who waits for it may hold the dynamic linker's lock (a constructor of a library
-// that is being loaded), which load() needs. Whoever loads second has the same, and throws his away.
+/// The result of `load`, once a process. Null and its error where there are no functions. A static variable's
+/// guard would deadlock: a waiting thread may hold the dynamic linker's lock (in a constructor of a library
+/// that is being loaded), which load() needs. A second load has the same result and is discarded.
 template <class Functions, OptionalLibrary<Functions> load()>
 const Functions* load_once(Error& error) {
   static std::atomic<const OptionalLibrary<Functions>*> known{nullptr};

@@ -37,7 +37,8 @@ OptionTable<DeviceOptions> device_options() {
       text_option(
           &O::device,
           {"device",
-           "what registers memory for MPI calls: auto: nothing, as libraries register with the NIC "
+           "the device that registers memory for MPI calls: auto: none, as libraries register with the "
+           "NIC "
            "(--front); pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT, fabric "
            "or fabric:PROVIDER: that device, beside the MPI library's own registrations; `pinion info "
            "devices`",

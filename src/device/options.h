@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-/// The device that depends on the front: what registers below libraries, or nothing (device/none.h).
+/// The device that depends on the front: the one below the libraries, or none (device/none.h).
 inline constexpr const char* kAutoDevice = "auto";
 
 struct DeviceOptions {

@@ -15,7 +15,7 @@ namespace pinion {
 
 namespace {
 
-/// Raw system calls, because the sanitizers replace the library's mlock() and munlock() by nothing.
+/// Raw system calls, because the sanitizers make the library's mlock() and munlock() empty.
 bool lock_step(Range range) { return syscall(SYS_mlock, range.begin, range.bytes()) == 0; }
 bool unlock_step(Range range) { return syscall(SYS_munlock, range.begin, range.bytes()) == 0; }
 /// For these flags the kernel only looks for holes, and for locks, which it reports first.
@@ -70,7 +70,7 @@ int PageLocks::lock(Range pages) {
     });
     return 0;
   });
-  // All of it, counted before or not: who counted a page first may still be on the way to lock it.
+  // All pages, also those counted before: the thread that counted a page first may still be about to lock it.
   const int error = in_steps(pages, [](Range step) { return lock_step(step) ? 0 : errno; });
   if (error != 0) static_cast<void>(unlock(pages));
   return error;

@@ -4,7 +4,7 @@
 // thread has just counted stays locked. mlock() calls, which may fault for long, are made outside of it.
 //
 // Locks that the program takes or undoes on pages while they are locked here are indistinguishable from ours.
-// So its munlock() ends our lock early; devices do not use these locks for transfers. A lock that it takes
+// So its munlock() ends our lock early; transfers are independent of these locks. A lock that it takes
 // meanwhile ends with the last of ours.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace pinion {
 
 class PageLocks {
  public:
-  /// Locks whole pages. Returns 0 or mlock()'s errno; then nothing of this call stays locked.
+  /// Locks whole pages. Returns 0 or mlock()'s errno; then all locks of this call are undone.
   int lock(Range pages);
   /// Undoes one lock(); pages unmapped meanwhile are harmless. Returns 0 or munlock()'s errno; then the
   /// lock() counts still.

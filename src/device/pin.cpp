@@ -84,7 +84,7 @@ class PinDevice final : public Device {
     for (Lane& lane : state_->lanes) {
       if (lane.ring) lane.ring->abandon_after_fork();
     }
-    // Leaked on purpose: a thread that does not exist here may have been in the middle of it.
+    // Leaked on purpose: a thread that is missing here may have been in the middle of it.
     State* const parents = state_.release();
     state_ = std::make_unique<State>(parents->table.next_after_fork());
   }
@@ -113,7 +113,7 @@ class PinDevice final : public Device {
     return lane.ring.get();
   }
 
-  /// The way of mlock: slower, and it has to find out by itself what may be done with the memory.
+  /// The way of mlock: slower, with a check of the memory's rights of its own.
   Registration lock_range(Range pages, Access access) {
     if (Error error = check_access(pages, writes(access))) return {error, {}, {}};
     if (const int error = state_->locks.lock(pages)) return {limit_error(error, pages.bytes()), {}, {}};

@@ -68,7 +68,7 @@ int ask(const char* file, unsigned long request, Question& question) {
   return answer;
 }
 
-/// Asks for the first page that is not part of a hugepage.
+/// Searches for the first page outside of hugepages.
 bool is_all_huge(Range range) {
   FoundPages first{};
   PageScan scan{};

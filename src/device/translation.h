@@ -1,5 +1,5 @@
-// How many translation entries a NIC needs for a range: what registration costs grow with.
-// Stateless; any thread, not from hooks; opens one file of /proc/self or two, 4 us each.
+// How many translation entries a NIC needs for a range: registration costs grow with them.
+// Stateless; any thread, outside of hooks; opens one file of /proc/self or two, 4 us each.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace pinion {
 /// ordinary page makes all entries ordinary. Frames of ordinary pages are unknown here, and count as
 /// scattered.
 ///
-/// Linux 6.7 and later show hugepages that are mapped as such. Older kernels, and a hugepage that is mapped
-/// page by page (part of it was unmapped, say), count as ordinary.
+/// Linux 6.7 and later show hugepages that are mapped as such. On older kernels all pages count as ordinary;
+/// so does a hugepage mapped page by page (after a partial unmap, for example).
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes);
 
 }  // namespace pinion

@@ -51,7 +51,7 @@ unsigned active_port(const VerbsLibrary& verbs, ibv_context* context, unsigned w
   for (unsigned port = 1; port <= ports; ++port) {
     if (wanted != 0 && port != wanted) continue;
     ibv_port_attr attributes{};
-    // The library's own function fills in what was there from the start, the state among it.
+    // The library's own function fills in the original fields, the state among them.
     if (verbs.query_port(context, static_cast<std::uint8_t>(port),
                          reinterpret_cast<_compat_ibv_port_attr*>(&attributes)) == 0 &&
         attributes.state == IBV_PORT_ACTIVE)
@@ -73,7 +73,7 @@ bool has_on_demand_paging(ibv_context* context) {
          (attributes.odp_caps.per_transport_caps.rc_odp_caps & kNeeded) == kNeeded;
 }
 
-/// Advice, no more: what it misses, the device faults in.
+/// Advice, no more: the device faults the rest in.
 void prefetch(ibv_pd* pd, Range pages, const ibv_mr* region, Access access) {
   verbs_context* const table = verbs_get_ctx_op(pd->context, advise_mr);
   if (table == nullptr) return;
@@ -87,7 +87,7 @@ void prefetch(ibv_pd* pd, Range pages, const ibv_mr* region, Access access) {
   }
 }
 
-/// A context and a protection domain. What it opened, it closes.
+/// A context and a protection domain. It closes all that it opened.
 class Opened {
  public:
   explicit Opened(const VerbsLibrary& verbs) : verbs_(verbs) {}
@@ -240,7 +240,7 @@ class VerbsDevice final : public Device {
   }
 
   void abandon_after_fork() override {
-    // Leaked on purpose: context and regions are the parent's, and its memory is what they stand for.
+    // Leaked on purpose: context and regions are the parent's and refer to its memory.
     State* const parents = state_.release();
     state_ = std::make_unique<State>(parents->table.next_after_fork());
   }
@@ -253,7 +253,7 @@ class VerbsDevice final : public Device {
     HandleTable<ibv_mr*> table;
   };
 
-  /// In a forked child, which cannot register by its parent's context, it is opened anew.
+  /// Opened anew in a forked child: registering by the parent's context fails there.
   ibv_pd* protection_domain(Error& error) {
     const std::lock_guard lock(state_->mutex);
     if (!state_->opened && choice_.port == 0) {
@@ -273,8 +273,7 @@ class VerbsDevice final : public Device {
     switch (code) {
       case EFAULT:
         return Error::make(code, "memory %#zx-%#zx is not there, or not writable", pages.begin, pages.end);
-      // How drivers and cgroups say that there are too many regions. Nothing else is invalid in what is
-      // asked.
+      // Drivers and cgroups report too many regions so. The arguments are valid otherwise.
       case ENOMEM:
         if (!memlock().has_room_for(pages.bytes())) return memlock_error(code, pages.bytes());
         [[fallthrough]];

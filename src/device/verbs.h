@@ -1,5 +1,5 @@
-// RDMA devices by libibverbs, of any provider: registering is ibv_reg_mr in a protection domain. As device.h
-// says of all devices.
+// RDMA devices by libibverbs, of any provider: registering is ibv_reg_mr in a protection domain. Threads as
+// in device.h.
 #pragma once
 
 #include <memory>
@@ -21,20 +21,20 @@ struct VerbsDeviceResult {
 
 enum class Paging {
   pinned,
-  /// Registering pins nothing: the device faults in what it meets (on-demand paging). What the helper
-  /// registers ahead of its next use the device is told of, and prefetches (ibv_advise_mr).
+  /// Registering pins nothing: the device faults memory in during transfers (on-demand paging). Registrations
+  /// ahead of the next use are prefetched (ibv_advise_mr).
   on_demand
 };
 
 /// Opens a device, with a context and a protection domain of its own. `choice` is NAME or NAME:PORT as
-/// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: no such
-/// device, no active port; ENOTSUP: it has no on-demand paging.
+/// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: the device or
+/// an active port is missing; ENOTSUP: the device lacks on-demand paging.
 VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
-/// The same by functions that need not be libibverbs' own.
+/// The same by given functions, libibverbs' own or a test's.
 VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);
 
-/// Registers in a protection domain of the program's own, which outlives the device. In a forked child, where
-/// it is of no use, registering fails (ENODEV). With `extra_access`, its registrations have these flags of
+/// Registers in a protection domain of the program's own, which outlives the device. In a forked child
+/// registering fails (ENODEV). With `extra_access`, its registrations have these flags of
 /// ibv_access_flags beside local rights, no others: remote rights are not given because a request might be
 /// made for them later, and requests to the device are for local rights alone.
 VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access = std::nullopt);

@@ -1,6 +1,6 @@
-// libibverbs, loaded when first asked for: machines without it run everything else. The functions are the
-// library's own, also where a preload stands in front of them. Constant once loaded, and never unloaded; any
-// thread, not from hooks.
+// libibverbs, loaded when first asked for: everything else runs on machines that lack it. The functions are
+// the library's own, also where a preload stands in front of them. Constant once loaded, and never unloaded;
+// any thread, outside of hooks.
 #pragma once
 
 #ifdef PINION_HAS_VERBS
@@ -26,7 +26,7 @@ struct VerbsLibrary {
   bool has_alias = false;  ///< ibv_reg_mr_iova2 (rdma-core 28): another address for peers than the program's
 };
 
-/// Null and an error where the library is not there or is too old.
+/// Null and an error where the library is missing or too old.
 const VerbsLibrary* verbs_library(Error& error);
 
 /// The same, where the process has loaded it already.

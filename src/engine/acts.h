@@ -1,4 +1,4 @@
-// What Pinion does with the registrations of a process: it registers beside the MPI library (an explicit
+// Pinion's part in the registrations of a process: it registers beside the MPI library (an explicit
 // device), acts below the libraries that register with the NIC (front verbs), or only measures. Rules and
 // words; stateless, ordinary code.
 #pragma once

@@ -20,8 +20,8 @@ class HelperBell {
     deep = 3,   ///< the next record does
   };
 
-  /// A record lies in a ring, which is `fill` of `capacity` full. `unforeseen`: of a transfer that found no
-  /// registration.
+  /// A record lies in a ring, which is `fill` of `capacity` full. `unforeseen`: of a transfer that had to
+  /// register.
   void pushed(std::size_t fill, std::size_t capacity, bool unforeseen) {
     const std::uint32_t sleep = sleep_.load(std::memory_order_relaxed);
     if (sleep >= (unforeseen ? alert : deep) || (sleep != none && fill >= capacity * 3 / 4)) [[unlikely]]

@@ -1,5 +1,5 @@
 // The public C API (include/pinion/pinion.h) over the engine: checks arguments, turns errors into errno
-// values and this thread's text, and keeps exceptions inside. Owns nothing but the handles of domains. Checks
+// values and this thread's text, and keeps exceptions inside. Owns only the handles of domains. Checks
 // on the critical path are predicates; an Error is made only where one is returned.
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ int guarded(const char* call, Body&& body) {
 
 // ---- leases ----
 
-/// What a lease holds, in the caller's memory.
+/// The contents of a lease, in the caller's memory.
 struct LeaseBody {
   static constexpr std::uint64_t kOut = 0x6573'6165'4c6e'6950;  // "PinLease"
   std::uint64_t mark;                                           ///< kOut until the release
@@ -126,12 +126,12 @@ bool is_request(const pinion_domain* domain, const void* address, std::size_t by
 }
 
 [[gnu::cold]] int no_context(const char* call) {
-  return fail(Error::make(ENOMEM, "%s: no memory for what Pinion keeps for a thread", call));
+  return fail(Error::make(ENOMEM, "%s: no memory for Pinion's state of a thread", call));
 }
 
 // ---- structures that may grow ----
 
-/// Fills as much of the structure as the caller knows, and says in its first field how much that is.
+/// Fills the part of the structure that the caller was compiled with, and stores its size in the first field.
 template <class Struct>
 int fill(Struct* out, Struct values) {
   values.size = std::min(out->size, sizeof values);
@@ -165,7 +165,7 @@ int pinion_start(const char* text) {
     if (text) {
       if (Error error = parse_options(options, text)) return fail(error);
     }
-    // Who runs the program has the last word.
+    // The user of the program has the last word.
     if (Error error = options_from_environment(options)) return fail(error);
     if (options.off)
       return fail(
@@ -211,7 +211,7 @@ int open_domain(const char* call, pinion_domain** domain, Open&& open) {
 
 int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) {
   return open_domain("pinion_domain_open", domain, [&](Engine& engine, Error& error) {
-    // The caller registers with Pinion: what `auto` leaves to libraries is no device of its own.
+    // The caller registers with Pinion: `auto`, which leaves registering to libraries, means `pin` here.
     const std::string name = device ? device : engine.options().device;
     return engine.domains().open(name == kAutoDevice ? "pin" : name, nic ? nic : engine.options().nic, error);
   });
@@ -259,7 +259,7 @@ int pinion_domain_close(pinion_domain* domain) {
   if (!domain) return fail(Error::make(EINVAL, "pinion_domain_close: the domain is NULL"));
   if (domain->preparations.load() > 0 && domain->leases->process() == ::getpid())
     return fail(Error::make(EBUSY, "pinion_domain_close: memory of the domain is prepared: end that first"));
-  // After the end of the run, and in a forked child, nothing is left but the handle.
+  // After the end of the run, and in a forked child, only the handle is left.
   if (domain->engine == Engine::running()) {
     if (Error error = domain->engine->domains().close(domain->number)) return fail(error);
   }
@@ -307,7 +307,7 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
   LeasePath& leases = *domain->leases;
   if (!leases.try_acquire(*thread, domain->number, call, Range::of(address, bytes),
                           static_cast<Access>(access), body.transfer)) {
-    // Nothing is wrong, so no text is formatted.
+    // This is an ordinary outcome, so formatting is skipped.
     static constexpr char kText[] =
         "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
     t_last_error.code = EAGAIN;
@@ -453,7 +453,7 @@ int pinion_preparation_cancel(pinion_preparation* preparation) {
 
 int pinion_preparation_end(pinion_preparation* preparation) {
   if (!preparation) return bad_preparation("pinion_preparation_end", preparation);
-  // In a forked child its threads do not exist.
+  // In a forked child its threads are missing.
   if (!is_of_this_process(preparation)) {
     static_cast<void>(preparation->work.release());
   } else {
@@ -485,7 +485,7 @@ int pinion_feed_libfabric() {
   });
 }
 
-// ---- what is in force, and what happened ----
+// ---- limits in force, and counters ----
 
 int pinion_limits(struct pinion_limits* limits) {
   if (!is_sized(limits)) return bad_struct("pinion_limits", limits);

@@ -69,7 +69,7 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
       },
       [this](Range pages) { return watch_.watch(pages); });
   const bool ok = step == Domain::Step::leased;
-  // Memory that went, of which the event had not come yet when this was decided, is no failure.
+  // Memory unmapped shortly before the decision, with its event still on the way, is not a failure.
   if (!refused.empty()) drain_.drain();
   if (ok || slot.kept.retention->wants(job.action))
     for (const DeviceCall& call : refused) note(slot, call);

@@ -30,7 +30,7 @@ class DeviceWork {
         log_(log),
         clock_(clock) {}
 
-  /// Carries out the desk's jobs until there is none left now; `attend` as Desk::next() takes it.
+  /// Carries out the desk's jobs that are due now; `attend` as Desk::next() takes it.
   void act(const std::function<void()>& attend);
   void retire_idle(DomainSlot& slot);
   void retire_all_idle();
@@ -41,7 +41,7 @@ class DeviceWork {
   std::uint32_t progress() const { return progress_.load(std::memory_order_relaxed); }
 
  private:
-  /// False: there is nothing to do now.
+  /// False: no job is due now.
   bool act_once(const std::function<void()>& attend);
   void deregister(const Desk::Job& job);
   void register_ahead(const Desk::Job& job);

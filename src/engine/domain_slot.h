@@ -1,6 +1,6 @@
 // A domain of the engine with all that belongs to it: its device, its cache, the share of the figures that is
-// its own, and the objects by which the helper decides about it. Slots outlive runs (run_memory.h): nothing
-// that threads may look at is freed. Each member names its guard.
+// its own, and the objects by which the helper decides about it. Slots outlive runs (run_memory.h): data that
+// threads may read is never freed. Each member names its guard.
 #pragma once
 
 #include <memory>

@@ -30,7 +30,7 @@ class DomainTable {
   /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error. One that
   /// was closed with the same device is opened again.
   int open(const std::string& device, const std::string& nic, Error& error);
-  /// The same on a device that was made already. Without a name, no open() finds it again.
+  /// The same on a device that was made already. open() finds it again only by a name.
   int add(std::unique_ptr<Device> device, Error& error, const std::string& name = {},
           const std::string& nic = {});
   /// The same on a device of the program's, which goes when the domain is closed. Another may then be
@@ -70,10 +70,10 @@ class DomainTable {
   std::unique_lock<std::mutex> lock_for_fork(bool patient);
   void abandon_after_fork();
 
-  // ---- after the run, when no thread is inside ----
+  // ---- after the run, when all threads are out ----
 
-  /// Gives back the resources of the system that devices hold (rings, locks), as far as no lease is out; then
-  /// the memory of the run.
+  /// Gives back the resources of the system that devices hold (rings, locks), if all leases are returned;
+  /// then the memory of the run.
   void drop_devices();
   /// For a lease that outlived the run.
   void release_after_run(int number, RegionRef ref);

@@ -23,7 +23,7 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
-/// What RLIMIT_MEMLOCK bounds for the run's devices.
+/// Whether RLIMIT_MEMLOCK counts by process or by user for the run's devices.
 Pinned counted_in(const Options& options) {
   const bool rdma = may_act_below(options) || options.device.rfind("verbs", 0) == 0;
   return rdma ? Pinned::by_process : Pinned::by_user;

@@ -27,7 +27,7 @@ class Engine {
   /// The running engine, or null. One load.
   static Engine* running() { return running_.load(std::memory_order_acquire); }
 
-  /// Starts the process's engine with one domain. An error leaves nothing behind.
+  /// Starts the process's engine with one domain. An error undoes everything.
   static Error start(const Options& options, const JobPlace& place, const std::string& command);
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
@@ -38,7 +38,7 @@ class Engine {
 
   /// The same for several users in one process: the first to join starts the engine, the last to leave stops
   /// it. A later user that `insist`s must want the options that run, else EBUSY. An engine that start() has
-  /// started is shared, and left running. leave() gives EINVAL where nobody has joined.
+  /// started is shared, and left running. leave() gives EINVAL without a join.
   static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
@@ -68,7 +68,7 @@ class Engine {
 
   static std::atomic<Engine*> running_;
   static std::atomic<Engine*>
-      newest_;  ///< of all that were ever started: what is never freed stays reachable
+      newest_;  ///< of all that were ever started: memory that is never freed stays reachable
 
   Engine* earlier_ = nullptr;
   const Options options_;

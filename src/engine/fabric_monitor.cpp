@@ -31,7 +31,7 @@ namespace {
 
 /// The first release in which importing a monitor does not deadlock by itself.
 constexpr std::uint32_t kOldest = FI_VERSION(1, 14);
-/// Between an event and what libfabric is told of it: others may follow at once.
+/// Between an event and its notification of libfabric: others may follow at once.
 constexpr std::chrono::milliseconds kGather{2};
 
 /// That of libc, or the automatic one kept to it. Set before the import.
@@ -61,7 +61,7 @@ class Monitor final : public MemorySink {
     try {
       teller_ = std::thread([this] { tell(); });
     } catch (const std::system_error&) {
-      // valid() is as right without it; what went stale then stays pinned until libfabric makes room.
+      // valid() works without it; stale registrations then stay pinned until libfabric makes room.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -168,7 +168,7 @@ void* hold_libfabric(const void* function) {
   return dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-/// The hooks of libc, by which a run that goes on may see already. The error: what they do not see.
+/// The hooks of libc, which may serve a run already. The error lists the changes that they miss.
 Error watch_by_libc(MonitorKind kind) {
   watching = &monitor_of(kind);
   if (memory_events::monitor() == nullptr) {

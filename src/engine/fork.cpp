@@ -1,14 +1,14 @@
-// Forks. The child has neither the helper nor the parent's registrations: it runs as without Pinion, or
-// starts an engine of its own. No mutex is held across a fork, so the parent cannot deadlock and a handler of
-// another library may come before or after these; all that a child uses of the parent's is made anew there
+// Forks. The child loses the helper and the parent's registrations: it runs as without Pinion, or starts an
+// engine of its own. All mutexes are free across a fork, so the parent is safe from deadlock and a handler of
+// another library may come before or after these; the child makes anew all that it uses of the parent's
 // (here, and beside each process-wide mutex: users.cpp, memory_events.cpp, libc_hooks.cpp,
 // fabric_monitor.cpp). MADV_DONTFORK is never used: a child may touch all of its memory. libibverbs may use
-// it on memory that it registers. Then all idle regions go before a fork, and none becomes idle until it is
-// over (fork_gate.h).
+// it on memory that it registers. Then all idle regions go before a fork, and regions are kept from becoming
+// idle until it is over (fork_gate.h).
 //
-// A child that was not made by fork() (vfork, posix_spawn, clone with shared memory) meets no handler and
-// needs none: it has the parent's memory, so its memory events are the parent's. One made by _Fork() or by a
-// bare clone(2) has a copy without a helper: it may use no call of Pinion's.
+// A child of vfork, posix_spawn or clone with shared memory runs without these handlers. It has the parent's
+// memory, so its memory events are the parent's. A child of _Fork() or a bare clone(2) has a copy without a
+// helper: Pinion's calls are forbidden there.
 #include <pthread.h>
 
 #include <mutex>
@@ -20,8 +20,8 @@ namespace pinion {
 
 namespace {
 
-/// The kernel copies pinned pages at fork, one by one: 0.2 to 0.3 ms for each MiB, ten times what registering
-/// it again costs. Up to this much that is not worth the trouble.
+/// The kernel copies pinned pages at fork, one by one: 0.2 to 0.3 ms for each MiB, ten times the cost of
+/// registering it again. Up to this much they are left registered.
 constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
 
 /// Whose gate the calling thread has closed for its fork.

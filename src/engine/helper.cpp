@@ -25,15 +25,15 @@ namespace {
 
 constexpr Duration kUpdateEvery = 200 * kMillisecond;
 
-// The helper must not fight for the core that its application thread is bound to (Open MPI binds ranks by
-// default), and must run soon after its timer fires although the cores are busy.
+// The helper must avoid the core to which its application thread is bound (Open MPI binds ranks by default).
+// It must run soon after its timer fires although the cores are busy.
 void settle_thread() {
   ::prctl(PR_SET_NAME, "pinion-helper");
   ::prctl(PR_SET_TIMERSLACK, 1);
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
-  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps what the cpuset allows
+  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps the part within the cpuset
   // A short slice (Linux 6.12+) makes a waking thread preempt long-running ones early; older kernels ignore
   // it.
   struct {
@@ -85,7 +85,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       acts_(acts_at_start(options)) {}
 
 void Helper::equip(DomainSlot& slot) {
-  // A domain whose device registers nothing is only observed, whatever the others are for.
+  // A domain whose device registers nothing is only observed, even beside others that register.
   slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
   RetentionSettings settings{
@@ -187,7 +187,7 @@ void Helper::update(Time now) {
   desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
   watch_.check_hooks();
   watch_.report_exposure();
-  // A release whose count was not the last leaves a region idle that a refused hit still counts in.
+  // A release can leave a region idle although its count was not the last: a refused hit still counts in.
   if (traits_of(options_.retention).settles) desk_.sweep();
   tell();
   const runlog::Counters all = counters_.all();
@@ -232,7 +232,7 @@ void Helper::sleep_until(Time wake) {
                      : desk_.alert(before, wake) ? HelperBell::alert
                                                  : HelperBell::light;
   bell_.prepare(sleep);
-  // Records pushed before that have woken no thread; in deep sleep nothing else would.
+  // Records pushed before prepare() woke no thread, and deep sleep would pass them over: look again.
   bool work = stopping_.load(std::memory_order_acquire) || domains_.closing() >= 0 || watch_.much_doomed();
   for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
     work = thread->ring.size() > 0;

@@ -36,7 +36,7 @@ class Helper {
   /// Gives a new domain its retention.
   void equip(DomainSlot& slot);
 
-  /// Opens the log, and starts the thread. A log that cannot be written costs the log, not the run.
+  /// Opens the log, and starts the thread. A log that cannot be written is left out; the run goes on.
   Error start(const runlog::RunInfo* log);
   void ask_to_end();
   void join() { thread_.join(); }
@@ -47,14 +47,14 @@ class Helper {
 
  private:
   void main();
-  /// Every 200 ms: samples, checks, and tells the others.
+  /// Every 200 ms: samples, checks, and publishes to the node's other processes.
   void update(Time now);
   /// The helper's work so far, into its share.
   void account(Time now);
   /// Meets the needs of the node's other processes, and the decisions of its policy.
   void attend_node(Time now);
   void sleep_until(Time wake);
-  /// Puts what the process does with registrations into the log, when that changes.
+  /// Logs a change of the process's acts (measured, pinned, verbs).
   void note_acts();
   /// Puts the helper's share of the counters where others read it.
   void tell();

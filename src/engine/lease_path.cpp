@@ -76,8 +76,7 @@ void LeasePath::hit(ThreadContext& thread, Region* region, const CallPoint& call
   transfer.record.set_region({region, region->generation()});
   ThreadCounters& counters = thread.counters[transfer.record.domain];
   counters.hits.add(1);
-  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as what it
-  // measures.
+  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as a hit.
   if (counters.hits.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
 }
 
@@ -211,7 +210,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
 bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t bytes) {
   const Budget& budget = domains_.budget();
   const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
-  // Nothing is let go for a request that would not fit all the same.
+  // A request that cannot fit even then evicts nothing.
   std::uint64_t idle = 0, idle_regions = 0;
   domains_.for_each([&](const DomainSlot& slot) {
     for (const RegionRef& ref : slot.domain->idle_regions()) {
@@ -257,8 +256,8 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
                      ? "such transfers take the time of a copy instead"
                      : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
                        "charges the time of a copy");
-  // The transfer itself is made by the layer below, which Pinion cannot redirect to a bounce buffer: the copy
-  // that one would need is charged as time, as going without registration is never free.
+  // The layer below makes the transfer, and Pinion cannot redirect it to a bounce buffer. So the time of the
+  // copy is charged: going without registration is never free.
   const Ticks cost = calibration().to_ticks(copy_time(transfer.record.bytes, copy_speed()));
   const Ticks begin = ticks_now();
   ThreadCounters& counters = thread.counters[transfer.record.domain];
@@ -280,7 +279,8 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
     if ((settles_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       settle(thread, record.domain, record.region());
     if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
-      // The memory went away under the lease: the helper's work, unless nothing may be kept.
+      // The memory went away under the lease: the helper deregisters it, or this thread where regions go with
+      // their leases.
       watch_.idle_and_doomed(region->range().bytes());
       if (watch_.blind()) reap_now(thread, record.domain);
     }

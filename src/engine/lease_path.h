@@ -3,7 +3,7 @@
 // reads, in one cache line.
 //
 // acquire(), try_acquire(), release(), own_registration_begins(), own_registration_ends() and let_idle_go()
-// may be called by any thread while the run lasts, not from hooks. release_after_run() may be called at any
+// may be called by any thread while the run lasts, outside of hooks. release_after_run() may be called at any
 // time. The object is never freed: threads may be inside it when the run ends.
 #pragma once
 
@@ -47,7 +47,7 @@ struct Transfer {
 /// The consequence for a transfer whose memory cannot be registered.
 enum class Refusal {
   charge,  ///< it goes on without: the copy that a bounce buffer would take is charged as time
-  report,  ///< acquire() returns false and nothing is held: the caller has a bounce buffer of its own
+  report,  ///< acquire() returns false and holds nothing: the caller has a bounce buffer of its own
 };
 
 class LeasePath {
@@ -58,11 +58,11 @@ class LeasePath {
   /// That of the running engine, or null. One load: what fronts ask first.
   static LeasePath* running() { return running_.load(std::memory_order_acquire); }
 
-  /// Leases `request` for a transfer. False only with Refusal::report, and then there is nothing to release.
+  /// Leases `request` for a transfer. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
   bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr);
-  /// The same where the memory is registered already; else false, and nothing has happened.
+  /// The same where the memory is registered already; else false, without effect.
   bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                    Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer);
@@ -95,7 +95,7 @@ class LeasePath {
   /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
   /// in parts.
   std::size_t most_in_a_region(int number) const { return domain(number).most_in_a_region(); }
-  /// Libraries register below: MPI calls acquire nothing of their own from now on.
+  /// Libraries register below; MPI calls now pass on without acquiring.
   bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// The process that the run began in.
   pid_t process() const { return process_; }

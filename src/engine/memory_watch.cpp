@@ -8,7 +8,7 @@
 namespace pinion {
 
 void MemoryWatch::begin(MonitorKind kind) {
-  invalidate_call_sites();  // code may have gone while no run was there to see it
+  invalidate_call_sites();  // code may have been unloaded between runs
   const StartedMonitor started = memory_events::watch(kind);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);
@@ -39,7 +39,7 @@ void MemoryWatch::report_keeping_nothing() {
   if (!unreported_.exchange(false)) return;
   std::fprintf(stderr,
                "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
-               "`pinion doctor` says more\n",
+               "`pinion doctor` shows more\n",
                why_nothing_.message);
 }
 

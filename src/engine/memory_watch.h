@@ -24,7 +24,7 @@ namespace pinion {
 class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
-  /// else what that lacks is reported when something is registered.
+  /// else its gaps are reported at the first registration.
   MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
               bool keeps_idle, bool registers)
       : domains_(domains),
@@ -41,7 +41,7 @@ class MemoryWatch final : public MemorySink {
   Error watch(Range pages);
   /// Before anything is registered, and now and then by the helper: regains sight that was lost meanwhile.
   void check_hooks();
-  /// Some memory events stay unseen for good: no region is kept beyond its lease.
+  /// Some memory events stay unseen for good: each region goes with its lease.
   bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }
   /// Events may be missed now: a registration serves one lease.
   bool blind() const { return brackets_.sight.blind(); }

@@ -49,8 +49,8 @@ class DomainMeter final : public RegisteredListener {
 
   struct Figures {
     std::uint64_t now, peak;
-    double byte_ns;  ///< from start() to the time of reading
-    /// The same of what peers could reach by keys, and the program no longer had registered.
+    double byte_ns;  ///< from start() to the reading
+    /// The same of bytes that peers could reach by keys after the program's deregistration.
     double exposed_byte_ns;
     /// Registrations of the program with rights for peers, and their pages.
     std::uint64_t for_peers, pages_for_peers;

@@ -1,6 +1,6 @@
 // The run among the node's other processes: its share of a limit of the node, and whether it has a helper.
-// No process is looked for where neither a limit nor a policy asks for it (node::Place::needed()), nor where
-// nothing is registered (retention observe). Owns the process's place in the node's room.
+// It is needed only under a limit or policy of the node (node::Place::needed()), and where the run registers
+// (any retention but observe). Owns the process's place in the node's room.
 //
 // Made and left by the engine; attend() is the helper's.
 #pragma once
@@ -25,7 +25,7 @@ class NodeMembership {
   std::uint64_t limit() const { return limit_; }
   /// The process's share of the node's limit; null: there is none.
   Allowance* allowance() const { return place_ ? place_->allowance() : nullptr; }
-  /// Gives the share back; `budget` asks for no more.
+  /// Returns the share; `budget` requests no more.
   void leave(Budget& budget) {
     if (!place_) return;
     budget.end_allowance();

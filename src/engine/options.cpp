@@ -49,7 +49,7 @@ OptionTable<FrontOptions> front_options() {
       choice_option(
           &O::receives_arrived,
           {"receives",
-           "what of a receive is registered: the bytes that arrive, as far as can be told, or those "
+           "the registered part of a receive: the bytes that arrive, as far as can be told, or those "
            "posted",
            Listing::advanced},
           kReceives),

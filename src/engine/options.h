@@ -1,6 +1,5 @@
 // All options of a process: the engine's own and those of the fronts that it serves, and the tables of the
-// rooms below put together. Filled before threads start, then only read. Nothing here may be called from a
-// hook.
+// rooms below put together. Filled before threads start, then only read. For ordinary code, outside of hooks.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,8 @@ struct FrontOptions {
   Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
   bool intranode = true;         ///< transfers between processes of one node are registered
-  bool receives_arrived = true;  ///< receives are registered for what arrives, not for what was posted
+  bool receives_arrived = true;  ///< receives are registered for the arriving bytes instead of the posted
+                                 ///< ones
   std::string only_ranks;
 };
 

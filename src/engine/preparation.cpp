@@ -43,7 +43,7 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
       domain_(domain),
       site_(site),
       access_(request.access),
-      // A device without peers is asked for all rights first (registry/domain.h).
+      // On a device without peers the request has all rights first (registry/domain.h).
       faults_for_writing_(writes(access_) || !leases.domains().slot(domain).device->capabilities().remote),
       began_(monotonic_now()) {
   const std::size_t asked = request.piece_bytes ? request.piece_bytes : kPiece;
@@ -69,7 +69,8 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
   error = made->check_room();
   if (error) return nullptr;
   const auto pieces = static_cast<unsigned>(std::min<std::size_t>(made->pieces_.size(), 1U << 16));
-  // The caller counts as a thread of it meanwhile, so that none is the last one too early.
+  // The caller counts as a thread of it meanwhile, so that the preparation cannot end before all are
+  // launched.
   made->begin();
   const bool launched = made->launch(std::min(request.threads ? request.threads : default_threads(), pieces));
   made->finish(this_thread(), {});
@@ -102,7 +103,7 @@ bool Preparation::launch(unsigned threads) {
       threads_.emplace_back([this] { work(); });
     }
   } catch (const std::system_error&) {
-    finish(this_thread(), {});  // the one that was not made; fewer will do
+    finish(this_thread(), {});  // the missing one; fewer will do
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return !threads_.empty();
@@ -183,7 +184,7 @@ void Preparation::work() {
   ::prctl(PR_SET_NAME, "pinion-prepare");
   ThreadContext* const thread = this_thread();
   Error error;
-  if (thread == nullptr) error = Error::make(ENOMEM, "no memory for what Pinion keeps for a thread");
+  if (thread == nullptr) error = Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   while (!error && !stopped()) {
     const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= pieces_.size()) break;

@@ -1,6 +1,6 @@
 // Memory that is registered ahead of its first transfer, by threads of its own: whole heaps, in pieces. Owns
-// the leases on the pieces, from the time when a piece is registered to its end; what fails or is cancelled
-// is rolled back. A piece is faulted in by steps of some 0.2 ms with pauses between, then leased as for a
+// the leases on the pieces, from the time when a piece is registered to its end; a failure or a cancel rolls
+// all of it back. A piece is faulted in by steps of some 0.2 ms with pauses between, then leased as for a
 // transfer. Between the steps a thread lets transfers that wait for a registration go first.
 //
 // Ordinary code, any thread. It ends before its domain closes. end_all() is for the end of the run; the
@@ -47,9 +47,9 @@ class Preparation {
   State state() const;
   /// Waits for its end; false: `timeout` is over (kNever: none).
   bool wait(Duration timeout) const;
-  /// No effect on one that has ended.
+  /// One that has ended stays as it is.
   void cancel() { stop_.store(true, std::memory_order_relaxed); }
-  /// The process that it began in. In a child of it nothing but this may be called.
+  /// The process that it began in. In a child of it only this may be called.
   pid_t process() const { return leases_.process(); }
 
   /// Cancels all that are under way, and waits for their threads.

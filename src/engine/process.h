@@ -1,5 +1,5 @@
 // Who this process is: its place in the job, and its command line. Stateless; reads the environment and
-// /proc, not from hooks.
+// /proc, outside of hooks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct JobPlace {
   int local_ranks = -1;
 };
 
-/// What the launcher says in the environment: mpirun of Open MPI, hydra, srun. -1 where it says nothing.
+/// From the launcher's environment variables: mpirun of Open MPI, hydra, srun. -1 where they are missing.
 JobPlace job_place();
 
 /// The same in all processes of a job that run on this node, and no other's: made from the launcher's process

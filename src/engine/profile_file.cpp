@@ -107,7 +107,7 @@ std::uint64_t StableSites::name(CallSite site) {
 LearntProfile::LearntProfile(const std::string& path, int rank)
     : path_(path.empty() ? path : profile_path(path, rank)) {
   if (!wanted()) return;
-  // A profile that cannot be used costs the profile, not the run.
+  // A profile that cannot be used is left out; the run goes on.
   if (Error unread = read_profile(path_, bytes_))
     std::fprintf(stderr, "pinion: no profile: %s\n", unread.message);
 }

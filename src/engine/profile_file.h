@@ -15,14 +15,14 @@ namespace pinion {
 
 /// Of a rank: `path` of rank 0 or where there are no ranks, else `path`.<rank>.
 std::string profile_path(const std::string& path, int rank);
-/// Empty, and no error, where there is no such file yet.
+/// Empty, without an error, where the file is still missing.
 Error read_profile(const std::string& path, std::string& bytes);
-/// As a whole or not at all.
+/// Atomically.
 Error write_profile(const std::string& path, const std::string& bytes);
 
-/// Names call sites by module and offset of their frames, whatever addresses modules are loaded at. A module
-/// is known by the size it takes in memory, which is found without a lock and without a look at memory that
-/// another thread may be unmapping; one that was built anew is another one.
+/// Names call sites by module and offset of their frames, independent of load addresses. A module is
+/// identified by its size in memory. Finding that needs neither a lock nor a read of memory that another
+/// thread may be unmapping. A rebuilt module counts as another one.
 class StableSites {
  public:
   std::uint64_t name(CallSite site);

@@ -32,7 +32,7 @@ class RecordDrain {
   /// All memory events and records into batch_.
   void collect();
   void take(const TakenRecord& taken);
-  /// What a lease, or a registration, means to leave-pinned. Leases count as its own.
+  /// The effect of a lease, or a registration, under leave-pinned. Leases count as its own.
   UnderLeavePinned leave_pinned(const Record& record);
 
   DomainTable& domains_;

@@ -24,7 +24,7 @@ class RunLog {
   }
 
   bool is_open() const { return writer_.is_open(); }
-  /// Domains that are not in the log's table yet.
+  /// Domains still missing in the log's table.
   void add_domains(const DomainTable& domains);
   /// A domain's share, for the next publish() or finish().
   void set_domain(const DomainSlot& slot, const runlog::Counters& share);

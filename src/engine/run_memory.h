@@ -29,7 +29,7 @@ struct RunMemory {
 
   /// A spare one, as good as new, or a new one.
   static RunMemory& take();
-  /// For the next run: no domain holds a region any more.
+  /// For the next run: all domains are empty.
   static void give(RunMemory& memory);
   /// In a forked child: the parent's spare memory is left alone.
   static void abandon_after_fork();

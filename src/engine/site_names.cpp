@@ -12,7 +12,7 @@ namespace pinion {
 
 namespace {
 
-/// A return address may lie behind its function's last byte: what is looked up is the call before it.
+/// A return address may lie behind its function's last byte: the lookup uses the call before it.
 std::uint64_t call_before(std::uint64_t return_address) { return return_address - 1; }
 
 Dl_info look_up(std::uint64_t address) {

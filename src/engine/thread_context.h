@@ -1,7 +1,7 @@
-// What each application thread owns: its ring to the helper, its call-site cache, its recent regions, its
-// counters. Written by the owning thread; the helper pops the ring and reads the counters (relaxed atomics
-// with one writer). Contexts live in mapped memory that is never unmapped; one that its thread left behind is
-// given to the next new thread, with the records that the helper has still to drain.
+// The state that each application thread owns: its ring to the helper, its call-site cache, its recent
+// regions, its counters. Written by the owning thread; the helper pops the ring and reads the counters
+// (relaxed atomics with one writer). Contexts live in mapped memory that is never unmapped; one that its
+// thread left behind is given to the next new thread, with the records that the helper has still to drain.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +48,8 @@ constexpr int kMostDomains = runlog::kMaxDomains;
 
 /// Of one thread in one domain.
 struct ThreadCounters {
-  // A hit touches these: in the context they share the line that every call touches. There is no counter
-  // of acquires: each ends as one hit, wait, miss, bounced or observed.
+  // A hit touches these: in the context they share the line that every call touches. Acquires are a sum: each
+  // ends as one hit, wait, miss, bounced or observed.
   Counter acquired_bytes, hits;
   Counter delayed_ticks;  ///< the sum of registrations, waits and copies that have delayed the thread
   Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
@@ -71,14 +71,14 @@ struct ThreadContext {
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   Ring<Record, 256> ring;
-  // What the helper reads at every look, on a line of its own.
+  // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};
   std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
 };
 
-/// The calling thread's context, made at the first call (by mmap, not malloc). Null only when the system
-/// gives no memory. Not from hooks.
+/// The calling thread's context, made at the first call (by mmap instead of malloc). Null only when the
+/// system gives no memory. Not from hooks.
 ThreadContext* this_thread();
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();

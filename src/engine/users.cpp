@@ -20,7 +20,7 @@ struct Users {
 };
 Users g_users;
 
-// A thread that does not exist in a forked child may have held the mutex; and what ran was the parent's.
+// A thread that is missing in a forked child may have held the mutex; and the engine was the parent's.
 void forget_users_after_fork() {
   new (&g_users) Users;
   Preparation::forget_after_fork();
@@ -39,7 +39,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
     if (insist && runs != wanted)
       return Error::make(EBUSY,
                          "Pinion runs in this process with the options '%s' and cannot change to '%s': start "
-                         "with the same options, or with NULL to share what runs",
+                         "with the same options, or with NULL to share that run",
                          runs.c_str(), wanted.c_str());
     ++g_users.count;
     return {};

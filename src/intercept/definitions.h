@@ -1,6 +1,6 @@
-// Definitions of functions in loaded objects, read from the objects' symbol tables, where dlsym() has no
-// answer, or none yet. Any thread, also before constructors have run. Never from hooks: dl_iterate_phdr takes
-// the dynamic linker's lock.
+// Definitions of functions in loaded objects, read from the objects' symbol tables, where dlsym() fails, or
+// cannot be called yet. Any thread, also before constructors have run. Never from hooks: dl_iterate_phdr
+// takes the dynamic linker's lock.
 #pragma once
 
 namespace pinion {

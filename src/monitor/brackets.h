@@ -1,7 +1,7 @@
 // Memory events as brackets: open(range) before the system call that changes memory, close(range) after it;
-// in between nothing of the range is registered or hit. Owns the set of open brackets, and whether all
-// changes are bracketed (sight.h). Lock-free, allocation-free, callable from hooks and signal handlers. A
-// bracket is closed by the thread that opened it.
+// in between the range is refused. Owns the set of open brackets, and whether all changes are bracketed
+// (sight.h). Lock-free, allocation-free, callable from hooks and signal handlers. A bracket is closed by the
+// thread that opened it.
 //
 // Against registration it works as Dekker's protocol: a hook publishes its bracket and then looks for
 // regions; a registering thread publishes its region (in the index) and then looks for brackets. Both sides
@@ -56,7 +56,7 @@ class BasicBrackets {
     }
   }
 
-  /// In a forked child: the brackets of threads that do not exist here will not be closed.
+  /// In a forked child: drops the brackets of missing threads, which would stay open for ever.
   void forget_other_threads() {
     for (auto& slot : slots_) {
       if (slot.begin.load(std::memory_order_relaxed) > kClaimed &&

@@ -22,7 +22,8 @@ T read_as(const std::byte* from) {
   return value;
 }
 
-// What the two processors need: the landing pad to leave alone, the near branch, the far jump of a stub.
+// The parts that differ by processor: the landing pad to leave alone, the near branch, the far jump of a
+// stub.
 
 #if defined(__x86_64__)
 
@@ -140,7 +141,7 @@ template <class Change>
 Error change_code(std::byte* at, std::size_t bytes, Change change) {
   const Range pages = Range::of(at, bytes).to_pages();
   void* const start = reinterpret_cast<void*>(pages.begin);
-  // Not by way of libc, whose mprotect shows the hooks that other code is about to patch.
+  // Bypasses libc, whose mprotect shows the hooks that other code is about to patch.
   const auto protect = [&](int protection) {
     return raw_system_call(SYS_mprotect, arguments_of(start, pages.bytes(), protection));
   };
@@ -244,7 +245,7 @@ Error CodePatch::aim(void* function) {
   if (dladdr1(function, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) ==
           0 ||
       symbol == nullptr || info.dli_saddr != function) {
-    return Error::make(ENOENT, "no symbol says how long the function is");
+    return Error::make(ENOENT, "no symbol gives the function's length");
   }
   entry_ = static_cast<std::byte*>(function);
   displaced_target_ = jump_target(entry_);
@@ -259,7 +260,7 @@ Error CodePatch::aim(void* function) {
   std::memcpy(before_.data(), entry_, kEntryBytes);
   if (displaced_target_ != nullptr) return {};
   if (own_code_known_ && own_code_ != before_) {
-    return Error::make(ENOTSUP, "the function was patched by somebody else, in a form that is not known");
+    return Error::make(ENOTSUP, "the function was patched by other code, in an unknown form");
   }
   own_code_ = before_;
   own_code_known_ = true;
@@ -281,7 +282,7 @@ Error CodePatch::apply(const void* target) {
 }
 
 Error CodePatch::restore() {
-  if (!in_place()) return Error::make(EBUSY, "the function was patched by somebody else since");
+  if (!in_place()) return Error::make(EBUSY, "the function was patched by other code since");
   if (Error error = write(before_)) return error;
   applied_ = false;
   return {};

@@ -3,11 +3,10 @@
 // Owns the branch written over the function's entry, and the instruction that it displaced. The branch is a
 // single instruction (x86-64: jmp rel32, aarch64: b) to a stub nearby, which jumps to the target anywhere. A
 // single instruction can be written by one atomic store, and glibc's system call wrappers begin with one of
-// the same length, so a thread that waits in the kernel inside the function comes back to code that is still
-// there. The usual patch of 13 bytes covers the return address of the system call: installing it crashes
-// whoever is inside.
+// the same length. So a thread that waits in the kernel inside the function returns to intact code. The usual
+// patch of 13 bytes covers the return address of the system call: installing it crashes threads inside.
 //
-// Called from ordinary code only, never from a hook. The caller serialises the calls for all patches of the
+// Called from ordinary code, outside of hooks. The caller serialises the calls for all patches of the
 // process.
 #pragma once
 
@@ -26,18 +25,19 @@ void* jump_target(const std::byte* code);
 class CodePatch {
  public:
   /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that other code
-  /// has put there. Changes nothing. May be called again when the patch is no longer in place, and then
-  /// refuses an entry that is neither the function's own code nor a jump of a form that is known.
+  /// has put there. Changes nothing. May be called again after the patch was overwritten. It then accepts
+  /// only the function's own code and jumps of a known form.
   Error aim(void* function);
 
   /// After aim(): the target of another library's jump at the entry, null if there is none.
   void* displaced_target() const { return displaced_target_; }
 
-  /// Makes the function jump to `target` (always the same one for one patch). On failure nothing has changed.
+  /// Makes the function jump to `target` (always the same one for one patch). On failure the code is
+  /// unchanged.
   Error apply(const void* target);
   /// Puts back the instructions that apply() displaced. Refuses when other code has patched over it since.
   Error restore();
-  /// Whether apply() has succeeded and restore() not yet.
+  /// Whether apply() has succeeded and restore() is still due.
   bool is_applied() const { return applied_; }
   /// Whether a call of the function still reaches the target.
   bool in_place() const;
@@ -64,7 +64,7 @@ class CodePatch {
   std::size_t offset_ = 0;      ///< of the branch in the entry
   void* displaced_target_ = nullptr;
   std::byte* stub_ = nullptr;
-  Entry own_code_{};  ///< as first seen without anybody's jump
+  Entry own_code_{};  ///< as first seen without a jump
   bool own_code_known_ = false;
   Entry before_{};  ///< when last aimed
   Entry after_{};   ///< with our branch

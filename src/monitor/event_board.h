@@ -72,7 +72,7 @@ class BasicEventBoard {
     taken_ = posted_.load(std::memory_order_acquire);
   }
 
-  /// Whether there are events that take() does not give yet: one is being written.
+  /// Whether there are events that take() still holds back: one is being written.
   bool has_more() const { return posted_.load(std::memory_order_acquire) != taken_; }
 
  private:

@@ -1,5 +1,5 @@
 // Unmappings that were held back. The program regards the memory as gone; it is still mapped, because peers
-// hold it. Its addresses stay in use, so that the kernel gives them to no other mapping.
+// hold it. Its addresses stay in use, so that the kernel keeps other mappings away.
 //
 // Owns a fixed array of such ranges. settle(), forget() and waits are for hooks: lock-free, allocation-free.
 // carry_out() is ordinary code, of one thread at a time.
@@ -18,11 +18,11 @@
 //     better than unmapping memory of others.
 //
 // CONCURRENCY. Memory of a new range must not be carried out, as part of another, before the new range is
-// held: its addresses would be free. So a hook finds that nothing there is carried, offers its range, and
-// holds it only if no range was taken in meanwhile; the carrying thread takes a range in, counts that, and
-// then looks for ranges that overlap it. All of it is sequentially consistent, so at least one of them sees
-// the other. The hook then takes its offer back and begins anew; the carrying thread lets go of what it has
-// taken in, and tries again. Each word has a number that grows with each use of its slot.
+// held: its addresses would be free. So a hook checks that its range is free of carrying, offers it, and
+// holds it only if the count of ranges taken in is unchanged. The carrying thread takes a range in, counts
+// that, and then looks for ranges that overlap it. All of it is sequentially consistent, so at least one of
+// them sees the other. The hook then takes its offer back and begins anew; the carrying thread lets go of the
+// ranges it has taken in, and tries again. Each word has a number that grows with each use of its slot.
 #pragma once
 
 #include <sys/syscall.h>
@@ -97,7 +97,7 @@ class BasicHeldBack {
     }
   }
 
-  /// In a forked child: its copy of the memory has no holders, and stays mapped.
+  /// In a forked child: its copy of the memory stays mapped.
   void forget_all() {
     for (Slot& slot : slots_) slot.word.store(kFree, std::memory_order_relaxed);
     used_.store(0, std::memory_order_relaxed);

@@ -177,7 +177,7 @@ Outcome test_syscall() {
   return expect(Range::of(p, page_size()));
 }
 
-/// Beyond what replacements of libc's functions can see.
+/// Invisible to replacements of libc's functions.
 Outcome test_raw_munmap() {
   std::byte* const p = map_pages(1);
   if (p == nullptr) return fail("mmap");
@@ -289,7 +289,7 @@ Outcome test_realloc_grow() {
   watch(mapping);
   void* const grown = mapping.empty() ? nullptr : std::realloc(block, 2 * kLargeBlock);
   Outcome outcome = mapping.empty() ? skip("malloc does not map large blocks itself") : expect(mapping);
-  // Hooks see it although nothing was lost; the kernel does not tell.
+  // Hooks see it although no page was lost; the kernel reports no event.
   if (grown == block && outcome.state == HookState::failed) outcome = skip("it grew where it was");
   std::free(grown == nullptr ? block : grown);
   return outcome;

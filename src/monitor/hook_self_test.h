@@ -45,7 +45,7 @@ class EventWatch {
   SharedRange range_, begun_, ended_;
 };
 
-/// Every monitor notes its events here, whether anything is watched or not: a few loads.
+/// Every monitor notes its events here, with and without a watch: a few loads.
 extern constinit EventWatch event_watch;
 
 /// One row for each way memory goes. `watch` is called for the memory before, where the monitor needs it.

@@ -83,9 +83,9 @@ void* libc_break() {
   return __curbrk;
 }
 
-/// A call that another library's replacement was given. That library may know our entry as "the original" and
-/// come back to it, so a call that is already on its way goes to the kernel; or it makes the system call by
-/// syscall(), within the brackets that are open already.
+/// A call that another library's replacement was given. That library may call our entry as "the original";
+/// such a nested call goes to the kernel. Or it makes the system call by syscall(), within the brackets that
+/// are open already.
 struct Call {
   Function function;
   Arguments arguments;
@@ -115,7 +115,7 @@ long move_break(Address target) {
   return result < target ? -ENOMEM : 0;
 }
 
-/// Where sbrk(increment) wants the break; nothing where that is no address.
+/// Where sbrk(increment) wants the break; empty where that lies outside of the address space.
 std::optional<Address> incremented_break(std::intptr_t increment) {
   Address target;
   if (__builtin_add_overflow(reinterpret_cast<Address>(libc_break()), increment, &target))
@@ -221,14 +221,14 @@ long protecting(const SystemCallArguments& arguments, MakeCall&& make_call) {
   return result;
 }
 
-/// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, whatever the
-/// callbacks did.
+/// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, even if the callbacks
+/// changed it.
 long to_libc(long result, int caller_errno) {
   errno = is_error(result) ? static_cast<int>(-result) : caller_errno;
   return is_error(result) ? -1 : result;
 }
 
-/// The answer to the beginning of an event. Of an answer that the call cannot follow, nothing is left.
+/// The answer to the beginning of an event. An answer that the call cannot follow becomes `proceed`.
 Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChange&)) {
   if (patched_code.touched_by(change.range) && entries_in(change.range) != 0) report_exposed();
   const Answer answer = begin == nullptr ? Answer::proceed : begin(change);
@@ -300,7 +300,7 @@ long perform(Function function, const Arguments& arguments) {
 Range libc_code;
 
 /// When libc drops an ended thread's stack, ThreadSanitizer has already taken leave of the thread, and
-/// instrumented atomics (those of every sink) crash there. Its allocator is not libc's, so little else comes
+/// instrumented atomics (those of every sink) crash there. It replaces libc's allocator, so little else comes
 /// from inside libc.
 bool is_past_thread_end(const void* caller) { return libc_code.contains(Range::of(caller, 1)); }
 
@@ -430,8 +430,8 @@ Error check_libc_break() {
   return {};
 }
 
-/// What the replacements read, written once and before the first of them can run. Returns why brk cannot be
-/// patched.
+/// Prepares the data of the replacements, once and before the first of them can run. Returns the reason where
+/// brk cannot be patched.
 Error prepare() {
   prepare_memory_calls();
   // A thread that does not exist in a forked child may have held the mutex.
@@ -447,7 +447,7 @@ const Error& prepared() {
   return no_break;
 }
 
-/// Puts our patch at the function's entry, in front of whatever jump is there.
+/// Puts our patch at the function's entry, in front of any jump there.
 Error put_in_place(Hook& hook) {
   if (hook.patch.in_place()) return {};
   if (libc_handle() == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
@@ -485,7 +485,7 @@ void call_from_now_on(const HookCallbacks& callbacks) {
 }
 
 using LeadTo = void(const LibcReplacements*);
-/// The preloaded library's way to be led, where its symbols are what the program calls.
+/// The preloaded library's lead function, where the program calls its symbols.
 LeadTo* symbols_library() {
   Dl_info munmap_info{}, library_info{};
   void* const munmap_symbol = dlsym(RTLD_DEFAULT, "munmap");

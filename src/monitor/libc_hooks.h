@@ -12,12 +12,12 @@
 //
 // The replacements see all of memory_calls.h, called by name or through syscall(). A call that fails is
 // bracketed too, unless its arguments alone make the kernel refuse it. They miss:
-//   - system calls made without libc (an allocator that makes its own, as the sanitizers' do; the dynamic
+//   - system calls that bypass libc (an allocator that makes its own, as the sanitizers' do; the dynamic
 //     linker, which loader.h watches; io_uring's madvise);
 //   - changes from elsewhere: files truncated or holes punched under a mapping, userfaultfd's moves, a
 //     debugger.
-// A thread that leaves a replacement by a longjmp from a signal handler, and a child of vfork that is killed
-// in one, never call end().
+// end() is missing for a thread that leaves a replacement by a longjmp from a signal handler, and for a child
+// of vfork that is killed in one.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +29,10 @@
 
 namespace pinion {
 
-/// What the hooks call. Law for all of it: never allocate, never block, take no lock that ordinary code holds
-/// while it allocates, call no libc function that may do so; any thread, any signal handler, a child of
-/// vfork. Every begin() is followed by the end() of the same range on the same thread, in the reverse order
-/// where a call has two ranges (mremap with MREMAP_FIXED).
+/// What the hooks call. Law for all of it: never allocate, block, take a lock that ordinary code holds while
+/// it allocates, or call a libc function that may do so. Callers: any thread, any signal handler, a child of
+/// vfork. Every begin() is followed by the end() of the same range on the same thread; a call with two ranges
+/// (mremap with MREMAP_FIXED) ends them in reverse order.
 struct HookCallbacks {
   /// Before the system call: the old contents are still there. The replacement follows the answer if it is
   /// `refuse` or the change's alternative.
@@ -42,7 +42,7 @@ struct HookCallbacks {
   /// missed, until hooks_exposed() is false and hooks_intact() true.
   void (*exposed)() = nullptr;
   /// A mapping has appeared where the kernel had none: a registration there is stale. Without brackets,
-  /// because only the caller knows of the memory.
+  /// because only the caller has the memory's address.
   void (*appeared)(Range) = nullptr;
   /// Whether a hook on another thread than this has this very bracket open.
   bool (*bracketed)(Range) = nullptr;
@@ -54,8 +54,8 @@ struct HookCallbacks {
 enum class HookState : std::uint8_t {
   good,       ///< in place; in the self-test: the event arrived with the right range
   chained,    ///< in place, and the next in the chain is another library's patch
-  skipped,    ///< there is nothing to see here (another allocator, memory kept by libc, no such function)
-  unclaimed,  ///< not seen, and the monitor does not claim to see it
+  skipped,    ///< the event does not occur here (another allocator, memory kept by libc, missing function)
+  unclaimed,  ///< unseen, outside of the monitor's claims
   failed,
 };
 
@@ -74,10 +74,9 @@ struct HookReport {
 
 /// Redirects libc's functions. Those that cannot be patched are left as they were and reported. The callbacks
 /// are one set a process: a second call reports, with EBUSY where its callbacks are others. Other threads may
-/// run: each entry is changed by one atomic store of one instruction. The one danger is a thread that was
-/// preempted exactly between the first two instructions of mmap, mremap, sbrk, syscall, pkey_mprotect,
-/// remap_file_pages or process_madvise, whose first instruction is shorter than the branch; so install before
-/// there are threads where that is possible.
+/// run: each entry is changed by one atomic store of one instruction. One danger remains. In mmap, mremap,
+/// sbrk, syscall, pkey_mprotect, remap_file_pages and process_madvise the first instruction is shorter than
+/// the branch, and a thread may be preempted right after it. So install before threads start, if possible.
 HookReport install_libc_hooks(HookCallbacks callbacks);
 
 /// Whether these are the callbacks that the hooks call.
@@ -93,7 +92,7 @@ bool symbols_are_preloaded();
 /// see it. Without callbacks. Whether it succeeded. Ordinary code.
 bool unmap_held_back(Range memory);
 
-/// Whether every patch that was made still is what a call meets first. Compares a few bytes.
+/// Whether calls still reach every applied patch first. Compares a few bytes.
 bool hooks_intact();
 
 /// Whether the code of a patched entry is writable, and may be overwritten at any moment. Libraries that

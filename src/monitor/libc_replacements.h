@@ -1,7 +1,7 @@
-// The replacements of libc's functions by name: what the patches lead to, and the symbols of the preloaded
-// libpinion-symbols.so (intercept/symbols.cpp). They may be called at any time, also before any constructor
-// has run and while no monitor is started; then they do what libc's functions do. Any thread, any signal
-// handler.
+// The replacements of libc's functions by name: the targets of the patches, and of the symbols of the
+// preloaded libpinion-symbols.so (intercept/symbols.cpp). They may be called at any time, also before any
+// constructor has run and while monitors are stopped; then they act as libc's functions. Any thread, any
+// signal handler.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 namespace pinion {
 
 /// In the same order for ever: libpinion-symbols.so may meet the libpinion of another build, and has to work
-/// before anybody could compare the two. What is new comes last.
+/// before versions can be compared. New members come last.
 struct LibcReplacements {
   long (*syscall)(long, ...);  ///< the first: symbols.cpp reads it in assembly
   int (*munmap)(void*, std::size_t);

@@ -85,7 +85,7 @@ Error prepare() {
   debug = find_debug();
   namespaces_are_visible = shows_namespaces();
   if (debug == nullptr || debug->r_brk == 0)
-    return Error::make(ENOENT, "the dynamic linker does not announce what it loads");
+    return Error::make(ENOENT, "the dynamic linker does not announce loaded libraries");
   return {};
 }
 

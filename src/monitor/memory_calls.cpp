@@ -98,7 +98,7 @@ bool drops_pages(int advice) {
   }
 }
 
-/// What a change of protection takes rights from.
+/// The range from which a change of protection takes rights.
 Range deprived_range(Address address, std::size_t length, int protection) {
   constexpr int kBoth = PROT_READ | PROT_WRITE;
   if ((protection & kBoth) == kBoth) return {};
@@ -114,7 +114,7 @@ Range spanned_range(Address vectors, std::size_t count) {
   std::array<iovec, 8> part;
   for (std::size_t done = 0; done < count; done += part.size()) {
     const std::size_t taken = std::min(count - done, part.size());
-    // Read by the kernel: the caller's pointer may be bad, which is not for us to die of.
+    // Read by the kernel: a bad pointer of the caller's only fails this call.
     const iovec from{reinterpret_cast<void*>(vectors + done * sizeof(iovec)), taken * sizeof(iovec)};
     const iovec to{part.data(), from.iov_len};
     const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &to, 1, &from, 1, 0));
@@ -149,11 +149,11 @@ Range attached_range(int id, Address address, int flags) {
   struct shmid_ds segment;
   if (is_error(raw_system_call(SYS_shmctl, arguments_of(id, IPC_STAT, &segment)))) return {};
   const Address begin = (flags & SHM_RND) != 0 ? page_floor(address) : address;
-  // The segment does not say whether it is of huge pages; where it can be, assume it.
+  // The kernel does not report whether a segment has huge pages; assume them where possible.
   return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
-/// Reads the process's mappings without libc, in the little stack that a signal handler may have.
+/// Reads the process's mappings by direct system calls, in the little stack that a signal handler may have.
 class MappingReader {
  public:
   struct Mapping {
@@ -250,7 +250,7 @@ Range detached_range(Address start) {
   return range;
 }
 
-/// What the break gives up when it moves; pages that stay in part are not among it.
+/// The whole pages that the break gives up when it moves.
 Range pages_above(Address new_break) {
   if (new_break == 0) return {};  // the question where it is
   return {page_ceil(new_break), page_ceil(static_cast<Address>(raw_system_call(SYS_brk, {})))};

@@ -1,19 +1,20 @@
 // The system calls by which memory changes under its registrations, and which memory each of them concerns.
 //
-// Bounds are those of whole pages; a range may be larger than what the kernel then drops, never smaller. It
-// is empty where the arguments alone say that nothing changes, or that the kernel will refuse. What counts:
+// Bounds are those of whole pages; a range contains all that the kernel then drops, and may be larger. It is
+// empty where the arguments alone show that the call changes nothing, or that the kernel will refuse. These
+// count:
 //   - munmap, shmdt, a shrinking brk;
 //   - mmap and shmat over existing mappings, remap_file_pages;
 //   - mremap: the old place when it may move, the tail when it shrinks, the destination of MREMAP_FIXED;
 //   - madvise and process_madvise that drop pages;
-//   - mprotect and pkey_mprotect to anything less than reading and writing. Rights that are added are no
-//     event, so malloc's growing heaps cost nothing: a registration refused for want of rights is asked of
-//     the kernel anew each time. Rights that protection keys take from a thread are not the pages'.
+//   - mprotect and pkey_mprotect to anything less than reading and writing. Adding rights is not an event, so
+//     malloc's growing heaps are free: a registration refused for want of rights is tried anew each time.
+//     Protection keys take rights from a thread and leave the pages' alone.
 // What does not: MADV_DONTFORK (Pinion itself never uses it) and MADV_WIPEONFORK concern children; paging
 // out and migration leave pinned pages alone.
 //
-// Owns nothing. Any thread, any signal handler: nothing is allocated, stacks stay small, and what has to be
-// asked of the kernel is asked without libc.
+// Owns nothing. Any thread, any signal handler: free of allocation, with small stacks and direct system
+// calls.
 #pragma once
 
 #include <array>
@@ -33,11 +34,11 @@ struct ConcernedMemory {
 /// Reads the size of huge pages; ordinary code, before the first concerned_memory().
 void prepare_memory_calls();
 
-/// Of the system call `number`; empty for those that change no memory.
+/// Of the system call `number`; empty for those that leave memory alone.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
 
-/// The new mapping that `result` of the system call stands for, where there was none before; empty where it
-/// replaced others, which is an event of its own, and where nothing appears.
+/// The new mapping that `result` of the system call stands for, in addresses unmapped before; empty where it
+/// replaced others, which is an event of its own, and where the call maps nothing.
 Range appeared_memory(long number, const SystemCallArguments& arguments, long result);
 
 /// Above every number of a call that changes memory.

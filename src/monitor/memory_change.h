@@ -18,7 +18,7 @@ struct MemoryChange {
   /// The only answer beside `proceed` that has an effect.
   ///   hold_back  munmap, by way of libc
   ///   refuse     the other calls by way of libc, except shmdt, which has no error for it
-  ///   proceed    none: the kernel reports the change, or the program brackets it
+  ///   proceed    none: changes that the kernel reports or the program brackets
   /// A call that bypasses libc reaches the sinks by the kernel's report, or not at all.
   Answer alternative = Answer::proceed;
 };

@@ -170,7 +170,7 @@ Error regain_sight(MemoryMonitor& monitor) {
   const HeldSignals held;
   if (g_never_sees.load(std::memory_order_acquire)) return earlier_reason();
   // A library loaded since (UCX, for one) has put its own hooks over ours, or may have. Events went by
-  // meanwhile: nothing that was registered before can be believed.
+  // meanwhile: all earlier registrations are in doubt.
   if (!sight.blind()) {
     lose_sight();  // overwritten in a way that the hooks did not notice
     sight = g_brackets.sight.look();

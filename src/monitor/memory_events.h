@@ -4,19 +4,19 @@
 //   munmap(...) of the program or of libc
 //     replacement (libc_hooks)         or the kernel's event (userfault), or pinion_memory_begin()
 //       begin(change)                  opens the bracket, asks each sink, settles the answer
-//         sink: changing(change)         dooms what it has registered there
+//         sink: changing(change)         dooms its registrations there
 //       the system call                unless it is held back or refused
 //       end(range)                     closes the bracket
 //         sink: changed(range)
 //
 // Owns the one set of brackets with its sight (brackets.h), the sinks (memory_sink.h), the unmappings that
 // are held back (held_back.h), and the monitor that is started. All of it lasts as long as the process; runs
-// of the engine begin and end inside events. Beneath the sinks this room knows nothing of them.
+// of the engine begin and end inside events. The room depends on sinks only by their interface.
 //
 // begin(), end(), appeared() and lose_sight() are for hooks: any thread, any signal handler; no lock, no
 // allocation. All else is ordinary code of any thread; one mutex guards watch() and leave(), another
-// carry_out(). A forked child begins without the brackets of other threads, with
-// nothing held back, and without a monitor, unless that has to stay.
+// carry_out(). A forked child begins without other threads' brackets and held-back unmappings; it keeps only
+// a monitor that has to stay.
 #pragma once
 
 #include "monitor/brackets.h"
@@ -30,7 +30,7 @@ namespace pinion::memory_events {
 
 /// Before the change. The answer is `proceed` or the change's alternative; for munmap it may be `refuse` too.
 Answer begin(const MemoryChange& change);
-/// After it, with the same range on the same thread, whatever the answer was.
+/// After it, with the same range on the same thread, after every answer.
 void end(Range range);
 /// The kernel has mapped memory where there was none.
 void appeared(Range range);

@@ -13,20 +13,20 @@
 
 namespace pinion {
 
-/// Law for all functions: any thread, any signal handler, a child of vfork. They never allocate, never block,
-/// take no lock that ordinary code holds while it allocates, and call no libc function that may do so.
-/// One exception: a sink that has remote holders of the memory may wait for them, for a bounded time, before
-/// it answers a change that can only be refused.
+/// Law for all functions: any thread, any signal handler, a child of vfork. They never allocate, block, take
+/// a lock that ordinary code holds while it allocates, or call a libc function that may do so. One exception:
+/// a sink with remote holders of the memory may wait for them, for a bounded time, before it answers a change
+/// that can only be refused.
 class MemorySink {
  public:
   /// Before the change, within its bracket: the old contents are still there. Every registration of the range
-  /// is doomed here, whatever the answer. The change may still fail, or be held back for another sink. An
-  /// answer that is not the change's alternative counts as `proceed`.
+  /// is doomed here, with any answer. The change may still fail, or be held back for another sink. An answer
+  /// other than the change's alternative counts as `proceed`.
   virtual Answer changing(const MemoryChange& change) = 0;
   /// After the bracket was closed. A sink that was added in between has this call alone.
   virtual void changed(Range) {}
   /// A mapping has appeared where the kernel had none: a registration there is stale, and its end went by
-  /// unseen. Without a bracket, because only its caller knows of the memory.
+  /// unseen. Without a bracket, because only its caller has the memory's address.
   virtual void appeared(Range) {}
   /// The dynamic linker has unmapped code.
   virtual void code_unloaded() {}
@@ -59,7 +59,7 @@ class BasicSinkArray {
       if (slot.compare_exchange_strong(found, nullptr, std::memory_order_seq_cst)) return;
     }
   }
-  /// Calls visit(sink) for each that was added before and is not removed meanwhile.
+  /// Calls visit(sink) for each sink added before and still there.
   template <class Visit>
   void for_each(Visit&& visit) const {
     for (const auto& slot : slots_) {

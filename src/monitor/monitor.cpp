@@ -16,7 +16,7 @@ namespace pinion {
 
 namespace {
 
-/// Replacements of libc's functions, and userfaultfd for what goes past them.
+/// Replacements of libc's functions, and userfaultfd for the calls that bypass them.
 class Together final : public MemoryMonitor {
  public:
   Together(const char* name, MemoryMonitor& hooks) : name_(name), hooks_(hooks) {}
@@ -40,14 +40,14 @@ class Together final : public MemoryMonitor {
     hooks_.stop();
     kernel_.stop();
   }
-  /// Without userfaultfd no memory can be watched, whatever the hooks see.
+  /// Watching memory needs userfaultfd, even beside complete hooks.
   HookReport self_test() override {
     if (kernel_row_.state == HookState::failed) return summarize({kernel_row_});
     return test_memory_events(watch_by_userfaultfd);
   }
   bool intact() const override { return kernel_sees_rest_ || hooks_.intact(); }
   bool exposed() const override { return !kernel_sees_rest_ && hooks_.exposed(); }
-  /// Where the hooks cannot be put back, the kernel may see enough.
+  /// Where restoring the hooks fails, the kernel may see enough.
   HookReport repair() override {
     const HookReport report = hooks_.repair();
     if (report.complete) return report;

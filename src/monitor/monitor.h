@@ -6,13 +6,13 @@
 // ordinary code, called by one thread at a time except watch(), which any thread may call.
 //
 //   libc         libc's functions redirected in memory (libc_hooks.h)
-//   symbols      the same replacements, reached by a preloaded library's symbols: where code may not be
-//                patched. libc's own calls bypass the symbols, so that alone it keeps nothing
+//   symbols      the same replacements, reached by a preloaded library's symbols: where patching code is
+//                forbidden. libc's own calls bypass the symbols, so alone it keeps nothing
 //   userfaultfd  the kernel's own events (userfault.h), for watched ranges
 //   brackets     only those that the program makes by pinion_memory_begin and pinion_memory_end
-// The first two can have userfaultfd beside them. `automatic` chooses among these, and takes userfaultfd
-// beside libc as soon as code is loaded that makes system calls of its own (own_calls.h). A user who names a
-// monitor vouches for its blind spots.
+// The first two can have userfaultfd beside them. `automatic` chooses among these, and adds userfaultfd to
+// libc once code with system calls of its own is loaded (own_calls.h). A user that names a monitor vouches
+// for its blind spots.
 #pragma once
 
 #include <vector>
@@ -28,14 +28,14 @@ class MemoryMonitor {
  public:
   /// As the option `monitor` names it.
   virtual const char* name() const = 0;
-  /// What is never seen, in a few words each.
+  /// The changes that it never sees, in a few words each.
   virtual std::vector<const char*> blind_spots() const = 0;
 
   /// A row for each thing that was put in place. The callbacks stay the same until stop().
   virtual HookReport start(const HookCallbacks& callbacks) = 0;
   virtual void stop() = 0;
   /// After start(): lets memory go in every way that libc has, with a row for each. An event beyond the
-  /// monitor's claim is no failure.
+  /// monitor's claim may be missed.
   virtual HookReport self_test() = 0;
 
   /// Whether all that start() put in place is there still.
@@ -49,7 +49,7 @@ class MemoryMonitor {
   /// Of a monitor that chooses: its choice.
   virtual const MemoryMonitor& chosen() const { return *this; }
 
-  /// Before the pages are registered with a device. An error: their events will not be seen.
+  /// Before the pages are registered with a device. An error: their events will be missed.
   virtual Error watch(Range) { return {}; }
 
  protected:
@@ -70,8 +70,8 @@ struct StartedMonitor {
 };
 
 /// Starts the chosen monitor and tests it. `automatic` is libc. Where its test fails, or loaded code makes
-/// system calls of its own, userfaultfd stands beside it (or beside the preloaded symbols), if that closes
-/// the gap; else libc alone as far as it goes.
+/// system calls of its own, userfaultfd is added to it (or to the preloaded symbols) if that closes the gap.
+/// Otherwise libc works alone, with the gap.
 StartedMonitor start_monitor(MonitorKind kind, const HookCallbacks& callbacks);
 
 }  // namespace pinion

@@ -6,8 +6,8 @@
 // from hooks.
 //
 // Against a registration it works as the brackets do: lost() publishes that it is dark and then looks for
-// regions to doom; a registering thread publishes its region and then asks whether its first look still
-// holds. Both sides are sequentially consistent, so at least one of them sees the other.
+// regions to doom; a registering thread publishes its region and then checks that its first look still holds.
+// Both sides are sequentially consistent, so at least one of them sees the other.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ class BasicSight {
     }
   }
 
-  /// The hooks have been verified after `before` was looked at. Nothing happens when sight was lost again.
+  /// The hooks have been verified after `before` was looked at. Without effect when sight was lost again.
   void regained(Look before) {
     word_.compare_exchange_strong(before.bits_, (before.bits_ + kChange) & ~kBlind, std::memory_order_seq_cst,
                                   std::memory_order_relaxed);

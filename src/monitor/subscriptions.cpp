@@ -27,7 +27,7 @@ void Subscriptions::read_board() {
 void Subscriptions::subscribe(Range range) {
   const std::lock_guard lock(mutex_);
   refused_ = {};
-  read_board();  // the registration is of what came after these
+  read_board();  // the registration is later than these events
   Subscription& subscription = ranges_[{range.begin, range.end}];
   ++subscription.holders;
   longest_ = std::max(longest_, range.bytes());
@@ -65,7 +65,7 @@ bool Subscriptions::is_valid(Range range) {
   if (board_.has_more()) return false;
   if (const auto same = ranges_.find({range.begin, range.end}); same != ranges_.end())
     return !same->second.stale;
-  // Some releases ask for what is requested, not for all that is registered.
+  // Some releases query the requested range rather than the whole registered one.
   bool held = false, stale = false;
   for_each_overlapping(range, [&](Range whole, const Subscription& subscription) {
     if (!whole.contains(range)) return;

@@ -1,22 +1,22 @@
 // Ranges of memory that another library's registration cache holds, and whether each is unchanged since it
-// was subscribed: the answers for a cache that asks before each hit, as libfabric's does.
+// was subscribed: for a cache that checks before each hit, as libfabric's does.
 //
-// Hooks write events on a board and touch nothing else, so they neither allocate nor wait. Ordinary
-// code works out the rest: each question first reads the board. A range in doubt (an event is going on, or
-// being written; the board was lapped; events may have been missed) is not valid: the cache then registers
-// anew, which costs time and is never wrong.
+// Hooks only write events on a board, so they are free of allocation and waits. Ordinary code does the rest:
+// each query first reads the board. A range in doubt (an event is going on, or being written; the board was
+// lapped; events may have been missed) is not valid: the cache then registers anew, which costs time and is
+// never wrong.
 //
-// Several caches may hold the same range, and their questions are anonymous; nor does every release of
-// libfabric unsubscribe the ranges that it drops. Two things are certain: a cache drops a range that was not
+// Several caches may hold the same range, and their queries are anonymous. Some releases of libfabric leave
+// out the unsubscribing of dropped ranges. Two things are certain: a cache drops a range that was not
 // valid, and all of them drop a range that they are notified of. So a range is kept once, with the number of
-// its holders, and is valid again only after all that held it when it went stale have dropped it, by one way
-// or the other.
+// its holders. A stale range is valid again only after all its holders have dropped it, by one way or the
+// other.
 //
 // Not seen: an event that begins and ends between a registration and its subscription. Only a program that
 // changes memory which it is registering at that moment can make one.
 //
-// post() is for hooks; all else is ordinary code, guarded by a mutex that is held while allocating: no hook
-// may take it. After a fork the child calls abandon_after_fork() first.
+// post() is for hooks; all else is ordinary code, guarded by a mutex that is held while allocating: hooks run
+// without it. After a fork the child calls abandon_after_fork() first.
 #pragma once
 
 #include <map>
@@ -35,12 +35,12 @@ class Subscriptions {
  public:
   explicit Subscriptions(const Brackets& brackets) : brackets_(brackets) {}
 
-  /// May throw bad_alloc, and then nothing has happened.
+  /// May throw bad_alloc, without effect.
   void subscribe(Range range);
-  /// A holder has dropped it. Harmless where it is not subscribed.
+  /// A holder has dropped it. Harmless for an unknown range.
   void unsubscribe(Range range);
   /// Whether `range`, which is subscribed or part of a subscribed one, is unchanged since. If it is not, the
-  /// caller drops it; that it unsubscribes as well does no harm.
+  /// caller drops it; unsubscribing it as well is harmless.
   bool valid(Range range);
 
   /// Hooks: memory is about to change, within a bracket that is open. Whether it may concern a subscription.

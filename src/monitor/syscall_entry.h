@@ -2,8 +2,7 @@
 // kernel as libc's own code would take them.
 //
 // In assembly because a frame of ours must not stand between such a call and the kernel: the child of a
-// clone(2) or vfork(2) that was made through syscall() comes back out of it on a stack of its own, or on the
-// parent's before the parent does.
+// clone(2) or vfork(2) through syscall() returns on a stack of its own, or on the parent's before the parent.
 #pragma once
 
 extern "C" {

@@ -1,4 +1,4 @@
-// System calls that do not go by way of libc: its wrappers lead into our own hooks and set errno, which
+// System calls that bypass libc: its wrappers lead into our own hooks and set errno, which
 // belongs to the hooked call's caller until the end. Any thread, any signal handler.
 #pragma once
 

@@ -64,7 +64,7 @@ long open_userfaultfd() {
   return is_error(from_device) ? fd : from_device;
 }
 
-/// Asks for features and returns those that exist; the handshake can be made once for a userfaultfd.
+/// Requests features and returns the available ones; the handshake can be made once for a userfaultfd.
 long shake_hands(long fd, std::uint64_t& features) {
   uffdio_api api{};
   api.api = UFFD_API;
@@ -402,7 +402,7 @@ Error watch_by_userfaultfd(Range pages) {
   const long fd = channel->get();
   if (fd < 0) return lost_channel();
   long result = watch(fd, pages, page_size());
-  // hugetlbfs takes whole pages of its own only, of whatever size they are.
+  // hugetlbfs takes whole pages of its own size only.
   constexpr std::size_t kLargestPage = std::size_t{1} << 30;
   const bool may_be_huge = result == -EINVAL && is_mapped(pages.begin) && is_mapped(pages.end - page_size());
   for (std::size_t page = 2 * page_size(); may_be_huge && result == -EINVAL && page <= kLargestPage;

@@ -1,24 +1,23 @@
 // Memory events from the kernel itself: userfaultfd.
 //
-// Ranges are registered with a userfaultfd in write-protect mode as they are registered with a device. No
-// page is ever write-protected, so there is no fault to serve; what comes are the events of those mappings:
-// unmapped (munmap, mmap over them, a shrinking brk or mremap), moved (mremap), dropped (madvise DONTNEED,
-// FREE, REMOVE, also by io_uring and process_madvise), by whichever code and in whichever way. The kernel
-// sends none for mprotect, shmdt, shmat and remap_file_pages over a mapping,
-// MADV_GUARD_INSTALL, files truncated or punched under a mapping, and userfaultfd's moves.
+// Ranges are registered with a userfaultfd in write-protect mode as they are registered with a device. Pages
+// are never write-protected, so faults do not occur. The kernel sends the events of those mappings, made by
+// any code: unmapped (munmap, mmap over them, a shrinking brk or mremap), moved (mremap), dropped (madvise
+// DONTNEED, FREE, REMOVE, also by io_uring and process_madvise). The kernel sends none for mprotect, shmdt,
+// shmat and remap_file_pages over a mapping, MADV_GUARD_INSTALL, files truncated or punched under a mapping,
+// and userfaultfd's moves.
 //
 // Owns the process's one userfaultfd and the thread that reads it; both last as long as the process, because
-// every event of a watched range waits for the reader. The reader has a table of open files of its own, with
-// nothing in it but the userfaultfd: a program that closes all its files does not close this one, nor can the
-// reader be led to read another file. start, stop and watch are ordinary code, of any thread. The reader
-// makes system calls and calls the callbacks, nothing else: it never allocates and takes no lock, since the
-// thread whose event it handles may hold any lock there is. A forked child has neither the reader nor watched
-// memory.
+// every event of a watched range waits for the reader. The reader has a table of open files of its own, that
+// holds only the userfaultfd: it survives a program that closes all its files, and the reader always reads
+// this one. start, stop and watch are ordinary code, of any thread. The reader makes system calls and calls
+// the callbacks, nothing else: allocation and locks are forbidden, since the thread of the event may hold any
+// lock. A forked child loses the reader and all watches.
 //
 // The kernel reports an event that happens in any case: it cannot be held back or refused, and the answer of
 // begin() is ignored.
 //
-// ORDER. The kernel lets the system call go on when its event has been *read*, not when it has been handled.
+// ORDER. The kernel lets the system call go on when its event has been *read*, before it is handled.
 //
 //   caller U                                 reader                          any thread that acquires
 //   pages unmapped, event queued, waits
@@ -31,20 +30,19 @@
 //                                                                            even look for a region
 //
 // U returns after the read, which comes after the store of the odd number. So a thread that acquires after
-// U's call has returned (U itself, or a thread that knows from U) sees that odd number or a later one. If it
-// is odd, the thread waits until the regions are doomed; if even, they have been, because the reader works
+// U's call has returned (U itself, or a thread synchronised with U) sees that odd number or a later one. If
+// it is odd, the thread waits until the regions are doomed; if even, they have been, because the reader works
 // off all that it has read before it stores. Hence no acquire that comes after the event meets a region from
-// before it. A registration that is under way at the event is in the index before its device call begins, and
-// before its memory is watched, and is doomed there.
+// before it. A registration under way at the event is in the index before its device call and its watch
+// begin, and is doomed there.
 //
 // Two windows stay; both are shorter than the reader takes to wake up.
 //   - Between the kernel's unmapping and the odd number, a third thread may be given the same address by mmap
-//     and acquire it without knowing of U. The hooks close it where they are in place beside this: a mapping
-//     that appears where something is registered proves that the registration is stale
-//     (HookCallbacks::appeared). Alone, it is not covered.
+//     and acquire it without knowing of U. Hooks beside this monitor close the gap: a mapping that appears
+//     over a registration proves it stale (HookCallbacks::appeared). Alone, the gap stays open.
 //   - madvise is reported *before* the pages are dropped, and its end is not reported. Such an event's
 //     bracket stays open for kDropTime, in which the range is not registered; a thread held up for longer
-//     between the two is not covered. Where the hooks have seen the call, theirs is the bracket.
+//     between the two is exposed. Where the hooks have seen the call, theirs is the bracket.
 #pragma once
 
 #include <atomic>
@@ -67,15 +65,15 @@ const char* userfaultfd_reach();
 
 /// Starts to call begin() and end(), on the reader's thread alone, which is not the one whose memory goes.
 Error start_userfaultfd(const HookCallbacks& callbacks);
-/// Ends all calls, and watches nothing.
+/// Ends all calls and all watches.
 void stop_userfaultfd();
 
-/// From now on until they are unmapped, events of these pages are seen. An error says why they are not
-/// (memory of a kind that the kernel does not watch, or that another userfaultfd of the program watches).
+/// From now on until they are unmapped, events of these pages are seen. An error has the cause of a refusal
+/// (a kind of memory that the kernel cannot watch, or another userfaultfd of the program watches it).
 ///
 /// There is no way back for a single range. Memory that was registered once will be again; to watch it a
 /// second time costs less than to let it go and watch it anew; and neither needs a record of watched memory.
-/// The price is one slow munmap of memory that is not registered any more.
+/// The price is one slow munmap of deregistered memory.
 Error watch_by_userfaultfd(Range pages);
 
 /// Threads of this room's own that are running: 0 or 1.

@@ -1,5 +1,5 @@
-// userfaultfd alone. A user who names it vouches for the changes that the kernel does not report (or brackets
-// them): those rows of the self-test are no failures.
+// userfaultfd alone. A user that names it vouches for the changes that the kernel does not report (or
+// brackets them): those rows of the self-test may fail.
 #include <algorithm>
 #include <cstring>
 

@@ -34,7 +34,7 @@ class Attendance {
   NodeRoom& room_;
   const std::uint64_t every_;
   Time attended_ = 0;
-  Time forgave_ = 0;  ///< when shortages were last forgotten that nobody repeats
+  Time forgave_ = 0;  ///< when unrepeated shortages were last forgotten
   std::uint64_t shortages_seen_ = 0;
 };
 

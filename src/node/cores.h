@@ -7,7 +7,7 @@
 
 namespace pinion::node {
 
-/// CPUs beyond this many are not seen.
+/// CPUs beyond this many are left out.
 constexpr int kMostCpus = 1024;
 using CpuSet = std::bitset<kMostCpus>;
 

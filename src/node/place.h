@@ -35,12 +35,12 @@ class Place {
     Sharing sharing;    ///< of the node's limit
   };
 
-  /// Needs nothing of the node: no file, no look at others.
+  /// False: the process uses neither the node's file nor its processes.
   static bool needed(const Settings& settings) {
     return settings.limit > 0 || settings.policy != PolicyKind::sleeping;
   }
 
-  /// An error leaves nothing behind; the place is null.
+  /// An error undoes everything; the place is null.
   static Error enter(const Settings& settings, std::unique_ptr<Place>& place);
   /// After the allowance has ended.
   void leave() { room_.leave(); }
@@ -52,7 +52,7 @@ class Place {
   /// Whether it is time to look at the others, `operations` after the last time.
   bool due(Time now, std::uint64_t operations) const { return attendance_.due(now, operations); }
   /// Posts to the others, and derives the duties from their posts. `need`: the bytes that the process would
-  /// have registered if it let nothing go. `threads`: that transfer. `allowed` and `bound`: CPUs of its
+  /// have registered under leave-pinned. `threads`: that transfer. `allowed` and `bound`: CPUs of its
   /// cpuset, and of its program.
   Duty attend(Time now, std::uint64_t need, std::uint64_t registered, std::uint32_t threads,
               const CpuSet& allowed, const CpuSet& bound);

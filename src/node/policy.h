@@ -14,7 +14,7 @@ namespace pinion::node {
 
 /// A process's post about itself.
 struct Standing {
-  std::uint64_t need = 0;  ///< bytes that it would have registered if nothing were let go
+  std::uint64_t need = 0;  ///< bytes that it would have registered under leave-pinned
   std::uint64_t tie = 0;   ///< at random: decides between equal needs
 };
 

@@ -70,7 +70,7 @@ struct RoomFile {
   std::uint32_t bytes;
   std::uint64_t limit;  ///< written under the file's lock, by the first member
   alignas(64) Shared<std::uint64_t> shortages;
-  Shared<std::uint32_t> slots_used;  ///< beyond them no slot has ever been
+  Shared<std::uint32_t> slots_used;  ///< all slots ever used lie below this number
   Slot slots[NodeRoom::kMostProcesses];
   Shared<std::uint64_t> pieces[NodeRoom::kPieces];  ///< identities; 0: free
 };
@@ -134,7 +134,7 @@ bool is_room(const RoomFile& file) {
          file.bytes == sizeof(RoomFile);
 }
 
-// Memory events of this mapping are nobody's concern. Children of fork() do not get it.
+// Memory events of this mapping are irrelevant. Children of fork() lose it.
 RoomFile* map(int file) {
   const long mapped = raw_system_call(
       SYS_mmap, arguments_of(0L, sizeof(RoomFile), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L));

@@ -4,7 +4,7 @@
 // A NodeRoom is one process's membership. join(), leave() and the object itself: one thread at a time.
 // Between them any thread may call the rest; never from hooks.
 //
-// Processes may be killed at any instruction, so no step waits for another process:
+// Processes may be killed at any instruction, so every step is free of waiting:
 //   - A slot belongs to the process whose identity (pid and start time) it holds. A member that
 //     finds it ended gives back its pieces, then its slot. Both are compare-and-swaps against that identity,
 //     so several members may try, and one may be killed in between.
@@ -12,7 +12,7 @@
 //     So the pieces of all processes stay within the limit at any time.
 //   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
 // The last member to leave removes the file. The file of a job that was killed as a whole is removed by the
-// same user's next job. A child of fork() has neither membership nor mapping.
+// same user's next job. A child of fork() loses membership and mapping.
 //
 // The file's contents are untrusted: indices are the process's own, and numbers of others only weigh in
 // decisions.
@@ -95,15 +95,15 @@ class NodeRoom {
   int clear_up(bool all);
 
  private:
-  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: a room cannot
-  /// be there.
+  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: the system does
+  /// not support a room there.
   Error open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed);
   bool enter(std::uint64_t limit);
   bool anybody_else() const;
   void reclaim(int slot, std::uint64_t identity);
 
   RoomFile* file_ = nullptr;
-  std::shared_ptr<RoomFile> simulated_;  ///< that it is, where it is no file
+  std::shared_ptr<RoomFile> simulated_;  ///< the contents of a room without a file
   std::string path_;
   std::uint64_t inode_ = 0;
   std::uint64_t identity_ = 0;

@@ -14,7 +14,7 @@
 
 namespace pinion {
 
-/// For callers that keep no account of device calls.
+/// For callers that ignore device calls.
 inline constexpr auto not_noted = [](const DeviceCall&) {};
 
 /// Deregisters a region claimed by one of the begin_ functions. `note(const DeviceCall&)` follows the call.
@@ -37,18 +37,18 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
   return call;
 }
 
-/// How long an acquire waits for a memory event of another thread that crosses it to be over. The kernel may
-/// give an address anew before the thread that unmapped it has left its hook, and lets an madvise return
-/// before the reader of its event closes the bracket (userfault.h): that is worth some microseconds, or the
-/// time slices of a busy machine until that thread runs. It ends, because that thread may be waiting for this
-/// one; and then others skip the wait, until the event is over.
+/// The longest wait of an acquire for a crossing memory event of another thread. The kernel may give an
+/// address anew before the thread that unmapped it has left its hook. It also lets an madvise return before
+/// the reader of its event closes the bracket (userfault.h). Both take some microseconds, or the time slices
+/// of a busy machine until that thread runs. The wait is bounded because that thread may be waiting for this
+/// one. After a wait in vain others skip it until the event is over.
 constexpr Duration kCrossingPatience = 100 * kMillisecond;
 
 /// How long an acquire waits, in all, for regions that other threads are deregistering, where a limit leaves
 /// no other room: their device calls, and on a busy machine their turns on a core.
 constexpr Duration kRoomPatience = kSecond;
 
-/// For those whose memory events are seen whatever the memory is.
+/// For callers whose monitor sees all events of any memory.
 inline constexpr auto watched_anyway = [](Range) { return Error{}; };
 
 /// For callers that run a ticket with their signals free.
@@ -78,7 +78,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           break;
         }
         if (!ticket.crossed_by_another || !ticket.lease) return step;
-        const Time now = monotonic_now();  // of real threads, whatever the domain's clock
+        const Time now = monotonic_now();  // of real threads, even if the domain's clock is virtual
         if (patience == 0) patience = now + kCrossingPatience;
         if (now >= patience) {
           domain.waited_in_vain();
@@ -109,7 +109,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
       case Domain::Step::register_: {
         const Range range = ticket.region->range();
         if (const Error unwatched = watch(range)) {
-          // Neighbours that a merge would take in can go on being watched; nothing is kept for a later use.
+          // Neighbours that a merge would take in can go on being watched; the region goes with its lease.
           if (!ticket.lease || !(range == ticket.pages)) {
             step = domain.commit(ticket, {unwatched, {}, {}});
             break;

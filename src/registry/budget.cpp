@@ -34,7 +34,7 @@ std::uint64_t least_in_hierarchy(const std::string& root, std::string group, con
 }
 
 /// Of version 2 ("0::/group") and, where it still has the memory controller, version 1 ("4:memory:/group"),
-/// which says "none" by a number near 2^63.
+/// which writes "none" as a number near 2^63.
 std::uint64_t cgroup_memory_limit() {
   std::ifstream self("/proc/self/cgroup");
   std::string line;

@@ -1,8 +1,8 @@
-// The process-wide budget of registered memory, shared by all domains: bytes and number of regions. What of
-// the bytes the process may use at the moment can be less than its limit: its share of a limit of the node,
-// which an Allowance gets from the node's other processes (node/node_share.h), or the total that the system
-// has turned out to allow (learned_room.h). Registrations that the program makes without Pinion count too:
-// they alone can exceed the limits. Any thread, never from a hook; one short mutex, and hits stay outside.
+// The process-wide budget of registered memory, shared by all domains: bytes and number of regions. The bytes
+// usable at the moment can be fewer than the limit: the process's share of a limit of the node, which an
+// Allowance obtains from the node's other processes (node/node_share.h), or the total that the system has
+// turned out to allow (learned_room.h). Registrations that the program makes without Pinion count too:
+// they alone can exceed the limits. Any thread, outside of hooks; one short mutex, and hits stay outside.
 #pragma once
 
 #include <algorithm>
@@ -30,24 +30,24 @@ struct Limits {
 /// each process.
 enum class Pinned { by_user, by_process };
 
-/// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (of
-/// a user without CAP_IPC_LOCK; counted by user, the `local_processes` ranks of the node share it), the
-/// cgroup's memory limit, half of the node's memory, and all of a limit of the node. The ranks share the
+/// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (for
+/// a user without CAP_IPC_LOCK; the user's `local_processes` ranks of the node share it), the cgroup's memory
+/// limit, half of the node's memory, and all of a limit of the node. The ranks share the
 /// cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
                    std::uint64_t node_bytes = 0, Pinned pinned = Pinned::by_user);
 
-/// A share of what several processes may register together. Called under the budget's mutex.
+/// The process's share of a limit on several processes. Called under the budget's mutex.
 class Allowance {
  public:
   virtual ~Allowance() = default;
-  /// What the process may hold.
+  /// The bytes that the process may hold.
   virtual std::uint64_t bytes() const = 0;
-  /// Asks for `bytes` in all; bytes() then says what there is.
+  /// Tries to raise the share to `bytes`; bytes() then returns the result.
   virtual void raise(std::uint64_t bytes) = 0;
-  /// Gives back what is beyond `bytes`, as far as it can be given back.
+  /// Returns the excess over `bytes`, as far as possible.
   virtual void lower(std::uint64_t bytes) = 0;
-  /// Nothing is asked for, or given back, from now on.
+  /// From now on the share stays as it is.
   virtual void end() = 0;
 };
 
@@ -133,19 +133,19 @@ class Budget {
     room_.exceeded();
     learned_.store(room_.most(), std::memory_order_relaxed);
   }
-  /// Why the system refuses more than most_bytes(); no error where it does not.
+  /// The system's reason to refuse more than most_bytes(); empty where it refuses nothing.
   Error refusal() const {
     std::lock_guard lock(mutex_);
     return room_.most() < limits_.bytes ? room_.refusal() : Error{};
   }
 
-  /// Leaves others what is neither reserved nor, beyond that, worth keeping at hand.
+  /// Returns the unreserved bytes to the other processes, except `keep_at_hand`.
   void give_back(std::uint64_t keep_at_hand) {
     std::lock_guard lock(mutex_);
     if (allowance_) allowance_->lower(bytes() + keep_at_hand);
   }
 
-  /// The last call that the allowance gets; only what is held of it may be reserved from now on.
+  /// The last call on the allowance; from now on only the bytes held of it may be reserved.
   void end_allowance() {
     std::lock_guard lock(mutex_);
     if (allowance_) allowance_->end();
@@ -154,7 +154,7 @@ class Budget {
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::uint64_t regions() const { return regions_.load(std::memory_order_relaxed); }
   const Limits& limits() const { return limits_; }
-  /// What may be reserved in all at the moment.
+  /// The most bytes that may be reserved at the moment.
   std::uint64_t most_bytes() const {
     const std::uint64_t most = std::min(limits_.bytes, learned_.load(std::memory_order_relaxed));
     return allowance_ ? std::min(most, allowance_->bytes()) : most;

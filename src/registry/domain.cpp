@@ -75,8 +75,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
     if (!ticket.lease || lease(region, ticket.pages, ticket.access)) return Step::leased;
     ticket.region = nullptr;  // doomed since
   }
-  // "In between nothing of the range is registered"; whether the end is worth waiting for is the caller's to
-  // say. Nor is it worth to register memory ahead that has changed since its use was predicted.
+  // "In between nothing of the range is registered"; the caller decides whether to wait for the end. Memory
+  // that has changed since the prediction of its use is not registered ahead.
   const bool crossed = brackets_.changing(ticket.pages);
   if (!crossed) waited_in_vain_ = false;
   ticket.crossed_by_another = crossed && !waited_in_vain_ && !brackets_.changed_by_caller(ticket.pages);
@@ -93,7 +93,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.want = ticket.pages;
   }
 
-  // The part of a merge that is not asked for may be changing: that must not hold up the rest.
+  // The part of a merge beyond the request may be changing; the request goes on without it.
   if (!(ticket.want == ticket.pages) && (brackets_.changing(ticket.want) || meets_permanent(ticket.want)))
     ticket.want = ticket.pages;
   if (meets_permanent(ticket.want)) {
@@ -123,7 +123,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
-    // The merge does not fit: the request alone may.
+    // The merge does not fit; the request alone may.
     remember_failed_merge(ticket.want);
     ticket.want = ticket.pages;
   }
@@ -177,7 +177,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
       end_transition(region);
       return Step::leased;
     }
-    // Doomed while it was registered: it must not serve anybody. Deregister it and start over.
+    // Doomed during its registration: deregister it before any use, and start over.
     region->word.abandon(own_leases);
     unindex(region);
     leaves(region);
@@ -194,7 +194,7 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     return Step::register_;
   }
 
-  // Refused: nothing is registered. Leave no trace of the region.
+  // Refused: nothing is registered. Remove all traces of the region.
   unindex(region);
   // The refusal of a merge leaves open whether the request alone would fit.
   unreserve(region->range(), ticket.want == ticket.pages ? registration.error : Error{});
@@ -581,8 +581,8 @@ bool Domain::room_is_coming(std::size_t bytes) {
 template <class Fits>
 void Domain::claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims) {
   feel_pressure();
-  // Regions overlap each other and what is wanted: only the union of pages shows the gain of letting them go.
-  // So they go from it for a moment.
+  // Regions overlap each other and the wanted range, so only the union of pages shows the gain of letting
+  // them go. They leave it for the calculation.
   bool enough = false;
   do {
     Region* region = victims_.take(clock_.ticks());

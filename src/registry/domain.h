@@ -2,26 +2,23 @@
 //
 // Owns its regions, their index and the count of registered pages. Guards:
 //   - leases and holds are taken and returned without a lock (lease.h);
-//   - everything else is decided under the slow lock, in steps: begin -> device -> commit. The slow lock is
-//   never
-//     held during a device call and never taken in a hook; ordinary code may allocate under it;
-//   - doom() is for hooks: no lock, no allocation, no system call.
+//   - everything else is decided under the slow lock, in steps: begin -> device -> commit. Device calls and
+//     hooks run without the slow lock; ordinary code may allocate under it;
+//   - doom() is for hooks: free of locks, allocations and system calls.
 // Steps leave waiting and device calls to their caller, so that the same code runs under real threads
 // (registry/blocking.h) and in virtual time.
 //
 // Regions never contain each other in the index; they may overlap. A miss that overlaps a region by more than
-// the page at its edge is merged with it, unless that merge failed before; buffers that merely touch, or
-// share the page at their common edge, stay regions of their own, because retention decides for each buffer
-// by its own reuse.
+// the page at its edge is merged with it, unless that merge failed before. Buffers that merely touch, or
+// share the page at their common edge, stay separate regions: retention decides for each by its own reuse.
 //
-// Rights: a region serves requests for its rights and for fewer. Where no peer can get a key, registrations
-// are asked for with all rights first, so that a later request for more needs no second one. Elsewhere a
-// registration has exactly the rights of its request, on exactly the memory of requests for these rights. A
-// request for others on the same memory replaces it: callers that need several rights in turn ask for their
-// sum.
+// Rights: a region serves requests for its rights and for fewer. Where keys stay private, registrations
+// request all rights first, so that one serves later requests for more. Elsewhere a registration has exactly
+// the rights of its request, on exactly the memory of requests for these rights. A request for others on the
+// same memory replaces it: callers that need several rights in turn should request their sum.
 //
 // A permanent region belongs to an owner that hands its memory out itself (an arena). Limits, victims and
-// retention leave it alone, and memory events that its owner causes do not doom it. Requests within it are
+// retention leave it alone, and its owner's memory events leave it intact. Requests within it are
 // served by it. It is never merged or replaced.
 #pragma once
 
@@ -57,10 +54,10 @@ class Domain : public Leases {
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);
   ~Domain();
-  /// Begins anew on another device, with the memory that it has. Only while it holds no region; hooks, and
+  /// Begins anew on another device, with the memory that it has. Only while it is empty; hooks, and
   /// threads that look up regions that are gone, may be inside.
   void reopen(Device& device, Budget& budget);
-  /// The device behind the domain's is another. Only while it holds no region.
+  /// The device behind the domain's is another. Only while it is empty.
   void device_changed();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
@@ -79,7 +76,7 @@ class Domain : public Leases {
   struct Ticket {
     Range pages;  ///< whole pages
     Access access = Access::read;
-    bool lease = true;  ///< false: the helper registers ahead; no waiting, nothing is evicted for it
+    bool lease = true;  ///< false: the helper registers ahead; it waits for nothing and evicts nothing
     /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered,
     /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
     /// (end_permanence) before the domain is closed.
@@ -115,14 +112,14 @@ class Domain : public Leases {
   Step commit(Ticket& ticket, const Registration& registration);
   /// A wait has lasted until `overdue`: the thread that registers ahead has lost its processor. Dooms its
   /// region, so that begin() registers another for the ticket; the late one is deregistered by its own
-  /// thread. Does nothing where it is there by now, or where a limit has no room for two.
+  /// thread. It has no effect where the registration is done, or where a limit has too little room for two.
   void overtake(const Ticket& ticket);
-  /// The end of another thread's memory event was waited for until patience ran out: nobody waits for it
-  /// again.
+  /// The end of another thread's memory event was waited for until patience ran out: later acquires skip the
+  /// wait.
   void waited_in_vain();
 
-  /// How long registrations have taken because the kernel ran something else meanwhile, in all. What a
-  /// device call lost is added before it is committed, so that waiting threads find it. Any thread.
+  /// How long registrations have taken because the kernel ran something else meanwhile, in all. The loss of a
+  /// device call is added before its commit, so that waiting threads find it. Any thread.
   Duration preempted() const { return preempted_.load(std::memory_order_relaxed); }
   void add_preempted(Duration lost) { preempted_.fetch_add(lost, std::memory_order_relaxed); }
 
@@ -147,21 +144,21 @@ class Domain : public Leases {
 
   /// Refuses every further lease and hold in `range`. The caller has opened a bracket for it before.
   /// Permanent regions of `owner`, where it is given, stay as they are: it has caused the event. Returns how
-  /// many bytes wait to be reaped for it: pinned still, and of no use to anybody.
+  /// many bytes wait to be reaped for it: still pinned, but useless.
   std::size_t doom(Range range, const void* owner = nullptr);
 
   // ---- holders of doomed regions ----
 
   /// Regions that were doomed under leases or holds since the last call, as far as they are still in use:
   /// their holders should let go, as the memory stays pinned until the last one has. One caller at a time,
-  /// not from hooks.
+  /// outside of hooks.
   std::vector<RegionRef> take_recalls();
   /// A permanent region becomes an ordinary one.
   void end_permanence(const RegionRef& ref);
 
   // ---- helpers of retention ----
 
-  /// Registered regions that nobody uses, without permanent ones; at most `most`, in order of address.
+  /// Idle registered regions, except permanent ones; at most `most`, in order of address.
   std::vector<RegionRef> idle_regions(std::size_t most = SIZE_MAX);
   bool covered(Range pages);
   /// When the region is predicted to be used next; 0: not known. For the helper.
@@ -173,18 +170,18 @@ class Domain : public Leases {
   std::vector<Region*> begin_shrink(std::uint64_t bytes, std::uint64_t regions = UINT64_MAX);
   /// Whether the limits leave room for these pages at the moment.
   bool has_room(Range pages);
-  /// Lets idle regions go until `pages`, which are needed at `use`, fit; claimed as by begin_retire(). None
-  /// that is expected to be used before that goes, and none before `back`, unless there is no other region.
-  /// Empty: these would not be enough, or nothing has to go.
+  /// Lets idle regions go until `pages`, which are needed at `use`, fit; claimed as by begin_retire().
+  /// Regions expected before `use` stay; those expected before `back` go only after all others.
+  /// Empty: these are too few, or there is room already.
   std::vector<Region*> begin_swap(Range pages, Time use, Time back);
-  /// The same for so many bytes of another domain of the process: none that is expected before `back` goes.
+  /// The same for so many bytes of another domain of the process: regions expected before `until` stay.
   std::vector<Region*> begin_swap(std::uint64_t bytes, Time back);
-  /// Bytes of `pages` that are not registered yet.
+  /// Bytes of `pages` still unregistered.
   std::size_t missing(Range pages);
   std::size_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   std::size_t region_count() const { return region_count_.load(std::memory_order_relaxed); }
-  /// Of them, those that are claimed for deregistration, by any thread. The budget's departures() tell when
-  /// it changes.
+  /// Of them, those that are claimed for deregistration, by any thread. The budget's departures() change with
+  /// it.
   std::size_t leaving() const { return leaving_.load(std::memory_order_acquire); }
   /// Memory of the regions and their index. It is used again, and never given back.
   std::size_t own_bytes();
@@ -198,7 +195,7 @@ class Domain : public Leases {
   /// From now on the least recently used region is the first to go (retention lru).
   void choose_least_recently_used();
   /// Claims the least recently used idle region, as begin_retire() does, where more than `keep_bytes` are
-  /// registered; null: there is not so much, or nothing idle. Any thread, any number of them at a time:
+  /// registered; null: less is registered, or no region is idle. Any thread, any number of them at a time:
   /// regions on their way out count as gone.
   Region* begin_trim(std::uint64_t keep_bytes);
 
@@ -219,13 +216,13 @@ class Domain : public Leases {
   void replace_nested(Range want, std::vector<Region*>& victims);
   /// Whether replace_nested() would meet a permanent region.
   bool meets_permanent(Range want) const;
-  /// Claims idle regions (Victims says which) until `want` fits the budget. False, and nothing claimed, when
-  /// letting every idle region go would not be enough.
+  /// Claims idle regions (chosen by Victims) until `want` fits the budget. False, with nothing claimed, when
+  /// all idle regions together are too few.
   bool make_room(Range want, std::vector<Region*>& victims);
   /// Whether `bytes` in a region more fit when all regions have gone that are on their way out, or idle.
   bool room_is_coming(std::size_t bytes);
-  /// Claims idle regions, none of which is expected to be used by `not_before`, until `fits()` holds without
-  /// them. Nothing is claimed where it never does.
+  /// Claims idle regions without an expected use by `not_before`, until `fits` holds without them. If it
+  /// never holds, no region is claimed.
   template <class Fits>
   void claim_until(Fits&& fits, Time not_before, std::vector<Region*>& victims);
   /// Whether the limits leave room for `want`, beside `others` bytes of the other domains, once `gone`, which

@@ -1,12 +1,12 @@
-// The lock-free part of a domain: taking and returning leases and holds. Any thread may call it. It takes no
-// lock, allocates nothing, and makes no system call; it is not for hooks.
+// The lock-free part of a domain: taking and returning leases and holds. Any thread may call it, except in
+// hooks. It is free of locks, allocations and system calls.
 //
 // A hit is: hint of the thread -> one compare -> one locked instruction -> decision. The hint carries range,
 // rights, domain and generation of the region that served the last request of that address
 // (recent_regions.h). The locked instruction counts the lease in the region's word and returns the word
 // before. That word decides: the hint's generation, registered, not doomed. Generations never wrap, so an
-// equal generation is the same region, and the range and rights in the hint are its own. Nothing of the
-// region but its word is read.
+// equal generation is the same region, and the range and rights in the hint are its own. Of the region only
+// its word is read.
 //
 // Without a hint the index gives a candidate. Its word is read, then its range and rights, then the lease is
 // counted; an equal generation shows that all of them are of the same region.
@@ -52,7 +52,7 @@ class Leases {
   /// Returns a lease that lasted from `begin` to `end`. `idle`: it was the last use (retention may retire the
   /// region now). A doomed region is put on the list for reaping here.
   Released release(Region* region, Ticks begin, Ticks end) {
-    // Victims are chosen by these once memory is short, not before. They cannot come from records: where the
+    // Victims are chosen by these once memory is short. They cannot come from records: where the
     // helper only keeps the log (lru, leave-pinned) it looks when a ring is three quarters full, 192 uses
     // late.
     if (pressed_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -8,9 +8,10 @@ OptionTable<RegistryOptions> registry_options() {
       size_option(
           &O::limit,
           {"limit",
-           "most bytes registered at a time in one process; 0: what the system leaves to it. Below "
+           "most bytes registered at a time in one process; 0: the rest that the system allows. Below "
            "libraries: "
-           "of what they register for transfers, beyond what they hold themselves; measured only: of the "
+           "of their registrations for transfers, beyond those that they hold themselves; measured only: of "
+           "the "
            "simulated strategies"}),
       count_option(&O::limit_regions,
                    {"limit-regions",

@@ -1,5 +1,5 @@
-// Regions under integer keys, the least on top; any can be found, moved and taken out, for each knows its
-// place (Region::heap, Region::heap_slot). A region is in one heap at most. Guarded by the domain's slow
+// Regions under integer keys, the least on top; any can be found, moved and taken out by the place stored in
+// it (Region::heap, Region::heap_slot). A region is in one heap at most. Guarded by the domain's slow
 // lock.
 #pragma once
 

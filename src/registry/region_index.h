@@ -1,22 +1,22 @@
 // The regions of a domain in order of their addresses: blocks of up to 32 regions under one sorted directory.
-// Both keep their keys together, so that a lookup touches few cache lines, and are searched without branches,
+// Both keep their keys together, so that a lookup touches few cache lines. The search is free of branches,
 // because their outcome would be as good as random.
 //
 // No region of the index contains another (the domain replaces contained ones), so the order by begin is also
-// the order by end, and "which region contains r" is answered by one <=-search: the region with the greatest
-// begin not above r.begin also has the greatest end of all those.
+// the order by end. One <=-search finds the region that contains r: the region with the greatest begin up to
+// r.begin also has the greatest end of all those.
 //
-// Readers take no lock and never wait for a writer. find() may answer wrongly while a writer moves entries:
-// its caller believes a region only after leasing it, and a miss only under the domain's slow lock.
-// for_each_overlap() is for hooks, which must not miss a region, and which may run in a signal handler that
-// has interrupted a writer on its own thread: to wait for the writer there would be to wait for ever. So a
-// writer proceeds in steps, between which every region can be found (one that moves is in two places for a
-// while), and counts them; a reader that no step was taken under has seen all regions, wherever the writer
-// stands, and others start over. A region may be reported twice.
-//   - One step may be seen in part, so it must be harmless in part: one entry, or the count, never both.
+// Readers are lock-free and never wait for a writer. find() may return a wrong result while a writer moves
+// entries: its caller verifies a region by leasing it, and a miss under the domain's slow lock.
+// for_each_overlap() is for hooks, which must find every region. A hook may run in a signal handler that has
+// interrupted a writer on its own thread; waiting for the writer there would never end. So a writer proceeds
+// in counted steps. Between steps every region can be found (one that moves is in two places for a while). A
+// reader whose pass saw no step has seen all regions, wherever the writer stands; others start over. A region
+// may be reported twice.
+//   - One step may be seen in part, so it must be harmless in part: one entry, or the count.
 //   - Instead of fences, which ThreadSanitizer does not know, every store of a writer releases and every load
 //     of for_each_overlap() acquires: a reader that saw one store of a step sees that the step was counted.
-// Writers: insert() and erase() under the domain's slow lock; they allocate nothing (reserve() before).
+// Writers: insert() and erase() under the domain's slow lock; they are free of allocation (reserve() before).
 // Memory of blocks and directories is never unmapped.
 #pragma once
 
@@ -59,7 +59,7 @@ class BasicRegionIndex {
     return i == kNone ? nullptr : block->regions[i].load(std::memory_order_acquire);
   }
 
-  /// Calls f(R*) for every region that overlaps r; none is missed that was inserted before the call.
+  /// Calls f(R*) for every region that overlaps r; it finds all that were inserted before the call.
   template <class F>
   void for_each_overlap(Range r, F&& f) const {
     std::uint64_t before = 0;
@@ -73,7 +73,7 @@ class BasicRegionIndex {
 
   // ---- writers, under the domain's slow lock ----
 
-  /// Makes sure that one insert() needs no memory.
+  /// Allocates ahead for one insert().
   bool reserve() {
     if (!blocks_.reserve(2)) return false;
     Directory* directory = directory_.load(std::memory_order_relaxed);
@@ -162,7 +162,7 @@ class BasicRegionIndex {
   };
 
   struct alignas(64) Block {
-    static constexpr Address kUnused = ~Address{0};  // above every address: a search never ends there
+    static constexpr Address kUnused = ~Address{0};  // above every address: searches end before it
 
     Atomic<Address> keys[kBlockEntries];
     Atomic<R*> regions[kBlockEntries]{};
@@ -219,7 +219,7 @@ class BasicRegionIndex {
       writing.step();
       for (std::uint32_t i = to; i < from; ++i) keys[i].store(kUnused, std::memory_order_release);
     }
-    /// Into a block that nobody can find yet.
+    /// Into a block that readers cannot find yet.
     void copy_upper_half(Block* upper) const {
       for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) move(i, upper, i - kHalf);
       upper->count.store(kBlockEntries - kHalf, std::memory_order_release);
@@ -316,8 +316,8 @@ class BasicRegionIndex {
     // Start at the region that r.begin falls behind, go back while regions still reach into r, then forward.
     std::uint32_t at = directory->last_not_above(r.begin, std::memory_order_acquire);
     if (at == kNone) at = 0;
-    // While a writer is halfway, a block may hold less, or begin higher, than its key in the directory says:
-    // only a region that ends too early says that those before it do.
+    // While a writer is halfway, a block may hold less, or begin higher, than its key in the directory: only
+    // a region that ends too early proves that those before it do.
     bool reaches = true;
     for (std::uint32_t back = at; reaches && back != kNone; --back) {
       const Block* block = directory->blocks()[back].load(std::memory_order_acquire);

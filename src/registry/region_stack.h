@@ -1,7 +1,7 @@
-// A list of regions that any thread, hooks included, puts on without a lock or an allocation, and that one
-// reader at a time takes whole. The link is in the region (`Link`). A region is on the list at most once: a
+// A lock-free list of regions. Any thread, hooks included, pushes regions without allocation; one reader at a
+// time takes the whole list. The link is in the region (`Link`). A region is on the list at most once: a
 // mark of its word decides that (region_word.h). Only whole lists are taken, so a region that comes back
-// meanwhile does no harm.
+// meanwhile is harmless.
 #pragma once
 
 #include "base/atomics.h"

@@ -22,7 +22,7 @@
 // Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
 // has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
 // granted. A request beyond that replaces the region by a new one, as a request for more rights does. Holds
-// are granted one by one up to 2^16 - 1; a further peer gets none. A slot is lost every 2^18 registrations:
+// are granted one by one up to 2^16 - 1; a further peer is refused. A slot is lost every 2^18 registrations:
 // less than a byte per thousand.
 //
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
@@ -91,8 +91,8 @@ class BasicRegionWord {
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
 
   /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region of
-  /// that proof (Value::proof). False: no lease, but the count stands and is returned by release() all the
-  /// same, for it may be the last one of a doomed region, which must be noticed.
+  /// that proof (Value::proof). False: no lease, but the count stands and release() must return it: it may be
+  /// the last one of a doomed region, which must be noticed.
   bool count_in(std::uint64_t proof) {
     const std::uint64_t before = word_.fetch_add(1, std::memory_order_acquire);
     return ((before ^ proof) & (kGeneration | kLeasable)) == 0;
@@ -103,7 +103,7 @@ class BasicRegionWord {
     return left_by(before.bits, 1);
   }
 
-  /// A hold on the region of that generation; false where it takes no more.
+  /// A hold on the region of that generation; false: refused.
   bool begin_hold(std::uint32_t generation) {
     Value v = load();
     do {
@@ -144,7 +144,8 @@ class BasicRegionWord {
   /// The owner lets it go like any other.
   void end_permanence() { word_.fetch_and(~kPermanent, std::memory_order_acq_rel); }
 
-  /// registered, unused, not permanent and not on the reap list -> retiring. The caller then owns the region.
+  /// registered, unused, neither permanent nor on the reap list -> retiring. The caller then owns the
+  /// region.
   bool try_retire() {
     Value v = load();
     do {

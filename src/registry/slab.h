@@ -1,7 +1,7 @@
 // Fixed-size objects in memory that is mapped once and never given back, so that lock-free readers may look
-// at an object that has been recycled. Memory comes from mmap, not from malloc: growing a slab never runs
+// at an object that has been recycled. Memory comes from mmap, so that growing a slab stays clear of
 // allocator hooks. It grows in chunks that double up to a huge page: few objects cost little, and lookups
-// among very many do not wait for the page table. take() and put() are guarded by the owner's lock; growing
+// among very many avoid misses of the page table. take() and put() are guarded by the owner's lock; growing
 // may be done ahead by reserve(), outside any spin lock.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace pinion {
 template <class T>
 class Slab {
  public:
-  /// Makes sure that the next `count` take() calls need no memory. False: the system gives none.
+  /// Allocates ahead for the next `count` take() calls. False: the system gives none.
   bool reserve(std::size_t count) {
     while (available_ < count) {
       if (unused_ == 0 && !map_chunk()) return false;
@@ -52,8 +52,8 @@ class Slab {
   static_assert(sizeof(T) <= kFirstChunk);
 
   bool map_chunk() {
-    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only what is used
-    // gets memory.
+    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only touched pages
+    // get memory.
     const bool huge = chunk_ == kHugePage;
     const std::size_t bytes = huge ? 2 * chunk_ : chunk_;
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

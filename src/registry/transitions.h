@@ -2,7 +2,8 @@
 //
 // CONCURRENCY. A waiter counts itself before it sleeps, and the kernel compares the number when it falls
 // asleep. The end of a registration changes the number before it reads the count. So either it sees the
-// waiter, or the waiter sees the change; without waiters it makes no system call. Any thread, not from hooks.
+// waiter, or the waiter sees the change; with no waiter it skips the system call. Any thread, outside of
+// hooks.
 #pragma once
 
 #include <climits>

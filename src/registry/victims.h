@@ -1,9 +1,9 @@
 // The order in which regions are let go when registered memory has to shrink: every ordinary region of a
-// domain, by the time at which it is expected to be used next. Guarded by the domain's slow lock; a hit
-// writes nothing here.
+// domain, by the time at which it is expected to be used next. Guarded by the domain's slow lock; hits leave
+// it alone.
 //
-//   - Regions without a predicted next use go first: retention expects none, or nothing predicts. Among them
-//     those used once only go first, the longest unused before others. So a scan drives out no region that is
+//   - Regions without a predicted next use go first: retention expects none, or prediction is off. Among them
+//     those used once only go first, the longest unused before others. So a scan spares the regions that are
 //     used again. Then goes the region expected latest by the interval between its recent uses. A region that
 //     has been unused for longer than its interval counts by that time. So a part of a loop that does not fit
 //     stays, where LRU and SIEVE would let go just the region that comes next. Intervals are remembered

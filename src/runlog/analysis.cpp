@@ -63,7 +63,7 @@ Timeline union_over_time(Moves& moves, std::uint64_t page_bytes, F&& added) {
     }
   };
   for (Move& move : moves.add) {
-    end_until(move.time);  // what ends at an instant goes before what begins
+    end_until(move.time);  // ends at an instant go before begins
     const std::size_t bytes = domains[move.event->domain].add(pages_of(*move.event, page_bytes));
     line.change(move.time, static_cast<std::int64_t>(bytes));
     added(move, bytes);
@@ -113,8 +113,8 @@ Time covered_until(const Log& log) {
   return std::min(last, log.last_ns());
 }
 
-// Registered bytes from what was kept online, for logs that lack events: bins at their peaks, so sums over
-// ranks are at most too high by what does not coincide within a bin.
+// Registered bytes from the online time series, for logs that lack events. Bins count with their peaks, so
+// sums over ranks are too high where peaks in a bin do not coincide.
 Timeline series_timeline(const Log& log) {
   Timeline line;
   std::uint64_t level = 0;
@@ -170,7 +170,7 @@ struct Lines {
     registered_byte_ns += other.registered_byte_ns;
   }
 
-  // All of a node: in pairs, so that long time lines are not copied for each process.
+  // All of a node: in pairs, so that long time lines are copied rarely.
   static Lines sum(std::vector<Lines> of) {
     for (std::size_t step = 1; step < of.size(); step *= 2)
       for (std::size_t i = 0; i + step < of.size(); i += 2 * step) of[i].add(of[i + step]);
@@ -326,7 +326,7 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
 /// By number, device and NIC.
 using Domains = std::map<std::tuple<std::uint32_t, std::string, std::string>, DomainReport>;
 
-// Return addresses differ from rank to rank where modules are placed at random, names do not.
+// Return addresses differ from rank to rank where modules are placed at random; names are equal.
 std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& names, std::uint64_t site) {
   if (const auto found = names.find(site); found != names.end() && found->second->name[0])
     return found->second->name;
@@ -469,7 +469,7 @@ Timeline leave_pinned_timeline(const Log& log) {
 
 namespace {
 
-// What one log says, without its events.
+// One log without its events.
 struct Part {
   ProcessHeader header;
   Counters counters;
@@ -496,7 +496,7 @@ class Analysis {
   Report report();
 
  private:
-  Report report_;                                    ///< sums; what needs them all is added by report()
+  Report report_;                                    ///< sums; report() adds the rest
   std::map<std::string, std::vector<Lines>> nodes_;  ///< of their processes
   Domains domains_;
   CallSites call_sites_;
@@ -604,7 +604,7 @@ Report analyse(const std::vector<Log>& logs) {
 
 Error analyse(const std::vector<std::string>& paths, Report& report) {
   Analysis analysis;
-  // A log for each core at a time, while the next one is read; where no thread is to be had, in turn.
+  // A log for each core at a time, while the next one is read; where threads are unavailable, in turn.
   const std::size_t cores = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
   std::deque<std::future<Part>> parts;
   const auto take_first = [&] {

@@ -1,4 +1,4 @@
-// What a run did, computed from its logs: the figures of reports and comparisons, by these definitions.
+// The figures of a run, computed from its logs for reports and comparisons, by these definitions.
 //
 // Registered bytes of a domain are the union of its registered pages, each from the call of its registration
 // to the return of its deregistration; of a process and of a node, the sum over domains and processes on one
@@ -40,7 +40,7 @@ struct Cost {
   double bookkeeping = 0;  ///< signatures, time stamps, lookups, leases, records
   double helper_cpu = 0;
   double helper_charged = 0;  ///< of the helper's work while no core was idle, in time of the run
-  double leave_pinned = 0;    ///< what leave-pinned pays for its registrations on the same stream
+  double leave_pinned = 0;    ///< leave-pinned's registrations on the same stream
   double preempted = 0;       ///< of on_demand and waits: they grew so much as the kernel ran something else
 
   double registration() const { return on_demand + waits + bounce; }
@@ -70,7 +70,7 @@ struct BeyondLimits {
   double seconds = 0;
 };
 
-/// Keys for peers: what outlived its registration, and the cost of letting none.
+/// Keys for peers: keys that outlived their registration, and the cost of preventing it.
 struct KeyUse {
   double exposed_byte_seconds = 0;
   double strict_seconds = 0;
@@ -172,7 +172,7 @@ Report analyse(const std::vector<Log>& logs);
 /// being read, are in memory.
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
-// What counters say, also those of a simulated process.
+// The figures of counters, also those of a simulated process.
 
 /// "pinned", "measured" or "verbs".
 const char* to_string(Acts acts);
@@ -182,7 +182,7 @@ void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);
 
-// The parts, for tests and exporters. The ends of the time lines are not clipped to the run.
+// The parts, for tests and exporters. The time lines may extend beyond the run.
 
 /// From events; where the log lacks some, from the time series that was kept online.
 Timeline registered_timeline(const Log& log);

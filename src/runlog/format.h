@@ -10,8 +10,8 @@
 //
 // It is true at every instant, so it survives kill -9: a chunk is there before the table names its owner; an
 // event, a site or a domain is there before its count includes it. The live state has two copies, of which
-// the header names the one that is whole. Little-endian, natural alignment, no pointers; chunks that the run
-// never reached do not exist. The event stream is the bounded part: when it is full, events are counted as
+// the header names the one that is whole. Little-endian, natural alignment, no pointers; chunks exist once
+// the run reaches them. The event stream is the bounded part: when it is full, events are counted as
 // dropped, and counters, peaks, means and the time series of the live state go on.
 #pragma once
 
@@ -55,7 +55,7 @@ enum class Outcome : std::uint8_t {
   observed = 4,  ///< retention observe: nothing was registered
 };
 
-/// What Pinion does with the registrations of the process.
+/// Pinion's part in the registrations of the process.
 enum class Acts : std::uint32_t {
   pinned = 0,    ///< registers for its transfers, with a device of its own
   measured = 1,  ///< records transfers; nothing is registered
@@ -168,7 +168,7 @@ struct Counters {
   std::uint64_t reuses, within_0_5, within_5, at_release_within_0_5, at_release_within_5;
   // Leave-pinned's own first registrations on the same stream, by the domains' fits.
   double leave_pinned_registration_ns;
-  // Time budget of retention helper: what may be lost, what was, how often a region was kept for want of it.
+  // Time budget of retention helper: allowed, spent, and how often it kept a region registered.
   std::uint64_t budget_ns;
   std::int64_t budget_spent_ns;
   std::uint64_t budget_refused;
@@ -180,12 +180,13 @@ struct Counters {
   Lateness lateness;           ///< of the helper's timed wake-ups
   // Registrations that the program made without Pinion, where they exceeded the limits: at most, and in all.
   std::uint64_t beyond_bytes, beyond_regions, beyond_ns;
-  double exposed_byte_ns;  ///< integral of what peers could reach beyond the program's registrations
+  double exposed_byte_ns;  ///< integral of the bytes that peers could reach beyond the program's
+                           ///< registrations
   std::uint64_t
       strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
 };
 
-/// What all processes that share the file agree on, and count together.
+/// The common values and counters of all processes that share the file.
 struct NodeHeader {
   char magic[8];
   std::uint32_t version;
@@ -226,7 +227,7 @@ struct ProcessHeader {
   double ns_per_tick;         ///< calibration of the cycle counter against CLOCK_MONOTONIC
   std::uint64_t base_ticks;
   std::int64_t base_ns;
-  double memcpy_bytes_per_ns;  ///< measured; what a bounce is charged with
+  double memcpy_bytes_per_ns;  ///< measured; the charge for a bounce
   std::int64_t start_ns;       ///< MPI_Init returned, or the first acquire
 
   // Stored with release, each after the data that it counts or names.
@@ -237,7 +238,7 @@ struct ProcessHeader {
   Acts acts;  ///< may change during the run, with `retention` and `device`
 };
 
-/// What is kept online while the process runs, written as a whole.
+/// Kept online while the process runs, written as a whole.
 struct LiveState {
   std::int64_t last_ns;        ///< end of the run, or when this state was written
   std::int64_t series_bin_ns;  ///< width of a bin; the first begins at start_ns

@@ -1,6 +1,6 @@
 // How late the timed wake-ups of a run's helper came, in their order: they come late in bursts, when the
-// machine is busy, so a distribution would not say enough. Plain data of the log's format, of a size that is
-// fixed: the longer the run, the fewer of them are kept. Filled by the helper.
+// machine is busy, so a distribution would lose information. Plain data of the log's format, of a size that
+// is fixed: the longer the run, the fewer of them are kept. Filled by the helper.
 #pragma once
 
 #include <algorithm>

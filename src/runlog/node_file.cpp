@@ -117,8 +117,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
   return {};
 }
 
-// The file gets its name when its header is whole. Without an error and without a file, another process was
-// faster.
+// The file gets its name when its header is whole. No error and no file: another process was faster.
 Error NodeFile::create(const std::string& directory, const std::string& name) {
   const std::string unnamed = directory + "/." + name + "." + std::to_string(::getpid());
   ::unlink(unnamed.c_str());
@@ -201,7 +200,7 @@ Error NodeFile::open_own(const std::string& directory, const std::string& name) 
   return about(path_, error);
 }
 
-// A file that nobody holds a lock on is finished, in order or not.
+// A file without lock holders is finished, also after a crash.
 void NodeFile::remove_finished(const std::string& directory, const std::string& host) const {
   std::error_code failed;
   std::vector<std::string> others;

@@ -59,7 +59,7 @@ class NodeFile {
   };
 
   Error create(const std::string& directory, const std::string& name);
-  /// Neither an error nor a header: the node's processes have a file each.
+  /// No error and a null header: each of the node's processes has its own file.
   Error join();
   Error open_own(const std::string& directory, const std::string& name);
   void remember(const Piece& piece);

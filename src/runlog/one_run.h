@@ -13,8 +13,8 @@
 namespace pinion::runlog {
 
 /// One file is of one run. Files are of the same run when a process in each has the same name of the run
-/// (ProcessHeader::run). Under a launcher that names none, files with different ranks of jobs of the same
-/// size count as one run, as the nodes of a job write them.
+/// (ProcessHeader::run). Under a launcher without such a name, files with different ranks of jobs of the same
+/// size count as one run: the nodes of a job write such files.
 class OneRun {
  public:
   /// The logs of a file follow each other.

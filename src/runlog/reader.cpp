@@ -75,7 +75,7 @@ void make_printable(char (&text)[size]) {
 
 bool amount(double value) { return std::isfinite(value) && value >= 0; }
 
-// Each of these returns what is wrong, or nullptr.
+// Each of these returns the fault, or nullptr.
 
 const char* fault_of(const NodeHeader& h) {
   if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
@@ -159,13 +159,13 @@ const char* fault_of(const Event& e, const ProcessHeader& h) {
   return nullptr;
 }
 
-// `which` says whose log it is, where a file has several.
+// `which` names the log, where a file has several.
 Error corrupt(const std::string& which, const char* reason) {
   return Error::make(EINVAL, "%.240s: corrupt log: %s", which.c_str(), reason);
 }
 
 Error truncated(const std::string& which) {
-  return Error::make(EINVAL, "%.240s: truncated log: the file ends before what its header counts",
+  return Error::make(EINVAL, "%.240s: truncated log: the file is shorter than its header states",
                      which.c_str());
 }
 
@@ -175,7 +175,7 @@ struct Chunk {
   std::uint64_t offset;
 };
 
-// What a process has logged, as far as the file holds it.
+// The log of a process, as far as the file holds it.
 class Section {
  public:
   /// `chunks` in the order of their places, no place twice.
@@ -218,7 +218,7 @@ using Processes = std::map<std::uint32_t, std::vector<Chunk>>;
 
 Error read_tables(const File& file, const std::string& path, const NodeHeader& header,
                   std::uint64_t file_bytes, Processes& processes) {
-  // Those that were taken and found no room do not count; nor does what is taken while we read.
+  // Chunks beyond the table, and chunks taken during the read, are left out.
   const std::uint64_t taken = std::min(header.chunks, kMaxChunks);
   std::vector<ChunkOwner> table(kOwnersPerTable);
   for (std::uint64_t first = 0; first < taken; first += kOwnersPerTable) {
@@ -284,7 +284,8 @@ Error read_section(const Section& section, const std::string& which, Log& log) {
   if (!section.read(events_offset(), log.events.data(), log.events.size() * sizeof(Event)))
     return truncated(which);
   for (Event& event : log.events) {
-    // A memory event may be of the whole address space: what happened was not seen, so nothing may be kept.
+    // A memory event may be of the whole address space: its events were missed, so every registration is in
+    // doubt.
     if (event.kind == EventKind::memory_event && event.address <= kAddressEnd)
       event.bytes = std::min(event.bytes, kAddressEnd - event.address);
     if (const char* fault = fault_of(event, header)) return corrupt(which, fault);

@@ -1,6 +1,6 @@
-// Reads run logs as untrusted input: whatever a file holds, the outcome is an error with its path and the
-// reason, or Logs whose every value is in range. Memory is bounded by what the file really holds, and by
-// kMaxEvents a process. Pure functions over files; any thread.
+// Reads run logs as untrusted input: for any file, the outcome is an error with its path and the reason, or
+// Logs whose every value is in range. Memory is bounded by the file's real contents, and by kMaxEvents a
+// process. Pure functions over files; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace pinion::runlog {
 /// Most events that are read of one process; those beyond are counted as dropped.
 constexpr std::uint64_t kMaxEvents = 16 << 20;
 
-/// What one process has logged.
+/// The log of one process.
 struct Log {
   std::string path;         ///< of the file, with perhaps other processes' logs
   bool written_to = false;  ///< a process still writes to the file, as far as its lock shows
@@ -26,7 +26,7 @@ struct Log {
   std::vector<SiteEntry> sites;
   std::vector<Event> events;
 
-  /// The end of the run as far as the file tells: a killed process's last event may be later than its state.
+  /// The end of the run as far as recorded: a killed process's last event may be later than its state.
   std::int64_t last_ns() const;
   /// Whether every event of the run is here.
   bool all_events() const;

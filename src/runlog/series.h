@@ -14,11 +14,11 @@ class Series {
  public:
   static constexpr Duration kFirstBinWidth = 100 * kMicrosecond;
 
-  /// Begins anew at `now`: what came before is forgotten, except for the level.
+  /// Begins anew at `now`: earlier values are forgotten, except for the level.
   void start(Time now);
 
-  /// The level is `bytes` from `now` on. Times before the last one count as the last one, so that callers
-  /// whose clocks are read before the owner's guard was taken do no harm.
+  /// The level is `bytes` from `now` on. Times before the last one count as the last one, so a clock read
+  /// before the owner's guard was taken is harmless.
   void step(Time now, std::uint64_t bytes);
   /// Adds a part of the past to the integral alone, of the bin at last().
   void credit(double byte_ns) {

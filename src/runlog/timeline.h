@@ -1,5 +1,5 @@
-// How many bytes are held over time, as a list of changes: what analysis counts peaks, means and sums over
-// ranks with. Pure values.
+// How many bytes are held over time, as a list of changes: the basis of peaks, means and sums over ranks.
+// Pure values.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ class Timeline {
   /// The level changes by `bytes` at `time`. Any order; in order of time it is cheap.
   void change(Time time, std::int64_t bytes);
 
-  /// This timeline within [begin, end]: what was held before `begin` is held from then on, and at `end` all
-  /// is let go.
+  /// This timeline within [begin, end]: bytes held before `begin` are held from then on, and at `end` all are
+  /// let go.
   Timeline clipped(Time begin, Time end) const;
 
   /// The sum of both.

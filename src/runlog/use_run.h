@@ -13,8 +13,8 @@ class UseRun {
  public:
   bool empty() const { return run_.count == 0; }
 
-  /// Adds a lease. False, and nothing has changed, where the lease differs from those before in more than its
-  /// time, where its acquire waited, and where the run is full: such a lease is an event of its own.
+  /// Adds a lease. False, without a change, where the lease differs from those before in more than its time,
+  /// where its acquire waited, and where the run is full. Such a lease is an event of its own.
   bool add(const Event& lease) {
     if (lease.wait_ns != 0 || run_.count == UINT32_MAX || (!empty() && !is_alike(lease))) return false;
     const auto leased = static_cast<std::uint64_t>(lease.end_ns - lease.begin_ns);

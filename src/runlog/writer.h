@@ -19,7 +19,7 @@
 
 namespace pinion::runlog {
 
-/// What a log says about its run; known when it starts.
+/// A log's description of its run; complete when the run starts.
 struct RunInfo {
   std::uint64_t job = 0;  ///< the same for all processes whose logs share a file: job_key()
   std::uint32_t run = 0;  ///< the same for all processes of the run: run_key()
@@ -52,8 +52,8 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
 
   /// Creates `directory` and in it the file of this node and job, or joins it (node_file.h), with room for
-  /// `log_bytes` of events. A process that has a rank replaces what an earlier job has left there. After an
-  /// error, and without open(), every other call does nothing.
+  /// `log_bytes` of events. A process that has a rank replaces the files of an earlier job there. After an
+  /// error, and without open(), every other call has no effect.
   Error open(const std::string& directory, const RunInfo& info, std::uint64_t log_bytes,
              NodeFile::Mapping mapping = NodeFile::Mapping::where_possible);
   bool is_open() const { return header_ != nullptr; }
@@ -80,7 +80,7 @@ class LogWriter {
     for (std::uint32_t i = 0; i < site_count_; ++i) f(sites_[i]);
   }
 
-  /// What Pinion does now, where it changes during the run.
+  /// A change of Pinion's part in registrations during the run.
   void set_acts(Acts acts, const std::string& retention, const std::string& device);
 
   /// Publishes the counters (events_dropped is this writer's own), the states of domains, and the series,
@@ -100,12 +100,12 @@ class LogWriter {
   void close();
 
   NodeFile file_;
-  char* area_ = nullptr;  ///< address space for what is mapped: the log up to its events, and their window
+  char* area_ = nullptr;  ///< address space of the mappings: the log up to its events, and their window
   ProcessHeader* header_ = nullptr;
   DomainEntry* domains_ = nullptr;
   LiveState* live_ = nullptr;
   SiteEntry* sites_ = nullptr;
-  Event* window_ = nullptr;  ///< the events that are being written; what is full is not mapped any more
+  Event* window_ = nullptr;  ///< the events that are being written; full windows are unmapped
 
   std::uint64_t event_count_ = 0;
   std::uint64_t events_written_ = 0;  ///< by write_back(), where that is needed

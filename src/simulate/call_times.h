@@ -1,5 +1,5 @@
-// How device calls stray from what a cost model says of them, as they did in a run: memory touched for the
-// first time and threads that lose their core are in no model, but the helper's margins follow them. A value.
+// The deviations of a run's device calls from a cost model: memory touched for the first time and threads
+// that lose their core are in no model, but the helper's margins follow them. A value.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace pinion::simulate {
 
 class CallTimes {
  public:
-  /// A call took so long where the model says `modelled`.
+  /// A call took so long instead of `modelled`.
   void observe(Actor actor, bool registration, Duration took, Duration modelled) {
     of(actor, registration)
         .factors.push_back(static_cast<float>(static_cast<double>(took) /
                                               static_cast<double>(std::max<Duration>(modelled, 1))));
   }
 
-  /// What the next such call takes where the model says `modelled`: it strays as those observed did, in their
-  /// order, from the first again after the last. None: not at all.
+  /// The length of the next such call, `modelled` by the model. It repeats the observed deviations in their
+  /// order, from the first again after the last. None observed: the model's.
   Duration next(Actor actor, bool registration, Duration modelled) {
     Strays& strays = of(actor, registration);
     if (strays.factors.empty()) return modelled;

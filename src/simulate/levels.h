@@ -10,8 +10,8 @@
 
 namespace pinion::simulate {
 
-/// Changes come in order of time; those at one instant count together, so that what held for no time does not
-/// count.
+/// Changes come in order of time; those at one instant count together, so that levels of zero length are left
+/// out.
 class Level {
  public:
   explicit Level(Time start) : last_(start) {}
@@ -41,13 +41,13 @@ class Level {
   double byte_ns_ = 0;
 };
 
-/// The same where changes are heard of late, and so out of order between several who tell of them: each is
-/// held back for as long as an earlier one may come.
+/// The same for changes that are reported late, and so out of order between several reporters: each is held
+/// back for as long as an earlier one may come.
 class LateLevel {
  public:
   explicit LateLevel(Time start) : level_(start), latest_(start) {}
 
-  /// At `now` it is heard that the level has changed at `time`, or will.
+  /// At `now` a change of the level at `time`, past or future, is reported.
   void change(Time now, Time time, std::int64_t bytes) {
     lag_ = std::max(lag_, 2 * (now - time));
     latest_ = std::max(latest_, now);

@@ -16,7 +16,7 @@ namespace {
 // Records and time stamps of a run begin well after 0, as on a real machine.
 constexpr Time kStart = kSecond;
 
-/// What the node holds, has ever leased, and would hold under an oracle.
+/// The bytes that the node holds, has ever leased, and would hold under an oracle.
 struct Levels {
   Level registered{kStart}, left_pinned{kStart};
   LateLevel oracle{kStart};
@@ -30,7 +30,7 @@ std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseMod
   return scripts;
 }
 
-/// What the settings say comes before what was recorded.
+/// The settings override the recorded conditions.
 Recorded conditions(const Workload& workload, const Settings& settings, std::uint32_t program) {
   Recorded conditions;
   if (!workload.recorded.empty()) conditions = workload.recorded[program];
@@ -45,7 +45,7 @@ Recorded conditions(const Workload& workload, const Settings& settings, std::uin
 // CPU of the helper beside its device calls, as measured (docs/measurements.md).
 constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
 
-/// One simulated process; what it holds counts for all the ranks that it stands for.
+/// One simulated process; its bytes count for all the ranks that it represents.
 class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,

@@ -19,7 +19,7 @@ struct Member {
   auto operator<=>(const Member&) const = default;
 };
 
-/// What a node's ranks did, added up; each simulated process counts for `ranks` of them.
+/// Sums over a node's ranks; each simulated process counts for `ranks` of them.
 struct NodeResult {
   runlog::RegisteredBytes registered;
   runlog::Counters counters{};

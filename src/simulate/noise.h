@@ -31,7 +31,7 @@ class Noise {
  public:
   Noise(NoiseModel model, std::uint64_t seed) : model_(model), random_(seed) {}
 
-  /// What an interval of nominally `compute` takes, at `progress` (from 0 to 1) of the run.
+  /// The length of an interval of nominally `compute`, at `progress` (from 0 to 1) of the run.
   Duration of(Duration compute, double progress) {
     return model_.kind == NoiseModel::Kind::none || compute == 0 ? compute : disturbed(compute, progress);
   }

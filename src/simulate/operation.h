@@ -1,4 +1,4 @@
-// What a simulated thread does, one operation after the other: values, and where they come from.
+// The operations of a simulated thread: values, and their source.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Operation {
   Range range{};
   Duration compute = 0;   ///< by the thread, since its previous operation was done
   Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it
-  /// Of an acquire: how long its lease lasts, whatever the thread does meanwhile (not under a retention that
-  /// settles, for which the release is work of the thread).
+  /// Of an acquire: the length of its lease, independent of the thread (except under a retention that
+  /// settles: there the release is the thread's work).
   Duration lasts = kUntilReleased;
   Time not_before = 0;  ///< absolute
 

@@ -1,5 +1,5 @@
-// What an oracle would hold: the union of the pages under lease, the new ones of each lease registered just
-// in time before it (the definition of runlog/analysis.h, while the run goes on). One thread.
+// The pages that an oracle would hold: the union of the pages under lease, the new ones of each lease
+// registered just in time before it (the definition of runlog/analysis.h, while the run goes on). One thread.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +50,8 @@ class OracleBound {
  public:
   explicit OracleBound(const CostModel& nic) : nic_(nic) {}
 
-  /// A lease of whole pages begins, or ends, at `now`. `changed(time, bytes)` hears, in order of time, what
-  /// is certain by then: an oracle registers earlier than the lease that tells of it.
+  /// A lease of whole pages begins, or ends, at `now`. `changed(time, bytes)` receives the changes that are
+  /// certain by then, in order of time: an oracle registers earlier than the lease that shows it.
   template <class F>
   void lease(Time now, Range pages, F&& changed) {
     const std::size_t fresh = leased_.add(pages);
@@ -84,7 +84,7 @@ class OracleBound {
     Time time;
     bool begins;
     Range pages;
-    /// What ends at an instant goes before what begins.
+    /// Ends at an instant go before begins.
     bool operator>(const Move& other) const {
       return time != other.time ? time > other.time : begins > other.begins;
     }

@@ -99,7 +99,7 @@ void ProgramBuilder::begin_turn() {
 }
 
 void ProgramBuilder::end_turn(std::uint64_t turns) {
-  // What is left of the turn's time belongs to it.
+  // The rest of the turn's time belongs to it.
   add({.kind = Operation::Kind::pause});
   program_.turns = turns;
   part_ = &program_.after;
@@ -167,7 +167,7 @@ Error find_pattern(const std::string& text, Pattern& pattern) {
   return Error::make(EINVAL, "unknown pattern '%s'; valid: %s", name.c_str(), valid.c_str());
 }
 
-// ---- what the patterns share ----
+// ---- common parts of the patterns ----
 
 Error read_ranks(const std::string& text, const char* name, RanksRule rule, int& ranks) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), ranks);

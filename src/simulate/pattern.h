@@ -69,9 +69,9 @@ class ProgramBuilder {
                         std::uint64_t site);
   virtual void unmap(Range range);
 
-  /// What was written since the beginning comes before the main loop.
+  /// Operations written before this come before the main loop.
   virtual void begin_turn();
-  /// What was written since begin_turn() is one of so many turns.
+  /// Operations written since begin_turn() are one of so many turns.
   virtual void end_turn(std::uint64_t turns);
 
   Program finish();

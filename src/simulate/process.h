@@ -1,8 +1,7 @@
 // One process in virtual time: the real Domain, retention and predictor over a ModelDevice, under a discrete
-// event loop. Its threads follow their scripts; device calls take the model's time and whatever else happens
-// meanwhile does happen meanwhile, for the registry works in steps: an acquire can find its region being
-// registered and wait, or being deregistered and miss. Its helper works at the engine's desk
-// (retention/desk.h).
+// event loop. Its threads follow their scripts; device calls take the model's time, and other events happen
+// during them, for the registry works in steps. An acquire can find its region being registered and wait, or
+// being deregistered and miss. Its helper works at the engine's desk (retention/desk.h).
 //
 // Modelled here: threads, the order of their device calls, the rings and the helper's
 // sleep. Everything else is the code of the product.
@@ -34,14 +33,14 @@
 
 namespace pinion::simulate {
 
-/// Hears what happens in a process, in order of time where nothing else is said. Byte counts are changes.
+/// Receives the events of a process, in order of time except where noted. Byte counts are changes.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void registered(Time, Time /*since*/, std::int64_t /*bytes*/) {}
   /// Pages ever leased, less memory events.
   virtual void left_pinned(Time, std::int64_t /*bytes*/) {}
-  /// Pages that an oracle would hold: in order of time too, but heard of only when they are certain.
+  /// Pages that an oracle would hold: in order of time too, but reported only when certain.
   virtual void oracle_held(Time, std::int64_t /*bytes*/) {}
   virtual void acquired(std::uint64_t /*number of the acquire*/, Time /*asked*/, Time /*leased*/,
                         runlog::Outcome) {}
@@ -80,7 +79,7 @@ class Process final : private RegisteredListener {
     std::function<Duration()> wake_latency = [] { return Duration{0}; };
     /// When a helper that would run at a time really does, on a core that it shares. Empty: at that time.
     std::function<Time(Time)> turn_after = {};
-    /// What a device call takes where `nic` says `modelled`. Empty: just that.
+    /// The length of a device call, `modelled` by the device. Empty: just that.
     std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
 
@@ -92,15 +91,14 @@ class Process final : private RegisteredListener {
   /// Its script has more, after it had no more.
   void resume(std::uint16_t thread);
   /// Whether there is a helper (retention helper), and how long it may have to wait for its turn on a core
-  /// that it shares. Without one, what is registered stays.
+  /// that it shares. Without one, registrations stay.
   void set_helper(bool has_helper, Duration turn);
   /// Does something at that time.
   void at(Time time, std::function<void()> what);
   /// A memory event, as the hooks report it, by `thread`.
   void change_memory(Range range, std::uint16_t thread = 0);
 
-  /// Runs the next event, and what the same thread does after it before anything else happens and not after
-  /// `until`.
+  /// Runs the next event, and the same thread's steps after it, up to the next other event and to `until`.
   void step(Time until = 0);
   /// When that will be; kNever: nothing is to come.
   Time next_event() const { return events_.empty() ? kNever : events_.front().time; }
@@ -108,9 +106,9 @@ class Process final : private RegisteredListener {
   bool running() const { return application_events_ > 0 || !waiting_.empty(); }
   /// The helper is in a device call.
   bool helper_busy() const { return helper_busy_; }
-  /// What the helper has begun is done, and everything idle is let go at once. The end of the run.
+  /// The end of the run: finishes the helper's job, and lets all idle regions go at once.
   void finish();
-  /// Nothing happens until then. Not before the last event, not after the next one.
+  /// Advances the clock to a time between the last event and the next.
   void pass(Time time) { clock_.set(time); }
 
   Time now() { return clock_.now(); }
@@ -147,14 +145,14 @@ class Process final : private RegisteredListener {
   };
 
   static constexpr std::uint32_t kHelper = 0;  ///< its call; a thread's is its number + 1
-  /// Who is on its way through the registry's steps, or in a device call.
+  /// A call on its way through the registry's steps, or in a device call.
   struct Call {
     enum class Phase : std::uint8_t {
       none,
       registering,  ///< of the ticket
       evicting,     ///< victims of the ticket
       retiring,     ///< regions that it lets go itself
-      bouncing,     ///< copies what could not be registered
+      bouncing,     ///< copies for lack of a registration
     };
     Phase phase = Phase::none;
     bool waited = false;
@@ -194,7 +192,7 @@ class Process final : private RegisteredListener {
     UnderLeavePinned leave_pinned;
   };
 
-  /// What hears of the oracle's changes.
+  /// The receiver of the oracle's changes.
   auto oracle_changed() {
     return [this](Time time, std::int64_t bytes) { observer_.oracle_held(time, bytes); };
   }

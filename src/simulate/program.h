@@ -1,4 +1,4 @@
-// What a process does, written down: for each of its threads the operations before, in each turn of, and
+// The program of a process: for each of its threads the operations before, in each turn of, and
 // after its main loop. Values, shared by all ranks that do the same.
 #pragma once
 
@@ -54,8 +54,8 @@ class ProgramScript final : public Script {
   const double operations_;
 };
 
-/// When the scripts of a process that begins at `start` use what, by the program's own time: without waits
-/// for registration. Uses the scripts up.
+/// The times of all uses in the scripts of a process that begins at `start`, by the program's own time:
+/// without waits for registration. Consumes the scripts.
 Schedule schedule_of(const std::vector<std::unique_ptr<Script>>& scripts, Time start);
 
 }  // namespace pinion::simulate

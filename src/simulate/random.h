@@ -26,7 +26,7 @@ class Random {
   std::uint64_t state_;
 };
 
-/// The seed of part `part` of what `seed` names.
+/// The seed of part `part` of the sequence of `seed`.
 inline std::uint64_t seed_of(std::uint64_t seed, std::uint64_t part) {
   return Random(seed ^ (part + 1) * 0xD1342543DE82EF95ull).next();
 }

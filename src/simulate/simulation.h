@@ -1,9 +1,9 @@
 // A whole job in virtual time: each rank a process (process.h), the processes of a node on one time line.
 //
-// Ranks are not coupled: each follows its own program, and waits for nobody but its own registrations. Ranks
-// that do the same are simulated once and counted as often as there are of them, and so are nodes with the
-// same ranks on them; with noise every rank differs and every one is simulated. Nodes are independent, and
-// simulated side by side on the machine's cores: the result does not depend on how many there are.
+// Ranks are not coupled: each follows its own program, and waits for nobody but its own registrations. Equal
+// ranks are simulated once and counted as often as they occur; so are nodes with the same ranks. With noise
+// every rank differs and every one is simulated. Nodes are independent, and simulated side by side on the
+// machine's cores: the result does not depend on how many there are.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ struct Result {
   int nodes = 0, nodes_simulated = 0;
   /// As a log would have them: leases, device calls and memory events; of all ranks, and of those simulated.
   std::uint64_t events = 0, events_simulated = 0;
-  /// If they are kept: by program, what one of the ranks that follow it has learnt.
+  /// If they are kept: by program, the profile that one of its ranks has learnt.
   std::vector<std::string> profiles;
 };
 

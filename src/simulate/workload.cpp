@@ -68,8 +68,8 @@ namespace {
 class Delays {
  public:
   /// Added in order of `begin`. Those of one thread follow each other: the ranges of one call, which all
-  /// begin with it, are waited for one after the other. What would then end after `end` was part of another
-  /// delay, as a deregistration is that an acquire waited for.
+  /// begin with it, are waited for one after the other. The part beyond `end` belongs to another delay, such
+  /// as a deregistration for which an acquire waited.
   void add(Time begin, Duration took, Time end) {
     begin = std::max(begin, end_);
     end = std::min(begin + took, end);
@@ -231,7 +231,7 @@ Program program_of(const runlog::Log& log) {
   if (delays.empty()) delays.emplace_back();
 
   std::vector<std::vector<Action>> actions(delays.size());
-  std::size_t order = 0, latest = 0;  // memory events are taken for those of the thread that was heard last
+  std::size_t order = 0, latest = 0;  // memory events count as the latest thread's
   for (const runlog::Event* event : events) {
     if (event->kind == EventKind::deregistration) continue;
     if (event->kind == EventKind::lease) latest = number_of(*event);
@@ -292,7 +292,7 @@ Recorded recorded_in(const runlog::Log& log) {
   return recorded;
 }
 
-/// What all logs together say of the machine.
+/// The machine's figures from all logs together.
 void learn_machine(const std::vector<runlog::Log>& logs, Workload& workload) {
   double bookkeeping_ns = 0, samples = 0;
   for (const runlog::Log& log : logs) {

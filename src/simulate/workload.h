@@ -1,4 +1,4 @@
-// What is simulated: the ranks of a job, what each does, and where it runs. Made from a pattern or from the
+// The simulated job: its ranks, their programs and their nodes. Made from a pattern or from the
 // logs of a run; values.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace pinion::simulate {
 
-/// What a process's log says of how its registrations and its helper went.
+/// The course of a process's registrations and its helper, from its log.
 struct Recorded {
   bool measured = false;  ///< nothing was registered: there are no calls to learn from
-  CostModel nic;  ///< the fit of its calls; free where it made none
+  CostModel nic;          ///< the fit of its calls; free where it made none
   CallTimes call_times;
   WakeLatency wake_latency;
 };
@@ -31,17 +31,17 @@ struct Workload {
     Duration starts = 0;  ///< after the first rank of its node
   };
 
-  std::string log, pattern;  ///< what it was made from; one of them is empty
+  std::string log, pattern;  ///< its source; one of them is empty
   Placement placement;
   std::vector<Program> programs;  ///< ranks that do the same share one
   std::vector<Rank> ranks;
   std::vector<Recorded> recorded;  ///< with each program that a log was read for; of a pattern: empty
-  // What the logs say of the machine.
+  // The machine's figures from the logs.
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
   double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
   int cores = 0;                    ///< of a node; 0: not known
-  bool contains_helpers = false;    ///< the recorded times: what helpers took of the ranks' cores
-  /// Where events were lost: what was recorded of the run, in seconds; else 0.
+  bool contains_helpers = false;    ///< the recorded times: they contain the helpers' use of the ranks' cores
+  /// Where events were lost: the recorded part of the run, in seconds; else 0.
   double covers_seconds = 0;
 };
 
@@ -58,7 +58,7 @@ struct Tiling {
 /// The logs of one run, in order of rank.
 Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload& workload);
 
-/// What a process did, with its waits for registration taken out.
+/// The program of a process, with its waits for registration taken out.
 Program program_of(const runlog::Log& log);
 
 }  // namespace pinion::simulate

@@ -1,11 +1,12 @@
-# What the suites share: how a program is started in the cell of the table that is being run, and how its output
-# becomes results. A suite defines `mpis`, the MPIs that it can run on, and the function `suite`, which is run in an empty
-# directory, prints "ok TEST" or "failed TEST" for each test on standard output, and everything else on standard error.
+# Shared by the suites: how a program is started in the cell of the table that is being run, and how its
+# output becomes results. A suite defines `mpis`, the MPIs that it can run on, and the function `suite`. The
+# function runs in an empty directory. It prints "ok TEST" or "failed TEST" for each test on standard output,
+# and everything else on standard error.
 #
 # It reads: $mpi, $retention (none: without Pinion), $threshold, $only, $limit (seconds for one program), $cell (the
 # cell's directory), $build, $source, $apps, $cache.
 
-# There may be more ranks than cores: let them yield, and bind nobody.
+# There may be more ranks than cores: let them yield, unbound.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 export MPIR_CVAR_POLLS_BEFORE_YIELD=1
@@ -33,7 +34,7 @@ acquires() { cat "$cell/acquires" 2>/dev/null | awk '{ n += $1 } END { print n +
 # verdict TEST STATUS
 verdict() { [ "$2" -eq 0 ] && echo "ok $1" || echo "failed $1"; }
 
-# checks NAME FILE: the lines with which a program says that an answer is right or wrong, each a test by its number.
+# checks NAME FILE: the lines of a program that mark an answer as right or wrong, each a test by its number.
 checks() {
   awk -v name="$1" '
     { line = toupper($0) }

@@ -1,11 +1,13 @@
 # Several nodes on one machine, for tests of launchers. Sourced.
 #
 # A node is a set of namespaces: a network of its own with an address on a common bridge, a host name, System V memory
-# and a boot id, a /tmp and a /dev/shm that nobody else sees. /etc/hosts names them all: node0, node1 ... Everything else,
-# and the directories below /tmp that make_nodes is told, is the file system that they share. Processes are the machine's.
+# and a boot id, a private /tmp and /dev/shm. /etc/hosts names them all: node0, node1 ... Everything else,
+# and the directories below /tmp that are given to make_nodes, is the file system that they share. Processes
+# are the machine's.
 #
-# All of it is within a *room*, which is namespaces of processes, mounts and network around the whole script: when the script
-# ends, however it does, the kernel ends what is in the room and takes down what was made there.
+# All of it is within a *room*, which is namespaces of processes, mounts and network around the whole script:
+# when the script ends, in any way, the kernel ends the room's processes and takes down its mounts and
+# networks.
 
 # enter_room SCRIPT ARGUMENTS...: starts the script again, in a room of its own; within it, does nothing. Where no
 # namespaces can be made: one line, and status 77.
@@ -61,14 +63,14 @@ END
   done
 }
 
-# become_node NAME DIRECTORY SHARED...: what holds the namespaces of a node, until it is killed.
+# become_node NAME DIRECTORY SHARED...: holds the namespaces of a node, until it is killed.
 become_node() {
   local name=$1 directory file
   hostname "$name"
   cp "/proc/sys/kernel/random/uuid" "$2/cluster/$name.boot"
-  mount --bind "$2/cluster/$name.boot" /proc/sys/kernel/random/boot_id # what MPI libraries tell machines apart by
+  mount --bind "$2/cluster/$name.boot" /proc/sys/kernel/random/boot_id # MPI libraries compare it
   mount -t tmpfs tmpfs /dev/shm
-  # Held open, what /tmp had can be put into the new one.
+  # Held open, these directories of /tmp can be put into the new one.
   local held=()
   for directory in "${@:2}"; do
     exec {file}<"$directory"
@@ -85,7 +87,7 @@ become_node() {
   exec sleep infinity
 }
 
-# on NODE COMMAND...: as a user who is logged in there, with this environment and in this directory.
+# on NODE COMMAND...: as a user logged in there, with this environment and in this directory.
 on() {
   # shellcheck disable=SC2016
   nsenter --target "$(cat "$cluster/$1")" --net --uts --ipc --mount sh -c 'cd "$0" && exec "$@"' "$PWD" "${@:2}"

@@ -1,7 +1,7 @@
 # Slurm on the nodes of nodes.bash: munge, slurmctld on node0, slurmd on each. Sourced after make_nodes.
 
-# start_slurm DIRECTORY CPUS: state and logs go below the directory, which the nodes share. Afterwards SLURM_CONF says
-# where it is configured.
+# start_slurm DIRECTORY CPUS: state and logs go below the directory, which the nodes share. Afterwards
+# SLURM_CONF has the path of its configuration.
 start_slurm() {
   local directory=$1/slurm cpus=$2 node _
   mkdir -p "$directory"

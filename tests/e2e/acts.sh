@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What acts where, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is active and the program
-# registers, nothing where it does not; and a program that meets a device which fails ends as without Pinion.
+# Where Pinion acts, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is
+# active and the program registers, and only there. A program that meets a failing device ends as without
+# Pinion.
 . "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 made_up=$build/tests/verbs
@@ -20,7 +21,7 @@ device() {
   done
 }
 
-# registers OPTIONS SCENARIO: the program under `pinion run`, which must end well and say so.
+# registers OPTIONS SCENARIO: the program under `pinion run`, which must succeed and print "verified".
 registers() {
   rm -rf "$work/log"
   # shellcheck disable=SC2086
@@ -44,7 +45,7 @@ registers "--retention leave-pinned" loop
 reached 2 "a port is active"
 report_has 'r["acts"] == "verbs" and r["retention"] == "leave-pinned" and r["acquires"]["total"] == 40' "a port is active"
 says "below its libraries" "a port is active"
-# The process was measured first: what is registered from then on is met.
+# The process was measured first: later registrations are met.
 registers "--retention leave-pinned" measured
 reached 2 "measured first"
 report_has 'r["acts"] == "verbs" and r["acquires"]["misses"] == 2 and r["acquires"]["hits"] == 38' "measured first"
@@ -65,7 +66,7 @@ for retention in on-demand leave-pinned helper; do
   registers "--retention $retention" unplugged
 done
 
-# No port that is active, no device, nothing mounted there at all: nothing is met.
+# A port that is down, a missing device, an empty directory: Pinion stays out.
 device down '1: DOWN' '2: INIT'
 registers "--retention leave-pinned" loop
 reached 40 "no port is active"

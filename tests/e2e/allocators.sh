@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Under other allocators: every page that jemalloc, mimalloc, tcmalloc or glibc gives back takes its registration
-# with it, however the allocator calls the kernel; where that cannot be seen, Pinion says so and keeps nothing.
+# with it, by any system call of the allocator. Where that is invisible, Pinion reports it and keeps nothing.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -88,7 +88,7 @@ gcc -O1 -std=gnu11 -I"$source/include" "$work/blocks.c" -o "$work/blocks" -L"$bu
 
 case ${PINION_TEST_SCALE:-1} in 1 | 0*) rounds=2 ;; *) rounds=4 ;; esac
 
-# try NAME PRELOAD ENVIRONMENT...: an allocator in its default settings, then told to give memory back at once.
+# try NAME PRELOAD ENVIRONMENT...: an allocator in its default settings, then set to return memory at once.
 try() {
   local name=$1 preload=$2 output
   shift 2

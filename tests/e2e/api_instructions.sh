@@ -3,7 +3,7 @@
 # callgrind while the program's loop runs. The bound is the count that was measured (485) and one tenth more, for other
 # compilers.
 #
-# Valgrind sees no code that is patched while it runs, and knows no userfaultfd: memory events are left to brackets.
+# Valgrind supports neither code patched at run time nor userfaultfd: memory events are left to brackets.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 command -v valgrind >/dev/null || exit 77

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A preload that meets the libpinion of another build says so in one line, and the program runs as without it. A path for
-# libraries decides here which libpinion the process gets.
+# A preload that meets the libpinion of another build reports it in one line, and the program runs as without
+# it. A path for libraries decides here which libpinion the process gets.
 . "$(dirname "$0")/common.bash"
 
 # others_library WHAT WITH: libpinion with each WHAT replaced.
@@ -14,7 +14,7 @@ sys.exit(times == 0 or len(changed) != len(code))
 PYTHON
 }
 
-# stays_off PROGRAM ARGUMENTS...: each of two ranks says one line.
+# stays_off PROGRAM ARGUMENTS...: each of two ranks prints one line.
 stays_off() {
   rm -rf "$work/log"
   ranks 2 env LD_LIBRARY_PATH="$work" LD_PRELOAD="$preload" PINION="log=$work/log" "$@" >"$work/out" 2>"$work/err" ||

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The C API as a library's author meets it: the header in strict C99 and in C++, what libpinion.so exports, the
-# example, and programs built against the installed package by pkg-config and by CMake.
+# The C API as a library's author meets it: the header in strict C99 and in C++, the exports of libpinion.so,
+# the example, and programs built against the installed package by pkg-config and by CMake.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -20,7 +20,7 @@ diff "$work/declared" "$work/exported" || fail "the exported calls are not the d
 grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.[123]$| A PINION_' "$work/symbols" && fail "symbols without a version"
 ldd "$build/lib/libpinion.so" | grep -E 'stdc\+\+|libgcc|liburing|libmpi' && fail "libpinion.so needs more than the C library"
 
-# The example, under what its user may say.
+# The example, under its user's possible options.
 example="$build/bin/examples/registration_cache"
 expect() {
   local want=$1 output

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Three nodes of two ranks each, which are namespaces of this machine (tests/cluster/nodes.bash): what the user says reaches ranks
-# on other nodes, however it was said and whatever the launcher forwards; logs are found where they were to go, and missed
-# where they are not; nodes without Pinion and killed ranks do no more harm than they must.
+# Three nodes of two ranks each, which are namespaces of this machine (tests/cluster/nodes.bash): the user's
+# options reach ranks on other nodes, in every form and under every launcher. Logs are found at their place,
+# and missing ones are reported. Nodes without Pinion and killed ranks do only the unavoidable harm.
 one_by_one=yes # six ranks each, which meet over TCP
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cluster/nodes.bash"
@@ -38,7 +38,7 @@ user() {
     [ $status -eq 141 ] || break
     rm -rf "$work/inside"
   done
-  # What hydra makes of ranks that leave is chance.
+  # Hydra's treatment of ranks that leave depends on chance.
   [ "$family" = mpich ] && verified || return $status
 }
 said() { cat "$work/out" "$work/err"; }
@@ -52,7 +52,7 @@ processes_of() {
   done
 }
 
-# What jobs leave behind on the nodes: files and processes.
+# The remains of jobs on the nodes: files and processes.
 remains() {
   local node
   for node in "${nodes[@]}"; do
@@ -80,7 +80,7 @@ user "${launch[@]}" "$pinion" run --device pin --retention lru --log inside -- "
 [ "$(what_is "$all_there and r.retention == 'lru'" inside)" = True ] || fail "inside: $(said; what_is r.nodes inside)"
 [ "$(grep -c '^pinion: ' "$work/err")" -eq $((${#app[@]} == 1)) ] || fail "inside: $(said)"
 
-# What the user forwards arrives as well, and what is nearer to the program is right.
+# The variables that the user forwards arrive as well, and those nearer to the program win.
 library=$(readlink -f "$(gcc -print-file-name=libm.so.6)")
 cat >"$work/rank" <<END
 #!/bin/sh
@@ -106,7 +106,8 @@ else
 fi
 unset MINE
 
-# No file system that they share: each node keeps its logs, and the summary says whose are missing.
+# No file system that they share: each node keeps its logs, and the summary lists the ranks whose logs are
+# missing.
 user "$pinion" run --device pin --log /tmp/logs -- "${launch[@]}" "${app[@]}" || fail "not shared: status $?: $(said)"
 grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "not shared: $(said)"
 for node in "${nodes[@]}"; do
@@ -127,13 +128,13 @@ clean "orderly runs"
 on node0 mkdir -p /tmp/alone/bin /tmp/alone/lib
 on node0 cp "$pinion" /tmp/alone/bin
 on node0 cp -d "$build"/lib/libpinion*.so* /tmp/alone/lib
-if [ "$family" = openmpi ]; then # hydra says so for each rank, and the others wait in MPI_Init for ever
+if [ "$family" = openmpi ]; then # hydra reports it for each rank, and the others wait in MPI_Init for ever
   user "${launch[@]}" /tmp/alone/bin/pinion run --device pin -- "${app[@]}" && fail "alone, inside: nobody misses it"
 fi
 user /tmp/alone/bin/pinion run --device pin --log "$work/log" -- "${launch[@]}" "${app[@]}"
 status=$?
 case $family in
-  openmpi) # says so, once, and does not begin (mpirun's status is 0 all the same)
+  openmpi) # reports it once, and does not begin (mpirun's status is 0 all the same)
     [ "$(grep -c 'Fork agent: */tmp/alone/bin/pinion' "$work/err")" -eq 1 ] && ! grep -q 'ld.so' "$work/err" && ! verified || fail "alone: status $status: $(said)"
     ;;
   mpich) # runs, with a line of the loader's for each rank

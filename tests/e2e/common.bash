@@ -1,8 +1,9 @@
-# What the end-to-end scripts of MPI programs share. Sourced with the build directory as first argument. Each script is
-# run once for every family of MPI that there is, with `family` saying which, both at the same time: launchers wait more than
-# they compute. A script that is not for both says `only_family=openmpi` before it sources this, one that depends on times
-# `one_by_one=yes`. With `heavy_session=yes` the script and its ranks (by `$work/heavy PROGRAM`) weigh more than other work
-# where they may: the kernel shares cores by session, whatever a process's niceness, and launchers give ranks sessions.
+# Shared by the end-to-end scripts of MPI programs. Sourced with the build directory as first argument. Each
+# script is run once for every installed family of MPI, named by `family`, both at the same time:
+# launchers wait more than they compute. A script for one family sets `only_family=openmpi` before it sources
+# this, one that depends on times `one_by_one=yes`. With `heavy_session=yes` the script and its ranks
+# (by `$work/heavy PROGRAM`) weigh more than other work where they may: the kernel shares cores by session,
+# independent of a process's niceness, and launchers give ranks sessions.
 weigh='echo -12 >/proc/self/autogroup'
 if [ -n "${heavy_session:-}" ] && [ -z "${heavy:-}" ]; then
   heavy=yes exec setsid --wait bash -c "{ $weigh; } 2>/dev/null; exec \"\$0\" \"\$@\"" "$0" "$@"
@@ -118,7 +119,7 @@ report_says() {
   [ "$answer" = True ] || fail "$1: not so: $2 ($answer): $(what_is '(r.acquires, r.registered_bytes, r.registrations, r.deregistrations, r.registration_failures, r.pinned_at_exit_bytes)')"
 }
 
-# What holds for every run that ended in order.
+# True for every run that ended in order.
 books_balance() {
   report_says "$1" '(sum([r.acquires.hits, r.acquires.waits, r.acquires.misses, r.acquires.bounced, r.acquires.observed]) == r.acquires.total and
     r.registrations == r.deregistrations and r.registration_failures == 0 and r.pinned_at_exit_bytes == 0 and

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A Go program with cgo, whose runtime gives memory back by system calls of its own. Building Go's runtime takes most of a
-# minute. So this runs only in longer tests, where Go is installed, and as root, who may read the page map.
+# minute. So this runs only in longer tests, where Go is installed, and as root, which may read the page map.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 [ "$(id -u)" -eq 0 ] || exit 77
@@ -53,7 +53,7 @@ const page = 4096
 
 var pagemap, _ = os.Open("/proc/self/pagemap")
 
-// What the kernel has at each page of the range now.
+// The present physical page of each page of the range.
 func frames(begin, length uintptr) []uint64 {
 	entries := make([]byte, length/page*8)
 	if _, err := pagemap.ReadAt(entries, int64(begin/page*8)); err != nil {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the helper does for a use, in instructions: it learns from the record, decides, and predicts again. They are counted
-# by callgrind in the simulator, which runs the helper's own code, while that code runs. The bounds are the counts that were
-# measured and one tenth more, for other compilers.
+# The helper's work for a use, in instructions: it learns from the record, decides, and predicts again. They
+# are counted by callgrind in the simulator, which runs the helper's own code, while that code runs. The
+# bounds are the counts that were measured and one tenth more, for other compilers.
 source "$(dirname "$0")/script.bash"
 command -v valgrind >/dev/null || exit 77
 

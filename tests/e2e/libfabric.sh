@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Pinion as the memory monitor of libfabric's registration cache: the real libfabric takes it, at the right moment
-# and only when nobody else has a say; and a cache that locks, allocates and asks as libfabric's does gets right
-# answers under real memory events. (No provider that has such a cache works without an RDMA device:
-# tests/softroce proves the contents of transfers on one.)
+# Pinion as the memory monitor of libfabric's registration cache: the real libfabric imports it at the right
+# moment, and keeps another that the user or program has chosen. A cache that locks, allocates and queries as
+# libfabric's does gets right answers under real memory events. (Every provider with such a cache needs an
+# RDMA device: tests/softroce proves the contents of transfers on one.)
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 [ -e /usr/include/rdma/fi_ext.h ] || { echo "libfabric's headers are not installed"; exit 77; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Under each memory monitor: what it claims to see takes its registration with it, and where not all is seen nothing
-# is kept; also where code may not be patched. By the C API, and by an MPI program.
+# Under each memory monitor: every change that it claims to see takes its registration with it, and under an
+# incomplete monitor nothing is kept; also where patching code is forbidden. By the C API, and by an MPI
+# program.
 . "$(dirname "$0")/common.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -144,7 +145,7 @@ else
   expect libc+userfaultfd "" "$all_gone"
   expect symbols+userfaultfd "" "$all_gone"
   expect userfaultfd "" "gone gone gone gone stale gone gone"
-  # Code may not be patched: symbols are preloaded, and the kernel adds what they miss.
+  # Code may not be patched: symbols are preloaded, and the kernel adds the missing events.
   expect auto "$work/restrict" "$all_gone"
   expect symbols+userfaultfd "$work/restrict" "$all_gone"
   "$work/restrict" "$pinion" doctor --json >"$work/doctor" || fail "doctor, restricted"

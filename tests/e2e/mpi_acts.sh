@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# MPI programs by default: measured where nothing registers with a NIC, and what each strategy would hold and cost comes from
-# the run's own log.
+# MPI programs by default: measured where nothing registers with a NIC; the memory and cost of each strategy
+# come from the run's own log.
 . "$(dirname "$0")/common.bash"
 device=auto
 sentence="measured only: no NIC registers here; your MPI's own registrations are unchanged"
 
-# measured WHAT OPTIONS: nothing was registered, and it is said.
+# measured WHAT OPTIONS: nothing was registered, and the report states it.
 measured() {
   under "$2" 2 "$programs/mpi_counted" || fail "$1: status $?: $(cat "$work/err")"
   verified || fail "$1: $(cat "$work/out")"
@@ -14,7 +14,8 @@ measured() {
   report_says "$1" '(r.acts == "measured" and r.retention == "observe" and r.registrations == 0 and r.registered_bytes.peak == 0
     and r.acquires.observed == r.acquires.total == 160)'
   report_says "$1" '[row.retention for row in r.strategies.rows] == ["on-demand", "leave-pinned", "helper"]'
-  # Leave-pinned, simulated, is the union of what was transferred; nothing holds more. The ranks' times may shift a little.
+  # Leave-pinned, simulated, is the union of the transferred memory; every other strategy holds at most that.
+  # The ranks' times may shift a little.
   report_says "$1" '(all(row.acquires.total == 160 for row in r.strategies.rows) and
     .9 < r.strategies.rows[1].registered_bytes.peak / r.registered_bytes.leave_pinned_peak < 1.1 and
     all(row.registered_bytes.peak < 1.1 * r.registered_bytes.leave_pinned_peak for row in r.strategies.rows))'
@@ -34,7 +35,7 @@ measured "front mpi" "--front mpi"
 ranks 2 "$pinion" run -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "inside: status $?"
 verified && [ "$(grep -c "$sentence" "$work/err")" -eq 1 ] || fail "inside: $(cat "$work/out" "$work/err")"
 
-# An explicit device registers beside the MPI library, and that is said.
+# An explicit device registers beside the MPI library, and the report states it.
 under "--device pin" 2 "$programs/mpi_counted" || fail "pinned: $(cat "$work/err")"
 report_says pinned 'r.acts == "pinned" and r.acquires.observed == 0 and r.registrations > 0 and r.strategies is None'
 grep -q "beside the MPI library's own registrations" "$work/err" || fail "pinned: $(cat "$work/err")"

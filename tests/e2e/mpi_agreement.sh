@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Leave-pinned and oracle, computed from any run's log, agree with what a run of leave-pinned, or on demand, really
-# registered.
+# Leave-pinned and oracle, computed from any run's log, agree with the real registrations of a run of
+# leave-pinned, or on demand.
 only_family=openmpi
 . "$(dirname "$0")/common.bash"
 [ -x "$examples/fft3d" ] || exit 77

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs that end badly, logs that cannot be written: the program is as without Pinion, and the report works on
-# what is there.
+# Programs that end badly, logs that cannot be written: the program ends as without Pinion, and the report
+# uses the logs that exist.
 one_by_one=yes
 . "$(dirname "$0")/common.bash"
 leaving=$programs/mpi_leaving
@@ -10,7 +10,7 @@ verified || fail "fork: $(cat "$work/out")"
 books_balance fork
 report_says fork 'r.acquires.total == 82 and r.ranks == 2'
 
-# Without MPI_Finalize: the log is complete all the same; what the receive that never came holds is its own.
+# Without MPI_Finalize: the log is complete all the same; a receive without a message keeps its lease.
 # hydra would kill the rank that leaves last.
 plain_launch=("${launch[@]}")
 [ "$family" = openmpi ] || launch+=(-disable-auto-cleanup)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The program's error handlers run equally often with Pinion and without, for all handles and counts that it gives MPI, and
-# all fates of requests that it freed.
+# The program's error handlers run equally often with Pinion and without. This holds for all handles and
+# counts that it gives MPI, and all fates of requests that it freed.
 . "$(dirname "$0")/common.bash"
 
 ranks 1 "$programs/mpi_errors" >"$work/plain" 2>"$work/err" || fail "without Pinion: $(tail -n 3 "$work/plain" "$work/err")"

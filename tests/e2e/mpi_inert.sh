@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The preload does nothing where it has nothing to do, and says what is wrong with options in one line.
+# The preload is inert where it has no task, and reports wrong options in one line.
 . "$(dirname "$0")/common.bash"
 
-# It needs no MPI, and shows nothing but the calls it stands before.
+# It loads without an MPI, and exports only the calls that it intercepts.
 nm -D --undefined-only "$preload" | grep -E '\bP?MPI_|\bompi_' && fail "undefined MPI symbols"
 shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlv?sym|fi_[a-z0-9]+@@FABRIC_[0-9.]+|ibv_[a-z0-9_]+@@IBVERBS_[0-9.]+|(FABRIC|IBVERBS)_[0-9.]+)$')
 [ -z "$shown" ] || fail "shows more than the calls it stands before: $shown"
@@ -39,12 +39,12 @@ same "${launch[@]}" -n 2 bash -c 'grep Threads /proc/self/status'
 same "${launch[@]}" -n 1 true
 same "$mpirun" --version
 
-# PINION=off: an MPI program gets no thread and no log.
+# PINION=off: an MPI program stays without a thread and a log.
 [ "$(PINION=off LD_PRELOAD=$preload ranks 2 "$programs/mpi_counted" 2>&1)" = verified ] || fail "PINION=off"
 "$pinion" run --off yes --log "$work/inert" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>&1 || fail "off"
 [ "$(cat "$work/out")" = verified ] && [ ! -e "$work/inert" ] || fail "run --off: $(cat "$work/out")"
 
-# refused WHAT ENVIRONMENT...: status 2 and one line that names WHAT. Started alone: mpirun would have words of
+# refused WHAT ENVIRONMENT...: status 2 and one line that names WHAT. Started alone: mpirun would add lines of
 # its own.
 refused() {
   local what=$1 status

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What a call of a small message costs more with Pinion, in instructions: exact where times are not. One rank sends to
-# itself, under callgrind, which counts while a case's function runs. A call may cost 20 ns more; the bound of 80 instructions
-# is 18 ns on a core of 3 GHz that does no more than three in two cycles. Programs poll as fast as they can, so a poll may
-# cost 16.
+# The added cost of a small message's call with Pinion, in instructions: exact, unlike times. One rank sends
+# to itself, under callgrind, which counts while a case's function runs. A call may cost 20 ns more; the bound
+# of 80 instructions is 18 ns on a core of 3 GHz that does no more than three in two cycles. Programs poll as
+# fast as they can, so a poll may cost 16.
 #
 # A call whose buffer is registered already (`allreduce`) is counted under retention leave-pinned: the front's whole way
 # of a lease. Its bound is the count that was measured (984) and one tenth more.
 #
-# Valgrind sees no code that is patched while it runs, and knows no userfaultfd: memory events are left to brackets.
+# Valgrind supports neither code patched at run time nor userfaultfd: memory events are left to brackets.
 . "$(dirname "$0")/common.bash"
 command -v valgrind >/dev/null || exit 77
 program=$build/libexec/pinion/p2p-$family

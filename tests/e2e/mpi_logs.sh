@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One log file for all ranks of a job on a node, whatever stands between them and their launcher; the next job in the same
-# directory takes its place.
+# One log file for all ranks of a job on a node, with any process between them and their launcher; the next
+# job in the same directory takes its place.
 . "$(dirname "$0")/common.bash"
 
 logs=$work/logs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a user can leave out: recording in parts of the run, ranks, peers of the same node, the unused part of receives.
-# And whose calls they are: tools above and below, call sites, spawned processes.
+# Parts that a user can leave out: recording in parts of the run, ranks, peers of the same node, the unused
+# part of receives. And the origin of calls: tools above and below, call sites, spawned processes.
 . "$(dirname "$0")/common.bash"
 
 run() {
@@ -27,8 +27,8 @@ report_says "intranode=off, one-sided" 'r.acquires.total == 0'
 run "--intranode off" 2 "$programs/mpi_files" "$work/file"
 report_says "intranode=off, files" 'r.acquires.total > 0'
 
-# 40 KB of 4 MB arrive, in memory that is new each time: 5 ways to receive, 13 times each. What is learnt is learnt
-# once for each way; a message that is suddenly as long as its receive is leased late.
+# 40 KB of 4 MB arrive, in memory that is new each time: 5 ways to receive, 13 times each. Each way is learnt
+# once; a message that is suddenly as long as its receive is leased late.
 run "--retention on-demand --receives posted" 2 "$programs/mpi_arrivals"
 report_says "posted" '[rank.acquires.total for rank in r.per_rank] == [65, 65]'
 posted=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "irecv", "recv_init"))')
@@ -38,7 +38,8 @@ arrived=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "i
 # Of the 13 of each way the first and the last are all of 4 MB.
 [ "$arrived" -lt $((posted / 4)) ] || fail "receives: $arrived bytes of $posted when posted"
 
-# A tool of the profiling interface, above and below: it counts what it counts without Pinion, and so does Pinion.
+# A tool of the profiling interface, above and below: its counts are those without Pinion, and Pinion's are
+# unchanged too.
 tool=$programs/libmpi_tool.so
 ranks 2 env LD_PRELOAD="$tool" "$programs/mpi_counted" 2>&1 | sort >"$work/tool"
 grep -q 'tool: rank 0: 20 sends' "$work/tool" || fail "the tool alone: $(cat "$work/tool")"
@@ -49,7 +50,7 @@ for order in "$tool:$preload" "$preload:$tool"; do
   report_says "$order" 'r.acquires.total == 160'
 done
 
-# Call sites are the program's: as many as it has, whatever stands between it and MPI.
+# Call sites are the program's: as many as it has, with any layer between it and MPI.
 for name in counted counted_mpif counted_f90 counted_f08; do
   [ -x "$programs/mpi_$name" ] || continue
   run "--retention observe" 2 "$programs/mpi_$name"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The self-checking MPI programs say the same with Pinion as without, and the books balance.
+# The self-checking MPI programs print the same with Pinion and without, and acquires and releases balance.
 . "$(dirname "$0")/common.bash"
 
 try() {
@@ -22,7 +22,7 @@ for program in "2 blocking" "2 requests" "2 datatypes" "2 threads" "2 collective
   try "--device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
 done
 
-# Each of these makes 80 large transfers a rank: seen once, whatever they are called through.
+# Each of these makes 80 large transfers a rank: each is seen once, through every interface.
 for name in counted counted_mpif counted_f90 counted_f08; do
   [ -x "$programs/mpi_$name" ] || continue
   ranks 2 "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"

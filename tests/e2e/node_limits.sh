@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Limits of a process and of a node on a program that needs more: it goes on, slower, and says by how much; and policies
-# for helpers with more ranks than cores. fft3d has three arrays of 4 MiB a rank here (two ranks), at most two in use.
+# Limits of a process and of a node on a program that needs more: it goes on, slower, and the report has the
+# cost; and policies for helpers with more ranks than cores. fft3d has three arrays of 4 MiB a rank here (two
+# ranks), at most two in use.
 one_by_one=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 fft=("$examples/fft3d" --grid 128x64x64 --iterations 12)
@@ -13,7 +14,7 @@ runs() {
   books_balance "$1"
 }
 
-# What leave-pinned needs is more than the limit, what is in use at a time is not: nothing goes without registration.
+# Leave-pinned needs more than the limit, but the memory in use at a time fits: every transfer is registered.
 for retention in leave-pinned helper; do
   what="limit of two arrays: $retention"
   runs "$what" "--retention $retention --limit 9M" 2
@@ -21,7 +22,7 @@ for retention in leave-pinned helper; do
   report_says "$what" 'r.acquires.bounced == 0'
 done
 
-# Not even that fits: what is left over is copied, and charged.
+# Not even that fits: the rest is copied, and charged.
 what="limit of one array"
 runs "$what" "--limit 5M" 2
 report_says "$what" "all(rank.registered_bytes.peak <= 5 * $mib < rank.registered_bytes.oracle_peak for rank in r.per_rank)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# examples/play: patterns as real programs. What Pinion meets of one is what the pattern has: bytes, leases, call sites.
-# A schedule that a rehearsal has kept is followed by the predictor, whatever no predictor can learn.
+# examples/play: patterns as real programs. Pinion sees the pattern's own bytes, leases and call sites. The
+# predictor follows a schedule kept by a rehearsal, also where uses cannot be learnt.
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 emulated="--device emulated --nic connectx --time-budget off"
 

@@ -1,4 +1,4 @@
-# What every end-to-end script begins with. Sourced with the build directory as first argument.
+# The beginning of every end-to-end script. Sourced with the build directory as first argument.
 set -uo pipefail
 build=$1
 unset PINION PINION_CONFIG LD_PRELOAD

@@ -1,4 +1,4 @@
-// What is learnt about the length of receives.
+// Learning the length of receives.
 #include "intercept/mpi/arrivals.h"
 
 #include "leases.h"

@@ -1,5 +1,5 @@
-// An MPI program whose library uses Pinion's C API by itself: one engine for both, whoever comes first and
-// goes last. beside_api first|last says where the library's part begins and ends: around MPI's, or within;
+// An MPI program whose library uses Pinion's C API by itself: one engine for both, in either order of start
+// and end. beside_api first|last sets the place of the library's part: around MPI's, or within;
 // `alone`, that the front is not there for it. Two ranks.
 #include <cstring>
 

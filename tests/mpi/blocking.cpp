@@ -43,7 +43,7 @@ void one_way(Send send, bool ready, int what) {
   }
 }
 
-// A receive posted for more than what arrives leaves the rest alone.
+// A receive posted for more than the message leaves the rest alone.
 void shorter_than_posted() {
   std::vector<int> data(50000, -1);
   if (me == 0) {

@@ -1,4 +1,4 @@
-// Buffered mode: the buffer is the program's again at once, whatever becomes of it. Two ranks.
+// Buffered mode: the program may reuse the buffer at once, in any way. Two ranks.
 #include <initializer_list>
 
 #include "forms.h"

@@ -1,5 +1,5 @@
-// What every self-checking MPI program here shares: contents that say where they come from, checks that
-// count, and the last word. Plain MPI, with no part of Pinion in it.
+// The common parts of the self-checking MPI programs here: contents that name their origin, checks that
+// count, and the verdict. Plain MPI, with no part of Pinion in it.
 #pragma once
 
 #include <mpi.h>
@@ -50,7 +50,7 @@ inline bool holds(const std::vector<int>& data, int rank, int what) {
   return holds(data.data(), data.size(), rank, what);
 }
 
-/// Ends the program: rank 0 says `verified` when no check failed on any rank.
+/// Ends the program: rank 0 prints "verified" when no check failed on any rank.
 inline int finish() {
   long all = 0;
   MPI_Allreduce(&g_failures, &all, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kCount = 6007;  // 24 KB a rank
 const MPI_Comm kWorld = MPI_COMM_WORLD;
-// MPICH 4.0 reads from MPI_IN_PLACE when a root other than 0 reduces, and exchanges in place with types of
+// MPICH 4.0 reads from MPI_IN_PLACE when a root other than 0 reduces. It exchanges in place with types of
 // their own only in the blocking form.
 #ifdef MPICH_NUMVERSION
 constexpr bool kIsMpich = true;
@@ -101,7 +101,7 @@ void allgather(bool in_place) {
   }
 }
 
-/// What rank `from` has for rank `to`.
+/// The value that rank `from` has for rank `to`.
 int pair(int from, int to) { return 100 + from * 50 + to; }
 
 void alltoall(bool in_place) {
@@ -220,7 +220,7 @@ void reduce_scatter(bool in_place) {
   CHECK(sums(result.data(), blocks.count(me), 8, offset, 0, ranks));
 }
 
-// Nothing to send and nothing to receive.
+// All counts are zero.
 void empty() {
   std::vector<count_t> zeros(static_cast<std::size_t>(ranks));
   std::vector<offset_t> no_offsets(static_cast<std::size_t>(ranks));
@@ -269,7 +269,7 @@ void between_groups() {
   for (int i = 0; i < theirs; ++i)
     CHECK(holds(&all[at(i)], kCount, first_of_theirs + i, pair(first_of_theirs + i, me)));
 
-  // Both sides reduce as many elements in all; what each scatters is cut by its own group.
+  // Both sides reduce as many elements in all; each side's result is cut by its own group.
   const int whole = kCount * (ranks - 1);
   const std::vector<count_t> counts(static_cast<std::size_t>(mine), whole / mine);
   const auto source = numbers(static_cast<std::size_t>(whole), me, 4);

@@ -1,5 +1,5 @@
-// A known number of transfers of 400 KB, and many small ones: what Pinion's count of acquires is checked
-// against. A rank makes 10 rounds of: Send or Recv; Isend or Irecv; Sendrecv (two buffers); one Start; Bcast;
+// A known number of transfers of 400 KB, and many small ones: the reference for Pinion's count of acquires. A
+// rank makes 10 rounds of: Send or Recv; Isend or Irecv; Sendrecv (two buffers); one Start; Bcast;
 // Alltoall (two buffers). That is 80.
 #include "check.h"
 

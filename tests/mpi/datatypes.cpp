@@ -17,7 +17,7 @@ void exchange(const void* out, int out_count, MPI_Datatype out_type, void* in, i
                MPI_STATUS_IGNORE);
 }
 
-// Columns of a matrix: sent strided, received strided, and what lies between stays.
+// Columns of a matrix: sent strided, received strided; the elements in between stay.
 void columns() {
   constexpr int kRows = 700, kColumns = 90, kWide = 3;
   MPI_Datatype column;

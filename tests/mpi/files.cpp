@@ -11,8 +11,8 @@ MPI_File file;
 
 MPI_Offset own_place() { return static_cast<MPI_Offset>(me) * kCount * static_cast<MPI_Offset>(sizeof(int)); }
 
-// `transfer` moves kCount ints between the buffer and the file. Those who share a pointer come in any order,
-// so what is read is somebody's.
+// `transfer` moves kCount ints between the buffer and the file. Ranks that share a pointer come in any order,
+// so each reads the data of some rank.
 template <class Transfer>
 void write_with(int what, bool shared, Transfer transfer) {
   MPI_Barrier(kWorld);

@@ -1,6 +1,6 @@
 // One call in all its forms: blocking, nonblocking, persistent; with counts as int, or with LARGE_COUNTS as
-// MPI_Count. COLLECTIVE(Bcast, bcast, arguments...) is MPI_Bcast, MPI_Ibcast or MPI_Bcast_init, as g_form
-// says, up to and including its completion.
+// MPI_Count. COLLECTIVE(Bcast, bcast, arguments...) is MPI_Bcast, MPI_Ibcast or MPI_Bcast_init by g_form, up
+// to and including its completion.
 #pragma once
 
 #include "check.h"

@@ -1,4 +1,4 @@
-// A program that has MPI neither linked nor among its libraries' dependencies: it loads the library named by
+// A program without MPI among its own or its libraries' dependencies: it loads the library named by
 // its first argument for itself alone and looks the functions up in it, as Julia does. Two ranks; 20
 // exchanges of two buffers.
 #include <dlfcn.h>

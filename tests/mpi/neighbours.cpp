@@ -1,5 +1,5 @@
 // Neighbourhood collectives in all their forms, on a ring (Cartesian), on a graph, and on a directed graph
-// where one rank only sends and another only receives. Any number of ranks from 2 on.
+// with a rank that only sends and one that only receives. Any number of ranks from 2 on.
 #include <initializer_list>
 
 #include "forms.h"
@@ -11,7 +11,7 @@ int me, ranks;
 
 std::size_t at(std::size_t i) { return i * kCount; }
 
-/// Whom a rank hears and whom it tells, in the order of its buffers.
+/// The sources and destinations of a rank, in the order of its buffers.
 struct Near {
   MPI_Comm comm;
   std::vector<int> sources, destinations;

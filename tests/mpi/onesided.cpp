@@ -82,7 +82,7 @@ constexpr Epoch kEpochs[] = {fence,
 // ---- operations ----
 
 MPI_Aint g_base[2];  ///< of each rank's memory: 0, or its address in dynamic windows
-int g_unit;          ///< what displacements count
+int g_unit;          ///< bytes in a unit of displacement
 
 MPI_Aint place(int index) {
   return g_base[other] + static_cast<MPI_Aint>(index) * static_cast<MPI_Aint>(sizeof(int)) / g_unit;

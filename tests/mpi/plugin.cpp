@@ -1,5 +1,5 @@
-// A plugin that brings MPI with it, and its host, which does not link MPI and loads the plugin for itself
-// alone (RTLD_LOCAL), as interpreters do. Two ranks.
+// A plugin that brings MPI with it, and its host. The host has no MPI and loads the plugin with RTLD_LOCAL,
+// as interpreters do. Two ranks.
 #ifdef PLUGIN_HOST
 #include <dlfcn.h>
 

@@ -31,7 +31,7 @@ struct Buffers {
 
 using Isend = int (*)(const void*, count_t, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
 
-// Receives first; then everybody knows that they are posted, as ready mode asks.
+// Receives first; then they are posted everywhere, as ready mode requires.
 std::vector<MPI_Request> start(Buffers& buffers, Isend isend) {
   std::vector<MPI_Request> requests(2 * kMessages);
   for (int i = 0; i < kMessages; ++i) MPI(Irecv)
@@ -143,7 +143,7 @@ void persistent(SendInit send_init, Complete complete) {
   CHECK(requests[0] == MPI_REQUEST_NULL);
 }
 
-// Freed while the operation goes on: it completes all the same, but nobody is told. The answer tells.
+// Freed while the operation goes on: it completes all the same, but without a report. The reply shows it.
 void freed_while_active() {
   for (int round = 0; round < 3; ++round) {
     const auto out = message(kCount, me, 40 + round);
@@ -186,7 +186,7 @@ void nobody_and_nothing() {
   MPI_Waitall(0, nullptr, MPI_STATUSES_IGNORE);
 }
 
-// A thousand at once, completed in random order by whatever is at hand.
+// A thousand at once, completed in random order by all kinds of completion calls.
 void many() {
   constexpr int kMany = 500, kSmall = 1500;
   std::vector<std::vector<int>> out, in(kMany, std::vector<int>(kSmall));

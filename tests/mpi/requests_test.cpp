@@ -42,7 +42,7 @@ TEST_F(RequestsTest, AnOperationHoldsAllItsBuffers) {
 }
 
 // A thread waits for a request; the MPI gives its handle to another thread's operation before the first
-// thread comes to say that it is complete.
+// thread reports the completion.
 TEST_F(RequestsTest, ACompletionIsOfTheOldestOperationOfAHandle) {
   requests_.hold(1, operation(0, 1));
   requests_.hold(1, operation(10, 2));

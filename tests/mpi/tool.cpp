@@ -1,5 +1,5 @@
-// A tool of the profiling interface such as users have: counts calls and bytes, and says so at the end.
-// Loaded above or below Pinion, both see what they should.
+// A tool of the profiling interface such as users have: counts calls and bytes, and prints them at the end.
+// Loaded above or below Pinion, both count right.
 #include <mpi.h>
 
 #include <cstdio>

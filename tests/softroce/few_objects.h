@@ -1,5 +1,5 @@
 // The kernel's way to give a process fewer RDMA objects than the device has (regions, queues, protection
-// domains alike): a cgroup. Where regions run out early, what is done about it can be tested.
+// domains alike): a cgroup. With few regions, running out of them can be tested.
 #pragma once
 
 #include <sys/mount.h>

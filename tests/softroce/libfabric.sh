@@ -14,7 +14,7 @@ gcc -O1 -std=gnu11 -Wall -I"$here/../../include" "$here/libfabric_cache.c" -o "$
 cat >"$work/guest" <<END
 export ADDRESS=10.77.0.1
 failed=0
-# try EXPECTED-STATUS WORDS...: the program must say so.
+# try EXPECTED-STATUS WORDS...: the program must print them.
 try() {
   local expected=\$1 status
   shift

@@ -1,14 +1,14 @@
 /*
- * libfabric's own registration cache, under whatever monitor it has: a buffer is registered, sent, let go,
- * unmapped, mapped anew at the same address with other contents, registered and sent again. What arrives
- * tells whether the cache believed a registration of pages that are gone.
+ * libfabric's own registration cache, under its present monitor: a buffer is registered, sent, let go,
+ * unmapped, mapped anew at the same address with other contents, registered and sent again. The received
+ * contents show whether the cache used a registration of lost pages.
  *
  *   libfabric_cache MONITOR [before|after]
  *
- * MONITOR: feed, pinion_feed_libfabric(); deaf, a monitor that sees nothing; own, whatever libfabric takes.
- * before, after: Pinion runs as well, and its hooks are older or younger than libfabric's; it has to see what
- * libfabric sees. Both ends of the connection are in this process, over the provider `verbs`; ADDRESS is that
- * of the device. The status is 3 when something arrived wrong, 1 when something else failed.
+ * MONITOR: feed, pinion_feed_libfabric(); deaf, a monitor that sees nothing; own, libfabric's own choice.
+ * before, after: Pinion runs as well, and its hooks are older or younger than libfabric's; it has to see the
+ * same events as libfabric. Both ends of the connection are in this process, over the provider `verbs`;
+ * ADDRESS is that of the device. The status is 3 when something arrived wrong, 1 when something else failed.
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -37,7 +37,7 @@ enum { kBytes = 1 << 20, kRounds = 4 };
     }                                                                              \
   } while (0)
 
-/* ---- a monitor that sees nothing: what the instrument shows then ---- */
+/* ---- a monitor that sees nothing: the instrument's reading then ---- */
 
 static int deaf_start(struct fid_mem_monitor* m) { return 0; }
 static void deaf_stop(struct fid_mem_monitor* m) {}
@@ -105,7 +105,7 @@ static struct fid_mr* reg(void* memory) {
   return mr;
 }
 
-/* Whether what arrives is what the memory holds. */
+/* Whether the received contents are the memory's. */
 static int sends_right(unsigned char* memory, unsigned char stamp) {
   struct fid_mr* mr = reg(memory);
   memset(arrived, 0, kBytes);
@@ -140,7 +140,7 @@ static void register_beside(void* memory) {
   }
 }
 
-/* The memory is not what was registered. */
+/* The memory differs from the registered one. */
 static void look_beside(void* memory) {
   pinion_lease lease;
   if (!beside || pinion_try_acquire(beside, memory, kBytes, PINION_ACCESS_READ, &lease)) return;
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
     }
   }
   usleep(100000);
-  CHECK(fi_close(&reg(arrived)->fid)); /* what libfabric was told of is unpinned at its next registration */
+  CHECK(fi_close(&reg(arrived)->fid)); /* libfabric unpins notified ranges at its next registration */
   printf("%s %s: wrong %d mapped, %d malloc, beside %d; same place %d, kept %d of %d; pinned %ld kB\n",
          monitor, pinion, mapped_wrong, wrong - mapped_wrong, beside_stale, same_place, kept, kRounds,
          pinned_kb());

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# An MPI program whose buffers, kept by its library, exceed what the system gives: without Pinion it ends with an error;
-# under `pinion run` it ends verified. Once under RLIMIT_MEMLOCK as an ordinary user, once in a cgroup with few RDMA
-# objects (regions, queues and protection domains alike). Five minutes on a processor that is emulated.
+# An MPI program whose buffers, kept by its library, exceed the system's limits: without Pinion it ends with
+# an error; under `pinion run` it ends verified. Once under RLIMIT_MEMLOCK as an ordinary user, once in a
+# cgroup with few RDMA objects (regions, queues and protection domains alike). Five minutes on a processor
+# that is emulated.
 #
 #   tests/softroce/scarce.sh BUILD-DIRECTORY
 set -euo pipefail

@@ -1,4 +1,4 @@
-// A library by whose name the preload knows a registration cache.
+// A library that the preload recognises as a registration cache by its name.
 #include <infiniband/verbs.h>
 
 struct ibv_mr* stand_in_register(struct ibv_pd* pd, void* memory, size_t bytes, int access) {

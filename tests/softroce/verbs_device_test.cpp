@@ -1,5 +1,5 @@
-// The verbs device on a real kernel RDMA stack: what its keys let a NIC do, what the kernel pins for it, and
-// how it refuses. Runs in the virtual machine (tests/e2e/softroce.sh).
+// The verbs device on a real kernel RDMA stack: the rights of its keys, the pages that the kernel pins for
+// it, and its refusals. Runs in the virtual machine (tests/e2e/softroce.sh).
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

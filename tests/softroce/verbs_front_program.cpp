@@ -1,6 +1,6 @@
-// What programs do with registrations, one scenario a run: `verbs_front_program NAME`. verbs_front_test runs
-// it with and without the preload. It says what went wrong and exits with 1; some scenarios print a number to
-// be judged.
+// Programs' uses of registrations, one scenario a run: `verbs_front_program NAME`. verbs_front_test runs
+// it with and without the preload. On a fault it prints the cause and exits with 1; some scenarios print a
+// number to be judged.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
@@ -88,9 +88,9 @@ void loop() {
   CHECK(pinned_bytes() == 0);  // its protection domain is gone
 }
 
-/// The memory under a key goes, and other memory comes to its address. Prints whether a transfer by what the
-/// program then has as its registration arrives: `again` registers anew, as programs do; else the key is
-/// kept, as by a cache that does not know.
+/// The memory under a key goes, and other memory comes to its address. Prints whether a transfer by the
+/// program's then registration arrives: `again` registers anew, as programs do; else the key is kept, as by a
+/// cache that missed the event.
 void stale(bool again) {
   LoopedQueuePair pair;
   char *source = map(), *target = map();
@@ -108,7 +108,7 @@ ibv_mr* register_here(ibv_pd* pd, void* memory, std::size_t bytes, int access) {
   return ibv_reg_mr(pd, memory, bytes, access);
 }
 
-/// What a peer may do by a key whose owner has deregistered it.
+/// A peer's rights by a key whose owner has deregistered it.
 void after_deregistration(Register register_memory) {
   LoopedQueuePair pair;
   char *source = map(), *target = map();
@@ -132,7 +132,7 @@ void after_deregistration_by_a_cache() {
   after_deregistration(reinterpret_cast<Register>(dlsym(library, "stand_in_register")));
 }
 
-/// A key gives peers what was asked for with it, no more; and for the same memory both can be had.
+/// A key gives peers just its requested rights; and the same memory can have two keys with different rights.
 void rights() {
   char *source = map(), *target = map();
   for (const bool allowed : {true, false}) {
@@ -205,7 +205,7 @@ void passing() {
   CHECK(bound != nullptr && ibv_dereg_mr(bound) == 0 && pinned_bytes() == before);
   errno = 0;
   CHECK(ibv_reg_mr(pair.pd(), target, kBytes, kTarget | IBV_ACCESS_ON_DEMAND) == nullptr && errno != 0);
-  // Another address for peers, by the two functions that can say so.
+  // Another address for peers, by the two functions that take one.
   constexpr std::uint64_t kElsewhere = std::uint64_t{1} << 40;
   volatile int access = kTarget;  // not known to the compiler: verbs.h then calls ibv_reg_mr_iova2
   for (ibv_mr* to : {ibv_reg_mr_iova(pair.pd(), target, kBytes, kElsewhere, kTarget),
@@ -323,7 +323,7 @@ void domains() {
   }
   for (ibv_pd* pd : pds) CHECK(ibv_dealloc_pd(pd) == 0);
   CHECK(pinned_bytes() == 0);
-  // A device that is closed takes what is registered with it, and what is kept.
+  // Closing a device ends its registrations, the kept ones included.
   ibv_pd* const left = ibv_alloc_pd(context);
   registered(left, memory, kBytes, kTarget);
   CHECK(ibv_dereg_mr(registered(left, map(), kBytes, kTarget)) == 0);
@@ -423,7 +423,7 @@ void beyond_the_limit() {
   CHECK(pinned_bytes() <= kBytes);
 }
 
-/// What is kept makes way for what the system would have no room for.
+/// Kept regions make way for a registration that the system has no room for.
 void memlock() {
   LoopedQueuePair pair;
   CHECK(ibv_dereg_mr(registered(pair.pd(), map(), 3 * kBytes / 3, IBV_ACCESS_LOCAL_WRITE)) == 0);
@@ -439,7 +439,7 @@ void memlock() {
         errno == ENOMEM);
 }
 
-/// What is kept makes way where the device gives no more regions. Prints how many can be had at one time.
+/// Kept regions make way where the device is out of regions. Prints the most regions at one time.
 void device_full() {
   CHECK(pinion::have_few_objects(24));
   LoopedQueuePair pair;

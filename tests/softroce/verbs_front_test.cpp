@@ -34,7 +34,7 @@ Ended run(const std::string& scenario, const std::string& options, const std::st
   return ended;
 }
 
-/// The scenario goes well, and says just this before it is done.
+/// The scenario succeeds, with just this output before its last line.
 void expect(const std::string& scenario, const std::string& options, const std::string& says,
             const std::string& environment = "") {
   const Ended ended = run(scenario, options, environment);
@@ -94,7 +94,7 @@ TEST(VerbsFront, OthersStandBeforeTheSameFunctions) {
     }
 }
 
-// Without Pinion this device re-registers nothing.
+// By itself this device lacks re-registration.
 TEST(VerbsFront, ReregistersUnderTheSameHandle) {
   expect("reregistration", "remote-keys=shared", "");
   expect("reregistration", "remote-keys=strict", "");

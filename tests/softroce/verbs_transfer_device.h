@@ -1,5 +1,5 @@
 // A transferring device that is a real kernel RDMA stack: registrations by the verbs device, in the
-// protection domain of a queue pair that writes from memory to the wire by the local key, and back by the
+// protection domain of a queue pair. It writes from memory to the wire by the local key, and back by the
 // remote one.
 //
 // Owns the queue pair. Any thread; a mutex for the transfers.

@@ -1,14 +1,14 @@
-// Runs two or three small thread bodies under interleavings that the test chooses, so that a lock-free part
-// is tried in every order that matters and not only in those that the machine happens to produce.
+// Runs two or three small thread bodies under interleavings that the test chooses. So a lock-free part is
+// tried in every order that matters, beyond those that the machine happens to produce.
 //
-// ScheduledAtomics is an atomics policy (base/atomics.h) whose every access first asks the scheduler who goes
-// on. The bodies are real threads that hand one baton around: exactly one runs at any time, so the model is
-// sequential consistency. Reorderings of weaker memory are not explored; ThreadSanitizer and the memory
-// orders themselves answer for those.
+// ScheduledAtomics is an atomics policy (base/atomics.h) whose every access first lets the scheduler choose
+// the next thread. The bodies are real threads that hand one baton around: exactly one runs at any time, so
+// the model is sequential consistency. Reorderings of weaker memory are not explored; ThreadSanitizer and the
+// memory orders themselves answer for those.
 //
 // explore() is exhaustive up to a number of preemptions (most bugs need two or three), then random. Bodies
 // must not block on anything but spins that call relax(), and must do the same in every run of a schedule.
-// State is made anew for each schedule by `make`; what make() and check() do is not scheduled.
+// State is made anew for each schedule by `make`; make() and check() run unscheduled.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ class Scheduler {
   static void point() {
     if (self_) self_->scheduler->choose(self_->index, false);
   }
-  /// In a spin: somebody else has to go on first.
+  /// In a spin: another thread has to go on first.
   static void spin() {
     if (self_) self_->scheduler->choose(self_->index, true);
   }
@@ -216,7 +216,7 @@ class Scheduler {
 
   static inline thread_local Worker* self_ = nullptr;
 
-  // Everything below is written by whoever holds the baton (the semaphores order it).
+  // Everything below is written by the thread that holds the baton (the semaphores order it).
   std::vector<std::unique_ptr<Worker>> workers_;
   std::binary_semaphore finished_{0};
   bool quit_ = false;

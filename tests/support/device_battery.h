@@ -1,4 +1,4 @@
-// What every device that pins does, whatever it pins by: a test file instantiates the suite for its devices.
+// Common behaviour of devices that pin, by any means: a test file instantiates the suite for its devices.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Waiting for what another thread is about to do.
+// Waiting for another thread's next step.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A device for tests of the registry: registers nothing, knows exactly what is registered with which rights,
-// and refuses or stops where the test says so. Any thread; one mutex, never held while a hook of the test
+// A device for tests of the registry: registers nothing, keeps a list of registrations with their rights, and
+// refuses or stops where the test wants it. Any thread; one mutex, never held while a hook of the test
 // runs.
 #pragma once
 
@@ -76,7 +76,7 @@ class FakeDevice final : public Device {
     std::lock_guard lock(mutex_);
     return live_.size();
   }
-  /// Bytes of the union of what is registered, now and at most.
+  /// Bytes of the union of the registrations, now and at most.
   std::size_t bytes() const {
     std::lock_guard lock(mutex_);
     return union_.bytes();

@@ -1,7 +1,7 @@
-// A libfabric that is made up: its providers are what the test says, any call of theirs fails when the test
-// wants, and it knows what is open. Registers nothing. Its endpoint reaches itself: data moves at once, in
-// order, and completes at the next reading of the queue. One at a time; its objects may be used by any
-// thread.
+// A libfabric that is made up: the test sets its providers, any call of theirs fails when the test wants, and
+// it counts open objects. Registers nothing. Its endpoint reaches
+// itself: data moves at once, in order, and completes at the next reading of the queue. One at a time; its
+// objects may be used by any thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What is known of the contents of memory while a random program changes it: places, each of which knows what
-// was last written to every page of its own, and how its kind of memory changes. Whoever holds a place's
-// mutex may do anything with it; nothing else is guarded.
+// A model of the contents of memory while a random program changes it: places, each with the last contents of
+// every page of its own, and the changes of its kind of memory. The holder of a place's mutex may do anything
+// with it; nothing else is guarded.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +32,17 @@ class Chance {
   std::uint64_t stamps_ = 0;
 };
 
-/// For what no program can do without.
+/// For calls that must succeed in any program.
 inline void must(bool done) {
   if (!done) std::abort();
 }
 
 struct Page {
-  static constexpr std::uint64_t kZero = 0;      ///< nothing was written since it was mapped
-  static constexpr std::uint64_t kAnything = 1;  ///< what it holds is not known until it is written
+  static constexpr std::uint64_t kZero = 0;      ///< unwritten since it was mapped
+  static constexpr std::uint64_t kAnything = 1;  ///< its contents are open until it is written
   std::uint64_t mapping = 0;                     ///< pages of one mapping have the same; 0: not mapped
   std::uint64_t stamp = kZero;
-  std::uint64_t epoch = 0;  ///< of the page behind it: what is pinned under an older one is another page
+  std::uint64_t epoch = 0;  ///< of the page behind it: a page pinned under an older one is another page
 };
 
 class Place {
@@ -76,7 +76,7 @@ class Place {
 
   // ---- contents ----
 
-  /// Makes up what [from, to) holds from now on, and writes it at `bytes`.
+  /// Chooses new contents for [from, to), and writes them at `bytes`.
   void stamp_at(std::byte* bytes, std::size_t from, std::size_t to, Chance& chance) {
     const std::uint64_t stamp = chance.stamp();
     for (std::size_t i = from; i < to; ++i) pages[i].stamp = stamp;
@@ -87,13 +87,13 @@ class Place {
   void write(std::size_t from, std::size_t to, Chance& chance) {
     stamp_at(reinterpret_cast<std::byte*>(address(from)), from, to, chance);
   }
-  /// Writes those pages of which nobody knows what they hold.
+  /// Writes the pages with open contents.
   void settle(std::size_t from, std::size_t to, Chance& chance) {
     for (std::size_t i = from; i < to; ++i) {
       if (pages[i].stamp == Page::kAnything) write(i, i + 1, chance);
     }
   }
-  /// The first page of [from, to) that is not what it should be at `bytes`; `to` when all are.
+  /// The first page of [from, to) with wrong contents at `bytes`; `to` when all are right.
   /// Async-signal-safe.
   std::size_t first_wrong(const std::byte* bytes, std::size_t from, std::size_t to) const {
     std::size_t wrong = to;
@@ -110,7 +110,7 @@ class Place {
   }
 
  protected:
-  /// [from, to) is a mapping of its own now, of zeroes if nothing else is said.
+  /// [from, to) is a mapping of its own now, of zeroes by default.
   void mapped(std::size_t from, std::size_t to, std::uint64_t stamp = Page::kZero) {
     ++epochs_;
     for (std::size_t i = from; i < to; ++i) pages[i] = {epochs_, stamp, epochs_};

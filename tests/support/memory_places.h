@@ -75,7 +75,7 @@ class MappedPlace : public Place {
   }
 
   std::size_t refused_moves = 0;
-  /// Maps all of it, over whatever is there.
+  /// Maps all of it, over any memory there.
   void map_over() { map_over(0, pages.size()); }
 
  private:
@@ -95,7 +95,7 @@ class MappedPlace : public Place {
     return 1;
   }
 
-  /// To another place, over what is there.
+  /// To another place, over the memory there.
   std::size_t move(std::size_t from, std::size_t to, Chance& chance) {
     MappedPlace& target = *others_[chance.below(others_.size())];
     if (&target == this) return 0;
@@ -113,7 +113,7 @@ class MappedPlace : public Place {
       // A part of it is watched by userfaultfd, and the kernel moves no mapping that is split.
       must(errno == EFAULT);
       ++refused_moves;
-      target.map_over(at, at + moved);  // what was there may be gone, and some of this have come
+      target.map_over(at, at + moved);  // the memory there may be gone, and part of this may have come
       map_over(from, to);
       return 1;
     }
@@ -213,7 +213,7 @@ class SegmentPlace : public Place {
   }
 
  private:
-  /// A new segment, which goes with its last attachment. Where there can be none, nothing happens.
+  /// A new segment, which goes with its last attachment. Without segments on this system, it has no effect.
   void attach(int flags) {
     const int id = ::shmget(IPC_PRIVATE, pages.size() * page_size(), 0600);
     if (id < 0) return;
@@ -226,7 +226,7 @@ class SegmentPlace : public Place {
 class BreakPlace : public Place {
  public:
   explicit BreakPlace(std::size_t most) {
-    // A page below stays, so that malloc finds what it ends at moved away for good, and asks for none of it.
+    // A page below stays, so that malloc finds the break moved away for good, and takes none of this memory.
     const auto start = reinterpret_cast<Address>(::sbrk(0));
     begin = page_ceil(start) + page_size();
     end_ = static_cast<std::byte*>(pointer(begin + most * page_size()));

@@ -1,6 +1,6 @@
 // The threads of a random program: each picks places of the model, changes them, leases and really transfers
-// them, holds leases over others' events, uses buffers on stacks, forks. What a transfer finds must be what
-// was last written. Hooks and device calls are held up at random between their steps.
+// them, holds leases over others' events, uses buffers on stacks, forks. A transfer must find the contents
+// written last. Hooks and device calls are held up at random between their steps.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -76,8 +76,8 @@ struct World {
 
   TransferEngine ring;
   std::vector<std::unique_ptr<Place>> places;
-  std::vector<MappedPlace*> mappings;  ///< those of them that stay where they are
-  /// Who forks a child that will start an engine: what it locks must not be held by others then.
+  std::vector<MappedPlace*> mappings;  ///< those of them that stay in place
+  /// Held to fork a child that will start an engine: its locks must be free of other holders then.
   Place* library = nullptr;
   std::size_t most_pages = 0;  ///< of one transfer
   bool forks = false, stacks = false;
@@ -160,7 +160,7 @@ class Worker {
   }
 
   TransferLease acquire(Place& place, std::size_t from, std::size_t to) {
-    // Requests need not be whole pages; what is transferred are the samples of all of them.
+    // Requests need not be whole pages; the transfer takes samples of all of them.
     const Address margin = page_size() / 4;
     const Range request{place.address(from) + chance_.below(margin),
                         place.address(to) - chance_.below(margin)};
@@ -189,7 +189,7 @@ class Worker {
     held_.push_back(std::move(held));
   }
 
-  /// Of what a lease from earlier covers, that which is still the same memory; then the lease may go.
+  /// Transfers the part of an earlier lease that is still the same memory; then the lease may go.
   void transfer_held() {
     const std::size_t at = chance_.below(held_.size());
     if (held_[at].place) {
@@ -286,12 +286,12 @@ class Worker {
 
   // ---- forks ----
 
-  /// The child must find what was there when it was made, whatever the parent writes and receives since; the
-  /// parent's leases must go on being right, although its pages are copied when either writes.
+  /// The child must find the contents of its beginning, although the parent writes and receives since. The
+  /// parent's leases must stay right, although its pages are copied when either writes.
   void fork(Place& place, std::size_t from, std::size_t to) {
     TransferLease lease;
     if (chance_.one_in(2)) lease = acquire(place, from, to);
-    // What the child looks at is at rest when it is made.
+    // The memory that the child checks is at rest when it is made.
     std::vector<Place*> at_rest{&place};
     std::vector<Lock> locks;
     const auto rest = [&](Place& other) {
@@ -332,7 +332,7 @@ class Worker {
                                                    "the child could not transfer",
                                                    "STALE: the child sent other contents"};
 
-  /// Without an engine only what a signal handler may do.
+  /// Without an engine only async-signal-safe calls.
   int live_as_a_child(const std::vector<Place*>& at_rest, bool with_engine, std::size_t from,
                       std::size_t to) {
     ::alarm(240);
@@ -371,7 +371,7 @@ class Worker {
   Counts counts_;
 };
 
-/// Lets `threads` of them run, and says what they did.
+/// Lets `threads` of them run, and returns their counts.
 inline Counts run_workers(World& world, unsigned threads, std::size_t steps) {
   Counts counts;
   std::mutex counting;

@@ -1,5 +1,5 @@
-// A process that may not patch code, as under SELinux without execmod: a seccomp filter refuses memory that
-// is writable and executable.
+// A process without the right to patch code, as under SELinux without execmod: a seccomp filter refuses
+// memory that is writable and executable.
 #pragma once
 
 #include <sys/mman.h>

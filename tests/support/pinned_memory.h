@@ -1,4 +1,4 @@
-// Memory for tests of what is pinned, read back from /proc/self/status, and a process's limits of it. One
+// Memory for tests of pinning, read back from /proc/self/status, and a process's limits of it. One
 // thread at a time.
 #pragma once
 
@@ -37,7 +37,7 @@ class Memory {
     madvise(start_, bytes, MADV_NOHUGEPAGE);
   }
   ~Memory() {
-    // What lies in the hole by now is somebody else's.
+    // The memory in the hole by now has another owner.
     const Range all = range();
     if (hole_.empty()) hole_ = {all.end, all.end};
     if (hole_.begin > all.begin) munmap(start_, hole_.begin - all.begin);
@@ -74,7 +74,7 @@ inline std::size_t held() {
   return now.locked + now.pinned;
 }
 
-/// Kernels before 6.13 unpin a little later than they are told to.
+/// Kernels before 6.13 unpin a little after the call.
 inline bool held_becomes(std::size_t bytes) {
   return eventually([&] { return held() == bytes; });
 }

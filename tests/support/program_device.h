@@ -61,7 +61,7 @@ class Operations {
   /// An errno value for a registration, or 0; the number of those that are live.
   std::function<int(const Live&, std::size_t live)> refuse = [](const Live&, std::size_t) { return 0; };
   std::function<int()> refuse_deregistration = [] { return 0; };
-  /// Fills in what else the registration has.
+  /// Fills in the registration's other fields.
   std::function<void(pinion_registration&)> describe = [](pinion_registration&) {};
 
   std::vector<Live> calls() const {

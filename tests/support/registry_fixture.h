@@ -18,7 +18,7 @@ inline Range pages(std::size_t begin, std::size_t end) {
 }
 inline std::size_t pages_bytes(std::size_t n) { return n * page_size(); }
 
-/// Hears what the domain says about its size and checks it against the limit at every moment.
+/// Receives each change of the domain's size and checks it against the limit at every moment.
 class LimitWitness final : public RegisteredListener {
  public:
   explicit LimitWitness(std::uint64_t limit) : limit_(limit) {}

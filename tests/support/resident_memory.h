@@ -8,7 +8,7 @@
 namespace pinion::test {
 
 /// In bytes, exact: counted page by page. (The sum in /proc/self/statm may be wrong by dozens of pages for
-/// each core, as the kernel gathers it.) 0 where the kernel does not show it.
+/// each core, as the kernel gathers it.) 0 where the kernel hides it.
 inline std::size_t resident_bytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::size_t kib = 0;

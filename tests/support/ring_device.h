@@ -46,7 +46,7 @@ class RingDevice final : public TransferDevice {
   }
   ~RingDevice() override { ::io_uring_queue_exit(&ring_); }
 
-  /// Whether this process may have an io_uring and pin what a test needs.
+  /// Whether this process may have an io_uring and pin enough for a test.
   static bool available() {
     io_uring probe;
     if (::io_uring_queue_init(kQueue, &probe, 0) != 0) return false;
@@ -75,7 +75,7 @@ class RingDevice final : public TransferDevice {
       }
       if (error) {
         unpin(pinned);
-        // The kernel's way to say that it does not pin this kind of mapping.
+        // The kernel refuses to pin this kind of mapping so.
         if (error == EOPNOTSUPP) error = EFAULT;
         return Error::make(error, "%s", std::strerror(error));
       }

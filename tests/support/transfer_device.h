@@ -1,9 +1,8 @@
-// A device for tests that really transfers: by the pages that were pinned at registration, whatever is mapped
-// at the address by now. As far as stale registrations are concerned that is what a NIC does, so the contents
-// of a transfer tell whether the registration was still right. What pins and transfers is the derived
-// class's.
+// A device for tests that really transfers: by the pages that were pinned at registration, even if others are
+// mapped at the address now. A NIC treats stale registrations the same way, so the contents of a transfer
+// show whether the registration was still right. The derived class pins and transfers.
 //
-// Owns what is registered, by handle. Any thread; a mutex for the handles, not held while the test's `at`
+// Owns the registrations, by handle. Any thread; a mutex for the handles, not held while the test's `at`
 // runs.
 #pragma once
 
@@ -115,7 +114,7 @@ class TransferDevice : public Device {
   /// there.
   void abandon_after_fork() override {}
 
-  // ---- transfers, by whoever holds a lease on the key ----
+  // ---- transfers, by the holder of a lease on the key ----
 
   /// From the pinned pages onto the wire. 0 or an errno: EINVAL when the key does not cover the range.
   int send(RegistrationKey key, Range from, const Wire& wire, std::size_t position) {
@@ -126,7 +125,7 @@ class TransferDevice : public Device {
     return move(key, into, wire, position, false);
   }
 
-  // ---- what is registered ----
+  // ---- registrations ----
 
   std::size_t live() const {
     const std::lock_guard lock(mutex_);
@@ -153,7 +152,7 @@ class TransferDevice : public Device {
  protected:
   struct Pinned {
     Range pages;
-    std::vector<std::uint64_t> by;  ///< what the derived class knows it by
+    std::vector<std::uint64_t> by;  ///< the derived class's names for it
   };
 
   /// Fills in `by`. An error leaves nothing pinned.

@@ -1,5 +1,5 @@
-// The process's engine with a domain on a device that really transfers, and what tests by contents repeat:
-// leases, filling memory, comparing what arrives. Any thread may lease and transfer.
+// The process's engine with a domain on a device that really transfers, and the common steps of tests by
+// contents: leases, filling memory, comparing received data. Any thread may lease and transfer.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using EngineDevice = RingDevice;
 
 // ---- contents ----
 
-/// What the word at `address` is after a fill() with `stamp`.
+/// The word at `address` after a fill() with `stamp`.
 inline std::uint64_t word_of(Address address, std::uint64_t stamp) {
   return stamp * 0x9e3779b97f4a7c15u ^ address;
 }
@@ -36,7 +36,7 @@ inline void fill(Range memory, std::uint64_t stamp) {
   for (Address a = memory.begin; a < memory.end; a += sizeof stamp)
     *reinterpret_cast<volatile std::uint64_t*>(a) = word_of(a, stamp);
 }
-/// Whether `words` are what a fill(memory, stamp) has written.
+/// Whether `words` are the result of a fill(memory, stamp).
 inline bool holds(const std::uint64_t* words, Range memory, std::uint64_t stamp) {
   for (Address a = memory.begin; a < memory.end; a += sizeof stamp) {
     if (*words++ != word_of(a, stamp)) return false;
@@ -47,7 +47,7 @@ inline bool holds(Range memory, std::uint64_t stamp) {
   return holds(reinterpret_cast<const std::uint64_t*>(memory.begin), memory, stamp);
 }
 
-/// Puts on the wire what a fill(memory, stamp) would write.
+/// Puts the contents of a fill(memory, stamp) on the wire.
 inline void fill_wire(const Wire& wire, Range memory, std::uint64_t stamp) {
   for (Address a = memory.begin; a < memory.end; a += sizeof stamp)
     wire.as<std::uint64_t>()[(a - memory.begin) / sizeof stamp] = word_of(a, stamp);
@@ -164,8 +164,8 @@ class TransferEngine {
   int domain_;
 };
 
-/// Whether the engine's memory can be sent and received: what is filled arrives on the wire, and what comes
-/// from the wire arrives in memory. Leaves another fill() behind.
+/// Whether the engine's memory can be sent and received: filled contents arrive on the wire, and contents
+/// from the wire arrive in memory. Leaves another fill() behind.
 inline void expect_transfers(TransferEngine& engine, const TransferLease& lease, const Wire& wire,
                              Range memory, std::uint64_t stamp) {
   ASSERT_TRUE(lease) << lease.error().message;

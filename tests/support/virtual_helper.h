@@ -38,7 +38,7 @@ class Level {
     for (; step != steps_.end(); ++step) step->bytes += static_cast<std::uint64_t>(bytes);
   }
   std::uint64_t now() const { return steps_.empty() ? 0 : steps_.back().bytes; }
-  /// Of [from, to): what held at a moment no time long does not count.
+  /// Of [from, to): levels of zero length are left out.
   std::uint64_t peak(Time from, Time to) const {
     std::uint64_t peak = 0;
     for_each(from, to, [&](std::uint64_t bytes, Duration) { peak = std::max(peak, bytes); });
@@ -86,7 +86,7 @@ class VirtualHelper final : private simulate::Observer {
     std::size_t ring = 256;
     Time start = kSecond;
     std::function<Duration()> wake_latency = [] { return Duration{0}; };
-    /// What a device call takes where `nic` says `modelled`. Empty: just that.
+    /// The length of a device call, `modelled` by the device. Empty: just that.
     std::function<Duration(Actor, bool registration, Duration modelled)> call_time = {};
   };
 
@@ -148,7 +148,7 @@ class VirtualHelper final : private simulate::Observer {
   /// Does something at that time.
   void at(Time time, std::function<void()> what) { process_.at(time, std::move(what)); }
 
-  /// Until the programs have run and every transfer is complete. What the helper plans for later waits.
+  /// Until the programs have run and every transfer is complete. The helper's later plans wait.
   void run() {
     while (process_.running()) step();
   }

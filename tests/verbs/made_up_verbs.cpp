@@ -48,7 +48,7 @@ State& state() {
 std::atomic<void (*)()> g_before_deregistration{nullptr};
 std::atomic<bool> g_unplugged{false};
 
-/// Never given back, so addresses never come back. Under the mutex.
+/// Kept for ever, so each address is used once. Under the mutex.
 template <class T>
 T* make() {
   constexpr std::size_t kChunk = std::size_t{1} << 20;
@@ -170,7 +170,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
   context->device = device;
   return context;
 }
-/// The kernel lets go what is registered still.
+/// The kernel deregisters the rest.
 int ibv_close_device(ibv_context* context) {
   State& s = state();
   const std::lock_guard lock(s.mutex);

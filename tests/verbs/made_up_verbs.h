@@ -1,5 +1,5 @@
-// A libibverbs of which tests see the inside: it registers nothing, knows all its registrations, and answers
-// EINVAL for handles that are not alive, without reading them. Devices, protection domains and handles have
+// A libibverbs of which tests see the inside: it pins nothing, lists all its registrations, and returns
+// EINVAL for dead handles without reading them. Devices, protection domains and handles have
 // addresses that never come back. Its device may not be opened where MADE_UP_REFUSES is set. Any thread; one
 // mutex inside.
 #pragma once

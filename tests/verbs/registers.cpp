@@ -1,5 +1,6 @@
 // A program over the made-up libibverbs: it registers two buffers in turn, as a library without a
-// cache does for each transfer. Prints what reached libibverbs, and `verified` where every answer was right.
+// cache does for each transfer. Prints the calls that reached libibverbs, and `verified` where every answer
+// was right.
 //
 //   registers loop       20 rounds
 //   registers measured   the same, after Pinion has begun to measure this process (as MPI_Init would)

@@ -1,6 +1,6 @@
-// Limits below libraries: what Pinion keeps stays within them, and what the program holds beyond them is
-// counted. And the keys of peers that outlive their registration. Over a libibverbs that is made up, which
-// counts what it has registered.
+// Limits below libraries: Pinion's kept regions stay within them, and the program's excess is counted. And
+// the keys of peers that outlive their registration. Over a made-up libibverbs, which counts its
+// registrations.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -126,7 +126,7 @@ TEST(VerbsLimits, WhatPassesByCounts) {
       run("retention=leave-pinned,remote-keys=strict,limit=512K", [](const Program& program) {
         for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
         EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "they are kept";
-        // With a key for peers; and what Pinion leaves to the library in any case.
+        // With a key for peers; and kinds that Pinion always leaves to the library.
         ibv_mr* const strict = program.add(program.buffer(kBuffer), kBuffer, kForPeers);
         ibv_mr* const window =
             program.add(program.buffer(2 * kBuffer), 2 * kBuffer, kLocal | IBV_ACCESS_MW_BIND);
@@ -169,7 +169,7 @@ TEST(VerbsLimits, ARegistrationWaitsForRoomThatIsComing) {
 }
 
 // The thread of another protection domain lets an idle region of this one go, as the limit has no room for
-// both: a program that frees this one meanwhile does not hear of it.
+// both: a program that frees this one meanwhile is unaffected.
 TEST(VerbsLimits, AProtectionDomainIsFreedWhileAnotherThreadEvictsItsRegion) {
   run("retention=leave-pinned,limit-regions=1", [](const Program& program) {
     static std::atomic<bool> slow{false}, began{false};

@@ -49,7 +49,7 @@ int main() {
     }
     std::printf("%zu ", keys.size());
   }
-  // With relaxed ordering, as NCCL asks for.
+  // With relaxed ordering, as NCCL requests.
   for (const char* const version : {static_cast<const char*>(nullptr), "IBVERBS_1.8"}) {
     const auto reg_mr = look_up<ibv_mr* (*)(ibv_pd*, void*, std::size_t, std::uint64_t, unsigned)>(
         "ibv_reg_mr_iova2", version);

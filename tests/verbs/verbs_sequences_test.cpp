@@ -1,6 +1,6 @@
-// Sequences of calls that programs may make of libibverbs, right and wrong ones, chosen by chance, with the
-// verbs front between them and a library that is made up. A model knows what each call must answer, and what
-// must be registered behind each handle. PINION_TEST_SCALE multiplies the seeds.
+// Random sequences of right and wrong calls to libibverbs, with the verbs front between them and a made-up
+// library. A model has each call's expected result, and the expected registration behind each handle.
+// PINION_TEST_SCALE multiplies the seeds.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -43,7 +43,7 @@ ibv_context* open_device() {
   return context;
 }
 
-/// What one thread of a program has: memory, protection domains, registrations.
+/// One thread's objects: memory, protection domains, registrations.
 class Program {
  public:
   explicit Program(unsigned seed) : random_(seed) {
@@ -98,7 +98,7 @@ class Program {
     }
   }
 
-  /// Behind each handle is what was asked for, registered.
+  /// Behind each handle is the requested registration.
   void check() const {
     for (const Registration& r : held_) check(r);
   }
@@ -314,7 +314,7 @@ class Program {
   std::size_t reregistered_ = 0;
 };
 
-/// Nothing is registered, nor counted as if it were.
+/// Registrations and their counts are zero.
 void expect_nothing_left() {
   EXPECT_EQ(made_up_verbs::held().regions, 0u) << "registrations are left over";
   const Engine* const engine = Engine::running();

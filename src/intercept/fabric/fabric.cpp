@@ -1,7 +1,7 @@
 // libfabric: before a program opens its first fabric, and so before any domain with a registration cache,
 // Pinion becomes the memory monitor of that cache (engine/fabric_monitor.h). By then libfabric has read its
-// settings, and libraries that import a monitor of their own have done so (Open MPI does, as soon as it has
-// looked for providers): theirs stays. Programs that look these functions up with dlsym are not reached;
+// settings. A library that imports a monitor of its own has done so (Open MPI, right after it has looked for
+// providers): that monitor stays. Programs that look these functions up with dlsym bypass this;
 // pinion_feed_libfabric() is for them.
 //
 // The versions are those that libfabric gives these functions. fi_fabric@FABRIC_1.0, of programs built before

@@ -1,6 +1,6 @@
 // The ABI that a source of the front is compiled for: the ABI-dependent ones are compiled once for each, with
 // PINION_MPI_ABI naming its namespace (openmpi, mpich). Both ABIs are frozen, so every build has both,
-// without any mpi.h.
+// independent of mpi.h.
 #pragma once
 
 #if !defined(PINION_MPI_ABI)

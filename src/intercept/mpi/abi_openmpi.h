@@ -39,7 +39,7 @@ constexpr int kUndefined = -32766;
 constexpr int kTypeShared = 0;
 constexpr int kCart = 1, kGraph = 2, kDistGraph = 3;
 
-/// One that Open MPI has and no other.
+/// One that only Open MPI has.
 constexpr const char* kDistinctiveSymbol = "ompi_mpi_comm_world";
 
 struct Predefined {

@@ -227,8 +227,7 @@ void Buffers::lease_received(Range range, int source, std::int64_t known) {
 void Buffers::exposes(void* memory, Aint bytes) {
   if (bytes <= 0 || static_cast<std::uint64_t>(bytes) < least_ || is_left_out(kAll) || !enter()) return;
   const auto begin = reinterpret_cast<Address>(memory);
-  // Memory that cannot be registered is not charged a copy of the whole: each transfer to it would be copied
-  // by itself.
+  // Memory that cannot be registered costs nothing here: each transfer to it would be copied by itself.
   acquire({begin, begin + static_cast<Address>(bytes)},
           Access::write | Access::remote_read | Access::remote_write, peer_, Refusal::report);
 }

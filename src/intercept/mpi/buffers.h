@@ -1,6 +1,6 @@
-// The buffers of one call: each that reaches the threshold is leased when the wrapper names it, and released
-// at the end of the call, or handed over to the object that waits for the operation's end. Lives in the
-// wrapper's frame; one thread. Calls that are known to be small (type_sizes.h) do not come here.
+// The buffers of one call: each that reaches the threshold is leased when the wrapper names it. It is
+// released at the end of the call, or handed over to the object that waits for the operation's end. Lives in
+// the wrapper's frame; one thread. Small calls (type_sizes.h) pass by.
 #pragma once
 
 #include <array>
@@ -157,7 +157,7 @@ class Buffers {
   enum class Party : std::uint8_t { none, communicator, window };
   static constexpr int kAll = -1000;  ///< instead of a rank: the other side is everybody of the party
 
-  /// Made when a buffer reaches the threshold: small messages do not pay for it.
+  /// Made when a buffer reaches the threshold: small messages skip its cost.
   union Slot {
     Slot() {}
     Transfer transfer;
@@ -197,7 +197,7 @@ class Buffers {
                  Access access);
 
   bool is_left_out(int other);
-  /// False where nothing is to be leased: inside another call, or because libraries below register (--front
+  /// False where leasing is off: inside another call, or because libraries below register (--front
   /// verbs); these then get the call's context.
   bool enter();
   void lease(Range range, Access access, int other);
@@ -231,7 +231,7 @@ class Buffers {
   std::vector<Transfer> more_;  ///< of blocks that lie far apart
   Status own_status_;
   CallPoint point_;
-  std::array<Slot, 3> slots_;  ///< no call has more buffers
+  std::array<Slot, 3> slots_;  ///< the most buffers of a call
 };
 
 /// The length of a message by Mprobe, for the receive that follows in the same thread.

@@ -44,8 +44,8 @@ int Startall(int n, Request* requests) {
 
 // ---- completion ----
 
-// Most requests belong to small messages, and are polled as fast as the processor can: those calls set up no
-// frame.
+// Most requests belong to small messages, and are polled as fast as the processor can: those calls stay
+// frameless.
 
 [[gnu::noinline]] inline int complete_by_wait(int (*next)(Request*, Status*), Request* request,
                                               Status* status) {

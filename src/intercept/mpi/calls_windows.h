@@ -1,5 +1,5 @@
-// Written by hand: the memory of windows, leased while the window lives, and the calls after which one-sided
-// operations are complete at their origin, so that its buffers are returned.
+// Written by hand: the memory of windows, leased while the window lives. Also the calls that complete
+// one-sided operations at their origin and so return its buffers.
 #pragma once
 
 #include "intercept/mpi/buffers.h"

@@ -1,7 +1,7 @@
 // The names that the preload shows, MPI_X and PMPI_X (and MPIX_X where Open MPI has it), in one order
 // everywhere. The program calls a jump through pinion_mpi_entries, made by generate.py from
 // calls.table: at first all lead to the recognition of the MPI (recognise.cpp), then each to the wrapper for
-// its ABI, which thus sees the program's call as its own caller, registers and stack as they were.
+// its ABI. Registers and stack stay as they were, so the wrapper's caller is the program.
 #pragma once
 
 #include <cstddef>

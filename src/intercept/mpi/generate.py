@@ -18,7 +18,7 @@ WIDE = {  # types that differ between MPI_X and MPI_X_c
     "displs": ("const int*", "const Aint*"),
     "disp": ("int", "Aint"),
 }
-KINDS_OF_POINT_TO_POINT = ("send", "receive")  # which the log tells apart by form
+KINDS_OF_POINT_TO_POINT = ("send", "receive")  # distinguished by form in the log
 HOW = {
     "blocking": "leased until it returns",
     "nonblocking": "leased until the request completes",
@@ -168,7 +168,7 @@ def wrapper(function):
     receives = "use.receives" in row.buffers
     name = template_of(function)[0]
     next_one = f"next_of<entry, int({types})>()"
-    # What is known to be small goes on at once. All else is a function of its own, so that a small call sets up no frame;
+    # Small calls go on at once. All else is a function of its own, so that a small call needs no frame;
     # it is jumped to, so that its caller is the program too.
     small = smallness(function)
     looked_at = f"{name}_looked_at" if small else name

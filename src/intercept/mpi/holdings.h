@@ -1,4 +1,4 @@
-// Leases that belong to an MPI object, not to a request: the memory of windows, the origin buffers of
+// Leases that belong to an MPI object instead of a request: the memory of windows, the origin buffers of
 // one-sided operations until they are known to be complete, the buffers of split collective file operations.
 // Each lease belongs to a part of its object (a target rank, the address of attached memory). Any thread; one
 // mutex. Never from hooks.

@@ -1,5 +1,5 @@
-// The functions and predefined handles of the program's MPI that the front itself needs, by their profiling
-// names, so that no other tool sees the calls. Filled by attach() when the MPI is recognised, before any
+// The functions and predefined handles of the program's MPI that the front itself needs. Their profiling
+// names keep the calls from other tools. Filled by attach() when the MPI is recognised, before any
 // wrapper runs; then only read. Members are null where the MPI is too old to have the function.
 #pragma once
 

@@ -15,8 +15,8 @@ class Nesting {
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
-  /// False where this call passes by: inside another one, or while no engine runs. Further calls return the
-  /// same.
+  /// False where this call passes by: inside another one, or while the engine is stopped. Further calls
+  /// return the same.
   bool enter() {
     if (thread_) return true;
     leases_ = LeasePath::running();

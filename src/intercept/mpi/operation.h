@@ -11,7 +11,7 @@ namespace pinion::mpi {
 
 class Operation {
  public:
-  /// Holds no lease, and learns no length.
+  /// Without a lease, and without a length to learn.
   bool empty() const { return !first_.active && receive.posted == 0; }
   void add(const Transfer& lease) {
     if (first_.active) {
@@ -25,7 +25,7 @@ class Operation {
     return memory_is_gone(first_) || std::any_of(more_.begin(), more_.end(),
                                                  [](const Transfer& lease) { return memory_is_gone(lease); });
   }
-  /// `arrived`: bytes received, or negative where that is not known.
+  /// `arrived`: bytes received, or negative where that is unknown.
   void complete(ThreadContext& thread, LeasePath& leases, std::int64_t arrived = -1) {
     if (first_.active) leases.release(thread, first_);
     for (Transfer& lease : more_) leases.release(thread, lease);

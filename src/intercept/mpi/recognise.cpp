@@ -1,5 +1,5 @@
-// Which MPI the program has, found out at its first MPI call: by then the library is loaded, at whatever
-// time and by any caller. Programs without MPI, launchers and shells never come here.
+// Which MPI the program has, found out at its first MPI call: by then some caller has loaded the library.
+// Programs without MPI, launchers and shells skip this.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -60,7 +60,7 @@ void recognise() {
   }
   const Front* front = library ? front_for(library) : nullptr;
   if (front) front->attach(library);
-  // An MPI of neither family is left to itself, and so is any MPI where Pinion is off.
+  // An MPI of another family is left alone, and so is any MPI where Pinion is off.
   const auto is_off = [] {
     Options options;
     return !options_from_environment(options) && options.off;

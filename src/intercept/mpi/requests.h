@@ -20,8 +20,8 @@ class Requests {
   using Key = std::uintptr_t;
   static Requests& instance();
 
-  /// The first check of every completion, without a lock: whether any request is known at all. Programs
-  /// poll for small messages as fast as the processor can, most of them with nothing else under way.
+  /// The first check of every completion, lock-free: whether any request is known at all. Programs
+  /// poll for small messages as fast as the processor can, mostly with only small ones under way.
   static bool any_known() { return entries_known_.load(std::memory_order_acquire) != 0; }
   /// The second check, for each request. False: it is unknown.
   static bool may_know(Key request) {
@@ -29,8 +29,8 @@ class Requests {
   }
 
   /// Keeps the operation until its request completes. One handle may hold several: an MPI may return a shared
-  /// one for all operations that were complete at once, and may give a completed request's handle to another
-  /// thread before complete() is called for it.
+  /// one for all operations that were complete at once. It may also give a completed request's handle to
+  /// another thread before complete() is called for it.
   void hold(Key request, Operation&& operation);
   void remember(Key request, Remembered remembered);
   /// The buffers of a persistent request; null where it is unknown.

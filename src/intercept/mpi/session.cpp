@@ -20,8 +20,8 @@ void print_summary(const runlog::Counters& c, double seconds, bool measured) {
   if (measured) {
     std::fprintf(
         stderr,
-        "pinion: rank 0: %s; %llu transfers seen: `pinion report` of a run with --log shows what each "
-        "strategy would hold and cost\n",
+        "pinion: rank 0: %s; %llu transfers seen: `pinion report` of a run with --log shows the memory "
+        "and time of each strategy\n",
         kMeasuredOnly, static_cast<unsigned long long>(c.acquires));
     return;
   }

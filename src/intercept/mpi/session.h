@@ -9,8 +9,8 @@ namespace pinion::mpi {
 
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
-/// Written by the session. Transfers of fewer bytes pass by; kNothing: all do, because no run is on, or
-/// because the program has switched recording off. Every call reads this one word.
+/// Written by the session. Transfers of fewer bytes pass by; kNothing: all do, because the engine is stopped,
+/// or because the program has switched recording off. Every call reads this one word.
 inline std::atomic<std::uint64_t> g_least_bytes{kNothing};
 /// The same, whether or not recording is switched off.
 inline std::atomic<std::uint64_t> g_threshold{kNothing};

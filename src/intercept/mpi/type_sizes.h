@@ -28,7 +28,7 @@ class TypeSizes {
     Known& known = place_of(type);
     if (known.type == Datatype{}) known.type = type;
   }
-  /// Zero where it is not known; then MPI is to be asked.
+  /// Zero where it is unknown; then MPI is to be asked.
   std::uint32_t find(Datatype type) const {
     const Known& known = places_[index_of(type)];
     return known.type == type ? known.size.load(std::memory_order_relaxed) : 0;

@@ -5,9 +5,9 @@
 //
 // A step: copy_faces, then a sweep in each direction. A sweep has as many stages as there are cells on a
 // side: forward, each stage passes a face of 5x5 blocks and right-hand sides (30 values a point) to the
-// successor; backward, a face of solutions (5 values) to the predecessor. Blocks of a cell as declared are
-// sent, whatever the cell. All messages share two buffers: what one sends from in the exchange of faces, the
-// sweeps receive into. One step before the clock is started touches all pages.
+// successor; backward, a face of solutions (5 values) to the predecessor. Blocks of a cell are sent as
+// declared, for every cell. All messages share two buffers: the exchange of faces sends from the one into
+// which the sweeps receive. One step before the clock is started touches all pages.
 #include <algorithm>
 
 #include "simulate/patterns/multi_partition.h"

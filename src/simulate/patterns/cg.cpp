@@ -29,7 +29,7 @@ double flops_of_product(double rows, double nonzeros) {
   return 2 * rows * (3 + nonzeros * (nonzeros + 1) + 25 * (5 + nonzeros * (nonzeros + 1)) + 3) / 26;
 }
 
-/// What block `at` of `blocks` has of `rows`.
+/// The share of block `at` of `blocks` in `rows`.
 std::uint64_t share(int rows, int blocks, int at) {
   return static_cast<std::uint64_t>(rows / blocks + (at < rows % blocks));
 }

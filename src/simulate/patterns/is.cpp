@@ -2,10 +2,10 @@
 // (keys sorted into buckets, buckets spread so that every rank has about as many keys, one all-to-all of
 // differing sizes an iteration); sizes from NAS-02-007 and NAS-03-002; call sites and order of NPB 3.3-MPI.
 //
-// An iteration: the sizes of 1024 buckets are added up over all ranks and told (both below the threshold),
-// and the sorted keys are sent to the ranks of their buckets. The buckets are dealt out so that each rank
-// gets about its share of keys: the same for all here. An operation is a key that is ranked, counted with ten
-// operations.
+// An iteration: the sizes of 1024 buckets are added up over all ranks and distributed (both below the
+// threshold). The sorted keys are sent to the ranks of their buckets. The buckets are dealt out so that each
+// rank gets about its share of keys: the same for all here. An operation is a key that is ranked, counted
+// with ten operations.
 #include "simulate/patterns/patterns.h"
 
 namespace pinion::simulate {

@@ -3,11 +3,11 @@
 // NAS-99-011 and NAS-03-002; call sites, counts and order of NPB 3.3-MPI. Operation counts as the benchmark
 // prints them.
 //
-// A step: the lower and the upper triangular sweep, in each of which every inner plane passes one row of
-// inner points (5 values a point) to two neighbours, and the right-hand sides. These exchange two layers of
-// ghost points (10 values a point of the face) in x, compute the differences in x, and then do the same in
-// y (exchange_3): a blocking send each, its receive posted before, all through one buffer for sending and one
-// for receiving.
+// A step: the lower and the upper triangular sweep, and the right-hand sides. In a sweep every inner plane
+// passes one row of inner points (5 values a point) to two neighbours. The right-hand sides exchange two
+// layers of ghost points (10 values a point of the face) in x, compute the differences in x, and then do the
+// same in y (exchange_3). Each is a blocking send, its receive posted before, all through one buffer for
+// sending and one for receiving.
 //
 // The program exchanges ghosts in the forcing terms, and solves twice: one step to touch all pages, then all
 // steps. Each time there are right-hand sides before the first step, called from a line of their own.

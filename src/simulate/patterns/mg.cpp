@@ -5,11 +5,12 @@
 //
 // An exchange at a level: for each direction in turn, both receives posted, both faces sent from two buffers
 // into two others, all shared by all levels. Each direction has its own two lines that send; the two lines
-// that receive serve all three. A V-cycle: residuals restricted down the levels (an exchange at each coarser
-// one), the coarsest smoothed, on the way up residual and smoother at each level (two exchanges). The finest
-// level, those between and the coarsest call from lines of their own. A residual follows each cycle.
+// that receive serve all three. A V-cycle: residuals are restricted down the levels (an exchange at each
+// coarser one) and the coarsest is smoothed. On the way up come residual and smoother at each level (two
+// exchanges). The finest level, those between and the coarsest call from lines of their own. A residual
+// follows each cycle.
 //
-// Receives are taken as long as what arrives; the program posts them for the largest face there is. Levels
+// Receives have the length of the arriving message; the program posts them for the largest face. Levels
 // with fewer points a side than ranks carry messages of a few bytes and are left out.
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // The multi-partition decomposition that BT and SP share (NAS Parallel Benchmarks 2.0, report NAS-95-020,
-// after Bruno and Cappello; also Naik, IBM): a cube of c^3 cells on c^2 ranks, each with c cells, one in
-// every plane of cells of every direction, so that all ranks work in every stage of a sweep. Values.
+// after Bruno and Cappello; also Naik, IBM): a cube of c^3 cells on c^2 ranks. Each has c cells, one in every
+// plane of cells of every direction, so that all ranks work in every stage of a sweep. Values.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ class MultiPartition {
   /// The exchange of two layers of ghost points, five values each, with all six neighbours at once
   /// (copy_faces): received into pieces of `in`, sent from pieces of `out`.
   void copy_faces(ProgramBuilder& builder, Address in, Address out, Site caller) const;
-  /// One way of a sweep: what a stage passes on, what it computes while its neighbour's message is under way,
-  /// and what after that.
+  /// One way of a sweep: the bytes that a stage passes on, its computation while its neighbour's message is
+  /// under way, and that afterwards.
   struct Way {
     std::function<std::uint64_t(int stage)> bytes;
     double overlapped_flops, flops;
@@ -60,7 +60,7 @@ class MultiPartition {
   std::array<int, 3> successor_, predecessor_;
 };
 
-/// What BT and SP make of their arguments; `write` writes the program of a rank.
+/// Checks the arguments of BT and SP; `write` writes the program of a rank.
 Error make_multi_partition(const char* name, std::span<const CubeClass> classes,
                            void (*write)(ProgramBuilder& builder, int points, std::uint64_t steps),
                            const std::string& scale, const std::string& ranks, Pattern& pattern);

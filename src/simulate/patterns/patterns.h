@@ -1,4 +1,4 @@
-// What the files of this folder share: each pattern's maker, checks of classes and numbers of ranks.
+// Shared by the files of this folder: each pattern's maker, checks of classes and numbers of ranks.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // Patterns that no benchmark has in pure form: the microbenchmarks of the helper-threads paper (its Figures 1
 // and 4), and programs that change. SIZE is a message's, as in reuse:4M:2. Every rank sends (even ones) or
-// receives (odd ones); a last rank without a partner sends to nobody that is simulated.
+// receives (odd ones); a last rank without a partner sends to a rank outside of the simulation.
 #include <algorithm>
 #include <cmath>
 

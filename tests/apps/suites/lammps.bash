@@ -1,5 +1,5 @@
 # LAMMPS on two inputs of our own, with messages between 16 KB and 1 MB. Energies, pressure and every atom's position are
-# part of a test's name: a run passes where it computes exactly what it computes without Pinion.
+# part of a test's name: a run passes where its results equal exactly those without Pinion.
 mpis=(openmpi)
 
 try() {

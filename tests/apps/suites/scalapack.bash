@@ -1,11 +1,11 @@
 # The testers of ScaLAPACK, PBLAS and BLACS that Debian ships, on 4 ranks, as their authors' ctest runs them: every check
-# that they print is a test. Each takes seconds; those that do not end well without Pinion are left out: what is seen of
-# their output before they abort is chance. MPICH's ranks do not share cores in reasonable time: with fewer than four it
-# is two ranks, and most testers leave out the grids of more.
+# that they print is a test. Each takes seconds; those that do not end well without Pinion are left out: their
+# output before they abort depends on chance. MPICH's ranks do not share cores in reasonable time: with fewer
+# than four it is two ranks, and most testers leave out the grids of more.
 mpis=(openmpi mpich)
 
-# They compare VL and VU before and after a call that needs neither, without ever setting them: a NaN on the stack, left by
-# whoever was called before, fails all their checks. (So does a preload that does nothing but fill the stack.)
+# They compare VL and VU before and after a call that needs neither, without ever setting them: a NaN on the
+# stack, left by an earlier call, fails all their checks. (So does a preload that only fills the stack.)
 unsettled='^x[cz]heevr$'
 
 suite() {

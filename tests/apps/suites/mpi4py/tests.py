@@ -12,7 +12,7 @@ rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]
 
 
 class Lines(unittest.TextTestResult):
-    # Written at once: what a crash or a hang leaves is what passed before it.
+    # Written at once: after a crash or a hang it holds the tests that passed before.
     lines = open(os.path.join(results, "rank." + rank), "w", buffering=1)
 
     def startTest(self, test):
