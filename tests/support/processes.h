@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <functional>
+#include <string>
+#include <system_error>
 #include <vector>
 
 namespace pinion::test {
@@ -43,6 +46,7 @@ class Processes {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       int status = 0;
       EXPECT_EQ(::waitpid(children_[rank], &status, 0), children_[rank]);
+      remove_shared_memory(children_[rank]);
       if (WIFEXITED(status) && WEXITSTATUS(status) == kSkipped)
         skipped_ = true;
       else if (static_cast<int>(rank) == killed_)
@@ -55,6 +59,14 @@ class Processes {
   }
 
  private:
+  /// What libfabric's shm leaves of a killed process: a later one with the same number could not open it.
+  static void remove_shared_memory(pid_t process) {
+    const std::string prefix = std::to_string(process) + ":";
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored))
+      if (file.path().filename().string().starts_with(prefix)) std::filesystem::remove(file.path(), ignored);
+  }
+
   std::vector<pid_t> children_;
   int killed_ = -1;
   bool skipped_ = false;
