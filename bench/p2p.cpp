@@ -5,6 +5,7 @@
 //
 //   p2p RANKS [BATCHES ROUNDS [CASE]]
 //   p2p RANKS messages
+//   p2p 2 transfers BYTES...
 //
 // The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
 // moves it (`pinion bench acquire`).
@@ -12,10 +13,14 @@
 // `messages`: for each kind and size the mean ns of a call. Beside it for each call: context switches of rank
 // 0 and of its helper, and the helper's ns of processor time. The mean, as a helper interferes now and then.
 //
+// `transfers`: messages of these sizes with buffers that are used again, and with buffers that are used once:
+// ping-pong, and four at a time one way. cli/bench_transfers_pair.cpp moves the same ones without MPI.
+//
 // Of two ranks, rank 0 prints for each case the nanoseconds of a call, in the best batch of rounds. One rank
 // sends to itself, which is slow on no core but its own.
 #include <mpi.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -204,6 +209,71 @@ void measure_messages(int ranks) {
   }
 }
 
+// ---- the messages of `pinion bench transfers` ----
+
+double cpu_us() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+/// As transfer_messages() of cli/bench_transfers_pair.cpp.
+int messages_of(std::size_t bytes, bool reuse) {
+  const std::size_t all = std::size_t{reuse ? 64u : 32u} << 20;
+  return static_cast<int>(std::clamp<std::size_t>(all / bytes, 4, reuse ? 200 : 32));
+}
+
+void transfer_ping_pong(Buffer& out, Buffer& in, int bytes, int messages, int& number) {
+  const std::size_t count = out.size() / static_cast<std::size_t>(bytes);
+  for (int i = 0; i < messages; ++i, ++number) {
+    const std::size_t at = static_cast<std::size_t>(number) % count * static_cast<std::size_t>(bytes);
+    if (g_rank == 0) MPI_Send(&out[at], bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD);
+    MPI_Recv(&in[at], bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (g_rank != 0) MPI_Send(&out[at], bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD);
+  }
+}
+
+void transfer_stream(Buffer& out, Buffer& in, int bytes, int messages, int number) {
+  constexpr int kAtATime = 4;
+  const std::size_t count = out.size() / static_cast<std::size_t>(bytes);
+  MPI_Request requests[kAtATime];
+  for (int i = 0; i < messages + kAtATime; ++i) {
+    MPI_Request& request = requests[i % kAtATime];
+    if (i >= kAtATime) MPI_Wait(&request, MPI_STATUS_IGNORE);
+    if (i >= messages) continue;
+    const std::size_t at = static_cast<std::size_t>(number + i) % count * static_cast<std::size_t>(bytes);
+    if (g_rank == 0)
+      MPI_Isend(&out[at], bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD, &request);
+    else
+      MPI_Irecv(&in[at], bytes, MPI_BYTE, g_peer, 1, MPI_COMM_WORLD, &request);
+  }
+}
+
+void measure_transfers(int bytes, bool reuse) {
+  const int messages = messages_of(static_cast<std::size_t>(bytes), reuse);
+  const auto room = static_cast<std::size_t>(bytes) * static_cast<std::size_t>(reuse ? 4 : 2 * messages);
+  Buffer out(room, 'o'), in(room, 'i');
+  int number = 0;
+  if (reuse) transfer_ping_pong(out, in, bytes, messages / 4 + 1, number);
+  MPI_Barrier(MPI_COMM_WORLD);
+  double begin = MPI_Wtime();
+  transfer_ping_pong(out, in, bytes, messages, number);
+  const double latency = (MPI_Wtime() - begin) * 1e6 / (2 * messages);
+  MPI_Barrier(MPI_COMM_WORLD);
+  begin = MPI_Wtime();
+  double cpu[2] = {cpu_us(), 0};
+  transfer_stream(out, in, bytes, messages, number);
+  cpu[0] = (cpu_us() - cpu[0]) / messages;
+  MPI_Sendrecv(&cpu[0], 1, MPI_DOUBLE, g_peer, 2, &cpu[1], 1, MPI_DOUBLE, g_peer, 2, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  const double seconds = MPI_Wtime() - begin;
+  const std::string name = (reuse ? "reuse-" : "no-reuse-") + std::to_string(bytes);
+  if (g_rank == 0)
+    std::printf("%s.latency_us %.3f\n%s.bandwidth_MBps %.3f\n%s.cpu_us %.3f\n%s.remote_cpu_us %.3f\n",
+                name.c_str(), latency, name.c_str(), double(bytes) * messages / seconds / 1e6, name.c_str(),
+                cpu[0], name.c_str(), cpu[1]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -213,16 +283,19 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   g_peer = ranks - 1 - g_rank;
   const bool messages = argc == 3 && std::strcmp(argv[2], "messages") == 0;
-  const bool as_asked =
-      (argc == 2 || messages || argc == 4 || argc == 5) && ranks <= 2 && ranks == std::atoi(argv[1]);
+  const bool transfers = argc >= 4 && ranks == 2 && std::strcmp(argv[2], "transfers") == 0;
+  const bool as_asked = (argc == 2 || messages || transfers || argc == 4 || argc == 5) && ranks <= 2 &&
+                        ranks == std::atoi(argv[1]);
   if (!as_asked && g_rank == 0)
-    std::fprintf(
-        stderr,
-        "p2p: started with %d ranks; usage: p2p 1|2 [messages | BATCHES ROUNDS [CASE]], in so many ranks\n",
-        ranks);
+    std::fprintf(stderr,
+                 "p2p: started with %d ranks; usage: p2p 1|2 [messages | transfers BYTES... | BATCHES ROUNDS "
+                 "[CASE]], in so many ranks\n",
+                 ranks);
   if (as_asked && messages) measure_messages(ranks);
+  for (int i = 3; as_asked && transfers && i < argc; ++i)
+    for (const bool reuse : {true, false}) measure_transfers(std::atoi(argv[i]), reuse);
   for (const Case& one : kCases) {
-    if (!as_asked || messages || ranks < one.fewest) continue;
+    if (!as_asked || messages || transfers || ranks < one.fewest) continue;
     if (argc == 5 ? std::strcmp(argv[4], one.name) != 0 : !one.unasked) continue;
     // A window is many messages.
     const long rounds = argc >= 4 ? std::atol(argv[3]) : 8000 / one.calls;

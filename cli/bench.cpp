@@ -27,7 +27,7 @@ struct Registered {
   const char* name;
   const char* text;
   void (*run)(Bench&);
-  bool takes_device;
+  BenchTakes takes;
 };
 
 // Filled by static objects of other files, so it must be a local static.
@@ -73,7 +73,7 @@ void print_table(const std::string& bench_text, const Bench& bench, const Json& 
 
 void print_json(const std::string& name, const Bench& bench, const Json& m) {
   Json rows = Json::array();
-  for (const BenchRow& row : bench.rows())
+  for (const BenchRow& row : bench.rows()) {
     rows.push_back({{"case", row.name},
                     {"subject", row.subject},
                     {"metric", row.metric},
@@ -84,6 +84,8 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
                     {"low", row.low},
                     {"high", row.high},
                     {"samples", row.samples}});
+    if (!row.provider.empty()) rows.back()["provider"] = row.provider;
+  }
   fmt::print("{}", dump({{"schema", "pinion-bench-1"},
                          {"bench", name},
                          {"machine", m},
@@ -94,15 +96,15 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
 }  // namespace
 
 BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
-                                     bool takes_device) {
-  registered_benches().push_back({name, text, run, takes_device});
+                                     BenchTakes takes) {
+  registered_benches().push_back({name, text, run, takes});
 }
 
 void Bench::compare(const std::string& name, const std::string& metric, const std::string& unit,
                     const std::vector<BenchSubject>& subjects) {
   std::vector<std::vector<double>> samples(subjects.size());
   for (const BenchSubject& subject : subjects) subject.measure();
-  for (unsigned round = 0; round < rounds_; ++round)
+  for (unsigned round = 0; round < rounds(); ++round)
     for (std::size_t i = 0; i < subjects.size(); ++i) samples[i].push_back(subjects[i].measure());
   for (std::size_t i = 0; i < subjects.size(); ++i)
     add(name, subjects[i].name, metric, unit, std::move(samples[i]));
@@ -118,16 +120,15 @@ void Bench::add(const std::string& name, const std::string& subject, const std::
   const double middle = static_cast<double>(n - 1) / 2;
   const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(middle - half)));
   const auto high = std::min(n - 1, static_cast<std::size_t>(std::ceil(middle + half)));
-  rows_.push_back({name, subject, metric, unit, (samples[(n - 1) / 2] + samples[n / 2]) / 2, samples.front(),
-                   samples.back(), samples[low], samples[high], n});
+  rows_.push_back({name, provider_, subject, metric, unit, (samples[(n - 1) / 2] + samples[n / 2]) / 2,
+                   samples.front(), samples.back(), samples[low], samples[high], n});
 }
 
 void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "Measure a part of Pinion beside its peers");
   struct Arguments {
     std::string name;
-    unsigned rounds = 9;
-    std::string device;
+    BenchOptions options;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
@@ -137,21 +138,30 @@ void add_bench(CLI::App& app) {
   std::string names;
   for (const Registered& bench : benches) names += fmt::format("{}{}", names.empty() ? "" : ", ", bench.name);
   sub->add_option("name", arguments->name, "one of: " + names)->type_name("NAME");
-  sub->add_option("--rounds", arguments->rounds, "interleaved rounds, of which the median is taken [9]")
+  sub->add_option("--rounds", arguments->options.rounds,
+                  "interleaved rounds, of which the median is taken [9]")
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
-  sub->add_option("--device", arguments->device,
+  sub->add_option("--device", arguments->options.device,
                   "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT], fabric, "
                   "fabric:PROVIDER)")
       ->type_name("NAME");
+  sub->add_option("--provider", arguments->options.provider,
+                  "bench transfers: the provider of libfabric that carries them (shm, tcp, verbs, ...)")
+      ->type_name("NAME");
+  sub->add_flag("--full", arguments->options.full, "bench transfers: all sizes and providers")
+      ->disable_flag_override();
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {
     for (const Registered& bench : registered_benches()) {
       if (arguments->name != bench.name) continue;
-      if (!arguments->device.empty() && !bench.takes_device)
+      const BenchOptions& options = arguments->options;
+      if (!options.device.empty() && bench.takes != BenchTakes::device)
         throw UsageError(fmt::format("bench {} has no --device", bench.name));
+      if ((!options.provider.empty() || options.full) && bench.takes != BenchTakes::provider)
+        throw UsageError(fmt::format("bench {} has no --provider and no --full", bench.name));
       const std::string quiet = enter_quiet_session();
-      Bench result(arguments->rounds, arguments->device);
+      Bench result(options);
       bench.run(result);
       result.note(quiet);
       const Json m = machine();

@@ -17,8 +17,9 @@
 namespace pinion::cli {
 
 struct BenchRow {
-  std::string name;     ///< of the case
-  std::string subject;  ///< `pinion`, a peer or a floor
+  std::string name;      ///< of the case
+  std::string provider;  ///< of libfabric, that carried it; empty: none did
+  std::string subject;   ///< `pinion`, a peer or a floor
   std::string metric;
   std::string unit;
   double value = 0;  ///< median
@@ -34,13 +35,23 @@ struct BenchSubject {
   std::function<double()> measure;
 };
 
+/// What the user asks for.
+struct BenchOptions {
+  unsigned rounds = 9;
+  std::string device;    ///< empty: the bench chooses
+  std::string provider;  ///< of libfabric; empty: the bench chooses
+  bool full = false;     ///< all that it can measure, however long it takes
+};
+
 class Bench {
  public:
-  Bench(unsigned rounds, std::string device) : rounds_(rounds), device_(std::move(device)) {}
+  explicit Bench(BenchOptions options) : options_(std::move(options)) {}
 
-  unsigned rounds() const { return rounds_; }
-  /// The device that the user wants measured; empty: the bench chooses.
-  const std::string& device() const { return device_; }
+  unsigned rounds() const { return options_.rounds; }
+  const std::string& device() const { return options_.device; }
+  const BenchOptions& options() const { return options_; }
+  /// Rows added from now on were carried by this provider.
+  void set_provider(const std::string& provider) { provider_ = provider; }
 
   /// Measures every subject once a round, after one round that is thrown away, and adds a row each.
   void compare(const std::string& name, const std::string& metric, const std::string& unit,
@@ -55,14 +66,17 @@ class Bench {
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
-  unsigned rounds_;
-  std::string device_;
+  BenchOptions options_;
+  std::string provider_;
   std::vector<BenchRow> rows_;
   std::vector<std::string> notes_;
 };
 
+enum class BenchTakes { nothing, device, provider };
+
 struct BenchRegistration {
-  BenchRegistration(const char* name, const char* text, void (*run)(Bench&), bool takes_device = false);
+  BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
+                    BenchTakes takes = BenchTakes::nothing);
 };
 
 }  // namespace pinion::cli

@@ -106,7 +106,8 @@ void run(Bench& bench) {
       }
 }
 
-const BenchRegistration registration{"registration", "Registering memory, by page size and size", run, true};
+const BenchRegistration registration{"registration", "Registering memory, by page size and size", run,
+                                     BenchTakes::device};
 
 }  // namespace
 

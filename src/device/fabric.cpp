@@ -1,7 +1,7 @@
 #include "device/fabric.h"
 
 #include "base/units.h"
-#include "device/fabric_library.h"
+#include "device/fabric_infos.h"
 
 #ifdef PINION_HAS_LIBFABRIC
 #include <rdma/fi_cm.h>
@@ -28,36 +28,6 @@ namespace pinion {
 
 namespace {
 
-/// The modes of registration that this device supports.
-constexpr int kModes =
-    FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-
-/// errno values have the same numbers in libfabric; it has more.
-Error failure(int code, const std::string& what) {
-  code = std::abs(code);
-  if (code < FI_ERRNO_OFFSET) return Error::make(code, "%s: %s", what.c_str(), std::strerror(code));
-  return Error::make(EIO, "%s: error %d of libfabric (rdma/fi_errno.h)", what.c_str(), code);
-}
-
-/// The part of a provider's name that names the network: tcp of tcp;ofi_rxm.
-std::string_view network_of(std::string_view provider) { return provider.substr(0, provider.find(';')); }
-
-/// Where the processor moves the data, registering pins nothing. ofi_rxd copies it into packets of its own,
-/// over any network.
-bool pins(std::string_view provider) {
-  if (provider.ends_with(";ofi_rxd")) return false;
-  constexpr std::string_view kProcessors[] = {"tcp", "sockets", "udp", "net", "shm", "sm2"};
-  return std::find(std::begin(kProcessors), std::end(kProcessors), network_of(provider)) ==
-         std::end(kProcessors);
-}
-
-/// FI_MR_BASIC and FI_MR_SCALABLE, from before 1.5, in today's words.
-int mode_of(const fi_info& info) {
-  const int mode = info.domain_attr->mr_mode;
-  if (mode == FI_MR_BASIC) return FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  return mode == FI_MR_SCALABLE ? 0 : mode;
-}
-
 std::uint64_t rights(Access access) {
   std::uint64_t flags = FI_SEND | FI_WRITE;  // the source of sends and puts
   if (writes(access)) flags |= FI_RECV | FI_READ;
@@ -65,38 +35,6 @@ std::uint64_t rights(Access access) {
   if (includes(access, Access::remote_read)) flags |= FI_REMOTE_READ;
   return flags;
 }
-
-/// fi_getinfo's answer.
-class Infos {
- public:
-  explicit Infos(const FabricLibrary& fabric) : fabric_(fabric) {}
-  ~Infos() { clear(); }
-  Infos(const Infos&) = delete;
-  Infos& operator=(const Infos&) = delete;
-
-  /// Reliable datagrams with these abilities (0: whatever the provider has).
-  Error ask(std::uint64_t caps) {
-    clear();
-    fi_info* const hints = fabric_.dupinfo(nullptr);
-    if (hints == nullptr) return Error::make(ENOMEM, "libfabric has no memory for its hints");
-    hints->caps = caps;
-    hints->ep_attr->type = FI_EP_RDM;
-    hints->domain_attr->mr_mode = kModes;
-    const int code = fabric_.getinfo(kFabricVersion, nullptr, nullptr, 0, hints, &first);
-    fabric_.freeinfo(hints);
-    if (code == -FI_ENODATA) return {};
-    return code == 0 ? Error{} : failure(code, "libfabric lists no providers");
-  }
-
-  fi_info* first = nullptr;
-
- private:
-  void clear() {
-    if (first != nullptr) fabric_.freeinfo(first);
-    first = nullptr;
-  }
-  const FabricLibrary& fabric_;
-};
 
 /// A domain, and an endpoint where registrations need one. It closes all that it opened.
 class Opened {
@@ -114,26 +52,16 @@ class Opened {
   Opened& operator=(const Opened&) = delete;
 
   Error open(const FabricLibrary& fabric, const std::string& choice) {
-    Infos infos(fabric);
-    if (Error error = infos.ask(FI_MSG | FI_RMA)) return error;
-    fi_info* chosen = nullptr;
-    std::string names;
-    for (fi_info* info = infos.first; info != nullptr; info = info->next) {
-      const std::string name = info->fabric_attr->prov_name;
-      if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
-      if (!choice.empty() && choice != name && choice != network_of(name)) continue;
-      if (chosen == nullptr || (choice.empty() && pins(name) && !pins(chosen->fabric_attr->prov_name)))
-        chosen = info;
-    }
-    if (chosen == nullptr)
-      return Error::make(ENODEV, "libfabric has no provider%s that can put and get here; there are: %s",
-                         choice.empty() ? "" : (" '" + choice + "'").c_str(),
-                         names.empty() ? "none" : names.c_str());
+    FabricInfos infos(fabric);
+    Error error = infos.ask({FI_MSG | FI_RMA});
+    fi_info* const chosen = error ? nullptr : infos.choose(choice, error);
+    if (chosen == nullptr) return error;
     describe(*chosen);
     int code = fabric.fabric(chosen->fabric_attr, &fabric_, nullptr);
     if (code == 0) code = fi_domain(fabric_, chosen, &domain, nullptr);
     if (code == 0 && (mode & FI_MR_ENDPOINT) != 0) code = open_endpoint(chosen);
-    return code == 0 ? Error{} : failure(code, "libfabric's provider " + provider + " cannot be opened");
+    return code == 0 ? Error{}
+                     : fabric_failure(code, "libfabric's provider " + provider + " cannot be opened");
   }
 
   /// The program's own.
@@ -168,7 +96,7 @@ class Opened {
   void describe(const fi_info& info) {
     provider = info.fabric_attr->prov_name ? info.fabric_attr->prov_name : "";
     name = info.domain_attr->name ? info.domain_attr->name : "";
-    mode = mode_of(info);
+    mode = fabric_mr_mode(info);
     key_bytes = info.domain_attr->mr_key_size;
     most_regions = info.domain_attr->mr_cnt;
   }
@@ -229,7 +157,7 @@ class FabricDevice final : public Device {
         mode_(opened->mode),
         key_bytes_(opened->key_bytes),
         state_(std::make_unique<State>(1, key_bytes_)) {
-    if (!pins(provider_)) pin_ = make_pin_device();
+    if (!fabric_pins(provider_)) pin_ = make_pin_device();
     capabilities_.remote = true;
     capabilities_.needs_endpoint = has(FI_MR_ENDPOINT);
     // Libibverbs in fork-safe mode may lie below a NIC's provider.
@@ -385,7 +313,7 @@ class FabricDevice final : public Device {
     if (entry.region != nullptr) {
       const auto alone = this->alone();
       if (const int code = fi_close(&entry.region->fid))
-        return failure(code, "libfabric's provider " + provider_ + " refuses to deregister memory");
+        return fabric_failure(code, "libfabric's provider " + provider_ + " refuses to deregister memory");
       entry.region = nullptr;
     }
     if (entry.pinned.handle == 0) return {};
@@ -414,7 +342,7 @@ class FabricDevice final : public Device {
                            provider_.c_str(), size.c_str(),
                            code == -FI_ENOKEY ? "no key is free" : std::strerror(-code));
       default:
-        return failure(code, "libfabric's provider " + provider_ + " refuses to register " + size);
+        return fabric_failure(code, "libfabric's provider " + provider_ + " refuses to register " + size);
     }
   }
 
@@ -462,8 +390,8 @@ FabricProviders fabric_providers() {
 FabricProviders fabric_providers(const FabricLibrary& fabric) {
   const HeldSignals held;
   FabricProviders result;
-  Infos infos(fabric);
-  result.error = infos.ask(0);
+  FabricInfos infos(fabric);
+  result.error = infos.ask({});
   for (const fi_info* info = infos.first; info != nullptr; info = info->next) {
     const std::string name = info->fabric_attr->prov_name;
     auto found = std::find_if(result.providers.begin(), result.providers.end(),
@@ -471,8 +399,8 @@ FabricProviders fabric_providers(const FabricLibrary& fabric) {
     if (found == result.providers.end()) {
       found = result.providers.emplace(found);
       found->name = name;
-      found->pins = pins(name);
-      const int mode = mode_of(*info);
+      found->pins = fabric_pins(name);
+      const int mode = fabric_mr_mode(*info);
       found->virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0;
       found->provider_keys = (mode & FI_MR_PROV_KEY) != 0;
       found->raw_keys = (mode & FI_MR_RAW) != 0;

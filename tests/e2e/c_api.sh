@@ -40,6 +40,18 @@ grep -q "^registration_cache: start: .*'much'" <<<"$output" || fail "$output"
 
 grep -q '^prepare: verified$' <<<"$("$build/bin/examples/prepare" 64 2>&1)" || fail "examples/prepare"
 
+# The example over the caller's own libfabric domain.
+if [ -x "$build/bin/examples/ping" ]; then
+  for provider in shm "tcp;ofi_rxm" sockets; do
+    output=$(timeout 120 "$build/bin/examples/ping" 100001 "$provider" 2>&1)
+    if grep -q 'no provider' <<<"$output"; then continue; fi
+    grep -q '^ping: verified$' <<<"$output" || fail "examples/ping over $provider: $output"
+    grep -q '98 of 100 acquires were hits$' <<<"$output" || fail "examples/ping over $provider: $output"
+  done
+  "$build/bin/examples/ping" 0 >/dev/null 2>&1
+  [ $? -eq 2 ] || fail "examples/ping 0: not status 2"
+fi
+
 # Under valgrind, which runs one thread at a time: nothing may wait for another thread inside a system call.
 if command -v valgrind >/dev/null; then
   output=$(PINION=retention=helper timeout -k 5 120 valgrind -q --tool=none "$example" 30 2>&1) || fail "valgrind: status $?"

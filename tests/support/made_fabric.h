@@ -1,15 +1,21 @@
 // A libfabric that is made up: the test sets its providers, any call of theirs fails when the test wants, and
-// it counts open objects. Registers nothing. One at a time; its objects may be used by any thread.
+// it counts open objects. Registers nothing. Its endpoint reaches
+// itself: data moves at once, in order, and completes at the next reading of the queue. One at a time; its
+// objects may be used by any thread.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -52,7 +58,9 @@ class MadeFabric {
     };
     close_ops_.close = [](fid* object) { return made_->close(object); };
     close_ops_.bind = [](fid*, fid*, std::uint64_t) { return made_->call("fi_bind"); };
-    close_ops_.control = [](fid*, int, void*) { return made_->call("fi_enable"); };
+    close_ops_.control = [](fid*, int command, void*) {
+      return command == FI_GETWAIT ? -FI_ENOSYS : made_->call("fi_enable");
+    };
     region_ops_ = close_ops_;
     region_ops_.close = [](fid* object) { return made_->close_region(object); };
     region_ops_.bind = [](fid* object, fid* to, std::uint64_t) { return made_->bind_region(object, to); };
@@ -86,6 +94,35 @@ class MadeFabric {
     };
     for (fid* object : {&fabric_.fid, &domain.fid, &addresses_.fid, &queue_.fid, &endpoint.fid})
       object->ops = &close_ops_;
+    address_ops_.insert = [](fid_av*, const void*, std::size_t, fi_addr_t* to, std::uint64_t, void*) {
+      *to = 0;
+      return made_->call("fi_av_insert") == 0 ? 1 : 0;
+    };
+    addresses_.ops = &address_ops_;
+    queue_ops_.read = [](fid_cq*, void* into, std::size_t count) { return made_->read_queue(into, count); };
+    queue_ops_.readerr = [](fid_cq*, fi_cq_err_entry* into, std::uint64_t) {
+      return made_->read_error(*into);
+    };
+    queue_.ops = &queue_ops_;
+    name_ops_.getname = [](fid*, void* name, std::size_t* length) {
+      std::memcpy(name, "made", *length = 5);
+      return made_->call("fi_getname");
+    };
+    endpoint.cm = &name_ops_;
+    message_ops_.recv = [](fid_ep*, void* buffer, std::size_t bytes, void*, fi_addr_t, void* context) {
+      return made_->receive({buffer, bytes, context});
+    };
+    message_ops_.sendmsg = [](fid_ep*, const fi_msg* message, std::uint64_t) {
+      return made_->send(*message);
+    };
+    endpoint.msg = &message_ops_;
+    transfer_ops_.writemsg = [](fid_ep*, const fi_msg_rma* message, std::uint64_t) {
+      return made_->transfer(*message, "fi_writemsg");
+    };
+    transfer_ops_.readmsg = [](fid_ep*, const fi_msg_rma* message, std::uint64_t) {
+      return made_->transfer(*message, "fi_readmsg");
+    };
+    endpoint.rma = &transfer_ops_;
     fabric_.ops = &fabric_ops_;
     domain.ops = &domain_ops_;
     domain.mr = &region_of_domain_;
@@ -125,6 +162,7 @@ class MadeFabric {
       std::free(info->domain_attr);
       std::free(info->ep_attr);
       std::free(info->tx_attr);
+      std::free(info->rx_attr);
       std::free(info);
       --made_->infos_;
       info = next;
@@ -221,6 +259,71 @@ class MadeFabric {
     return 0;
   }
 
+  struct Posted {
+    void* buffer;
+    std::size_t bytes;
+    void* context;
+  };
+  ssize_t receive(Posted posted) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_recv")) return code;
+    receives_.push_back(posted);
+    return 0;
+  }
+  /// By refuse("completion") an operation is taken, and fails later.
+  void complete(void* context, std::size_t bytes) {
+    if (const int code = refuse("completion"))
+      errors_.push_back({context, -code});
+    else
+      completions_.push_back({context, 0, bytes});
+  }
+  ssize_t send(const fi_msg& message) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_sendmsg")) return code;
+    if (receives_.empty()) return -FI_EAGAIN;
+    const Posted to = receives_.front();
+    receives_.pop_front();
+    const iovec& from = message.msg_iov[0];
+    EXPECT_LE(from.iov_len, to.bytes);
+    std::memcpy(to.buffer, from.iov_base, from.iov_len);
+    complete(message.context, 0);
+    complete(to.context, from.iov_len);
+    return 0;
+  }
+  ssize_t transfer(const fi_msg_rma& message, const char* name) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse(name)) return code;
+    void* const remote = reinterpret_cast<void*>(message.rma_iov[0].addr);
+    const iovec& local = message.msg_iov[0];
+    if (name == std::string("fi_writemsg"))
+      std::memcpy(remote, local.iov_base, local.iov_len);
+    else
+      std::memcpy(local.iov_base, remote, local.iov_len);
+    complete(message.context, 0);
+    return 0;
+  }
+  ssize_t read_queue(void* into, std::size_t count) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_cq_read")) return code;
+    if (!errors_.empty()) return -FI_EAVAIL;
+    ssize_t given = 0;
+    for (auto* entry = static_cast<fi_cq_msg_entry*>(into);
+         !completions_.empty() && std::size_t(given) < count; ++given) {
+      entry[given] = completions_.front();
+      completions_.pop_front();
+    }
+    return given == 0 ? -FI_EAGAIN : given;
+  }
+  ssize_t read_error(fi_cq_err_entry& into) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_cq_readerr")) return code;
+    if (errors_.empty()) return -FI_EAGAIN;
+    into.op_context = errors_.front().context;
+    into.err = errors_.front().code;
+    errors_.pop_front();
+    return 1;
+  }
+
   fi_info* new_info() {
     ++infos_;
     auto* const info = static_cast<fi_info*>(std::calloc(1, sizeof(fi_info)));
@@ -228,6 +331,7 @@ class MadeFabric {
     info->domain_attr = static_cast<fi_domain_attr*>(std::calloc(1, sizeof(fi_domain_attr)));
     info->ep_attr = static_cast<fi_ep_attr*>(std::calloc(1, sizeof(fi_ep_attr)));
     info->tx_attr = static_cast<fi_tx_attr*>(std::calloc(1, sizeof(fi_tx_attr)));
+    info->rx_attr = static_cast<fi_rx_attr*>(std::calloc(1, sizeof(fi_rx_attr)));
     return info;
   }
   fi_info* info(const Provider& provider) {
@@ -242,6 +346,7 @@ class MadeFabric {
     info.domain_attr->threading = provider.threading;
     info.domain_attr->data_progress = provider.progress;
     info.tx_attr->msg_order = provider.order;
+    info.ep_attr->max_msg_size = std::size_t{1} << 30;
     return made;
   }
   int list(const fi_info& hints, fi_info** list) {
@@ -262,6 +367,11 @@ class MadeFabric {
   fi_ops_fabric fabric_ops_{};
   fi_ops_domain domain_ops_{};
   fi_ops_mr region_of_domain_{};
+  fi_ops_av address_ops_{};
+  fi_ops_cq queue_ops_{};
+  fi_ops_cm name_ops_{};
+  fi_ops_msg message_ops_{};
+  fi_ops_rma transfer_ops_{};
   fid_fabric fabric_{};
   fid_av addresses_{};
   fid_cq queue_{};
@@ -272,6 +382,13 @@ class MadeFabric {
   std::set<std::uint64_t> keys_;
   std::multiset<fid*> open_;  ///< a forked child opens some a second time
   int infos_ = 0;
+  struct Failed {
+    void* context;
+    int code;
+  };
+  std::deque<Posted> receives_;
+  std::deque<fi_cq_msg_entry> completions_;
+  std::deque<Failed> errors_;
 };
 
 }  // namespace pinion::test

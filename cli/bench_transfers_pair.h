@@ -1,0 +1,40 @@
+// The two processes of `pinion bench transfers`: forked by the command, they move messages under one protocol
+// and one retention, and report their figures through a pipe. Single-threaded; the command has no thread yet,
+// and has loaded no libfabric.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pinion::cli {
+
+/// A row of the table of subjects (bench_transfers_pair.cpp).
+struct TransferSubject {
+  const char* name;
+  const char* retention;
+  int protocol;   ///< transfer::Protocol; negative: plain puts into memory that is registered already
+  bool prepared;  ///< the memory is registered by pinion_prepare() before its first transfer
+};
+const std::vector<TransferSubject>& transfer_subjects();
+
+struct TransferCase {
+  std::size_t bytes = 0;
+  bool reuse = true;
+};
+std::string name_of(const TransferCase& one);
+
+/// Messages of a case, in each of its two parts; the program for MPI peers counts by the same rule.
+unsigned transfer_messages(const TransferCase& one);
+
+struct TransferFigures {
+  std::string provider;
+  std::map<std::string, std::map<std::string, double>> cases;  ///< by case and metric
+};
+
+/// Throws Failure with the reason: no such provider, a transfer that failed, wrong data.
+TransferFigures measure_transfers(const TransferSubject& subject, const std::string& provider,
+                                  const std::vector<TransferCase>& cases);
+
+}  // namespace pinion::cli

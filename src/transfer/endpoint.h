@@ -1,0 +1,94 @@
+// Moves bytes between the processes of one job: puts, gets, and small active messages. The interface that
+// protocols (and firehose) stand on; src/transfer/fabric_endpoint.h implements it over libfabric.
+// Any thread may call any function at any time. Handlers and done() run on a thread inside progress(),
+// without a lock of the endpoint's held; they may post operations, and never block.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+struct pinion_domain;
+
+namespace pinion::transfer {
+
+/// A process of the job: 0 to peers() - 1. The own number is allowed.
+using Peer = std::uint32_t;
+
+/// Memory of a peer, as the peer's lease names it (pinion_lease_keys(): remote_key, and the address as peers
+/// use it).
+struct RemoteMemory {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
+/// Registered memory of this process.
+struct LocalMemory {
+  void* address = nullptr;
+  std::size_t bytes = 0;
+  void* descriptor = nullptr;  ///< pinion_keys::descriptor
+};
+
+/// A put, get or send under way. The caller owns it and keeps it where it is until done() is called, once.
+class Operation {
+ public:
+  /// ECONNRESET: the peer is gone. ECANCELED: the endpoint closes. Else as the provider reports it.
+  virtual void done(const Error& error) = 0;
+
+ protected:
+  ~Operation() = default;
+};
+
+/// Receives active messages of one kind. The payload comes from another process: check all of it.
+class MessageHandler {
+ public:
+  virtual void message(Peer from, const void* payload, std::size_t bytes) = 0;
+  /// Called once for each peer that is gone, after the last message of it.
+  virtual void gone(Peer peer) = 0;
+
+ protected:
+  ~MessageHandler() = default;
+};
+
+struct EndpointCapabilities {
+  const char* provider = "";
+  std::size_t max_message = 0;      ///< bytes of an active message's payload
+  std::size_t max_transfer = 0;     ///< bytes of one put or get
+  bool automatic_progress = false;  ///< a put to this process completes without a call of its own
+};
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual Peer self() const = 0;
+  virtual Peer peers() const = 0;
+  virtual const EndpointCapabilities& capabilities() const = 0;
+  /// Registers for this endpoint; closed with it.
+  virtual pinion_domain* domain() const = 0;
+
+  // Each returns at once. EAGAIN: the queue is full, nothing was posted; call progress() and try again.
+  // ECONNRESET: the peer is gone. After an error `operation` is not used.
+
+  /// Writes to a peer. done() without error: the data is in the peer's memory.
+  virtual Error put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) = 0;
+  virtual Error get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) = 0;
+  /// Sends an active message to the handler `kind` of a peer; the payload is copied before the return.
+  /// Messages to one peer arrive in order. `operation` may be null; done() says that the payload left.
+  virtual Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes,
+                     Operation* operation) = 0;
+
+  /// `kind` < kKinds; before the first message can come, so before connect().
+  virtual void handle(unsigned kind, MessageHandler& handler) = 0;
+
+  /// Completes operations and delivers messages, as many as there are. Returns how many.
+  virtual unsigned progress() = 0;
+  /// Sleeps until there may be something for progress(), or for `at_most`.
+  virtual void wait(Duration at_most) = 0;
+
+  static constexpr unsigned kKinds = 16;
+};
+
+}  // namespace pinion::transfer

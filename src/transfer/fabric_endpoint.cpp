@@ -1,0 +1,158 @@
+#include "transfer/fabric_endpoint.h"
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/held_signals.h"
+#include "pinion/pinion.h"
+#include "transfer/fabric_endpoint_inside.h"
+
+namespace pinion::transfer {
+
+namespace {
+
+constexpr std::size_t kReceives = 2 * WirePool::kBlock;
+
+}  // namespace
+
+OpenEndpoint::OpenEndpoint(const FabricLibrary& library, const FabricEndpointOptions& options)
+    : options_(options), owner_(::getpid()), own_(own_card(options.job)), objects_(library) {}
+
+OpenEndpoint::~OpenEndpoint() {
+  // Of a forked child nothing here is its own; with leases out, the domain must stay as it is.
+  if (::getpid() == owner_ && !close()) return;
+  static_cast<void>(new auto(std::move(messages_)));
+  objects_.forget();
+}
+
+Error OpenEndpoint::open() {
+  const HeldSignals held;  // for threads that providers start
+  if (Error error = objects_.open(options_.provider, OperationTable::kMost + kReceives)) return error;
+  provider_ = objects_.provider();
+  const fi_info& info = *objects_.info;
+  capabilities_.provider = provider_.c_str();
+  capabilities_.max_message = std::min(WirePool::kBytes, info.ep_attr->max_msg_size) - kMessageHeader;
+  capabilities_.max_transfer = info.ep_attr->max_msg_size;
+  capabilities_.automatic_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO;
+  wait_.watch(objects_.fabric, objects_.queue, objects_.descriptor);
+  if (const int code = pinion_domain_open_fabric(objects_.domain, objects_.info, objects_.endpoint, &domain_))
+    return Error::make(code, "%s", pinion_last_error());
+  messages_ = std::make_unique<WirePool>(objects_.has_mode(FI_MR_LOCAL) ? domain_ : nullptr);
+  own_.provider = provider_;
+  if (Error error = objects_.name(own_.address)) return error;
+  while (messages_->made() < kReceives)
+    if (Error error = messages_->grow()) return error;
+  while (WireBuffer* const buffer = messages_->take()) {
+    receives_.emplace_back().buffer = buffer;
+    unposted_.push_back(&receives_.back());
+  }
+  return post_receives();
+}
+
+Error OpenEndpoint::connect() {
+  if (connected_.load()) return Error::make(EISCONN, "the endpoint is connected already");
+  if (options_.job.rank >= options_.job.peers)
+    return Error::make(EINVAL, "process %u of %u: there is no such rank", options_.job.rank,
+                       options_.job.peers);
+  Error error = directory_.open(options_.job.directory);
+  if (!error) error = directory_.publish(own_);
+  std::vector<Card> cards;
+  if (!error) error = directory_.collect(options_.job.peers, options_.connect_within, cards);
+  if (error) return error;
+  for (const Card& card : cards)
+    if (card.provider != own_.provider)
+      return Error::make(EINVAL, "process %u uses libfabric's provider %s, this one %s: name one for all",
+                         card.rank, card.provider.c_str(), provider_.c_str());
+  peers_.fill(std::move(cards), own_);
+  for (Peer peer = 0; peer < peers_.size(); ++peer) {
+    PeerTable::Entry& entry = peers_.at(peer);
+    const auto network = fabric_network(provider_);
+    if (!entry.same_node && (network == "shm" || network == "sm2"))
+      return Error::make(EHOSTUNREACH, "libfabric's provider %s ends at this node; process %u is on another",
+                         provider_.c_str(), peer);
+    if (Error bad = objects_.insert(entry.card.address, entry.address)) return bad;
+  }
+  connected_.store(true);
+  if (!capabilities_.automatic_progress) {
+    const HeldSignals held;  // the thread runs no handlers of the program's
+    thread_ = std::thread([this] { run(); });
+  }
+  return {};
+}
+
+void OpenEndpoint::handle(unsigned kind, MessageHandler& handler) {
+  if (kind < kKinds) handlers_[kind] = &handler;
+}
+
+void OpenEndpoint::stop_thread() {
+  stop_.store(1);
+  futex_wake(stop_, 1);
+  wait_.advanced();
+  if (thread_.joinable()) thread_.join();
+}
+
+/// What is under way gets a second to end; then it ends by ECANCELED.
+void OpenEndpoint::end_operations() {
+  const Time end = monotonic_now() + kSecond;
+  while (operations_.live() > 0 && monotonic_now() < end)
+    if (advance() == 0) wait_.wait(10 * kMillisecond);
+  std::vector<Operation*> left = operations_.abandon_all();
+  for (const Verdict& verdict : std::exchange(verdicts_, {})) left.push_back(verdict.operation);
+  for (Operation* const operation : left) operation->done(Error::make(ECANCELED, "the endpoint closes"));
+}
+
+Error OpenEndpoint::close() {
+  if (closed_) return {};
+  if (connected_.load()) {
+    stop_thread();
+    end_operations();
+    closing_.store(true);
+    connected_.store(false);
+  }
+  directory_.leave(own_, [this](Peer peer) { return peer < peers_.size() && !peers_.is_here(peer); });
+  const HeldSignals held;
+  if (messages_) messages_->release();
+  if (domain_ != nullptr) {
+    if (const int code = pinion_domain_close(domain_))
+      return Error::make(code, "the endpoint's domain: %s", pinion_last_error());
+    domain_ = nullptr;
+  }
+  objects_.close();
+  messages_.reset();
+  closed_ = true;
+  return {};
+}
+
+FabricEndpointResult open_fabric_endpoint(const FabricLibrary& library,
+                                          const FabricEndpointOptions& options) {
+  auto endpoint = std::make_unique<OpenEndpoint>(library, options);
+  if (Error error = endpoint->open()) return {error, nullptr};
+  return {{}, std::move(endpoint)};
+}
+
+FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions& options) {
+  Error error;
+  const FabricLibrary* library = nullptr;
+  {
+    const HeldSignals held;
+    library = fabric_library(error);
+  }
+  if (library == nullptr) return {error, nullptr};
+  return open_fabric_endpoint(*library, options);
+}
+
+}  // namespace pinion::transfer
+
+#else
+
+namespace pinion::transfer {
+
+FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions&) {
+  return {Error::make(ENOSYS, "this build of Pinion has no libfabric"), nullptr};
+}
+
+}  // namespace pinion::transfer
+#endif

@@ -1,0 +1,50 @@
+// An endpoint over libfabric: any provider with reliable datagrams (FI_EP_RDM), messages and RMA. All of its
+// memory is registered by Pinion, which runs already (pinion_start()).
+//
+// Where a peer's put needs this process's help (manual progress: shm, tcp;ofi_rxm, udp;ofi_rxd), a thread
+// helps while no other one calls progress() or wait(); elsewhere there is no thread. As endpoint.h says, any
+// thread may call; open and close belong to one. In a forked child nothing works.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transfer/bootstrap.h"
+#include "transfer/endpoint.h"
+
+namespace pinion {
+struct FabricLibrary;
+}
+
+namespace pinion::transfer {
+
+struct FabricEndpointOptions {
+  Job job;
+  /// As fi_info shows it, or its part before the semicolon; empty: the first that pins, else the first of
+  /// libfabric's list. The same in all processes.
+  std::string provider;
+  Duration connect_within = 60 * kSecond;
+  /// A peer of another node that answers nothing for so long is gone.
+  Duration silence = 30 * kSecond;
+};
+
+class FabricEndpoint : public Endpoint {
+ public:
+  /// Meets the peers: all of them call it. Once, after handle().
+  virtual Error connect() = 0;
+  /// Ends operations under way (ECANCELED) after a second at most, and leaves. EBUSY: leases of its domain
+  /// are out; return them and call it again. The destructor calls it.
+  virtual Error close() = 0;
+};
+
+struct FabricEndpointResult {
+  Error error;
+  std::unique_ptr<FabricEndpoint> endpoint;
+};
+
+/// ENOENT, ENOSYS: no libfabric; ENODEV: no such provider, or none with messages and RMA.
+FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions& options);
+/// The same by functions that need not be libfabric's own.
+FabricEndpointResult open_fabric_endpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
+
+}  // namespace pinion::transfer

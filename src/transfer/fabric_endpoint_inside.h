@@ -1,0 +1,123 @@
+// The parts of an endpoint over libfabric: opening and closing (fabric_endpoint.cpp), operations and progress
+// (fabric_progress.cpp). Only for those two files.
+//
+// One thread at a time progresses: it holds `progressing_`, no lock, so that messages stay in order and their
+// handlers may call anything. All members without a comment are constant after connect().
+#pragma once
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/futex.h"
+#include "transfer/bootstrap.h"
+#include "transfer/fabric_endpoint.h"
+#include "transfer/fabric_objects.h"
+#include "transfer/message.h"
+#include "transfer/operation_table.h"
+#include "transfer/peer_table.h"
+#include "transfer/queue_wait.h"
+#include "transfer/wire_pool.h"
+
+struct fi_cq_msg_entry;
+
+namespace pinion::transfer {
+
+class OpenEndpoint final : public FabricEndpoint {
+ public:
+  OpenEndpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
+  ~OpenEndpoint() override;
+  Error open();
+
+  Error connect() override;
+  Error close() override;
+  Peer self() const override { return own_.rank; }
+  Peer peers() const override { return own_.peers; }
+  const EndpointCapabilities& capabilities() const override { return capabilities_; }
+  pinion_domain* domain() const override { return domain_; }
+  Error put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) override;
+  Error get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) override;
+  Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation) override;
+  void handle(unsigned kind, MessageHandler& handler) override;
+  unsigned progress() override;
+  void wait(Duration at_most) override;
+
+ private:
+  struct Receive : Context {
+    Receive() { kind = Kind::receive; }
+    WireBuffer* buffer = nullptr;
+  };
+
+  /// An operation that ends without the provider: of no bytes, or failed for a reason that may be its peer's
+  /// end, which shows itself a little later.
+  struct Verdict {
+    Operation* operation;
+    Peer peer;
+    Error error;
+    Time due;
+  };
+
+  void stop_thread();
+  void end_operations();
+  void run();
+
+  Error reachable(Peer peer) const;
+  Error transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation, bool put);
+  WireBuffer* wire_buffer();
+  Error posted(OperationSlot& slot, Peer peer, long code);
+  void add_verdict(Verdict verdict);
+  Error failed(int code) const;
+
+  // Of the thread that progresses.
+  unsigned advance();
+  unsigned drain();
+  unsigned give_up(int code);
+  void complete(const fi_cq_msg_entry& completion);
+  bool take_error();
+  void conclude(Operation* operation, Peer peer, int code);
+  unsigned finish_verdicts();
+  unsigned bury();
+  void deliver(const void* wire, std::size_t bytes);
+  void send_own(Peer to, unsigned kind);
+  Error post_receives();
+
+  const FabricEndpointOptions options_;
+  const pid_t owner_;
+  Card own_;
+  std::string provider_;
+  EndpointCapabilities capabilities_;
+  FabricObjects objects_;
+  pinion_domain* domain_ = nullptr;
+  std::unique_ptr<WirePool> messages_;
+  Directory directory_;
+  PeerTable peers_;
+  std::array<MessageHandler*, kKinds> handlers_{};
+  std::thread thread_;
+  bool closed_ = false;  ///< the closing thread's
+
+  std::atomic<bool> connected_{false};
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> progressing_{false};
+  std::atomic<std::uint32_t> stop_{0};
+  std::atomic<std::uint64_t> calls_{0};  ///< of progress() and wait() by threads of the program
+  OperationTable operations_;
+  QueueWait wait_;
+
+  std::mutex verdicts_mutex_;  ///< guards the next
+  std::vector<Verdict> verdicts_;
+
+  // Of the thread that progresses, and of the opening one before.
+  std::deque<Receive> receives_;
+  std::vector<Receive*> unposted_;
+};
+
+}  // namespace pinion::transfer
+#endif

@@ -1,0 +1,326 @@
+#ifdef PINION_HAS_LIBFABRIC
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transfer/fabric_endpoint_inside.h"
+
+namespace pinion::transfer {
+
+namespace {
+
+/// The longest sleep: a process that ends wakes nobody.
+constexpr Duration kLongestWait = 50 * kMillisecond;
+/// How long the thread leaves progress to the program's threads before it looks at them again.
+constexpr Duration kLeaveAlone = 2 * kMillisecond;
+/// Of one call of progress(), so that it returns.
+constexpr unsigned kMostEvents = 256;
+/// How long a failure waits for news of its peer, longer than PeerTable takes to look at sixteen.
+constexpr Duration kDoubt = 250 * kMillisecond;
+/// Most messages on their way, in blocks of buffers beside those of the receives.
+constexpr std::size_t kMostWireBuffers = 8 * WirePool::kBlock;
+
+/// Codes by which providers report that the peer, or the way to it, is no more. The order of messages cannot
+/// be kept over a lost connection, so it ends the peer.
+bool is_loss(int code) {
+  constexpr int kLosses[] = {ECONNRESET,  EPIPE,        ECONNABORTED, ENOTCONN,  ESHUTDOWN, EHOSTUNREACH,
+                             ENETUNREACH, ECONNREFUSED, ETIMEDOUT,    EHOSTDOWN, ECANCELED, ESRCH};
+  return std::find(std::begin(kLosses), std::end(kLosses), code) != std::end(kLosses);
+}
+
+Error gone_error(Peer peer) { return Error::make(ECONNRESET, "process %u is gone", peer); }
+
+}  // namespace
+
+// ---- operations
+
+Error OpenEndpoint::reachable(Peer peer) const {
+  if (!connected_.load(std::memory_order_relaxed))
+    return Error::make(ENOTCONN, "the endpoint is not connected");
+  if (peer >= peers_.size())
+    return Error::make(EINVAL, "there is no process %u among %u", peer, peers_.size());
+  return peers_.is_here(peer) ? Error{} : gone_error(peer);
+}
+
+Error OpenEndpoint::failed(int code) const {
+  return fabric_failure(code, "libfabric's provider " + provider_ + " cannot carry out a transfer");
+}
+
+void OpenEndpoint::add_verdict(Verdict verdict) {
+  {
+    const std::lock_guard lock(verdicts_mutex_);
+    verdicts_.push_back(std::move(verdict));
+  }
+  wait_.advanced();
+}
+
+/// What became of a slot that was to be given to the provider.
+Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
+  const int code = static_cast<int>(-result);
+  if (code == 0) {
+    peers_.note_touched(peer);
+    wait_.busy();
+    return {};
+  }
+  if (slot.wire != nullptr) messages_->give(slot.wire);
+  bool done_already = false;
+  Operation* const operation = operations_.finish(slot, &done_already);
+  if (done_already) return {};
+  if (code == FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
+  if (is_loss(code)) {
+    peers_.note_loss(peer);
+    return gone_error(peer);
+  }
+  if (operation == nullptr) return failed(code);
+  conclude(operation, peer, code);
+  return {};
+}
+
+/// Ends an operation that failed. Some codes leave open whether the peer is gone (sockets: ENOENT, EIO).
+void OpenEndpoint::conclude(Operation* operation, Peer peer, int code) {
+  if (is_loss(code)) peers_.note_loss(peer);
+  if (operation == nullptr) return;
+  if (is_loss(code))
+    add_verdict({operation, peer, gone_error(peer), 0});
+  else
+    add_verdict({operation, peer, failed(code), monotonic_now() + kDoubt});
+}
+
+Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation,
+                             bool put) {
+  if (Error error = reachable(peer)) return error;
+  if (local.bytes > capabilities_.max_transfer)
+    return Error::make(EMSGSIZE, "%zu bytes are more than the provider's %zu for a transfer", local.bytes,
+                       capabilities_.max_transfer);
+  if (local.bytes == 0) {
+    add_verdict({&operation, peer, {}, 0});
+    return {};
+  }
+  OperationSlot* const slot = operations_.take(peer, &operation);
+  if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
+  const iovec source{local.address, local.bytes};
+  const fi_rma_iov target{remote.address, local.bytes, remote.key};
+  fi_msg_rma message{};
+  message.msg_iov = &source;
+  message.desc = &local.descriptor;
+  message.iov_count = 1;
+  message.addr = peers_.at(peer).address;
+  message.rma_iov = &target;
+  message.rma_iov_count = 1;
+  message.context = slot;
+  const ssize_t code = put ? fi_writemsg(objects_.endpoint, &message, FI_COMPLETION | objects_.delivery)
+                           : fi_readmsg(objects_.endpoint, &message, FI_COMPLETION);
+  return posted(*slot, peer, code);
+}
+
+Error OpenEndpoint::put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) {
+  return transfer(to, from, target, operation, true);
+}
+
+Error OpenEndpoint::get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) {
+  return transfer(from, target, source, operation, false);
+}
+
+/// Null: too many messages are on their way, or no memory can be registered for more.
+WireBuffer* OpenEndpoint::wire_buffer() {
+  WireBuffer* buffer = messages_->take();
+  if (buffer == nullptr && messages_->made() < kMostWireBuffers && !messages_->grow())
+    buffer = messages_->take();
+  return buffer;
+}
+
+Error OpenEndpoint::send(Peer to, unsigned kind, const void* payload, std::size_t bytes,
+                         Operation* operation) {
+  if (Error error = reachable(to)) return error;
+  if (bytes > capabilities_.max_message)
+    return Error::make(EMSGSIZE, "%zu bytes are more than a message takes (%zu)", bytes,
+                       capabilities_.max_message);
+  WireBuffer* const buffer = wire_buffer();
+  if (buffer == nullptr) return Error::make(EAGAIN, "too many messages are on their way");
+  OperationSlot* const slot = operations_.take(to, operation);
+  if (slot == nullptr) {
+    messages_->give(buffer);
+    return Error::make(EAGAIN, "too many operations are under way");
+  }
+  slot->wire = buffer;
+  write_header(buffer->bytes, peers_.at(to).card.token, {own_.rank, kind, nullptr, bytes});
+  if (bytes > 0) std::memcpy(buffer->bytes + kMessageHeader, payload, bytes);
+  const iovec wire{buffer->bytes, kMessageHeader + bytes};
+  fi_msg message{};
+  message.msg_iov = &wire;
+  message.desc = &buffer->descriptor;
+  message.iov_count = 1;
+  message.addr = peers_.at(to).address;
+  message.context = slot;
+  return posted(*slot, to, fi_sendmsg(objects_.endpoint, &message, FI_COMPLETION));
+}
+
+/// A message of the endpoint's own: when it cannot leave, the next one will.
+void OpenEndpoint::send_own(Peer to, unsigned kind) {
+  static_cast<void>(send(to, kind, nullptr, 0, nullptr));
+}
+
+// ---- progress
+
+Error OpenEndpoint::post_receives() {
+  while (!unposted_.empty()) {
+    Receive* const receive = unposted_.back();
+    const ssize_t code = fi_recv(objects_.endpoint, receive->buffer->bytes, WirePool::kBytes,
+                                 receive->buffer->descriptor, FI_ADDR_UNSPEC, receive);
+    if (code == -FI_EAGAIN) return {};
+    if (code != 0)
+      return fabric_failure(static_cast<int>(code),
+                            "libfabric's provider " + provider_ + " takes no receive");
+    unposted_.pop_back();
+  }
+  return {};
+}
+
+void OpenEndpoint::deliver(const void* wire, std::size_t bytes) {
+  const auto message = read_message(wire, bytes, own_.token, own_.peers);
+  if (!message) return;
+  if (peers_.at(message->from).condition.load() == PeerTable::Condition::gone) return;
+  peers_.note_heard(message->from, monotonic_now());
+  if (message->kind == kProbe) send_own(message->from, kAnswer);
+  if (message->kind >= kKinds || handlers_[message->kind] == nullptr) return;
+  handlers_[message->kind]->message(message->from, message->payload, message->bytes);
+}
+
+void OpenEndpoint::complete(const fi_cq_msg_entry& completion) {
+  auto* const context = static_cast<Context*>(completion.op_context);
+  if (context == nullptr) return;
+  if (context->kind == Context::Kind::receive) {
+    auto* const receive = static_cast<Receive*>(context);
+    deliver(receive->buffer->bytes, std::min(completion.len, WirePool::kBytes));
+    unposted_.push_back(receive);
+    return;
+  }
+  auto& slot = *static_cast<OperationSlot*>(context);
+  // A message only left; a transfer needed the peer.
+  if (slot.wire != nullptr)
+    messages_->give(slot.wire);
+  else
+    peers_.note_heard(slot.peer, monotonic_now());
+  if (Operation* const operation = operations_.finish(slot)) operation->done({});
+}
+
+/// Whether there was one.
+bool OpenEndpoint::take_error() {
+  fi_cq_err_entry failure{};
+  if (fi_cq_readerr(objects_.queue, &failure, 0) != 1) return false;
+  auto* const context = static_cast<Context*>(failure.op_context);
+  if (context == nullptr) return true;
+  if (context->kind == Context::Kind::receive) {
+    if (!closing_.load()) unposted_.push_back(static_cast<Receive*>(context));
+    return true;
+  }
+  auto& slot = *static_cast<OperationSlot*>(context);
+  const Peer peer = slot.peer;
+  if (slot.wire != nullptr) messages_->give(slot.wire);
+  conclude(operations_.finish(slot), peer, failure.err);
+  return true;
+}
+
+unsigned OpenEndpoint::drain() {
+  unsigned events = 0;
+  std::array<fi_cq_msg_entry, 16> completions{};
+  while (events < kMostEvents) {
+    const ssize_t count = fi_cq_read(objects_.queue, completions.data(), completions.size());
+    if (count == -FI_EAVAIL) {
+      if (!take_error()) break;
+      ++events;
+    } else if (count > 0) {
+      for (ssize_t i = 0; i < count; ++i) complete(completions[static_cast<std::size_t>(i)]);
+      events += static_cast<unsigned>(count);
+    } else if (count == -FI_EAGAIN || count == 0) {
+      break;
+    } else {
+      return events + give_up(static_cast<int>(-count));
+    }
+  }
+  return events;
+}
+
+/// The queue is broken: what is under way has no other end.
+unsigned OpenEndpoint::give_up(int code) {
+  const std::vector<Operation*> operations = operations_.abandon_all();
+  for (Operation* const operation : operations) operation->done(failed(code));
+  return static_cast<unsigned>(operations.size());
+}
+
+unsigned OpenEndpoint::finish_verdicts() {
+  std::vector<Verdict> due;
+  {
+    const std::lock_guard lock(verdicts_mutex_);
+    if (verdicts_.empty()) return 0;
+    const Time now = monotonic_now();
+    const auto end = std::stable_partition(verdicts_.begin(), verdicts_.end(), [&](const Verdict& verdict) {
+      return verdict.due <= now || !peers_.is_here(verdict.peer);
+    });
+    due.assign(verdicts_.begin(), end);
+    verdicts_.erase(verdicts_.begin(), end);
+  }
+  for (const Verdict& verdict : due) {
+    const bool gone = verdict.error && !peers_.is_here(verdict.peer);
+    verdict.operation->done(gone ? gone_error(verdict.peer) : verdict.error);
+  }
+  return static_cast<unsigned>(due.size());
+}
+
+/// Ends everything with peers that are gone.
+unsigned OpenEndpoint::bury() {
+  unsigned events = 0;
+  for (const Peer peer : peers_.settle(monotonic_now())) {
+    for (Operation* const operation : operations_.abandon(peer)) operation->done(gone_error(peer));
+    for (MessageHandler* const handler : handlers_)
+      if (handler != nullptr) handler->gone(peer);
+    ++events;
+  }
+  return events;
+}
+
+unsigned OpenEndpoint::advance() {
+  if (!connected_.load() || progressing_.exchange(true, std::memory_order_acquire)) return 0;
+  unsigned events = finish_verdicts() + drain();
+  static_cast<void>(post_receives());
+  // With the queue empty, the last messages of peers that end have been delivered.
+  if (events < kMostEvents) events += bury();
+  peers_.look(directory_, monotonic_now(), capabilities_.automatic_progress ? 0 : options_.silence,
+              [this](Peer peer) { send_own(peer, kProbe); });
+  progressing_.store(false, std::memory_order_release);
+  if (events > 0) wait_.advanced();
+  return events;
+}
+
+unsigned OpenEndpoint::progress() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  return advance();
+}
+
+void OpenEndpoint::wait(Duration at_most) {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  wait_.wait(std::min(at_most, kLongestWait));
+}
+
+/// Progresses while no thread of the program does.
+void OpenEndpoint::run() {
+  std::uint64_t seen = calls_.load(std::memory_order_relaxed);
+  while (stop_.load() == 0) {
+    const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
+    if (calls != seen || wait_.waiting() > 0) {
+      seen = calls;
+      futex_wait(stop_, 0, monotonic_now() + kLeaveAlone);
+    } else if (advance() == 0) {
+      wait_.wait(kLongestWait);
+    }
+  }
+}
+
+}  // namespace pinion::transfer
+#endif

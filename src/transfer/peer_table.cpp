@@ -1,0 +1,74 @@
+#include "transfer/peer_table.h"
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <utility>
+
+#include "base/process_stat.h"
+
+namespace pinion::transfer {
+
+namespace {
+/// For the last messages of a process that has ended.
+constexpr Duration kLastMessages = 20 * kMillisecond;
+constexpr Duration kProbeAfter = kSecond;
+}  // namespace
+
+void PeerTable::fill(std::vector<Card> cards, const Card& own) {
+  entries_ = std::make_unique<Entry[]>(cards.size());
+  for (Peer peer = 0; peer < cards.size(); ++peer) {
+    entries_[peer].same_node = cards[peer].node == own.node;
+    entries_[peer].card = std::move(cards[peer]);
+  }
+  self_ = own.rank;
+  size_ = static_cast<Peer>(cards.size());
+}
+
+void PeerTable::note_heard(Peer peer, Time now) {
+  note_touched(peer);
+  entries_[peer].heard.store(now, std::memory_order_relaxed);
+}
+
+void PeerTable::note_loss(Peer peer) {
+  Condition here = Condition::here;
+  if (peer != self_ && entries_[peer].condition.compare_exchange_strong(here, Condition::ending))
+    ending_.fetch_add(1);
+}
+
+std::vector<Peer> PeerTable::settle(Time now) {
+  std::vector<Peer> settled;
+  if (ending_.load() == 0) return settled;
+  for (Peer peer = 0; peer < size_; ++peer) {
+    Entry& entry = entries_[peer];
+    if (entry.condition.load() != Condition::ending) continue;
+    if (entry.noticed == 0) entry.noticed = now;
+    if (now - entry.noticed < kLastMessages) continue;
+    entry.condition.store(Condition::gone);
+    ending_.fetch_sub(1);
+    settled.push_back(peer);
+  }
+  return settled;
+}
+
+bool PeerTable::has_left(const Directory& directory, Peer peer) {
+  const Entry& entry = entries_[peer];
+  return (entry.same_node && has_ended(entry.card.process, entry.card.started)) || directory.has_left(peer);
+}
+
+bool PeerTable::is_silent(Peer peer, Time now, Duration silence) {
+  Entry& entry = entries_[peer];
+  if (entry.heard.load(std::memory_order_relaxed) >= entry.unanswered_since) entry.unanswered_since = 0;
+  return silence > 0 && entry.unanswered_since != 0 && now - entry.unanswered_since > silence;
+}
+
+bool PeerTable::wants_probe(Peer peer, Time now) {
+  Entry& entry = entries_[peer];
+  if (entry.same_node || !entry.touched.load(std::memory_order_relaxed)) return false;
+  if (now - entry.heard.load(std::memory_order_relaxed) < kProbeAfter || now - entry.probed < kProbeAfter)
+    return false;
+  entry.probed = now;
+  if (entry.unanswered_since == 0) entry.unanswered_since = now;
+  return true;
+}
+
+}  // namespace pinion::transfer
+#endif

@@ -1,0 +1,81 @@
+// The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
+//   - the provider reports a lost connection: at once;
+//   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
+//     100 ms, so within 0.2 s for up to 16 peers;
+//   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
+//     provider report a lost connection. Where peers progress by a thread, `silence` without an answer ends
+//     it, too.
+//
+// note...() and condition(): any thread. The rest: the thread that holds the endpoint's progress.
+#pragma once
+
+#include "transfer/bootstrap.h"
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <rdma/fabric.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace pinion::transfer {
+
+class PeerTable {
+ public:
+  enum class Condition : unsigned char { here, ending, gone };
+
+  struct Entry {
+    Card card;
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    bool same_node = false;
+    std::atomic<Condition> condition{Condition::here};
+    std::atomic<bool> touched{false};  ///< something was exchanged
+    std::atomic<Time> heard{0};
+    Time noticed = 0;           ///< when its end was; 0: not yet
+    Time probed = 0;            ///< last
+    Time unanswered_since = 0;  ///< first probe since it was heard; 0: none
+  };
+
+  /// Before all else.
+  void fill(std::vector<Card> cards, const Card& own);
+  Peer size() const { return size_; }
+  Entry& at(Peer peer) { return entries_[peer]; }
+  bool is_here(Peer peer) const { return entries_[peer].condition.load() == Condition::here; }
+
+  void note_touched(Peer peer) { entries_[peer].touched.store(true, std::memory_order_relaxed); }
+  void note_heard(Peer peer, Time now);
+  /// The provider lost it.
+  void note_loss(Peer peer);
+
+  /// Looks after the peers whose turn it is. `probe` sends one; `silence` 0: peers need not answer.
+  template <class Probe>
+  void look(const Directory& directory, Time now, Duration silence, Probe&& probe) {
+    if (now - looked_ < kEvery) return;
+    looked_ = now;
+    for (Peer count = 0; count < kAtOnce && count < size_; ++count, next_ = (next_ + 1) % size_) {
+      if (next_ == self_ || !is_here(next_)) continue;
+      if (has_left(directory, next_) || is_silent(next_, now, silence))
+        note_loss(next_);
+      else if (wants_probe(next_, now))
+        probe(next_);
+    }
+  }
+  /// Peers whose end is settled: after a pause, in which their last messages arrive. Each once.
+  std::vector<Peer> settle(Time now);
+
+ private:
+  static constexpr Duration kEvery = 100 * kMillisecond;
+  static constexpr Peer kAtOnce = 16;
+
+  bool has_left(const Directory& directory, Peer peer);
+  bool is_silent(Peer peer, Time now, Duration silence);
+  bool wants_probe(Peer peer, Time now);
+
+  std::unique_ptr<Entry[]> entries_;
+  Peer size_ = 0, self_ = 0, next_ = 0;
+  Time looked_ = 0;
+  std::atomic<unsigned> ending_{0};
+};
+
+}  // namespace pinion::transfer
+#endif
