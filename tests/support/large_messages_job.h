@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "pinion/pinion.h"
 #include "made_network.h"
+#include "pinion/pinion.h"
 #include "transfer/large_messages.h"
 
 namespace pinion::test {
