@@ -285,6 +285,8 @@ TEST_P(TransferEndpoint, MessagesArriveWholeAndInOrderToTheLast) {
 }
 
 TEST_P(TransferEndpoint, AKilledPeerIsAnError) {
+  if (std::string(GetParam()) == "shm")
+    GTEST_SKIP() << "libfabric's shm waits for ever for a lock that a killed process held";
   Processes both(2, [&](unsigned rank) {
     Member self = member(rank);
     self.meet();

@@ -5,6 +5,8 @@
 //   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
 //     provider report a lost connection. Where peers progress by a thread, `silence` without an answer ends
 //     it, too.
+// Libfabric's shm keeps spin locks in shared memory. A peer that is killed while it holds one makes a put or
+// send to it wait for ever, inside the provider; nothing here can end that.
 //
 // note...() and condition(): any thread. The rest: the thread that holds the endpoint's progress.
 #pragma once
