@@ -30,9 +30,10 @@ constexpr Metric kMetrics[] = {{"latency_us", "us"},
                                {"registered_mean_bytes", "bytes"}};
 
 std::vector<std::size_t> sizes(bool full) {
-  if (!full)
-    return {std::size_t{16} << 10, std::size_t{256} << 10, std::size_t{1} << 20, std::size_t{4} << 20};
-  std::vector<std::size_t> all;
+  // 17 KiB: just above the size from which Pinion manages a buffer, as in the paper's section 4.3.
+  constexpr std::size_t kLeast = std::size_t{17} << 10;
+  if (!full) return {kLeast, std::size_t{256} << 10, std::size_t{1} << 20, std::size_t{4} << 20};
+  std::vector<std::size_t> all{kLeast};
   for (std::size_t bytes = 4096; bytes <= std::size_t{256} << 20; bytes *= 4) all.push_back(bytes);
   return all;
 }

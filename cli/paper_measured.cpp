@@ -153,13 +153,13 @@ PaperResult measured_figure(int number, const std::string& path) {
   if (number == 9)
     return of_providers({"Figure 9",
                          "Buffer reuse: registered memory with 4 MB messages, and message latency",
-                         "`pinion bench transfers`, bytes of both processes",
+                         "`pinion bench transfers`, bytes of the sender",
                          {}},
                         path, rows_of_figure_9);
   if (number == 10)
     return of_providers({"Figure 10",
                          "No buffer reuse: registered memory with 4 MB messages, and message latency",
-                         "`pinion bench transfers`, bytes of both processes",
+                         "`pinion bench transfers`, bytes of the sender",
                          {}},
                         path, rows_of_figure_10);
   throw UsageError(fmt::format(
