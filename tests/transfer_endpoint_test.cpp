@@ -1,5 +1,7 @@
 // Endpoints of two processes over the software providers of libfabric that this machine has.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -13,6 +15,7 @@
 
 #include "base/clock.h"
 #include "pinion/pinion.h"
+#include "support/eventually.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"
 #include "transfer/fabric_endpoint.h"
@@ -52,6 +55,7 @@ class Member final : public MessageHandler {
     FabricEndpointOptions options;
     options.job = {rank, peers, directory};
     options.provider = provider;
+    options.silence = 5 * kSecond;
     FabricEndpointResult made = open_fabric_endpoint(options);
     if (made.error.code == ENODEV || made.error.code == ENOENT || made.error.code == ENOSYS)
       ::_exit(Processes::kSkipped);
@@ -363,6 +367,79 @@ TEST_P(TransferEndpoint, OpeningAndClosingLeavesNothing) {
     EXPECT_LE(late, early);
   });
   if (alone.skipped()) GTEST_SKIP() << "this machine lacks the provider";
+}
+
+/// Two network namespaces with a wire between them; gone with it.
+class TwoNetworks {
+ public:
+  TwoNetworks() : name_("pinion-test-" + std::to_string(::getpid())) {
+    up_ = run("ip netns add " + name(0)) && run("ip netns add " + name(1)) &&
+          run("ip -n " + name(0) + " link add wire type veth peer name wire netns " + name(1));
+    for (unsigned rank = 0; up_ && rank < 2; ++rank)
+      up_ =
+          run("ip -n " + name(rank) + " address add 10.77.0." + std::to_string(rank + 1) + "/24 dev wire") &&
+          run("ip -n " + name(rank) + " link set wire up") && run("ip -n " + name(rank) + " link set lo up");
+    // The kernel notices a moment later that the wire carries; libfabric offers only interfaces that do.
+    for (unsigned rank = 0; up_ && rank < 2; ++rank)
+      up_ = test::eventually(
+          [&] { return run("ip -n " + name(rank) + " link show wire | grep -q 'state UP'"); });
+  }
+  ~TwoNetworks() {
+    for (unsigned rank = 0; rank < 2; ++rank) run("ip netns delete " + name(rank));
+  }
+  bool up() const { return up_; }
+  void cut() const { EXPECT_TRUE(run("ip -n " + name(0) + " link set wire down")); }
+  /// The calling process lives there from now on, and sees processes of its own only: another node.
+  void enter(unsigned rank) const {
+    const int file = ::open(("/var/run/netns/" + name(rank)).c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_EQ(::setns(file, CLONE_NEWNET), 0);
+    ::close(file);
+    ASSERT_EQ(::unshare(CLONE_NEWPID), 0);
+    const pid_t inside = ::fork();
+    if (inside == 0) return;
+    int status = 0;
+    ::waitpid(inside, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+
+ private:
+  static bool run(const std::string& command) {
+    return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
+  }
+  std::string name(unsigned rank) const { return name_ + (rank == 0 ? "a" : "b"); }
+  const std::string name_;
+  bool up_ = false;
+};
+
+TEST_P(TransferEndpoint, ReachesAnotherNode) {
+  // shm ends at the node; sockets names itself by the host's name, which both networks share.
+  if (std::string(GetParam()) != "tcp;ofi_rxm") GTEST_SKIP() << "within one network only";
+  const TwoNetworks networks;
+  if (!networks.up()) GTEST_SKIP() << "no network namespace can be made here (ip netns)";
+  const bool cuts = scale() > 1;
+  Processes both(2, [&](unsigned rank) {
+    networks.enter(rank);
+    Member self = member(rank);
+    self.meet();
+    put_a_thousand(self);
+    self.barrier();
+    if (!cuts) return;
+    // From here on neither is told of the other's end: silence ends it.
+    if (rank == 1) self.tell("through", 7);
+    if (rank == 0) {
+      ASSERT_TRUE(self.until([&] { return !self.notes.empty(); }));
+      networks.cut();
+    }
+    std::deque<Counted> puts;
+    EXPECT_TRUE(self.until([&] {
+      puts.emplace_back();
+      const Error error = self.endpoint->put(self.other(), self.mine(0, 64), self.of_other(0), puts.back());
+      if (error) puts.pop_back();
+      return self.lost.contains(self.other());
+    }));
+    for (const Counted& put : puts) EXPECT_EQ(put.calls, 1);
+  });
+  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferEndpoint, ::testing::Values("shm", "tcp;ofi_rxm", "sockets"),

@@ -1,9 +1,12 @@
 #include "transfer/fabric_endpoint.h"
 
 #ifdef PINION_HAS_LIBFABRIC
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/held_signals.h"
@@ -15,6 +18,18 @@ namespace pinion::transfer {
 namespace {
 
 constexpr std::size_t kReceives = 2 * WirePool::kBlock;
+
+/// A socket address that only its own node reaches.
+bool is_loopback(const std::vector<unsigned char>& address) {
+  sockaddr_storage socket{};
+  if (address.size() > sizeof socket) return false;
+  std::memcpy(&socket, address.data(), address.size());
+  const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&socket);
+  const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&socket);
+  if (address.size() == sizeof *v4 && socket.ss_family == AF_INET)
+    return ntohl(v4->sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+  return address.size() == sizeof *v6 && socket.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
 
 }  // namespace
 
@@ -73,6 +88,11 @@ Error OpenEndpoint::connect() {
     if (!entry.same_node && (network == "shm" || network == "sm2"))
       return Error::make(EHOSTUNREACH, "libfabric's provider %s ends at this node; process %u is on another",
                          provider_.c_str(), peer);
+    if (!entry.same_node && (is_loopback(own_.address) || is_loopback(entry.card.address)))
+      return Error::make(EADDRNOTAVAIL,
+                         "process %u is on another node, but libfabric's provider %s uses the loopback "
+                         "interface: no other one is up",
+                         peer, provider_.c_str());
     if (Error bad = objects_.insert(entry.card.address, entry.address)) return bad;
   }
   connected_.store(true);
