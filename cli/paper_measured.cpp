@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -132,18 +133,22 @@ std::vector<Row> rows_of_overhead(const Measured& measured) {
 /// `rows_of` each provider in the file.
 PaperResult of_providers(PaperResult result, const std::string& path,
                          std::vector<Row> (*rows_of)(const Measured&)) {
-  const Providers providers = read_transfers(path);
-  bool any = false;
-  for (const auto& [provider, measured] : providers)
-    for (Row& row : rows_of(measured)) {
-      any |= row.ours.has_value();
-      if (providers.size() > 1) row.what = fmt::format("{}, {}", provider, row.what);
+  // MPI libraries have a transport of their own, and no rows here.
+  std::map<std::string, std::vector<Row>> of;
+  for (const auto& [provider, measured] : read_transfers(path)) {
+    std::vector<Row> rows = rows_of(measured);
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.ours.has_value(); }))
+      of.emplace(provider, std::move(rows));
+  }
+  for (auto& [provider, rows] : of)
+    for (Row& row : rows) {
+      if (of.size() > 1) row.what = fmt::format("{}, {}", provider, row.what);
       result.rows.push_back(std::move(row));
     }
-  if (!any)
+  if (of.empty())
     throw UsageError(fmt::format("{}: has no rows for it; try `pinion bench transfers --json --full`", path));
   result.kind = "Measured";
-  result.how += providers.size() == 1 ? fmt::format(", provider {}", providers.begin()->first) : "";
+  if (of.size() == 1) result.how += fmt::format(", provider {}", of.begin()->first);
   return result;
 }
 
