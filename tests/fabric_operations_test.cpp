@@ -17,6 +17,7 @@
 #include <tuple>
 
 #include "pinion/pinion.h"
+#include "support/test_name.h"
 
 namespace {
 
@@ -229,11 +230,9 @@ TEST_P(FabricOperations, ItsKeysMoveData) {
 INSTANTIATE_TEST_SUITE_P(Providers, FabricOperations,
                          ::testing::Combine(::testing::Values("tcp;ofi_rxm", "sockets", "udp;ofi_rxd", "shm"),
                                             ::testing::Values(Registers::program, Registers::pinion)),
-                         [](const auto& test) {
-                           std::string name;
-                           for (const char c : std::string(std::get<0>(test.param)))
-                             name += std::isalnum(c) ? c : '_';
-                           return name + (std::get<1>(test.param) == Registers::pinion ? "_by_pinion" : "");
+                         [](const auto& info) {
+                           return pinion::test::test_name(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) == Registers::pinion ? "_by_pinion" : "");
                          });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "device/make.h"
 #include "support/device_battery.h"
 #include "support/pinned_memory.h"
+#include "support/test_name.h"
 
 namespace pinion {
 namespace {
@@ -20,10 +21,8 @@ using namespace test;
 std::vector<DeviceMaker> makers() {
   std::vector<DeviceMaker> makers;
   for (const char* provider : {"tcp;ofi_rxm", "udp;ofi_rxd", "sockets", "shm", "net"}) {
-    std::string name;
-    for (const char c : std::string(provider)) name += std::isalnum(c) ? c : '_';
-    makers.push_back(
-        {name, [device = std::string("fabric:") + provider] { return make_device(device, ""); }});
+    makers.push_back({test_name(provider),
+                      [device = std::string("fabric:") + provider] { return make_device(device, ""); }});
   }
   return makers;
 }

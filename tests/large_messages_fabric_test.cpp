@@ -13,6 +13,7 @@
 #include "pinion/pinion.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"
+#include "support/test_name.h"
 #include "transfer/fabric_endpoint.h"
 #include "transfer/large_messages.h"
 #include "transfer/protocols.h"
@@ -237,11 +238,7 @@ TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Providers, LargeMessagesFabric, ::testing::Values("shm", "tcp;ofi_rxm", "sockets"),
-                         [](const auto& test) {
-                           std::string name;
-                           for (const char c : std::string(test.param)) name += std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace
 }  // namespace pinion::transfer

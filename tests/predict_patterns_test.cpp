@@ -9,6 +9,7 @@
 #include <string>
 
 #include "simulate/simulation.h"
+#include "support/test_name.h"
 
 namespace pinion::simulate {
 namespace {
@@ -167,10 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"nested:1M:2", 0, true, 0.03, 0}, Case{"no-reuse:1M:2", 0, false, 0, 1, 0.1},
                       Case{"irregular:1M:2", 0, false, 0, 1}, Case{"is:B:2", 0, false, 0, 0.35}),
     [](const auto& info) {
-      std::string name = info.param.pattern + ("_" + std::to_string(info.param.turns));
-      std::replace_if(
-          name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-      return name;
+      return test::test_name(info.param.pattern + ("_" + std::to_string(info.param.turns)));
     });
 
 }  // namespace

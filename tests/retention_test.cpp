@@ -12,6 +12,7 @@
 #include "predict/shortest.h"
 #include "registry/blocking.h"
 #include "retention/helper_retention.h"
+#include "support/test_name.h"
 #include "support/virtual_helper.h"
 
 namespace pinion {
@@ -292,12 +293,8 @@ TEST_P(ConditionTest, RegistersAfterTheDeadlineToo) {
   EXPECT_EQ(what(deadline + kPeriod), Kind::register_ahead);
 }
 
-INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices), [](const auto& info) {
-  std::string name = info.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Terms, ConditionTest, ::testing::ValuesIn(kPrices),
+                         [](const auto& info) { return test::test_name(info.param.name); });
 
 // The DQ item that may come in between is as large as recent ones were; a giant of long ago does not count.
 TEST_F(RetentionTest, WhatIsRegisteredAheadIsNotWantedOnceItsMemoryHasGone) {

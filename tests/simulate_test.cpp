@@ -9,6 +9,7 @@
 #include "simulate/node.h"
 #include "simulate/simulation.h"
 #include "support/runlog_files.h"
+#include "support/test_name.h"
 
 namespace pinion::simulate {
 namespace {
@@ -82,12 +83,7 @@ TEST_P(Bounds, OracleIsBelowEveryStrategyThatRegisters) {
 INSTANTIATE_TEST_SUITE_P(Patterns, Bounds,
                          ::testing::Values("bt:A:4", "sp:A:4", "lu:A:4", "cg:A:4", "ft:A:4", "mg:A:8",
                                            "is:A:4", "reuse:4M:2", "no-reuse:4M:2", "nested:1M:2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 // With free deregistration on-demand holds the oracle bound, to the byte.
 TEST(Bounds, OnDemandWithFreeDeregistrationIsTheOracle) {

@@ -18,6 +18,7 @@
 #include "support/eventually.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"
+#include "support/test_name.h"
 #include "transfer/fabric_endpoint.h"
 
 namespace pinion::transfer {
@@ -443,11 +444,7 @@ TEST_P(TransferEndpoint, ReachesAnotherNode) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Providers, TransferEndpoint, ::testing::Values("shm", "tcp;ofi_rxm", "sockets"),
-                         [](const auto& test) {
-                           std::string name;
-                           for (const char c : std::string(test.param)) name += std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace
 }  // namespace pinion::transfer
