@@ -21,6 +21,9 @@ namespace {
 /// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 constexpr Duration kLongStep = kMillisecond / 4;
+/// Of the processor between pauses. Without them the steps would take the memory map again before others get
+/// it, and a used-up time slice would end within a step.
+constexpr Duration kRun = kMillisecond / 2;
 constexpr std::chrono::microseconds kPause{20};
 constexpr std::size_t kLeastStep = std::size_t{64} << 10;
 
@@ -215,6 +218,7 @@ Error Preparation::prepare(ThreadContext& thread, Piece& piece) {
 /// step.
 Error Preparation::fault_in_steps(Range pages) {
   std::size_t step = std::size_t{1} << 20;
+  Duration ran = 0;
   for (Address at = pages.begin; at < pages.end && !stopped();) {
     give_way();
     const Address end = std::min(pages.end, at + step);
@@ -228,7 +232,10 @@ Error Preparation::fault_in_steps(Range pages) {
     else if (took < kLongStep / 4)
       step = std::min(step * 2, kFaultStep);
     at = end;
+    ran += took;
+    if (ran < kRun) continue;
     std::this_thread::sleep_for(kPause);
+    ran = 0;
   }
   return {};
 }
