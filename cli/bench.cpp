@@ -100,6 +100,11 @@ BenchRegistration::BenchRegistration(const char* name, const char* text, void (*
   registered_benches().push_back({name, text, run, takes});
 }
 
+std::string size_name(std::size_t bytes) {
+  if (bytes >> 30) return fmt::format("{}G", bytes >> 30);
+  return bytes >> 20 ? fmt::format("{}M", bytes >> 20) : fmt::format("{}K", bytes >> 10);
+}
+
 void Bench::compare(const std::string& name, const std::string& metric, const std::string& unit,
                     const std::vector<BenchSubject>& subjects) {
   std::vector<std::vector<double>> samples(subjects.size());

@@ -74,6 +74,9 @@ class Bench {
 
 enum class BenchTakes { nothing, device, provider };
 
+/// A power of 2^10 and its count, as cases are named: 17K, 4M, 8G.
+std::string size_name(std::size_t bytes);
+
 struct BenchRegistration {
   BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
                     BenchTakes takes = BenchTakes::nothing);

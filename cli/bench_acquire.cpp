@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "bench.h"
+#include "bench_api.h"
 #include "bench_mpi.h"
 #include "bench_parts.h"
-#include "pinion/pinion.h"
 
 namespace pinion::cli {
 

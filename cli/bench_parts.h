@@ -5,17 +5,10 @@
 #include <functional>
 
 #include "bench_ranges.h"
-#include "command.h"
 #include "engine/thread_context.h"
-#include "pinion/pinion.h"
 #include "predict/call_site.h"
 
 namespace pinion::cli {
-
-/// Of a call of the C API.
-inline void must(int error) {
-  if (error) throw Failure(pinion_last_error());
-}
 
 /// Frames above a measured call: with the command's own ones about the 13 of a usual MPI program.
 constexpr int kBenchDepth = 10;

@@ -13,10 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "bench.h"
-#include "bench_parts.h"
-#include "command.h"
-#include "pinion/pinion.h"
+#include "bench_api.h"
 #include "system_files.h"
 
 namespace pinion::cli {
@@ -165,10 +164,6 @@ std::size_t heap_bytes() {
   return bytes;
 }
 
-std::string name_of(std::size_t bytes) {
-  return bytes >> 30 ? fmt::format("{}G", bytes >> 30) : fmt::format("{}M", bytes >> 20);
-}
-
 void run(Bench& bench) {
   const std::size_t bytes = heap_bytes();
   pinion_domain* domain = nullptr;
@@ -202,7 +197,7 @@ void run(Bench& bench) {
     }
   must(pinion_domain_close(domain));
   must(pinion_stop());
-  const std::string name = name_of(bytes);
+  const std::string name = size_name(bytes);
   for (const auto& [subject, _] : subjects)
     bench.add(name, subject, "seconds", "s", figures[subject].seconds);
   for (const auto& [subject, _] : subjects)

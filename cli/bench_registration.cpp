@@ -46,9 +46,8 @@ struct Case {
   bool touched;
 
   std::string name() const {
-    const std::string size =
-        kilobytes < 1024 ? fmt::format("{}K", kilobytes) : fmt::format("{}M", kilobytes / 1024);
-    return fmt::format("{}-{}{}", huge ? "2M" : "4K", size, touched ? "" : "-unfaulted");
+    return fmt::format("{}-{}{}", huge ? "2M" : "4K", size_name(kilobytes << 10),
+                       touched ? "" : "-unfaulted");
   }
 };
 

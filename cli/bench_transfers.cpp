@@ -132,12 +132,11 @@ void run(Bench& bench) {
   }
   bench.note(
       "A sample is a run of two processes on this node, subjects by turns, a third of the rounds. "
-      "latency_us: "
-      "half a round trip. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that of the whole "
+      "latency_us: half a round trip. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that "
+      "of the whole "
       "process, its helper and progress thread included. Registered bytes: the sender's during that, the "
       "bounce pool included, seen at most every 20 us. Over a provider in software (shm, tcp, sockets) the "
-      "wire "
-      "is the processor: overlap gains nothing, and registering costs what pinning costs.");
+      "wire is the processor: overlap gains nothing, and registering costs what pinning costs.");
   bench.note(
       "everything-registered: puts of the same endpoint into memory that both sides registered beforehand. "
       "openmpi, mpich: their own transport within the node. no-reuse: each buffer carries one message.");

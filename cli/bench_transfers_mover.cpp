@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "command.h"
-#include "pinion/pinion.h"
+#include "bench_api.h"
 #include "transfer/large_messages.h"
+#include "transfer/remote_memory.h"
 
 namespace pinion::cli {
 
@@ -16,6 +16,7 @@ using transfer::MessageOptions;
 using transfer::Operation;
 using transfer::Peer;
 using transfer::Protocol;
+using transfer::remote_memory;
 using transfer::RemoteMemory;
 using transfer::Request;
 
@@ -24,9 +25,6 @@ namespace {
 /// The bench's own messages: a word that names them, then their content.
 enum : std::uint32_t { kFigure = 1, kMovers = 2 };
 
-void check(int code) {
-  if (code != 0) throw Failure(pinion_last_error());
-}
 void check(const Error& error) {
   if (error) throw Failure(error.message);
 }
@@ -38,12 +36,11 @@ class PutMover final : public TransferMover {
 
   void begin(const TransferMemory& memory) override {
     memory_ = memory;
-    check(pinion_acquire(endpoint_.domain(), memory.address, memory.bytes,
-                         PINION_ACCESS_WRITE | PINION_ACCESS_REMOTE_WRITE, &lease_));
+    must(pinion_acquire(endpoint_.domain(), memory.address, memory.bytes,
+                        PINION_ACCESS_WRITE | PINION_ACCESS_REMOTE_WRITE, &lease_));
     keys_.size = sizeof keys_;
-    check(pinion_lease_keys(&lease_, &keys_));
-    const Place own{keys_.remote_base + (reinterpret_cast<std::uintptr_t>(memory.address) - keys_.address),
-                    keys_.remote_key};
+    must(pinion_lease_keys(&lease_, &keys_));
+    const RemoteMemory own = remote_memory(keys_, memory.address);
     tell(kMovers, &own, sizeof own);
     until([&] { return told_.load(); });
     told_.store(false);
@@ -51,7 +48,7 @@ class PutMover final : public TransferMover {
   }
   void end() override {
     barrier();
-    check(pinion_release(&lease_));
+    must(pinion_release(&lease_));
   }
 
   void send(unsigned slot, const unsigned char* data, std::size_t bytes) override {
@@ -82,9 +79,6 @@ class PutMover final : public TransferMover {
   }
 
  private:
-  struct Place {
-    std::uint64_t address, key;
-  };
   struct Put : Operation {
     void done(const Error& with) override {
       error = with;
@@ -116,7 +110,7 @@ class PutMover final : public TransferMover {
   TransferMemory memory_;
   pinion_lease lease_ = PINION_LEASE_INIT;
   struct pinion_keys keys_ {};
-  Place theirs_{};
+  RemoteMemory theirs_;
   std::atomic<bool> told_{false};
   std::array<Put, kWindow> puts_;
   std::array<std::uint64_t, kWindow> expected_{};
@@ -145,14 +139,14 @@ class ProtocolMover final : public TransferMover {
       pinion_prepare_options options{};
       options.size = sizeof options;
       options.access = PINION_ACCESS_WRITE | PINION_ACCESS_REMOTE_READ;
-      check(pinion_prepare(endpoint_.domain(), &range, 1, &options, &preparation_));
-      check(pinion_preparation_wait(preparation_, UINT64_MAX));
+      must(pinion_prepare(endpoint_.domain(), &range, 1, &options, &preparation_));
+      must(pinion_preparation_wait(preparation_, UINT64_MAX));
     }
     barrier();
   }
   void end() override {
     barrier();
-    if (preparation_ != nullptr) check(pinion_preparation_end(preparation_));
+    if (preparation_ != nullptr) must(pinion_preparation_end(preparation_));
     preparation_ = nullptr;
   }
   void send(unsigned slot, const unsigned char* data, std::size_t bytes) override {

@@ -16,10 +16,11 @@
 
 #include "base/clock.h"
 #include "base/range.h"
+#include "bench.h"
+#include "bench_api.h"
 #include "bench_transfers_mover.h"
 #include "command.h"
 #include "log_directory.h"
-#include "pinion/pinion.h"
 #include "text.h"
 #include "transfer/large_messages.h"
 
@@ -181,8 +182,7 @@ class Member {
 std::string member(unsigned rank, const TransferSubject& subject, const std::string& provider,
                    const std::string& directory, const std::vector<TransferCase>& cases) {
   ::unsetenv("PINION");
-  if (pinion_start(fmt::format("retention={}", subject.retention).c_str()) != 0)
-    throw Failure(pinion_last_error());
+  must(pinion_start(fmt::format("retention={}", subject.retention).c_str()));
   std::ostringstream out;
   {
     FabricEndpointOptions options;
@@ -198,7 +198,7 @@ std::string member(unsigned rank, const TransferSubject& subject, const std::str
     mover->close();
     if (const Error error = made.endpoint->close()) throw Failure(error.message);
   }
-  if (pinion_stop() != 0) throw Failure(pinion_last_error());
+  must(pinion_stop());
   return out.str();
 }
 
@@ -248,9 +248,7 @@ const std::vector<TransferSubject>& transfer_subjects() {
 }
 
 std::string name_of(const TransferCase& one) {
-  const bool mega = one.bytes >= std::size_t{1} << 20;
-  return fmt::format("{}-{}{}", one.reuse ? "reuse" : "no-reuse", one.bytes >> (mega ? 20 : 10),
-                     mega ? 'M' : 'K');
+  return fmt::format("{}-{}", one.reuse ? "reuse" : "no-reuse", size_name(one.bytes));
 }
 
 unsigned transfer_messages(const TransferCase& one) {

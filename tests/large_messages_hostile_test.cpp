@@ -15,6 +15,7 @@
 #include "support/made_network.h"
 #include "transfer/control.h"
 #include "transfer/large_messages.h"
+#include "transfer/remote_memory.h"
 
 namespace {
 
@@ -133,10 +134,7 @@ class Hostile : public ::testing::Test, private MessageHandler {
   bool all_done() const {
     return std::all_of(requests_.begin(), requests_.end(), [](const Request& r) { return r.done(); });
   }
-  RemoteMemory evil_memory() const {
-    return {keys_.remote_base + (reinterpret_cast<std::uint64_t>(evil_.data()) - keys_.address),
-            keys_.remote_key};
-  }
+  RemoteMemory evil_memory() const { return remote_memory(keys_, evil_.data()); }
   void message(Peer, const void* payload, std::size_t bytes) override {
     Control control;
     ASSERT_TRUE(decode(payload, bytes, control));

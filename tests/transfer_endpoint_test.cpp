@@ -20,6 +20,7 @@
 #include "support/temporary_directory.h"
 #include "support/test_name.h"
 #include "transfer/fabric_endpoint.h"
+#include "transfer/remote_memory.h"
 
 namespace pinion::transfer {
 namespace {
@@ -89,7 +90,7 @@ class Member final : public MessageHandler {
 
   /// What a process publishes of its memory.
   void announce() {
-    const RemoteMemory own{keys_.remote_base + (address(memory) - keys_.address), keys_.remote_key};
+    const RemoteMemory own = remote_memory(keys_, memory);
     tell(&own, sizeof own);
   }
   void meet() {

@@ -25,7 +25,7 @@ class EventModel {
     EventName name;
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
-    bool surprise = false;    ///< not what usually follows
+    bool surprise = false;    ///< another event usually follows
     std::uint64_t asked = 0;  ///< the context that knows the delay
   };
 

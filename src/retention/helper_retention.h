@@ -23,9 +23,8 @@
 //     a late use;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: nothing is decided about it until it rests, and the predictor sees a sample of its uses;
-//   - where the helper's share has room for a deregistration only, the region goes and the next transfer's
-//   thread
-//     registers it, within the time budget;
+//   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
+//     thread registers it, within the time budget;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
 #pragma once
 

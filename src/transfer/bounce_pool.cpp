@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "transfer/remote_memory.h"
+
 namespace pinion::transfer {
 
 Error BouncePool::open(pinion_domain* domain, unsigned chunks, std::size_t chunk_bytes) {
@@ -55,8 +57,6 @@ void BouncePool::give_back(Chunk& chunk) {
   chunk.memory = nullptr;
 }
 
-RemoteMemory BouncePool::remote(const char* memory) const {
-  return {keys_.remote_base + (reinterpret_cast<std::uint64_t>(memory) - keys_.address), keys_.remote_key};
-}
+RemoteMemory BouncePool::remote(const char* memory) const { return remote_memory(keys_, memory); }
 
 }  // namespace pinion::transfer

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transfer/remote_memory.h"
+
 namespace pinion::transfer {
 
 bool Buffer::lease(std::size_t offset, std::size_t bytes, Part& part) {
@@ -43,8 +45,7 @@ bool Buffer::finish_lease(std::size_t offset, std::size_t bytes, Part& part) {
   part.moved = 0;
   part.memory = address_ + offset;
   part.descriptor = keys.descriptor;
-  part.remote = {keys.remote_base + (reinterpret_cast<std::uint64_t>(part.memory) - keys.address),
-                 keys.remote_key};
+  part.remote = remote_memory(keys, part.memory);
   part.chunk = {};
   return true;
 }
