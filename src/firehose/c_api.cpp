@@ -8,6 +8,7 @@
 
 #include "engine/c_api_inside.h"
 #include "firehose/job.h"
+#include "intercept/same_build.h"
 #include "pinion/firehose.h"
 
 using namespace pinion;
@@ -199,6 +200,13 @@ int pinion_firehose_open(const struct pinion_firehose_options* given, pinion_fir
   std::memcpy(&options, given, given->size);
   if (Error error = check_options(options)) return fail(error);
   return guarded(name, [&] {
+#ifdef PINION_FIREHOSE_LIBRARY
+    if (!same_build())
+      return fail(Error::make(ELIBBAD,
+                              "%s: the process's libpinion is of another build than "
+                              "libpinion-firehose: install both from one build",
+                              name));
+#endif
     if (const int code = pinion_start(nullptr)) return code;
     Job::Result made = Job::open(options);
     if (made.error) {
