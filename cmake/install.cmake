@@ -31,6 +31,7 @@ endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/examples/registration_cache.c ${PROJECT_SOURCE_DIR}/examples/prepare.c
+              ${PROJECT_SOURCE_DIR}/examples/firehose.c
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 # `pinion softroce` finds them beside the command, in the build tree too.

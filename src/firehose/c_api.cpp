@@ -6,9 +6,9 @@
 #include <memory>
 #include <new>
 
+#include "engine/build_stamp.h"
 #include "engine/c_api_inside.h"
 #include "firehose/job.h"
-#include "intercept/same_build.h"
 #include "pinion/firehose.h"
 
 using namespace pinion;
@@ -27,6 +27,18 @@ int guarded(const char* call, Body&& body) {
   } catch (const std::bad_alloc&) {
     return fail(Error::make(ENOMEM, "%s: out of memory", call));
   }
+}
+
+/// Libpinion's private part is this library's only where both are of one build.
+bool is_of_one_build() {
+#ifdef PINION_FIREHOSE_LIBRARY
+  static constexpr char kOwn[] =
+#include "build_stamp.inc"
+      ;
+  return build_stamp != nullptr && std::strcmp(build_stamp, kOwn) == 0;
+#else
+  return true;
+#endif
 }
 
 // ---- checks
@@ -147,10 +159,16 @@ int start_implicit(const char* name, pinion_firehose* firehose, unsigned peer, P
 
 int run(const char* name, pinion_firehose* firehose, unsigned peer, PartKind kind,
         const pinion_firehose_piece& piece) {
+  if (const int code = check(name, firehose, peer, piece.remote, piece.local, piece.bytes)) return code;
   if (const int code = check_may_wait(name)) return code;
-  pinion_firehose_handle handle;
-  if (const int code = start(name, firehose, peer, kind, &piece, 1, &handle)) return code;
-  return wait_for(name, *Job::of(firehose), handle);
+  return guarded(name, [&] {
+    Job& job = *Job::of(firehose);
+    const Time begin = monotonic_now();
+    const std::unique_ptr<Call> call(launch(job, peer, kind, 1, [&](std::size_t) { return piece; }));
+    job.until([&] { return call->is_done(); });
+    if (kind == PartKind::put && peer != job.self()) job.timed(*call, monotonic_now() - begin);
+    return failed(name, peer, call->error.load(std::memory_order_relaxed));
+  });
 }
 
 pinion_firehose_piece piece_of(const void* local, std::uint64_t remote, std::size_t bytes) {
@@ -200,13 +218,11 @@ int pinion_firehose_open(const struct pinion_firehose_options* given, pinion_fir
   std::memcpy(&options, given, given->size);
   if (Error error = check_options(options)) return fail(error);
   return guarded(name, [&] {
-#ifdef PINION_FIREHOSE_LIBRARY
-    if (!same_build())
+    if (!is_of_one_build())
       return fail(Error::make(ELIBBAD,
-                              "%s: the process's libpinion is of another build than "
-                              "libpinion-firehose: install both from one build",
+                              "%s: the process's libpinion is of another build than libpinion-firehose: "
+                              "install both from one build",
                               name));
-#endif
     if (const int code = pinion_start(nullptr)) return code;
     Job::Result made = Job::open(options);
     if (made.error) {

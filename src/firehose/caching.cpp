@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kBucket = std::size_t{64} << 10;
 constexpr Duration kPatience = 10 * kSecond;
+constexpr Duration kCarryOutAgain = 50 * kMillisecond;
 /// Of the process's limit, for peers.
 constexpr std::uint64_t kPartOfLimit = 4;
 constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
@@ -99,18 +100,35 @@ void Caching::as_initiator(F&& f) {
   }
 }
 
+/// One in 64 of a thread is timed.
+Caching::Firehose* Caching::try_use(Part& part, Bucket bucket) {
+  thread_local unsigned t_uses = 0;
+  if (++t_uses % 64 != 0) [[likely]]
+    return initiator_.try_use(part.peer, bucket);
+  const Ticks begin = ticks_now();
+  Firehose* const firehose = initiator_.try_use(part.peer, bucket);
+  const Ticks took = ticks_now() - begin;
+  part.sampled = firehose != nullptr;
+  if (!firehose) return nullptr;
+  sampled_.fetch_add(1, std::memory_order_relaxed);
+  bookkeeping_ns_.fetch_add(static_cast<std::uint64_t>(calibration().to_duration(took)),
+                            std::memory_order_relaxed);
+  return firehose;
+}
+
 void Caching::begin(Part& part) {
   const Bucket bucket = size_.of(part.remote);
-  if (Firehose* const firehose = initiator_.try_use(part.peer, bucket)) {
+  if (Firehose* const firehose = try_use(part, bucket)) {
     hits_.fetch_add(1, std::memory_order_relaxed);
     return use(part, *firehose);
   }
   BasicInitiator<>::Needed needed{};
+  using Need = BasicInitiator<>::Need;
   as_initiator([&] {
     needed = initiator_.need(part.peer, bucket, part);
+    if (needed.what == Need::waits) part.call->way.fetch_or(Call::kMissed, std::memory_order_relaxed);
     initiator_.flush();
   });
-  using Need = BasicInitiator<>::Need;
   switch (needed.what) {
     case Need::hit:
       hits_.fetch_add(1, std::memory_order_relaxed);
@@ -138,7 +156,14 @@ void Caching::use(Part& part, Firehose& firehose) {
 
 void Caching::ended(Part& part) {
   Firehose* const firehose = std::exchange(part.firehose, nullptr);
-  if (firehose && initiator_.end_use(*firehose)) as_initiator([&] { initiator_.drained(*firehose); });
+  if (!firehose) return;
+  const Ticks begin = part.sampled ? ticks_now() : 0;
+  const bool drained = initiator_.end_use(*firehose);
+  if (part.sampled)
+    bookkeeping_ns_.fetch_add(static_cast<std::uint64_t>(calibration().to_duration(ticks_now() - begin)),
+                              std::memory_order_relaxed);
+  part.sampled = false;
+  if (drained) as_initiator([&] { initiator_.drained(*firehose); });
 }
 
 void Caching::send(Peer to, const Message& message, const void*, std::size_t) { send(to, message); }
@@ -171,11 +196,24 @@ void Caching::message(Peer from, const void* payload, std::size_t bytes) {
     owner_.release(from, *release);
   } else if (const auto* answer = std::get_if<pinion::firehose::Answer>(&message)) {
     moves_.fetch_add(answer->grants.count, std::memory_order_relaxed);
-    as_initiator([&] { initiator_.answer(from, *answer); });
+    as_initiator([&] {
+      count_distinct(from, *answer);
+      initiator_.answer(from, *answer);
+    });
   } else if (const auto* recall = std::get_if<Recall>(&message)) {
     as_initiator([&] { initiator_.recall(from, *recall); });
   } else if (const auto* limit = std::get_if<Limit>(&message)) {
     as_initiator([&] { initiator_.limit(from, *limit); });
+  }
+}
+
+void Caching::count_distinct(Peer peer, const pinion::firehose::Answer& answer) {
+  for (const Grant& grant : answer.grants) {
+    const std::uint64_t name = grant.ref.bucket * ways_.endpoint().peers() + peer;
+    if (distinct_.size() < kMostDistinct)
+      distinct_.insert(name);
+    else
+      distinct_beyond_ += !distinct_.contains(name);
   }
 }
 
@@ -218,9 +256,15 @@ void Caching::pin_now(BucketRef ref) {
     owner_.pinned(ref, part);
 }
 
+/// Some may be held back still: by other sinks, by hooks at work on the same memory, by silent peers.
+void Caching::carry_out_changes() {
+  const bool done = memory_events::carry_out() == 0;
+  carry_out_at_ = done ? kNever : monotonic_now() + kCarryOutAgain;
+}
+
 void Caching::revoked_now(Revocation revocation) {
-  if (!recalls_.grant(revocation)) return;  // its hook goes on, and tells the end
-  memory_events::carry_out();
+  if (!recalls_.grant(revocation)) return;  // its hook goes on, and reports the end
+  carry_out_changes();
   {
     const std::lock_guard lock(owner_mutex_);
     owner_.end_revocation(revocation);
@@ -253,7 +297,7 @@ void Caching::begin_revocations() {
       continue;
     }
     const std::lock_guard lock(owner_mutex_);
-    owner_.revoke(asked.name, size_.touched(whole), monotonic_now() + patience_);
+    owner_.revoke(asked.name, size_.touched(whole), asked.deadline);
   }
 }
 
@@ -261,6 +305,7 @@ void Caching::end_revocations() {
   for (std::uint64_t name = 0; recalls_.take_over(name);) {
     {
       const std::lock_guard lock(owner_mutex_);
+      owner_.late(monotonic_now());  // those for whom it was given up
       owner_.end_revocation(name);
     }
     recalls_.end(name);
@@ -272,12 +317,12 @@ Time Caching::work() {
   for (;;) {
     end_revocations();
     begin_revocations();
+    if (carry_out_at_ <= monotonic_now()) carry_out_changes();
     std::unique_lock lock(owner_mutex_);
     if (tasks_.empty()) {
-      const Time next = owner_.deadline();
-      if (next > monotonic_now()) return next;
-      owner_.late(monotonic_now());
-      if (tasks_.empty()) return owner_.deadline();
+      const Time now = monotonic_now();
+      if (owner_.deadline() <= now) owner_.late(now);
+      if (tasks_.empty()) return std::min(owner_.deadline(), carry_out_at_);
     }
     const Task task = tasks_.front();
     tasks_.pop_front();
@@ -293,6 +338,13 @@ void Caching::add_to(struct pinion_firehose_statistics& out) const {
   out.refusals = refusals_.load(std::memory_order_relaxed);
   out.exposed_bytes = pins_.bytes();
   out.exposed_peak_bytes = pins_.peak_bytes();
+  out.sampled_hits = sampled_.load(std::memory_order_relaxed);
+  out.bookkeeping_ns = bookkeeping_ns_.load(std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(initiator_mutex_);
+    out.distinct_buckets = distinct_.size() + distinct_beyond_;
+    for (Peer peer = 0; peer < ways_.endpoint().peers(); ++peer) out.buckets += initiator_.held(peer);
+  }
   const std::lock_guard lock(owner_mutex_);
   const OwnerCounters& owner = owner_.counters();
   out.pins = owner.pins;

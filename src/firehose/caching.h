@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <vector>
 
 #include "firehose/initiator.h"
@@ -43,6 +44,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
  private:
   using Firehose = BasicFirehose<>;
 
+  static constexpr std::size_t kMostDistinct = 1 << 20;
+
   /// A part whose bucket was granted, or (null) refused.
   struct Answered {
     Part* part;
@@ -58,7 +61,9 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   // ---- initiator
   template <class F>
   void as_initiator(F&& f);
+  Firehose* try_use(Part& part, Bucket bucket);
   void use(Part& part, Firehose& firehose);
+  void count_distinct(Peer peer, const pinion::firehose::Answer& answer);
   void send(Peer to, const Message& message, const void* rider, std::size_t bytes) override;
   void granted(Waiter& waiter, Firehose& firehose) override;
   void refused(Waiter& waiter, int error) override;
@@ -73,6 +78,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
 
   // ---- the agent
   void carry_out(const Task& task);
+  void carry_out_changes();
   void pin_now(BucketRef ref);
   void revoked_now(Revocation revocation);
   void begin_revocations();
@@ -84,8 +90,10 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   const Duration patience_;
   std::atomic<bool> exposes_{false};
 
-  std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
+  mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
   std::vector<Answered> answered_;
+  std::unordered_set<std::uint64_t> distinct_;  ///< firehoses ever granted; no more than kMostDistinct
+  std::uint64_t distinct_beyond_ = 0;
   BasicInitiator<> initiator_;
 
   mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
@@ -95,8 +103,10 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   // Never freed: hooks may be inside.
   Pins& pins_;
   Recalls& recalls_;
+  Time carry_out_at_ = kNever;  ///< the agent's
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, moves_{0}, refusals_{0};
+  std::atomic<std::uint64_t> sampled_{0}, bookkeeping_ns_{0};
 };
 
 }  // namespace pinion::firehose

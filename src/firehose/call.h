@@ -33,7 +33,11 @@ struct Call {
   }
   bool is_done() const { return left.load(std::memory_order_acquire) == 0; }
 
+  /// What became of its parts, for the statistics; combined by |.
+  enum Way : unsigned { kMissed = 1, kMessaged = 2 };
+
   const Peer peer;
+  std::atomic<unsigned> way{0};
   std::atomic<unsigned> left{1};
   std::atomic<int> error{0};                ///< the first; 0: none
   std::shared_ptr<ImplicitCalls> implicit;  ///< null: its caller waits for it
@@ -69,6 +73,7 @@ struct Part final : transfer::Operation, Waiter {
 
   // The strategy's.
   BasicFirehose<>* firehose = nullptr;  ///< used
+  bool sampled = false;                 ///< its bookkeeping is timed
 };
 
 }  // namespace pinion::firehose

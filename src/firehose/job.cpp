@@ -222,6 +222,7 @@ void Job::finish(Part& part, int error) {
 
 void Job::by_message(Part& part) {
   messaged_.fetch_add(1, std::memory_order_relaxed);
+  part.call->way.fetch_or(Call::kMessaged, std::memory_order_relaxed);
   courier_->carry(part);
 }
 
@@ -457,12 +458,24 @@ void Job::run_progress() {
     if (endpoint_->progress() == 0) endpoint_->wait(kLook);
 }
 
+void Job::timed(const Call& put, Duration latency) {
+  const unsigned way = put.way.load(std::memory_order_relaxed);
+  if ((way & Call::kMessaged) != 0 || put.error.load(std::memory_order_relaxed) != 0) return;
+  const bool missed = (way & Call::kMissed) != 0;
+  (missed ? miss_ns_ : hit_ns_).fetch_add(static_cast<std::uint64_t>(latency), std::memory_order_relaxed);
+  (missed ? timed_misses_ : timed_hits_).fetch_add(1, std::memory_order_relaxed);
+}
+
 void Job::statistics(struct pinion_firehose_statistics& out) const {
   out.puts = puts_.load(std::memory_order_relaxed);
   out.gets = gets_.load(std::memory_order_relaxed);
   out.atomics = atomics_.load(std::memory_order_relaxed);
   out.messages = messages_.load(std::memory_order_relaxed);
   out.messaged = messaged_.load(std::memory_order_relaxed);
+  out.hit_ns = hit_ns_.load(std::memory_order_relaxed);
+  out.timed_hits = timed_hits_.load(std::memory_order_relaxed);
+  out.miss_ns = miss_ns_.load(std::memory_order_relaxed);
+  out.timed_misses = timed_misses_.load(std::memory_order_relaxed);
   strategy_->add_to(out);
 }
 

@@ -18,6 +18,8 @@ namespace pinion::firehose {
 
 namespace {
 
+constexpr int kPatienceWithAgent = 8;
+
 thread_local bool t_agent = false;
 std::atomic<unsigned> g_forks{0};
 
@@ -73,8 +75,17 @@ pinion::Answer Recalls::answer(const MemoryChange& change) {
   if (change.takes(pinion::Answer::done) && is_private_anonymous(change.range)) return drop_in_place(change);
   const bool waits =
       change.alternative == pinion::Answer::refuse && change.kind != ChangeKind::heap && !t_agent;
-  Slot* const slot = ask(change.range, waits);
-  return waits ? wait(slot) : change.alternative;
+  if (waits) return wait(note(change.range, true, kAsked));
+  if (!t_agent || !is_asked(change.range)) note(change.range, false, kNoted);
+  return change.alternative;
+}
+
+/// Whether a revocation is under way that includes some of the range.
+bool Recalls::is_asked(Range range) const {
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    const std::uint32_t state = slot.state.load();
+    return state >= kNoted && state <= kGranted && slot.range().overlaps(range);
+  });
 }
 
 /// What the kernel would leave, on the same pages: peers may go on writing there.
@@ -94,8 +105,7 @@ pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
 }
 
 /// Null: all slots are used. The agent then revokes everything.
-Recalls::Slot* Recalls::ask(Range range, bool waits) {
-  Slot* asked = nullptr;
+Recalls::Slot* Recalls::note(Range range, bool waits, State state) {
   for (Slot& slot : slots_) {
     std::uint32_t free = kFree;
     if (slot.state.load(std::memory_order_relaxed) != kFree ||
@@ -105,21 +115,23 @@ Recalls::Slot* Recalls::ask(Range range, bool waits) {
     slot.end.store(range.end, std::memory_order_relaxed);
     slot.waits.store(waits, std::memory_order_relaxed);
     slot.thread.store(::pthread_self(), std::memory_order_relaxed);
-    slot.state.store(kAsked);
-    asked = &slot;
-    break;
+    slot.state.store(state);
+    if (state == kAsked) ring_(context_);
+    return &slot;
   }
-  if (!asked) overflow_.store(true);
-  ring_(context_);
-  return asked;
+  overflow_noted_.store(true);
+  return nullptr;
 }
 
 pinion::Answer Recalls::wait(Slot* slot) {
   if (!slot) return pinion::Answer::refuse;
-  const Time end = monotonic_now() + patience_;
-  for (Duration rest = 20 * kMicrosecond; slot->state.load() != kGranted;
-       rest = std::min(2 * rest, kMillisecond)) {
-    if (monotonic_now() > end || is_off()) {
+  // The peers' time begins when the agent asks them. It may be starved itself, but not for ever.
+  const Time end = monotonic_now() + kPatienceWithAgent * patience_;
+  for (Duration rest = 20 * kMicrosecond;; rest = std::min(2 * rest, kMillisecond)) {
+    const std::uint32_t state = slot->state.load();
+    if (state == kGranted) break;
+    const Time now = monotonic_now();
+    if (now > end || is_off() || (state == kTaken && now > slot->deadline.load())) {
       slot->state.store(kOver);
       ring_(context_);
       return pinion::Answer::refuse;
@@ -131,21 +143,27 @@ pinion::Answer Recalls::wait(Slot* slot) {
 }
 
 void Recalls::changed(Range range) {
+  bool asks = overflow_noted_.load(std::memory_order_relaxed) && overflow_noted_.exchange(false);
+  if (asks) overflow_.store(true);
   for (Slot& slot : slots_) {
-    if (slot.state.load() != kGranted || !(slot.range() == range) || slot.thread.load() != ::pthread_self())
+    const std::uint32_t state = slot.state.load();
+    if ((state != kNoted && state != kGranted) || !(slot.range() == range) ||
+        slot.thread.load() != ::pthread_self())
       continue;
-    inside_.fetch_add(1);
-    slot.state.store(kOver);
-    if (!is_off()) ring_(context_);
-    inside_.fetch_sub(1);
-    return;
+    slot.state.store(state == kNoted ? kAsked : kOver);
+    asks = true;
+    break;
   }
+  if (!asks) return;
+  inside_.fetch_add(1);
+  if (!is_off()) ring_(context_);
+  inside_.fetch_sub(1);
 }
 
 void Recalls::appeared(Range range) {
   if (!pins_.may_be_pinned(range)) return;
   inside_.fetch_add(1);
-  if (!is_off()) ask(range, false);
+  if (!is_off()) note(range, false, kAsked);
   inside_.fetch_sub(1);
 }
 
@@ -153,13 +171,16 @@ void Recalls::appeared(Range range) {
 
 bool Recalls::take(Asked& asked) {
   if (overflow_.exchange(false)) {
-    asked = {kEverything, {0, kAddressEnd}};
+    asked = {kEverything, {0, kAddressEnd}, monotonic_now() + patience_};
     return true;
   }
   for (Slot& slot : slots_) {
+    if (slot.state.load() != kAsked) continue;
+    const Time deadline = monotonic_now() + patience_;
+    slot.deadline.store(deadline);
     std::uint32_t state = kAsked;
-    if (slot.state.load() != kAsked || !slot.state.compare_exchange_strong(state, kTaken)) continue;
-    asked = {static_cast<std::uint64_t>(&slot - slots_.data()), slot.range()};
+    if (!slot.state.compare_exchange_strong(state, kTaken)) continue;
+    asked = {static_cast<std::uint64_t>(&slot - slots_.data()), slot.range(), deadline};
     return true;
   }
   return false;

@@ -1,7 +1,7 @@
 // Memory events of this process against its peers' firehoses: how memory that peers may write comes to change
 // only after they have let go. A sink of memory_events.h.
 //
-//   hook:   changing() ──> asks for a revocation (a slot here) ──> held back, or waits ──> changed()
+//   hook:   changing() ──> notes the change in a slot ──> held back, or asks and waits ──> changed() asks
 //   agent:  take() ──> Owner::revoke() ... revoked ──> grant() ──> carry_out(), or the waiting hook goes on
 //
 //   munmap                   held back until the peers have let go
@@ -10,8 +10,9 @@
 //   else                     waits for the peers, `patience` at most; then the call fails with ENOMEM
 //   neither possible         goes on; the firehoses are recalled behind it
 //
-// The hook's side is free of locks and allocation: slots are words. Each slot is its hook's from kWritten to
-// kAsked, and from kGranted on if it waits; else the agent's. Never destroyed, as every sink.
+// A change that does not wait is asked for by changed(): it must be among those held back before the agent
+// carries it out. The hook's side is free of locks and allocation: slots are words. A slot is its hook's
+// until kAsked, and from kGranted on if it waits; else the agent's. Never destroyed, as every sink.
 #pragma once
 
 #include <pthread.h>
@@ -46,13 +47,14 @@ class Recalls final : public MemorySink {
   struct Asked {
     std::uint64_t name;  ///< of the revocation
     Range range;
+    Time deadline;  ///< of the peers
   };
   /// The next that a hook has asked for. False: there is none.
   bool take(Asked& asked);
   /// No peer reaches the memory any more. True: its hook has gone on already; the agent carries the change
   /// out, and then calls end().
   bool grant(std::uint64_t name);
-  /// The next whose change is over; its slot is free again.
+  /// The next whose change is over, or was given up after its deadline; end() frees its slot.
   bool take_over(std::uint64_t& name);
   void end(std::uint64_t name);
 
@@ -62,19 +64,21 @@ class Recalls final : public MemorySink {
   void leave();
 
  private:
-  enum State : std::uint32_t { kFree, kWritten, kAsked, kTaken, kGranted, kOver };
+  enum State : std::uint32_t { kFree, kWritten, kNoted, kAsked, kTaken, kGranted, kOver };
   struct Slot {
     std::atomic<std::uint32_t> state{kFree};
     std::atomic<Address> begin{0}, end{0};
     std::atomic<bool> waits{false};  ///< a hook waits for the grant
     std::atomic<pthread_t> thread{};
+    std::atomic<Time> deadline{0};  ///< set by the agent as it takes the slot
     Range range() const {
       return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)};
     }
   };
 
   bool is_off() const;
-  Slot* ask(Range range, bool waits);
+  bool is_asked(Range range) const;
+  Slot* note(Range range, bool waits, State state);
   pinion::Answer answer(const MemoryChange& change);
   pinion::Answer wait(Slot* slot);
   pinion::Answer drop_in_place(const MemoryChange& change);
@@ -85,8 +89,8 @@ class Recalls final : public MemorySink {
   void* const context_;
   const unsigned forks_;  ///< the firehoses are of the process that had so many
   std::atomic<bool> off_{false};
-  std::atomic<unsigned> inside_{0};  ///< hooks that use more than `pins_`
-  std::atomic<bool> overflow_{false};
+  std::atomic<unsigned> inside_{0};                            ///< hooks that use more than `pins_`
+  std::atomic<bool> overflow_noted_{false}, overflow_{false};  ///< changes without a slot
   std::array<Slot, 256> slots_;
 };
 

@@ -20,6 +20,16 @@ diff "$work/declared" "$work/exported" || fail "the exported calls are not the d
 grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.[123]$| A PINION_' "$work/symbols" && fail "symbols without a version"
 ldd "$build/lib/libpinion.so" | grep -E 'stdc\+\+|libgcc|liburing|libmpi' && fail "libpinion.so needs more than the C library"
 
+# The same of firehose.
+sed 's/pinion.h/firehose.h/; s/^pinion_lease.*/pinion_firehose_handle handle;/' "$work/header.c" >"$work/firehose.c"
+cp "$work/firehose.c" "$work/firehose.cpp"
+gcc -std=c99 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/firehose.c" -o "$work/header.o" || fail "firehose: C99"
+g++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/firehose.cpp" -o "$work/header.o" || fail "firehose: C++11"
+grep -oE '^(int|unsigned|size_t) pinion_firehose_[a-z_]+\(' "$source/include/pinion/firehose.h" | grep -oE 'pinion_[a-z_]+' | sort -u >"$work/declared"
+nm -D --defined-only "$build/lib/libpinion-firehose.so" | sed -nE 's/.* T (.*)@@PINION_FIREHOSE_0\.1$/\1/p' | sort >"$work/exported"
+diff "$work/declared" "$work/exported" || fail "firehose: the exported calls are not the declared ones"
+[ "$(wc -l <"$work/declared")" -ge 20 ] || fail "firehose: the header was not understood"
+
 # The example, under its user's possible options.
 example="$build/bin/examples/registration_cache"
 expect() {
@@ -107,7 +117,9 @@ export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name pinion.pc)")
 # shellcheck disable=SC2046
 gcc -std=c99 "$source/examples/registration_cache.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs pinion) || fail "pkg-config"
+gcc -std=c11 "$source/examples/firehose.c" -o "$work/firehose" $(pkg-config --cflags --libs pinion-firehose) || fail "pkg-config: firehose"
 library=$(pkg-config --variable=libdir pinion)
+LD_LIBRARY_PATH=$library OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 "$work/firehose" 2>&1 | grep -q 'verified$' || fail "firehose, built by pkg-config"
 LD_LIBRARY_PATH=$library "$work/by_pkg_config" 2>&1 | grep -q 'verified$' || fail "the program built by pkg-config"
 
 mkdir "$work/project"

@@ -1,0 +1,134 @@
+// Puts, gets and atomics on the wire: the parser takes what the writer wrote, and no nonsense. Checked access
+// to own memory.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "base/range.h"
+#include "firehose/data_message.h"
+#include "firehose/own_memory.h"
+#include "pinion/firehose.h"
+
+namespace pinion::firehose {
+namespace {
+
+constexpr std::size_t kMost = 4000;
+
+std::vector<char> wire_of(const DataMessage& message) {
+  std::vector<char> wire(kDataHeader);
+  const std::size_t payload = encode(message, wire.data());
+  const char* const bytes = static_cast<const char*>(message.payload);
+  wire.insert(wire.end(), bytes, bytes + payload);
+  return wire;
+}
+
+DataMessage message_of(DataMessage::Kind kind, std::uint32_t bytes, const void* payload = nullptr) {
+  DataMessage message;
+  message.kind = kind;
+  message.request = 77;
+  message.bytes = bytes;
+  message.address = 0x1000;
+  message.operation = PINION_FIREHOSE_ADD;
+  message.operand = 5;
+  message.payload = payload;
+  return message;
+}
+
+TEST(DataMessage, ArrivesAsItWasSent) {
+  using Kind = DataMessage::Kind;
+  for (const DataMessage& sent : {message_of(Kind::put, 5, "hello"), message_of(Kind::get, kMost),
+                                  message_of(Kind::atomic, 8), message_of(Kind::answer, 5, "hello")}) {
+    const auto wire = wire_of(sent);
+    const auto got = decode_data(wire.data(), wire.size(), kMost);
+    ASSERT_TRUE(got);
+    EXPECT_EQ(got->kind, sent.kind);
+    EXPECT_EQ(got->request, sent.request);
+    EXPECT_EQ(got->bytes, sent.bytes);
+    EXPECT_EQ(got->address, sent.address);
+    EXPECT_EQ(got->operand, sent.operand);
+    if (sent.payload) {
+      EXPECT_EQ(std::memcmp(got->payload, sent.payload, sent.bytes), 0);
+    }
+  }
+}
+
+TEST(DataMessage, NonsenseIsRefused) {
+  using Kind = DataMessage::Kind;
+  const auto refused = [](const DataMessage& message, std::size_t cut = 0) {
+    const auto wire = wire_of(message);
+    return !decode_data(wire.data(), wire.size() - cut, kMost);
+  };
+  EXPECT_TRUE(refused(message_of(Kind::put, 5, "hello"), 1));
+  EXPECT_TRUE(refused(message_of(Kind::put, 5)));
+  EXPECT_TRUE(refused(message_of(Kind::get, kMost + 1)));
+  EXPECT_TRUE(refused(message_of(Kind::get, 8), 1));
+  EXPECT_TRUE(refused(message_of(Kind::atomic, 16)));
+  EXPECT_TRUE(refused(message_of(static_cast<Kind>(0), 8)));
+  EXPECT_TRUE(refused(message_of(static_cast<Kind>(9), 8)));
+  DataMessage beyond = message_of(Kind::get, 8);
+  beyond.address = kAddressEnd - 4;
+  EXPECT_TRUE(refused(beyond));
+  DataMessage odd = message_of(Kind::atomic, 8);
+  odd.address += 4;
+  EXPECT_TRUE(refused(odd));
+  odd = message_of(Kind::atomic, 8);
+  odd.operation = PINION_FIREHOSE_COMPARE_SWAP + 1;
+  EXPECT_TRUE(refused(odd));
+}
+
+TEST(DataMessage, RandomBytesAreReadWithinTheirBounds) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    std::vector<char> wire(random() % 120);
+    for (char& byte : wire) byte = static_cast<char>(random());
+    if (!wire.empty()) wire[0] = static_cast<char>(random() % 6);
+    const auto got = decode_data(wire.data(), wire.size(), kMost);
+    if (got && got->payload) {
+      EXPECT_EQ(static_cast<const char*>(got->payload) + got->bytes, wire.data() + wire.size());
+    }
+  }
+}
+
+TEST(OwnMemory, ErrorsInsteadOfFaults) {
+  const std::size_t page = page_size();
+  auto* const memory = static_cast<char*>(
+      ::mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ::mprotect(memory + page, page, PROT_READ);
+  ::munmap(memory + 2 * page, page);
+  const auto at = reinterpret_cast<std::uint64_t>(memory);
+  std::vector<char> buffer(2 * page, 'x');
+  std::uint64_t old = 0;
+  EXPECT_EQ(own_memory::write(at + 8, "12345678", 8), 0);
+  EXPECT_EQ(own_memory::write(at, buffer.data(), 2 * page), EFAULT);
+  EXPECT_EQ(own_memory::read(buffer.data(), at, 2 * page), 0);
+  EXPECT_EQ(own_memory::read(buffer.data(), at + page, 2 * page), EFAULT);
+  EXPECT_EQ(own_memory::apply(at, 8, PINION_FIREHOSE_ADD, 7, 0, old), 0);
+  EXPECT_EQ(own_memory::apply(at + page, 8, PINION_FIREHOSE_ADD, 7, 0, old), EFAULT);
+  EXPECT_EQ(own_memory::apply(at + 2 * page, 4, PINION_FIREHOSE_ADD, 7, 0, old), EFAULT);
+  ::munmap(memory, 2 * page);
+}
+
+TEST(OwnMemory, AtomicsAsTheProcessorHasThem) {
+  alignas(8) std::uint64_t word = 0;
+  const auto apply = [&](unsigned operation, std::uint64_t operand, std::uint64_t compare = 0) {
+    std::uint64_t old = 0;
+    EXPECT_EQ(own_memory::apply(reinterpret_cast<std::uint64_t>(&word), 8, operation, operand, compare, old),
+              0);
+    return old;
+  };
+  EXPECT_EQ(apply(PINION_FIREHOSE_SET, 12), 0U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_ADD, ~std::uint64_t{0}), 12U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_AND, 9), 11U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_OR, 2), 9U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_XOR, 1), 11U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_COMPARE_SWAP, 100, 11), 10U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_COMPARE_SWAP, 100, 10), 10U);
+  EXPECT_EQ(apply(PINION_FIREHOSE_FETCH, 0), 100U);
+}
+
+}  // namespace
+}  // namespace pinion::firehose

@@ -1,0 +1,466 @@
+// Firehoses while memory changes under them: what is recalled, what is held back, and that no put lands in
+// memory other than its target. Strategy `firehose`, on the providers that expose memory by keys.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "pinion/firehose.h"
+#include "support/firehose_member.h"
+#include "support/processes.h"
+#include "support/temporary_directory.h"
+#include "support/test_name.h"
+
+namespace pinion::firehose {
+namespace {
+
+using test::FirehoseMember;
+using test::map_memory;
+using test::Processes;
+
+constexpr std::size_t kBucket = std::size_t{64} << 10;
+
+class FirehoseRecall : public testing::TestWithParam<const char*> {
+ protected:
+  pinion_firehose_options options_ = [] {
+    pinion_firehose_options options{};
+    options.bucket = kBucket;
+    options.memory = 32 * kBucket;
+    options.victims = 4 * kBucket;
+    return options;
+  }();
+  TemporaryDirectory directory_;
+
+  std::unique_ptr<FirehoseMember> join(unsigned process, unsigned processes) {
+    return std::make_unique<FirehoseMember>(GetParam(), directory_.path(), process, processes, options_);
+  }
+  /// Runs `f(member)` in each process.
+  void run(unsigned processes, const std::function<void(FirehoseMember&)>& f) {
+    Processes all(processes, [&](unsigned process) { f(*join(process, processes)); });
+    if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+  }
+};
+
+/// Memory of whole buckets.
+char* map_buckets(std::size_t count) {
+  char* const memory = map_memory((count + 1) * kBucket);
+  return memory + (kBucket - reinterpret_cast<std::uintptr_t>(memory) % kBucket) % kBucket;
+}
+
+bool is_mapped(const void* memory, std::size_t bytes) {
+  return ::msync(const_cast<void*>(memory), bytes, MS_ASYNC) == 0;
+}
+
+void put_word(FirehoseMember& member, unsigned to, std::uint64_t at, std::uint64_t value) {
+  ASSERT_EQ(pinion_firehose_put(member.firehose, to, at, &value, sizeof value), 0) << pinion_last_error();
+}
+std::uint64_t word_at(const char* memory) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, memory, sizeof value);
+  return value;
+}
+
+/// Waits for a condition that other processes bring about, for a minute at most.
+bool eventually(FirehoseMember& member, const std::function<bool()>& holds) {
+  const Time end = monotonic_now() + 60 * kSecond;
+  while (!holds()) {
+    if (monotonic_now() > end) return false;
+    pinion_firehose_progress(member.firehose);
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+TEST_P(FirehoseRecall, MissesOnceForEachBucket) {
+  run(3, [](FirehoseMember& member) {
+    constexpr unsigned kBuckets = 10, kRounds = 20;
+    char* const mine = map_buckets(kBuckets);
+    const auto all = member.exchange(mine);
+    if (member.process() > 0) {
+      for (unsigned round = 0; round < kRounds; ++round)
+        for (unsigned bucket = 0; bucket < kBuckets; ++bucket)
+          put_word(member, 0, all[0] + bucket * kBucket + 8 * member.process(), 1000 * round + bucket);
+      const auto statistics = member.statistics();
+      EXPECT_EQ(statistics.misses, kBuckets);
+      EXPECT_EQ(statistics.hits, kBuckets * (kRounds - 1));
+      EXPECT_EQ(statistics.messaged, 0U);
+    }
+    member.barrier();
+    if (member.process() > 0) return;
+    for (unsigned bucket = 0; bucket < kBuckets; ++bucket)
+      for (unsigned process = 1; process < 3; ++process)
+        EXPECT_EQ(word_at(mine + bucket * kBucket + 8 * process), 1000 * (kRounds - 1) + bucket);
+    const auto statistics = member.statistics();
+    EXPECT_EQ(statistics.pins, kBuckets);
+    EXPECT_EQ(statistics.exposed_bytes, kBuckets * kBucket);
+  });
+}
+
+TEST_P(FirehoseRecall, NeverMoreThanTheBound) {
+  run(2, [this](FirehoseMember& member) {
+    constexpr unsigned kBuckets = 100;
+    char* const mine = map_buckets(kBuckets);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    std::mt19937 random(member.process());
+    for (unsigned i = 0; i < 500; ++i)
+      put_word(member, other, all[other] + random() % kBuckets * kBucket + 8 * (i % 100), i);
+    member.barrier();
+    const auto statistics = member.statistics();
+    EXPECT_LE(statistics.exposed_peak_bytes, options_.memory + options_.victims);
+    EXPECT_GT(statistics.hits, 0U);
+    EXPECT_GT(statistics.unpins, 0U);
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseRecall, UnmappedMemoryIsHeldBackUntilPeersLetGo) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(2);
+    const auto all = member.exchange(mine);
+    if (member.process() == 1) put_word(member, 0, all[0], 17);
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine), 17U);
+      ASSERT_EQ(::munmap(mine, kBucket), 0);
+      ASSERT_TRUE(eventually(member, [&] { return !is_mapped(mine, kBucket); }));
+      EXPECT_EQ(member.statistics().exposed_bytes, 0U);
+      EXPECT_GE(member.statistics().recalls, 1U);
+      void* const anew = ::mmap(mine, kBucket, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+      ASSERT_EQ(anew, mine);
+    }
+    member.barrier();
+    if (member.process() == 1) put_word(member, 0, all[0] + 8, 18);
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine), 0U);
+      EXPECT_EQ(word_at(mine + 8), 18U);
+    }
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseRecall, DroppedMemoryReadsZeroAndStaysHeld) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(2);
+    const auto all = member.exchange(mine);
+    if (member.process() == 1) put_word(member, 0, all[0] + 64, 17);
+    member.barrier();
+    if (member.process() == 0) {
+      ASSERT_EQ(::madvise(mine, 2 * kBucket, MADV_DONTNEED), 0);
+      EXPECT_EQ(word_at(mine + 64), 0U);
+      EXPECT_EQ(member.statistics().recalls, 0U);
+    }
+    member.barrier();
+    if (member.process() == 1) {
+      put_word(member, 0, all[0] + 72, 18);
+      EXPECT_EQ(member.statistics().hits, 1U);
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine + 72), 18U);
+    }
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseRecall, ReplacedMovedAndProtectedMemoryWaitsForPeers) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(3);
+    const auto all = member.exchange(mine);
+    if (member.process() == 1)
+      for (unsigned i = 0; i < 3; ++i) put_word(member, 0, all[0] + i * kBucket, 17);
+    member.barrier();
+    char* moved = nullptr;
+    if (member.process() == 0) {
+      ASSERT_EQ(::mmap(mine, kBucket, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+                mine);
+      char* const place = map_buckets(1);
+      moved = static_cast<char*>(
+          ::mremap(mine + kBucket, kBucket, kBucket, MREMAP_MAYMOVE | MREMAP_FIXED, place));
+      ASSERT_EQ(moved, place);
+      ASSERT_EQ(::mprotect(mine + 2 * kBucket, kBucket, PROT_READ), 0);
+      EXPECT_EQ(member.statistics().exposed_bytes, 0U);
+    }
+    member.barrier();
+    if (member.process() == 1) {
+      const std::uint64_t value = 18;
+      put_word(member, 0, all[0] + 8, value);
+      for (unsigned i = 1; i < 3; ++i)
+        EXPECT_EQ(pinion_firehose_put(member.firehose, 0, all[0] + i * kBucket, &value, sizeof value),
+                  EFAULT);
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine), 0U);
+      EXPECT_EQ(word_at(mine + 8), 18U);
+      EXPECT_EQ(word_at(moved), 17U);
+      EXPECT_EQ(word_at(mine + 2 * kBucket), 17U);
+    }
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseRecall, ASilentPeerIsCutOffAndMemoryStaysAsItIs) {
+  options_.recall_timeout_ns = 200 * kMillisecond;
+  Processes all(2, [&](unsigned process) {
+    const auto joined = join(process, 2);
+    FirehoseMember& member = *joined;
+    char* const mine = map_buckets(1);
+    const auto addresses = member.exchange(mine);
+    const auto numbers = member.exchange(reinterpret_cast<void*>(static_cast<std::uintptr_t>(::getpid())));
+    if (process == 1) put_word(member, 0, addresses[0], 17);
+    member.barrier();
+    if (process == 1) {
+      for (;;) ::pause();
+    }
+    ASSERT_EQ(::kill(static_cast<pid_t>(numbers[1]), SIGSTOP), 0);
+    errno = 0;
+    EXPECT_EQ(::mmap(mine, kBucket, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              MAP_FAILED);
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_EQ(word_at(mine), 17U);
+    ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
+    const std::uint64_t value = 18;
+    EXPECT_EQ(pinion_firehose_put(member.firehose, 1, addresses[1], &value, sizeof value), ECONNRESET);
+    // Its registration ends with its process.
+    ASSERT_EQ(::munmap(mine, kBucket), 0);
+    EXPECT_TRUE(is_mapped(mine, kBucket));
+    ASSERT_EQ(::kill(static_cast<pid_t>(numbers[1]), SIGKILL), 0);
+    EXPECT_TRUE(eventually(member, [&] { return !is_mapped(mine, kBucket); }));
+    EXPECT_EQ(member.statistics().exposed_bytes, 0U);
+  });
+  all.expect_killed(1);
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+}
+
+TEST_P(FirehoseRecall, AForkedChildHoldsNothing) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(1);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    put_word(member, other, all[other], 17);
+    member.barrier();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::uint64_t value = 1;
+      const bool refused =
+          pinion_firehose_put(member.firehose, other, all[other], &value, sizeof value) == ESHUTDOWN;
+      const bool unmaps = ::munmap(mine, kBucket) == 0 && !is_mapped(mine, kBucket);
+      ::_exit(refused && unmaps && pinion_firehose_close(member.firehose) == 0 ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    put_word(member, other, all[other] + 8, 18);
+    member.barrier();
+    EXPECT_EQ(word_at(mine), 17U);
+    EXPECT_EQ(word_at(mine + 8), 18U);
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseRecall, MemoryOutsideOfSegmentsIsOutOfReach) {
+  char* const memory = map_buckets(4);
+  const pinion_range segment{memory + kBucket + 4096, kBucket};
+  options_.segments = &segment;
+  options_.segment_count = 1;
+  run(2, [&](FirehoseMember& member) {
+    const unsigned other = 1 - member.process();
+    const auto at = reinterpret_cast<std::uint64_t>(memory);
+    const std::uint64_t value = 17;
+    const auto put = [&](std::uint64_t address) {
+      return pinion_firehose_put(member.firehose, other, address, &value, sizeof value);
+    };
+    EXPECT_EQ(put(at), EPERM);
+    EXPECT_EQ(put(at + kBucket), EPERM) << "in a bucket that is exposed in part";
+    EXPECT_EQ(put(at + kBucket + 4096), 0);
+    EXPECT_EQ(put(at + 2 * kBucket + 4096 - 8), 0);
+    EXPECT_EQ(put(at + 2 * kBucket + 4096 - 4), EPERM);
+    member.barrier();
+    EXPECT_EQ(word_at(memory + kBucket + 4096), 17U);
+    EXPECT_EQ(word_at(memory + kBucket), 0U);
+  });
+}
+
+// ---- a random mix
+
+/// A process's memory: slots of a quarter of a bucket, which their one user among the peers unmaps and maps
+/// anew by messages, while others use their neighbours.
+class Mix {
+ public:
+  static constexpr std::size_t kSlot = kBucket / 4;
+  static constexpr unsigned kSlots = 48;
+
+  explicit Mix(FirehoseMember& member)
+      : member_(member), mine_(map_buckets(kSlots / 4)), remapper_([this] { remap(); }) {
+    addresses_ = member.exchange(mine_);
+  }
+  ~Mix() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    remapper_.join();
+  }
+
+  void remap_wanted(unsigned from, unsigned slot) {
+    const std::lock_guard lock(mutex_);
+    wanted_.push_back({from, slot});
+  }
+  void remapped() { remapped_.fetch_add(1); }
+
+  void run(unsigned operations) {
+    std::mt19937 random(member_.process() + 1);
+    for (unsigned i = 0; i < operations && !testing::Test::HasFailure(); ++i) {
+      const unsigned to = other(static_cast<unsigned>(random()));
+      // Its slots of that peer's are its own alone.
+      const unsigned slot =
+          static_cast<unsigned>(random()) % (kSlots / member_.processes()) * member_.processes() +
+          member_.process();
+      step(to, slot, random);
+    }
+  }
+
+ private:
+  using Contents = std::vector<char>;
+
+  unsigned other(unsigned random) const {
+    return (member_.process() + 1 + random % (member_.processes() - 1)) % member_.processes();
+  }
+
+  void step(unsigned to, unsigned slot, std::mt19937& random) {
+    Contents& known = known_[{to, slot}];
+    if (known.empty()) known.resize(kSlot);
+    const std::uint64_t base = addresses_[to] + slot * kSlot;
+    const std::size_t at = random() % kSlot / 8 * 8;
+    const std::size_t bytes = std::min<std::size_t>(kSlot - at, 8 + random() % 3000);
+    const unsigned what = random() % 64;
+    if (what == 0) {
+      const std::uint64_t before = remapped_.load();
+      ASSERT_EQ(pinion_firehose_send(member_.firehose, to, 0, &slot, sizeof slot), 0) << pinion_last_error();
+      ASSERT_TRUE(eventually(member_, [&] { return remapped_.load() > before; }));
+      known.assign(kSlot, 0);
+    } else if (what < 26) {
+      for (std::size_t i = at; i < at + bytes; ++i) known[i] = static_cast<char>(random());
+      ASSERT_EQ(pinion_firehose_put(member_.firehose, to, base + at, &known[at], bytes), 0)
+          << pinion_last_error();
+    } else if (what < 32) {
+      std::uint64_t old = 0, expected = 0;
+      std::memcpy(&expected, &known[at], 8);
+      const std::uint64_t next = expected + what;
+      ASSERT_EQ(
+          pinion_firehose_atomic(member_.firehose, to, base + at, 8, PINION_FIREHOSE_ADD, what, 0, &old), 0);
+      EXPECT_EQ(old, expected);
+      std::memcpy(&known[at], &next, 8);
+    } else {
+      Contents got(bytes);
+      ASSERT_EQ(pinion_firehose_get(member_.firehose, to, base + at, got.data(), bytes), 0)
+          << pinion_last_error();
+      EXPECT_EQ(std::memcmp(got.data(), &known[at], bytes), 0) << "slot " << slot << " of process " << to;
+    }
+  }
+
+  void remap() {
+    for (;;) {
+      std::pair<unsigned, unsigned> next;
+      {
+        const std::lock_guard lock(mutex_);
+        if (wanted_.empty() && over_) return;
+        next = wanted_.empty() ? std::pair{~0U, 0U} : wanted_.front();
+        if (!wanted_.empty()) wanted_.pop_front();
+      }
+      if (next.first == ~0U) {
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        continue;
+      }
+      remap_one(mine_ + next.second * kSlot, next.second);
+      const unsigned slot = next.second;
+      EXPECT_EQ(pinion_firehose_send(member_.firehose, next.first, 1, &slot, sizeof slot), 0);
+    }
+  }
+
+  static void remap_one(char* memory, unsigned slot) {
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if (slot % 2 == 0) {
+      EXPECT_EQ(::mmap(memory, kSlot, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED, -1, 0), memory);
+      return;
+    }
+    EXPECT_EQ(::munmap(memory, kSlot), 0);
+    while (::mmap(memory, kSlot, PROT_READ | PROT_WRITE, kFlags | MAP_FIXED_NOREPLACE, -1, 0) != memory)
+      std::this_thread::yield();
+  }
+
+  FirehoseMember& member_;
+  char* const mine_;
+  std::vector<std::uint64_t> addresses_;
+  std::map<std::pair<unsigned, unsigned>, Contents> known_;
+  std::atomic<std::uint64_t> remapped_{0};
+  std::mutex mutex_;  ///< guards the next
+  std::deque<std::pair<unsigned, unsigned>> wanted_;
+  bool over_ = false;
+  std::thread remapper_;
+};
+
+#ifdef PINION_TEST_FULL
+constexpr unsigned kOperations = 400'000;
+#else
+constexpr unsigned kOperations = 2000;
+#endif
+/// Each operation of `sockets` takes it some milliseconds.
+unsigned operations_of(const std::string& provider) {
+  return provider == "sockets" ? kOperations / 8 : kOperations;
+}
+
+TEST_P(FirehoseRecall, RandomMixWithMemoryThatComesAndGoes) {
+  // Room for two thirds of what is used.
+  options_.memory = 8 * kBucket;
+  static std::atomic<Mix*> mix{nullptr};
+  options_.handlers[0] = [](void*, pinion_firehose*, unsigned from, const void* payload, std::size_t) {
+    mix.load()->remap_wanted(from, *static_cast<const unsigned*>(payload));
+  };
+  options_.handlers[1] = [](void*, pinion_firehose*, unsigned, const void*, std::size_t) {
+    mix.load()->remapped();
+  };
+  run(3, [](FirehoseMember& member) {
+    Mix own(member);
+    mix = &own;
+    member.barrier();
+    own.run(operations_of(GetParam()));
+    member.barrier();
+    const auto statistics = member.statistics();
+    EXPECT_GT(statistics.hits, 0U);
+    const auto recalls = member.exchange(reinterpret_cast<void*>(statistics.recalls));
+    EXPECT_GT(std::accumulate(recalls.begin(), recalls.end(), std::uint64_t{0}), 0U);
+    EXPECT_EQ(statistics.cut_off, 0U);
+    EXPECT_LE(statistics.exposed_peak_bytes, 12 * kBucket);
+    member.barrier();
+  });
+}
+
+#ifdef PINION_TEST_FULL
+const auto kProviders = testing::Values("tcp;ofi_rxm", "sockets");
+#else
+const auto kProviders = testing::Values("tcp;ofi_rxm");
+#endif
+INSTANTIATE_TEST_SUITE_P(Providers, FirehoseRecall, kProviders,
+                         [](const auto& info) { return test::test_name(info.param); });
+
+}  // namespace
+}  // namespace pinion::firehose
