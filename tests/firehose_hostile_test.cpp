@@ -222,6 +222,23 @@ TEST(FirehoseHostile, PeersLieToAnOwner) {
   }
 }
 
+TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
+  Device device;
+  Owner owner({Sharing::lending, 4, 0, 2}, device);
+  Move move;
+  move.wanted.add(1);
+  owner.move(1, move);
+  const BucketRef ref = device.pinning.back();
+  owner.pinned(ref, grant_of(ref.bucket, ref.epoch).part);
+  Release release;
+  release.firehoses.add({ref.bucket, ref.epoch + 1});
+  owner.release(1, release);
+  EXPECT_EQ(owner.firehoses(1), 1u);
+  release.firehoses.items[0] = ref;
+  owner.release(1, release);
+  EXPECT_EQ(owner.firehoses(1), 0u);
+}
+
 /// An initiator's process: its uses, and the part that each began with.
 struct Uses final : InitiatorActions {
   std::vector<std::pair<Firehose*, RemotePart>> uses;

@@ -116,6 +116,15 @@ TEST_P(EachSharing, ARecallTimesOut) {
   expect_right(job);
 }
 
+// A call that waits for the holders fails after all. Later revocations reach every holder.
+TEST_P(EachSharing, ARevocationIsGivenUp) {
+  MadeJob job = job_of(quota(GetParam(), 2, 0, 3));
+  job.puts = {{}, {{0, {0}}}, {{0, {0}}}};
+  job.revocations = {{{0, 1}, {0, 1}}};
+  job.gives_up = true;
+  expect_right(job);
+}
+
 TEST_P(EachSharing, MemoryForPeersShrinks) {
   MadeJob job = job_of(quota(GetParam(), 2, 0, 2));
   job.puts = {{}, {{0, {0, 1}}, {0, {1}}, {0, {2}}}};

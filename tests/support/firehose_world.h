@@ -6,6 +6,7 @@
 // memory that was registered; memory changes while none of it is registered; at most M + MAXVICTIM is.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -45,7 +46,8 @@ struct MadeJob {
   bool pins_fail = false;                                 ///< each may
   bool one_dies = false;                                  ///< the last process, at any time
   bool timeouts = false;                                  ///< a recall's deadline may pass at any time
-  bool resized = false;                                   ///< the first process's memory for peers may halve
+  bool gives_up = false;  ///< a revocation may end before its holders let go: its memory stays
+  bool resized = false;   ///< the first process's memory for peers may halve
   Fault fault = Fault::none;
 };
 
@@ -63,6 +65,7 @@ class FirehoseWorld {
       fail,
       revoke,
       change,
+      give_up,
       timeout,
       die,
       notice,
@@ -100,6 +103,7 @@ class FirehoseWorld {
       }
       if (p.next_revocation < count(job_.revocations, i)) add(Step::revoke);
       for (unsigned k = 0; k < p.revoked_now.size(); ++k) add(Step::change, k);
+      if (job_.gives_up && p.revoking.size() > p.revoked_now.size()) add(Step::give_up);
       if (job_.timeouts && p.owner.deadline() != kNever) add(Step::timeout);
       if (job_.one_dies && i + 1 == processes_.size()) add(Step::die);
       if (job_.resized && i == 0 && !p.resized) add(Step::resize);
@@ -133,6 +137,9 @@ class FirehoseWorld {
         break;
       case Step::change:
         p.change(step.other);
+        break;
+      case Step::give_up:
+        p.give_up();
         break;
       case Step::timeout:
         p.owner.late(kDeadline);
@@ -170,7 +177,7 @@ class FirehoseWorld {
   void revoke_all() {
     job_.puts.clear();
     job_.revocations.clear();
-    job_.one_dies = job_.timeouts = job_.resized = job_.pins_fail = false;
+    job_.one_dies = job_.gives_up = job_.timeouts = job_.resized = job_.pins_fail = false;
     for (const auto& p : processes_)
       if (p->alive) p->begin_revocation({0, 1u << 20});
     for (auto left = steps(); !left.empty() && violation_.empty(); left = steps()) take(left.front());
@@ -325,6 +332,19 @@ class FirehoseWorld {
         if (done.buckets.contains(bucket)) ++version[bucket];
       owner.end_revocation(done.name);
     }
+    /// The latest revocation that waits.
+    void give_up() {
+      for (auto at = revoking.rbegin(); at != revoking.rend(); ++at) {
+        const fh::Revocation name = at->first;
+        if (std::any_of(revoked_now.begin(), revoked_now.end(),
+                        [&](const Revoked& r) { return r.name == name; }))
+          continue;
+        revoking.erase(name);
+        --revocations_left;
+        owner.end_revocation(name);
+        return;
+      }
+    }
     void die() {
       alive = false;
       for (auto& messages : sent) messages.clear();
@@ -368,6 +388,7 @@ class FirehoseWorld {
         mix(ref.second * 64 + registration.version * 2 + registration.usable);
       }
       for (const auto& of : version) mix(of);
+      for (const auto& [name, buckets] : revoking) mix(name);
       for (const Revoked& done : revoked_now) mix(done.name);
       for (fh::Peer peer = 0; peer < sent.size(); ++peer) {
         mix(must_notice[peer] * 2u + lost[peer]);
