@@ -129,6 +129,7 @@ class BasicInitiator {
     PeerState& peer = peers_[from];
     if (peer.gone) return;
     peer.limit = answer.limit;
+    peer.pace = answer.pace;
     for (const Grant& grant : answer.grants)
       if (Firehose* firehose = wanted(from, grant.ref.bucket)) granted(peer, *firehose, grant);
     for (const Refusal& refusal : answer.refusals)
@@ -214,6 +215,8 @@ class BasicInitiator {
     std::uint32_t wanted = 0;
     std::uint32_t recalled = 0;
     std::uint32_t limit = 0;
+    std::uint32_t pace = 1;    ///< see Answer
+    std::uint32_t misses = 0;  ///< at the limit, since the last move
     bool gone = false;
   };
   /// Firehoses that one choice looks at, so that it takes O(1).
@@ -251,11 +254,13 @@ class BasicInitiator {
     firehose.last_waiter = &waiter;
   }
 
-  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least.
+  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least. False:
+  /// the operation goes by message; where buckets are used once, moves would cost more than they save.
   bool make_room(PeerState& peer) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
     if (!over()) return true;
+    if (++peer.misses < peer.pace) return false;
     bool made = false;
     while (over() && !draft_.victims.full()) {
       Firehose* victim = choose(peer, Choice::unused);
@@ -264,6 +269,7 @@ class BasicInitiator {
       drop(peer, *victim);
       made = true;
     }
+    if (made) peer.misses = 0;
     return made;
   }
 

@@ -179,6 +179,7 @@ void Owner::start_pins() {
     waiting_.erase(entry);
     entry.epoch = ++last_epoch_;
     entry.state = State::pinning;
+    ++pinning_;
     counters_.peak = std::max(counters_.peak, ++registered_);
     actions_.pin({relaxed(entry.bucket), entry.epoch});
   }
@@ -194,6 +195,7 @@ void Owner::pinned(BucketRef ref, const RemotePart& part) {
   Entry* entry = entry_of(ref, State::pinning);
   if (!entry) return;
   ++counters_.pins;
+  --pinning_;
   entry->state = State::pinned;
   entry->part = part;
   if (entry->holders.empty()) {
@@ -212,6 +214,7 @@ void Owner::pin_failed(BucketRef ref, int error) {
   Entry* entry = entry_of(ref, State::pinning);
   if (!entry) return;
   ++counters_.failed_pins;
+  --pinning_;
   --registered_;
   refuse_wants(*entry, error);
   make_absent(*entry);
@@ -324,25 +327,34 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
   std::uint64_t limit = held;
   if (free > quota_.reserve())
     limit += free - quota_.reserve();
-  else if (held < quota_.buckets / std::max<std::uint64_t>(1, active_.size()))
+  else if (held < quota_.static_firehoses())
     limit += std::min<std::uint64_t>(free, kMostMoved);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, UINT32_MAX));
 }
 
-/// Where room is short, asks the next peer for firehoses that it left unused.
+/// Grows with the registrations under way: a move would wait for them.
+std::uint32_t Owner::pace() const {
+  if (quota_.sharing == Sharing::static_share) return 1;
+  const std::uint64_t pace = quota_.move_cost * (1 + waiting_.size() + pinning_);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(pace, UINT32_MAX));
+}
+
+/// Where room is short, asks the next peer for firehoses that it left unused; and for some of those that are
+/// lent to it, where the asking one is below its share.
 void Owner::press(const PeerState& asking) {
   if (quota_.sharing == Sharing::static_share || active_.empty()) return;
   const std::uint64_t free = quota_.buckets - std::min(quota_.buckets, held_);
-  if (free >= quota_.reserve()) return;
+  if (free > quota_.reserve()) return;
   PeerState* asked = &active_.rotate();
   if (asked == &asking) asked = &active_.rotate();
   const std::uint64_t holds = asked->holders.size();
-  const std::uint64_t equal = std::max<std::uint64_t>(1, quota_.buckets / active_.size());
+  const std::uint64_t share = quota_.static_firehoses();
   std::uint64_t limit = holds;
-  if (asking.holders.size() < equal && holds > equal)
-    limit = std::max(equal, holds - std::min<std::uint64_t>(holds, kMostMoved));
-  const std::uint64_t spare = quota_.reserve() - free;
-  actions_.send(asked->number, Limit{static_cast<std::uint32_t>(limit), static_cast<std::uint32_t>(spare)});
+  if (asking.holders.size() < share && holds > share)
+    limit = std::max(share, holds - std::min<std::uint64_t>(holds, kMostMoved));
+  const std::uint64_t spare = quota_.reserve() - free + kMostMoved;
+  actions_.send(asked->number, Limit{static_cast<std::uint32_t>(std::max<std::uint64_t>(limit, 1)),
+                                     static_cast<std::uint32_t>(spare)});
 }
 
 void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
@@ -366,6 +378,7 @@ void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
 void Owner::send(Peer to, Answer& answer) {
   if (answer.grants.count == 0 && answer.refusals.count == 0) return;
   answer.limit = limit_of(peers_[to]);
+  answer.pace = pace();
   actions_.send(to, answer);
 }
 

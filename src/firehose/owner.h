@@ -164,6 +164,7 @@ class Owner {
   void start_pins();
   void doom(Entry& entry, BucketRange buckets);
   std::uint32_t limit_of(const PeerState& peer) const;
+  std::uint32_t pace() const;
   void press(const PeerState& asking);
   void send(Peer to, Answer& answer);
   Entry* entry_of(BucketRef ref, State state);
@@ -183,6 +184,7 @@ class Owner {
   Epoch last_epoch_ = 0;
   std::uint64_t recalls_ = 0;  ///< numbers the revocations
   std::uint64_t registered_ = 0;
+  std::uint64_t pinning_ = 0;
   std::uint64_t unpinning_ = 0;
   std::uint64_t held_ = 0;  ///< entries with holders
   OwnerCounters counters_;

@@ -1,6 +1,7 @@
 // How many firehoses a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
-// all peers, used or not. `lending` gives what is free to the peers that ask, and takes it back for others.
-// Pure values, callable from anywhere.
+// all peers, used or not. `lending` guarantees each peer that share when it asks for it, and lends the rest:
+// to any peer that asks, until it leaves it unused or another asks for its share. Pure values, callable from
+// anywhere.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,9 @@ struct Quota {
   std::uint64_t buckets = 0;  ///< M: that peers may hold
   std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
   Peer processes = 1;         ///< of the job
+  /// Lending: operations by message that take as long as one move, that is a deregistration and a
+  /// registration. Beyond M, firehoses move once their misses have cost as much.
+  std::uint32_t move_cost = 1;
 
   std::uint64_t most() const { return buckets + victims; }
   /// F = M / (bucket * (nodes - 1)).

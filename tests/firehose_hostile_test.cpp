@@ -1,0 +1,308 @@
+// Firehose's control messages, damaged, and from peers that lie: only the liar loses by it.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "firehose/initiator.h"
+#include "firehose/owner.h"
+
+namespace pinion {
+namespace {
+
+using namespace firehose;
+
+constexpr BucketSize kSize{4096};
+
+class Random {
+ public:
+  explicit Random(unsigned seed) : engine_(seed) {}
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  std::uint64_t any() { return engine_() >> below(64); }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+Grant grant_of(Bucket bucket, Epoch epoch) {
+  const Range range = kSize.range(bucket);
+  return {{bucket, epoch}, {range.begin, range.end, range.begin + epoch, epoch * 3}};
+}
+
+std::vector<Message> samples() {
+  Move move;
+  Release release;
+  Answer answer;
+  for (Bucket bucket = 1; bucket <= kMostMoved; ++bucket) {
+    move.wanted.add(bucket);
+    move.victims.add({bucket + 10, bucket});
+    answer.grants.add(grant_of(bucket, bucket));
+    answer.refusals.add({bucket + 20, EBUSY});
+  }
+  answer.limit = 17;
+  for (Bucket bucket = 0; bucket < kMostReleased; ++bucket) release.firehoses.add({bucket, bucket + 1});
+  return {move, release, answer, Recall{{5, 6}, 7}, Limit{3, 4}};
+}
+
+std::vector<std::byte> encoded(const Message& message) {
+  std::vector<std::byte> wire(kMostMessage);
+  wire.resize(encode(message, wire.data()));
+  return wire;
+}
+
+TEST(FirehoseMessages, AreReadAsTheyWereWritten) {
+  for (const Message& message : samples()) {
+    const auto wire = encoded(message);
+    EXPECT_LE(wire.size(), kMostMessage);
+    const auto decoded = decode(wire.data(), wire.size(), kSize);
+    ASSERT_TRUE(decoded);
+    EXPECT_EQ(decoded->message, message);
+    EXPECT_EQ(decoded->bytes, wire.size());
+  }
+}
+
+TEST(FirehoseMessages, OnlyAMoveCarriesARider) {
+  for (const Message& message : samples()) {
+    auto wire = encoded(message);
+    const std::size_t bytes = wire.size();
+    wire.resize(bytes + 8);
+    const auto decoded = decode(wire.data(), wire.size(), kSize);
+    ASSERT_EQ(decoded.has_value(), std::holds_alternative<Move>(message));
+    if (decoded) {
+      EXPECT_EQ(decoded->bytes, bytes);
+    }
+  }
+}
+
+TEST(FirehoseMessages, CutOnesAreRefused) {
+  for (const Message& message : samples()) {
+    const auto wire = encoded(message);
+    for (std::size_t bytes = 0; bytes < wire.size(); ++bytes) {
+      const std::vector<std::byte> cut(wire.begin(), wire.begin() + static_cast<std::ptrdiff_t>(bytes));
+      EXPECT_FALSE(decode(cut.data(), cut.size(), kSize));
+    }
+  }
+}
+
+TEST(FirehoseMessages, FieldsThatNoMemoryHasAreRefused) {
+  const auto refused = [](const Message& message) {
+    const auto wire = encoded(message);
+    return !decode(wire.data(), wire.size(), kSize);
+  };
+  Move move;
+  EXPECT_TRUE(refused(move)) << "wants nothing";
+  move.wanted.add(kSize.end());
+  EXPECT_TRUE(refused(move));
+  Answer answer;
+  answer.grants.add(grant_of(3, 0));
+  EXPECT_TRUE(refused(answer)) << "no epoch";
+  answer.grants.items[0] = grant_of(3, 1);
+  answer.grants.items[0].part.end += 1;
+  EXPECT_TRUE(refused(answer)) << "beyond the bucket";
+  answer.grants.items[0].part.end = answer.grants.items[0].part.begin;
+  EXPECT_TRUE(refused(answer)) << "empty";
+  EXPECT_TRUE(refused(Recall{{1, kSize.end()}, 1}));
+  Answer refusal;
+  refusal.refusals.add({3, 0});
+  EXPECT_TRUE(refused(refusal)) << "refused without error";
+}
+
+TEST(FirehoseMessages, DamagedOnesAreReadOrRefused) {
+  Random random(1);
+  for (int round = 0; round < 20'000; ++round) {
+    auto wire = encoded(samples()[random.below(5)]);
+    for (std::uint64_t i = random.below(4); i-- > 0;)
+      wire[random.below(wire.size())] = static_cast<std::byte>(random.any());
+    if (random.below(4) == 0) wire.resize(random.below(wire.size() + 1));
+    const auto decoded = decode(wire.data(), wire.size(), kSize);
+    if (decoded) {
+      EXPECT_EQ(encoded(decoded->message).size(), decoded->bytes);
+    }
+  }
+}
+
+/// An owner's process: it registers at once or later, as the test chooses.
+struct Device final : OwnerActions {
+  std::map<Bucket, Epoch> registered;
+  std::vector<BucketRef> pinning, unpinning;
+  std::set<Revocation> revoking;
+  std::set<std::pair<Peer, Bucket>> granted;  ///< as told to the peers
+
+  void send(Peer to, const Message& message) override {
+    if (const auto* answer = std::get_if<Answer>(&message))
+      for (const Grant& grant : answer->grants) granted.insert({to, grant.ref.bucket});
+  }
+  bool exposes(Bucket bucket) const override { return bucket < 64; }
+  void pin(BucketRef ref) override {
+    EXPECT_TRUE(exposes(ref.bucket));
+    EXPECT_TRUE(registered.insert({ref.bucket, ref.epoch}).second) << "registered twice";
+    pinning.push_back(ref);
+  }
+  void unpin(BucketRef ref) override {
+    EXPECT_EQ(registered[ref.bucket], ref.epoch);
+    unpinning.push_back(ref);
+  }
+  void cut_off(Peer) override {}
+  void revoked(Revocation revocation) override { EXPECT_EQ(revoking.erase(revocation), 1u); }
+};
+
+void work(Device& device, Owner& owner, Random& random) {
+  if (!device.pinning.empty() && random.below(2)) {
+    const BucketRef ref = device.pinning.back();
+    device.pinning.pop_back();
+    if (random.below(8) == 0) {
+      device.registered.erase(ref.bucket);
+      owner.pin_failed(ref, EFAULT);
+    } else {
+      owner.pinned(ref, grant_of(ref.bucket, ref.epoch).part);
+    }
+  }
+  if (!device.unpinning.empty() && random.below(2)) {
+    const BucketRef ref = device.unpinning.back();
+    device.unpinning.pop_back();
+    device.registered.erase(ref.bucket);
+    owner.unpinned(ref);
+  }
+}
+
+Message lie(Random& random, Epoch newest) {
+  const auto ref = [&] { return BucketRef{random.below(70), random.below(newest + 2)}; };
+  if (random.below(2)) {
+    Release release;
+    for (std::uint64_t i = random.below(5); i-- > 0;) release.firehoses.add(ref());
+    return release;
+  }
+  Move move;
+  for (std::uint64_t i = 1 + random.below(4); i-- > 0;) move.wanted.add(random.below(70));
+  for (std::uint64_t i = random.below(5); i-- > 0;) move.victims.add(ref());
+  return move;
+}
+
+void owner_among_liars(Sharing sharing, unsigned seed) {
+  Random random(seed);
+  Device device;
+  Owner owner({sharing, 12, 4, 4}, device);
+  Move honest;
+  honest.wanted.add(1);
+  owner.move(3, honest);
+  while (!device.granted.count({3, 1})) {
+    if (device.pinning.empty()) owner.move(3, honest);
+    work(device, owner, random);
+  }
+  for (int step = 0; step < 3'000; ++step) {
+    const Peer liar = static_cast<Peer>(random.below(3));
+    const Message message = lie(random, 40);
+    if (const auto* move = std::get_if<Move>(&message)) owner.move(liar, *move);
+    if (const auto* release = std::get_if<Release>(&message)) owner.release(liar, *release);
+    if (random.below(16) == 0) {
+      const auto name = static_cast<Revocation>(step);
+      device.revoking.insert(name);
+      owner.revoke(name, {2 + random.below(40), random.below(10)}, 1);
+      if (random.below(2)) owner.end_revocation(name), device.revoking.erase(name);
+    }
+    work(device, owner, random);
+    ASSERT_LE(device.registered.size(), 16u);
+    ASSERT_EQ(device.registered.size(), owner.registered());
+    ASSERT_EQ(device.registered.count(1), 1u) << "a liar ended another peer's firehose";
+  }
+  for (Peer liar = 0; liar < 3; ++liar) owner.gone(liar);
+  EXPECT_EQ(owner.firehoses(3), 1u);
+  EXPECT_EQ(owner.held(), 1u);
+  while (!device.pinning.empty() || !device.unpinning.empty()) work(device, owner, random);
+  EXPECT_TRUE(device.revoking.empty());
+}
+
+TEST(FirehoseHostile, PeersLieToAnOwner) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    owner_among_liars(Sharing::lending, seed);
+    owner_among_liars(Sharing::static_share, seed);
+  }
+}
+
+TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
+  Device device;
+  Owner owner({Sharing::lending, 4, 0, 2}, device);
+  Move move;
+  move.wanted.add(1);
+  owner.move(1, move);
+  const BucketRef ref = device.pinning.back();
+  owner.pinned(ref, grant_of(ref.bucket, ref.epoch).part);
+  Release release;
+  release.firehoses.add({ref.bucket, ref.epoch + 1});
+  owner.release(1, release);
+  EXPECT_EQ(owner.firehoses(1), 1u);
+  release.firehoses.items[0] = ref;
+  owner.release(1, release);
+  EXPECT_EQ(owner.firehoses(1), 0u);
+}
+
+/// An initiator's process: its uses, and the part that each began with.
+struct Uses final : InitiatorActions {
+  std::vector<std::pair<Firehose*, RemotePart>> uses;
+  std::uint64_t waiting = 0;
+
+  void send(Peer, const Message&, const void*, std::size_t) override {}
+  void granted(Waiter&, Firehose& firehose) override {
+    --waiting;
+    uses.push_back({&firehose, firehose.part});
+  }
+  void refused(Waiter&, int) override { --waiting; }
+};
+
+TEST(FirehoseHostile, AnOwnerLies) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    Uses program;
+    Initiator initiator(2, 4, program);
+    std::vector<std::unique_ptr<Waiter>> waiters;
+    const auto end_one = [&] {
+      const std::size_t i = random.below(program.uses.size());
+      const auto [firehose, part] = program.uses[i];
+      program.uses.erase(program.uses.begin() + static_cast<std::ptrdiff_t>(i));
+      ASSERT_EQ(firehose->part, part) << "changed while it was used";
+      if (initiator.end_use(*firehose)) initiator.drained(*firehose);
+    };
+    for (int step = 0; step < 3'000; ++step) {
+      const Peer owner = static_cast<Peer>(random.below(2));
+      const Bucket bucket = random.below(12);
+      switch (random.below(6)) {
+        case 0: {
+          Waiter& waiter = *waiters.emplace_back(std::make_unique<Waiter>());
+          const auto need = initiator.need(owner, bucket, waiter);
+          initiator.flush();
+          program.waiting += need.what == Initiator::Need::waits;
+          if (need.what == Initiator::Need::hit) program.uses.push_back({need.firehose, need.firehose->part});
+          break;
+        }
+        case 1:
+          if (!program.uses.empty()) end_one();
+          break;
+        case 2:
+          initiator.recall(owner, {{bucket, random.below(4) ? 1 : random.any()}, random.below(50)});
+          break;
+        case 3:
+          initiator.limit(
+              owner, {static_cast<std::uint32_t>(random.below(6)), static_cast<std::uint32_t>(random.any())});
+          break;
+        default: {
+          Answer answer;
+          answer.limit = static_cast<std::uint32_t>(random.below(6));
+          if (random.below(4)) answer.grants.add(grant_of(bucket, 1 + random.below(50)));
+          if (random.below(4) == 0) answer.refusals.add({random.below(12), EIO});
+          initiator.answer(owner, answer);
+        }
+      }
+    }
+    initiator.gone(0);
+    initiator.gone(1);
+    EXPECT_EQ(program.waiting, 0u);
+    while (!program.uses.empty()) end_one();
+    EXPECT_EQ(initiator.size(), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace pinion

@@ -1,0 +1,78 @@
+// Firehose on the virtual clock: static shares, lending and rendezvous over the patterns of jobs.
+#include <gtest/gtest.h>
+
+#include "simulate/firehose_job.h"
+
+namespace pinion::simulate {
+namespace {
+
+using firehose::Sharing;
+
+FirehoseJob job_of(FirehosePattern pattern, firehose::Peer nodes, Sharing sharing) {
+  FirehoseJob job;
+  job.quota = {sharing, 256, 16, nodes};
+  job.pattern = pattern;
+  job.working_set = 32;
+  job.puts = 40'000;
+  job.nic = load_cost_model("connectx").model;
+  return job;
+}
+
+TEST(SimulateFirehose, MemoryStaysBelowItsBound) {
+  for (const auto pattern :
+       {FirehosePattern::uniform, FirehosePattern::skewed, FirehosePattern::neighbours}) {
+    for (const auto sharing : {Sharing::static_share, Sharing::lending}) {
+      for (const firehose::Peer nodes : {2u, 33u, 500u}) {
+        const FirehoseResult result = simulate_firehose(job_of(pattern, nodes, sharing));
+        EXPECT_LE(result.peak, 256u + 16u);
+        EXPECT_EQ(result.puts, 20'000u) << "every put ends";
+        EXPECT_LE(result.hit_rate(), result.most_hits());
+      }
+    }
+  }
+}
+
+TEST(SimulateFirehose, MissesAreTheFirstPutsWhereMemoryIsEnough) {
+  const FirehoseResult result =
+      simulate_firehose(job_of(FirehosePattern::neighbours, 7, Sharing::static_share));
+  EXPECT_EQ(result.hits, result.puts - result.first);
+  EXPECT_EQ(result.pins, 6u * 32u);
+  EXPECT_EQ(result.unpins, 0u);
+}
+
+// F falls to 1 with 257 nodes and to 0 with more. Six of the peers put.
+TEST(SimulateFirehose, LentFirehosesKeepTheHitsAsTheJobGrows) {
+  for (const firehose::Peer nodes : {65u, 257u, 1'000u}) {
+    const auto hits = [&](Sharing sharing) {
+      return simulate_firehose(job_of(FirehosePattern::neighbours, nodes, sharing)).hit_rate();
+    };
+    EXPECT_GT(hits(Sharing::lending), 0.99) << nodes;
+    EXPECT_LT(hits(Sharing::static_share), 0.2) << nodes;
+  }
+}
+
+// Beyond M, moves that cost more than messages are rare: a put takes as long as a message, not as a queue of
+// registrations.
+TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
+  FirehoseJob job = job_of(FirehosePattern::skewed, 129, Sharing::lending);
+  job.quota.move_cost = 8;
+  const FirehoseResult lending = simulate_firehose(job);
+  job.quota.sharing = Sharing::static_share;
+  const FirehoseResult equal = simulate_firehose(job);
+  EXPECT_LT(lending.latency_us() * 5, equal.latency_us());
+  EXPECT_LT(lending.pins * 5, equal.pins);
+}
+
+TEST(SimulateFirehose, RendezvousPaysAtEachPut) {
+  FirehoseJob job = job_of(FirehosePattern::uniform, 2, Sharing::static_share);
+  job.bucket = 4096;
+  job.nic = load_cost_model("myrinet").model;
+  const FirehoseResult unpinning = simulate_rendezvous(job, true), keeping = simulate_rendezvous(job, false);
+  EXPECT_GT(unpinning.latency_us(), 6'000);
+  EXPECT_LT(keeping.latency_us(), 100);
+  EXPECT_EQ(unpinning.peak, 1u);
+  EXPECT_EQ(keeping.peak, 32u);
+}
+
+}  // namespace
+}  // namespace pinion::simulate

@@ -1,0 +1,525 @@
+// A made job for the firehose protocol: processes with an Owner and an Initiator each, the messages, puts and
+// registrations under way between them, and memory that changes. Every event is a step that the test chooses,
+// so it can try all orders. A world is made anew for each order.
+//
+// The world checks the law at each step: a put lands in memory that is registered, and that is still the
+// memory that was registered; memory changes while none of it is registered; at most M + MAXVICTIM is.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "firehose/initiator.h"
+#include "firehose/owner.h"
+
+namespace pinion::test {
+
+namespace fh = pinion::firehose;
+
+/// Faults that are planted to see that they are found.
+enum class Fault {
+  none,
+  change_without_recall,  ///< memory changes at once
+  release_too_early,      ///< a recalled holder releases while its uses go on
+  use_not_counted,        ///< a put is posted after its use has ended
+  overtaking,             ///< a peer's messages arrive in another order
+  lost_release,
+  granting_while_revoking  ///< wants of a bucket are granted before its memory has changed
+};
+
+struct MadePut {
+  fh::Peer to;
+  std::vector<fh::Bucket> buckets;
+};
+
+struct MadeJob {
+  fh::Quota quota;                                        ///< of every process; its number, too
+  std::vector<std::vector<MadePut>> puts;                 ///< of each process, in this order
+  std::vector<std::vector<fh::BucketRange>> revocations;  ///< of each
+  bool pins_fail = false;                                 ///< each may
+  bool one_dies = false;                                  ///< the last process, at any time
+  bool timeouts = false;                                  ///< a recall's deadline may pass at any time
+  bool gives_up = false;  ///< a revocation may end before its holders let go: its memory stays
+  bool resized = false;   ///< the first process's memory for peers may halve
+  Fault fault = Fault::none;
+};
+
+inline constexpr fh::BucketSize kMadeBucket{1u << 16};
+
+class FirehoseWorld {
+ public:
+  struct Step {
+    enum Kind {
+      deliver,
+      overtake,
+      put,
+      land,
+      device,
+      fail,
+      revoke,
+      change,
+      give_up,
+      timeout,
+      die,
+      notice,
+      resize
+    } kind;
+    unsigned process = 0;
+    unsigned other = 0;
+  };
+
+  explicit FirehoseWorld(const MadeJob& job) : job_(job) {
+    for (fh::Peer i = 0; i < job.quota.processes; ++i)
+      processes_.push_back(std::make_unique<Process>(*this, i, job.quota));
+  }
+
+  /// Empty while the law holds.
+  const std::string& violation() const { return violation_; }
+
+  std::vector<Step> steps() const {
+    std::vector<Step> steps;
+    for (unsigned i = 0; i < processes_.size(); ++i) {
+      const Process& p = *processes_[i];
+      if (!p.alive) continue;
+      const auto add = [&](Step::Kind kind, unsigned other = 0) { steps.push_back({kind, i, other}); };
+      for (unsigned j = 0; j < processes_.size(); ++j) {
+        const auto& from_j = processes_[j]->sent[i];
+        if (!from_j.empty()) add(Step::deliver, j);
+        if (job_.fault == Fault::overtaking && from_j.size() > 1) add(Step::overtake, j);
+        if (p.must_notice[j]) add(Step::notice, j);
+      }
+      if (p.next_put < count(job_.puts, i)) add(Step::put);
+      for (unsigned k = 0; k < p.posted.size(); ++k) add(Step::land, k);
+      for (unsigned k = 0; k < p.device_work.size(); ++k) {
+        add(Step::device, k);
+        if (job_.pins_fail && p.device_work[k].pins) add(Step::fail, k);
+      }
+      if (p.next_revocation < count(job_.revocations, i)) add(Step::revoke);
+      for (unsigned k = 0; k < p.revoked_now.size(); ++k) add(Step::change, k);
+      if (job_.gives_up && p.revoking.size() > p.revoked_now.size()) add(Step::give_up);
+      if (job_.timeouts && p.owner.deadline() != kNever) add(Step::timeout);
+      if (job_.one_dies && i + 1 == processes_.size()) add(Step::die);
+      if (job_.resized && i == 0 && !p.resized) add(Step::resize);
+    }
+    return steps;
+  }
+
+  void take(const Step& step) {
+    Process& p = *processes_[step.process];
+    switch (step.kind) {
+      case Step::deliver:
+        deliver(*processes_[step.other], p, 0);
+        break;
+      case Step::overtake:
+        deliver(*processes_[step.other], p, 1);
+        break;
+      case Step::put:
+        p.begin_put(job_.puts[step.process][p.next_put++]);
+        break;
+      case Step::land:
+        land(p, step.other);
+        break;
+      case Step::device:
+        p.finish_device_work(step.other, false);
+        break;
+      case Step::fail:
+        p.finish_device_work(step.other, true);
+        break;
+      case Step::revoke:
+        p.begin_revocation(job_.revocations[step.process][p.next_revocation++]);
+        break;
+      case Step::change:
+        p.change(step.other);
+        break;
+      case Step::give_up:
+        p.give_up();
+        break;
+      case Step::timeout:
+        p.owner.late(kDeadline);
+        break;
+      case Step::die:
+        p.die();
+        break;
+      case Step::notice:
+        p.notice(step.other);
+        break;
+      case Step::resize:
+        p.resized = true;
+        p.owner.resize(job_.quota.buckets / 2, job_.quota.victims);
+        break;
+    }
+    for (const auto& process : processes_) check(*process);
+  }
+
+  /// To be called when no step is left.
+  void check_end() {
+    for (const auto& of : processes_) {
+      const Process& p = *of;
+      if (!p.alive) continue;
+      for (const auto& operation : p.operations)
+        if (!operation->done) violate("an operation never ends");
+      if (p.revocations_left) violate("a revocation never ends");
+      for (const auto& peer : processes_)
+        if (peer->alive && !p.lost[peer->number] && !peer->lost[p.number] &&
+            p.initiator.held(peer->number) != peer->owner.firehoses(p.number))
+          violate("owner and initiator count differently");
+    }
+  }
+
+  /// Revokes all memory; no step is left before. Afterwards nothing is held or registered.
+  void revoke_all() {
+    job_.puts.clear();
+    job_.revocations.clear();
+    job_.one_dies = job_.gives_up = job_.timeouts = job_.resized = job_.pins_fail = false;
+    for (const auto& p : processes_)
+      if (p->alive) p->begin_revocation({0, 1u << 20});
+    for (auto left = steps(); !left.empty() && violation_.empty(); left = steps()) take(left.front());
+    check_end();
+    for (const auto& p : processes_) {
+      if (!p->alive) continue;
+      if (p->owner.registered() || !p->registered.empty()) violate("memory stays registered");
+      if (p->initiator.size()) violate("firehoses stay held");
+    }
+  }
+
+  /// Equal worlds have equal values: those of the state that decides about later steps.
+  std::uint64_t fingerprint() const {
+    std::uint64_t hash = 0;
+    const auto mix = [&](std::uint64_t value) {
+      hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
+      hash ^= hash >> 29;
+    };
+    for (const auto& p : processes_) p->mix_into(mix);
+    return hash;
+  }
+
+ private:
+  struct Process;
+  struct Operation : fh::Waiter {
+    fh::Peer to = 0;
+    fh::Bucket bucket = 0;
+    bool done = false;
+  };
+  /// A put that the network carries.
+  struct Posted {
+    Operation* operation;
+    fh::Firehose* firehose;
+    fh::BucketRef ref;
+    bool use_ended = false;
+  };
+  struct Registration {
+    std::uint64_t version;
+    bool usable;
+  };
+  struct DeviceWork {
+    fh::BucketRef ref;
+    bool pins;
+  };
+  struct Revoked {
+    fh::Revocation name;
+    fh::BucketRange buckets;
+  };
+  using Wire = std::vector<std::byte>;
+  static constexpr Time kDeadline = 1;
+
+  struct Process final : fh::OwnerActions, fh::InitiatorActions {
+    Process(FirehoseWorld& in, fh::Peer self, const fh::Quota& quota)
+        : world(in),
+          number(self),
+          initiator(quota.processes, quota.first_limit(), *this),
+          owner(quota, *this),
+          sent(quota.processes),
+          must_notice(quota.processes),
+          lost(quota.processes) {}
+
+    // ---- actions ----
+    void send(fh::Peer to, const fh::Message& message) override {
+      if (lost[to] || !world.processes_[to]->alive) return;
+      if (world.job_.fault == Fault::lost_release && std::holds_alternative<fh::Release>(message)) return;
+      Wire wire(fh::kMostMessage);
+      wire.resize(fh::encode(message, wire.data()));
+      sent[to].push_back(std::move(wire));
+    }
+    void send(fh::Peer to, const fh::Message& message, const void*, std::size_t) override {
+      send(to, message);
+    }
+    void granted(fh::Waiter& waiter, fh::Firehose& firehose) override {
+      post(static_cast<Operation&>(waiter), firehose);
+    }
+    void refused(fh::Waiter& waiter, int) override { static_cast<Operation&>(waiter).done = true; }
+    bool exposes(fh::Bucket) const override { return true; }
+    void pin(fh::BucketRef ref) override {
+      registered[{ref.bucket, ref.epoch}] = {version[ref.bucket], false};
+      device_work.push_back({ref, true});
+    }
+    void unpin(fh::BucketRef ref) override { device_work.push_back({ref, false}); }
+    void cut_off(fh::Peer peer) override {
+      world.processes_[peer]->must_notice[number] = true;
+      must_notice[peer] = true;
+    }
+    void revoked(fh::Revocation name) override { finish_revocation(name); }
+
+    // ---- events ----
+    void begin_put(const MadePut& put) {
+      for (const fh::Bucket bucket : put.buckets) {
+        auto& operation = *operations.emplace_back(std::make_unique<Operation>());
+        operation.to = put.to;
+        operation.bucket = bucket;
+        if (fh::Firehose* firehose = initiator.try_use(put.to, bucket)) {
+          post(operation, *firehose);
+          continue;
+        }
+        const auto need = initiator.need(put.to, bucket, operation);
+        if (need.what == fh::Initiator::Need::hit) post(operation, *need.firehose);
+        // By message: it lands by its target's hand.
+        if (need.what == fh::Initiator::Need::by_message || need.what == fh::Initiator::Need::gone)
+          operation.done = true;
+      }
+      initiator.flush();
+    }
+    void post(Operation& operation, fh::Firehose& firehose) {
+      const bool ended = world.job_.fault == Fault::use_not_counted;
+      posted.push_back({&operation, &firehose, {operation.bucket, firehose.epoch}, ended});
+      if (ended) end_use(firehose);
+    }
+    void end_use(fh::Firehose& firehose) {
+      if (initiator.end_use(firehose)) initiator.drained(firehose);
+    }
+    void finish(unsigned k) {
+      const Posted put = posted[k];
+      posted.erase(posted.begin() + k);
+      put.operation->done = true;
+      if (!put.use_ended) end_use(*put.firehose);
+    }
+    void finish_device_work(unsigned k, bool fails) {
+      const DeviceWork work = device_work[k];
+      device_work.erase(device_work.begin() + k);
+      const auto at = registered.find({work.ref.bucket, work.ref.epoch});
+      if (!work.pins || fails) {
+        registered.erase(at);
+        work.pins ? owner.pin_failed(work.ref, EFAULT) : owner.unpinned(work.ref);
+        return;
+      }
+      at->second.usable = true;
+      const Range range = kMadeBucket.range(work.ref.bucket);
+      owner.pinned(work.ref, {range.begin, range.end, range.begin, work.ref.epoch});
+    }
+    void begin_revocation(const fh::BucketRange& buckets) {
+      const fh::Revocation name = ++last_revocation;
+      ++revocations_left;
+      revoking[name] = buckets;
+      if (world.job_.fault == Fault::change_without_recall) return revoked(name);
+      owner.revoke(name, buckets, kDeadline);
+      if (world.job_.fault == Fault::granting_while_revoking) owner.end_revocation(name);
+    }
+    void finish_revocation(fh::Revocation name) { revoked_now.push_back({name, revoking[name]}); }
+    void change(unsigned k) {
+      const Revoked done = revoked_now[k];
+      revoked_now.erase(revoked_now.begin() + k);
+      revoking.erase(done.name);
+      --revocations_left;
+      const bool checked = world.job_.fault != Fault::change_without_recall;
+      for (const auto& [ref, registration] : registered)
+        if (checked && done.buckets.contains(ref.first)) world.violate("registered memory changes");
+      for (fh::Bucket bucket = 0; bucket < kBuckets; ++bucket)
+        if (done.buckets.contains(bucket)) ++version[bucket];
+      owner.end_revocation(done.name);
+    }
+    /// The latest revocation that waits.
+    void give_up() {
+      for (auto at = revoking.rbegin(); at != revoking.rend(); ++at) {
+        const fh::Revocation name = at->first;
+        if (std::any_of(revoked_now.begin(), revoked_now.end(),
+                        [&](const Revoked& r) { return r.name == name; }))
+          continue;
+        revoking.erase(name);
+        --revocations_left;
+        owner.end_revocation(name);
+        return;
+      }
+    }
+    void die() {
+      alive = false;
+      for (auto& messages : sent) messages.clear();
+      for (const auto& peer : world.processes_) {
+        peer->sent[number].clear();
+        if (peer->alive) peer->must_notice[number] = true;
+      }
+    }
+    /// The connection with it is closed.
+    void notice(fh::Peer peer) {
+      must_notice[peer] = false;
+      if (lost[peer]) return;
+      lost[peer] = true;
+      sent[peer].clear();
+      world.processes_[peer]->sent[number].clear();
+      std::vector<Posted> ended;
+      for (const Posted& put : posted)
+        if (put.operation->to == peer) ended.push_back(put);
+      std::erase_if(posted, [&](const Posted& put) { return put.operation->to == peer; });
+      owner.gone(peer);
+      initiator.gone(peer);
+      for (const Posted& put : ended) {
+        put.operation->done = true;
+        end_use(*put.firehose);
+      }
+    }
+
+    template <class Mix>
+    void mix_into(Mix&& mix) const {
+      mix(alive * 4u + resized);
+      mix(next_put);
+      mix(next_revocation);
+      for (const auto& operation : operations) mix(operation->done);
+      for (const Posted& put : posted) {
+        mix(put.ref.bucket * 64 + put.operation->to);
+        mix(put.ref.epoch);
+      }
+      for (const DeviceWork& work : device_work) mix((work.ref.bucket * 64 + work.ref.epoch) * 2 + work.pins);
+      for (const auto& [ref, registration] : registered) {
+        mix(ref.first);
+        mix(ref.second * 64 + registration.version * 2 + registration.usable);
+      }
+      for (const auto& of : version) mix(of);
+      for (const auto& [name, buckets] : revoking) mix(name);
+      for (const Revoked& done : revoked_now) mix(done.name);
+      for (fh::Peer peer = 0; peer < sent.size(); ++peer) {
+        mix(must_notice[peer] * 2u + lost[peer]);
+        mix(sent[peer].size());
+        for (const Wire& wire : sent[peer])
+          mix(std::hash<std::string_view>()({reinterpret_cast<const char*>(wire.data()), wire.size()}));
+        mix(initiator.limit(peer));
+        initiator.for_each(peer, [&](const fh::Firehose& firehose) {
+          mix(firehose.bucket.load());
+          mix(firehose.epoch * 2 + firehose.touched.load());
+          const auto word = firehose.word.load();
+          mix(word.uses() * 4u + static_cast<unsigned>(word.state()));
+        });
+      }
+      owner.visit(mix);
+    }
+
+    static constexpr fh::Bucket kBuckets = 4;
+
+    FirehoseWorld& world;
+    const fh::Peer number;
+    fh::Initiator initiator;
+    fh::Owner owner;
+    bool alive = true, resized = false;
+    unsigned next_put = 0, next_revocation = 0, revocations_left = 0;
+    fh::Revocation last_revocation = 0;
+    std::vector<std::unique_ptr<Operation>> operations;
+    std::vector<Posted> posted;  ///< on the way
+    std::map<std::pair<fh::Bucket, fh::Epoch>, Registration> registered;
+    std::vector<DeviceWork> device_work;
+    std::map<fh::Revocation, fh::BucketRange> revoking;
+    std::vector<Revoked> revoked_now;
+    std::array<std::uint64_t, kBuckets> version{};
+    std::vector<std::deque<Wire>> sent;  ///< to each
+    std::vector<char> must_notice, lost;
+  };
+
+  template <class Of>
+  static std::size_t count(const std::vector<std::vector<Of>>& of, unsigned i) {
+    return i < of.size() ? of[i].size() : 0;
+  }
+
+  void violate(const char* what) {
+    if (violation_.empty()) violation_ = what;
+  }
+
+  void deliver(Process& from, Process& to, std::size_t at) {
+    const Wire wire = from.sent[to.number][at];
+    from.sent[to.number].erase(from.sent[to.number].begin() + static_cast<std::ptrdiff_t>(at));
+    const auto decoded = fh::decode(wire.data(), wire.size(), kMadeBucket);
+    if (!decoded || decoded->bytes != wire.size()) return violate("a message cannot be read");
+    const fh::Peer peer = from.number;
+    if (to.lost[peer]) return;
+    if (const auto* move = std::get_if<fh::Move>(&decoded->message)) to.owner.move(peer, *move);
+    if (const auto* release = std::get_if<fh::Release>(&decoded->message)) to.owner.release(peer, *release);
+    if (const auto* answer = std::get_if<fh::Answer>(&decoded->message)) to.initiator.answer(peer, *answer);
+    if (const auto* limit = std::get_if<fh::Limit>(&decoded->message)) to.initiator.limit(peer, *limit);
+    if (const auto* recall = std::get_if<fh::Recall>(&decoded->message)) {
+      to.initiator.recall(peer, *recall);
+      if (job_.fault == Fault::release_too_early) {
+        fh::Release early;
+        for (const Posted& put : to.posted)
+          if (put.operation->to == peer && !early.firehoses.full()) early.firehoses.add(put.ref);
+        if (early.firehoses.count) to.send(peer, early);
+      }
+    }
+  }
+
+  void land(Process& from, unsigned k) {
+    const Posted put = from.posted[k];
+    Process& to = *processes_[put.operation->to];
+    if (to.alive && !to.lost[from.number]) {  // else the network drops it
+      const auto at = to.registered.find({put.ref.bucket, put.ref.epoch});
+      if (at == to.registered.end() || !at->second.usable)
+        violate("a put lands in memory that is not registered");
+      else if (at->second.version != to.version[put.ref.bucket])
+        violate("a put lands in other memory");
+    }
+    from.finish(k);
+  }
+
+  void check(const Process& p) {
+    if (!p.alive) return;
+    if (!p.resized && p.registered.size() > p.owner.quota().most())
+      violate("more than M + MAXVICTIM is registered");
+    if (p.registered.size() != p.owner.registered()) violate("registered memory is miscounted");
+    if (p.owner.quota().sharing == fh::Sharing::static_share && !p.resized)
+      for (fh::Peer peer = 0; peer < processes_.size(); ++peer)
+        if (p.owner.firehoses(peer) > p.owner.quota().static_firehoses()) violate("a peer holds more than F");
+  }
+
+  MadeJob job_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::string violation_;
+};
+
+struct Explored {
+  std::uint64_t states = 0;
+  std::uint64_t ends = 0;  ///< runs to an end
+  std::string violation;
+};
+
+/// Tries every order of the steps, up to `most` states; stops at the first violation.
+inline Explored explore(const MadeJob& job, std::uint64_t most) {
+  Explored explored;
+  std::unordered_set<std::uint64_t> seen;
+  std::vector<std::vector<unsigned>> open{{}};
+  while (!open.empty() && explored.violation.empty() && explored.states < most) {
+    std::vector<unsigned> path = std::move(open.back());
+    open.pop_back();
+    FirehoseWorld world(job);
+    for (const unsigned chosen : path) world.take(world.steps()[chosen]);
+    while (world.violation().empty() && seen.insert(world.fingerprint()).second) {
+      ++explored.states;
+      const auto steps = world.steps();
+      if (steps.empty()) {
+        ++explored.ends;
+        world.check_end();
+        if (world.violation().empty()) world.revoke_all();
+        break;
+      }
+      for (unsigned other = 1; other < steps.size(); ++other) {
+        open.push_back(path);
+        open.back().push_back(other);
+      }
+      path.push_back(0);
+      world.take(steps[0]);
+    }
+    explored.violation = world.violation();
+  }
+  return explored;
+}
+
+}  // namespace pinion::test
