@@ -3,11 +3,15 @@
 include(CMakePackageConfigHelpers)
 add_custom_target(product)
 
-install(TARGETS pinion EXPORT pinionTargets
+set(libraries pinion)
+if(TARGET pinion-firehose)
+  list(APPEND libraries pinion-firehose)
+endif()
+install(TARGETS ${libraries} EXPORT pinionTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-add_dependencies(product pinion)
+add_dependencies(product ${libraries})
 foreach(target pinion-preload pinion-symbols pinion_command)
   if(TARGET ${target})
     add_dependencies(product ${target})
@@ -52,8 +56,10 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake ${CMAKE_CURRENT_BIN
 # Relative to the file itself, so that an installed tree can be moved.
 set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH PINION_PC_PREFIX ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
-configure_file(${PROJECT_SOURCE_DIR}/packaging/pinion.pc.in ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinion.pc DESTINATION ${pkgconfig_dir})
+foreach(library ${libraries})
+  configure_file(${PROJECT_SOURCE_DIR}/packaging/${library}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${library}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${library}.pc DESTINATION ${pkgconfig_dir})
+endforeach()
 
 # By hand: `cmake --build build --target uninstall`.
 add_custom_target(uninstall

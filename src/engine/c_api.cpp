@@ -13,6 +13,7 @@
 #include "device/fabric.h"
 #include "device/operations.h"
 #include "device/verbs.h"
+#include "engine/c_api_inside.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
 #include "engine/options.h"
@@ -42,10 +43,7 @@ namespace {
 
 constinit thread_local Error t_last_error;
 
-int fail(const Error& error) {
-  t_last_error = error;
-  return error.code;
-}
+int fail(const Error& error) { return set_last_error(error); }
 
 /// Runs `body`, which returns an errno value.
 template <class Body>
@@ -152,6 +150,13 @@ template <class Struct>
 }
 
 }  // namespace
+
+int pinion::set_last_error(const Error& error) {
+  t_last_error = error;
+  return error.code;
+}
+
+int pinion::domain_number(const pinion_domain* domain) { return domain->number; }
 
 // ---- the library ----
 

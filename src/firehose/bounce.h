@@ -1,0 +1,17 @@
+// Strategy `bounce`: all by active messages. No process registers memory for its peers.
+#pragma once
+
+#include "firehose/strategy.h"
+
+namespace pinion::firehose {
+
+class Bounce final : public Strategy {
+ public:
+  explicit Bounce(Ways& ways) : ways_(ways) {}
+  void begin(Part& part) override { ways_.by_message(part); }
+
+ private:
+  Ways& ways_;
+};
+
+}  // namespace pinion::firehose

@@ -1,0 +1,76 @@
+// A call of the program and its parts. Values with counts: the Job makes and ends them.
+//
+// A call is one put, get, scattered put or get, or atomic. A part is bytes of one call that travel together:
+// within one bucket of the peer's, and one transfer of the provider's. The caller and each part count in
+// `left`; whoever counts the last one out ends the call.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "pinion/pinion.h"
+#include "transfer/endpoint.h"
+
+namespace pinion::firehose {
+
+using Peer = transfer::Peer;
+
+class Job;
+
+/// A thread's calls without handle, since its last fence.
+struct ImplicitCalls {
+  std::atomic<std::uint64_t> left{0};
+  std::atomic<int> error{0};  ///< the first; 0: none
+};
+
+struct Call {
+  explicit Call(Peer to) : peer(to) {}
+
+  void fail(int code) {
+    int none = 0;
+    error.compare_exchange_strong(none, code, std::memory_order_relaxed);
+  }
+  bool is_done() const { return left.load(std::memory_order_acquire) == 0; }
+
+  const Peer peer;
+  std::atomic<unsigned> left{1};
+  std::atomic<int> error{0};                ///< the first; 0: none
+  std::shared_ptr<ImplicitCalls> implicit;  ///< null: its caller waits for it
+};
+
+enum class PartKind : std::uint8_t { put, get, atomic };
+
+struct Part final : transfer::Operation {
+  Part(Job& of_job, Call& of) : job(of_job), call(&of), peer(of.peer) {}
+  /// Of a put or get by the provider.
+  void done(const Error& error) override;
+
+  Job& job;
+  Call* const call;
+  const Peer peer;
+  PartKind kind = PartKind::put;
+  char* local = nullptr;  ///< only read by a put; of an atomic: where the old value goes
+  std::uint64_t remote = 0;
+  std::size_t bytes = 0;
+
+  // Of an atomic.
+  std::uint8_t operation = 0;
+  std::uint64_t operand = 0, compare = 0;
+
+  // By message: guarded by the courier.
+  std::size_t asked = 0;
+  unsigned unanswered = 0;
+
+  // By the provider.
+  pinion_lease lease = PINION_LEASE_INIT;
+  transfer::RemoteMemory target;
+  bool leased = false;
+
+  // The strategy's.
+  std::uint64_t mark = 0;
+  bool missed = false;  ///< its memory had to be asked for
+};
+
+}  // namespace pinion::firehose

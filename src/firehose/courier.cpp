@@ -1,0 +1,142 @@
+#include "firehose/courier.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace pinion::firehose {
+
+Courier::Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish)
+    : outbox_(outbox),
+      peers_(peers),
+      chunk_(chunk),
+      finish_(finish),
+      lanes_(std::make_unique<Lane[]>(peers)) {}
+
+void Courier::finish_all(const std::vector<Ended>& ended) const {
+  for (const Ended& each : ended) finish_(*each.part, each.error);
+}
+
+void Courier::carry(Part& part) {
+  std::vector<Ended> ended;
+  Lane& lane = lanes_[part.peer];
+  {
+    const std::lock_guard lock(lane.mutex);
+    part.asked = 0;
+    part.unanswered = 0;
+    lane.waiting.push_back(&part);
+    pump(part.peer, lane, ended);
+  }
+  finish_all(ended);
+}
+
+Error Courier::post(Peer peer, Part& part, Request& request, std::uint32_t number) {
+  DataMessage message;
+  message.request = number;
+  message.address = part.remote + part.asked;
+  message.bytes = static_cast<std::uint32_t>(std::min(part.bytes - part.asked, chunk_));
+  request.local = part.local + part.asked;
+  request.bytes = message.bytes;
+  switch (part.kind) {
+    case PartKind::put:
+      message.kind = DataMessage::Kind::put;
+      message.payload = request.local;
+      break;
+    case PartKind::get:
+      message.kind = DataMessage::Kind::get;
+      break;
+    case PartKind::atomic:
+      message.kind = DataMessage::Kind::atomic;
+      message.operation = part.operation;
+      message.operand = part.operand;
+      message.compare = part.compare;
+      break;
+  }
+  char header[kDataHeader];
+  const std::size_t payload = encode(message, header);
+  return outbox_.try_send(peer, kDataMessage, header, sizeof header, message.payload, payload);
+}
+
+/// Posts requests while the window and the endpoint have room.
+void Courier::pump(Peer peer, Lane& lane, std::vector<Ended>& ended) {
+  bool stalled = false;
+  for (std::uint32_t i = 0; i < kWindow && !lane.waiting.empty(); ++i) {
+    Request& request = lane.requests[i];
+    if (request.part != nullptr) continue;
+    Part& part = *lane.waiting.front();
+    ++request.uses;
+    const Error error = post(peer, part, request, request.uses << kRequestBits | i);
+    if (error.code == EAGAIN) {
+      stalled = true;
+      break;
+    }
+    if (error) {
+      part.call->fail(error.code);
+      part.asked = part.bytes;
+    } else {
+      request.part = &part;
+      ++part.unanswered;
+      part.asked += request.bytes;
+    }
+    if (part.asked < part.bytes) continue;
+    lane.waiting.pop_front();
+    if (part.unanswered == 0) ended.push_back({&part, error.code});
+  }
+  if (stalled != lane.stalled) stalled_.fetch_add(stalled ? 1 : -1U, std::memory_order_release);
+  lane.stalled = stalled;
+}
+
+void Courier::answered(Peer from, const DataMessage& answer) {
+  std::vector<Ended> ended;
+  Lane& lane = lanes_[from];
+  {
+    const std::lock_guard lock(lane.mutex);
+    Request& request = lane.requests[answer.request % kWindow];
+    Part* const part = request.part;
+    if (part == nullptr || request.uses << kRequestBits != answer.request - answer.request % kWindow) return;
+    const bool gets = part->kind == PartKind::get;
+    int error = answer.error;
+    if (!error && answer.bytes != (gets ? request.bytes : 0)) error = EPROTO;
+    if (!error && gets) std::memcpy(request.local, answer.payload, answer.bytes);
+    if (!error && part->kind == PartKind::atomic && request.local)
+      std::memcpy(request.local, &answer.operand, sizeof answer.operand);
+    if (error) part->call->fail(error);
+    request.part = nullptr;
+    if (--part->unanswered == 0 && part->asked == part->bytes) ended.push_back({part, 0});
+    pump(from, lane, ended);
+  }
+  finish_all(ended);
+}
+
+bool Courier::flush() {
+  if (stalled_.load(std::memory_order_acquire) == 0) return true;
+  std::vector<Ended> ended;
+  for (Peer peer = 0; peer < peers_; ++peer) {
+    Lane& lane = lanes_[peer];
+    const std::lock_guard lock(lane.mutex);
+    if (lane.stalled) pump(peer, lane, ended);
+  }
+  finish_all(ended);
+  return stalled_.load(std::memory_order_acquire) == 0;
+}
+
+void Courier::end(Peer peer, int error) {
+  std::vector<Ended> ended;
+  Lane& lane = lanes_[peer];
+  {
+    const std::lock_guard lock(lane.mutex);
+    for (Request& request : lane.requests) {
+      Part* const part = request.part;
+      request.part = nullptr;
+      if (part != nullptr && --part->unanswered == 0 && part->asked == part->bytes)
+        ended.push_back({part, error});
+    }
+    for (Part* const part : lane.waiting) ended.push_back({part, error});
+    lane.waiting.clear();
+    if (lane.stalled) stalled_.fetch_sub(1, std::memory_order_release);
+    lane.stalled = false;
+  }
+  finish_all(ended);
+}
+
+}  // namespace pinion::firehose

@@ -1,0 +1,72 @@
+// Puts, gets and atomics by active message: what a strategy leaves to the target's own processor. Parts are
+// cut into messages; each peer has a window of requests without answer, so that no message floods another.
+//
+// Any thread. Each peer's lane has a mutex of its own, under which messages are posted; parts are ended
+// outside of it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "firehose/call.h"
+#include "firehose/data_message.h"
+#include "firehose/outbox.h"
+
+namespace pinion::firehose {
+
+class Courier {
+ public:
+  /// `finish(Part&, int error)` ends a part.
+  using Finish = void (*)(Part& part, int error);
+  Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish);
+
+  /// Takes the part over: it ends by finish(), here or later.
+  void carry(Part& part);
+  /// A message of kind `answer`.
+  void answered(Peer from, const DataMessage& answer);
+  /// Tries again where the endpoint's queue was full. True: none waits for that.
+  bool flush();
+  /// Ends all parts of the peer by that error.
+  void end(Peer peer, int error);
+
+ private:
+  static constexpr unsigned kWindow = 16;
+
+  struct Request {
+    Part* part = nullptr;  ///< null: free
+    char* local = nullptr;
+    std::uint32_t bytes = 0;
+    std::uint32_t uses = 0;
+  };
+  struct Lane {
+    std::mutex mutex;  ///< guards all below, and the parts' own fields
+    std::deque<Part*> waiting;
+    std::array<Request, kWindow> requests;
+    bool stalled = false;
+  };
+  struct Ended {
+    Part* part;
+    int error;
+  };
+
+  static constexpr unsigned kRequestBits = 4;
+  static_assert(kWindow == 1U << kRequestBits);
+
+  void pump(Peer peer, Lane& lane, std::vector<Ended>& ended);
+  Error post(Peer peer, Part& part, Request& request, std::uint32_t number);
+  void finish_all(const std::vector<Ended>& ended) const;
+
+  Outbox& outbox_;
+  const Peer peers_;
+  const std::size_t chunk_;
+  const Finish finish_;
+  const std::unique_ptr<Lane[]> lanes_;
+  std::atomic<unsigned> stalled_{0};  ///< lanes
+};
+
+}  // namespace pinion::firehose

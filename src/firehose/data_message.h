@@ -1,0 +1,32 @@
+// Puts, gets and atomics as active messages: one header, then the payload. Parsing trusts no byte of it.
+// Stateless.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace pinion::firehose {
+
+struct DataMessage {
+  enum class Kind : std::uint8_t { put = 1, get, atomic, answer };
+
+  Kind kind = Kind::answer;
+  std::uint8_t operation = 0;  ///< of an atomic: pinion_firehose_operation
+  std::uint32_t request = 0;   ///< the sender's number; an answer repeats it
+  std::uint32_t bytes = 0;     ///< to put, to get, of the atomic's word, or of an answer's payload
+  std::int32_t error = 0;      ///< of an answer: an errno value
+  std::uint64_t address = 0;   ///< at the receiver
+  std::uint64_t operand = 0;   ///< of an atomic; in an answer: the old value
+  std::uint64_t compare = 0;
+  const void* payload = nullptr;  ///< of a put, and of an answer to a get
+};
+
+constexpr std::size_t kDataHeader = 48;
+
+/// Writes the header, and returns how many bytes of payload follow it.
+std::size_t encode(const DataMessage& message, void* header);
+/// None: damaged, or more is asked for than an answer of `most` bytes of payload holds.
+std::optional<DataMessage> decode_data(const void* wire, std::size_t bytes, std::size_t most);
+
+}  // namespace pinion::firehose

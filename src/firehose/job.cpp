@@ -1,0 +1,445 @@
+#include "firehose/job.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/futex.h"
+#include "base/held_signals.h"
+#include "firehose/own_memory.h"
+#include "transfer/wire_pool.h"
+
+namespace pinion::firehose {
+
+namespace {
+
+/// Messages to one peer that may wait before a call of the program does.
+constexpr std::size_t kMostKept = 64;
+/// How often the agent tries again what the endpoint's full queue kept back.
+constexpr Duration kAgain = 200 * kMicrosecond;
+
+struct UserHeader {
+  std::uint32_t handler;
+  std::uint32_t zero;
+};
+
+/// Depth of handlers and completions on this thread.
+thread_local unsigned t_inside = 0;
+
+class Inside {
+ public:
+  Inside() { ++t_inside; }
+  ~Inside() { --t_inside; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+};
+
+std::uint64_t next_job() {
+  static std::atomic<std::uint64_t> next{0};
+  return ++next;
+}
+
+}  // namespace
+
+// ---- opening and closing
+
+std::atomic<unsigned> Job::forks_so_far{0};
+
+unsigned Job::watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, [] { ++forks_so_far; }); });
+  return forks_so_far.load();
+}
+
+Job::Job(const pinion_firehose_options& options)
+    : options_(options), forks_(watch_forks()), number_(next_job()) {
+  slots_.reserve(kMessageKinds);
+  for (unsigned kind = 0; kind < kMessageKinds; ++kind)
+    slots_.emplace_back(*this, static_cast<MessageKind>(kind));
+  for (std::size_t i = 0; i < options.segment_count; ++i)
+    segments_.push_back(Range::of(options.segments[i].address, options.segments[i].bytes));
+}
+
+Job::~Job() = default;
+
+Job::Result Job::open(const pinion_firehose_options& options) {
+  std::unique_ptr<Job> job(new Job(options));
+  if (Error error = job->join()) return {error, nullptr};
+  return {{}, std::move(job)};
+}
+
+Error Job::open_endpoint(const transfer::Job& place) {
+  transfer::FabricEndpointOptions wish;
+  wish.job = place;
+  wish.provider = options_.provider ? options_.provider : "";
+  transfer::FabricEndpointResult made = transfer::open_fabric_endpoint(wish);
+  endpoint_ = std::move(made.endpoint);
+  return made.error;
+}
+
+Error Job::join() {
+  transfer::Job place;
+  if (options_.processes > 0)
+    place = {options_.process, options_.processes, options_.directory};
+  else if (Error error = transfer::job_of_launcher(place))
+    return error;
+  else if (options_.directory)
+    place.directory = options_.directory;
+  if (Error error = open_endpoint(place)) return error;
+  outbox_ = std::make_unique<Outbox>(*endpoint_, place.peers);
+  courier_ = std::make_unique<Courier>(*outbox_, place.peers,
+                                       endpoint_->capabilities().max_message - kDataHeader, &Job::finish);
+  gathering_ = std::make_unique<Gathering>(*outbox_, place.rank, place.peers);
+  Error error;
+  strategy_ = make_strategy(options_.strategy ? options_.strategy : kDefaultStrategy, *this, error);
+  if (error) return error;
+  bucket_ = strategy_->bucket_bytes();
+  for (unsigned kind = 0; kind < kMessageKinds; ++kind) endpoint_->handle(kind, slots_[kind]);
+  if ((error = endpoint_->connect())) return error;
+  if ((error = strategy_->open())) return error;
+  const HeldSignals held;  // for the threads
+  agent_ = std::thread([this] { run_agent(); });
+  if (endpoint_->capabilities().automatic_progress) progress_ = std::thread([this] { run_progress(); });
+  return {};
+}
+
+Error Job::close() {
+  until([this] { return all_done(); });
+  gather(nullptr, 0, nullptr);
+  strategy_->close();
+  const Time end = monotonic_now() + kSecond;
+  until([&] { return outbox_->flush() || monotonic_now() > end; });
+  stop_threads();
+  return endpoint_->close();
+}
+
+void Job::stop_threads() {
+  stop_.store(true);
+  ring();
+  if (agent_.joinable()) agent_.join();
+  if (progress_.joinable()) progress_.join();
+}
+
+// ---- calls
+
+void Job::count(Call& call) {
+  live_.fetch_add(1, std::memory_order_relaxed);
+  if (call.implicit) call.implicit->left.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Job::launched(Call& call) { part_over(call); }
+
+const std::shared_ptr<ImplicitCalls>& Job::implicit() {
+  struct OfJob {
+    std::uint64_t job;
+    std::shared_ptr<ImplicitCalls> calls;
+  };
+  thread_local std::vector<OfJob> t_calls;
+  for (const OfJob& each : t_calls)
+    if (each.job == number_) return each.calls;
+  return t_calls.emplace_back(OfJob{number_, std::make_shared<ImplicitCalls>()}).calls;
+}
+
+void Job::start(Call& call, PartKind kind, std::uint64_t remote, char* local, std::size_t bytes) {
+  if (bytes == 0) return;
+  (kind == PartKind::put ? puts_ : gets_).fetch_add(1, std::memory_order_relaxed);
+  if (call.peer == self()) {
+    const int error = kind == PartKind::put ? own_memory::write(remote, local, bytes)
+                                            : own_memory::read(local, remote, bytes);
+    if (error) call.fail(error);
+    return;
+  }
+  const std::size_t most = endpoint_->capabilities().max_transfer;
+  for (std::size_t at = 0; at < bytes;) {
+    std::size_t piece = std::min(bytes - at, most);
+    if (bucket_ > 0) piece = std::min<std::size_t>(piece, bucket_ - (remote + at) % bucket_);
+    auto* const part = new Part(*this, call);
+    part->kind = kind;
+    part->remote = remote + at;
+    part->local = local + at;
+    part->bytes = piece;
+    call.left.fetch_add(1, std::memory_order_relaxed);
+    strategy_->begin(*part);
+    at += piece;
+  }
+}
+
+void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsigned operation,
+                       std::uint64_t operand, std::uint64_t compare, std::uint64_t* old) {
+  atomics_.fetch_add(1, std::memory_order_relaxed);
+  if (call.peer == self()) {
+    if (const int error = own_memory::apply(remote, bytes, operation, operand, compare, *old))
+      call.fail(error);
+    return;
+  }
+  auto* const part = new Part(*this, call);
+  part->kind = PartKind::atomic;
+  part->remote = remote;
+  part->local = reinterpret_cast<char*>(old);
+  part->bytes = bytes;
+  part->operation = static_cast<std::uint8_t>(operation);
+  part->operand = operand;
+  part->compare = compare;
+  call.left.fetch_add(1, std::memory_order_relaxed);
+  courier_->carry(*part);
+}
+
+void Job::part_over(Call& call) {
+  ImplicitCalls* const implicit = call.implicit.get();
+  if (call.left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    // A call that somebody waits for is its owner's now.
+    if (implicit != nullptr) {
+      const std::shared_ptr<ImplicitCalls> kept = std::move(call.implicit);
+      int none = 0;
+      if (const int error = call.error.load(std::memory_order_relaxed))
+        kept->error.compare_exchange_strong(none, error);
+      delete &call;
+      kept->left.fetch_sub(1, std::memory_order_release);
+    }
+    live_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void Job::finish(Part& part, int error) {
+  Call& call = *part.call;
+  Job& job = part.job;
+  if (error) call.fail(error);
+  delete &part;
+  job.part_over(call);
+}
+
+// ---- ways
+
+void Job::by_message(Part& part) {
+  messaged_.fetch_add(1, std::memory_order_relaxed);
+  courier_->carry(part);
+}
+
+void Job::fail(Part& part, int error) { finish(part, error); }
+
+void Job::by_provider(Part& part) {
+  if (post(part)) return;
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    waiting_.push_back(&part);
+    has_waiting_.store(true, std::memory_order_release);
+  }
+  ring();
+}
+
+namespace {
+
+/// Leases the part's local memory. EAGAIN: not in a handler, where registering would block.
+int lease_local(Part& part, pinion_domain* domain) {
+  const unsigned access = part.kind == PartKind::put ? PINION_ACCESS_READ : PINION_ACCESS_WRITE;
+  const int code = t_inside > 0 ? pinion_try_acquire(domain, part.local, part.bytes, access, &part.lease)
+                                : pinion_acquire(domain, part.local, part.bytes, access, &part.lease);
+  part.leased = code == 0;
+  return code;
+}
+
+}  // namespace
+
+/// False: it has to wait for a thread that may register, or for the endpoint's queue.
+bool Job::post(Part& part) {
+  const int code = part.leased ? 0 : lease_local(part, endpoint_->domain());
+  if (code == EAGAIN && t_inside > 0) return false;
+  pinion_keys keys{};
+  keys.size = sizeof keys;
+  if (code != 0 || pinion_lease_keys(&part.lease, &keys) != 0) {
+    if (part.leased) static_cast<void>(pinion_release(&part.lease));
+    part.leased = false;
+    strategy_->ended(part);
+    code == EFAULT ? finish(part, EFAULT) : by_message(part);
+    return true;
+  }
+  const transfer::LocalMemory local{part.local, part.bytes, keys.descriptor};
+  const Error error = part.kind == PartKind::put ? endpoint_->put(part.peer, local, part.target, part)
+                                                 : endpoint_->get(part.peer, local, part.target, part);
+  if (error.code == EAGAIN) return false;
+  if (error) provider_done(part, error);
+  return true;
+}
+
+/// True: none waits any more.
+bool Job::post_waiting() {
+  if (!has_waiting_.load(std::memory_order_acquire)) return true;
+  std::deque<Part*> now;
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    now.swap(waiting_);
+    has_waiting_.store(false, std::memory_order_release);
+  }
+  while (!now.empty() && post(*now.front())) now.pop_front();
+  if (now.empty()) return true;
+  const std::lock_guard lock(waiting_mutex_);
+  waiting_.insert(waiting_.begin(), now.begin(), now.end());
+  has_waiting_.store(true, std::memory_order_release);
+  return false;
+}
+
+void Part::done(const Error& error) {
+  const Inside inside;
+  job.provider_done(*this, error);
+}
+
+void Job::provider_done(Part& part, const Error& error) {
+  if (part.leased) static_cast<void>(pinion_release(&part.lease));
+  part.leased = false;
+  strategy_->ended(part);
+  const bool known = error.code == 0 || error.code == ECONNRESET || error.code == ECANCELED;
+  finish(part, known ? error.code : EIO);
+}
+
+void Job::control(Peer to, const void* message, std::size_t bytes) {
+  // An error is the peer's end, which the endpoint reports.
+  static_cast<void>(outbox_->send(to, kControlMessage, message, bytes));
+  if (!outbox_->empty()) ring();
+}
+
+bool Job::is_exposed(std::uint64_t address, std::size_t bytes) const {
+  const Range range{address, address + bytes};
+  return segments_.empty() || std::any_of(segments_.begin(), segments_.end(),
+                                          [&](const Range& segment) { return segment.contains(range); });
+}
+
+// ---- messages
+
+void Job::Slot::message(Peer from, const void* payload, std::size_t bytes) {
+  job_.dispatch(from, kind_, payload, bytes);
+}
+
+void Job::Slot::gone(Peer peer) {
+  if (kind_ == kUserMessage) job_.lose(peer);
+}
+
+void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes) {
+  const Inside inside;
+  switch (kind) {
+    case kUserMessage:
+      return user_message(from, payload, bytes);
+    case kDataMessage:
+      return serve(from, payload, bytes);
+    case kControlMessage:
+      return strategy_->message(from, payload, bytes);
+    case kGatheringMessage:
+      return gathering_->arrived(from, payload, bytes);
+    default:
+      return;
+  }
+}
+
+void Job::user_message(Peer from, const void* payload, std::size_t bytes) {
+  UserHeader header;
+  if (bytes < sizeof header) return;
+  std::memcpy(&header, payload, sizeof header);
+  if (header.handler >= PINION_FIREHOSE_HANDLERS || options_.handlers[header.handler] == nullptr) return;
+  options_.handlers[header.handler](options_.handler_context, handle(), from,
+                                    static_cast<const char*>(payload) + sizeof header, bytes - sizeof header);
+}
+
+/// Carries out a peer's put, get or atomic, or ends one of this process's.
+void Job::serve(Peer from, const void* payload, std::size_t bytes) {
+  const std::size_t most = endpoint_->capabilities().max_message - kDataHeader;
+  const auto message = decode_data(payload, bytes, most);
+  if (!message) return;
+  if (message->kind == DataMessage::Kind::answer) return courier_->answered(from, *message);
+  DataMessage answer;
+  answer.request = message->request;
+  char data[transfer::WirePool::kBytes];
+  if (!is_exposed(message->address, message->bytes)) {
+    answer.error = EPERM;
+  } else if (message->kind == DataMessage::Kind::put) {
+    answer.error = own_memory::write(message->address, message->payload, message->bytes);
+  } else if (message->kind == DataMessage::Kind::get) {
+    answer.error = own_memory::read(data, message->address, message->bytes);
+    answer.payload = answer.error ? nullptr : data;
+    answer.bytes = answer.error ? 0 : message->bytes;
+  } else {
+    answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
+                                     message->compare, answer.operand);
+  }
+  char header[kDataHeader];
+  const std::size_t follows = encode(answer, header);
+  static_cast<void>(outbox_->send(from, kDataMessage, header, sizeof header, answer.payload, follows));
+  if (!outbox_->empty()) ring();
+}
+
+void Job::lose(Peer peer) {
+  const Inside inside;
+  outbox_->drop(peer);
+  gathering_->gone(peer);
+  strategy_->gone(peer);
+  courier_->end(peer, ECONNRESET);
+}
+
+std::size_t Job::max_message() const { return endpoint_->capabilities().max_message - sizeof(UserHeader); }
+
+Error Job::send(Peer to, unsigned handler, const void* payload, std::size_t bytes) {
+  if (t_inside == 0) until([&] { return outbox_->kept(to) < kMostKept; });
+  messages_.fetch_add(1, std::memory_order_relaxed);
+  const UserHeader header{handler, 0};
+  Error error = outbox_->send(to, kUserMessage, &header, sizeof header, payload, bytes);
+  if (!outbox_->empty()) ring();
+  return error;
+}
+
+bool Job::gather(const void* own, std::size_t bytes, char* all) {
+  gathering_->begin(own, bytes);
+  if (!outbox_->empty()) ring();
+  until([this] { return gathering_->is_complete(); });
+  return gathering_->end(bytes, all);
+}
+
+// ---- progress
+
+bool Job::in_handler() { return t_inside > 0; }
+
+unsigned Job::progress() {
+  const unsigned events = endpoint_->progress();
+  if (t_inside > 0) return events;
+  outbox_->flush();
+  courier_->flush();
+  post_waiting();
+  return events;
+}
+
+void Job::ring() {
+  bell_.fetch_add(1);
+  futex_wake(bell_, 1);
+}
+
+void Job::run_agent() {
+  ::prctl(PR_SET_NAME, "pinion-firehose");
+  while (!stop_.load()) {
+    const std::uint32_t seen = bell_.load();
+    Time next = strategy_->work();
+    // All three, each time.
+    bool nothing_waits = outbox_->flush();
+    nothing_waits &= courier_->flush();
+    nothing_waits &= post_waiting();
+    if (!nothing_waits) next = std::min(next, monotonic_now() + kAgain);
+    futex_wait(bell_, seen, next);
+  }
+}
+
+void Job::run_progress() {
+  ::prctl(PR_SET_NAME, "pinion-progress");
+  while (!stop_.load())
+    if (endpoint_->progress() == 0) endpoint_->wait(kLook);
+}
+
+void Job::statistics(struct pinion_firehose_statistics& out) const {
+  out.puts = puts_.load(std::memory_order_relaxed);
+  out.gets = gets_.load(std::memory_order_relaxed);
+  out.atomics = atomics_.load(std::memory_order_relaxed);
+  out.messages = messages_.load(std::memory_order_relaxed);
+  out.messaged = messaged_.load(std::memory_order_relaxed);
+  strategy_->add_to(out);
+}
+
+}  // namespace pinion::firehose

@@ -1,0 +1,58 @@
+// Active messages to peers, kept while the endpoint's queue is full, so that handlers never wait. Messages to
+// one peer leave in order.
+//
+// Any thread. Each peer's queue has a mutex of its own, under which the endpoint is called: it calls nothing
+// back from there.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "transfer/endpoint.h"
+
+namespace pinion::firehose {
+
+/// The endpoint's kinds of messages that a job uses.
+enum MessageKind : unsigned { kUserMessage, kDataMessage, kControlMessage, kGatheringMessage, kMessageKinds };
+
+class Outbox {
+ public:
+  Outbox(transfer::Endpoint& endpoint, transfer::Peer peers);
+
+  /// A message of two pieces, sent now or later. An error says that it never will be: ECONNRESET, EMSGSIZE.
+  Error send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
+             const void* payload = nullptr, std::size_t bytes = 0);
+  /// The same, now or not at all: EAGAIN.
+  Error try_send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
+                 const void* payload = nullptr, std::size_t bytes = 0);
+  /// Tries the kept ones again. True: none is left.
+  bool flush();
+  bool empty() const { return kept_.load(std::memory_order_acquire) == 0; }
+  /// Kept for that peer.
+  std::size_t kept(transfer::Peer peer);
+  void drop(transfer::Peer peer);
+
+ private:
+  struct Kept {
+    MessageKind kind;
+    std::vector<char> bytes;
+  };
+  struct Queue {
+    std::mutex mutex;  ///< guards the next
+    std::deque<Kept> messages;
+  };
+
+  Error post(transfer::Peer to, MessageKind kind, const char* message, std::size_t bytes, bool keep);
+
+  transfer::Endpoint& endpoint_;
+  const transfer::Peer peers_;
+  const std::unique_ptr<Queue[]> queues_;
+  std::atomic<std::size_t> kept_{0};
+};
+
+}  // namespace pinion::firehose

@@ -1,0 +1,21 @@
+// Access to this process's memory on behalf of peers. The kernel checks each address, so that memory that is
+// unmapped, or forbids the access, is an error and never a fault of the program's.
+//
+// Any thread, outside of hooks. Stateless.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pinion::firehose::own_memory {
+
+// Each returns 0 or an errno value: EFAULT where the memory is unmapped or forbids the access.
+
+int write(std::uint64_t target, const void* from, std::size_t bytes);
+int read(void* to, std::uint64_t source, std::size_t bytes);
+
+/// Applies an operation of pinion_firehose_operation to an aligned word of 4 or 8 bytes.
+int apply(std::uint64_t target, std::size_t bytes, unsigned operation, std::uint64_t operand,
+          std::uint64_t compare, std::uint64_t& old);
+
+}  // namespace pinion::firehose::own_memory

@@ -1,0 +1,67 @@
+// How puts and gets reach a peer's memory: the seam between a job and the algorithms that are compared.
+//
+// A strategy takes each part over at begin(), and gives it to one of the job's two ways, at once or later:
+// by_message() or by_provider(). It may keep what the part needs at the peer until ended(). All functions may
+// be called by any thread; begin(), message(), gone() and ended() also inside the endpoint's progress, so
+// they never block. Slow work belongs into work(), which one thread of the job's calls after ring().
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "firehose/call.h"
+#include "pinion/firehose.h"
+
+namespace pinion::firehose {
+
+/// What a job offers to its strategy.
+class Ways {
+ public:
+  virtual transfer::Endpoint& endpoint() = 0;
+  virtual const pinion_firehose_options& options() const = 0;
+  /// The target's processor carries the part out. Ends the part without ended().
+  virtual void by_message(Part& part) = 0;
+  /// The provider carries it out, with part.target as its remote memory. ended() follows, perhaps before this
+  /// returns. Where its local memory cannot be registered, it goes by message after that.
+  virtual void by_provider(Part& part) = 0;
+  /// The part fails.
+  virtual void fail(Part& part, int error) = 0;
+  /// A message to the peer's strategy, sent now or later, in order.
+  virtual void control(Peer to, const void* message, std::size_t bytes) = 0;
+  /// Strategy::work() is called soon.
+  virtual void ring() = 0;
+  /// Whether peers may reach this memory.
+  virtual bool is_exposed(std::uint64_t address, std::size_t bytes) const = 0;
+
+ protected:
+  ~Ways() = default;
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// The peers are met; messages may have come before. Collective.
+  virtual Error open() { return {}; }
+  /// All processes that live are past their operations.
+  virtual void close() {}
+
+  /// Parts never cross a multiple of it at the peer; 0: whole.
+  virtual std::uint64_t bucket_bytes() const { return 0; }
+  virtual void begin(Part& part) = 0;
+  /// A part given to by_provider() is over, if it failed or not.
+  virtual void ended(Part&) {}
+
+  virtual void message(Peer, const void*, std::size_t) {}
+  virtual void gone(Peer) {}
+  /// The time by which it has to be called again.
+  virtual Time work() { return kNever; }
+  virtual void add_to(struct pinion_firehose_statistics&) const {}
+};
+
+/// Null: there is no strategy of that name; `error` lists them.
+std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error);
+
+}  // namespace pinion::firehose

@@ -1,0 +1,248 @@
+// Jobs of two to four processes by the C API of firehose, over the software providers of libfabric that this
+// machine has, with each strategy.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pinion/firehose.h"
+#include "support/firehose_member.h"
+#include "support/processes.h"
+#include "support/temporary_directory.h"
+#include "support/test_name.h"
+
+namespace pinion::firehose {
+namespace {
+
+using test::FirehoseMember;
+using test::map_memory;
+using test::Processes;
+
+constexpr std::size_t kBytes = std::size_t{1} << 20;
+
+struct Kind {
+  const char* provider;
+  const char* strategy;
+};
+
+class FirehoseJob : public testing::TestWithParam<Kind> {
+ protected:
+  /// Runs `f(member)` in each process; false where the machine lacks the provider.
+  void run(unsigned processes, const std::function<void(FirehoseMember&)>& f) {
+    TemporaryDirectory directory;
+    Processes all(processes, [&](unsigned process) {
+      pinion_firehose_options options{};
+      options.strategy = GetParam().strategy;
+      options.handler_context = &heard;
+      options.handlers[2] = [](void* context, pinion_firehose*, unsigned from, const void* payload,
+                               std::size_t bytes) {
+        std::uint64_t number = 0;
+        ASSERT_EQ(bytes, sizeof number);
+        std::memcpy(&number, payload, bytes);
+        auto* const last = static_cast<std::atomic<std::uint64_t>*>(context) + from;
+        EXPECT_EQ(last->load() + 1, number) << "not in order";
+        last->store(number);
+      };
+      FirehoseMember member(GetParam().provider, directory.path(), process, processes, options);
+      f(member);
+    });
+    if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam().provider;
+  }
+  static inline std::atomic<std::uint64_t> heard[8];
+};
+
+char pattern(unsigned seed, std::size_t at) { return static_cast<char>(at * 31 + at / 251 + seed * 97); }
+
+void fill(char* memory, std::size_t bytes, unsigned seed) {
+  for (std::size_t i = 0; i < bytes; ++i) memory[i] = pattern(seed, i);
+}
+bool holds(const char* memory, std::size_t bytes, unsigned seed) {
+  for (std::size_t i = 0; i < bytes; ++i)
+    if (memory[i] != pattern(seed, i)) return false;
+  return true;
+}
+
+TEST_P(FirehoseJob, PutsAndGetsOfAnySizeAndAlignment) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_memory(2 * kBytes);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    std::vector<char> out(kBytes), in(kBytes);
+    unsigned seed = member.process();
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{8}, std::size_t{4001},
+                                    std::size_t{100'003}, kBytes - 1}) {
+      seed += 2;
+      fill(out.data(), bytes, seed);
+      const std::uint64_t at = all[other] + 4093;
+      ASSERT_EQ(pinion_firehose_put(member.firehose, other, at, out.data(), bytes), 0) << pinion_last_error();
+      ASSERT_EQ(pinion_firehose_get(member.firehose, other, at, in.data(), bytes), 0) << pinion_last_error();
+      EXPECT_TRUE(holds(in.data(), bytes, seed)) << bytes << " bytes";
+      member.barrier();
+      EXPECT_TRUE(holds(mine + 4093, bytes, seed + 1 - 2 * member.process())) << bytes << " bytes";
+      member.barrier();
+    }
+    // The own memory, by the same calls.
+    ASSERT_EQ(pinion_firehose_put(member.firehose, member.process(), all[member.process()], "own", 4), 0);
+    EXPECT_STREQ(mine, "own");
+    const auto statistics = member.statistics();
+    EXPECT_EQ(statistics.puts, 6U);
+    EXPECT_EQ(statistics.gets, 5U);
+  });
+}
+
+TEST_P(FirehoseJob, ManyUnderWayByHandlesImplicitAndScattered) {
+  run(3, [](FirehoseMember& member) {
+    constexpr unsigned kPuts = 500;
+    constexpr std::size_t kEach = 1024;
+    char* const mine = map_memory(4 * kPuts * kEach);
+    const auto all = member.exchange(mine);
+    std::vector<char> out(kPuts * kEach), in(kPuts * kEach);
+    fill(out.data(), out.size(), member.process());
+    std::vector<pinion_firehose_handle> handles(kPuts);
+    const unsigned next = (member.process() + 1) % 3;
+    const std::uint64_t target = all[next] + member.process() * kPuts * kEach;
+    for (unsigned i = 0; i < kPuts; ++i)
+      ASSERT_EQ(pinion_firehose_put_nb(member.firehose, next, target + i * kEach, &out[i * kEach], kEach,
+                                       &handles[i]),
+                0);
+    for (auto& handle : handles) ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0);
+    EXPECT_EQ(pinion_firehose_test(member.firehose, &handles[0]), 0) << "a handle that is done";
+    for (unsigned i = 0; i < kPuts; ++i)
+      ASSERT_EQ(pinion_firehose_get_nbi(member.firehose, next, target + i * kEach, &in[i * kEach], kEach), 0);
+    ASSERT_EQ(pinion_firehose_fence(member.firehose), 0);
+    EXPECT_EQ(in, out);
+
+    std::vector<pinion_firehose_piece> pieces;
+    for (unsigned i = 0; i < kPuts; ++i)
+      pieces.push_back({&out[i * kEach], target + (kPuts - 1 - i) * kEach, kEach});
+    pinion_firehose_handle handle;
+    ASSERT_EQ(pinion_firehose_put_v(member.firehose, next, pieces.data(), pieces.size(), &handle), 0);
+    ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0);
+    for (auto& piece : pieces) piece.local = &in[static_cast<char*>(piece.local) - out.data()];
+    in.assign(in.size(), 0);
+    ASSERT_EQ(pinion_firehose_get_v(member.firehose, next, pieces.data(), pieces.size(), &handle), 0);
+    ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0);
+    EXPECT_EQ(in, out);
+    ASSERT_EQ(pinion_firehose_quiet(member.firehose), 0);
+  });
+}
+
+TEST_P(FirehoseJob, AtomicsOfAllProcessesAndThreads) {
+  run(3, [](FirehoseMember& member) {
+    constexpr unsigned kTimes = 25;
+    char* const mine = map_memory(4096);
+    const auto all = member.exchange(mine);
+    const auto count = [&] {
+      for (unsigned i = 0; i < kTimes; ++i) {
+        ASSERT_EQ(
+            pinion_firehose_atomic(member.firehose, 0, all[0] + 8, 8, PINION_FIREHOSE_ADD, 1, 0, nullptr), 0)
+            << pinion_last_error();
+        std::uint64_t old = 0, seen = 0;
+        do {
+          seen = old;
+          ASSERT_EQ(pinion_firehose_atomic(member.firehose, 0, all[0] + 4, 4, PINION_FIREHOSE_COMPARE_SWAP,
+                                           seen + 1, seen, &old),
+                    0);
+        } while (old != seen);
+      }
+    };
+    std::thread another(count);
+    count();
+    another.join();
+    member.barrier();
+    std::uint64_t sum = 0, small = 0;
+    ASSERT_EQ(pinion_firehose_atomic(member.firehose, 0, all[0] + 8, 8, PINION_FIREHOSE_FETCH, 0, 0, &sum),
+              0);
+    ASSERT_EQ(pinion_firehose_atomic(member.firehose, 0, all[0] + 4, 4, PINION_FIREHOSE_OR, 0, 0, &small), 0);
+    EXPECT_EQ(sum, 3 * 2 * kTimes);
+    EXPECT_EQ(small, 3 * 2 * kTimes);
+    EXPECT_EQ(pinion_firehose_atomic(member.firehose, 0, all[0] + 2, 4, PINION_FIREHOSE_ADD, 0, 0, nullptr),
+              EINVAL);
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseJob, MessagesArriveInOrder) {
+  run(4, [](FirehoseMember& member) {
+    constexpr std::uint64_t kMessages = 400;
+    for (std::uint64_t i = 1; i <= kMessages; ++i)
+      for (unsigned to = 0; to < 4; ++to)
+        ASSERT_EQ(pinion_firehose_send(member.firehose, to, 2, &i, sizeof i), 0) << pinion_last_error();
+    for (auto* last = heard; last < heard + 4; ++last)
+      while (last->load() < kMessages) ASSERT_EQ(pinion_firehose_progress(member.firehose), 0);
+    const std::size_t most = pinion_firehose_max_message(member.firehose);
+    std::vector<char> large(most + 1);
+    EXPECT_EQ(pinion_firehose_send(member.firehose, 0, 3, large.data(), most + 1), EMSGSIZE);
+    EXPECT_EQ(pinion_firehose_send(member.firehose, 0, PINION_FIREHOSE_HANDLERS, nullptr, 0), EINVAL);
+  });
+}
+
+TEST_P(FirehoseJob, BadMemoryIsAnErrorOfTheOperation) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_memory(3 * kBytes);
+    ::mprotect(mine + kBytes, kBytes, PROT_READ);
+    ::munmap(mine + 2 * kBytes, kBytes);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    std::vector<char> local(kBytes, 'x');
+    EXPECT_EQ(pinion_firehose_put(member.firehose, other, all[other] + kBytes, local.data(), 100), EFAULT);
+    EXPECT_EQ(pinion_firehose_get(member.firehose, other, all[other] + kBytes, local.data(), kBytes), 0);
+    EXPECT_EQ(local, std::vector<char>(kBytes, 0));
+    EXPECT_EQ(pinion_firehose_put(member.firehose, other, all[other] + 2 * kBytes, local.data(), 8), EFAULT);
+    EXPECT_EQ(pinion_firehose_get(member.firehose, other, all[other] + 2 * kBytes, local.data(), 8), EFAULT);
+    for (const std::size_t at : {kBytes, 2 * kBytes})
+      EXPECT_EQ(pinion_firehose_atomic(member.firehose, other, all[other] + at, 8, PINION_FIREHOSE_ADD, 1, 0,
+                                       nullptr),
+                EFAULT);
+    EXPECT_EQ(pinion_firehose_put(member.firehose, 2, all[other], local.data(), 8), EINVAL);
+    ASSERT_EQ(pinion_firehose_put(member.firehose, other, all[other], local.data(), kBytes), 0);
+    member.barrier();
+  });
+}
+
+TEST_P(FirehoseJob, PeerKilledInBetween) {
+  if (std::string(GetParam().provider) == "shm")
+    GTEST_SKIP() << "libfabric's shm waits for ever for a lock that a killed process held";
+  TemporaryDirectory directory;
+  Processes all(3, [&](unsigned process) {
+    pinion_firehose_options options{};
+    options.strategy = GetParam().strategy;
+    FirehoseMember member(GetParam().provider, directory.path(), process, 3, options);
+    char* const mine = map_memory(kBytes);
+    const auto addresses = member.exchange(mine);
+    std::vector<char> local(kBytes);
+    ASSERT_EQ(pinion_firehose_put(member.firehose, 1, addresses[1], local.data(), 100), 0);
+    ASSERT_EQ(pinion_firehose_get(member.firehose, 0, addresses[0], local.data(), 100), 0);
+    member.barrier();
+    if (process == 1) ::raise(SIGKILL);
+    int code = 0;
+    while (code == 0)
+      code = pinion_firehose_put(member.firehose, 1, addresses[1], local.data(), local.size());
+    EXPECT_EQ(code, ECONNRESET) << pinion_last_error();
+    EXPECT_EQ(pinion_firehose_barrier(member.firehose), ECONNRESET);
+    const unsigned other = 2 - process;
+    EXPECT_EQ(pinion_firehose_put(member.firehose, other, addresses[other], local.data(), local.size()), 0)
+        << pinion_last_error();
+  });
+  all.expect_killed(1);
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam().provider;
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FirehoseJob,
+                         testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "bounce"},
+                                         Kind{"sockets", "bounce"}),
+                         [](const auto& info) {
+                           return test::test_name(std::string(info.param.provider) + "_" +
+                                                  info.param.strategy);
+                         });
+
+}  // namespace
+}  // namespace pinion::firehose
