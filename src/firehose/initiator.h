@@ -1,0 +1,393 @@
+// The initiator: which buckets of its peers this process may put to and get from. Pure protocol: calls bring
+// events, InitiatorActions carry out the answers; no threads, no clock, no I/O.
+//
+//   try_use(), end_use()   any thread, no lock: one atomic read-modify-write each. This is a hit.
+//   all else               one thread at a time, under the caller's lock
+//
+// An operation counts a use before it posts, and ends it when its data has been delivered. A recalled
+// firehose takes no new use; it is released with its last one. So after its release no operation touches the
+// bucket. A use never waits for another firehose, so operations cannot block each other. An operation over
+// several buckets is several uses.
+//
+// Each peer's firehoses form a ring (the clock algorithm): victims are unused, also since the hand last
+// passed where such exist.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "firehose/bucket_table.h"
+#include "firehose/firehose_word.h"
+#include "firehose/messages.h"
+#include "firehose/pool.h"
+
+namespace pinion::firehose {
+
+/// An operation that waits for a bucket. Its owner keeps it until granted() or refused().
+struct Waiter {
+  Waiter* next = nullptr;
+};
+
+/// The right to use a bucket of a peer. Any thread with a use counted reads `part`.
+template <class Atomics = StdAtomics>
+struct alignas(64) BasicFirehose {
+  template <class T>
+  using Atomic = typename Atomics::template Atomic<T>;
+
+  BasicFirehoseWord<Atomics> word;
+  Atomic<Bucket> bucket{0};
+  Atomic<Peer> peer{0};
+  Atomic<bool> touched{false};  ///< used since the hand passed
+  RemotePart part;              ///< written before the word is held
+  // Under the caller's lock.
+  Epoch epoch = 0;
+  Waiter* first_waiter = nullptr;
+  Waiter* last_waiter = nullptr;
+  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
+};
+
+/// Called within an event, under the caller's lock: they note it down and return.
+template <class Atomics = StdAtomics>
+class BasicInitiatorActions {
+ public:
+  /// Messages to one peer leave in the order of these calls. `rider` follows the message: see flush().
+  virtual void send(Peer to, const Message& message, const void* rider, std::size_t bytes) = 0;
+  /// The waiter has a use of it.
+  virtual void granted(Waiter& waiter, BasicFirehose<Atomics>& firehose) = 0;
+  /// Its operation goes by message; ECONNRESET: the peer is gone.
+  virtual void refused(Waiter& waiter, int error) = 0;
+
+ protected:
+  ~BasicInitiatorActions() = default;
+};
+
+template <class Atomics = StdAtomics>
+class BasicInitiator {
+ public:
+  using Firehose = BasicFirehose<Atomics>;
+  using Actions = BasicInitiatorActions<Atomics>;
+
+  /// `first_limit`: firehoses at each peer, until the peer tells another.
+  BasicInitiator(Peer peers, std::uint32_t first_limit, Actions& actions) : actions_(actions), peers_(peers) {
+    for (PeerState& peer : peers_) peer.limit = first_limit;
+  }
+
+  // ---- any thread ----
+
+  /// Null: need() decides.
+  Firehose* try_use(Peer peer, Bucket bucket) {
+    Firehose* firehose = table_.find(peer, bucket);
+    return firehose && try_use(*firehose, peer, bucket) ? firehose : nullptr;
+  }
+
+  /// True: the caller calls drained(), under its lock.
+  [[nodiscard]] bool end_use(Firehose& firehose) { return firehose.word.end_use(); }
+
+  // ---- under the caller's lock ----
+
+  enum class Need : std::uint8_t {
+    hit,         ///< the firehose is used
+    waits,       ///< granted() or refused() follows for the waiter
+    by_message,  ///< no firehose can be had now
+    gone         ///< the peer
+  };
+  struct Needed {
+    Need what;
+    Firehose* firehose = nullptr;
+  };
+
+  /// After try_use() failed. The caller ends a series of these with flush(), under the same lock.
+  Needed need(Peer peer, Bucket bucket, Waiter& waiter) {
+    PeerState& at = peers_[peer];
+    if (at.gone) return {Need::gone};
+    if (Firehose* firehose = table_.find(peer, bucket)) return need_known(*firehose, waiter);
+    if (draft_to_ != peer || draft_.wanted.full() || draft_.victims.full()) flush();
+    draft_to_ = peer;
+    if (!make_room(at)) return {Need::by_message};
+    Firehose& firehose = firehoses_.take();
+    firehose.peer.store(peer, std::memory_order_relaxed);
+    firehose.bucket.store(bucket, std::memory_order_relaxed);
+    firehose.word.want();
+    add_waiter(firehose, waiter);
+    table_.insert(&firehose);
+    ++at.wanted;
+    draft_.wanted.add(bucket);
+    return {Need::waits};
+  }
+
+  /// Sends the move that need() has gathered, if any. `rider` is the caller's: the payload of a small put.
+  bool flush(const void* rider = nullptr, std::size_t bytes = 0) {
+    if (draft_.wanted.count == 0) return false;
+    const Move move = draft_;
+    draft_ = {};
+    actions_.send(draft_to_, move, rider, bytes);
+    return true;
+  }
+
+  void answer(Peer from, const Answer& answer) {
+    PeerState& peer = peers_[from];
+    if (peer.gone) return;
+    peer.limit = answer.limit;
+    for (const Grant& grant : answer.grants)
+      if (Firehose* firehose = wanted(from, grant.ref.bucket)) granted(peer, *firehose, grant);
+    for (const Refusal& refusal : answer.refusals)
+      if (Firehose* firehose = wanted(from, refusal.bucket)) refused(peer, *firehose, refusal.error);
+  }
+
+  void recall(Peer from, const Recall& recall) {
+    PeerState& peer = peers_[from];
+    const auto concerns = [&](const Firehose& firehose) {
+      return firehose.epoch <= recall.last &&
+             recall.buckets.contains(firehose.bucket.load(std::memory_order_relaxed));
+    };
+    if (recall.buckets.count <= peer.ring.size()) {
+      for (std::uint64_t i = 0; i < recall.buckets.count; ++i) {
+        Firehose* firehose = table_.find(from, recall.buckets.first + i);
+        if (firehose && concerns(*firehose)) call_back(from, *firehose);
+      }
+    } else {
+      for (Firehose *firehose = peer.ring.front(), *next = nullptr; firehose; firehose = next) {
+        next = Ring::next(*firehose);
+        if (concerns(*firehose)) call_back(from, *firehose);
+      }
+    }
+    send_released(from);
+  }
+
+  void limit(Peer from, const Limit& limit) {
+    PeerState& peer = peers_[from];
+    if (peer.gone) return;
+    peer.limit = limit.limit;
+    while (peer.ring.size() - peer.recalled > peer.limit) {
+      Firehose* firehose = choose(peer, Choice::any);
+      if (!firehose) break;
+      call_back(from, *firehose);
+    }
+    for (std::uint32_t i = 0; i < std::min<std::uint32_t>(limit.spare, kMostReleased); ++i) {
+      Firehose* firehose = choose(peer, Choice::untouched);
+      if (!firehose) break;
+      call_back(from, *firehose);
+    }
+    send_released(from);
+  }
+
+  /// Of end_use().
+  void drained(Firehose& firehose) {
+    const Peer peer = firehose.peer.load(std::memory_order_relaxed);
+    firehose.word.end();
+    --peers_[peer].recalled;
+    let_go(peer, firehose);
+    send_released(peer);
+  }
+
+  /// The peer takes and answers no more messages. Its waiters are refused.
+  void gone(Peer peer) {
+    PeerState& at = peers_[peer];
+    if (at.gone) return;
+    at.gone = true;
+    if (draft_to_ == peer) draft_ = {};
+    std::vector<Firehose*> asked;
+    table_.for_each([&](Firehose& firehose) {
+      if (wanted(peer, firehose)) asked.push_back(&firehose);
+    });
+    for (Firehose* firehose : asked) refused(at, *firehose, ECONNRESET);
+    recall(peer, {{0, ~std::uint64_t{0}}, ~Epoch{0}});
+  }
+
+  /// At a peer; those recalled and still used included.
+  std::uint32_t held(Peer peer) const { return static_cast<std::uint32_t>(peers_[peer].ring.size()); }
+  std::uint32_t limit(Peer peer) const { return peers_[peer].limit; }
+  /// Held and wanted at all peers.
+  std::size_t size() const { return table_.size(); }
+  /// f(const Firehose&) for each of a peer's that are held, in the order of its ring.
+  template <class F>
+  void for_each(Peer peer, F&& f) const {
+    for (const Firehose* firehose = peers_[peer].ring.front(); firehose; firehose = Ring::next(*firehose))
+      f(*firehose);
+  }
+
+ private:
+  using Ring = LinkedList<Firehose, &Firehose::ring>;
+  struct PeerState {
+    Ring ring;  ///< held and recalled; the hand is at its front
+    std::uint32_t wanted = 0;
+    std::uint32_t recalled = 0;
+    std::uint32_t limit = 0;
+    bool gone = false;
+  };
+  /// Firehoses that one choice looks at, so that it takes O(1).
+  static constexpr unsigned kMostSteps = 32;
+
+  static bool try_use(Firehose& firehose, Peer peer, Bucket bucket) {
+    const auto seen = firehose.word.load();
+    // It may have become another's since it was found. The word now vouches for these two.
+    if (firehose.bucket.load(std::memory_order_relaxed) != bucket ||
+        firehose.peer.load(std::memory_order_relaxed) != peer || !firehose.word.try_use(seen))
+      return false;
+    // Mostly set: then its line stays shared.
+    if (!firehose.touched.load(std::memory_order_relaxed))
+      firehose.touched.store(true, std::memory_order_relaxed);
+    return true;
+  }
+
+  Needed need_known(Firehose& firehose, Waiter& waiter) {
+    switch (firehose.word.load().state()) {
+      case FirehoseState::wanted:
+        add_waiter(firehose, waiter);
+        return {Need::waits};
+      case FirehoseState::held:
+        firehose.word.try_use(firehose.word.load());
+        firehose.touched.store(true, std::memory_order_relaxed);
+        return {Need::hit, &firehose};
+      default:
+        return {Need::by_message};
+    }
+  }
+
+  static void add_waiter(Firehose& firehose, Waiter& waiter) {
+    waiter.next = nullptr;
+    (firehose.first_waiter ? firehose.last_waiter->next : firehose.first_waiter) = &waiter;
+    firehose.last_waiter = &waiter;
+  }
+
+  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least.
+  bool make_room(PeerState& peer) {
+    if (peer.limit == 0) return false;
+    const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
+    if (!over()) return true;
+    bool made = false;
+    while (over() && !draft_.victims.full()) {
+      Firehose* victim = choose(peer, Choice::unused);
+      if (!victim) break;
+      draft_.victims.add({victim->bucket.load(std::memory_order_relaxed), victim->epoch});
+      drop(peer, *victim);
+      made = true;
+    }
+    return made;
+  }
+
+  enum class Choice : std::uint8_t {
+    untouched,  ///< unused since the hand last passed; its use has ended
+    unused,     ///< untouched if there is one near the hand
+    any         ///< unused if there is one near the hand; else recalled, to be released by its last use
+  };
+  /// The hand moves on. The chosen one has ended, or with `any` been recalled. Null: there is none.
+  Firehose* choose(PeerState& peer, Choice choice) {
+    Firehose* unused = nullptr;
+    Firehose* used = nullptr;
+    for (std::size_t i = std::min<std::size_t>(peer.ring.size(), kMostSteps); i > 0; --i) {
+      Firehose& firehose = peer.ring.rotate();
+      const auto word = firehose.word.load();
+      if (word.state() != FirehoseState::held) continue;
+      if (word.uses()) {
+        used = &firehose;
+      } else if (firehose.touched.load(std::memory_order_relaxed)) {
+        firehose.touched.store(false, std::memory_order_relaxed);
+        if (!unused) unused = &firehose;
+      } else if (firehose.word.end()) {
+        return &firehose;
+      }
+    }
+    if (choice == Choice::untouched) return nullptr;
+    if (unused && unused->word.end()) return unused;
+    return choice == Choice::any ? (used ? used : unused) : nullptr;
+  }
+
+  Firehose* wanted(Peer peer, Bucket bucket) {
+    Firehose* firehose = table_.find(peer, bucket);
+    return firehose && wanted(peer, *firehose) ? firehose : nullptr;
+  }
+  static bool wanted(Peer peer, const Firehose& firehose) {
+    return firehose.peer.load(std::memory_order_relaxed) == peer &&
+           firehose.word.load().state() == FirehoseState::wanted;
+  }
+
+  void granted(PeerState& peer, Firehose& firehose, const Grant& grant) {
+    --peer.wanted;
+    firehose.part = grant.part;
+    firehose.epoch = grant.ref.epoch;
+    peer.ring.push_back(firehose);
+    firehose.touched.store(true, std::memory_order_relaxed);
+    Waiter* waiter = take_waiters(firehose);
+    firehose.word.hold();
+    while (waiter) {
+      Waiter& first = *waiter;
+      waiter = waiter->next;
+      firehose.word.try_use(firehose.word.load());
+      actions_.granted(first, firehose);
+    }
+  }
+
+  void refused(PeerState& peer, Firehose& firehose, int error) {
+    --peer.wanted;
+    Waiter* waiter = take_waiters(firehose);
+    firehose.word.refuse();
+    recycle(firehose);
+    while (waiter) {
+      Waiter& first = *waiter;
+      waiter = waiter->next;
+      actions_.refused(first, error);
+    }
+  }
+
+  static Waiter* take_waiters(Firehose& firehose) {
+    Waiter* first = firehose.first_waiter;
+    firehose.first_waiter = nullptr;
+    return first;
+  }
+
+  /// One that is held, or that choose() has ended.
+  void call_back(Peer from, Firehose& firehose) {
+    switch (firehose.word.load().state()) {
+      case FirehoseState::held:
+        if (!firehose.word.recall()) {
+          ++peers_[from].recalled;
+          return;
+        }
+        firehose.word.end();
+        [[fallthrough]];
+      case FirehoseState::absent:
+        let_go(from, firehose);
+        return;
+      default:
+        return;
+    }
+  }
+
+  /// It has ended.
+  void let_go(Peer peer, Firehose& firehose) {
+    if (released_.full()) send_released(peer);
+    released_.add({firehose.bucket.load(std::memory_order_relaxed), firehose.epoch});
+    drop(peers_[peer], firehose);
+  }
+  void drop(PeerState& peer, Firehose& firehose) {
+    peer.ring.erase(firehose);
+    recycle(firehose);
+  }
+  void recycle(Firehose& firehose) {
+    table_.erase(&firehose);
+    firehoses_.put(firehose);
+  }
+
+  void send_released(Peer to) {
+    const Release release{released_};
+    released_ = {};
+    if (release.firehoses.count && !peers_[to].gone) actions_.send(to, release, nullptr, 0);
+  }
+
+  Actions& actions_;
+  BucketTable<Firehose, Atomics> table_;
+  // Under the caller's lock.
+  std::vector<PeerState> peers_;
+  Pool<Firehose> firehoses_;
+  Move draft_;  ///< of the series of need() that runs
+  Peer draft_to_ = 0;
+  List<BucketRef, kMostReleased> released_;  ///< by the event that runs
+};
+
+using Firehose = BasicFirehose<>;
+using InitiatorActions = BasicInitiatorActions<>;
+using Initiator = BasicInitiator<>;
+
+}  // namespace pinion::firehose

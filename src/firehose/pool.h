@@ -1,0 +1,69 @@
+// Objects at constant addresses, and lists through them. A pool's objects are reused, and freed with the
+// pool, so lock-free readers may look at one that has been recycled. Guarded by their owner's lock.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+namespace pinion::firehose {
+
+template <class T>
+class Pool {
+ public:
+  /// In the state that its last user left it in.
+  T& take() {
+    if (free_.empty()) return all_.emplace_back();
+    T& object = *free_.back();
+    free_.pop_back();
+    return object;
+  }
+  void put(T& object) { free_.push_back(&object); }
+
+ private:
+  std::deque<T> all_;
+  std::vector<T*> free_;
+};
+
+template <class T>
+struct Link {
+  T* next = nullptr;
+  T* previous = nullptr;
+};
+
+/// A list through the member `link` of its objects.
+template <class T, Link<T> T::*link>
+class LinkedList {
+ public:
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  T* front() const { return first_; }
+  static T* next(const T& object) { return (object.*link).next; }
+
+  void push_back(T& object) {
+    (object.*link) = {nullptr, last_};
+    (last_ ? (last_->*link).next : first_) = &object;
+    last_ = &object;
+    ++size_;
+  }
+  void erase(T& object) {
+    const Link<T> at = object.*link;
+    (at.next ? (at.next->*link).previous : last_) = at.previous;
+    (at.previous ? (at.previous->*link).next : first_) = at.next;
+    --size_;
+  }
+  /// The first becomes the last.
+  T& rotate() {
+    T& object = *first_;
+    erase(object);
+    push_back(object);
+    return object;
+  }
+
+ private:
+  T* first_ = nullptr;
+  T* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace pinion::firehose

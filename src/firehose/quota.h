@@ -1,0 +1,38 @@
+// How many firehoses a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
+// all peers, used or not. `lending` gives what is free to the peers that ask, and takes it back for others.
+// Pure values, callable from anywhere.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "firehose/bucket.h"
+
+namespace pinion::firehose {
+
+enum class Sharing : std::uint8_t { static_share, lending };
+
+struct Quota {
+  Sharing sharing = Sharing::lending;
+  std::uint64_t buckets = 0;  ///< M: that peers may hold
+  std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
+  Peer processes = 1;         ///< of the job
+
+  std::uint64_t most() const { return buckets + victims; }
+  /// F = M / (bucket * (nodes - 1)).
+  std::uint32_t static_firehoses() const {
+    return static_cast<std::uint32_t>(buckets / std::max<Peer>(1, processes - 1));
+  }
+  /// Before the owner has told a peer.
+  std::uint32_t first_limit() const {
+    const std::uint32_t equal = static_firehoses();
+    return sharing == Sharing::static_share ? equal : std::max(equal, kFirstLent);
+  }
+  /// Free buckets below which an owner that lends asks for firehoses back.
+  std::uint64_t reserve() const { return std::clamp<std::uint64_t>(buckets / 16, 1, kMostReserve); }
+
+  static constexpr std::uint32_t kFirstLent = 16;
+  static constexpr std::uint64_t kMostReserve = 16;
+};
+
+}  // namespace pinion::firehose
