@@ -238,7 +238,8 @@ TEST_P(FirehoseJob, PeerKilledInBetween) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FirehoseJob,
                          testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "bounce"},
-                                         Kind{"sockets", "bounce"}),
+                                         Kind{"sockets", "bounce"}, Kind{"tcp;ofi_rxm", "firehose"},
+                                         Kind{"shm", "firehose"}, Kind{"sockets", "firehose"}),
                          [](const auto& info) {
                            return test::test_name(std::string(info.param.provider) + "_" +
                                                   info.param.strategy);

@@ -320,6 +320,46 @@ void LeasePath::retire_now(ThreadContext& thread, int number, RegionRef ref) {
   if (Region* region = domain(number).begin_retire(ref)) retire_here(thread, number, region);
 }
 
+namespace {
+
+Record hold_event(const PeerHold& hold, runlog::EventKind kind) {
+  Record record;
+  record.begin = record.end = ticks_now();
+  record.address = hold.pages.begin;
+  record.bytes = hold.pages.bytes();
+  record.kind = kind;
+  record.domain = static_cast<unsigned>(hold.domain);
+  return record;
+}
+
+}  // namespace
+
+Error LeasePath::begin_hold(ThreadContext& thread, int number, Range pages, Access access, PeerHold& hold) {
+  if (!is_possible(pages)) return Error::make(EFAULT, "no memory can be there");
+  Domain::Ticket ticket;
+  ticket.pages = pages;
+  ticket.access = access;
+  Transfer registering;
+  registering.record.domain = static_cast<unsigned>(number);
+  if (acquire_by_steps(thread, ticket, registering) == Domain::Step::refused) return ticket.error;
+  hold = {registering.record.region(), pages, number};
+  const bool held = domain(number).begin_hold(hold.region);
+  if (domain(number).release(hold.region.region) == RegionWord::Released::idle_doomed) {
+    watch_.idle_and_doomed(pages.bytes());
+    reap_now(thread, number);
+  }
+  if (!held) return Error::make(EBUSY, "the memory is changing, or memory events may be missed now");
+  push(thread, hold_event(hold, runlog::EventKind::hold_begin));
+  return {};
+}
+
+void LeasePath::end_hold(ThreadContext& thread, const PeerHold& hold) {
+  const auto released = domain(hold.domain).end_hold(hold.region.region);
+  push(thread, hold_event(hold, runlog::EventKind::hold_end));
+  if (released == RegionWord::Released::idle) retire_now(thread, hold.domain, hold.region);
+  if (released == RegionWord::Released::idle_doomed) reap_now(thread, hold.domain);
+}
+
 void LeasePath::own_registration_begins(ThreadContext& thread, std::uint64_t bytes) {
   HeldSignals held;
   Budget& budget = domains_.budget();

@@ -2,9 +2,10 @@
 // an application thread does in between hit and miss. Owns the parameters of the run that every transfer
 // reads, in one cache line.
 //
-// acquire(), try_acquire(), release(), own_registration_begins(), own_registration_ends() and let_idle_go()
-// may be called by any thread while the run lasts, outside of hooks. release_after_run() may be called at any
-// time. The object is never freed: threads may be inside it when the run ends.
+// acquire(), try_acquire(), release(), begin_hold(), end_hold(), own_registration_begins(),
+// own_registration_ends() and let_idle_go() may be called by any thread while the run lasts, outside of
+// hooks. release_after_run() may be called at any time. The object is never freed: threads may be inside it
+// when the run ends.
 #pragma once
 
 #include <sys/types.h>
@@ -50,6 +51,14 @@ enum class Refusal {
   report,  ///< acquire() returns false and holds nothing: the caller has a bounce buffer of its own
 };
 
+/// A region that stays registered for peers, by the registry's hold. It is no transfer: retention learns
+/// nothing from it, and the log has events of its own.
+struct PeerHold {
+  RegionRef region;
+  Range pages;
+  int domain = 0;
+};
+
 class LeasePath {
  public:
   LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains, MemoryWatch& watch,
@@ -68,6 +77,11 @@ class LeasePath {
   void release(ThreadContext& thread, Transfer& transfer);
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
+
+  /// Registers whole pages for peers, where needed, and holds them. EBUSY: the memory is changing.
+  Error begin_hold(ThreadContext& thread, int domain, Range pages, Access access, PeerHold& hold);
+  /// The region is deregistered at once, unless leases are out.
+  void end_hold(ThreadContext& thread, const PeerHold& hold);
 
   /// A registration that the program makes without Pinion counts against the limits, from before it is made
   /// until it has ended: idle regions go for it, as far as there are any.

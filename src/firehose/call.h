@@ -10,12 +10,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "firehose/initiator.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint.h"
 
 namespace pinion::firehose {
-
-using Peer = transfer::Peer;
 
 class Job;
 
@@ -42,7 +41,7 @@ struct Call {
 
 enum class PartKind : std::uint8_t { put, get, atomic };
 
-struct Part final : transfer::Operation {
+struct Part final : transfer::Operation, Waiter {
   Part(Job& of_job, Call& of) : job(of_job), call(&of), peer(of.peer) {}
   /// Of a put or get by the provider.
   void done(const Error& error) override;
@@ -69,8 +68,7 @@ struct Part final : transfer::Operation {
   bool leased = false;
 
   // The strategy's.
-  std::uint64_t mark = 0;
-  bool missed = false;  ///< its memory had to be asked for
+  BasicFirehose<>* firehose = nullptr;  ///< used
 };
 
 }  // namespace pinion::firehose

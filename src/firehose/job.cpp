@@ -93,6 +93,7 @@ Error Job::join() {
   outbox_ = std::make_unique<Outbox>(*endpoint_, place.peers);
   courier_ = std::make_unique<Courier>(*outbox_, place.peers,
                                        endpoint_->capabilities().max_message - kDataHeader, &Job::finish);
+  cut_off_ = std::make_unique<std::atomic<bool>[]>(place.peers);
   gathering_ = std::make_unique<Gathering>(*outbox_, place.rank, place.peers);
   Error error;
   strategy_ = make_strategy(options_.strategy ? options_.strategy : kDefaultStrategy, *this, error);
@@ -100,7 +101,8 @@ Error Job::join() {
   bucket_ = strategy_->bucket_bytes();
   for (unsigned kind = 0; kind < kMessageKinds; ++kind) endpoint_->handle(kind, slots_[kind]);
   if ((error = endpoint_->connect())) return error;
-  if ((error = strategy_->open())) return error;
+  options_.provider = options_.directory = options_.strategy = nullptr;  // the caller's
+  options_.segments = nullptr;
   const HeldSignals held;  // for the threads
   agent_ = std::thread([this] { run_agent(); });
   if (endpoint_->capabilities().automatic_progress) progress_ = std::thread([this] { run_progress(); });
@@ -110,10 +112,10 @@ Error Job::join() {
 Error Job::close() {
   until([this] { return all_done(); });
   gather(nullptr, 0, nullptr);
-  strategy_->close();
   const Time end = monotonic_now() + kSecond;
   until([&] { return outbox_->flush() || monotonic_now() > end; });
   stop_threads();
+  strategy_->close();
   return endpoint_->close();
 }
 
@@ -151,6 +153,10 @@ void Job::start(Call& call, PartKind kind, std::uint64_t remote, char* local, st
     const int error = kind == PartKind::put ? own_memory::write(remote, local, bytes)
                                             : own_memory::read(local, remote, bytes);
     if (error) call.fail(error);
+    return;
+  }
+  if (cut_off_[call.peer].load(std::memory_order_relaxed)) {
+    call.fail(ECONNRESET);
     return;
   }
   const std::size_t most = endpoint_->capabilities().max_transfer;
@@ -301,10 +307,26 @@ void Job::control(Peer to, const void* message, std::size_t bytes) {
   if (!outbox_->empty()) ring();
 }
 
-bool Job::is_exposed(std::uint64_t address, std::size_t bytes) const {
-  const Range range{address, address + bytes};
+bool Job::is_exposed(Range range) const {
   return segments_.empty() || std::any_of(segments_.begin(), segments_.end(),
                                           [&](const Range& segment) { return segment.contains(range); });
+}
+
+Range Job::exposed_part(Range range) const {
+  if (segments_.empty()) return range;
+  Range largest{};
+  for (const Range& segment : segments_) {
+    const Range part{std::max(range.begin, page_ceil(segment.begin)),
+                     std::min(range.end, page_floor(segment.end))};
+    if (!part.empty() && part.bytes() > largest.bytes()) largest = part;
+  }
+  return largest;
+}
+
+/// Its registrations stay until its process has ended: until then it may still write.
+void Job::cut_off(Peer peer) {
+  cut_off_[peer].store(true, std::memory_order_relaxed);
+  courier_->end(peer, ECONNRESET);
 }
 
 // ---- messages
@@ -351,7 +373,9 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
   DataMessage answer;
   answer.request = message->request;
   char data[transfer::WirePool::kBytes];
-  if (!is_exposed(message->address, message->bytes)) {
+  if (cut_off_[from].load(std::memory_order_relaxed)) {
+    answer.error = ECONNRESET;
+  } else if (!is_exposed({message->address, message->address + message->bytes})) {
     answer.error = EPERM;
   } else if (message->kind == DataMessage::Kind::put) {
     answer.error = own_memory::write(message->address, message->payload, message->bytes);

@@ -96,13 +96,14 @@ class Job final : public Ways {
   void fail(Part& part, int error) override;
   void control(Peer to, const void* message, std::size_t bytes) override;
   void ring() override;
-  bool is_exposed(std::uint64_t address, std::size_t bytes) const override;
+  void cut_off(Peer peer) override;
+  Range exposed_part(Range range) const override;
 
  private:
   friend struct Part;
   static std::atomic<unsigned> forks_so_far;
   static constexpr Duration kLook = 5 * kMillisecond;
-  static constexpr const char* kDefaultStrategy = "bounce";
+  static constexpr const char* kDefaultStrategy = "firehose";
 
   /// Receives one kind of messages.
   class Slot final : public transfer::MessageHandler {
@@ -129,6 +130,7 @@ class Job final : public Ways {
   void dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes);
   void user_message(Peer from, const void* payload, std::size_t bytes);
   void serve(Peer from, const void* payload, std::size_t bytes);
+  bool is_exposed(Range range) const;
   void lose(Peer peer);
   void run_agent();
   void run_progress();
@@ -152,6 +154,8 @@ class Job final : public Ways {
   std::mutex waiting_mutex_;   ///< guards the next
   std::deque<Part*> waiting_;  ///< for room in the endpoint's queue
   std::atomic<bool> has_waiting_{false};
+
+  std::unique_ptr<std::atomic<bool>[]> cut_off_;  ///< by peer
 
   std::thread agent_, progress_;
   std::atomic<bool> stop_{false};

@@ -1,13 +1,15 @@
 #include <cerrno>
 
 #include "firehose/bounce.h"
+#include "firehose/caching.h"
 #include "firehose/strategy.h"
 
 namespace pinion::firehose {
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error) {
+  if (name == "firehose") return std::make_unique<Caching>(ways);
   if (name == "bounce") return std::make_unique<Bounce>(ways);
-  error = Error::make(EINVAL, "there is no strategy `%s`; valid: bounce", name.c_str());
+  error = Error::make(EINVAL, "there is no strategy `%s`; valid: firehose, bounce", name.c_str());
   return nullptr;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/range.h"
 #include "firehose/call.h"
 #include "pinion/firehose.h"
 
@@ -32,8 +33,10 @@ class Ways {
   virtual void control(Peer to, const void* message, std::size_t bytes) = 0;
   /// Strategy::work() is called soon.
   virtual void ring() = 0;
-  /// Whether peers may reach this memory.
-  virtual bool is_exposed(std::uint64_t address, std::size_t bytes) const = 0;
+  /// The peer is treated as gone from now on. It is told so when it listens.
+  virtual void cut_off(Peer peer) = 0;
+  /// The largest part of a range, in whole pages, that peers may reach; empty: none.
+  virtual Range exposed_part(Range range) const = 0;
 
  protected:
   ~Ways() = default;
@@ -43,9 +46,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  /// The peers are met; messages may have come before. Collective.
-  virtual Error open() { return {}; }
-  /// All processes that live are past their operations.
+  /// All processes that live are past their operations, and the job's threads have ended.
   virtual void close() {}
 
   /// Parts never cross a multiple of it at the peer; 0: whole.

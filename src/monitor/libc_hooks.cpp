@@ -168,6 +168,19 @@ Answer alternative_of(long system_call) {
   }
 }
 
+ChangeKind kind_of(long system_call, const Arguments& arguments) {
+  if (system_call == SYS_brk) return ChangeKind::heap;
+  if (system_call != SYS_madvise) return ChangeKind::other;
+  switch (static_cast<int>(arguments[2])) {
+    case MADV_DONTNEED:
+      return ChangeKind::zeros;
+    case MADV_FREE:
+      return ChangeKind::lazily;
+    default:
+      return ChangeKind::other;
+  }
+}
+
 // ---- Other libraries that patch ----
 
 /// A library that writes over our entries makes their pages writable first, by our own mprotect. A bit for
@@ -234,14 +247,14 @@ Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChang
   const Answer answer = begin == nullptr ? Answer::proceed : begin(change);
   event_watch.note_begin(change.range);
   const bool possible =
-      answer == change.alternative || (answer == Answer::refuse && change.alternative == Answer::hold_back);
+      change.takes(answer) || (answer == Answer::refuse && change.alternative == Answer::hold_back);
   return possible ? answer : Answer::proceed;
 }
 
 /// Makes the call, whose result is in the kernel's form, between the events; or has its result from their
 /// answer.
 template <class MakeCall>
-long bracketed(long system_call, const ConcernedMemory& memory, MakeCall&& make_call) {
+long bracketed(long system_call, ChangeKind kind, const ConcernedMemory& memory, MakeCall&& make_call) {
   if (memory.empty()) return make_call();
   // install publishes end before begin, so a thread that finds a begin has its end.
   const auto begin = callback_begin.load(std::memory_order_acquire);
@@ -252,7 +265,7 @@ long bracketed(long system_call, const ConcernedMemory& memory, MakeCall&& make_
   int begun = 0;
   while (begun < 2 && answer == Answer::proceed) {
     const Range& range = ranges[begun++];
-    if (!range.empty()) answer = begin_event({range, alternative}, begin);
+    if (!range.empty()) answer = begin_event({range, alternative, kind}, begin);
   }
   long result = 0;
   if (answer == Answer::refuse) result = -ENOMEM;
@@ -283,7 +296,8 @@ long perform(Function function, const Arguments& arguments, const ConcernedMemor
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
   const long system_call = hooks[function].system_call;
-  const long result = bracketed(system_call, memory, [&] { return call_next(function, arguments, memory); });
+  const long result = bracketed(system_call, kind_of(system_call, arguments), memory,
+                                [&] { return call_next(function, arguments, memory); });
   report_appeared(system_call, arguments, result);
   return to_libc(result, caller_errno);
 }
@@ -623,7 +637,8 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const ConcernedMemory memory = concerned_memory(number, arguments);
   const auto make_call = [&] { return raw_system_call(number, arguments); };
   const auto in_brackets = [&] {
-    return is_bracketed(memory) ? make_call() : bracketed(number, memory, make_call);
+    return is_bracketed(memory) ? make_call()
+                                : bracketed(number, kind_of(number, arguments), memory, make_call);
   };
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
   long result = protects ? protecting(arguments, in_brackets) : in_brackets();

@@ -160,6 +160,7 @@ class MappingReader {
     Range range;
     std::uint64_t offset = 0;
     std::uint64_t inode = 0;
+    bool is_private = false;
     bool system_v = false;
   };
 
@@ -181,7 +182,8 @@ class MappingReader {
   bool next(Mapping& mapping) {
     mapping.range.begin = number(16);
     mapping.range.end = number(16);
-    skip_word();
+    for (; current_ != ' ' && current_ != kEnd; advance()) mapping.is_private = current_ == 'p';
+    advance();
     mapping.offset = number(16);
     skip_word();
     mapping.inode = number(10);
@@ -297,6 +299,18 @@ constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
 }
 
 }  // namespace
+
+bool is_private_anonymous(Range range) {
+  MappingReader reader;
+  if (!reader.is_open()) return false;
+  for (MappingReader::Mapping mapping; reader.next(mapping) && mapping.range.begin <= range.begin;) {
+    if (mapping.range.end <= range.begin) continue;
+    if (!mapping.is_private || mapping.inode != 0) return false;
+    range.begin = mapping.range.end;
+    if (range.empty()) return true;
+  }
+  return false;
+}
 
 constinit const std::array<bool, kMemoryCallNumbers> pinion_memory_calls = mark_memory_calls();
 

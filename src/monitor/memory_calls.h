@@ -41,6 +41,9 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
 /// replaced others, which is an event of its own, and where the call maps nothing.
 Range appeared_memory(long number, const SystemCallArguments& arguments, long result);
 
+/// Whether all of the range is mapped, private and of no file.
+bool is_private_anonymous(Range range);
+
 /// Above every number of a call that changes memory.
 constexpr long kMemoryCallNumbers = 512;
 /// Which numbers concerned_memory() has to look at.

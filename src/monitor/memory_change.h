@@ -11,6 +11,15 @@ enum class Answer : std::uint8_t {
   proceed,
   hold_back,  ///< the call returns success at once, and is carried out later (held_back.h)
   refuse,     ///< the call fails with ENOMEM, and the memory stays as it is
+  done,       ///< the call returns success: the sink has left the memory as the call would
+};
+
+/// The calls that a sink may treat in a way of their own.
+enum class ChangeKind : std::uint8_t {
+  other,
+  zeros,   ///< madvise: private anonymous memory reads as zeros from then on
+  lazily,  ///< madvise: as it is, or zeros
+  heap,    ///< the break shrinks. malloc calls, with its lock held.
 };
 
 struct MemoryChange {
@@ -21,6 +30,13 @@ struct MemoryChange {
   ///   proceed    none: changes that the kernel reports or the program brackets
   /// A call that bypasses libc reaches the sinks by the kernel's report, or not at all.
   Answer alternative = Answer::proceed;
+  /// `zeros` and `lazily` take the answer `done`, too.
+  ChangeKind kind = ChangeKind::other;
+
+  bool takes(Answer answer) const {
+    return answer == Answer::proceed || answer == alternative ||
+           (answer == Answer::done && (kind == ChangeKind::zeros || kind == ChangeKind::lazily));
+  }
 };
 
 }  // namespace pinion

@@ -30,7 +30,8 @@ Answer ask_sinks(const MemoryChange& change) {
   Answer answer = Answer::proceed;
   g_sinks.for_each([&](MemorySink& sink) {
     const Answer one = sink.changing(change);
-    if (one == change.alternative) answer = one;
+    if (!change.takes(one)) return;
+    if (one == change.alternative || answer == Answer::proceed) answer = one;
   });
   return answer;
 }
@@ -87,7 +88,10 @@ Error earlier_reason() {
 
 Answer begin(const MemoryChange& change) {
   g_brackets.open(change.range);
-  return g_held_back.settle(change, ask_sinks(change));
+  const Answer wanted = ask_sinks(change);
+  const bool done = wanted == Answer::done;
+  const Answer settled = g_held_back.settle(change, done ? Answer::proceed : wanted);
+  return done && settled == Answer::proceed ? Answer::done : settled;
 }
 
 void end(Range range) {

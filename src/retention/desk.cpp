@@ -38,7 +38,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::memory_event:
       for (int i = 0; i < count(); ++i) kept(i).retention->memory_event(pages_touched(range));
       break;
-    default:  // no record of a thread's
+    default:  // nothing to learn from
       break;
   }
   return event;

@@ -1,0 +1,305 @@
+#include "firehose/caching.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "monitor/memory_events.h"
+
+namespace pinion::firehose {
+
+namespace {
+
+constexpr std::size_t kBucket = std::size_t{64} << 10;
+constexpr Duration kPatience = 10 * kSecond;
+/// Of the process's limit, for peers.
+constexpr std::uint64_t kPartOfLimit = 4;
+constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
+
+std::uint64_t default_memory() {
+  struct pinion_limits limits {};
+  limits.size = sizeof limits;
+  if (pinion_limits(&limits) != 0) return 0;
+  return std::min(limits.bytes / kPartOfLimit, kMostByDefault);
+}
+
+Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes) {
+  const std::uint64_t memory = options.memory ? options.memory : default_memory();
+  Quota quota;
+  quota.buckets = memory / bucket;
+  quota.victims = options.victims ? options.victims / bucket : quota.buckets / 16;
+  quota.processes = processes;
+  return quota;
+}
+
+/// Whether a change of memory can wait for peers: it can where libc's functions are hooked, and the provider
+/// checks keys.
+bool can_expose(const char* provider) {
+  const std::string name = provider;
+  if (name.starts_with("shm") || name.starts_with("sm2")) return false;
+  MemoryMonitor* const monitor = memory_events::monitor();
+  if (!monitor) return false;
+  const std::string by = monitor->chosen().name();
+  return by == "libc" || by == "symbols";
+}
+
+/// Reachable for ever.
+template <class T>
+T& kept(T* object) {
+  static std::mutex mutex;
+  static std::deque<T*>* const all = new std::deque<T*>;
+  const std::lock_guard lock(mutex);
+  return *all->emplace_back(object);
+}
+
+}  // namespace
+
+Caching::Caching(Ways& ways)
+    : ways_(ways),
+      size_(ways.options().bucket ? ways.options().bucket : kBucket),
+      quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers())),
+      patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
+                                                 : kPatience),
+      initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
+      owner_(quota_, *this),
+      pins_(kept(new Pins(ways.endpoint().domain(), size_))),
+      recalls_(kept(new Recalls(
+          pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))) {
+  exposes_ = can_expose(ways.endpoint().capabilities().provider) && !memory_events::add(recalls_);
+}
+
+void Caching::close() {
+  exposes_ = false;
+  recalls_.leave();
+  memory_events::remove(recalls_);
+  pins_.unpin_all();
+  memory_events::carry_out();
+}
+
+// ---- initiator
+
+/// Runs `f` under the lock, and then goes on with the parts that it has answered.
+template <class F>
+void Caching::as_initiator(F&& f) {
+  std::vector<Answered> answered;
+  {
+    const std::lock_guard lock(initiator_mutex_);
+    f();
+    answered.swap(answered_);
+  }
+  for (const Answered& each : answered) {
+    if (each.firehose)
+      use(*each.part, *each.firehose);
+    else if (each.error == ECONNRESET)
+      ways_.fail(*each.part, each.error);
+    else
+      ways_.by_message(*each.part);
+  }
+}
+
+void Caching::begin(Part& part) {
+  const Bucket bucket = size_.of(part.remote);
+  if (Firehose* const firehose = initiator_.try_use(part.peer, bucket)) {
+    hits_.fetch_add(1, std::memory_order_relaxed);
+    return use(part, *firehose);
+  }
+  BasicInitiator<>::Needed needed{};
+  as_initiator([&] {
+    needed = initiator_.need(part.peer, bucket, part);
+    initiator_.flush();
+  });
+  using Need = BasicInitiator<>::Need;
+  switch (needed.what) {
+    case Need::hit:
+      hits_.fetch_add(1, std::memory_order_relaxed);
+      return use(part, *needed.firehose);
+    case Need::waits:
+      misses_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    case Need::by_message:
+      return ways_.by_message(part);
+    case Need::gone:
+      return ways_.fail(part, ECONNRESET);
+  }
+}
+
+void Caching::use(Part& part, Firehose& firehose) {
+  part.firehose = &firehose;
+  const RemotePart& remote = firehose.part;
+  if (part.remote < remote.begin || part.bytes > remote.end - part.remote) {
+    ended(part);
+    return ways_.by_message(part);
+  }
+  part.target = {remote.address + (part.remote - remote.begin), remote.key};
+  ways_.by_provider(part);
+}
+
+void Caching::ended(Part& part) {
+  Firehose* const firehose = std::exchange(part.firehose, nullptr);
+  if (firehose && initiator_.end_use(*firehose)) as_initiator([&] { initiator_.drained(*firehose); });
+}
+
+void Caching::send(Peer to, const Message& message, const void*, std::size_t) { send(to, message); }
+
+void Caching::granted(Waiter& waiter, Firehose& firehose) {
+  answered_.push_back({static_cast<Part*>(&waiter), &firehose, 0});
+}
+
+void Caching::refused(Waiter& waiter, int error) {
+  refusals_.fetch_add(1, std::memory_order_relaxed);
+  answered_.push_back({static_cast<Part*>(&waiter), nullptr, error});
+}
+
+// ---- messages
+
+void Caching::send(Peer to, const Message& message) {
+  char wire[kMostMessage];
+  ways_.control(to, wire, encode(message, wire));
+}
+
+void Caching::message(Peer from, const void* payload, std::size_t bytes) {
+  const auto decoded = decode(payload, bytes, size_);
+  if (!decoded) return;
+  const Message& message = decoded->message;
+  if (const auto* move = std::get_if<Move>(&message)) {
+    const std::lock_guard lock(owner_mutex_);
+    owner_.move(from, *move);
+  } else if (const auto* release = std::get_if<Release>(&message)) {
+    const std::lock_guard lock(owner_mutex_);
+    owner_.release(from, *release);
+  } else if (const auto* answer = std::get_if<pinion::firehose::Answer>(&message)) {
+    moves_.fetch_add(answer->grants.count, std::memory_order_relaxed);
+    as_initiator([&] { initiator_.answer(from, *answer); });
+  } else if (const auto* recall = std::get_if<Recall>(&message)) {
+    as_initiator([&] { initiator_.recall(from, *recall); });
+  } else if (const auto* limit = std::get_if<Limit>(&message)) {
+    as_initiator([&] { initiator_.limit(from, *limit); });
+  }
+}
+
+void Caching::gone(Peer peer) {
+  as_initiator([&] { initiator_.gone(peer); });
+  const std::lock_guard lock(owner_mutex_);
+  owner_.gone(peer);
+}
+
+// ---- owner
+
+bool Caching::exposes(Bucket bucket) const {
+  return exposes_ && !memory_events::brackets().sight.blind() &&
+         !ways_.exposed_part(size_.range(bucket)).empty();
+}
+
+void Caching::pin(BucketRef ref) {
+  tasks_.push_back({Task::Kind::pin, ref});
+  ways_.ring();
+}
+
+void Caching::unpin(BucketRef ref) {
+  tasks_.push_back({Task::Kind::unpin, ref});
+  ways_.ring();
+}
+
+void Caching::cut_off(Peer peer) { tasks_.push_back({Task::Kind::cut_off, {}, peer}); }
+
+void Caching::revoked(Revocation revocation) { tasks_.push_back({Task::Kind::revoked, {}, revocation}); }
+
+// ---- the agent
+
+void Caching::pin_now(BucketRef ref) {
+  RemotePart part;
+  const Error error = pins_.pin(ref.bucket, ways_.exposed_part(size_.range(ref.bucket)), part);
+  const std::lock_guard lock(owner_mutex_);
+  if (error)
+    owner_.pin_failed(ref, error.code);
+  else
+    owner_.pinned(ref, part);
+}
+
+void Caching::revoked_now(Revocation revocation) {
+  if (!recalls_.grant(revocation)) return;  // its hook goes on, and tells the end
+  memory_events::carry_out();
+  {
+    const std::lock_guard lock(owner_mutex_);
+    owner_.end_revocation(revocation);
+  }
+  recalls_.end(revocation);
+}
+
+void Caching::carry_out(const Task& task) {
+  switch (task.kind) {
+    case Task::Kind::pin:
+      return pin_now(task.ref);
+    case Task::Kind::unpin: {
+      pins_.unpin(task.ref.bucket);
+      const std::lock_guard lock(owner_mutex_);
+      return owner_.unpinned(task.ref);
+    }
+    case Task::Kind::revoked:
+      return revoked_now(task.number);
+    case Task::Kind::cut_off:
+      return ways_.cut_off(static_cast<Peer>(task.number));
+  }
+}
+
+void Caching::begin_revocations() {
+  for (Recalls::Asked asked; recalls_.take(asked);) {
+    const Range whole{asked.range.begin, std::min(asked.range.end, kAddressEnd)};
+    if (whole.empty()) {
+      const std::lock_guard lock(owner_mutex_);
+      tasks_.push_back({Task::Kind::revoked, {}, asked.name});
+      continue;
+    }
+    const std::lock_guard lock(owner_mutex_);
+    owner_.revoke(asked.name, size_.touched(whole), monotonic_now() + patience_);
+  }
+}
+
+void Caching::end_revocations() {
+  for (std::uint64_t name = 0; recalls_.take_over(name);) {
+    {
+      const std::lock_guard lock(owner_mutex_);
+      owner_.end_revocation(name);
+    }
+    recalls_.end(name);
+  }
+}
+
+Time Caching::work() {
+  Recalls::become_agent();
+  for (;;) {
+    end_revocations();
+    begin_revocations();
+    std::unique_lock lock(owner_mutex_);
+    if (tasks_.empty()) {
+      const Time next = owner_.deadline();
+      if (next > monotonic_now()) return next;
+      owner_.late(monotonic_now());
+      if (tasks_.empty()) return owner_.deadline();
+    }
+    const Task task = tasks_.front();
+    tasks_.pop_front();
+    lock.unlock();
+    carry_out(task);
+  }
+}
+
+void Caching::add_to(struct pinion_firehose_statistics& out) const {
+  out.hits = hits_.load(std::memory_order_relaxed);
+  out.misses = misses_.load(std::memory_order_relaxed);
+  out.moves = moves_.load(std::memory_order_relaxed);
+  out.refusals = refusals_.load(std::memory_order_relaxed);
+  out.exposed_bytes = pins_.bytes();
+  out.exposed_peak_bytes = pins_.peak_bytes();
+  const std::lock_guard lock(owner_mutex_);
+  const OwnerCounters& owner = owner_.counters();
+  out.pins = owner.pins;
+  out.unpins = owner.unpins;
+  out.victim_hits = owner.victim_hits;
+  out.recalls = owner.recalls;
+  out.cut_off = owner.cut_off;
+}
+
+}  // namespace pinion::firehose

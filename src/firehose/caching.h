@@ -1,0 +1,102 @@
+// Strategy `firehose`: each process keeps the buckets registered that its peers put to and get from, within
+// its bound, until they are recalled. Binds the pure protocol (initiator.h, owner.h) to the endpoint, the
+// registry (pins.h) and memory events (recalls.h).
+//
+//   begin() ── hit ──────────────────────────────> by_provider()
+//      └─ miss: need() ── Move ──> owner ── Answer ──> granted: by_provider()    refused: by_message()
+//
+// A hit takes no lock. The initiator and the owner have a mutex each; neither is held while the other, a
+// device or a wait is. Messages are sent under them, in the protocol's order. Pins and revocations are the
+// agent's: it alone registers, and it waits for no peer.
+//
+// Nothing is exposed where a change of memory could not wait for the peers: where events are not seen by
+// libc's functions, while sight is lost, and where the provider writes by address past any key (shm).
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "firehose/initiator.h"
+#include "firehose/owner.h"
+#include "firehose/pins.h"
+#include "firehose/recalls.h"
+#include "firehose/strategy.h"
+
+namespace pinion::firehose {
+
+class Caching final : public Strategy, InitiatorActions, OwnerActions {
+ public:
+  explicit Caching(Ways& ways);
+
+  void close() override;
+  std::uint64_t bucket_bytes() const override { return size_.bytes(); }
+  void begin(Part& part) override;
+  void ended(Part& part) override;
+  void message(Peer from, const void* payload, std::size_t bytes) override;
+  void gone(Peer peer) override;
+  Time work() override;
+  void add_to(struct pinion_firehose_statistics& out) const override;
+
+ private:
+  using Firehose = BasicFirehose<>;
+
+  /// A part whose bucket was granted, or (null) refused.
+  struct Answered {
+    Part* part;
+    Firehose* firehose;
+    int error;
+  };
+  struct Task {
+    enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off } kind;
+    BucketRef ref{};
+    std::uint64_t number = 0;  ///< of the revocation, or the peer
+  };
+
+  // ---- initiator
+  template <class F>
+  void as_initiator(F&& f);
+  void use(Part& part, Firehose& firehose);
+  void send(Peer to, const Message& message, const void* rider, std::size_t bytes) override;
+  void granted(Waiter& waiter, Firehose& firehose) override;
+  void refused(Waiter& waiter, int error) override;
+
+  // ---- owner
+  void send(Peer to, const Message& message) override;
+  bool exposes(Bucket bucket) const override;
+  void pin(BucketRef ref) override;
+  void unpin(BucketRef ref) override;
+  void cut_off(Peer peer) override;
+  void revoked(Revocation revocation) override;
+
+  // ---- the agent
+  void carry_out(const Task& task);
+  void pin_now(BucketRef ref);
+  void revoked_now(Revocation revocation);
+  void begin_revocations();
+  void end_revocations();
+
+  Ways& ways_;
+  const BucketSize size_;
+  const Quota quota_;
+  const Duration patience_;
+  std::atomic<bool> exposes_{false};
+
+  std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
+  std::vector<Answered> answered_;
+  BasicInitiator<> initiator_;
+
+  mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
+  std::deque<Task> tasks_;
+  Owner owner_;
+
+  // Never freed: hooks may be inside.
+  Pins& pins_;
+  Recalls& recalls_;
+
+  std::atomic<std::uint64_t> hits_{0}, misses_{0}, moves_{0}, refusals_{0};
+};
+
+}  // namespace pinion::firehose

@@ -1,0 +1,191 @@
+#include "firehose/recalls.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "firehose/pins.h"
+#include "monitor/memory_calls.h"
+#include "monitor/system_call.h"
+
+namespace pinion::firehose {
+
+namespace {
+
+thread_local bool t_agent = false;
+std::atomic<unsigned> g_forks{0};
+
+unsigned watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(nullptr, nullptr, [] { ++g_forks; }); });
+  return g_forks.load();
+}
+
+/// Writes zeros over the page; false where that is impossible.
+bool clear_page(Address page) {
+  alignas(64) static const char zeros[4096] = {};
+  const long self = raw_system_call(SYS_getpid, {});
+  for (Address at = page; at < page + page_size(); at += sizeof zeros) {
+    const iovec from{const_cast<char*>(zeros), sizeof zeros};
+    const iovec to{reinterpret_cast<void*>(at), sizeof zeros};
+    if (is_error(raw_system_call(SYS_process_vm_writev, arguments_of(self, &from, 1, &to, 1, 0))))
+      return false;
+  }
+  return true;
+}
+
+void drop(Range pages) {
+  if (!pages.empty()) raw_system_call(SYS_madvise, arguments_of(pages.begin, pages.bytes(), MADV_DONTNEED));
+}
+
+}  // namespace
+
+void Recalls::become_agent() { t_agent = true; }
+
+Recalls::Recalls(const Pins& pins, Duration patience, Ring ring, void* context)
+    : pins_(pins), patience_(patience), ring_(ring), context_(context), forks_(watch_forks()) {}
+
+void Recalls::leave() {
+  off_.store(true);
+  while (inside_.load() > 0) ::sched_yield();
+}
+
+bool Recalls::is_off() const { return off_.load() || g_forks.load(std::memory_order_relaxed) != forks_; }
+
+// ---- hooks
+
+pinion::Answer Recalls::changing(const MemoryChange& change) {
+  if (t_agent ? !pins_.is_pinned(change.range) : !pins_.may_be_pinned(change.range)) [[likely]]
+    return pinion::Answer::proceed;
+  inside_.fetch_add(1);
+  const pinion::Answer given = is_off() ? pinion::Answer::proceed : answer(change);
+  inside_.fetch_sub(1);
+  return given;
+}
+
+pinion::Answer Recalls::answer(const MemoryChange& change) {
+  if (change.takes(pinion::Answer::done) && is_private_anonymous(change.range)) return drop_in_place(change);
+  const bool waits =
+      change.alternative == pinion::Answer::refuse && change.kind != ChangeKind::heap && !t_agent;
+  Slot* const slot = ask(change.range, waits);
+  return waits ? wait(slot) : change.alternative;
+}
+
+/// What the kernel would leave, on the same pages: peers may go on writing there.
+pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
+  if (change.kind == ChangeKind::lazily) return pinion::Answer::done;
+  Range unpinned{change.range.begin, change.range.begin};
+  for (Address page = change.range.begin; page < change.range.end; page += page_size()) {
+    const Address next = page + page_size();
+    if (pins_.may_be_pinned({page, next}) && clear_page(page)) {
+      drop(unpinned);
+      unpinned.begin = next;
+    }
+    unpinned.end = next;
+  }
+  drop(unpinned);
+  return pinion::Answer::done;
+}
+
+/// Null: all slots are used. The agent then revokes everything.
+Recalls::Slot* Recalls::ask(Range range, bool waits) {
+  Slot* asked = nullptr;
+  for (Slot& slot : slots_) {
+    std::uint32_t free = kFree;
+    if (slot.state.load(std::memory_order_relaxed) != kFree ||
+        !slot.state.compare_exchange_strong(free, kWritten))
+      continue;
+    slot.begin.store(range.begin, std::memory_order_relaxed);
+    slot.end.store(range.end, std::memory_order_relaxed);
+    slot.waits.store(waits, std::memory_order_relaxed);
+    slot.thread.store(::pthread_self(), std::memory_order_relaxed);
+    slot.state.store(kAsked);
+    asked = &slot;
+    break;
+  }
+  if (!asked) overflow_.store(true);
+  ring_(context_);
+  return asked;
+}
+
+pinion::Answer Recalls::wait(Slot* slot) {
+  if (!slot) return pinion::Answer::refuse;
+  const Time end = monotonic_now() + patience_;
+  for (Duration rest = 20 * kMicrosecond; slot->state.load() != kGranted;
+       rest = std::min(2 * rest, kMillisecond)) {
+    if (monotonic_now() > end || is_off()) {
+      slot->state.store(kOver);
+      ring_(context_);
+      return pinion::Answer::refuse;
+    }
+    const timespec time{0, rest};
+    raw_system_call(SYS_nanosleep, arguments_of(&time, 0));
+  }
+  return pinion::Answer::proceed;
+}
+
+void Recalls::changed(Range range) {
+  for (Slot& slot : slots_) {
+    if (slot.state.load() != kGranted || !(slot.range() == range) || slot.thread.load() != ::pthread_self())
+      continue;
+    inside_.fetch_add(1);
+    slot.state.store(kOver);
+    if (!is_off()) ring_(context_);
+    inside_.fetch_sub(1);
+    return;
+  }
+}
+
+void Recalls::appeared(Range range) {
+  if (!pins_.may_be_pinned(range)) return;
+  inside_.fetch_add(1);
+  if (!is_off()) ask(range, false);
+  inside_.fetch_sub(1);
+}
+
+// ---- the agent
+
+bool Recalls::take(Asked& asked) {
+  if (overflow_.exchange(false)) {
+    asked = {kEverything, {0, kAddressEnd}};
+    return true;
+  }
+  for (Slot& slot : slots_) {
+    std::uint32_t state = kAsked;
+    if (slot.state.load() != kAsked || !slot.state.compare_exchange_strong(state, kTaken)) continue;
+    asked = {static_cast<std::uint64_t>(&slot - slots_.data()), slot.range()};
+    return true;
+  }
+  return false;
+}
+
+bool Recalls::grant(std::uint64_t name) {
+  if (name == kEverything) return true;
+  Slot& slot = slots_[name];
+  if (!slot.waits.load()) return true;
+  // It may have run out of patience at this moment.
+  std::uint32_t taken = kTaken;
+  slot.state.compare_exchange_strong(taken, kGranted);
+  return false;
+}
+
+bool Recalls::take_over(std::uint64_t& name) {
+  for (Slot& slot : slots_) {
+    if (slot.state.load() != kOver) continue;
+    name = static_cast<std::uint64_t>(&slot - slots_.data());
+    return true;
+  }
+  return false;
+}
+
+void Recalls::end(std::uint64_t name) {
+  if (name != kEverything) slots_[name].state.store(kFree);
+}
+
+}  // namespace pinion::firehose
