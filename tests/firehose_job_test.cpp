@@ -239,7 +239,9 @@ TEST_P(FirehoseJob, PeerKilledInBetween) {
 INSTANTIATE_TEST_SUITE_P(Kinds, FirehoseJob,
                          testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "bounce"},
                                          Kind{"sockets", "bounce"}, Kind{"tcp;ofi_rxm", "firehose"},
-                                         Kind{"shm", "firehose"}, Kind{"sockets", "firehose"}),
+                                         Kind{"shm", "firehose"}, Kind{"sockets", "firehose"},
+                                         Kind{"tcp;ofi_rxm", "rendezvous"},
+                                         Kind{"tcp;ofi_rxm", "rendezvous-unpin"}),
                          [](const auto& info) {
                            return test::test_name(std::string(info.param.provider) + "_" +
                                                   info.param.strategy);

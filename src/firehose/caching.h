@@ -1,6 +1,6 @@
-// Strategy `firehose`: each process keeps the buckets registered that its peers put to and get from, within
-// its bound, until they are recalled. Binds the pure protocol (initiator.h, owner.h) to the endpoint, the
-// registry (pins.h) and memory events (recalls.h).
+// Strategies `firehose`, `rendezvous`, `rendezvous-unpin`. The first: each process keeps the buckets
+// registered that its peers put to and get from, within its bound, until they are recalled. Binds the pure
+// protocol (initiator.h, owner.h) to the endpoint, the registry (pins.h) and memory events (recalls.h).
 //
 //   begin() ── hit ──────────────────────────────> by_provider()
 //      └─ miss: need() ── Move ──> owner ── Answer ──> granted: by_provider()    refused: by_message()
@@ -19,6 +19,7 @@
 #include <mutex>
 #include <vector>
 
+#include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
 #include "firehose/owner.h"
 #include "firehose/pins.h"
@@ -27,9 +28,13 @@
 
 namespace pinion::firehose {
 
+/// Once an operation's data is in place: a rendezvous lets its firehose go; then the owner keeps the
+/// registration for good, or nothing.
+enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
+
 class Caching final : public Strategy, InitiatorActions, OwnerActions {
  public:
-  explicit Caching(Ways& ways);
+  Caching(Ways& ways, Keeps keeps);
 
   void close() override;
   std::uint64_t bucket_bytes() const override { return size_.bytes(); }
@@ -79,13 +84,15 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   void end_revocations();
 
   Ways& ways_;
+  const Keeps keeps_;
   const BucketSize size_;
   const Quota quota_;
   const Duration patience_;
   std::atomic<bool> exposes_{false};
 
-  std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
+  mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
   std::vector<Answered> answered_;
+  DistinctCount distinct_;
   BasicInitiator<> initiator_;
 
   mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
@@ -97,6 +104,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   Recalls& recalls_;
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, moves_{0}, refusals_{0};
+  std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
 };
 
 }  // namespace pinion::firehose
