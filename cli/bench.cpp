@@ -151,10 +151,12 @@ void add_bench(CLI::App& app) {
                   "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT], fabric, "
                   "fabric:PROVIDER)")
       ->type_name("NAME");
-  sub->add_option("--provider", arguments->options.provider,
-                  "bench transfers: the provider of libfabric that carries them (shm, tcp, verbs, ...)")
+  sub->add_option(
+         "--provider", arguments->options.provider,
+         "bench transfers, firehose: the provider of libfabric that carries them (shm, tcp, verbs, ...)")
       ->type_name("NAME");
-  sub->add_flag("--full", arguments->options.full, "bench transfers: all sizes and providers")
+  sub->add_flag("--full", arguments->options.full,
+                "bench transfers, firehose: all sizes, counts and providers")
       ->disable_flag_override();
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {

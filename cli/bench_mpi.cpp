@@ -74,22 +74,26 @@ std::map<std::string, double> run_mpi_bench(const MpiBench& mpi, int ranks, cons
   command.insert(command.end(), under.begin(), under.end());
   command.insert(command.end(), {mpi.program, std::to_string(ranks)});
   command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_for_figures(command);
+}
+
+std::map<std::string, double> run_for_figures(const CommandLine& command) {
   const TemporaryLogDirectory directory;
   const std::string output = directory.path() + "/output";
   const int status = run_and_wait(command, {}, output);
   if (status != 0)
-    throw Failure(fmt::format("{}: status {}: {}", mpi.launch.front(), status, first_words(output)));
-  std::map<std::string, double> ns;
+    throw Failure(fmt::format("{}: status {}: {}", command.front(), status, first_words(output)));
+  std::map<std::string, double> figures;
   std::ifstream lines(output);
   // Between messages of Pinion and of the launcher.
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name, more;
     double value = 0;
-    if (words >> name >> value && !(words >> more)) ns[name] = value;
+    if (words >> name >> value && !(words >> more)) figures[name] = value;
   }
-  if (ns.empty()) throw Failure(fmt::format("no figures: {}", first_words(output)));
-  return ns;
+  if (figures.empty()) throw Failure(fmt::format("no figures: {}", first_words(output)));
+  return figures;
 }
 
 CommandLine under_pinion(const CommandLine& options) {

@@ -26,6 +26,9 @@ extern const char* const kNoMpi;
 std::map<std::string, double> run_mpi_bench(const MpiBench& mpi, int ranks, const CommandLine& under,
                                             const CommandLine& arguments = {});
 
+/// Runs a program, and returns its lines of a name and a value. Throws Failure with its first words.
+std::map<std::string, double> run_for_figures(const CommandLine& command);
+
 /// This command with `options` of `pinion run`.
 CommandLine under_pinion(const CommandLine& options = {});
 

@@ -239,10 +239,11 @@ TEST_P(FirehoseJob, PeerKilledInBetween) {
 #ifdef PINION_TEST_FULL
 const auto kKinds =
     testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "bounce"}, Kind{"sockets", "bounce"},
-                    Kind{"tcp;ofi_rxm", "firehose"}, Kind{"shm", "firehose"}, Kind{"sockets", "firehose"});
+                    Kind{"tcp;ofi_rxm", "firehose"}, Kind{"shm", "firehose"}, Kind{"sockets", "firehose"},
+                    Kind{"tcp;ofi_rxm", "rendezvous"});
 #else
-const auto kKinds =
-    testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "firehose"}, Kind{"sockets", "firehose"});
+const auto kKinds = testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "firehose"},
+                                    Kind{"sockets", "firehose"}, Kind{"tcp;ofi_rxm", "rendezvous-unpin"});
 #endif
 INSTANTIATE_TEST_SUITE_P(Kinds, FirehoseJob, kKinds, [](const auto& info) {
   return test::test_name(std::string(info.param.provider) + "_" + info.param.strategy);

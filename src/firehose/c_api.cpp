@@ -159,16 +159,15 @@ int start_implicit(const char* name, pinion_firehose* firehose, unsigned peer, P
 
 int run(const char* name, pinion_firehose* firehose, unsigned peer, PartKind kind,
         const pinion_firehose_piece& piece) {
-  if (const int code = check(name, firehose, peer, piece.remote, piece.local, piece.bytes)) return code;
   if (const int code = check_may_wait(name)) return code;
-  return guarded(name, [&] {
-    Job& job = *Job::of(firehose);
-    const Time begin = monotonic_now();
-    const std::unique_ptr<Call> call(launch(job, peer, kind, 1, [&](std::size_t) { return piece; }));
-    job.until([&] { return call->is_done(); });
-    if (kind == PartKind::put && peer != job.self()) job.timed(*call, monotonic_now() - begin);
-    return failed(name, peer, call->error.load(std::memory_order_relaxed));
-  });
+  const Time begin = monotonic_now();
+  pinion_firehose_handle handle;
+  if (const int code = start(name, firehose, peer, kind, &piece, 1, &handle)) return code;
+  Job& job = *Job::of(firehose);
+  const Call& call = *call_of(handle);
+  job.until([&] { return call.is_done(); });
+  if (kind == PartKind::put) job.put_took(call, monotonic_now() - begin);
+  return wait_for(name, job, handle);
 }
 
 pinion_firehose_piece piece_of(const void* local, std::uint64_t remote, std::size_t bytes) {

@@ -26,7 +26,12 @@ std::uint64_t default_memory() {
   return std::min(limits.bytes / kPartOfLimit, kMostByDefault);
 }
 
-Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes) {
+/// Of rendezvous: more buckets than memory has.
+constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
+
+Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes, Keeps keeps) {
+  if (keeps != Keeps::firehoses)
+    return {Sharing::static_share, kUnbounded, keeps == Keeps::registrations ? kUnbounded : 0, processes};
   const std::uint64_t memory = options.memory ? options.memory : default_memory();
   Quota quota;
   quota.buckets = memory / bucket;
@@ -55,12 +60,20 @@ T& kept(T* object) {
   return *all->emplace_back(object);
 }
 
+/// One hit in so many is timed.
+bool is_sampled() {
+  constexpr unsigned kOneIn = 64;
+  thread_local unsigned t_hits = 0;
+  return ++t_hits % kOneIn == 0;
+}
+
 }  // namespace
 
-Caching::Caching(Ways& ways)
+Caching::Caching(Ways& ways, Keeps keeps)
     : ways_(ways),
+      keeps_(keeps),
       size_(ways.options().bucket ? ways.options().bucket : kBucket),
-      quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers())),
+      quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers(), keeps)),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
                                                  : kPatience),
       initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
@@ -100,33 +113,24 @@ void Caching::as_initiator(F&& f) {
   }
 }
 
-/// One in 64 of a thread is timed.
-Caching::Firehose* Caching::try_use(Part& part, Bucket bucket) {
-  thread_local unsigned t_uses = 0;
-  if (++t_uses % 64 != 0) [[likely]]
-    return initiator_.try_use(part.peer, bucket);
-  const Ticks begin = ticks_now();
-  Firehose* const firehose = initiator_.try_use(part.peer, bucket);
-  const Ticks took = ticks_now() - begin;
-  part.sampled = firehose != nullptr;
-  if (!firehose) return nullptr;
-  sampled_.fetch_add(1, std::memory_order_relaxed);
-  bookkeeping_ns_.fetch_add(static_cast<std::uint64_t>(calibration().to_duration(took)),
-                            std::memory_order_relaxed);
-  return firehose;
-}
-
 void Caching::begin(Part& part) {
   const Bucket bucket = size_.of(part.remote);
-  if (Firehose* const firehose = try_use(part, bucket)) {
+  part.sampled = is_sampled();
+  const Ticks begin = part.sampled ? ticks_now() : 0;
+  if (Firehose* const firehose = initiator_.try_use(part.peer, bucket)) {
     hits_.fetch_add(1, std::memory_order_relaxed);
+    if (part.sampled) {
+      bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
+      sampled_hits_.fetch_add(1, std::memory_order_relaxed);
+    }
     return use(part, *firehose);
   }
+  part.sampled = false;
+  part.call->went(Way::asked_for);
   BasicInitiator<>::Needed needed{};
   using Need = BasicInitiator<>::Need;
   as_initiator([&] {
     needed = initiator_.need(part.peer, bucket, part);
-    if (needed.what == Need::waits) part.call->way.fetch_or(Call::kMissed, std::memory_order_relaxed);
     initiator_.flush();
   });
   switch (needed.what) {
@@ -158,17 +162,17 @@ void Caching::ended(Part& part) {
   Firehose* const firehose = std::exchange(part.firehose, nullptr);
   if (!firehose) return;
   const Ticks begin = part.sampled ? ticks_now() : 0;
-  const bool drained = initiator_.end_use(*firehose);
-  if (part.sampled)
-    bookkeeping_ns_.fetch_add(static_cast<std::uint64_t>(calibration().to_duration(ticks_now() - begin)),
-                              std::memory_order_relaxed);
-  part.sampled = false;
-  if (drained) as_initiator([&] { initiator_.drained(*firehose); });
+  if (initiator_.end_use(*firehose)) return as_initiator([&] { initiator_.drained(*firehose); });
+  if (part.sampled) bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
+  if (keeps_ == Keeps::firehoses) return;
+  as_initiator([&] { initiator_.recall(part.peer, {{size_.of(part.remote), 1}, ~Epoch{0}}); });
 }
 
 void Caching::send(Peer to, const Message& message, const void*, std::size_t) { send(to, message); }
 
 void Caching::granted(Waiter& waiter, Firehose& firehose) {
+  const Bucket bucket = firehose.bucket.load(std::memory_order_relaxed);
+  distinct_.add(bucket << 24 ^ firehose.peer.load(std::memory_order_relaxed));
   answered_.push_back({static_cast<Part*>(&waiter), &firehose, 0});
 }
 
@@ -196,24 +200,11 @@ void Caching::message(Peer from, const void* payload, std::size_t bytes) {
     owner_.release(from, *release);
   } else if (const auto* answer = std::get_if<pinion::firehose::Answer>(&message)) {
     moves_.fetch_add(answer->grants.count, std::memory_order_relaxed);
-    as_initiator([&] {
-      count_distinct(from, *answer);
-      initiator_.answer(from, *answer);
-    });
+    as_initiator([&] { initiator_.answer(from, *answer); });
   } else if (const auto* recall = std::get_if<Recall>(&message)) {
     as_initiator([&] { initiator_.recall(from, *recall); });
   } else if (const auto* limit = std::get_if<Limit>(&message)) {
     as_initiator([&] { initiator_.limit(from, *limit); });
-  }
-}
-
-void Caching::count_distinct(Peer peer, const pinion::firehose::Answer& answer) {
-  for (const Grant& grant : answer.grants) {
-    const std::uint64_t name = grant.ref.bucket * ways_.endpoint().peers() + peer;
-    if (distinct_.size() < kMostDistinct)
-      distinct_.insert(name);
-    else
-      distinct_beyond_ += !distinct_.contains(name);
   }
 }
 
@@ -336,15 +327,16 @@ void Caching::add_to(struct pinion_firehose_statistics& out) const {
   out.misses = misses_.load(std::memory_order_relaxed);
   out.moves = moves_.load(std::memory_order_relaxed);
   out.refusals = refusals_.load(std::memory_order_relaxed);
-  out.exposed_bytes = pins_.bytes();
-  out.exposed_peak_bytes = pins_.peak_bytes();
-  out.sampled_hits = sampled_.load(std::memory_order_relaxed);
-  out.bookkeeping_ns = bookkeeping_ns_.load(std::memory_order_relaxed);
+  out.sampled_hits = sampled_hits_.load(std::memory_order_relaxed);
+  out.bookkeeping_ns = static_cast<std::uint64_t>(
+      calibration().to_duration(bookkeeping_ticks_.load(std::memory_order_relaxed)));
   {
     const std::lock_guard lock(initiator_mutex_);
-    out.distinct_buckets = distinct_.size() + distinct_beyond_;
-    for (Peer peer = 0; peer < ways_.endpoint().peers(); ++peer) out.buckets += initiator_.held(peer);
+    out.buckets = initiator_.size();
+    out.distinct_buckets = distinct_.count();
   }
+  out.exposed_bytes = pins_.bytes();
+  out.exposed_peak_bytes = pins_.peak_bytes();
   const std::lock_guard lock(owner_mutex_);
   const OwnerCounters& owner = owner_.counters();
   out.pins = owner.pins;

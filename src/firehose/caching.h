@@ -1,6 +1,6 @@
-// Strategy `firehose`: each process keeps the buckets registered that its peers put to and get from, within
-// its bound, until they are recalled. Binds the pure protocol (initiator.h, owner.h) to the endpoint, the
-// registry (pins.h) and memory events (recalls.h).
+// Strategies `firehose`, `rendezvous`, `rendezvous-unpin`. The first: each process keeps the buckets
+// registered that its peers put to and get from, within its bound, until they are recalled. Binds the pure
+// protocol (initiator.h, owner.h) to the endpoint, the registry (pins.h) and memory events (recalls.h).
 //
 //   begin() ── hit ──────────────────────────────> by_provider()
 //      └─ miss: need() ── Move ──> owner ── Answer ──> granted: by_provider()    refused: by_message()
@@ -17,9 +17,9 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
 #include <vector>
 
+#include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
 #include "firehose/owner.h"
 #include "firehose/pins.h"
@@ -28,9 +28,13 @@
 
 namespace pinion::firehose {
 
+/// Once an operation's data is in place: a rendezvous lets its firehose go; then the owner keeps the
+/// registration for good, or nothing.
+enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
+
 class Caching final : public Strategy, InitiatorActions, OwnerActions {
  public:
-  explicit Caching(Ways& ways);
+  Caching(Ways& ways, Keeps keeps);
 
   void close() override;
   std::uint64_t bucket_bytes() const override { return size_.bytes(); }
@@ -43,8 +47,6 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
 
  private:
   using Firehose = BasicFirehose<>;
-
-  static constexpr std::size_t kMostDistinct = 1 << 20;
 
   /// A part whose bucket was granted, or (null) refused.
   struct Answered {
@@ -61,9 +63,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   // ---- initiator
   template <class F>
   void as_initiator(F&& f);
-  Firehose* try_use(Part& part, Bucket bucket);
   void use(Part& part, Firehose& firehose);
-  void count_distinct(Peer peer, const pinion::firehose::Answer& answer);
   void send(Peer to, const Message& message, const void* rider, std::size_t bytes) override;
   void granted(Waiter& waiter, Firehose& firehose) override;
   void refused(Waiter& waiter, int error) override;
@@ -85,6 +85,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   void end_revocations();
 
   Ways& ways_;
+  const Keeps keeps_;
   const BucketSize size_;
   const Quota quota_;
   const Duration patience_;
@@ -92,8 +93,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
 
   mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
   std::vector<Answered> answered_;
-  std::unordered_set<std::uint64_t> distinct_;  ///< firehoses ever granted; no more than kMostDistinct
-  std::uint64_t distinct_beyond_ = 0;
+  DistinctCount distinct_;
   BasicInitiator<> initiator_;
 
   mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
@@ -106,7 +106,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   Time carry_out_at_ = kNever;  ///< the agent's
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, moves_{0}, refusals_{0};
-  std::atomic<std::uint64_t> sampled_{0}, bookkeeping_ns_{0};
+  std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
 };
 
 }  // namespace pinion::firehose

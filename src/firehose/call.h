@@ -24,6 +24,9 @@ struct ImplicitCalls {
   std::atomic<int> error{0};  ///< the first; 0: none
 };
 
+/// How a call got at the peer's memory; of several parts, by the slowest way.
+enum class Way : std::uint8_t { held, asked_for, message };
+
 struct Call {
   explicit Call(Peer to) : peer(to) {}
 
@@ -31,16 +34,16 @@ struct Call {
     int none = 0;
     error.compare_exchange_strong(none, code, std::memory_order_relaxed);
   }
+  void went(Way by) {
+    if (way.load(std::memory_order_relaxed) < by) way.store(by, std::memory_order_relaxed);
+  }
   bool is_done() const { return left.load(std::memory_order_acquire) == 0; }
 
-  /// What became of its parts, for the statistics; combined by |.
-  enum Way : unsigned { kMissed = 1, kMessaged = 2 };
-
   const Peer peer;
-  std::atomic<unsigned> way{0};
   std::atomic<unsigned> left{1};
   std::atomic<int> error{0};                ///< the first; 0: none
   std::shared_ptr<ImplicitCalls> implicit;  ///< null: its caller waits for it
+  std::atomic<Way> way{Way::held};          ///< approximate where parts end beside each other
 };
 
 enum class PartKind : std::uint8_t { put, get, atomic };
@@ -73,7 +76,7 @@ struct Part final : transfer::Operation, Waiter {
 
   // The strategy's.
   BasicFirehose<>* firehose = nullptr;  ///< used
-  bool sampled = false;                 ///< its bookkeeping is timed
+  bool sampled = false;                 ///< its bookkeeping is measured
 };
 
 }  // namespace pinion::firehose

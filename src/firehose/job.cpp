@@ -100,7 +100,7 @@ Error Job::join() {
   if (error) return error;
   bucket_ = strategy_->bucket_bytes();
   for (unsigned kind = 0; kind < kMessageKinds; ++kind) endpoint_->handle(kind, slots_[kind]);
-  if ((error = endpoint_->connect())) return error;
+  if ((error = endpoint_->connect()) || (error = strategy_->open())) return error;
   options_.provider = options_.directory = options_.strategy = nullptr;  // the caller's
   options_.segments = nullptr;
   const HeldSignals held;  // for the threads
@@ -134,6 +134,14 @@ void Job::count(Call& call) {
 }
 
 void Job::launched(Call& call) { part_over(call); }
+
+void Job::put_took(const Call& call, Duration time) {
+  const Way way = call.way.load(std::memory_order_relaxed);
+  if (call.peer == self() || way == Way::message) return;
+  Latency& latency = way == Way::held ? hit_latency_ : miss_latency_;
+  latency.ns.fetch_add(static_cast<std::uint64_t>(time), std::memory_order_relaxed);
+  latency.puts.fetch_add(1, std::memory_order_relaxed);
+}
 
 const std::shared_ptr<ImplicitCalls>& Job::implicit() {
   struct OfJob {
@@ -222,7 +230,7 @@ void Job::finish(Part& part, int error) {
 
 void Job::by_message(Part& part) {
   messaged_.fetch_add(1, std::memory_order_relaxed);
-  part.call->way.fetch_or(Call::kMessaged, std::memory_order_relaxed);
+  part.call->went(Way::message);
   courier_->carry(part);
 }
 
@@ -458,24 +466,16 @@ void Job::run_progress() {
     if (endpoint_->progress() == 0) endpoint_->wait(kLook);
 }
 
-void Job::timed(const Call& put, Duration latency) {
-  const unsigned way = put.way.load(std::memory_order_relaxed);
-  if ((way & Call::kMessaged) != 0 || put.error.load(std::memory_order_relaxed) != 0) return;
-  const bool missed = (way & Call::kMissed) != 0;
-  (missed ? miss_ns_ : hit_ns_).fetch_add(static_cast<std::uint64_t>(latency), std::memory_order_relaxed);
-  (missed ? timed_misses_ : timed_hits_).fetch_add(1, std::memory_order_relaxed);
-}
-
 void Job::statistics(struct pinion_firehose_statistics& out) const {
   out.puts = puts_.load(std::memory_order_relaxed);
   out.gets = gets_.load(std::memory_order_relaxed);
   out.atomics = atomics_.load(std::memory_order_relaxed);
   out.messages = messages_.load(std::memory_order_relaxed);
   out.messaged = messaged_.load(std::memory_order_relaxed);
-  out.hit_ns = hit_ns_.load(std::memory_order_relaxed);
-  out.timed_hits = timed_hits_.load(std::memory_order_relaxed);
-  out.miss_ns = miss_ns_.load(std::memory_order_relaxed);
-  out.timed_misses = timed_misses_.load(std::memory_order_relaxed);
+  out.hit_ns = hit_latency_.ns.load(std::memory_order_relaxed);
+  out.timed_hits = hit_latency_.puts.load(std::memory_order_relaxed);
+  out.miss_ns = miss_latency_.ns.load(std::memory_order_relaxed);
+  out.timed_misses = miss_latency_.puts.load(std::memory_order_relaxed);
   strategy_->add_to(out);
 }
 

@@ -63,6 +63,8 @@ class Job final : public Ways {
   void launched(Call& call);
   /// A call was made, and is to be ended.
   void count(Call& call);
+  /// A blocking put, from the call to delivery.
+  void put_took(const Call& call, Duration time);
   /// The implicit calls of the calling thread.
   const std::shared_ptr<ImplicitCalls>& implicit();
   /// No call of the process is under way.
@@ -85,8 +87,6 @@ class Job final : public Ways {
   unsigned progress();
   static bool in_handler();
 
-  /// A blocking put to a peer has taken so long.
-  void timed(const Call& put, Duration latency);
   void statistics(struct pinion_firehose_statistics& out) const;
 
   // ---- Ways: for the strategy ----
@@ -152,7 +152,11 @@ class Job final : public Ways {
 
   std::atomic<std::uint64_t> live_{0};  ///< calls under way
   std::atomic<std::uint64_t> puts_{0}, gets_{0}, atomics_{0}, messages_{0}, messaged_{0};
-  std::atomic<std::uint64_t> hit_ns_{0}, timed_hits_{0}, miss_ns_{0}, timed_misses_{0};
+
+  struct Latency {
+    std::atomic<std::uint64_t> ns{0}, puts{0};
+  };
+  Latency hit_latency_, miss_latency_;
 
   std::mutex waiting_mutex_;   ///< guards the next
   std::deque<Part*> waiting_;  ///< for room in the endpoint's queue

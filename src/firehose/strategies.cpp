@@ -2,14 +2,21 @@
 
 #include "firehose/bounce.h"
 #include "firehose/caching.h"
+#include "firehose/pin_everything.h"
 #include "firehose/strategy.h"
 
 namespace pinion::firehose {
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error) {
-  if (name == "firehose") return std::make_unique<Caching>(ways);
+  if (name == "firehose") return std::make_unique<Caching>(ways, Keeps::firehoses);
+  if (name == "rendezvous") return std::make_unique<Caching>(ways, Keeps::registrations);
+  if (name == "rendezvous-unpin") return std::make_unique<Caching>(ways, Keeps::nothing);
+  if (name == "pin-everything") return std::make_unique<PinEverything>(ways);
   if (name == "bounce") return std::make_unique<Bounce>(ways);
-  error = Error::make(EINVAL, "there is no strategy `%s`; valid: firehose, bounce", name.c_str());
+  error = Error::make(EINVAL,
+                      "there is no strategy `%s`; valid: firehose, pin-everything, rendezvous, "
+                      "rendezvous-unpin, bounce",
+                      name.c_str());
   return nullptr;
 }
 

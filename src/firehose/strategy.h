@@ -46,6 +46,8 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
+  /// The peers are met; messages of theirs may have come before.
+  virtual Error open() { return {}; }
   /// All processes that live are past their operations, and the job's threads have ended.
   virtual void close() {}
 

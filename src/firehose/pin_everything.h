@@ -1,0 +1,46 @@
+// Strategy `pin-everything`: each process registers its segments when it opens, and gives their keys to all
+// peers. A put or get is one operation of the provider's. The segments stay mapped until the job closes: none
+// is recalled.
+//
+// open(), close(): the thread that opens and closes. The rest: any thread; a mutex guards the keys that
+// arrive, and readers see those of a peer once they are complete.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "engine/lease_path.h"
+#include "firehose/messages.h"
+#include "firehose/strategy.h"
+
+namespace pinion::firehose {
+
+class PinEverything final : public Strategy {
+ public:
+  explicit PinEverything(Ways& ways);
+
+  Error open() override;
+  void close() override;
+  void begin(Part& part) override;
+  void message(Peer from, const void* payload, std::size_t bytes) override;
+  void add_to(struct pinion_firehose_statistics& out) const override;
+
+ private:
+  /// Of a peer's segments.
+  struct Keys {
+    std::vector<RemotePart> parts;
+    std::atomic<bool> complete{false};
+  };
+
+  Error pin(Range pages, RemotePart& part);
+
+  Ways& ways_;
+  std::vector<PeerHold> holds_;
+  std::mutex mutex_;  ///< guards incomplete keys
+  const std::unique_ptr<Keys[]> keys_;
+  std::atomic<std::uint64_t> bytes_{0}, pins_{0}, hits_{0};
+};
+
+}  // namespace pinion::firehose

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The clients of firehose check their own answers: over each provider of libfabric, on several numbers of processes, under
+# each strategy, with room for few buckets and for all.
+. "$(dirname "$0")/script.bash"
+gas=$build/bin/examples/gas
+[ -x "$gas" ] || exit 77
+
+small=(
+  "cannon --puts 200 --block 32"
+  "bitonic --puts 100 --keys 2000"
+  "random-put --puts 1000 --sets 64K 256K"
+  "hash-table --keys 100"
+  "exchange --piece 300001"
+)
+
+# verified ARGUMENTS...: of gas; its output goes to $work/out.
+verified() {
+  timeout 240 "$gas" "$@" >"$work/out" 2>&1 || fail "gas $*: status $?: $(cat "$work/out")"
+  grep -q ': verified$' "$work/out" || fail "gas $*: $(cat "$work/out")"
+}
+# figure NAME: of the last run with --figures.
+figure() { sed -n "s/^$1 //p" "$work/out"; }
+
+providers=()
+for provider in 'tcp;ofi_rxm' shm sockets; do
+  if timeout 60 "$gas" exchange --processes 2 --piece 8 --provider "$provider" >"$work/out" 2>&1; then
+    providers+=("$provider")
+  else
+    grep -q 'no provider' "$work/out" || fail "$provider: $(cat "$work/out")"
+  fi
+done
+[ ${#providers[@]} -gt 0 ] || exit 77
+
+case ${PINION_TEST_SCALE:-1} in 1 | 0*) full= ;; *) full=yes ;; esac
+counts=(2 3 4 8) turn=0
+# verified_on_some ARGUMENTS...: with one number of processes in turn; in full with each.
+verified_on_some() {
+  local count
+  if [ -n "$full" ]; then
+    for count in "${counts[@]}"; do verified "$@" --processes "$count"; done
+  else
+    verified "$@" --processes "${counts[turn++ % ${#counts[@]}]}"
+  fi
+}
+
+for provider in "${providers[@]}"; do
+  # A message takes sockets tens of milliseconds where its threads have no core of their own.
+  [ "$provider" != sockets ] || [ -n "$full" ] || small=("cannon --puts 1 --block 8" "exchange --piece 300001")
+  for client in "${small[@]}"; do
+    # shellcheck disable=SC2086
+    verified_on_some $client --provider "$provider"
+  done
+done
+
+provider=${providers[0]}
+for strategy in pin-everything rendezvous rendezvous-unpin bounce; do
+  verified_on_some cannon --puts 100 --block 32 --provider "$provider" --strategy "$strategy"
+  verified_on_some hash-table --keys 50 --provider "$provider" --strategy "$strategy"
+done
+for memory in 192K 1M 64M; do
+  verified_on_some random-put --puts 1000 --sets 64K 2M --window 8 --provider "$provider" --memory "$memory"
+done
+
+if [ "$provider" = 'tcp;ofi_rxm' ]; then
+  verified random-put --puts 3000 --sets 2M --processes 3 --provider "$provider" --memory 64M --figures
+  [ "$(figure misses)" -gt 0 ] && [ "$(figure misses)" = "$(figure distinct_buckets)" ] && [ "$(figure messaged)" = 0 ] ||
+    fail "with room for all, each bucket is asked for once: $(cat "$work/out")"
+fi
+
+[ "$failures" -eq 0 ]
