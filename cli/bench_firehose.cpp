@@ -136,8 +136,15 @@ class Measurement {
       const char* const puts = bench_.options().full ? client.all_puts : client.puts;
       const Figures seen = figures(subject, {client.name, "--processes", client.processes, "--puts", puts});
       for (const Metric& metric : kMetrics)
-        samples_[client.name][subject][metric.name].push_back(seen.at(metric.name));
+        if (is_measured(metric.name, seen))
+          samples_[client.name][subject][metric.name].push_back(seen.at(metric.name));
     });
+  }
+
+  /// Of hits, or of misses, where there were any.
+  static bool is_measured(const std::string& metric, const Figures& seen) {
+    if (metric == "hit_us" || metric == "miss_us" || metric == "bookkeeping_ns") return seen.at(metric) > 0;
+    return true;
   }
 
   /// The paper's curve: one process's part of M is 1 MiB.

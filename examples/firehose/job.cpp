@@ -205,23 +205,39 @@ Latencies Job::latencies() {
 }
 
 void Job::put(unsigned to, std::size_t offset, const void* from, std::size_t bytes) {
-  if (options_.window <= 1) {
-    const std::uint64_t began = now_ns(CLOCK_MONOTONIC);
-    must(pinion_firehose_put(firehose_, to, address(to, offset), from, bytes));
-    latencies_.add(now_ns(CLOCK_MONOTONIC) - began);
-    return;
-  }
+  post(claim(to, offset, bytes), from);
+}
+
+void Job::put_word(unsigned to, std::size_t offset, std::uint64_t word) {
+  Put& put = claim(to, offset, sizeof word);
+  put.word = word;
+  post(put, &put.word);
+}
+
+Job::Put& Job::claim(unsigned to, std::size_t offset, std::size_t bytes) {
   // Puts under way are unordered: one to the same memory waits.
   for (Put& other : window_)
     if (other.under_way && other.to == to && other.begin < offset + bytes && offset < other.end)
       finish(other);
   Put& put = window_[next_++ % window_.size()];
   if (put.under_way) finish(put);
-  must(pinion_firehose_put_nb(firehose_, to, address(to, offset), from, bytes, &put.handle));
   put.to = to;
   put.begin = offset;
   put.end = offset + bytes;
-  put.under_way = true;
+  return put;
+}
+
+void Job::post(Put& put, const void* from) {
+  const std::uint64_t target = address(put.to, put.begin);
+  const std::size_t bytes = put.end - put.begin;
+  if (options_.window > 1) {
+    must(pinion_firehose_put_nb(firehose_, put.to, target, from, bytes, &put.handle));
+    put.under_way = true;
+    return;
+  }
+  const std::uint64_t began = now_ns(CLOCK_MONOTONIC);
+  must(pinion_firehose_put(firehose_, put.to, target, from, bytes));
+  latencies_.add(now_ns(CLOCK_MONOTONIC) - began);
 }
 
 void Job::finish(Put& put) {

@@ -85,7 +85,10 @@ class Job {
   }
 
   // Remote memory is named by its offset in the peer's heap.
+  /// `from` stays unchanged until fence().
   void put(unsigned to, std::size_t offset, const void* from, std::size_t bytes);
+  /// The word is copied first.
+  void put_word(unsigned to, std::size_t offset, std::uint64_t word);
   /// Ends puts under way: their data is in place.
   void fence();
   void get(unsigned from, std::size_t offset, void* to, std::size_t bytes);
@@ -100,6 +103,7 @@ class Job {
  private:
   struct Put {
     pinion_firehose_handle handle{};
+    std::uint64_t word = 0;  ///< of put_word()
     unsigned to = 0;
     std::size_t begin = 0, end = 0;
     bool under_way = false;
@@ -107,6 +111,9 @@ class Job {
 
   void exchange(const void* own, std::size_t bytes, void* all);
   std::uint64_t address(unsigned peer, std::size_t offset) const { return heaps_[peer] + offset; }
+  /// A free place in the window, for these bytes.
+  Put& claim(unsigned to, std::size_t offset, std::size_t bytes);
+  void post(Put& put, const void* from);
   void finish(Put& put);
 
   const JobOptions options_;

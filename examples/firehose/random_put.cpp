@@ -58,7 +58,6 @@ bool random_put(Job& job, const RandomPutOptions& options, std::vector<RandomPut
   const std::uint64_t puts = (options.puts + writers - 1) / writers;
   job.open(largest + sizeof(Word));
   std::map<std::string, double> before;
-  Word source = 0;
   job.begin();
   for (std::size_t set = 0; set < options.sets.size(); ++set) {
     job.barrier();
@@ -66,8 +65,7 @@ bool random_put(Job& job, const RandomPutOptions& options, std::vector<RandomPut
     Writer writer(job.self(), n, set, options.sets[set]);
     for (std::uint64_t i = 0; i < puts && job.self() < writers; ++i) {
       const Writer::Put put = writer.next();
-      source = put.value;
-      job.put(put.to, put.offset, &source, sizeof source);
+      job.put_word(put.to, put.offset, put.value);
     }
     job.fence();
     if (options.one_way) continue;
@@ -80,7 +78,7 @@ bool random_put(Job& job, const RandomPutOptions& options, std::vector<RandomPut
   }
   if (options.one_way && job.self() > 0) sleep_until_set(job.at<Word>(largest));
   if (options.one_way && job.self() == 0)
-    for (unsigned peer = 1; peer < n; ++peer) job.put(peer, largest, &source, sizeof source);
+    for (unsigned peer = 1; peer < n; ++peer) job.put_word(peer, largest, 1);
   job.end();
 
   std::vector<Word> expected(largest / sizeof(Word));

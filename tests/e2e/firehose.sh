@@ -45,7 +45,12 @@ verified_on_some() {
 
 for provider in "${providers[@]}"; do
   # A message takes sockets tens of milliseconds where its threads have no core of their own.
-  [ "$provider" != sockets ] || [ -n "$full" ] || small=("cannon --puts 1 --block 8" "exchange --piece 300001")
+  if [ -z "$full" ]; then
+    case $provider in
+      shm) small=("bitonic --puts 100 --keys 2000" "hash-table --keys 50") ;;
+      sockets) small=("exchange --piece 30001") ;;
+    esac
+  fi
   for client in "${small[@]}"; do
     # shellcheck disable=SC2086
     verified_on_some $client --provider "$provider"
@@ -54,7 +59,6 @@ done
 
 provider=${providers[0]}
 for strategy in pin-everything rendezvous rendezvous-unpin bounce; do
-  verified_on_some cannon --puts 100 --block 32 --provider "$provider" --strategy "$strategy"
   verified_on_some hash-table --keys 50 --provider "$provider" --strategy "$strategy"
 done
 for memory in 192K 1M 64M; do
@@ -65,6 +69,21 @@ if [ "$provider" = 'tcp;ofi_rxm' ]; then
   verified random-put --puts 3000 --sets 2M --processes 3 --provider "$provider" --memory 64M --figures
   [ "$(figure misses)" -gt 0 ] && [ "$(figure misses)" = "$(figure distinct_buckets)" ] && [ "$(figure messaged)" = 0 ] ||
     fail "with room for all, each bucket is asked for once: $(cat "$work/out")"
+fi
+
+if [ -n "$full" ]; then
+  "$build/bin/pinion" bench firehose --rounds 1 --json --provider "$provider" >"$work/json" 2>&1 &&
+    python3 -c '
+import json, sys
+rows = {(r["case"], r["subject"], r["metric"]): r for r in json.load(open(sys.argv[1]))["rows"]}
+subjects = ("firehose", "pin-everything", "rendezvous", "rendezvous-unpin", "bounce")
+for case in ("cannon", "bitonic", "random-put"):
+    for subject in subjects:
+        assert rows[case, subject, "puts"]["value"] >= 8000, (case, subject)
+        assert rows[case, subject, "p99_us"]["provider"] == sys.argv[2]
+assert rows["properties", "bounce", "copied_share"]["value"] == 1
+assert rows["properties", "pin-everything", "full_memory"]["value"] == 0' "$work/json" "$provider" ||
+    fail "bench firehose: $(tail -5 "$work/json")"
 fi
 
 [ "$failures" -eq 0 ]
