@@ -240,7 +240,7 @@ TEST_P(FirehoseJob, PeerKilledInBetween) {
 const auto kKinds =
     testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "bounce"}, Kind{"sockets", "bounce"},
                     Kind{"tcp;ofi_rxm", "firehose"}, Kind{"shm", "firehose"}, Kind{"sockets", "firehose"},
-                    Kind{"tcp;ofi_rxm", "rendezvous"});
+                    Kind{"tcp;ofi_rxm", "rendezvous"}, Kind{"tcp;ofi_rxm", "rendezvous-unpin"});
 #else
 const auto kKinds = testing::Values(Kind{"tcp;ofi_rxm", "bounce"}, Kind{"shm", "firehose"},
                                     Kind{"sockets", "firehose"}, Kind{"tcp;ofi_rxm", "rendezvous-unpin"});

@@ -335,6 +335,7 @@ Range Job::exposed_part(Range range) const {
 /// Its registrations stay until its process has ended: until then it may still write.
 void Job::cut_off(Peer peer) {
   cut_off_[peer].store(true, std::memory_order_relaxed);
+  gathering_->gone(peer);
   courier_->end(peer, ECONNRESET);
 }
 
