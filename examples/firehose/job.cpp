@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -72,11 +71,9 @@ Job::~Job() {
 }
 
 void Job::open(std::size_t heap_bytes) {
-  // Whole pages are exposed.
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  heap_bytes_ = (heap_bytes + page - 1) / page * page;
+  heap_bytes_ = heap_bytes;
   void* const memory =
-      ::mmap(nullptr, heap_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, heap_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no memory for the heap");
   heap_ = static_cast<std::byte*>(memory);
   const struct pinion_range segment { heap_, heap_bytes };

@@ -150,7 +150,7 @@ void Caching::begin(Part& part) {
 void Caching::use(Part& part, Firehose& firehose) {
   part.firehose = &firehose;
   const RemotePart& remote = firehose.part;
-  if (part.remote < remote.begin || part.bytes > remote.end - part.remote) {
+  if (!Range{remote.begin, remote.end}.contains({part.remote, part.remote + part.bytes})) {
     ended(part);
     return ways_.by_message(part);
   }

@@ -47,7 +47,8 @@ Error PinEverything::open() {
   for (std::size_t i = 0; i < options.segment_count; ++i) {
     KeyMessage message{options.segment_count, {}};
     const Range segment = Range::of(options.segments[i].address, options.segments[i].bytes);
-    if (Error error = pin(segment.to_pages(), message.part)) {
+    const Range pages{page_ceil(segment.begin), page_floor(segment.end)};
+    if (Error error = pages.empty() ? Error{} : pin(pages, message.part)) {
       close();
       return error;
     }
@@ -78,16 +79,16 @@ void PinEverything::message(Peer from, const void* payload, std::size_t bytes) {
 
 void PinEverything::begin(Part& part) {
   const Keys& keys = keys_[part.peer];
-  // The peer has not opened yet.
+  // Before that the peer has not opened.
   if (!keys.complete.load(std::memory_order_acquire)) return ways_.by_message(part);
   for (const RemotePart& remote : keys.parts) {
-    if (part.remote < remote.begin || part.remote >= remote.end || part.bytes > remote.end - part.remote)
-      continue;
+    if (!Range{remote.begin, remote.end}.contains({part.remote, part.remote + part.bytes})) continue;
     hits_.fetch_add(1, std::memory_order_relaxed);
     part.target = {remote.address + (part.remote - remote.begin), remote.key};
     return ways_.by_provider(part);
   }
-  ways_.fail(part, EPERM);
+  // The edges of segments, which share their pages with other memory; or unexposed.
+  ways_.by_message(part);
 }
 
 void PinEverything::add_to(struct pinion_firehose_statistics& out) const {
