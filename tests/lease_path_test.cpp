@@ -152,7 +152,8 @@ TEST_F(LeasePathTest, AHoldOfPeersIsNoTransfer) {
   ASSERT_FALSE(refused) << refused.message;
   for (std::size_t i = 1; i < 8; ++i) {
     Transfer transfer;
-    acquire(i, transfer);
+    const CallPoint call{ticks_now(), 1, CallKind::send};
+    EXPECT_TRUE(leases().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
     leases().release(*this_thread(), transfer);
   }
   EXPECT_EQ(registered(), 3 * kMiB);
