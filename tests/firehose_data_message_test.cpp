@@ -3,14 +3,18 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "base/range.h"
 #include "firehose/data_message.h"
 #include "firehose/own_memory.h"
+#include "monitor/memory_events.h"
 #include "pinion/firehose.h"
 
 namespace pinion::firehose {
@@ -110,6 +114,32 @@ TEST(OwnMemory, ErrorsInsteadOfFaults) {
   EXPECT_EQ(own_memory::apply(at + page, 8, PINION_FIREHOSE_ADD, 7, 0, old), EFAULT);
   EXPECT_EQ(own_memory::apply(at + 2 * page, 4, PINION_FIREHOSE_ADD, 7, 0, old), EFAULT);
   ::munmap(memory, 2 * page);
+}
+
+TEST(OwnMemory, AtomicsOnAPageThatComesAndGoes) {
+  const StartedMonitor started = memory_events::watch(MonitorKind::libc);
+  if (started.missing) GTEST_SKIP() << started.missing.message;
+  const std::size_t page = page_size();
+  void* const memory = ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::atomic<bool> over{false};
+  std::thread changing([&] {
+    for (int i = 0; i < 3000; ++i) {
+      ::munmap(memory, page);
+      if (::mmap(memory, page, i % 2 ? PROT_READ : PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != memory)
+        std::abort();
+    }
+    over = true;
+  });
+  while (!over) {
+    std::uint64_t old = 0;
+    const int error =
+        own_memory::apply(reinterpret_cast<std::uint64_t>(memory), 8, PINION_FIREHOSE_ADD, 1, 0, old);
+    EXPECT_TRUE(error == 0 || error == EFAULT || error == EBUSY) << error;
+  }
+  changing.join();
+  ::munmap(memory, page);
+  memory_events::leave();
 }
 
 TEST(OwnMemory, AtomicsAsTheProcessorHasThem) {

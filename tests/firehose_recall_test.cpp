@@ -276,6 +276,28 @@ TEST_P(FirehoseRecall, AForkedChildHoldsNothing) {
   });
 }
 
+TEST_P(FirehoseRecall, ABucketThatIsAccessibleInPart) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(1);
+    // Kept from other threads' mappings.
+    ::mprotect(mine, kBucket / 4, PROT_NONE);
+    ::mprotect(mine + kBucket / 2, kBucket / 4, PROT_NONE);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    for (unsigned round = 0; round < 2; ++round)
+      for (unsigned quarter = 0; quarter < 4; ++quarter) {
+        const std::uint64_t value = 17 + round + quarter;
+        EXPECT_EQ(pinion_firehose_put(member.firehose, other, all[other] + quarter * kBucket / 4 + 8, &value,
+                                      sizeof value),
+                  quarter % 2 ? 0 : EFAULT);
+      }
+    member.barrier();
+    EXPECT_EQ(word_at(mine + kBucket / 4 + 8), 19U);
+    EXPECT_EQ(word_at(mine + 3 * kBucket / 4 + 8), 21U);
+    member.barrier();
+  });
+}
+
 TEST_P(FirehoseRecall, MemoryOutsideOfSegmentsIsOutOfReach) {
   char* const memory = map_buckets(4);
   const pinion_range segment{memory + kBucket + 4096, kBucket};

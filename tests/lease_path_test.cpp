@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "support/temporary_directory.h"
 
@@ -137,6 +138,41 @@ TEST_F(LeasePathTest, TheEndOfMemoryWhoseTransferBouncedIsSeen) {
   EXPECT_TRUE(std::any_of(logs[0].events.begin(), logs[0].events.end(), [&](const runlog::Event& event) {
     return event.kind == runlog::EventKind::memory_event && event.address == gone.begin;
   }));
+}
+
+// They stay registered whatever the limit, count for it, and are told apart in the log.
+TEST_F(LeasePathTest, AHoldOfPeersIsNoTransfer) {
+  const TemporaryDirectory directory;
+  Options options;
+  options.limit = 3 * kMiB;
+  options.log = directory.path() + "/log";
+  start(RetentionKind::leave_pinned, options);
+  PeerHold hold;
+  const Error refused = leases().begin_hold(*this_thread(), 0, part(0), Access::all, hold);
+  ASSERT_FALSE(refused) << refused.message;
+  for (std::size_t i = 1; i < 8; ++i) {
+    Transfer transfer;
+    const CallPoint call{ticks_now(), 1, CallKind::send};
+    EXPECT_TRUE(leases().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
+    leases().release(*this_thread(), transfer);
+  }
+  EXPECT_EQ(registered(), 3 * kMiB);
+  EXPECT_TRUE(hold.region.region->word.load().registered()) << "it went as a victim";
+  leases().end_hold(*this_thread(), hold);
+  EXPECT_EQ(registered(), 2 * kMiB);
+  Engine::stop();
+  std::vector<runlog::Log> logs;
+  const Error unread = runlog::read_logs({options.log}, logs);
+  ASSERT_FALSE(unread) << unread.message;
+  const auto count = [&](runlog::EventKind kind) {
+    return std::count_if(logs[0].events.begin(), logs[0].events.end(), [&](const runlog::Event& event) {
+      return event.kind == kind && (kind == runlog::EventKind::lease || event.address == part(0).begin);
+    });
+  };
+  EXPECT_EQ(count(runlog::EventKind::hold_begin), 1);
+  EXPECT_EQ(count(runlog::EventKind::hold_end), 1);
+  EXPECT_EQ(count(runlog::EventKind::lease), 7);
+  EXPECT_EQ(runlog::oracle_timeline(logs[0]).peak(), kMiB) << "of one transfer at a time";
 }
 
 TEST_F(LeasePathTest, OnDemandKeepsNothing) {

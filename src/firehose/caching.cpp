@@ -274,8 +274,11 @@ void Caching::carry_out(const Task& task) {
     }
     case Task::Kind::revoked:
       return revoked_now(task.number);
-    case Task::Kind::cut_off:
-      return ways_.cut_off(static_cast<Peer>(task.number));
+    case Task::Kind::cut_off: {
+      const auto peer = static_cast<Peer>(task.number);
+      ways_.cut_off(peer);
+      return as_initiator([&] { initiator_.gone(peer); });
+    }
   }
 }
 

@@ -64,7 +64,12 @@ Job::Job(const pinion_firehose_options& options)
     segments_.push_back(Range::of(options.segments[i].address, options.segments[i].bytes));
 }
 
-Job::~Job() = default;
+/// Of one that could not join, or whose endpoint would not close: peers' messages may still come.
+Job::~Job() {
+  if (closed_ || !endpoint_) return;
+  if (strategy_) strategy_->close();
+  static_cast<void>(endpoint_->close());
+}
 
 Job::Result Job::open(const pinion_firehose_options& options) {
   std::unique_ptr<Job> job(new Job(options));
@@ -116,7 +121,9 @@ Error Job::close() {
   until([&] { return outbox_->flush() || monotonic_now() > end; });
   stop_threads();
   strategy_->close();
-  return endpoint_->close();
+  const Error error = endpoint_->close();
+  closed_ = !error;
+  return error;
 }
 
 void Job::stop_threads() {
@@ -335,6 +342,7 @@ Range Job::exposed_part(Range range) const {
 /// Its registrations stay until its process has ended: until then it may still write.
 void Job::cut_off(Peer peer) {
   cut_off_[peer].store(true, std::memory_order_relaxed);
+  gathering_->gone(peer);
   courier_->end(peer, ECONNRESET);
 }
 

@@ -39,7 +39,6 @@ class Job final : public Ways {
   };
   /// Pinion runs. Collective.
   static Result open(const pinion_firehose_options& options);
-  /// Only after close().
   ~Job();
   Error close();
 
@@ -164,6 +163,7 @@ class Job final : public Ways {
 
   std::unique_ptr<std::atomic<bool>[]> cut_off_;  ///< by peer
 
+  bool closed_ = false;  ///< the closing thread's
   std::thread agent_, progress_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> bell_{0};

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "firehose/word_guard.h"
 #include "pinion/firehose.h"
 
 namespace pinion::firehose::own_memory {
@@ -67,6 +68,8 @@ int read(void* to, std::uint64_t source, std::size_t bytes) {
 
 int apply(std::uint64_t target, std::size_t bytes, unsigned operation, std::uint64_t operand,
           std::uint64_t compare, std::uint64_t& old) {
+  const WordGuard guard({target, target + bytes});
+  if (!guard.stands()) return EBUSY;
   if (const int error = probe(target)) return error;
   old = bytes == 4 ? apply_to(target, operation, static_cast<std::uint32_t>(operand),
                               static_cast<std::uint32_t>(compare))

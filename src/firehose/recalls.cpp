@@ -111,6 +111,7 @@ Recalls::Slot* Recalls::note(Range range, bool waits, State state) {
     if (slot.state.load(std::memory_order_relaxed) != kFree ||
         !slot.state.compare_exchange_strong(free, kWritten))
       continue;
+    used_.fetch_add(1);
     slot.begin.store(range.begin, std::memory_order_relaxed);
     slot.end.store(range.end, std::memory_order_relaxed);
     slot.waits.store(waits, std::memory_order_relaxed);
@@ -143,6 +144,8 @@ pinion::Answer Recalls::wait(Slot* slot) {
 }
 
 void Recalls::changed(Range range) {
+  if (used_.load() == 0 && !overflow_noted_.load(std::memory_order_relaxed)) [[likely]]
+    return;
   bool asks = overflow_noted_.load(std::memory_order_relaxed) && overflow_noted_.exchange(false);
   if (asks) overflow_.store(true);
   for (Slot& slot : slots_) {
@@ -206,7 +209,9 @@ bool Recalls::take_over(std::uint64_t& name) {
 }
 
 void Recalls::end(std::uint64_t name) {
-  if (name != kEverything) slots_[name].state.store(kFree);
+  if (name == kEverything) return;
+  slots_[name].state.store(kFree);
+  used_.fetch_sub(1);
 }
 
 }  // namespace pinion::firehose

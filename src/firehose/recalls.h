@@ -91,6 +91,7 @@ class Recalls final : public MemorySink {
   std::atomic<bool> off_{false};
   std::atomic<unsigned> inside_{0};                            ///< hooks that use more than `pins_`
   std::atomic<bool> overflow_noted_{false}, overflow_{false};  ///< changes without a slot
+  std::atomic<unsigned> used_{0};                              ///< slots
   std::array<Slot, 256> slots_;
 };
 
