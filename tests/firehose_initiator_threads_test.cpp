@@ -85,7 +85,7 @@ TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
       --running;
     });
   std::mt19937 random(7);
-  while (running) {
+  for (; running; std::this_thread::yield()) {
     const std::lock_guard<std::mutex> lock(job.mutex);
     if (random() % 2)
       job.initiator.recall(0, {{random() % kBuckets, 4}, job.last});
