@@ -13,6 +13,7 @@
 #include "device/cost_model.h"
 #include "engine/options.h"
 #include "engine/profile_file.h"
+#include "firehose_study.h"
 #include "paper.h"
 #include "paper_measured.h"
 #include "predict/profile.h"
@@ -222,8 +223,10 @@ const std::vector<std::string> kStudyPatterns = {
 
 /// The lists of --study, beside the given ones.
 Arguments with_study(Arguments arguments) {
-  if (!arguments.study.empty() && arguments.patterns.empty() && arguments.logs.empty())
-    arguments.patterns = kStudyPatterns;
+  const bool given = !arguments.patterns.empty() || !arguments.logs.empty();
+  if (arguments.study == "firehose" && given)
+    throw UsageError("--study firehose simulates jobs of its own: give neither logs nor --pattern");
+  if (!arguments.study.empty() && !given) arguments.patterns = kStudyPatterns;
   return arguments;
 }
 
@@ -432,6 +435,7 @@ bool of_paper(const Arguments& arguments) {
 void run(const Arguments& given) {
   const Arguments arguments = with_study(given);
   if (of_paper(arguments)) return;
+  if (arguments.study == "firehose") return print_firehose_study(arguments.json);
   const std::vector<Workload> workloads = workloads_of(arguments);
   std::vector<Row> rows;
   for (const Workload& workload : workloads)
@@ -522,8 +526,9 @@ void add_simulate(CLI::App& app) {
   sub->add_option(
          "--study", a->study,
          "prediction: each predictor under each noise; budget: registered bytes against the time "
-         "budget, the other strategies beside it. Of --pattern or logs, else of a choice of patterns")
-      ->check(CLI::IsMember({"prediction", "budget"}))
+         "budget, the other strategies beside it. Of --pattern or logs, else of a choice of patterns. "
+         "firehose: static shares against lending; the paper's working sets")
+      ->check(CLI::IsMember({"prediction", "budget", "firehose"}))
       ->type_name("TEXT");
   // The paper's figures have programs and settings of their own.
   const std::vector<CLI::Option*> others = sub->get_options();

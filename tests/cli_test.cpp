@@ -409,6 +409,12 @@ TEST_F(Cli, StudiesAreTablesOfManyRows) {
     EXPECT_NE(text.out.find(word), std::string::npos) << word;
 }
 
+TEST_F(Cli, TheStudyOfFirehoseHasJobsOfItsOwn) {
+  const Outcome refused = pinion({"simulate", "--study", "firehose", "--pattern", "cg:S:4"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("jobs of its own"), std::string::npos) << refused.err;
+}
+
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
   ::setenv("PINION", "limit=lots", 1);
   expect_usage_error({"run", "--", "true"}, "option limit: 'lots'");

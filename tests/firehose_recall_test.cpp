@@ -1,5 +1,5 @@
-// Firehoses while memory changes under them: what is recalled, what is held back, and that no put lands in
-// memory other than its target. Strategy `firehose`, on the providers that expose memory by keys.
+// Firehoses while memory changes under them: recalls, changes held back, and puts that land in their target
+// alone. Strategy `firehose`, on the providers that expose memory by keys.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

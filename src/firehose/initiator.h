@@ -216,7 +216,7 @@ class BasicInitiator {
     std::uint32_t recalled = 0;
     std::uint32_t limit = 0;
     std::uint32_t pace = 1;    ///< see Answer
-    std::uint32_t misses = 0;  ///< at the limit, since the last move
+    std::uint32_t misses = 0;  ///< since the last that asked
     bool gone = false;
   };
   /// Firehoses that one choice looks at, so that it takes O(1).
@@ -259,9 +259,8 @@ class BasicInitiator {
   bool make_room(PeerState& peer) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
-    if (!over()) return true;
     if (++peer.misses < peer.pace) return false;
-    bool made = false;
+    bool made = !over();
     while (over() && !draft_.victims.full()) {
       Firehose* victim = choose(peer, Choice::unused);
       if (!victim) break;

@@ -57,7 +57,7 @@ class Reader {
   std::size_t left_;
 };
 
-/// What is sent of it is what the fields say: none of these has padding.
+/// These go onto the wire as they are: they have no padding.
 static_assert(sizeof(BucketRef) == 16 && sizeof(BucketRange) == 16 && sizeof(RemotePart) == 32 &&
               sizeof(Grant) == 48);
 

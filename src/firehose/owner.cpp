@@ -332,9 +332,10 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, UINT32_MAX));
 }
 
-/// Grows with the registrations under way: a move would wait for them.
+/// While memory is left, a bucket costs its registration once. After that it costs another's deregistration,
+/// too, and waits for those under way.
 std::uint32_t Owner::pace() const {
-  if (quota_.sharing == Sharing::static_share) return 1;
+  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 1;
   const std::uint64_t pace = quota_.move_cost * (1 + waiting_.size() + pinning_);
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(pace, UINT32_MAX));
 }

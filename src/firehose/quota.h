@@ -19,7 +19,7 @@ struct Quota {
   std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
   Peer processes = 1;         ///< of the job
   /// Lending: operations by message that take as long as one move, that is a deregistration and a
-  /// registration. Beyond M, firehoses move once their misses have cost as much.
+  /// registration. Beyond M, a peer asks for a bucket once its misses have cost as much.
   std::uint32_t move_cost = 1;
 
   std::uint64_t most() const { return buckets + victims; }

@@ -1,0 +1,8 @@
+// The tables of `pinion simulate --study firehose`. docs/firehose-results.md explains them.
+#pragma once
+
+namespace pinion::cli {
+
+void print_firehose_study(bool json);
+
+}  // namespace pinion::cli
