@@ -480,7 +480,7 @@ void add_simulate(CLI::App& app) {
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   list("--helper-share", a->helper_shares,
-       "of the helper, of its process's part of the node, where --cores leaves none idle; or off [6%]");
+       "most of the run's time that may be lost to helpers, where --cores leaves none idle; or off [6%]");
   word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
   word("--minimize", a->minimize, "the goal of spending the time budget: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,

@@ -20,6 +20,10 @@ std::size_t least_cap(std::size_t a, std::size_t b) {
   return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
 
+/// A program whose core is busy loses about this to a thread that sleeps there and wakes: two switches and an
+/// interrupt (docs/measurements.md).
+constexpr Duration kSleepCosts = 30 * kMicrosecond;
+
 struct Start {
   Ticks ticks = ticks_now();
   Time time = monotonic_now();
@@ -125,9 +129,8 @@ class EmulatedDevice final : public Device {
 
   /// Makes the call that began at `start` last `cost` in all.
   void last(const Start& start, Duration cost, Actor actor) {
-    if (actor == Actor::helper) {
-      const Duration rest = start.time + cost - monotonic_now();
-      if (rest <= 0) return;
+    const Duration rest = start.time + cost - monotonic_now();
+    if (actor == Actor::helper && rest > kSleepCosts) {
       slept_.fetch_add(rest, std::memory_order_relaxed);
       sleep_until(start.time + cost);
       return;

@@ -121,6 +121,7 @@ Desk::Job Desk::next_decided(Time now) {
     return job;
   }
   for (KeptDomain* in : all) {
+    in->costs.wake.set_beat(beat_);
     const Retention::Action action = in->retention->next(now);
     if (action.kind != Kind::sleep) return job_of(*in, action);
   }
@@ -161,7 +162,14 @@ void Desk::stop_acting() {
 
 // ---- sleep ----
 
-Time Desk::next_look(Time now) const {
+void Desk::set_core_idle(bool idle) {
+  helper_share_.set_core_idle(idle);
+  beat_ = idle ? 0 : looks_.beat(helper_share_.binds());
+}
+
+Time Desk::next_look(Time now) const { return LookSchedule::at_beat(next_occasion(now), beat_); }
+
+Time Desk::next_occasion(Time now) const {
   const Time deadline = next_deadline();
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.

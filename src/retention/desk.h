@@ -42,14 +42,17 @@ class Desk {
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
         helper_share_(settings.helper_share, settings.start),
-        looks_(settings.poll, settings.start) {}
+        looks_(settings.poll, settings.start) {
+    set_core_idle(settings.helper_share.core_idle);
+  }
 
   /// The next domain. Records name it by its number, from 0. It outlives the desk.
   void add(KeptDomain& domain);
 
   TimeBudget& time_budget() { return time_budget_; }
   const TimeBudget& time_budget() const { return time_budget_; }
-  HelperShare& helper_share() { return helper_share_; }
+  const HelperShare& helper_share() const { return helper_share_; }
+  void set_core_idle(bool idle);
 
   // ---- records, in order of their end ----
 
@@ -146,6 +149,8 @@ class Desk {
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// By the fits of all domains.
   Duration cost_of_registering_once() const;
+  /// By what there is to do alone.
+  Time next_occasion(Time now) const;
   Job next_to_reap();
   Job next_to_share();
   Job next_decided(Time now);
@@ -158,6 +163,7 @@ class Desk {
   HelperShare helper_share_;
   bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;
+  Duration beat_ = 0;  ///< of wake-ups; 0: each at its own time
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
   std::atomic<bool> registers_{false};  ///< a domain that is not only observed has been added
