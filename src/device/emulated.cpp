@@ -140,7 +140,7 @@ class EmulatedDevice final : public Device {
     if (begin - start.ticks >= length) return;
     Ticks now = begin;
     for (; now - start.ticks < length; now = ticks_now()) StdAtomics::relax();
-    busy_.fetch_add(now - begin, std::memory_order_relaxed);
+    if (actor == Actor::application) busy_.fetch_add(now - begin, std::memory_order_relaxed);
   }
 
   const std::unique_ptr<Device> pins_;
