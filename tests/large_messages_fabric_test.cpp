@@ -223,7 +223,6 @@ TEST_P(LargeMessagesFabric, AKilledPeerEndsItsRequests) {
 #ifdef PINION_TEST_FULL
 // Two copies of the memory have to fit.
 TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
-  if (std::string(GetParam()) == "sockets") GTEST_SKIP() << "takes it many minutes";
   Processes both(2, [&](unsigned rank) {
     std::vector<MessageOptions> options = small_options();
     for (MessageOptions& each : options) each.piece_bytes = std::size_t{16} << 20;
@@ -232,7 +231,10 @@ TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
     const std::size_t marks[] = {0, size / 2, (std::size_t{2} << 30) - 1, std::size_t{2} << 30, size - 1};
     Mapping memory(size);
     for (const auto& messages : self.messages) {
-      if (messages->options().protocol == Protocol::prepared) continue;  // nothing is
+      const Protocol protocol = messages->options().protocol;
+      if (protocol == Protocol::prepared) continue;  // nothing is
+      // Sockets moves the chunks of a pool at 4 to 9 MB/s: its threads hand each control message on.
+      if (protocol == Protocol::bounce && std::string(GetParam()) == "sockets") continue;
       const auto mark = [&](std::size_t at) {
         return static_cast<char>((at + static_cast<std::size_t>(messages->options().protocol)) % 101 + 1);
       };
