@@ -260,7 +260,7 @@ unsigned OpenEndpoint::drain() {
   return events;
 }
 
-/// The queue is broken: what is under way has no other end, and no message arrives any more.
+/// The queue is broken: operations under way end here, as do all peers, whose messages cannot arrive.
 unsigned OpenEndpoint::give_up(int code) {
   for (Peer peer = 0; peer < peers_.size(); ++peer) peers_.note_loss(peer);
   const std::vector<Operation*> operations = operations_.abandon_all();
