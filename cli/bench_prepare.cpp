@@ -65,7 +65,10 @@ using Delays = std::map<std::string, std::vector<double>>;
 /// A thread that maps, registers, uses and unmaps small buffers, for as long as it lives.
 class Meanwhile {
  public:
-  explicit Meanwhile(pinion_domain* domain) : domain_(domain), thread_([this] { work(); }) {}
+  /// It has made calls of each kind by the return.
+  explicit Meanwhile(pinion_domain* domain) : domain_(domain), thread_([this] { work(); }) {
+    began_.wait(false);
+  }
   /// Ends it. Throws its failure.
   Delays end() {
     stop_.store(true, std::memory_order_relaxed);
@@ -102,16 +105,21 @@ class Meanwhile {
         timed("registration", [&] { const Lease lease(domain_, {fresh, kBuffer}); });
         timed("hit", [&] { const Lease lease(domain_, hot.range()); });
         timed("munmap", [&] { ::munmap(fresh, kBuffer); });
+        began();
         // A program computes between its transfers.
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
     } catch (const std::exception& failed) {
       failure_ = failed.what();
+      began();
     }
+  }
+  void began() {
+    if (!began_.exchange(true)) began_.notify_one();
   }
 
   pinion_domain* const domain_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> began_{false}, stop_{false};
   Delays delays_;        // the thread's, until it has ended
   std::string failure_;  // likewise
   std::thread thread_;
@@ -164,8 +172,7 @@ std::size_t heap_bytes() {
   return bytes;
 }
 
-void run(Bench& bench) {
-  const std::size_t bytes = heap_bytes();
+void measure(Bench& bench, std::size_t bytes) {
   pinion_domain* domain = nullptr;
   must(pinion_start(kOptions));
   must(pinion_domain_open(nullptr, nullptr, &domain));
@@ -203,13 +210,18 @@ void run(Bench& bench) {
   for (const auto& [subject, _] : subjects)
     for (const auto& [metric, values] : figures[subject].delays)
       bench.add(name, subject, metric, "us", values);
+}
+
+void run(Bench& bench) {
+  const std::vector<std::size_t>& sizes = bench.options().sizes;
+  for (const std::size_t bytes : sizes.empty() ? std::vector{heap_bytes()} : sizes) measure(bench, bytes);
   bench.note(
       "Untouched memory, pinned by the kernel (device pin). *_us: calls of another thread meanwhile, 64 KiB "
       "each, some 4,000 a second; computing: beside a thread that only computes, for as long as the one "
       "registration before it took.");
 }
 
-const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run};
+const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run, kTakesSizes};
 
 }  // namespace
 
