@@ -412,7 +412,7 @@ TEST_F(Cli, BenchTransfersOnAnEmulatedWire) {
   fs::copy_file(fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/pinion/plot",
                 root() / "share/pinion/plot");
   std::vector<std::string> command = {"bench",  "transfers", "--wire",   "2GB/s",
-                                      "--size", "4M",        "--rounds", "1"};
+                                      "--size", "512K",      "--rounds", "1"};
   const bool plots =
       std::system(
           "{ python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'; } 2> /dev/null") == 0;
