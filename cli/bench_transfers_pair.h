@@ -18,7 +18,7 @@ struct TransferSubject {
   const char* retention;
   int protocol;         ///< transfer::Protocol; negative: plain puts into memory that is registered already
   bool prepared;        ///< the memory is registered by pinion_prepare() before its first transfer
-  TransferPages pages;  ///< of the buffers; on hugepages these are as large as one at least
+  TransferPages pages;  ///< of the buffers; each begins a page of its own
 };
 const std::vector<TransferSubject>& transfer_subjects();
 

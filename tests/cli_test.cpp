@@ -424,6 +424,8 @@ TEST_F(Cli, BenchTransfersOnAnEmulatedWire) {
   command.push_back("--json");
   const Outcome o = pinion(command);
   ASSERT_EQ(o.status, 0) << o.err;
+  if (o.out.find("process_vm_readv: Operation not permitted") != std::string::npos)
+    GTEST_SKIP() << "processes here may not read each other's memory";
   BenchValues values = bench_values(json::parse(o.out), kTransferUnits, "emulated wire of 2000 MB/s");
   for (const char* name : {"reuse-512K", "no-reuse-512K"})
     for (const char* subject :
