@@ -401,7 +401,7 @@ void write_profiles(const Row& row, const std::string& path) {
 /// Whether the paper was asked for: prints it.
 bool of_paper(const Arguments& arguments) {
   if (!arguments.from.empty() && !arguments.figure && arguments.section.empty())
-    throw UsageError("--from goes with --figure 9, --figure 10 or --section 4.3");
+    throw UsageError("--from goes with --figure 2, --figure 9, --figure 10 or --section 4.3");
   if (arguments.paper) {
     Json all = Json::array();
     for (const PaperResult& result : whole_paper()) {
@@ -542,8 +542,8 @@ void add_simulate(CLI::App& app) {
   }
   const auto measured =
       sub->add_option("--from", a->from,
-                      "with --figure 9, --figure 10 or --section 4.3: ours measured, from a "
-                      "file of `pinion bench transfers --json`")
+                      "with --figure 2, --figure 9, --figure 10 or --section 4.3: ours measured, "
+                      "from a file of `pinion bench transfers --json`")
           ->type_name("FILE");
   for (CLI::Option* option : others)
     if (option != sub->get_help_ptr()) measured->excludes(option);

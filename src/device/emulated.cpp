@@ -75,6 +75,7 @@ class EmulatedDevice final : public Device {
       return registration;
     }
     registration.entries = translation_entries(pages, kPageSizes);
+    registration.key.remote_base = pages.begin;  // a NIC's peers use the addresses
     registration.key.handle = state_->table.add({registration.key, pages.bytes(), registration.entries});
     last(start, nic_.register_cost(registration.entries), actor);
     return registration;
