@@ -11,7 +11,7 @@ Acts acts_at_start(const Options& options) {
 
 bool may_act_below(const Options& options) {
   if (options.front == Front::verbs) return true;
-  return options.front == Front::automatic && options.device == kAutoDevice && has_active_port();
+  return options.front == Front::automatic && options.device == kAutoDevice && reaches_nic();
 }
 
 }  // namespace pinion

@@ -23,8 +23,8 @@ inline constexpr const char* kBelowLibraries =
 /// Until something is registered.
 Acts acts_at_start(const Options& options);
 
-/// Whether registrations that a library makes in this process are met: by choice, or, by default, where an
-/// RDMA port of this node is active.
+/// Whether registrations that a library makes in this process are met: by choice, or, by default, where they
+/// can reach a NIC of this node.
 bool may_act_below(const Options& options);
 
 }  // namespace pinion

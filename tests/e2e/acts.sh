@@ -7,12 +7,13 @@ pinion=$build/bin/pinion
 made_up=$build/tests/verbs
 [ -x "$made_up/registers" ] || exit 77
 
-# device NAME STATE...: a node whose ports are in these states.
+# device NAME STATE...: a node whose ports are in these states. Its device file is there.
 device() {
   local name=$1 port=1
   shift
   export PINION_TEST_INFINIBAND=$work/$name
-  mkdir -p "$PINION_TEST_INFINIBAND"
+  mkdir -p "$PINION_TEST_INFINIBAND/dev"
+  : >"$PINION_TEST_INFINIBAND/dev/uverbs0"
   for state in "$@"; do
     mkdir -p "$PINION_TEST_INFINIBAND/made0/ports/$port"
     echo "$state" >"$PINION_TEST_INFINIBAND/made0/ports/$port/state"
@@ -62,9 +63,18 @@ reached 0 opens
 says "did the program use MPI, or register memory with an RDMA device?" opens
 MADE_UP_REFUSES=1 registers "" loop
 grep -q '^no device: Permission denied$' "$work/out" || fail "refused: $(cat "$work/out")"
+says "did the program use MPI, or register memory with an RDMA device?" refused
 for retention in on-demand leave-pinned helper; do
   registers "--retention $retention" unplugged
 done
+
+# A container that has the device's port, and no file of it: the caches of libraries stay on.
+device contained '4: ACTIVE'
+rm -r "$work/contained/dev"
+registers "--retention leave-pinned" loop
+reached 40 "no device file"
+says "measured only, although an RDMA port is active: there is no /dev/infiniband/uverbs* here" "no device file"
+grep -q "caches above" "$work/err" && fail "no device file: $(cat "$work/err")"
 
 # A port that is down, a missing device, an empty directory: Pinion stays out.
 device down '1: DOWN' '2: INIT'
