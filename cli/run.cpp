@@ -108,6 +108,9 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   environment[kRunVariable] = new_run_name();
+  // Ranks elsewhere may have a NIC.
+  if (may_act_below_somewhere(options) && hands_environment_on(command))
+    environment[kCachesOffVariable] = caches_to_switch_off();
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
   print_summary(directory, options);

@@ -27,4 +27,11 @@ Acts acts_at_start(const Options& options);
 /// can reach a NIC of this node.
 bool may_act_below(const Options& options);
 
+/// The same on a node whose NIC they can reach.
+bool may_act_below_somewhere(const Options& options);
+
+/// The variable by which `pinion run` names the settings that switch off registration caches above the verbs
+/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_act_below().
+inline constexpr const char* kCachesOffVariable = "PINION_CACHES_OFF";
+
 }  // namespace pinion

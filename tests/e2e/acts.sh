@@ -90,4 +90,28 @@ reached 40 "no directory"
 report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["registrations"] == 0' "no directory"
 says "measured only: no NIC registers here; your MPI's own registrations are unchanged" "no directory"
 
+# The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
+# a node without a device hands on what was proved, and the user's choice.
+device active '4: ACTIVE'
+"$pinion" run --log "$work/log" -- true 2>"$work/err"
+if grep -q 'switched off: .*libfabric .*FI_MR_CACHE_MAX_COUNT=0' "$work/err"; then
+  launcher=$work/mpiexec
+  printf '#!/bin/sh\nshift 2\nexec env PINION_TEST_INFINIBAND="$NODE" "$@"\n' >"$launcher"
+  chmod +x "$launcher"
+  # decides WANTED LAUNCHER'S-NODE RANK'S-NODE SETTING: the rank's variable.
+  decides() {
+    local got
+    got=$(env PINION_TEST_INFINIBAND="$work/$2" NODE="$work/$3" "$4" "$pinion" run --log "$work/log" -- "$launcher" -hosts there \
+      printenv FI_MR_CACHE_MAX_COUNT 2>"$work/err")
+    [ "$got" = "$1" ] || fail "launcher on $2, rank on $3, $4: '$got', not '$1': $(cat "$work/err")"
+  }
+  decides 0 active active MINE=
+  decides 0 none active MINE=
+  decides "" none none MINE=
+  decides 7 none active FI_MR_CACHE_MAX_COUNT=7
+  decides "" none active PINION=front=mpi
+else
+  echo "skipped: libfabric's registrations do not lead into the front here"
+fi
+
 [ "$failures" -eq 0 ]
