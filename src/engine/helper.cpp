@@ -226,7 +226,7 @@ void Helper::attend_node(Time now) {
     need.threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
   const node::Place::Duty duty = node_.attend(now, drain_.transfers(), need, cpus_allowed_);
 
-  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand);
+  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand, duty.sharing.binds);
   desk_.set_helper(duty.helper, duty.turn);
   const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
   if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);

@@ -631,7 +631,7 @@ void Process::attend() {
       {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
   const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
   const node::Sharing sharing = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
-  desk_.share(budget_, sharing.hold_at_most, sharing.at_hand);
+  desk_.share(budget_, sharing.hold_at_most, sharing.at_hand, sharing.binds);
 }
 
 void Process::sleep() {
