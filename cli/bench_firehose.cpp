@@ -225,6 +225,7 @@ class Measurement {
 
 void run(Bench& bench) {
   const BenchOptions& options = bench.options();
+  if (options.wire_bytes_per_second > 0) throw UsageError("bench firehose has no --wire");
   std::vector<std::string> providers{options.provider.empty() ? "tcp;ofi_rxm" : options.provider};
   if (options.full && options.provider.empty()) providers = {"shm", "tcp;ofi_rxm", "sockets"};
   for (const std::string& provider : providers) Measurement(bench, provider).run();
@@ -242,7 +243,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"firehose", "one-sided puts by each strategy of registration", run,
-                                     BenchTakes::provider};
+                                     kTakesNetwork};
 
 }  // namespace
 
