@@ -85,12 +85,13 @@ TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
       --running;
     });
   std::mt19937 random(7);
+  const auto few = [&random] { return static_cast<std::uint32_t>(random() % 4); };
   for (; running; std::this_thread::yield()) {
     const std::lock_guard<std::mutex> lock(job.mutex);
     if (random() % 2)
       job.initiator.recall(0, {{random() % kBuckets, 4}, job.last});
     else
-      job.initiator.limit(0, {kLimit - random() % 4, random() % 4});
+      job.initiator.limit(0, {kLimit - few(), few()});
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(job.wrong, 0u);
