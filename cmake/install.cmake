@@ -8,7 +8,7 @@ install(TARGETS pinion EXPORT pinionTargets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 add_dependencies(product pinion)
-foreach(target pinion-preload pinion-symbols pinion_command)
+foreach(target pinion-preload pinion-symbols pinion-heap pinion_command)
   if(TARGET ${target})
     add_dependencies(product ${target})
     install(TARGETS ${target}
