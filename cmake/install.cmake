@@ -17,6 +17,8 @@ foreach(target pinion-preload pinion-symbols pinion-heap pinion_command)
   endif()
 endforeach()
 
+add_dependencies(product bench_allocations)
+install(TARGETS bench_allocations RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
 foreach(family ${PINION_MPI_FAMILIES})
   if(TARGET bench_p2p_${family})
     add_dependencies(product bench_p2p_${family})
