@@ -162,6 +162,7 @@ template <class Allocate>
   return moved;
 }
 
+constexpr std::size_t kTeachingBlock = std::size_t{4} << 20;
 constinit const char* g_log = nullptr;
 
 [[gnu::constructor]] void start() {
@@ -174,6 +175,9 @@ constinit const char* g_log = nullptr;
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },
                    [] { pinion::process_heap().after_fork_in_child(); });
+  // glibc trims its heap at twice the largest mapped block that was freed, 128 KiB at first. Large blocks no
+  // longer teach it, and small ones alone would have it trim and grow all the time.
+  next(g_next.free)(next(g_next.malloc)(kTeachingBlock));
   g_log = options.log.c_str();
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }
