@@ -393,7 +393,6 @@ TEST(HugepageHeap, parent_and_child_have_blocks_of_their_own_after_a_fork) {
 TEST(HugepageHeap, forks_while_threads_allocate) {
   Made made;
   made.heap->use_shards(3);
-  made.pages.pool_bytes = 16 * kHugepage;
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i)
