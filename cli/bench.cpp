@@ -13,7 +13,10 @@
 
 #include "base/clock.h"
 #include "base/range.h"
+#include "base/units.h"
+#include "bench_wire.h"
 #include "command.h"
+#include "plot.h"
 #include "quiet_session.h"
 #include "report_json.h"
 #include "system_files.h"
@@ -27,7 +30,7 @@ struct Registered {
   const char* name;
   const char* text;
   void (*run)(Bench&);
-  BenchTakes takes;
+  unsigned takes;
 };
 
 // Filled by static objects of other files, so it must be a local static.
@@ -62,11 +65,24 @@ std::string figure_text(double value) {
 
 void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
   fmt::print("{}\n{}\n\n", bench_text, machine_text(m));
-  Table table({"case", "subject", "metric", "median", "min", "max", "95 % of median", "unit"});
-  for (const BenchRow& row : bench.rows())
-    table.add({row.name, row.subject, row.metric, figure_text(row.value), figure_text(row.least),
-               figure_text(row.most), fmt::format("{} to {}", figure_text(row.low), figure_text(row.high)),
-               row.unit});
+  std::vector<std::string> header{"case", "subject", "metric",         "median",
+                                  "min",  "max",     "95 % of median", "unit"};
+  const auto carried = [](const BenchRow& row) { return !row.provider.empty(); };
+  const bool providers = std::any_of(bench.rows().begin(), bench.rows().end(), carried);
+  if (providers) header.emplace_back("provider");
+  Table table(header);
+  for (const BenchRow& row : bench.rows()) {
+    std::vector<std::string> cells{row.name,
+                                   row.subject,
+                                   row.metric,
+                                   figure_text(row.value),
+                                   figure_text(row.least),
+                                   figure_text(row.most),
+                                   fmt::format("{} to {}", figure_text(row.low), figure_text(row.high)),
+                                   row.unit};
+    if (providers) cells.push_back(row.provider);
+    table.add(std::move(cells));
+  }
   fmt::print("{}", table.text());
   for (const std::string& note : bench.notes()) fmt::print("{}\n", note);
 }
@@ -96,7 +112,7 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
 }  // namespace
 
 BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
-                                     BenchTakes takes) {
+                                     unsigned takes) {
   registered_benches().push_back({name, text, run, takes});
 }
 
@@ -129,13 +145,46 @@ void Bench::add(const std::string& name, const std::string& subject, const std::
                    samples.front(), samples.back(), samples[low], samples[high], n});
 }
 
+namespace {
+
+struct Arguments {
+  std::string name;
+  BenchOptions options;
+  std::string wire;
+  std::vector<std::string> sizes;
+  bool json = false;
+};
+
+void check(const Registered& bench, const BenchOptions& options) {
+  const auto only = [&](bool given, unsigned takes, const char* option) {
+    if (given && (bench.takes & takes) == 0)
+      throw UsageError(fmt::format("bench {} has no {}", bench.name, option));
+  };
+  only(!options.device.empty(), kTakesDevice, "--device");
+  only(!options.provider.empty() || options.full || options.wire_bytes_per_second > 0, kTakesNetwork,
+       "--provider, --full or --wire");
+  only(!options.sizes.empty(), kTakesSizes, "--size");
+  only(!options.plot.empty(), kTakesPlot, "--plot");
+  if (!options.plot.empty()) check_plot(options.plot);
+}
+
+std::vector<std::size_t> sizes_of(const std::vector<std::string>& texts) {
+  std::vector<std::size_t> sizes;
+  for (const std::string& text : texts) {
+    const auto bytes = parse_size(text);
+    // As cases are named.
+    if (!bytes || *bytes < 1024 || parse_size(size_name(*bytes)) != bytes)
+      throw UsageError(
+          fmt::format("--size: '{}' is no size in whole KiB, MiB or GiB, such as 17K or 4M", text));
+    sizes.push_back(*bytes);
+  }
+  return sizes;
+}
+
+}  // namespace
+
 void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "Measure a part of Pinion beside its peers");
-  struct Arguments {
-    std::string name;
-    BenchOptions options;
-    bool json = false;
-  };
   auto arguments = std::make_shared<Arguments>();
   auto& benches = registered_benches();
   std::sort(benches.begin(), benches.end(),
@@ -151,20 +200,31 @@ void add_bench(CLI::App& app) {
                   "bench registration: the device to be measured (pin, verbs, verbs:NAME[:PORT], fabric, "
                   "fabric:PROVIDER)")
       ->type_name("NAME");
-  sub->add_option("--provider", arguments->options.provider,
-                  "bench transfers: the provider of libfabric that carries them (shm, tcp, verbs, ...)")
-      ->type_name("NAME");
+  CLI::Option* const provider =
+      sub->add_option("--provider", arguments->options.provider,
+                      "bench transfers: the provider of libfabric that carries them (shm, tcp, verbs, ...)")
+          ->type_name("NAME");
+  sub->add_option(
+         "--wire", arguments->wire,
+         "bench transfers: an emulated wire of this bandwidth (1.5GB/s), and a NIC's registration times")
+      ->type_name("BANDWIDTH")
+      ->excludes(provider);
   sub->add_flag("--full", arguments->options.full, "bench transfers: all sizes and providers")
       ->disable_flag_override();
+  sub->add_option("--size", arguments->sizes, "bench transfers, bench prepare: these sizes (17K,4M)")
+      ->delimiter(',')
+      ->type_name("LIST");
+  sub->add_option("--plot", arguments->options.plot,
+                  "bench transfers: draws the rows, by Python's matplotlib")
+      ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {
     for (const Registered& bench : registered_benches()) {
       if (arguments->name != bench.name) continue;
-      const BenchOptions& options = arguments->options;
-      if (!options.device.empty() && bench.takes != BenchTakes::device)
-        throw UsageError(fmt::format("bench {} has no --device", bench.name));
-      if ((!options.provider.empty() || options.full) && bench.takes != BenchTakes::provider)
-        throw UsageError(fmt::format("bench {} has no --provider and no --full", bench.name));
+      BenchOptions& options = arguments->options;
+      if (!arguments->wire.empty()) options.wire_bytes_per_second = parse_wire(arguments->wire);
+      options.sizes = sizes_of(arguments->sizes);
+      check(bench, options);
       const std::string quiet = enter_quiet_session();
       Bench result(options);
       bench.run(result);
@@ -173,7 +233,9 @@ void add_bench(CLI::App& app) {
       if (arguments->json) {
         print_json(bench.name, result, m);
       } else {
-        print_table(fmt::format("{}: {}", bench.name, bench.text), result, m);
+        const std::string wire =
+            options.wire_bytes_per_second > 0 ? ", over an " + wire_name(options.wire_bytes_per_second) : "";
+        print_table(fmt::format("{}: {}{}", bench.name, bench.text, wire), result, m);
       }
       return;
     }

@@ -18,7 +18,7 @@ namespace pinion::cli {
 
 struct BenchRow {
   std::string name;      ///< of the case
-  std::string provider;  ///< of libfabric, that carried it; empty: none did
+  std::string provider;  ///< of libfabric, or the emulated wire, that carried it; empty: none did
   std::string subject;   ///< `pinion`, a peer or a floor
   std::string metric;
   std::string unit;
@@ -38,9 +38,12 @@ struct BenchSubject {
 /// What the user asks for.
 struct BenchOptions {
   unsigned rounds = 9;
-  std::string device;    ///< empty: the bench chooses
-  std::string provider;  ///< of libfabric; empty: the bench chooses
-  bool full = false;     ///< all that it can measure, however long it takes
+  std::string device;                ///< empty: the bench chooses
+  std::string provider;              ///< of libfabric; empty: the bench chooses
+  bool full = false;                 ///< all that it can measure, however long it takes
+  double wire_bytes_per_second = 0;  ///< of an emulated wire in place of a provider; 0: none
+  std::vector<std::size_t> sizes;    ///< in place of the bench's own
+  std::string plot;                  ///< a file; empty: none
 };
 
 class Bench {
@@ -72,14 +75,20 @@ class Bench {
   std::vector<std::string> notes_;
 };
 
-enum class BenchTakes { nothing, device, provider };
+/// The options that a bench has, beside --rounds: kTakes... added up.
+enum BenchTakes : unsigned {
+  kTakesNothing = 0,
+  kTakesDevice = 1,
+  kTakesNetwork = 2,
+  kTakesSizes = 4,
+  kTakesPlot = 8
+};
 
 /// A power of 2^10 and its count, as cases are named: 17K, 4M, 8G.
 std::string size_name(std::size_t bytes);
 
 struct BenchRegistration {
-  BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
-                    BenchTakes takes = BenchTakes::nothing);
+  BenchRegistration(const char* name, const char* text, void (*run)(Bench&), unsigned takes = kTakesNothing);
 };
 
 }  // namespace pinion::cli

@@ -65,7 +65,10 @@ using Delays = std::map<std::string, std::vector<double>>;
 /// A thread that maps, registers, uses and unmaps small buffers, for as long as it lives.
 class Meanwhile {
  public:
-  explicit Meanwhile(pinion_domain* domain) : domain_(domain), thread_([this] { work(); }) {}
+  /// It has made calls of each kind by the return.
+  explicit Meanwhile(pinion_domain* domain) : domain_(domain), thread_([this] { work(); }) {
+    began_.wait(false);
+  }
   /// Ends it. Throws its failure.
   Delays end() {
     stop_.store(true, std::memory_order_relaxed);
@@ -102,16 +105,21 @@ class Meanwhile {
         timed("registration", [&] { const Lease lease(domain_, {fresh, kBuffer}); });
         timed("hit", [&] { const Lease lease(domain_, hot.range()); });
         timed("munmap", [&] { ::munmap(fresh, kBuffer); });
+        began();
         // A program computes between its transfers.
         std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
     } catch (const std::exception& failed) {
       failure_ = failed.what();
+      began();
     }
+  }
+  void began() {
+    if (!began_.exchange(true)) began_.notify_one();
   }
 
   pinion_domain* const domain_;
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> began_{false}, stop_{false};
   Delays delays_;        // the thread's, until it has ended
   std::string failure_;  // likewise
   std::thread thread_;
@@ -155,6 +163,16 @@ void prepare(pinion_domain* domain, const pinion_range& heap, bool hugepages) {
   if (failed) throw Failure(why);
 }
 
+/// A virtual machine's host takes back memory that is free for seconds (free page reporting), and gives it
+/// again at its next touch, 6 ms for 2 MiB. That is no part of a preparation, so the kernel gets the pages
+/// that a subject will use right before it. Hugepages are taken where hugepages were freed.
+void touch_and_free(std::size_t bytes, bool hugepages) {
+  const Memory memory(bytes);
+  void* const begin = const_cast<void*>(memory.range().address);
+  if (hugepages) ::madvise(begin, bytes, MADV_HUGEPAGE);
+  std::memset(begin, 1, bytes);
+}
+
 /// Half of the free memory at most.
 std::size_t heap_bytes() {
   const std::size_t available = std::strtoull(field_of("/proc/meminfo", "MemAvailable").c_str(), nullptr, 10)
@@ -164,17 +182,20 @@ std::size_t heap_bytes() {
   return bytes;
 }
 
-void run(Bench& bench) {
-  const std::size_t bytes = heap_bytes();
+void measure(Bench& bench, std::size_t bytes) {
   pinion_domain* domain = nullptr;
   must(pinion_start(kOptions));
   must(pinion_domain_open(nullptr, nullptr, &domain));
   double last_seconds = 0;
-  const std::pair<const char*, std::function<void(const pinion_range&)>> subjects[] = {
-      {"pinion", [&](const pinion_range& heap) { prepare(domain, heap, false); }},
-      {"pinion-hugepages", [&](const pinion_range& heap) { prepare(domain, heap, true); }},
-      {"one-registration", [&](const pinion_range& heap) { const Lease lease(domain, heap); }},
-      {"computing",
+  const struct {
+    const char* name;
+    bool hugepages;
+    std::function<void(const pinion_range&)> work;
+  } subjects[] = {
+      {"pinion", false, [&](const pinion_range& heap) { prepare(domain, heap, false); }},
+      {"pinion-hugepages", true, [&](const pinion_range& heap) { prepare(domain, heap, true); }},
+      {"one-registration", false, [&](const pinion_range& heap) { const Lease lease(domain, heap); }},
+      {"computing", false,
        [&](const pinion_range&) {
          const Ticks end = ticks_now() + static_cast<Ticks>(last_seconds * 1e9 / calibration().ns_per_tick);
          while (ticks_now() < end) {
@@ -182,12 +203,9 @@ void run(Bench& bench) {
        }},
   };
   std::map<std::string, Figures> figures;
-  {  // A virtual machine's host gives it memory at the first touch.
-    const Memory first(bytes);
-    std::memset(const_cast<void*>(first.range().address), 1, bytes);
-  }
   for (unsigned round = 0; round < bench.rounds(); ++round)
-    for (const auto& [subject, work] : subjects) {
+    for (const auto& [subject, hugepages, work] : subjects) {
+      touch_and_free(bytes, hugepages);
       const Memory heap(bytes);
       Meanwhile meanwhile(domain);
       last_seconds = seconds_of([&, &work = work] { work(heap.range()); });
@@ -198,18 +216,23 @@ void run(Bench& bench) {
   must(pinion_domain_close(domain));
   must(pinion_stop());
   const std::string name = size_name(bytes);
-  for (const auto& [subject, _] : subjects)
+  for (const auto& [subject, hugepages, work] : subjects)
     bench.add(name, subject, "seconds", "s", figures[subject].seconds);
-  for (const auto& [subject, _] : subjects)
+  for (const auto& [subject, hugepages, work] : subjects)
     for (const auto& [metric, values] : figures[subject].delays)
       bench.add(name, subject, metric, "us", values);
+}
+
+void run(Bench& bench) {
+  const std::vector<std::size_t>& sizes = bench.options().sizes;
+  for (const std::size_t bytes : sizes.empty() ? std::vector{heap_bytes()} : sizes) measure(bench, bytes);
   bench.note(
       "Untouched memory, pinned by the kernel (device pin). *_us: calls of another thread meanwhile, 64 KiB "
       "each, some 4,000 a second; computing: beside a thread that only computes, for as long as the one "
       "registration before it took.");
 }
 
-const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run};
+const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run, kTakesSizes};
 
 }  // namespace
 

@@ -106,7 +106,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"registration", "Registering memory, by page size and size", run,
-                                     BenchTakes::device};
+                                     kTakesDevice};
 
 }  // namespace
 

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "bench.h"
 #include "bench_mpi.h"
 #include "bench_transfers_pair.h"
 #include "command.h"
+#include "plot.h"
 
 namespace pinion::cli {
 
@@ -38,9 +40,9 @@ std::vector<std::size_t> sizes(bool full) {
   return all;
 }
 
-std::vector<TransferCase> cases_of(bool full) {
+std::vector<TransferCase> cases_of(const BenchOptions& options) {
   std::vector<TransferCase> cases;
-  for (const std::size_t bytes : sizes(full)) {
+  for (const std::size_t bytes : options.sizes.empty() ? sizes(options.full) : options.sizes) {
     cases.push_back({bytes, true});
     // Buffers that are used once take their sum in memory, twice in each process.
     if (bytes <= std::size_t{16} << 20) cases.push_back({bytes, false});
@@ -75,8 +77,8 @@ std::map<std::string, std::map<std::string, double>> mpi_figures(const MpiBench&
   return by_case;
 }
 
-void measure(Bench& bench, const std::string& provider) {
-  const auto cases = cases_of(bench.options().full);
+void measure(Bench& bench, const TransferNetwork& network) {
+  const auto cases = cases_of(bench.options());
   const unsigned rounds = std::max(1u, bench.rounds() / 3);
   Samples samples;
   std::string carried_by;
@@ -90,11 +92,13 @@ void measure(Bench& bench, const std::string& provider) {
       bench.note(fmt::format("{} was not measured: {}", subject, failure.what()));
     }
   };
-  const std::vector<MpiBench> families = mpi_benches();
+  // MPI libraries have a wire of their own.
+  const std::vector<MpiBench> families =
+      network.wire_bytes_per_second > 0 ? std::vector<MpiBench>{} : mpi_benches();
   for (unsigned round = 0; round < rounds; ++round) {
     for (const TransferSubject& subject : transfer_subjects()) {
       attempt(subject.name, [&] {
-        const TransferFigures figures = measure_transfers(subject, provider, cases);
+        const TransferFigures figures = measure_transfers(subject, network, cases);
         carried_by = figures.provider;
         add_figures(samples, subject.name, figures.cases);
       });
@@ -110,40 +114,66 @@ void measure(Bench& bench, const std::string& provider) {
         bench.set_provider(mpi ? "the library's own" : carried_by);
         bench.add(name_of(one), subject, metric.name, metric.unit, values);
       }
-  bench.note(fmt::format("Provider of libfabric: {}.", carried_by.empty() ? "none" : carried_by));
+  bench.note(fmt::format("Provider: {}.", carried_by.empty() ? "none" : carried_by));
 }
 
 /// A wrong name ends the command before anything is measured.
 void try_provider(const std::string& provider) {
   try {
-    measure_transfers(transfer_subjects().front(), provider, {});
+    measure_transfers(transfer_subjects().front(), {provider}, {});
   } catch (const Failure& failure) {
     throw UsageError(fmt::format("bench transfers: {}", failure.what()));
   }
 }
 
+/// A panel for each provider, metric and kind of case.
+void plot(const Bench& bench) {
+  Plot plot{"pinion bench transfers", 2, {}};
+  std::map<std::string, std::size_t> panels;  // by title
+  for (const BenchRow& row : bench.rows()) {
+    if (row.metric == "cpu_us" || row.metric == "remote_cpu_us") continue;
+    const std::size_t dash = row.name.rfind('-');
+    const std::string title = fmt::format("{}, {}, {}", row.metric, row.name.substr(0, dash), row.provider);
+    const auto [panel, is_new] = panels.emplace(title, plot.panels.size());
+    if (is_new) plot.panels.push_back({title, "bytes of a message", row.unit, {}});
+    std::vector<PlotLine>& lines = plot.panels[panel->second].lines;
+    auto line = std::find_if(lines.begin(), lines.end(),
+                             [&](const PlotLine& one) { return one.name == row.subject; });
+    if (line == lines.end()) line = lines.insert(line, {row.subject, {}});
+    line->points.emplace_back(*parse_size(row.name.substr(dash + 1)), row.value);
+  }
+  draw(plot, bench.options().plot);
+}
+
 void run(Bench& bench) {
-  const std::string& chosen = bench.options().provider;
-  if (bench.options().full && chosen.empty()) {
-    for (const char* provider : {"shm", "tcp;ofi_rxm", "sockets"}) measure(bench, provider);
+  const BenchOptions& options = bench.options();
+  if (options.full && options.provider.empty() && options.wire_bytes_per_second == 0) {
+    for (const char* provider : {"shm", "tcp;ofi_rxm", "sockets"}) measure(bench, {provider});
   } else {
-    if (!chosen.empty()) try_provider(chosen);
-    measure(bench, chosen);
+    if (!options.provider.empty()) try_provider(options.provider);
+    measure(bench, {options.provider, options.wire_bytes_per_second});
   }
   bench.note(
       "A sample is a run of two processes on this node, subjects by turns, a third of the rounds. "
       "latency_us: half a round trip. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that "
-      "of the whole "
-      "process, its helper and progress thread included. Registered bytes: the sender's during that, the "
-      "bounce pool included, seen at most every 20 us. Over a provider in software (shm, tcp, sockets) the "
-      "wire is the processor: overlap gains nothing, and registering costs what pinning costs.");
+      "of the whole process, its helper and progress thread included. Registered bytes: the sender's during "
+      "that, the bounce pool included, seen at most every 20 us. no-reuse: each buffer carries one message.");
+  bench.note(
+      options.wire_bytes_per_second > 0
+          ? "Emulated: the wire moves the data, then sleeps for as long as its bandwidth requires; "
+            "registration "
+            "lasts as modelled for NIC 'connectx'."
+          : "Over a provider in software (shm, tcp, sockets) the wire is the processor: overlap gains "
+            "nothing, "
+            "and registering costs what pinning costs. openmpi, mpich: their own transport within the node.");
   bench.note(
       "everything-registered: puts of the same endpoint into memory that both sides registered beforehand. "
-      "openmpi, mpich: their own transport within the node. no-reuse: each buffer carries one message.");
+      "-thp, -hugetlb: the buffers lie on hugepages, transparent ones or those of the kernel's pool.");
+  if (!options.plot.empty()) plot(bench);
 }
 
 const BenchRegistration registration{"transfers", "large messages by each protocol and retention", run,
-                                     BenchTakes::provider};
+                                     kTakesNetwork | kTakesSizes | kTakesPlot};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,8 +20,10 @@
 #include "bench.h"
 #include "bench_api.h"
 #include "bench_transfers_mover.h"
+#include "bench_wire.h"
 #include "command.h"
 #include "log_directory.h"
+#include "system_files.h"
 #include "text.h"
 #include "transfer/large_messages.h"
 
@@ -42,19 +45,46 @@ Duration cpu_now() {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
-/// Buffers of one case: those that leave, then those that arrive.
+constexpr std::size_t kHugepage = std::size_t{2} << 20;
+
+std::size_t transparent_bytes() {
+  return std::strtoull(field_of("/proc/self/smaps_rollup", "AnonHugePages").c_str(), nullptr, 10) << 10;
+}
+
+/// Buffers of one case: those that leave, then those that arrive. Faulted in.
 class Buffers {
  public:
-  Buffers(std::size_t bytes, unsigned count)
-      : bytes_(bytes), stride_(Range{0, bytes}.to_pages().bytes()), count_(count) {
-    memory = {nullptr, 2 * stride_ * count};
-    void* const made =
-        ::mmap(nullptr, memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (made == MAP_FAILED) throw Failure(fmt::format("no memory for buffers of {} bytes", memory.bytes));
-    memory.address = static_cast<unsigned char*>(made);
-    std::memset(memory.address, 0x5a, memory.bytes);  // faulted in
+  Buffers(std::size_t bytes, unsigned count, TransferPages pages)
+      : bytes_(bytes),
+        stride_(pages == TransferPages::ordinary ? Range{0, bytes}.to_pages().bytes()
+                                                 : (bytes + kHugepage - 1) / kHugepage * kHugepage),
+        count_(count) {
+    memory.bytes = 2 * stride_ * count;
+    // Transparent hugepages are aligned; the kernel aligns those of hugetlb.
+    mapped_ = memory.bytes + (pages == TransferPages::transparent ? kHugepage : 0);
+    map_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | (pages == TransferPages::hugetlb ? MAP_HUGETLB : 0), -1, 0);
+    if (map_ == MAP_FAILED && pages == TransferPages::hugetlb)
+      throw Failure(fmt::format("no hugepages are free: /proc/sys/vm/nr_hugepages has {}, {} needs {} more",
+                                read_text("/proc/sys/vm/nr_hugepages"), size_name(bytes),
+                                2 * memory.bytes / kHugepage));
+    if (map_ == MAP_FAILED) throw Failure(fmt::format("no memory for buffers of {} bytes", memory.bytes));
+    memory.address = static_cast<unsigned char*>(map_);
+    if (pages != TransferPages::transparent) {
+      if (pages == TransferPages::ordinary) ::madvise(map_, mapped_, MADV_NOHUGEPAGE);
+      std::memset(memory.address, 0x5a, memory.bytes);
+      return;
+    }
+    memory.address += -reinterpret_cast<Address>(map_) % kHugepage;
+    ::madvise(memory.address, memory.bytes, MADV_HUGEPAGE);
+    const std::size_t before = transparent_bytes();
+    std::memset(memory.address, 0x5a, memory.bytes);
+    if (const std::size_t given = transparent_bytes() - before; given < memory.bytes)
+      throw Failure(fmt::format("the kernel has {} of {} bytes on transparent hugepages (they are set to {})",
+                                given, memory.bytes,
+                                chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"))));
   }
-  ~Buffers() { ::munmap(memory.address, memory.bytes); }
+  ~Buffers() { ::munmap(map_, mapped_); }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
@@ -75,6 +105,8 @@ class Buffers {
  private:
   const std::size_t bytes_, stride_;
   const unsigned count_;
+  std::size_t mapped_;
+  void* map_;
 };
 
 /// Registered bytes of the process, over a stretch of time.
@@ -104,12 +136,12 @@ class Registered {
 /// One process of the two: what it does in each case, and its figures.
 class Member {
  public:
-  Member(unsigned rank, TransferMover& mover, std::ostringstream& out)
-      : rank_(rank), mover_(mover), out_(out) {}
+  Member(unsigned rank, TransferMover& mover, TransferPages pages, std::ostringstream& out)
+      : rank_(rank), mover_(mover), pages_(pages), out_(out) {}
 
   void run(const TransferCase& one) {
     const unsigned messages = transfer_messages(one), warm = one.reuse ? messages / 4 + 1 : 0;
-    const Buffers buffers(one.bytes, one.reuse ? kWindow : 2 * messages);
+    const Buffers buffers(one.bytes, one.reuse ? kWindow : 2 * messages, pages_);
     mover_.begin(buffers.memory);
     unsigned number = 0;
     ping_pong(one, buffers, warm, number);
@@ -175,28 +207,60 @@ class Member {
 
   const unsigned rank_;
   TransferMover& mover_;
+  const TransferPages pages_;
   std::ostringstream& out_;
 };
 
+/// The endpoint of one process. `socket`: for an emulated wire.
+class Connection {
+ public:
+  Connection(unsigned rank, const TransferNetwork& network, const std::string& directory, int socket) {
+    if (network.wire_bytes_per_second > 0) {
+      wire_ = std::make_unique<EmulatedWire>(rank, socket, network.wire_bytes_per_second);
+      return;
+    }
+    FabricEndpointOptions options;
+    options.job = {rank, 2, directory};
+    options.provider = network.provider;
+    FabricEndpointResult made = open_fabric_endpoint(options);
+    if (made.error) throw Failure(made.error.message);
+    fabric_ = std::move(made.endpoint);
+  }
+  transfer::Endpoint& endpoint() {
+    return wire_ ? static_cast<transfer::Endpoint&>(*wire_) : static_cast<transfer::Endpoint&>(*fabric_);
+  }
+  void connect() {
+    if (wire_) return wire_->connect();
+    if (const Error error = fabric_->connect()) throw Failure(error.message);
+  }
+  void close() {
+    wire_.reset();
+    if (!fabric_) return;
+    if (const Error error = fabric_->close()) throw Failure(error.message);
+  }
+
+ private:
+  std::unique_ptr<EmulatedWire> wire_;
+  std::unique_ptr<transfer::FabricEndpoint> fabric_;
+};
+
 /// Returns the report of the process.
-std::string member(unsigned rank, const TransferSubject& subject, const std::string& provider,
-                   const std::string& directory, const std::vector<TransferCase>& cases) {
+std::string member(unsigned rank, const TransferSubject& subject, const TransferNetwork& network,
+                   const std::string& directory, int socket, const std::vector<TransferCase>& cases) {
   ::unsetenv("PINION");
   must(pinion_start(fmt::format("retention={}", subject.retention).c_str()));
   std::ostringstream out;
   {
-    FabricEndpointOptions options;
-    options.job = {rank, 2, directory};
-    options.provider = provider;
-    const FabricEndpointResult made = open_fabric_endpoint(options);
-    if (made.error) throw Failure(made.error.message);
-    const auto mover = make_transfer_mover(*made.endpoint, subject);
-    if (const Error error = made.endpoint->connect()) throw Failure(error.message);
-    if (rank == 0) out << "provider " << made.endpoint->capabilities().provider << " 0\n";
-    Member self(rank, *mover, out);
-    for (const TransferCase& one : cases) self.run(one);
+    Connection connection(rank, network, directory, socket);
+    transfer::Endpoint& endpoint = connection.endpoint();
+    const auto mover = make_transfer_mover(endpoint, subject);
+    connection.connect();
+    if (rank == 0) out << "provider 0 " << endpoint.capabilities().provider << '\n';
+    Member self(rank, *mover, subject.pages, out);
+    for (const TransferCase& one : cases)
+      if (measures(subject, one)) self.run(one);
     mover->close();
-    if (const Error error = made.endpoint->close()) throw Failure(error.message);
+    connection.close();
   }
   must(pinion_stop());
   return out.str();
@@ -234,15 +298,20 @@ std::string read_all(int from) {
 
 const std::vector<TransferSubject>& transfer_subjects() {
   static const auto as_is = [](Protocol protocol) { return static_cast<int>(protocol); };
+  using enum TransferPages;
   static const std::vector<TransferSubject> subjects = {
-      {"everything-registered", "leave-pinned", -1, false},
-      {"bounce", "on-demand", as_is(Protocol::bounce), false},
-      {"on-demand", "on-demand", as_is(Protocol::rendezvous), false},
-      {"leave-pinned", "leave-pinned", as_is(Protocol::rendezvous), false},
-      {"helper", "helper", as_is(Protocol::automatic), false},
-      {"pipeline", "on-demand", as_is(Protocol::pipeline), false},
-      {"pipeline-pinned", "leave-pinned", as_is(Protocol::pipeline), false},
-      {"prepared", "on-demand", as_is(Protocol::prepared), true},
+      {"everything-registered", "leave-pinned", -1, false, ordinary},
+      {"bounce", "on-demand", as_is(Protocol::bounce), false, ordinary},
+      {"on-demand", "on-demand", as_is(Protocol::rendezvous), false, ordinary},
+      {"leave-pinned", "leave-pinned", as_is(Protocol::rendezvous), false, ordinary},
+      {"helper", "helper", as_is(Protocol::automatic), false, ordinary},
+      {"pipeline", "on-demand", as_is(Protocol::pipeline), false, ordinary},
+      {"pipeline-pinned", "leave-pinned", as_is(Protocol::pipeline), false, ordinary},
+      {"prepared", "on-demand", as_is(Protocol::prepared), true, ordinary},
+      {"on-demand-thp", "on-demand", as_is(Protocol::rendezvous), false, transparent},
+      {"leave-pinned-thp", "leave-pinned", as_is(Protocol::rendezvous), false, transparent},
+      {"on-demand-hugetlb", "on-demand", as_is(Protocol::rendezvous), false, hugetlb},
+      {"leave-pinned-hugetlb", "leave-pinned", as_is(Protocol::rendezvous), false, hugetlb},
   };
   return subjects;
 }
@@ -256,21 +325,48 @@ unsigned transfer_messages(const TransferCase& one) {
   return static_cast<unsigned>(std::clamp<std::size_t>(all / one.bytes, 4, one.reuse ? 200 : 32));
 }
 
-TransferFigures measure_transfers(const TransferSubject& subject, const std::string& provider,
+bool measures(const TransferSubject& subject, const TransferCase& one) {
+  return subject.pages == TransferPages::ordinary || (one.reuse && one.bytes >= kHugepage / 4);
+}
+
+namespace {
+
+/// The reports of both processes.
+TransferFigures read_figures(const std::string& text) {
+  TransferFigures figures;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("failed ")) throw Failure(line.substr(7));
+    std::istringstream words(line);
+    std::string name, metric;
+    words >> name >> metric >> std::ws;
+    if (name == "provider")
+      std::getline(words, figures.provider);
+    else
+      words >> figures.cases[name][metric];
+  }
+  return figures;
+}
+
+}  // namespace
+
+TransferFigures measure_transfers(const TransferSubject& subject, const TransferNetwork& network,
                                   const std::vector<TransferCase>& cases) {
   const TemporaryLogDirectory directory;
-  int ends[2];
-  if (::pipe(ends) != 0) throw Failure("no pipe");
+  int ends[2], sockets[2];
+  if (::pipe(ends) != 0 || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, sockets) != 0)
+    throw Failure("no pipe");
   std::fflush(nullptr);
   std::array<pid_t, 2> children{};
   for (unsigned rank = 0; rank < 2; ++rank)
     children[rank] = start(
         [&] {
           ::close(ends[0]);
-          return member(rank, subject, provider, directory.path() + "/job", cases);
+          ::close(sockets[1 - rank]);
+          return member(rank, subject, network, directory.path() + "/job", sockets[rank], cases);
         },
         ends[1]);
-  ::close(ends[1]);
+  for (const int end : {ends[1], sockets[0], sockets[1]}) ::close(end);
   const std::string text = read_all(ends[0]);
   ::close(ends[0]);
   bool failed = false;
@@ -278,19 +374,7 @@ TransferFigures measure_transfers(const TransferSubject& subject, const std::str
     int status = 0;
     failed |= child < 0 || ::waitpid(child, &status, 0) != child || status != 0;
   }
-  TransferFigures figures;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("failed ")) throw Failure(line.substr(7));
-    std::istringstream words(line);
-    std::string name, metric;
-    double value = 0;
-    words >> name >> metric >> value;
-    if (name == "provider")
-      figures.provider = metric;
-    else
-      figures.cases[name][metric] = value;
-  }
+  TransferFigures figures = read_figures(text);
   if (failed) throw Failure("one of the two processes ended early");
   return figures;
 }

@@ -10,12 +10,15 @@
 
 namespace pinion::cli {
 
+enum class TransferPages { ordinary, transparent, hugetlb };
+
 /// A row of the table of subjects (bench_transfers_pair.cpp).
 struct TransferSubject {
   const char* name;
   const char* retention;
-  int protocol;   ///< transfer::Protocol; negative: plain puts into memory that is registered already
-  bool prepared;  ///< the memory is registered by pinion_prepare() before its first transfer
+  int protocol;         ///< transfer::Protocol; negative: plain puts into memory that is registered already
+  bool prepared;        ///< the memory is registered by pinion_prepare() before its first transfer
+  TransferPages pages;  ///< of the buffers; each begins a page of its own
 };
 const std::vector<TransferSubject>& transfer_subjects();
 
@@ -24,17 +27,25 @@ struct TransferCase {
   bool reuse = true;
 };
 std::string name_of(const TransferCase& one);
+/// Buffers on hugepages: used again, and of a quarter of a hugepage at least.
+bool measures(const TransferSubject& subject, const TransferCase& one);
 
 /// Messages of a case, in each of its two parts; the program for MPI peers counts by the same rule.
 unsigned transfer_messages(const TransferCase& one);
+
+/// The network between the two processes.
+struct TransferNetwork {
+  std::string provider;              ///< of libfabric; empty: the endpoint chooses
+  double wire_bytes_per_second = 0;  ///< an emulated wire (bench_wire.h) instead; 0: none
+};
 
 struct TransferFigures {
   std::string provider;
   std::map<std::string, std::map<std::string, double>> cases;  ///< by case and metric
 };
 
-/// Throws Failure with the reason: no such provider, a transfer that failed, wrong data.
-TransferFigures measure_transfers(const TransferSubject& subject, const std::string& provider,
+/// Throws Failure with the reason: no such provider, no hugepages, a transfer that failed, wrong data.
+TransferFigures measure_transfers(const TransferSubject& subject, const TransferNetwork& network,
                                   const std::vector<TransferCase>& cases);
 
 }  // namespace pinion::cli

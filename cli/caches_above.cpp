@@ -105,12 +105,13 @@ const std::vector<CacheAbove>& caches_above() {
   return caches;
 }
 
-std::vector<std::pair<std::string, std::string>> variables_to_set(const std::vector<CacheAbove>& caches) {
-  std::vector<std::pair<std::string, std::string>> variables;
-  for (const CacheAbove& cache : caches)
-    for (const auto& variable : cache.off)
-      if (cache.is_met && !std::getenv(variable.first.c_str())) variables.push_back(variable);
-  return variables;
+std::string caches_to_switch_off() {
+  std::string settings;
+  for (const CacheAbove& cache : caches_above())
+    for (const auto& [name, value] : cache.off)
+      if (cache.is_met && !std::getenv(name.c_str()))
+        settings += fmt::format("{}{}={}", settings.empty() ? "" : " ", name, value);
+  return settings;
 }
 
 }  // namespace pinion::cli

@@ -21,7 +21,7 @@ struct CacheAbove {
 /// Once in this process.
 const std::vector<CacheAbove>& caches_above();
 
-/// Those variables of `caches` that are met by the front, and that the user has not set.
-std::vector<std::pair<std::string, std::string>> variables_to_set(const std::vector<CacheAbove>& caches);
+/// For kCachesOffVariable: the caches that are met by the front, without variables that the user has set.
+std::string caches_to_switch_off();
 
 }  // namespace pinion::cli

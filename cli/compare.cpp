@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "caches_above.h"
 #include "command.h"
 #include "compare_rows.h"
 #include "engine/acts.h"
@@ -175,7 +174,7 @@ std::string observe(const Arguments& arguments, const Environment* caches, const
   run.logs = prepare_log_directory(fmt::format("{}/{}", arguments.log, name));
   Environment environment = with_logs(flags, run.logs);
   if (caches) {
-    for (const auto& variable : variables_to_set(caches_above())) environment.erase(variable.first);
+    environment[kCachesOffVariable] = "";
     environment.insert(caches->begin(), caches->end());
   }
   // Open MPI's agent would switch the caches off again (forward.h): of its ranks, those on this node count.

@@ -63,13 +63,21 @@ void tell_open_mpi(Environment& environment) {
     environment[kOpenMpi5Options] = "exec-agent=" + ours + (options.empty() ? "" : "," + options);
 }
 
+std::string launcher_of(const CommandLine& command) {
+  return std::filesystem::path(command.front()).filename().string();
+}
+
+bool is_mpiexec(const CommandLine& command) {
+  const std::string launcher = launcher_of(command);
+  return launcher.starts_with("mpiexec") || launcher.starts_with("mpirun");
+}
+
 void tell_hydra(const Environment& environment, CommandLine& command) {
   const auto restricts = [](const std::string& argument) {
     const std::string_view name = std::string_view(argument).substr(argument.rfind("--", 0) == 0 ? 1 : 0);
     return name == "-genvlist" || name == "-genvnone" || name == "-envlist" || name == "-envnone";
   };
-  const std::string launcher = std::filesystem::path(command.front()).filename().string();
-  if (launcher.rfind("mpiexec", 0) != 0 && launcher.rfind("mpirun", 0) != 0) return;
+  if (!is_mpiexec(command)) return;
   if (std::none_of(command.begin() + 1, command.end(), restricts)) return;
   CommandLine variables;
   for (const auto& [name, value] : environment) variables.insert(variables.end(), {"-genv", name, value});
@@ -90,6 +98,15 @@ void forward_to_ranks(Environment& environment, CommandLine& command) {
   tell_hydra(environment, command);
   tell_slurm(environment);
   tell_open_mpi(environment);
+}
+
+bool hands_environment_on(const CommandLine& command) {
+  const auto names_hosts = [](const std::string& argument) {
+    const std::string_view name = std::string_view(argument).substr(argument.starts_with("--") ? 1 : 0);
+    return name.starts_with("-host") || name == "-machinefile" || name == "-f";
+  };
+  if (is_mpiexec(command)) return std::any_of(command.begin() + 1, command.end(), names_hosts);
+  return launcher_of(command) == "srun";
 }
 
 void inherit(const std::vector<std::string>& inherited) {

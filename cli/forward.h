@@ -22,6 +22,10 @@ namespace pinion::cli {
 /// nodes.
 void forward_to_ranks(Environment& environment, CommandLine& command);
 
+/// Whether the command is a launcher that hands its environment to ranks on other nodes: srun, or an mpiexec
+/// with hosts on its command line.
+bool hands_environment_on(const CommandLine& command);
+
 /// In a rank that was started by Open MPI's agent: sets the variables that `inherited` names, in the agent's
 /// own spelling. Options that this rank has in PINION already (mpirun -x PINION=...) come after the inherited
 /// ones.

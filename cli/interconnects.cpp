@@ -1,7 +1,6 @@
 #include "interconnects.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -28,18 +27,6 @@ bool is_omni_path(const std::string& device) { return starts_with_any(device, {"
 std::string port_text(const NodePort& port) {
   return fmt::format("{} port {} {}{}", port.device, port.number, port.state,
                      port.link_layer.empty() ? "" : ", " + port.link_layer);
-}
-
-/// Why no program here can register with the device, although a port is active; empty: it can.
-std::string closed_to_programs() {
-  const std::string directory = "/dev/infiniband";
-  std::vector<std::string> files = names_in(directory);
-  std::erase_if(files, [](const std::string& name) { return !starts_with_any(name, {"uverbs"}); });
-  if (files.empty()) return "there is no /dev/infiniband/uverbs* here";
-  const bool open = std::any_of(files.begin(), files.end(), [&](const std::string& name) {
-    return ::access((directory + "/" + name).c_str(), R_OK | W_OK) == 0;
-  });
-  return open ? "" : "/dev/infiniband/uverbs* may not be opened by this user";
 }
 
 /// The first line of a command's output that has a word; empty where there is none.
@@ -110,7 +97,7 @@ Finding what_acts() {
 
 std::vector<Finding> what_acts_by_library() {
   std::vector<Finding> findings;
-  const bool reachable = has_active_port() && closed_to_programs().empty();
+  const bool reachable = reaches_nic();
   const std::string out = left_out_by();
   for (const std::string& mpi : installed_mpis()) {
     if (!reachable)

@@ -107,11 +107,10 @@ Environment with_pinion(const Options& options) {
     libraries = others;
   else if (!others.empty())
     libraries += ":" + others;
-  Environment environment = {
-      {"PINION", format_options(options)}, {"PINION_CONFIG", ""}, {"LD_PRELOAD", libraries}};
-  if (may_act_below(options))
-    for (const auto& [name, value] : variables_to_set(caches_above())) environment[name] = value;
-  return environment;
+  return {{"PINION", format_options(options)},
+          {"PINION_CONFIG", ""},
+          {"LD_PRELOAD", libraries},
+          {kCachesOffVariable, may_act_below(options) ? caches_to_switch_off() : ""}};
 }
 
 std::string new_run_name() {

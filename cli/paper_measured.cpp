@@ -94,6 +94,21 @@ void add_latencies(std::vector<Row>& rows, const Measured& measured, const std::
     }
 }
 
+std::vector<Row> rows_of_figure_2(const Measured& measured) {
+  const auto over_pinned = [&](const char* of) {
+    return percent_longer(measured.ratio("reuse-5M", of, "leave-pinned", kLatency));
+  };
+  const auto peak = [&](const char* of) {
+    const auto bytes = measured.value("reuse-5M", of, kPeak);
+    return bytes ? std::optional(*bytes / (1 << 20)) : std::nullopt;
+  };
+  return {{"communication takes longer without leave-pinned", "%", 25.83, over_pinned("on-demand")},
+          {"the same, under the helper", "%", {}, over_pinned("helper")},
+          {"peak under leave-pinned", "MiB", {}, peak("leave-pinned")},
+          {"peak without leave-pinned", "MiB", {}, peak("on-demand")},
+          {"peak under the helper", "MiB", {}, peak("helper")}};
+}
+
 std::vector<Row> rows_of_figure_9(const Measured& measured) {
   const auto less = [&](const char* over, const char* metric) {
     return percent_saved(measured.ratio("reuse-4M", "helper", over, metric));
@@ -155,6 +170,12 @@ PaperResult of_providers(PaperResult result, const std::string& path,
 }  // namespace
 
 PaperResult measured_figure(int number, const std::string& path) {
+  if (number == 2)
+    return of_providers({"Figure 2",
+                         "Registered memory and communication time of traditional schemes, 5 MB messages",
+                         "`pinion bench transfers --size 5M`, bytes of the sender",
+                         {}},
+                        path, rows_of_figure_2);
   if (number == 9)
     return of_providers({"Figure 9",
                          "Buffer reuse: registered memory with 4 MB messages, and message latency",
@@ -168,7 +189,8 @@ PaperResult measured_figure(int number, const std::string& path) {
                          {}},
                         path, rows_of_figure_10);
   throw UsageError(fmt::format(
-      "--from: figure {} is not of transfers; valid: --figure 9, --figure 10, --section 4.3", number));
+      "--from: figure {} is not of transfers; valid: --figure 2, --figure 9, --figure 10, --section 4.3",
+      number));
 }
 
 PaperResult measured_section(const std::string& number, const std::string& path) {

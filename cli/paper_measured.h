@@ -1,4 +1,4 @@
-// The helper-threads paper's Figures 9 and 10 and section 4.3 from real transfers: rows of
+// The helper-threads paper's Figures 2, 9 and 10 and section 4.3 from real transfers: rows of
 // `pinion bench transfers --json`. The file is untrusted. Single-threaded.
 #pragma once
 

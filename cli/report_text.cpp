@@ -257,9 +257,9 @@ std::string critical_path_section(const Report& r) {
     out += row("  of both, preempted", c.preempted, "the kernel ran something else meanwhile");
   if (c.bounce > 0) out += row("copies instead of registration", c.bounce, "modelled");
   out += row("bookkeeping", c.bookkeeping, per_acquire);
-  out += row("helper, no core idle", c.helper_charged,
-             fmt::format("its CPU {}; by its part of the node, with modelled device time",
-                         seconds_text(c.helper_cpu)));
+  out += row(
+      "helper, no core idle", c.helper_charged,
+      fmt::format("its CPU {}; with ranks that wait, and modelled device time", seconds_text(c.helper_cpu)));
   out += row("less leave-pinned's registration", -c.leave_pinned);
   out += row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
   if (acts(r)) {

@@ -8,6 +8,7 @@
 
 #include "caches_above.h"
 #include "command.h"
+#include "device/node_devices.h"
 #include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
@@ -66,7 +67,16 @@ void tell_caches_off(const Options& options) {
   fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
 }
 
+/// The user sees a port, and no registration below the libraries.
+void tell_closed(const Options& options) {
+  const bool by_default = options.front == Front::automatic && options.device == kAutoDevice;
+  if (!by_default || !has_active_port()) return;
+  if (const std::string why = closed_to_programs(); !why.empty())
+    fmt::print(stderr, "pinion: measured only, although an RDMA port is active: {}\n", why);
+}
+
 void tell_beforehand(const Options& options, const CommandLine& command) {
+  tell_closed(options);
   for (const std::string& line : unreached_programs(command)) fmt::print(stderr, "pinion: {}\n", line);
   tell_caches_off(options);
 }
@@ -99,6 +109,9 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   environment[kRunVariable] = new_run_name();
+  // Ranks elsewhere may have a NIC.
+  if (may_act_below_somewhere(options) && hands_environment_on(command))
+    environment[kCachesOffVariable] = caches_to_switch_off();
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
   print_summary(directory, options);

@@ -401,7 +401,7 @@ void write_profiles(const Row& row, const std::string& path) {
 /// Whether the paper was asked for: prints it.
 bool of_paper(const Arguments& arguments) {
   if (!arguments.from.empty() && !arguments.figure && arguments.section.empty())
-    throw UsageError("--from goes with --figure 9, --figure 10 or --section 4.3");
+    throw UsageError("--from goes with --figure 2, --figure 9, --figure 10 or --section 4.3");
   if (arguments.paper) {
     Json all = Json::array();
     for (const PaperResult& result : whole_paper()) {
@@ -480,7 +480,7 @@ void add_simulate(CLI::App& app) {
        "most bytes registered in all processes of a node together, shared by need; 0: no limit [0]");
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   list("--helper-share", a->helper_shares,
-       "of the helper, of its process's part of the node, where --cores leaves none idle; or off [6%]");
+       "most of the run's time that may be lost to helpers, where --cores leaves none idle; or off [6%]");
   word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
   word("--minimize", a->minimize, "the goal of spending the time budget: mean, peak [mean]", "TEXT");
   word("--profile", a->profile,
@@ -542,8 +542,8 @@ void add_simulate(CLI::App& app) {
   }
   const auto measured =
       sub->add_option("--from", a->from,
-                      "with --figure 9, --figure 10 or --section 4.3: ours measured, from a "
-                      "file of `pinion bench transfers --json`")
+                      "with --figure 2, --figure 9, --figure 10 or --section 4.3: ours measured, "
+                      "from a file of `pinion bench transfers --json`")
           ->type_name("FILE");
   for (CLI::Option* option : others)
     if (option != sub->get_help_ptr()) measured->excludes(option);

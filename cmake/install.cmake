@@ -37,6 +37,10 @@ foreach(part machine init guest)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/softroce/${part} DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/softroce)
 endforeach()
 
+# `--plot` finds it likewise.
+configure_file(${PROJECT_SOURCE_DIR}/cli/plot.py ${PROJECT_BINARY_DIR}/share/pinion/plot COPYONLY)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion RENAME plot)
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
 install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/packaging/pinionConfig.cmake.in

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "engine/engine.h"
 #include "runlog/analysis.h"
 #include "support/fake_device.h"
+#include "support/in_child.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -30,6 +32,10 @@ class ActsTest : public ::testing::Test {
   }
 
   fs::path root() const { return directory_.path(); }
+  void make_device_file() {
+    fs::create_directories(root() / "infiniband/dev");
+    std::ofstream(root() / "infiniband/dev/uverbs0");
+  }
   void make_port(const std::string& device, const std::string& port, const std::string& state) {
     const fs::path of = root() / "infiniband" / device / "ports" / port;
     fs::create_directories(of);
@@ -83,7 +89,27 @@ TEST_F(ActsTest, PortsAreReadAsTheKernelListsThem) {
   EXPECT_TRUE(ports[1].active());
 }
 
+TEST_F(ActsTest, ADeviceWithoutAFileThatOpensIsNotReached) {
+  make_port("mlx5_0", "1", "4: ACTIVE");
+  EXPECT_EQ(closed_to_programs(), "there is no /dev/infiniband/uverbs* here");
+  EXPECT_FALSE(may_act_below(options()));
+  EXPECT_TRUE(may_act_below(options("front=verbs")));
+  make_device_file();
+  EXPECT_EQ(closed_to_programs(), "");
+  EXPECT_TRUE(may_act_below(options()));
+  fs::permissions(root(), fs::perms(0755));
+  fs::permissions(root() / "infiniband/dev/uverbs0", fs::perms::none);
+  test::in_child([] {
+    if (::geteuid() == 0) {
+      ASSERT_EQ(::setuid(65534), 0);
+    }
+    EXPECT_EQ(closed_to_programs(), "/dev/infiniband/uverbs* may not be opened by this user");
+    EXPECT_FALSE(reaches_nic());
+  });
+}
+
 TEST_F(ActsTest, BelowLibrariesWhereAPortIsActiveAndNoDeviceWasGiven) {
+  make_device_file();
   EXPECT_FALSE(may_act_below(options()));
   make_port("mlx5_0", "1", "2: INIT");
   EXPECT_FALSE(may_act_below(options()));

@@ -317,6 +317,8 @@ TEST_F(Cli, PaperFiguresOfMeasuredTransfers) {
   add("reuse-17K", "helper", "latency_us", 12);
   add("reuse-17K", "leave-pinned", "latency_us", 9);
   add("reuse-17K", "everything-registered", "latency_us", 8);
+  add("reuse-5M", "on-demand", "latency_us", 5);
+  add("reuse-5M", "leave-pinned", "latency_us", 4);
   add("no-reuse-4M", "helper", "registered_peak_bytes", 4 << 20);
   add("no-reuse-4M", "pipeline-pinned", "registered_peak_bytes", 10 << 20);
   const auto write = [&](const std::string& text) { std::ofstream(file) << text; };
@@ -329,10 +331,12 @@ TEST_F(Cli, PaperFiguresOfMeasuredTransfers) {
   EXPECT_TRUE(reuse.at("helper against pipeline, pinned: peak saved").is_null());
   EXPECT_NEAR(reuse.at("17K: helper over leave-pinned, a message"), 100 / 3.0, 1e-9);
   EXPECT_EQ(paper_rows(figure("--figure", "10")).at("peak of pipeline, pinned, over helper's"), 2.5);
+  EXPECT_NEAR(paper_rows(figure("--figure", "2")).at("communication takes longer without leave-pinned"), 25,
+              1e-9);
   EXPECT_EQ(paper_rows(figure("--section", "4.3")).at("17K: helper over everything registered, a message"),
             50);
 
-  expect_usage_error({"simulate", "--figure", "2", "--from", file}, "valid: --figure 9");
+  expect_usage_error({"simulate", "--figure", "3", "--from", file}, "valid: --figure 2, --figure 9");
   expect_usage_error({"simulate", "--from", file}, "--from goes with");
   expect_usage_error({"simulate", "--figure", "9", "--from", file + "x"}, "No such file");
   for (const char* wrong :
@@ -342,6 +346,126 @@ TEST_F(Cli, PaperFiguresOfMeasuredTransfers) {
     write(wrong);
     expect_usage_error({"simulate", "--figure", "9", "--from", file}, file.c_str());
   }
+}
+
+/// The rows of a bench: value by case, subject and metric.
+using BenchValues = std::map<std::string, std::map<std::string, std::map<std::string, double>>>;
+BenchValues bench_values(const json& bench, const std::map<std::string, std::string>& units,
+                         const std::string& provider) {
+  BenchValues values;
+  for (const json& row : bench.at("rows")) {
+    const std::string metric = row.at("metric");
+    EXPECT_EQ(row.at("unit"), units.at(metric));
+    EXPECT_NE(row.value("provider", "").find(provider), std::string::npos) << row;
+    EXPECT_LE(row.at("min"), row.at("value"));
+    EXPECT_LE(row.at("value"), row.at("max"));
+    values[row.at("case")][row.at("subject")][metric] = row.at("value");
+  }
+  return values;
+}
+const std::map<std::string, std::string> kTransferUnits = {{"latency_us", "us"},
+                                                           {"bandwidth_MBps", "MB/s"},
+                                                           {"cpu_us", "us a message"},
+                                                           {"remote_cpu_us", "us a message"},
+                                                           {"registered_peak_bytes", "bytes"},
+                                                           {"registered_mean_bytes", "bytes"}};
+
+TEST_F(Cli, BenchTransfersMeasuresWhatFiguresAreMadeOf) {
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", "/nonexistent", 1);  // without MPI, whose launchers take seconds
+  const Outcome o = pinion({"bench", "transfers", "--size", "17K,4M", "--rounds", "1", "--json"});
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_EQ(o.status, 0) << o.err;
+  std::ofstream(root() / "transfers.json") << o.out;
+  BenchValues values = bench_values(json::parse(o.out), kTransferUnits, "");
+  if (values.empty()) GTEST_SKIP() << "no provider of libfabric";
+  for (const char* name : {"reuse-17K", "no-reuse-17K", "reuse-4M", "no-reuse-4M"})
+    for (const char* subject : {"everything-registered", "bounce", "on-demand", "leave-pinned", "helper",
+                                "pipeline", "pipeline-pinned", "prepared"}) {
+      auto& metrics = values[name][subject];
+      EXPECT_EQ(metrics.size(), kTransferUnits.size()) << name << ' ' << subject;
+      EXPECT_GT(metrics["latency_us"], 0);
+      EXPECT_GT(metrics["bandwidth_MBps"], 0);
+      EXPECT_LE(metrics["registered_mean_bytes"], metrics["registered_peak_bytes"]);
+    }
+  auto& once = values["no-reuse-4M"];
+  EXPECT_GE(once["leave-pinned"]["registered_peak_bytes"], 8 << 20);
+  EXPECT_LT(once["bounce"]["registered_peak_bytes"], 4 << 20) << "only the pool";
+
+  const auto figure = [&](const char* option, const char* number) {
+    return paper_rows(pinion({"simulate", option, number, "--from", "transfers.json", "--json"}));
+  };
+  EXPECT_NEAR(figure("--figure", "10").at("peak of leave-pinned over helper's"),
+              once["leave-pinned"]["registered_peak_bytes"] / once["helper"]["registered_peak_bytes"], 1e-6);
+  const auto latency = [&](const char* name, const char* subject) {
+    return values[name][subject]["latency_us"];
+  };
+  EXPECT_NEAR(figure("--figure", "9").at("17K: helper over leave-pinned, a message"),
+              100 * (latency("reuse-17K", "helper") / latency("reuse-17K", "leave-pinned") - 1), 1e-6);
+  EXPECT_NEAR(figure("--section", "4.3").at("4M: helper over everything registered, a message"),
+              100 * (latency("reuse-4M", "helper") / latency("reuse-4M", "everything-registered") - 1), 1e-6);
+}
+
+// The wire's sleep is a lower bound of each message's time, on any machine.
+TEST_F(Cli, BenchTransfersOnAnEmulatedWire) {
+  fs::create_directories(root() / "share/pinion");
+  fs::copy_file(fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/pinion/plot",
+                root() / "share/pinion/plot");
+  std::vector<std::string> command = {"bench",  "transfers", "--wire",   "2GB/s",
+                                      "--size", "512K",      "--rounds", "1"};
+  const bool plots =
+      std::system(
+          "{ python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'; } 2> /dev/null") == 0;
+  command.insert(command.end(), {"--plot", "plot.svg"});
+  if (!plots) {
+    expect_usage_error(command, "python3-matplotlib");
+    command.resize(command.size() - 2);
+  }
+  command.push_back("--json");
+  const Outcome o = pinion(command);
+  ASSERT_EQ(o.status, 0) << o.err;
+  if (o.out.find("process_vm_readv: Operation not permitted") != std::string::npos)
+    GTEST_SKIP() << "processes here may not read each other's memory";
+  BenchValues values = bench_values(json::parse(o.out), kTransferUnits, "emulated wire of 2000 MB/s");
+  for (const char* name : {"reuse-512K", "no-reuse-512K"})
+    for (const char* subject :
+         {"everything-registered", "bounce", "on-demand", "leave-pinned", "helper", "pipeline", "prepared"}) {
+      ASSERT_TRUE(values[name].contains(subject)) << name << ' ' << subject << o.out;
+      EXPECT_GE(values[name][subject]["latency_us"], (512 << 10) / 2000.0) << name << ' ' << subject;
+      EXPECT_LE(values[name][subject]["bandwidth_MBps"], 2000.0) << name << ' ' << subject;
+    }
+  if (plots) {
+    EXPECT_NE(content_of(root() / "plot.svg").find("<svg"), std::string::npos);
+  }
+}
+
+TEST_F(Cli, BenchPrepareHasTheDelaysOfOthers) {
+  const Outcome o = pinion({"bench", "prepare", "--size", "32M", "--rounds", "1", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  std::map<std::string, std::string> units{{"seconds", "s"}};
+  for (const std::string kind : {"hit", "registration", "mmap", "munmap"})
+    for (const char* part : {"_p50_us", "_p99_us", "_max_us"}) units[kind + part] = "us";
+  BenchValues values = bench_values(json::parse(o.out), units, "");
+  for (const char* subject : {"pinion", "pinion-hugepages", "one-registration", "computing"}) {
+    auto& metrics = values["32M"][subject];
+    EXPECT_EQ(metrics.size(), units.size()) << subject;
+    EXPECT_GT(metrics["seconds"], 0);
+    for (const std::string kind : {"hit", "registration", "mmap", "munmap"}) {
+      EXPECT_LE(metrics[kind + "_p50_us"], metrics[kind + "_p99_us"]) << subject << ' ' << kind;
+      EXPECT_LE(metrics[kind + "_p99_us"], metrics[kind + "_max_us"]) << subject << ' ' << kind;
+    }
+  }
+}
+
+TEST_F(Cli, BenchesRefuseOptionsOfOthers) {
+  expect_usage_error({"bench", "hit", "--wire", "1GB/s"}, "bench hit has no --provider, --full or --wire");
+  expect_usage_error({"bench", "hit", "--size", "4M"}, "bench hit has no --size");
+  expect_usage_error({"bench", "prepare", "--plot", "x.svg"}, "bench prepare has no --plot");
+  expect_usage_error({"bench", "transfers", "--plot", "x.pdf"}, "'x.pdf' ends in neither .svg nor .png");
+  expect_usage_error({"bench", "transfers", "--size", "4M,5000"}, "'5000' is no size in whole KiB");
+  for (const char* wire : {"1GiB/s", "1", "-1GB/s", "0MB/s", "nanGB/s"})
+    expect_usage_error({"bench", "transfers", "--wire", wire}, "such as 1.5GB/s");
+  expect_usage_error({"bench", "transfers", "--wire", "1GB/s", "--provider", "tcp"}, "--provider");
 }
 
 TEST_F(Cli, SimulateBeginsWithAProfile) {

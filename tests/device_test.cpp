@@ -217,6 +217,21 @@ CostModel slow_nic() {
   return nic;
 }
 
+TEST(EmulatedDevice, TheHelperSleepsOnlyWhereASleepCostsLess) {
+  CostModel nic;
+  nic.name = "fast";
+  nic.register_ns_base = nic.deregister_ns_base = 20'000;
+  Memory memory(page_size());
+  for (const bool is_slow : {false, true}) {
+    const auto device = make_emulated_device(make_pin_device(), is_slow ? slow_nic() : nic);
+    const Registration r = device->register_range(memory.range(), Access::all, Actor::helper);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_FALSE(device->deregister(r.key, Actor::helper));
+    if (!is_slow) EXPECT_EQ(device->modelled_sleep_seconds(), 0);
+    EXPECT_EQ(device->modelled_busy_seconds(), 0) << "of the application's threads";
+  }
+}
+
 TEST(EmulatedDevice, LastsAtLeastAsLongAsTheModelSays) {
   const CostModel nic = slow_nic();
   const auto device = make_emulated_device(make_pin_device(), nic);

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -175,41 +177,66 @@ TEST_P(LargeMessagesFabric, AThousandOutstandingBothWays) {
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
-TEST_P(LargeMessagesFabric, AKilledPeerEndsItsRequests) {
-  Processes both(2, [&](unsigned rank) {
-    Member self = member("on-demand", rank);
-    self.exchange(*self.messages.front(), 100);
-    Mapping data(16 * kPiece), memory(16 * kPiece);
-    std::list<Request> requests;
-    for (const auto& messages : self.messages)
-      for (int i = 0; i < 3; ++i) {
-        messages->send(self.other(), data.data(), data.size(), requests.emplace_back());
-        messages->receive(self.other(), memory.data(), memory.size(), requests.emplace_back());
-      }
-    if (rank == 1) {
-      self.messages.front()->wait(requests.front());
-      ::kill(::getpid(), SIGKILL);
+/// Until `holds`; the messages of all protocols move.
+void drive(Member& self, const std::function<bool()>& holds) {
+  while (!holds()) {
+    unsigned moved = 0;
+    for (const auto& messages : self.messages) moved += messages->progress();
+    if (moved == 0) self.endpoint->wait(kMillisecond);
+  }
+}
+
+/// The peer is killed when the first of six messages by `dying` has moved.
+void lose_peer(Member& self, LargeMessages& dying) {
+  self.exchange(*self.messages.front(), 100);
+  Mapping data(16 * kPiece), memory(16 * kPiece);
+  std::list<Request> requests;
+  Request* first = nullptr;
+  for (const auto& messages : self.messages)
+    for (int i = 0; i < 3; ++i) {
+      messages->send(self.other(), data.data(), data.size(), requests.emplace_back());
+      if (messages.get() == &dying && i == 0) first = &requests.back();
+      messages->receive(self.other(), memory.data(), memory.size(), requests.emplace_back());
     }
-    auto request = requests.begin();
-    for (const auto& messages : self.messages) {
-      for (int i = 0; i < 6; ++i) {
-        const Error& error = messages->wait(*request++);
-        EXPECT_TRUE(!error || error.code == ECONNRESET) << error.message;
-      }
-      Request later;
-      messages->send(1, data.data(), 1, later);
-      EXPECT_EQ(messages->wait(later).code, ECONNRESET);
-      EXPECT_EQ(messages->pool().free_chunks(), messages->pool().chunks());
-    }
+  if (self.endpoint->self() == 1) {
+    drive(self, [&] { return first->done(); });
+    ::kill(::getpid(), SIGKILL);
+  }
+  drive(self, [&] {
+    return std::all_of(requests.begin(), requests.end(), [](const Request& each) { return each.done(); });
   });
-  both.expect_killed(1);
-  if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
+  auto request = requests.begin();
+  for (const auto& messages : self.messages) {
+    for (int i = 0; i < 6; ++i) {
+      const Error& error = messages->wait(*request++);
+      EXPECT_TRUE(!error || error.code == ECONNRESET) << error.message;
+    }
+    Request later;
+    messages->send(1, data.data(), 1, later);
+    EXPECT_EQ(messages->wait(later).code, ECONNRESET);
+    EXPECT_EQ(messages->pool().free_chunks(), messages->pool().chunks());
+  }
+}
+
+TEST_P(LargeMessagesFabric, AKilledPeerEndsItsRequests) {
+#ifdef PINION_TEST_FULL
+  constexpr std::size_t kTimes = std::size(kAll);  // in the middle of each protocol
+#else
+  constexpr std::size_t kTimes = 1;
+#endif
+  for (std::size_t protocol = 0; protocol < kTimes; ++protocol) {
+    Processes both(2, [&](unsigned rank) {
+      Member self = member("on-demand", rank);
+      lose_peer(self, *self.messages[protocol]);
+    });
+    both.expect_killed(1);
+    if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
+  }
 }
 
 #ifdef PINION_TEST_FULL
 // Two copies of the memory have to fit.
 TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
-  if (std::string(GetParam()) == "sockets") GTEST_SKIP() << "takes it many minutes";
   Processes both(2, [&](unsigned rank) {
     std::vector<MessageOptions> options = small_options();
     for (MessageOptions& each : options) each.piece_bytes = std::size_t{16} << 20;
@@ -218,7 +245,10 @@ TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
     const std::size_t marks[] = {0, size / 2, (std::size_t{2} << 30) - 1, std::size_t{2} << 30, size - 1};
     Mapping memory(size);
     for (const auto& messages : self.messages) {
-      if (messages->options().protocol == Protocol::prepared) continue;  // nothing is
+      const Protocol protocol = messages->options().protocol;
+      if (protocol == Protocol::prepared) continue;  // nothing is
+      // Sockets moves the chunks of a pool at some 10 MB/s (docs/transfers.md).
+      if (protocol == Protocol::bounce && std::string(GetParam()) == "sockets") continue;
       const auto mark = [&](std::size_t at) {
         return static_cast<char>((at + static_cast<std::size_t>(messages->options().protocol)) % 101 + 1);
       };
@@ -237,7 +267,12 @@ TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
 }
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Providers, LargeMessagesFabric, ::testing::Values("shm", "tcp;ofi_rxm", "sockets"),
+#ifdef PINION_TEST_OVER_VERBS
+const auto providers = ::testing::Values("verbs;ofi_rxm");
+#else
+const auto providers = ::testing::Values("shm", "tcp;ofi_rxm", "sockets");
+#endif
+INSTANTIATE_TEST_SUITE_P(Providers, LargeMessagesFabric, providers,
                          [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace

@@ -29,6 +29,7 @@ TEST(Control, IsReadAsItWasWritten) {
       {.kind = ControlKind::announce, .message = 7, .total = 100, .bytes = 60, .source = {1, 2}},
       {.kind = ControlKind::announce, .message = 8},
       {.kind = ControlKind::segment, .message = 7, .offset = 60, .bytes = 40, .source = {3, 4}},
+      {.kind = ControlKind::segment, .message = 7, .offset = 60, .bytes = 40, .source = {3, 4, {5, 20, {6}}}},
       {.kind = ControlKind::accept, .message = UINT64_MAX},
       {.kind = ControlKind::pulled, .message = 7, .offset = 60, .bytes = 40},
       {.kind = ControlKind::refuse, .code = EMSGSIZE, .message = 7}};
@@ -58,7 +59,8 @@ TEST(Control, FieldsThatMakeNoSenseAreRefused) {
       {.kind = ControlKind::pulled},
       {.kind = ControlKind::refuse, .code = 0},
       {.kind = ControlKind::refuse, .code = ECANCELED},
-      {.kind = ControlKind::accept, .code = EIO}};
+      {.kind = ControlKind::accept, .code = EIO},
+      {.kind = ControlKind::accept, .source = {0, 0, {0, 8}}}};
   for (const Control& control : wrong) {
     const ControlRecord record = encode(control);
     Control got;
@@ -215,7 +217,6 @@ TEST_F(Hostile, RandomMessagesDoNoHarm) {
     network_->percent_now = 50;
     post();
     for (unsigned i = 0; i < 60; ++i) {
-      ControlRecord record;
       Control control;
       if (!heard_.empty() && random() % 2 == 0) {
         // The true answer, perhaps; then a change.
@@ -240,7 +241,8 @@ TEST_F(Hostile, RandomMessagesDoNoHarm) {
         }
         if (control.kind == ControlKind::segment) control.code = 0, control.total = 0;
       }
-      record = encode(control);
+      if (random() % 8 == 0) control.source.raw.bytes = 1 + random() % RawKey::kMost;
+      ControlRecord record = encode(control);
       if (random() % 50 == 0)
         record[random() % record.size()] ^= static_cast<unsigned char>(1 << random() % 8);
       tell(record.data(), random() % 100 == 0 ? random() % record.size() : record.size());
@@ -256,8 +258,8 @@ TEST_F(Hostile, RandomBytesDoNoHarm) {
     begin(round + 1);
     post();
     for (unsigned i = 0; i < 20; ++i) {
-      ControlRecord record;
-      for (unsigned char& byte : record) byte = static_cast<unsigned char>(random());
+      ControlRecord record(random() % 2 ? kMostControlBytes : 56);
+      for (std::size_t at = 0; at < record.size(); ++at) record[at] = static_cast<unsigned char>(random());
       if (random() % 2) record[0] = 1;
       tell(record.data(), record.size());
       move();

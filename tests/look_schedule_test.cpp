@@ -47,6 +47,16 @@ TEST(LookSchedule, RecordsThatComeSeldomWakeTheHelperThemselves) {
   EXPECT_EQ(seldom.next(0, 3 * kMillisecond, 1), 3 * kMillisecond);
 }
 
+TEST(LookSchedule, WakeUpsWaitForTheNextBeat) {
+  EXPECT_EQ(LookSchedule::at_beat(1201, 400), 1600);
+  EXPECT_EQ(LookSchedule::at_beat(1200, 400), 1200);
+  EXPECT_EQ(LookSchedule::at_beat(kNever, 400), kNever);
+  EXPECT_EQ(LookSchedule::at_beat(1201, 0), 1201) << "a core is idle";
+  const LookSchedule looks(kPoll, 0);
+  EXPECT_EQ(looks.beat(true), kPoll / 2);
+  EXPECT_EQ(looks.beat(false), kPoll / 4);
+}
+
 TEST(LookSchedule, UpdatesFiveTimesASecondAtFirstOnceASecondLater) {
   EXPECT_EQ(LookSchedule::between_updates(0), 200 * kMillisecond);
   EXPECT_EQ(LookSchedule::between_updates(8 * kSecond), 500 * kMillisecond);

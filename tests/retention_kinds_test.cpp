@@ -118,7 +118,7 @@ TEST_F(DeskTest, MostUrgentJobFirst) {
   idle(pages(10, 14), 2);
   Region* doomed = idle(pages(20, 22), 3);
   change(pages(20, 22));
-  desk.share(*budget, pages_bytes(2), 0);
+  desk.share(*budget, pages_bytes(2), 0, true);
   desk.sweep();
   Desk::Job job = next();
   EXPECT_EQ(job.regions, std::vector<Region*>{doomed});

@@ -183,7 +183,7 @@ TEST(Policies, ACrowdedNodeHoldsLittleWithinBothBounds) {
     settings.predictor = "adaptive";
     const Result learnt = run(workload, settings);
     for (const Result& result : {perfect, learnt}) {
-      EXPECT_LE(result.registered.mean, 0.1 * result.registered.leave_pinned_mean) << name;
+      EXPECT_LE(result.registered.mean, 0.12 * result.registered.leave_pinned_mean) << name;
       EXPECT_LE(result.helper_share.spent, result.helper_share.allowed) << name;
       EXPECT_LE(result.budget.spent, result.budget.allowed) << name;
     }
@@ -638,8 +638,8 @@ TEST(Replay, HelpersOfTheRecordedRunAreInItsTimes) {
   EXPECT_GT(seconds("on-demand", 1), 0.512);
 }
 
-// Four ranks on two cores: each helper's time costs the node twice as much.
-TEST(Replay, AnOversubscribedNodeLosesTheSumOverRanksByCores) {
+// Ranks wait for one that a helper delays; with four ranks on two cores, twice as much.
+TEST(Replay, WithoutAnIdleCoreTheRunLosesTheWaitsOfPeersToo) {
   const auto charged = [](int ranks) {
     rl::Log log = fitted_log("on-demand");
     log.events = loop(50, 10 * kMillisecond, kMemory);
@@ -660,8 +660,8 @@ TEST(Replay, AnOversubscribedNodeLosesTheSumOverRanksByCores) {
     return result.cost.helper_charged / result.cost.helper_cpu;
   };
   EXPECT_EQ(charged(1), 0) << "a core is idle";
-  EXPECT_NEAR(charged(2), 1, 0.05);
-  EXPECT_NEAR(charged(4), 2, 0.1);
+  EXPECT_NEAR(charged(2), 2, 0.1);
+  EXPECT_NEAR(charged(4), 4, 0.2);
 }
 
 TEST(Replay, SimulatesWhatWasRecorded) {

@@ -32,7 +32,7 @@ std::optional<Message> read(const std::vector<unsigned char>& bytes, std::string
 }
 
 TEST(TransferMessage, WhatIsWrittenIsRead) {
-  for (const unsigned kind : {0u, Endpoint::kKinds - 1, kProbe, kAnswer}) {
+  for (const unsigned kind : {0u, Endpoint::kKinds - 1, kProbe, kAnswer, kLeave}) {
     for (const std::string& payload : {std::string(), std::string("x"), std::string(4000, 'y')}) {
       std::string read_payload;
       const auto message = read(wire(kPeers - 1, kind, payload), &read_payload);
@@ -68,7 +68,8 @@ TEST(TransferMessage, AnyBytesAreRefusedOrWithinBounds) {
     const auto message = read(bytes, &payload);
     if (!message) continue;
     EXPECT_LT(message->from, kPeers);
-    EXPECT_TRUE(message->kind < Endpoint::kKinds || message->kind == kProbe || message->kind == kAnswer);
+    EXPECT_TRUE(message->kind < Endpoint::kKinds || message->kind == kProbe || message->kind == kAnswer ||
+                message->kind == kLeave);
     EXPECT_EQ(payload.size(), bytes.size() - kMessageHeader);
   }
 }

@@ -1,5 +1,7 @@
 #include "device/node_devices.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +22,8 @@ std::vector<fs::path> entries_of(const fs::path& directory) {
   return entries;
 }
 
+const char* elsewhere() { return std::getenv("PINION_TEST_INFINIBAND"); }
+
 std::string line_of(const fs::path& file) {
   std::string line;
   std::ifstream stream(file);
@@ -30,9 +34,8 @@ std::string line_of(const fs::path& file) {
 }  // namespace
 
 std::vector<NodePort> node_ports() {
-  const char* const elsewhere = std::getenv("PINION_TEST_INFINIBAND");
   std::vector<NodePort> ports;
-  for (const fs::path& device : entries_of(elsewhere ? elsewhere : "/sys/class/infiniband")) {
+  for (const fs::path& device : entries_of(elsewhere() ? elsewhere() : "/sys/class/infiniband")) {
     for (const fs::path& port : entries_of(device / "ports")) {
       std::string state = line_of(port / "state");  // "4: ACTIVE"
       state.erase(0, state.find(' ') + 1);
@@ -46,5 +49,18 @@ bool has_active_port() {
   const std::vector<NodePort> ports = node_ports();
   return std::any_of(ports.begin(), ports.end(), [](const NodePort& port) { return port.active(); });
 }
+
+std::string closed_to_programs() {
+  std::vector<fs::path> files =
+      entries_of(elsewhere() ? fs::path(elsewhere()) / "dev" : fs::path("/dev/infiniband"));
+  std::erase_if(files, [](const fs::path& file) { return !file.filename().string().starts_with("uverbs"); });
+  if (files.empty()) return "there is no /dev/infiniband/uverbs* here";
+  const bool open = std::any_of(files.begin(), files.end(), [](const fs::path& file) {
+    return ::access(file.c_str(), R_OK | W_OK) == 0;
+  });
+  return open ? "" : "/dev/infiniband/uverbs* may not be opened by this user";
+}
+
+bool reaches_nic() { return has_active_port() && closed_to_programs().empty(); }
 
 }  // namespace pinion

@@ -1,5 +1,5 @@
 // The RDMA devices of this node as the kernel lists them (/sys/class/infiniband), whether or not libibverbs
-// is installed. Stateless; ordinary code.
+// is installed, and their files (/dev/infiniband). Stateless; ordinary code.
 #pragma once
 
 #include <string>
@@ -15,10 +15,16 @@ struct NodePort {
   bool active() const { return state == "ACTIVE"; }
 };
 
-/// In the order of their names. PINION_TEST_INFINIBAND names another directory, for tests.
+/// In the order of their names. For tests, PINION_TEST_INFINIBAND names another directory, and its `dev`
+/// stands for /dev/infiniband.
 std::vector<NodePort> node_ports();
 
-/// Whether registrations can reach a NIC here.
 bool has_active_port();
+
+/// Why this process cannot open any RDMA device, listed or not; empty: it can.
+std::string closed_to_programs();
+
+/// Whether registrations can reach a NIC here: a port is active, and its device can be opened.
+bool reaches_nic();
 
 }  // namespace pinion

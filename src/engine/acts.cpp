@@ -10,8 +10,12 @@ Acts acts_at_start(const Options& options) {
 }
 
 bool may_act_below(const Options& options) {
-  if (options.front == Front::verbs) return true;
-  return options.front == Front::automatic && options.device == kAutoDevice && has_active_port();
+  return options.front == Front::verbs || (may_act_below_somewhere(options) && reaches_nic());
+}
+
+bool may_act_below_somewhere(const Options& options) {
+  return options.front == Front::verbs ||
+         (options.front == Front::automatic && options.device == kAutoDevice);
 }
 
 }  // namespace pinion

@@ -23,8 +23,15 @@ inline constexpr const char* kBelowLibraries =
 /// Until something is registered.
 Acts acts_at_start(const Options& options);
 
-/// Whether registrations that a library makes in this process are met: by choice, or, by default, where an
-/// RDMA port of this node is active.
+/// Whether registrations that a library makes in this process are met: by choice, or, by default, where they
+/// can reach a NIC of this node.
 bool may_act_below(const Options& options);
+
+/// The same on a node whose NIC they can reach.
+bool may_act_below_somewhere(const Options& options);
+
+/// The variable by which `pinion run` names the settings that switch off registration caches above the verbs
+/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_act_below().
+inline constexpr const char* kCachesOffVariable = "PINION_CACHES_OFF";
 
 }  // namespace pinion

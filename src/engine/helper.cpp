@@ -55,7 +55,9 @@ pid_t number_of(pthread_t thread) {
 HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
   const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
   const double ranks = std::max(1, place.local_ranks);
-  return {.share = options.helper_share, .part = cores / ranks, .core_idle = ranks < cores};
+  return {.share = options.helper_share,
+          .delay = HelperShare::delay_of(ranks, cores),
+          .core_idle = ranks < cores};
 }
 
 }  // namespace
@@ -194,7 +196,7 @@ void Helper::check(Time now) {
 
 void Helper::update(Time now) {
   pinned_.sample(clock_.now(), domains_.registered_bytes());
-  desk_.helper_share().set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
+  desk_.set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
   tell();
   const runlog::Counters all = counters_.all();
   const double books = all.bookkeeping_samples
@@ -224,7 +226,7 @@ void Helper::attend_node(Time now) {
     need.threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
   const node::Place::Duty duty = node_.attend(now, drain_.transfers(), need, cpus_allowed_);
 
-  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand);
+  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand, duty.sharing.binds);
   desk_.set_helper(duty.helper, duty.turn);
   const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
   if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);

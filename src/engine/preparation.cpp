@@ -21,9 +21,9 @@ namespace {
 /// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 constexpr Duration kLongStep = kMillisecond / 4;
-/// Of the processor between pauses. Without them the steps would take the memory map again before others get
-/// it, and a used-up time slice would end within a step.
-constexpr Duration kRun = kMillisecond / 2;
+/// Of the processor between pauses: a step, mostly. Without them the next step would take the memory map
+/// before a waiting thread wakes up, and a used-up time slice would end within a step.
+constexpr Duration kRun = kMillisecond / 5;
 constexpr std::chrono::microseconds kPause{20};
 constexpr std::size_t kLeastStep = std::size_t{64} << 10;
 
@@ -185,6 +185,7 @@ void Preparation::forget_after_fork() {
 
 void Preparation::work() {
   ::prctl(PR_SET_NAME, "pinion-prepare");
+  ::prctl(PR_SET_TIMERSLACK, 1);  // its pauses are short, and many
   ThreadContext* const thread = this_thread();
   Error error;
   if (thread == nullptr) error = Error::make(ENOMEM, "no memory for Pinion's state of a thread");

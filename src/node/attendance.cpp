@@ -35,10 +35,12 @@ Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t sel
   bool others_short = false;
   for (std::size_t i = 0; i < members.size(); ++i)
     others_short = others_short || (i != self && members[i].shortage > 0);
-  if (!others_short) return {UINT64_MAX, registered / 4};
   std::vector<Standing> standings;
   for (const NodeRoom::Member& member : members) standings.push_back(member.post.standing);
-  return {fair_share(standings, self, limit), 0};
+  const std::uint64_t share = fair_share(standings, self, limit);
+  const bool binds = share < standings[self].need;
+  if (!others_short) return {UINT64_MAX, registered / 4, binds};
+  return {share, 0, binds};
 }
 
 }  // namespace pinion::node

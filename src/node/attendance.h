@@ -15,6 +15,7 @@ namespace pinion::node {
 struct Sharing {
   std::uint64_t hold_at_most = UINT64_MAX;  ///< registered bytes: others need theirs
   std::uint64_t at_hand = 0;                ///< of its share, bytes worth keeping beyond its registered ones
+  bool binds = false;                       ///< its fair share is less than its need
 };
 /// That of process `self`, which has so many bytes registered.
 Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,

@@ -139,11 +139,14 @@ class WakeMargin {
   void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
   /// What the helper may have to wait besides, for its turn on a core that it shares (node/policy.h).
   void set_turn(Duration turn) { turn_ = turn; }
-  Duration value() const { return std::max(late_.value(), turn_); }
+  /// Wake-ups wait for a beat (retention/look_schedule.h).
+  void set_beat(Duration beat) { beat_ = beat; }
+  Duration value() const { return std::max(late_.value(), turn_) + beat_; }
 
  private:
   RecentLargest<Duration, 3> late_;
   Duration turn_ = 0;
+  Duration beat_ = 0;
 };
 
 /// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.

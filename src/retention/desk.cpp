@@ -65,11 +65,22 @@ Duration Desk::cost_of_registering_once() const {
   return static_cast<Duration>(cost);
 }
 
+void Desk::see_limits(const Budget& budget) {
+  std::uint64_t pages = 0, regions = 0;
+  for (int i = 0; i < count(); ++i) {
+    pages += kept(i).once.pages;
+    regions += kept(i).once.calls;
+  }
+  const Limits& limits = budget.limits();
+  time_budget_.limit_binds(part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions);
+}
+
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
   const Duration delayed = scale_.to_duration(record.delayed);
   const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
   time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
+  if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
   if (!has_helper_ || (acts() && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
@@ -97,7 +108,7 @@ Desk::Job Desk::next_to_share() {
     if (!victims.empty())
       return {.kind = Job::Kind::deregister, .in = &in, .regions = std::move(victims), .action = {}};
   }
-  if (sharing_) sharing_->budget->give_back(sharing_->at_hand);
+  if (sharing_) sharing_->budget->give_back(sharing_->at_hand + swap_.makes_room());
   sharing_.reset();
   return {};
 }
@@ -121,6 +132,7 @@ Desk::Job Desk::next_decided(Time now) {
     return job;
   }
   for (KeptDomain* in : all) {
+    in->costs.wake.set_beat(beat_);
     const Retention::Action action = in->retention->next(now);
     if (action.kind != Kind::sleep) return job_of(*in, action);
   }
@@ -139,8 +151,10 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
   job.in->retention->done(job.action, region, ok, took, now);
 }
 
-void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand) {
+void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds) {
   sharing_ = Sharing{&budget, hold_at_most, at_hand, 0};
+  part_binds_ = binds;
+  see_limits(budget);
 }
 
 void Desk::set_helper(bool has_helper, Duration turn) {
@@ -161,7 +175,14 @@ void Desk::stop_acting() {
 
 // ---- sleep ----
 
-Time Desk::next_look(Time now) const {
+void Desk::set_core_idle(bool idle) {
+  helper_share_.set_core_idle(idle);
+  beat_ = idle ? 0 : looks_.beat(helper_share_.binds());
+}
+
+Time Desk::next_look(Time now) const { return LookSchedule::at_beat(next_occasion(now), beat_); }
+
+Time Desk::next_occasion(Time now) const {
   const Time deadline = next_deadline();
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.

@@ -42,14 +42,17 @@ class Desk {
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
         helper_share_(settings.helper_share, settings.start),
-        looks_(settings.poll, settings.start) {}
+        looks_(settings.poll, settings.start) {
+    set_core_idle(settings.helper_share.core_idle);
+  }
 
   /// The next domain. Records name it by its number, from 0. It outlives the desk.
   void add(KeptDomain& domain);
 
   TimeBudget& time_budget() { return time_budget_; }
   const TimeBudget& time_budget() const { return time_budget_; }
-  HelperShare& helper_share() { return helper_share_; }
+  const HelperShare& helper_share() const { return helper_share_; }
+  void set_core_idle(bool idle);
 
   // ---- records, in order of their end ----
 
@@ -97,8 +100,8 @@ class Desk {
   void done(const Job& job, RegionRef region, bool ok, Duration took, Time now);
 
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
-  /// the budget gives back its reserve.
-  void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand);
+  /// the budget gives back its reserve. `binds`: its part of the node's limit is less than it would hold.
+  void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds);
   /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
   /// registrations stay and uses are not learnt from.
   void set_helper(bool has_helper, Duration turn);
@@ -142,10 +145,14 @@ class Desk {
   /// The retention acts, and there is a domain to act in.
   bool acts() const { return traits_.acts && registers_.load(std::memory_order_relaxed); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
+  /// Whether the limits bind.
+  void see_limits(const Budget& budget);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// By the fits of all domains.
   Duration cost_of_registering_once() const;
+  /// By what there is to do alone.
+  Time next_occasion(Time now) const;
   Job next_to_reap();
   Job next_to_share();
   Job next_decided(Time now);
@@ -158,10 +165,12 @@ class Desk {
   HelperShare helper_share_;
   bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;
+  Duration beat_ = 0;  ///< of wake-ups; 0: each at its own time
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
   std::atomic<bool> registers_{false};  ///< a domain that is not only observed has been added
   std::optional<Sharing> sharing_;      ///< not done yet
+  bool part_binds_ = false;             ///< of the node's limit
   std::vector<Range> shrunk_;           ///< by the job for it that is under way
   Swap swap_;
   bool has_helper_ = true;

@@ -1,9 +1,8 @@
 // The ledger of the helper's work where no core of the node is idle: there it takes its time from the
-// program. It counts in seconds of the run: CPU time divided by the process's part of the node's cores (cores
-// by local ranks), so a node with more ranks than cores loses the sum over its ranks divided by its cores.
-// Allowed are a credit, for learning, and a share of the time that passed without an idle core. Where a core
-// is idle nothing is counted, and nothing bound. Where ranks wait for each other's cores, a helper's work
-// delays all of them: the share shrinks there by cores to ranks.
+// program. It counts in seconds that the run loses: ranks wait for the rank that a helper delays, and a node
+// with more ranks than cores loses the sum over its ranks divided by its cores. Allowed are a credit, for
+// learning, and a share of the time that passed without an idle core. Where a core is idle nothing is
+// counted, and nothing bound.
 //
 // The bound is kept in three ways:
 //   - a region is let go only where deregistering and registering it again fits, and frees enough for it. The
@@ -32,16 +31,22 @@ class HelperShare {
  public:
   struct Settings {
     double share = 0.06;     ///< kUnbounded: nothing is refused
-    double part = 1;         ///< cores of the node for each of its ranks
+    double delay = 1;        ///< seconds that the run loses by one of the helper's: delay_of()
     bool core_idle = false;  ///< until set_core_idle()
   };
   static constexpr double kUnbounded = -1;
   /// Learning costs most at first, when little time has passed.
   static constexpr Duration kCredit = 10 * kMillisecond;
+  /// A rank that a helper delays has its peers wait; their own helpers delay them at other times. Measured:
+  /// up to twice the helper's time (docs/measurements.md).
+  static constexpr double kWaitsForPeers = 2;
 
-  HelperShare(Settings settings, Time start) : settings_(settings), now_(start) {
-    if (settings_.share >= 0) settings_.share *= std::min(1.0, settings_.part);
+  /// Of a node with so many ranks on so many cores.
+  static double delay_of(double ranks, double cores) {
+    return ranks > 1 ? kWaitsForPeers * std::max(1.0, ranks / cores) : 1;
   }
+
+  HelperShare(Settings settings, Time start) : settings_(settings), now_(start) {}
 
   void set_core_idle(bool idle) { settings_.core_idle = idle; }
   bool core_idle() const { return settings_.core_idle; }
@@ -70,7 +75,7 @@ class HelperShare {
  private:
   double left() const;
   /// CPU time as time of the run.
-  double lost(Duration cpu) const { return static_cast<double>(cpu) / settings_.part; }
+  double lost(Duration cpu) const { return static_cast<double>(cpu) * settings_.delay; }
 
   Settings settings_;
   Time now_;

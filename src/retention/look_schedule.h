@@ -45,6 +45,16 @@ class LookSchedule {
   }
   Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
 
+  // ---- where no core is idle ----
+
+  /// Wake-ups wait for the next beat of the node's clock: one serves all decisions of a beat, and the helpers
+  /// of a node take their cores at the same time, so that their delays overlap. `bounded`: few are
+  /// affordable.
+  Duration beat(bool bounded) const { return poll_ / (bounded ? 2 : 4); }
+  static Time at_beat(Time wake, Duration beat) {
+    return beat <= 0 || wake == kNever ? wake : (wake + beat - 1) / beat * beat;
+  }
+
   // ---- beside the records ----
 
   /// From one update of the run's figures to the next: the older the run, the less an update changes.

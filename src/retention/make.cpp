@@ -12,7 +12,7 @@ namespace pinion {
 
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                          TimeBudget& budget, HelperShare& share) {
+                                          TimeBudget& budget, const HelperShare& share) {
   switch (settings.kind) {
     case RetentionKind::on_demand:
       return std::make_unique<OnDemandRetention>(domain);

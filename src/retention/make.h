@@ -26,6 +26,6 @@ struct RetentionSettings {
 /// `predictor` is for kinds that predict (traits.h). All references outlive the retention.
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                          TimeBudget& budget, HelperShare& share);
+                                          TimeBudget& budget, const HelperShare& share);
 
 }  // namespace pinion

@@ -32,13 +32,13 @@ OptionTable<RetentionOptions> retention_options() {
       share_option(
           &O::helper_share,
           {"helper-share",
-           "most of the process's part of the node (cores by ranks) that the helper may use where no "
-           "core is idle; or off"}),
-      choice_option(&O::minimize,
-                    {"minimize",
-                     "what the time budget is spent on: registered bytes at any time, or only their peak",
-                     Listing::advanced},
-                    kMinimize),
+           "most of the run's time that may be lost to the helper where no core is idle, with that of the "
+           "ranks that wait meanwhile; or off"}),
+      choice_option(
+          &O::minimize,
+          {"minimize", "what the time budget is spent on: registered bytes at any time, or only their peak",
+           Listing::advanced},
+          kMinimize),
       size_option(&O::lru_size, {"lru-size", "bytes that retention lru keeps registered", Listing::advanced}),
       time_option(&O::poll,
                   {"poll", "longest time that the helper sleeps while communication goes on, 50us to 1s",

@@ -49,12 +49,17 @@ Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
     if (now >= first.retry || first.in->domain->has_room(first.action.pages)) {
       const Turn turn{first.in, first.action};
       waiting_.pop_back();
+      makes_room_ = 0;
       return turn;
     }
     claim(first, domains, now);
-    if (claimed_.empty()) return {};
+    if (claimed_.empty()) break;
+    makes_room_ = first.action.pages.bytes();
   }
-  if (claimed_.empty()) return {};
+  if (claimed_.empty()) {
+    makes_room_ = 0;
+    return {};
+  }
   const Turn turn = claimed_.back();
   claimed_.pop_back();
   return turn;

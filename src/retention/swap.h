@@ -31,6 +31,9 @@ class Swap {
   bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
   /// The next region to let go, or the registration that there is room for now.
   Turn next(std::span<KeptDomain* const> domains, Time now);
+  /// Bytes that the regions of a swap under way leave to the registration that they go for: the node's other
+  /// processes are not to have them.
+  std::uint64_t makes_room() const { return makes_room_; }
   /// The device call of a turn has taken so long. What the program's threads were spared, once the
   /// registration is made.
   Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
@@ -63,7 +66,8 @@ class Swap {
 
   std::vector<Waiting> waiting_;  ///< by their use, the first one last
   std::vector<Turn> claimed_;     ///< to be deregistered
-  Duration clearing_ = 0;         ///< deregistrations for the next registration
+  std::uint64_t makes_room_ = 0;
+  Duration clearing_ = 0;  ///< deregistrations for the next registration
   std::vector<Made> made_;
 };
 

@@ -57,10 +57,11 @@ Time TimeBudget::enough_at(Duration worst) const {
 }
 
 double TimeBudget::priced() const {
-  if (!bounded()) return kPrice;
+  const double unused = limit_binds_ ? kPrice * kPriceWhereALimitBinds : kPrice;
+  if (!bounded()) return unused;
   const Duration may = std::max<Duration>(allowed(), 1);
   const double left = 1 - static_cast<double>(lost()) / static_cast<double>(may);
-  return rounded(kPrice / std::clamp(left, 0.0001, 1.0));
+  return rounded(unused / std::clamp(left, 0.0001, 1.0));
 }
 
 }  // namespace pinion

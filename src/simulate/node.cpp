@@ -236,7 +236,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
   HelperShare::Settings share{.share = settings.helper_share, .core_idle = true};
   if (settings.cores > 0) {
-    share.part = settings.cores / static_cast<double>(all);
+    share.delay = HelperShare::delay_of(static_cast<double>(all), settings.cores);
     share.core_idle = all < static_cast<std::uint64_t>(settings.cores);
   }
   const bool own_core = workload.contains_helpers || share.core_idle;

@@ -121,8 +121,7 @@ void Process::run(const Event& event, Time until) {
 void Process::helper_works(Duration took) {
   helper_cpu_ += took;
   if (settings_.own_core || took == 0) return;
-  const auto by =
-      static_cast<Duration>(static_cast<double>(took) / std::min(1.0, settings_.helper_share.part));
+  const auto by = static_cast<Duration>(static_cast<double>(took) * settings_.helper_share.delay);
   for (Event& event : events_)
     if (event.application) event.time += by;
   std::make_heap(events_.begin(), events_.end());
@@ -632,7 +631,7 @@ void Process::attend() {
       {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
   const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
   const node::Sharing sharing = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
-  desk_.share(budget_, sharing.hold_at_most, sharing.at_hand);
+  desk_.share(budget_, sharing.hold_at_most, sharing.at_hand, sharing.binds);
 }
 
 void Process::sleep() {

@@ -67,8 +67,7 @@ class Process final : private RegisteredListener {
     Duration wake_cost = 0, record_cost = 0;
     bool minimize_peak = false;
     double bookkeeping_ns = 0;  ///< of an acquire: counted, but no time on the clock
-    /// False: the helper's work delays the application's threads, by as much as it takes of the process's
-    /// part of the node (at most one core).
+    /// False: the helper's work delays the application's threads, with what they wait for their peers.
     bool own_core = true;
     /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.
     Duration poll = kMillisecond;

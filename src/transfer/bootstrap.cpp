@@ -14,6 +14,7 @@
 
 #include "base/process_stat.h"
 #include "engine/process.h"
+#include "transfer/launcher_exchange.h"
 
 namespace pinion::transfer {
 
@@ -69,6 +70,8 @@ Error job_of_launcher(Job& job) {
     return Error::make(EINVAL, "no launcher gives this process a rank: start it by mpirun or srun");
   job.rank = static_cast<Peer>(place.rank);
   job.peers = static_cast<Peer>(place.ranks);
+  job.directory.clear();
+  if (place.local_ranks != place.ranks && launcher_exchanges()) return {};
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   char name[64];
   std::snprintf(name, sizeof name, "/pinion-transfer-%u-%016llx", static_cast<unsigned>(::geteuid()),
@@ -124,6 +127,12 @@ Error card_from_bytes(const std::string& bytes, Card& card) {
   card.provider = header.provider;
   card.address.assign(address, address + header.address_bytes);
   return {};
+}
+
+Error check_card(const Card& card, Peer rank, Peer peers) {
+  if (card.rank == rank && card.peers == peers) return {};
+  return Error::make(EBADMSG, "a card of another job: process %u of %u instead of %u of %u", card.rank,
+                     card.peers, rank, peers);
 }
 
 Error Directory::open(const std::string& path) {
@@ -187,10 +196,11 @@ Error Directory::collect(Peer peers, Duration within, std::vector<Card>& cards) 
       Error error = read(card_name(rank), card);
       const bool stale = !error && card.node == node && has_ended(card.process, card.started);
       if (error.code == ENOENT || stale) error = read(left_name(rank), card);
-      if (!error && (card.rank != rank || card.peers != peers))
-        return Error::make(EBADMSG, "%s holds the cards of another job: process %u of %u instead of %u of %u",
-                           path_.c_str(), card.rank, card.peers, rank, peers);
-      if (!error) break;
+      if (!error) {
+        if (Error other = check_card(card, rank, peers))
+          return Error::make(other.code, "%s: %s", path_.c_str(), other.message);
+        break;
+      }
       if (error.code != ENOENT) return error;
       if (monotonic_now() >= end)
         return Error::make(ETIMEDOUT, "process %u of %u published no address in %s within %lld ms", rank,

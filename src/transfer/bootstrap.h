@@ -1,6 +1,6 @@
-// How the processes of a job find each other: each publishes a card in a directory that all of them see, and
-// reads the others'. Nothing of MPI is linked. A card is read as a stranger's: its owner, rights, size and
-// content are checked.
+// How the processes of a job find each other: each publishes a card, and reads the others'. A directory that
+// all of them see holds the cards, or else the launcher does (launcher_exchange.h). Nothing of MPI is linked.
+// A card is read as a stranger's: its owner, rights, size and content are checked.
 //
 // Ordinary code; an object belongs to one thread at a time, but has_left() may be called by any.
 #pragma once
@@ -22,11 +22,12 @@ struct Job {
   Peer rank = 0;
   Peer peers = 1;
   /// All processes see it; only the user may write there. It is made if missing, and removed by the last.
+  /// Empty: the launcher carries the cards.
   std::string directory;
 };
 
-/// As the launcher's variables give it (Open MPI, hydra, srun). The directory is the node's own. EINVAL: the
-/// launcher gives no rank.
+/// As the launcher's variables give it (Open MPI, hydra, srun). The directory is the node's own; a job of
+/// several nodes has none where the launcher carries cards. EINVAL: the launcher gives no rank.
 Error job_of_launcher(Job& job);
 
 /// A process, as the others need to know it.
@@ -45,6 +46,8 @@ Card own_card(const Job& job);
 
 std::string card_to_bytes(const Card& card);
 Error card_from_bytes(const std::string& bytes, Card& card);
+/// EBADMSG: it is another rank's, or another job's.
+Error check_card(const Card& card, Peer rank, Peer peers);
 
 class Directory {
  public:

@@ -13,14 +13,17 @@ struct Record {
   std::uint8_t version;
   std::uint8_t kind;
   std::uint16_t code;
-  std::uint32_t zero;
+  std::uint32_t raw_bytes;
   std::uint64_t message, total, offset, bytes, address, key;
 };
-static_assert(sizeof(Record) == kControlBytes);
+
+/// What follows where the key is raw: the base, then the key.
+constexpr std::size_t kBase = sizeof(std::uint64_t);
+static_assert(sizeof(Record) + kBase + RawKey::kMost == kMostControlBytes);
 
 bool has_fields_of_its_kind(const Control& c) {
   const bool segment_fits = c.bytes <= kMostBytes && c.offset <= kMostBytes - c.bytes;
-  const bool no_source = c.source.address == 0 && c.source.key == 0;
+  const bool no_source = c.source.address == 0 && c.source.key == 0 && c.source.raw.bytes == 0;
   const bool no_span = c.offset == 0 && c.bytes == 0;
   switch (c.kind) {
     case ControlKind::announce:
@@ -44,23 +47,30 @@ ControlRecord encode(const Control& control) {
   const Record record{kVersion,
                       static_cast<std::uint8_t>(control.kind),
                       control.code,
-                      0,
+                      control.source.raw.bytes,
                       control.message,
                       control.total,
                       control.offset,
                       control.bytes,
                       control.source.address,
                       control.source.key};
-  ControlRecord bytes;
+  const RawKey& raw = control.source.raw;
+  ControlRecord bytes(sizeof record + (raw.bytes > 0 ? kBase + raw.bytes : 0));
   std::memcpy(bytes.data(), &record, sizeof record);
+  if (raw.bytes > 0) {
+    std::memcpy(bytes.data() + sizeof record, &raw.base, kBase);
+    std::memcpy(bytes.data() + sizeof record + kBase, raw.data.data(), raw.bytes);
+  }
   return bytes;
 }
 
 bool decode(const void* payload, std::size_t bytes, Control& control) {
   Record record;
-  if (bytes != sizeof record) return false;
+  if (bytes < sizeof record) return false;
   std::memcpy(&record, payload, sizeof record);
-  if (record.version != kVersion || record.zero != 0) return false;
+  if (record.version != kVersion || record.raw_bytes > RawKey::kMost ||
+      bytes != sizeof record + (record.raw_bytes > 0 ? kBase + record.raw_bytes : 0))
+    return false;
   control = {static_cast<ControlKind>(record.kind),
              record.code,
              record.message,
@@ -68,6 +78,13 @@ bool decode(const void* payload, std::size_t bytes, Control& control) {
              record.offset,
              record.bytes,
              {record.address, record.key}};
+  if (record.raw_bytes > 0) {
+    const auto* const behind = static_cast<const unsigned char*>(payload) + sizeof record;
+    RawKey& raw = control.source.raw;
+    raw.bytes = record.raw_bytes;
+    std::memcpy(&raw.base, behind, kBase);
+    std::memcpy(raw.data.data(), behind + kBase, raw.bytes);
+  }
   return has_fields_of_its_kind(control);
 }
 

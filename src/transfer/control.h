@@ -1,6 +1,6 @@
-// The control messages of the protocols (large_messages.h), as bytes. One record for all kinds; fields that a
-// kind does not use are zero. decode() checks each field alone; the channel checks it against its own state.
-// Stateless; any thread.
+// The control messages of the protocols (large_messages.h), as bytes. One record for all kinds, with a raw
+// key behind it where the source has one; fields that a kind does not use are zero. decode() checks each
+// field alone; the channel checks it against its own state. Stateless; any thread.
 #pragma once
 
 #include <array>
@@ -32,8 +32,22 @@ struct Control {
 /// Longer messages are none.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
 
-constexpr std::size_t kControlBytes = 56;
-using ControlRecord = std::array<unsigned char, kControlBytes>;
+/// The longest; most are shorter by a raw key.
+constexpr std::size_t kMostControlBytes = 64 + RawKey::kMost;
+
+class ControlRecord {
+ public:
+  explicit ControlRecord(std::size_t bytes) : size_(bytes) {}
+  unsigned char* data() { return bytes_.data(); }
+  const unsigned char* data() const { return bytes_.data(); }
+  std::size_t size() const { return size_; }
+  unsigned char& operator[](std::size_t at) { return bytes_[at]; }
+  bool operator==(const ControlRecord&) const = default;
+
+ private:
+  std::array<unsigned char, kMostControlBytes> bytes_{};
+  std::size_t size_;
+};
 
 ControlRecord encode(const Control& control);
 /// False: these bytes are no control message.

@@ -4,6 +4,7 @@
 // without a lock of the endpoint's held; they may post operations, and never block.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,11 +18,20 @@ namespace pinion::transfer {
 /// A process of the job: 0 to peers() - 1. The own number is allowed.
 using Peer = std::uint32_t;
 
-/// Memory of a peer, as the peer's lease names it (pinion_lease_keys(): remote_key, and the address as peers
-/// use it).
+/// A key of more than 64 bits (FI_MR_RAW).
+struct RawKey {
+  static constexpr std::size_t kMost = 40;
+
+  std::uint64_t base = 0;  ///< the registration's begin, as peers address it
+  std::uint32_t bytes = 0;
+  std::array<unsigned char, kMost> data{};
+};
+
+/// Memory of a peer, as the peer's lease names it (remote_memory.h).
 struct RemoteMemory {
   std::uint64_t address = 0;
   std::uint64_t key = 0;
+  RawKey raw = {};  ///< of bytes: it replaces `key`
 };
 
 /// Registered memory of this process.

@@ -12,6 +12,7 @@
 #include "base/held_signals.h"
 #include "pinion/pinion.h"
 #include "transfer/fabric_endpoint_inside.h"
+#include "transfer/launcher_exchange.h"
 
 namespace pinion::transfer {
 
@@ -48,6 +49,10 @@ Error OpenEndpoint::open() {
   if (Error error = objects_.open(options_.provider, OperationTable::kMost + kReceives)) return error;
   provider_ = objects_.provider();
   const fi_info& info = *objects_.info;
+  if (objects_.has_mode(FI_MR_RAW) && info.domain_attr->mr_key_size > RawKey::kMost)
+    return Error::make(ENOTSUP,
+                       "libfabric's provider %s has keys of %zu bytes; up to %zu can be sent to peers",
+                       provider_.c_str(), info.domain_attr->mr_key_size, RawKey::kMost);
   capabilities_.provider = provider_.c_str();
   capabilities_.max_message = std::min(WirePool::kBytes, info.ep_attr->max_msg_size) - kMessageHeader;
   capabilities_.max_transfer = info.ep_attr->max_msg_size;
@@ -67,36 +72,49 @@ Error OpenEndpoint::open() {
   return post_receives();
 }
 
+Error OpenEndpoint::meet(std::vector<Card>& cards) {
+  const Job& job = options_.job;
+  if (job.directory.empty()) return exchange_by_launcher(own_, options_.connect_within, cards);
+  Error error = directory_.open(job.directory);
+  if (!error) error = directory_.publish(own_);
+  return error ? error : directory_.collect(job.peers, options_.connect_within, cards);
+}
+
+Error OpenEndpoint::add_peer(Peer peer) {
+  PeerTable::Entry& entry = peers_.at(peer);
+  const auto network = fabric_network(provider_);
+  const bool shm = network == "shm" || network == "sm2";
+  if (shm) entry.shm.remember(entry.card.process, entry.card.address);
+  if (!entry.same_node && shm)
+    return Error::make(EHOSTUNREACH, "libfabric's provider %s ends at this node; process %u is on another",
+                       provider_.c_str(), peer);
+  if (!entry.same_node && (is_loopback(own_.address) || is_loopback(entry.card.address)))
+    return Error::make(EADDRNOTAVAIL,
+                       "process %u is on another node, but libfabric's provider %s uses the loopback "
+                       "interface: no other one is up",
+                       peer, provider_.c_str());
+  return objects_.insert(entry.card.address, entry.address);
+}
+
 Error OpenEndpoint::connect() {
   if (connected_.load()) return Error::make(EISCONN, "the endpoint is connected already");
   if (options_.job.rank >= options_.job.peers)
     return Error::make(EINVAL, "process %u of %u: there is no such rank", options_.job.rank,
                        options_.job.peers);
-  Error error = directory_.open(options_.job.directory);
-  if (!error) error = directory_.publish(own_);
   std::vector<Card> cards;
-  if (!error) error = directory_.collect(options_.job.peers, options_.connect_within, cards);
-  if (error) return error;
+  if (Error error = meet(cards)) return error;
   for (const Card& card : cards)
     if (card.provider != own_.provider)
       return Error::make(EINVAL, "process %u uses libfabric's provider %s, this one %s: name one for all",
                          card.rank, card.provider.c_str(), provider_.c_str());
   peers_.fill(std::move(cards), own_);
+  bool helps = !capabilities_.automatic_progress;
   for (Peer peer = 0; peer < peers_.size(); ++peer) {
-    PeerTable::Entry& entry = peers_.at(peer);
-    const auto network = fabric_network(provider_);
-    if (!entry.same_node && (network == "shm" || network == "sm2"))
-      return Error::make(EHOSTUNREACH, "libfabric's provider %s ends at this node; process %u is on another",
-                         provider_.c_str(), peer);
-    if (!entry.same_node && (is_loopback(own_.address) || is_loopback(entry.card.address)))
-      return Error::make(EADDRNOTAVAIL,
-                         "process %u is on another node, but libfabric's provider %s uses the loopback "
-                         "interface: no other one is up",
-                         peer, provider_.c_str());
-    if (Error bad = objects_.insert(entry.card.address, entry.address)) return bad;
+    if (Error error = add_peer(peer)) return error;
+    helps |= !peers_.at(peer).same_node;
   }
   connected_.store(true);
-  if (!capabilities_.automatic_progress) {
+  if (helps) {
     const HeldSignals held;  // the thread runs no handlers of the program's
     thread_ = std::thread([this] { run(); });
   }
@@ -114,6 +132,16 @@ void OpenEndpoint::stop_thread() {
   if (thread_.joinable()) thread_.join();
 }
 
+/// For peers that no directory tells.
+void OpenEndpoint::say_goodbye() {
+  const Time end = monotonic_now() + kSecond;
+  for (Peer peer = 0; peer < peers_.size(); ++peer) {
+    if (peer == own_.rank || !peers_.at(peer).touched.load()) continue;
+    while (send(peer, kLeave, nullptr, 0, nullptr).code == EAGAIN && monotonic_now() < end)
+      if (advance() == 0) wait_.wait(kMillisecond);
+  }
+}
+
 /// What is under way gets a second to end; then it ends by ECANCELED.
 void OpenEndpoint::end_operations() {
   const Time end = monotonic_now() + kSecond;
@@ -128,6 +156,7 @@ Error OpenEndpoint::close() {
   if (closed_) return {};
   if (connected_.load()) {
     stop_thread();
+    if (options_.job.directory.empty()) say_goodbye();
     end_operations();
     closing_.store(true);
     connected_.store(false);
@@ -140,6 +169,7 @@ Error OpenEndpoint::close() {
       return Error::make(code, "the endpoint's domain: %s", pinion_last_error());
     domain_ = nullptr;
   }
+  if (objects_.domain != nullptr) raw_keys_.unmap_all(objects_.domain);
   objects_.close();
   messages_.reset();
   closed_ = true;

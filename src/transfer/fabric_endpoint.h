@@ -2,7 +2,8 @@
 // memory is registered by Pinion, which runs already (pinion_start()).
 //
 // Where a peer's put needs this process's help (manual progress: shm, tcp;ofi_rxm, udp;ofi_rxd), a thread
-// helps while no other one calls progress() or wait(); elsewhere there is no thread. As endpoint.h says, any
+// helps while no other one calls progress() or wait(). Where it does not, the thread only answers peers of
+// other nodes, which ask whether this process lives; within one node there is none. As endpoint.h says, any
 // thread may call; open and close belong to one. In a forked child nothing works.
 #pragma once
 

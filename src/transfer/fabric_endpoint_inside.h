@@ -25,6 +25,7 @@
 #include "transfer/operation_table.h"
 #include "transfer/peer_table.h"
 #include "transfer/queue_wait.h"
+#include "transfer/raw_keys.h"
 #include "transfer/wire_pool.h"
 
 struct fi_cq_msg_entry;
@@ -65,6 +66,9 @@ class OpenEndpoint final : public FabricEndpoint {
     Time due;
   };
 
+  Error meet(std::vector<Card>& cards);
+  Error add_peer(Peer peer);
+  void say_goodbye();
   void stop_thread();
   void end_operations();
   void run();
@@ -73,6 +77,7 @@ class OpenEndpoint final : public FabricEndpoint {
   Error transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation, bool put);
   WireBuffer* wire_buffer();
   Error posted(OperationSlot& slot, Peer peer, long code);
+  void give_back(OperationSlot& slot);
   void add_verdict(Verdict verdict);
   Error failed(int code) const;
 
@@ -109,6 +114,7 @@ class OpenEndpoint final : public FabricEndpoint {
   std::atomic<std::uint32_t> stop_{0};
   std::atomic<std::uint64_t> calls_{0};  ///< of progress() and wait() by threads of the program
   OperationTable operations_;
+  RawKeys raw_keys_;
   QueueWait wait_;
 
   std::mutex verdicts_mutex_;  ///< guards the next

@@ -22,7 +22,6 @@ Error FabricObjects::choose(const std::string& choice) {
   FabricInfos::Wish wish;
   wish.caps = FI_MSG | FI_RMA;
   wish.mode = FI_CONTEXT | FI_CONTEXT2;
-  wish.mr_mode &= ~FI_MR_RAW;  // peers hold keys of 64 bits
   wish.message_order = FI_ORDER_SAS;
   wish.threading = FI_THREAD_SAFE;
   wish.completion = delivery = FI_DELIVERY_COMPLETE;

@@ -60,6 +60,13 @@ void OpenEndpoint::add_verdict(Verdict verdict) {
   wait_.advanced();
 }
 
+/// The provider has let go of the slot, or was never given it.
+void OpenEndpoint::give_back(OperationSlot& slot) {
+  if (slot.wire != nullptr) messages_->give(slot.wire);
+  if (slot.mapped_key) raw_keys_.unmap(objects_.domain, *slot.mapped_key);
+  slot.mapped_key.reset();
+}
+
 /// What became of a slot that was to be given to the provider.
 Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   const int code = static_cast<int>(-result);
@@ -68,7 +75,7 @@ Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
     wait_.busy();
     return {};
   }
-  if (slot.wire != nullptr) messages_->give(slot.wire);
+  give_back(slot);
   bool done_already = false;
   Operation* const operation = operations_.finish(slot, &done_already);
   if (done_already) return {};
@@ -104,8 +111,13 @@ Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, 
   }
   OperationSlot* const slot = operations_.take(peer, &operation);
   if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
+  std::uint64_t key = remote.key;
+  if (remote.raw.bytes > 0 && objects_.has_mode(FI_MR_RAW)) {
+    if (const int code = raw_keys_.map(objects_.domain, remote.raw, key)) return posted(*slot, peer, code);
+    slot->mapped_key = key;
+  }
   const iovec source{local.address, local.bytes};
-  const fi_rma_iov target{remote.address, local.bytes, remote.key};
+  const fi_rma_iov target{remote.address, local.bytes, key};
   fi_msg_rma message{};
   message.msg_iov = &source;
   message.desc = &local.descriptor;
@@ -188,6 +200,7 @@ void OpenEndpoint::deliver(const void* wire, std::size_t bytes) {
   if (peers_.at(message->from).condition.load() == PeerTable::Condition::gone) return;
   peers_.note_heard(message->from, monotonic_now());
   if (message->kind == kProbe) send_own(message->from, kAnswer);
+  if (message->kind == kLeave) peers_.note_loss(message->from);
   if (message->kind >= kKinds || handlers_[message->kind] == nullptr) return;
   handlers_[message->kind]->message(message->from, message->payload, message->bytes);
 }
@@ -203,10 +216,8 @@ void OpenEndpoint::complete(const fi_cq_msg_entry& completion) {
   }
   auto& slot = *static_cast<OperationSlot*>(context);
   // A message only left; a transfer needed the peer.
-  if (slot.wire != nullptr)
-    messages_->give(slot.wire);
-  else
-    peers_.note_heard(slot.peer, monotonic_now());
+  if (slot.wire == nullptr) peers_.note_heard(slot.peer, monotonic_now());
+  give_back(slot);
   if (Operation* const operation = operations_.finish(slot)) operation->done({});
 }
 
@@ -222,7 +233,9 @@ bool OpenEndpoint::take_error() {
   }
   auto& slot = *static_cast<OperationSlot*>(context);
   const Peer peer = slot.peer;
-  if (slot.wire != nullptr) messages_->give(slot.wire);
+  // Whatever the cause: the messages after it would be out of order.
+  if (slot.wire != nullptr) peers_.note_loss(peer);
+  give_back(slot);
   conclude(operations_.finish(slot), peer, failure.err);
   return true;
 }
@@ -247,8 +260,9 @@ unsigned OpenEndpoint::drain() {
   return events;
 }
 
-/// The queue is broken: what is under way has no other end.
+/// The queue is broken: operations under way end here, as do all peers, whose messages cannot arrive.
 unsigned OpenEndpoint::give_up(int code) {
+  for (Peer peer = 0; peer < peers_.size(); ++peer) peers_.note_loss(peer);
   const std::vector<Operation*> operations = operations_.abandon_all();
   for (Operation* const operation : operations) operation->done(failed(code));
   return static_cast<unsigned>(operations.size());
@@ -291,8 +305,7 @@ unsigned OpenEndpoint::advance() {
   static_cast<void>(post_receives());
   // With the queue empty, the last messages of peers that end have been delivered.
   if (events < kMostEvents) events += bury();
-  peers_.look(directory_, monotonic_now(), capabilities_.automatic_progress ? 0 : options_.silence,
-              [this](Peer peer) { send_own(peer, kProbe); });
+  peers_.look(directory_, monotonic_now(), options_.silence, [this](Peer peer) { send_own(peer, kProbe); });
   progressing_.store(false, std::memory_order_release);
   if (events > 0) wait_.advanced();
   return events;

@@ -104,7 +104,8 @@ bool Channel::post_get(Incoming& in) {
   get->part = part;
   get->segment = segment;
   const LocalMemory target{part->memory + (in.asked - part->offset), get->bytes, part->descriptor};
-  const RemoteMemory source{segment->source.address + (in.asked - segment->offset), segment->source.key};
+  RemoteMemory source = segment->source;
+  source.address += in.asked - segment->offset;
   const std::size_t bytes = get->bytes;
   if (Error error = context_.endpoint.get(peer_, target, source, *get)) {
     if (error.code == EAGAIN) {

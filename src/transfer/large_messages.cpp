@@ -42,9 +42,9 @@ LargeMessages::Result LargeMessages::open(Endpoint& endpoint, const MessageOptio
     return {
         Error::make(EINVAL, "messages need %u chunks at least, and sizes above 0", BouncePool::kLeastChunks),
         nullptr};
-  if (endpoint.capabilities().max_message < kControlBytes)
+  if (endpoint.capabilities().max_message < kMostControlBytes)
     return {Error::make(ENOTSUP, "the endpoint's messages hold %zu bytes; %zu are needed",
-                        endpoint.capabilities().max_message, kControlBytes),
+                        endpoint.capabilities().max_message, kMostControlBytes),
             nullptr};
   std::unique_ptr<LargeMessages> made(new LargeMessages(endpoint, options));
   if (Error error = made->pool_.open(endpoint.domain(), options.chunks, options.chunk_bytes))

@@ -30,7 +30,7 @@ std::optional<Message> read_message(const void* wire, std::size_t bytes, std::ui
   Header header;
   if (bytes < sizeof header) return std::nullopt;
   std::memcpy(&header, wire, sizeof header);
-  const bool kind = header.kind < Endpoint::kKinds || header.kind == kProbe || header.kind == kAnswer;
+  const bool kind = header.kind < Endpoint::kKinds || (header.kind >= kProbe && header.kind <= kLeave);
   if (header.magic != kMagic || header.token != token || header.from >= peers || !kind ||
       header.bytes != bytes - sizeof header)
     return std::nullopt;

@@ -13,6 +13,7 @@ constexpr std::size_t kMessageHeader = 24;
 /// The endpoint's own kinds, above those of handlers.
 constexpr unsigned kProbe = 0x100;   ///< asks for an answer
 constexpr unsigned kAnswer = 0x101;  ///< the sender lives
+constexpr unsigned kLeave = 0x102;   ///< the sender closes its endpoint
 
 struct Message {
   std::uint32_t from = 0;

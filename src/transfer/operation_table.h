@@ -10,6 +10,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "transfer/endpoint.h"
@@ -27,8 +28,9 @@ struct OperationSlot : Context {
   Operation* operation = nullptr;  ///< null: none waits for it
   Peer peer = 0;
   bool used = false;
-  bool abandoned = false;      ///< done() was called early
-  WireBuffer* wire = nullptr;  ///< of a message
+  bool abandoned = false;                   ///< done() was called early
+  WireBuffer* wire = nullptr;               ///< of a message
+  std::optional<std::uint64_t> mapped_key;  ///< of a raw one
 };
 
 class OperationTable {

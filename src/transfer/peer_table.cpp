@@ -30,8 +30,7 @@ void PeerTable::note_heard(Peer peer, Time now) {
 
 void PeerTable::note_loss(Peer peer) {
   Condition here = Condition::here;
-  if (peer != self_ && entries_[peer].condition.compare_exchange_strong(here, Condition::ending))
-    ending_.fetch_add(1);
+  if (entries_[peer].condition.compare_exchange_strong(here, Condition::ending)) ending_.fetch_add(1);
 }
 
 std::vector<Peer> PeerTable::settle(Time now) {
@@ -44,20 +43,25 @@ std::vector<Peer> PeerTable::settle(Time now) {
     if (now - entry.noticed < kLastMessages) continue;
     entry.condition.store(Condition::gone);
     ending_.fetch_sub(1);
+    if (process_has_ended(peer)) entry.shm.remove();
     settled.push_back(peer);
   }
   return settled;
 }
 
-bool PeerTable::has_left(const Directory& directory, Peer peer) {
+bool PeerTable::process_has_ended(Peer peer) const {
   const Entry& entry = entries_[peer];
-  return (entry.same_node && has_ended(entry.card.process, entry.card.started)) || directory.has_left(peer);
+  return entry.same_node && has_ended(entry.card.process, entry.card.started);
+}
+
+bool PeerTable::has_left(const Directory& directory, Peer peer) const {
+  return process_has_ended(peer) || directory.has_left(peer);
 }
 
 bool PeerTable::is_silent(Peer peer, Time now, Duration silence) {
   Entry& entry = entries_[peer];
   if (entry.heard.load(std::memory_order_relaxed) >= entry.unanswered_since) entry.unanswered_since = 0;
-  return silence > 0 && entry.unanswered_since != 0 && now - entry.unanswered_since > silence;
+  return entry.unanswered_since != 0 && now - entry.unanswered_since > silence;
 }
 
 bool PeerTable::wants_probe(Peer peer, Time now) {

@@ -1,10 +1,9 @@
 // The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
 //   - the provider reports a lost connection: at once;
 //   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
-//     100 ms, so within 0.2 s for up to 16 peers;
+//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, it says goodbye;
 //   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
-//     provider report a lost connection. Where peers progress by a thread, `silence` without an answer ends
-//     it, too.
+//     provider report a lost connection; `silence` without an answer ends it, too.
 // Libfabric's shm keeps spin locks in shared memory. A peer that is killed while it holds one makes a put or
 // send to it wait for ever, inside the provider; nothing here can end that.
 //
@@ -20,6 +19,8 @@
 #include <memory>
 #include <vector>
 
+#include "transfer/shm_file.h"
+
 namespace pinion::transfer {
 
 class PeerTable {
@@ -30,6 +31,7 @@ class PeerTable {
     Card card;
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool same_node = false;
+    ShmFile shm;  ///< where the provider is shm
     std::atomic<Condition> condition{Condition::here};
     std::atomic<bool> touched{false};  ///< something was exchanged
     std::atomic<Time> heard{0};
@@ -46,10 +48,10 @@ class PeerTable {
 
   void note_touched(Peer peer) { entries_[peer].touched.store(true, std::memory_order_relaxed); }
   void note_heard(Peer peer, Time now);
-  /// The provider lost it.
+  /// The provider lost it, or a message to it. The own process, too, may be lost in this sense.
   void note_loss(Peer peer);
 
-  /// Looks after the peers whose turn it is. `probe` sends one; `silence` 0: peers need not answer.
+  /// Looks after the peers whose turn it is. `probe` sends one.
   template <class Probe>
   void look(const Directory& directory, Time now, Duration silence, Probe&& probe) {
     if (now - looked_ < kEvery) return;
@@ -62,14 +64,16 @@ class PeerTable {
         probe(next_);
     }
   }
-  /// Peers whose end is settled: after a pause, in which their last messages arrive. Each once.
+  /// Peers whose end is settled: after a pause, in which their last messages arrive. Each once. Files that
+  /// their processes have left are removed.
   std::vector<Peer> settle(Time now);
 
  private:
   static constexpr Duration kEvery = 100 * kMillisecond;
   static constexpr Peer kAtOnce = 16;
 
-  bool has_left(const Directory& directory, Peer peer);
+  bool process_has_ended(Peer peer) const;
+  bool has_left(const Directory& directory, Peer peer) const;
   bool is_silent(Peer peer, Time now, Duration silence);
   bool wants_probe(Peer peer, Time now);
 

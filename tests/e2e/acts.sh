@@ -7,12 +7,13 @@ pinion=$build/bin/pinion
 made_up=$build/tests/verbs
 [ -x "$made_up/registers" ] || exit 77
 
-# device NAME STATE...: a node whose ports are in these states.
+# device NAME STATE...: a node whose ports are in these states. Its device file is there.
 device() {
   local name=$1 port=1
   shift
   export PINION_TEST_INFINIBAND=$work/$name
-  mkdir -p "$PINION_TEST_INFINIBAND"
+  mkdir -p "$PINION_TEST_INFINIBAND/dev"
+  : >"$PINION_TEST_INFINIBAND/dev/uverbs0"
   for state in "$@"; do
     mkdir -p "$PINION_TEST_INFINIBAND/made0/ports/$port"
     echo "$state" >"$PINION_TEST_INFINIBAND/made0/ports/$port/state"
@@ -62,9 +63,18 @@ reached 0 opens
 says "did the program use MPI, or register memory with an RDMA device?" opens
 MADE_UP_REFUSES=1 registers "" loop
 grep -q '^no device: Permission denied$' "$work/out" || fail "refused: $(cat "$work/out")"
+says "did the program use MPI, or register memory with an RDMA device?" refused
 for retention in on-demand leave-pinned helper; do
   registers "--retention $retention" unplugged
 done
+
+# A container that has the device's port, and no file of it: the caches of libraries stay on.
+device contained '4: ACTIVE'
+rm -r "$work/contained/dev"
+registers "--retention leave-pinned" loop
+reached 40 "no device file"
+says "measured only, although an RDMA port is active: there is no /dev/infiniband/uverbs* here" "no device file"
+grep -q "caches above" "$work/err" && fail "no device file: $(cat "$work/err")"
 
 # A port that is down, a missing device, an empty directory: Pinion stays out.
 device down '1: DOWN' '2: INIT'
@@ -79,5 +89,29 @@ registers "--retention leave-pinned" measured
 reached 40 "no directory"
 report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["registrations"] == 0' "no directory"
 says "measured only: no NIC registers here; your MPI's own registrations are unchanged" "no directory"
+
+# The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
+# a node without a device hands on what was proved, and the user's choice.
+device active '4: ACTIVE'
+"$pinion" run --log "$work/log" -- true 2>"$work/err"
+if grep -q 'switched off: .*libfabric .*FI_MR_CACHE_MAX_COUNT=0' "$work/err"; then
+  launcher=$work/mpiexec
+  printf '#!/bin/sh\nshift 2\nexec env PINION_TEST_INFINIBAND="$NODE" "$@"\n' >"$launcher"
+  chmod +x "$launcher"
+  # decides WANTED LAUNCHER'S-NODE RANK'S-NODE SETTING: the rank's variable.
+  decides() {
+    local got
+    got=$(env PINION_TEST_INFINIBAND="$work/$2" NODE="$work/$3" "$4" "$pinion" run --log "$work/log" -- "$launcher" -hosts there \
+      printenv FI_MR_CACHE_MAX_COUNT 2>"$work/err")
+    [ "$got" = "$1" ] || fail "launcher on $2, rank on $3, $4: '$got', not '$1': $(cat "$work/err")"
+  }
+  decides 0 active active MINE=
+  decides 0 none active MINE=
+  decides "" none none MINE=
+  decides 7 none active FI_MR_CACHE_MAX_COUNT=7
+  decides "" none active PINION=front=mpi
+else
+  echo "skipped: libfabric's registrations do not lead into the front here"
+fi
 
 [ "$failures" -eq 0 ]

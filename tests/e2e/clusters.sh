@@ -124,6 +124,13 @@ user "$pinion" run --device pin -- "${launch[@]}" "${app[@]}" || fail "without -
 grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "without --log: $(said)"
 clean "orderly runs"
 
+# Endpoints of nodes that share no directory find each other by PMIx or PMI-1.
+if "$pinion" info devices | grep -q 'tcp;ofi_rxm'; then
+  user "${launch[@]}" "$build/tests/transfer_job" 'tcp;ofi_rxm' || fail "endpoints: status $?: $(said)"
+  [ "$(grep -c 'verified$' "$work/out")" -eq 6 ] || fail "endpoints: $(said)"
+  clean endpoints
+fi
+
 # Pinion is on one node alone.
 on node0 mkdir -p /tmp/alone/bin /tmp/alone/lib
 on node0 cp "$pinion" /tmp/alone/bin

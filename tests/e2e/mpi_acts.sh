@@ -26,7 +26,8 @@ measured() {
 export PINION_TEST_INFINIBAND=$work/none
 measured "no device" ""
 # An active port that the program does not use.
-mkdir -p "$work/active/made0/ports/1"
+mkdir -p "$work/active/made0/ports/1" "$work/active/dev"
+: >"$work/active/dev/uverbs0"
 echo '4: ACTIVE' >"$work/active/made0/ports/1/state"
 PINION_TEST_INFINIBAND=$work/active measured "a port that is not used" "--front auto --retention leave-pinned"
 measured "front mpi" "--front mpi"

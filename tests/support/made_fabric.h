@@ -58,8 +58,17 @@ class MadeFabric {
     };
     close_ops_.close = [](fid* object) { return made_->close(object); };
     close_ops_.bind = [](fid*, fid*, std::uint64_t) { return made_->call("fi_bind"); };
-    close_ops_.control = [](fid*, int command, void*) {
-      return command == FI_GETWAIT ? -FI_ENOSYS : made_->call("fi_enable");
+    close_ops_.control = [](fid*, int command, void* argument) {
+      switch (command) {
+        case FI_GETWAIT:
+          return -FI_ENOSYS;
+        case FI_MAP_RAW_MR:
+          return made_->map_raw(*static_cast<struct fi_mr_map_raw*>(argument));
+        case FI_UNMAP_KEY:
+          return made_->unmap(*static_cast<std::uint64_t*>(argument));
+        default:
+          return made_->call("fi_enable");
+      }
     };
     region_ops_ = close_ops_;
     region_ops_.close = [](fid* object) { return made_->close_region(object); };
@@ -129,6 +138,7 @@ class MadeFabric {
   }
   ~MadeFabric() {
     EXPECT_TRUE(regions_.empty()) << "registrations are left";
+    EXPECT_TRUE(mapped_.empty()) << "keys are left mapped";
     EXPECT_TRUE(open_.empty()) << "objects are left open";
     EXPECT_EQ(infos_, 0);
   }
@@ -175,6 +185,8 @@ class MadeFabric {
   static constexpr std::uint64_t kItsKey = 0x1234'5678'9abc'def0;
   static constexpr std::uint64_t kRawBase = 0x7000;
   std::string raw_key = "a key of 20 bytes...";
+  /// Raw keys name their region, and a transfer needs one that is mapped; otherwise all keys are alike.
+  bool checks_raw_keys = false;
   /// Keys that the program has taken.
   std::set<std::uint64_t> taken;
   /// Each call of a provider by its name: 0, or the error (negative) that it ends with. Under the mutex.
@@ -256,6 +268,30 @@ class MadeFabric {
     if (small) return -FI_ETOOSMALL;
     *asked.base_addr = kRawBase;
     std::memcpy(asked.raw_key, raw_key.data(), raw_key.size());
+    if (checks_raw_keys) {
+      *asked.base_addr =
+          reinterpret_cast<std::uint64_t>(regions_.at(reinterpret_cast<fid_mr*>(object)).address);
+      std::memcpy(asked.raw_key, &object, sizeof object);
+    }
+    return 0;
+  }
+  int map_raw(const struct fi_mr_map_raw& asked) {
+    const std::lock_guard lock(mutex_);
+    if (const int code = refuse("fi_mr_map_raw")) return code;
+    EXPECT_EQ(asked.key_size, raw_key.size());
+    fid_mr* object;
+    std::memcpy(&object, asked.raw_key, sizeof object);
+    const auto region = regions_.find(object);
+    EXPECT_NE(region, regions_.end()) << "a key of no region";
+    if (region == regions_.end()) return -FI_ENOKEY;
+    EXPECT_EQ(asked.base_addr, reinterpret_cast<std::uint64_t>(region->second.address));
+    *asked.key = ++last_mapped_;
+    mapped_.emplace(*asked.key, region->second);
+    return 0;
+  }
+  int unmap(std::uint64_t key) {
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(mapped_.erase(key), 1u) << "a key that is not mapped";
     return 0;
   }
 
@@ -270,9 +306,9 @@ class MadeFabric {
     receives_.push_back(posted);
     return 0;
   }
-  /// By refuse("completion") an operation is taken, and fails later.
-  void complete(void* context, std::size_t bytes) {
-    if (const int code = refuse("completion"))
+  /// By refuse("completion") an operation is taken, and fails later; so does a receive by "receipt".
+  void complete(void* context, std::size_t bytes, const char* name = "completion") {
+    if (const int code = refuse(name))
       errors_.push_back({context, -code});
     else
       completions_.push_back({context, 0, bytes});
@@ -287,7 +323,7 @@ class MadeFabric {
     EXPECT_LE(from.iov_len, to.bytes);
     std::memcpy(to.buffer, from.iov_base, from.iov_len);
     complete(message.context, 0);
-    complete(to.context, from.iov_len);
+    complete(to.context, from.iov_len, "receipt");
     return 0;
   }
   ssize_t transfer(const fi_msg_rma& message, const char* name) {
@@ -295,6 +331,14 @@ class MadeFabric {
     if (const int code = refuse(name)) return code;
     void* const remote = reinterpret_cast<void*>(message.rma_iov[0].addr);
     const iovec& local = message.msg_iov[0];
+    if (checks_raw_keys) {
+      const auto mapped = mapped_.find(message.rma_iov[0].key);
+      EXPECT_NE(mapped, mapped_.end()) << "a key that is not mapped";
+      if (mapped == mapped_.end()) return -FI_ENOKEY;
+      const auto begin = reinterpret_cast<std::uint64_t>(mapped->second.address);
+      EXPECT_GE(message.rma_iov[0].addr, begin);
+      EXPECT_LE(message.rma_iov[0].addr + local.iov_len, begin + mapped->second.bytes);
+    }
     if (name == std::string("fi_writemsg"))
       std::memcpy(remote, local.iov_base, local.iov_len);
     else
@@ -380,6 +424,8 @@ class MadeFabric {
   mutable std::mutex mutex_;  ///< guards all below, `taken` and `refuse`
   std::map<fid_mr*, Region> regions_;
   std::set<std::uint64_t> keys_;
+  std::map<std::uint64_t, Region> mapped_;
+  std::uint64_t last_mapped_ = 0;
   std::multiset<fid*> open_;  ///< a forked child opens some a second time
   int infos_ = 0;
   struct Failed {

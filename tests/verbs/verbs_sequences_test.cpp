@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <map>
@@ -92,10 +93,32 @@ class Program {
       case 6:
       case 7:
         return storm();
+      case 8:
+      case 9:
+        return reregister_by_two();
+      case 10:
+      case 11:
+        return deregister_under_reregistration();
       default:
         if (below(8) == 0) return deregister_twice();
         return step();
     }
+  }
+
+  void forks() {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      bool good = true;
+      for (const Registration& r : held_) ibv_dereg_mr(r.mr);
+      const Registration r = choose();
+      ibv_mr* const mr = (ibv_reg_mr)(r.pd, r.address, r.bytes, r.access);
+      good = mr != nullptr && ibv_dereg_mr(mr) == 0;
+      ::_exit(good ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
   }
 
   /// Behind each handle is the requested registration.
@@ -211,6 +234,45 @@ class Program {
     EXPECT_EQ(results[0] + results[1], EINVAL) << results[0] << ' ' << results[1];
   }
 
+  /// Both ask for the same: one may come too early, while the other has the handle.
+  void reregister_by_two() {
+    if (held_.empty()) return;
+    Registration& r = held_[below(held_.size())];
+    const Registration next = elsewhere(r);
+    int results[2];
+    std::thread other([&] { results[0] = reregister(next); });
+    results[1] = reregister(next);
+    other.join();
+    if (results[0] != 0 && results[1] != 0) return check(r);
+    r = next;
+    check(r);
+    check_fresh(r);
+  }
+
+  void deregister_under_reregistration() {
+    if (held_.empty()) return;
+    const Registration r = take_any();
+    const Registration next = elsewhere(r);
+    std::thread other([&] {
+      for (int i = 0; i < 50; ++i) reregister(next);
+    });
+    const int meanwhile = ibv_dereg_mr(r.mr);
+    other.join();
+    EXPECT_EQ(meanwhile + ibv_dereg_mr(r.mr), EINVAL) << "ended " << (meanwhile == 0 ? "twice" : "never");
+  }
+
+  /// The same handle, with other memory and other rights.
+  Registration elsewhere(const Registration& r) {
+    Registration next = choose();
+    next.mr = r.mr;
+    next.pd = r.pd;
+    return next;
+  }
+  static int reregister(const Registration& next) {
+    return ibv_rereg_mr(next.mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, nullptr,
+                        next.address, next.bytes, next.access);
+  }
+
   void wrong_arguments() {
     errno = 0;
     const Registration r = choose();
@@ -247,12 +309,19 @@ class Program {
     check_fresh(r);
   }
 
+  /// Registers anew and anew, and moves the registration in between.
   void storm() {
-    const Registration r = choose();
+    Registration r = choose();
     for (int i = 0; i < 200; ++i) {
-      ibv_mr* const mr = (ibv_reg_mr)(r.pd, r.address, r.bytes, r.access);
-      ASSERT_NE(mr, nullptr);
-      EXPECT_EQ(ibv_dereg_mr(mr), 0);
+      r.mr = (ibv_reg_mr)(r.pd, r.address, r.bytes, r.access);
+      ASSERT_NE(r.mr, nullptr);
+      for (int moves = i % 4; moves > 0; --moves) {
+        const Registration next = elsewhere(r);
+        if (reregister(next) != 0) continue;
+        r = next;
+        check(r);
+      }
+      EXPECT_EQ(ibv_dereg_mr(r.mr), 0);
     }
   }
 
@@ -287,22 +356,6 @@ class Program {
     held_.clear();
     context_ = open_device();
     domains_.assign(1, ibv_alloc_pd(context_));
-  }
-
-  void forks() {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      bool good = true;
-      for (const Registration& r : held_) ibv_dereg_mr(r.mr);
-      const Registration r = choose();
-      ibv_mr* const mr = (ibv_reg_mr)(r.pd, r.address, r.bytes, r.access);
-      good = mr != nullptr && ibv_dereg_mr(mr) == 0;
-      ::_exit(good ? 0 : 1);
-    }
-    int status = -1;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
   }
 
   std::mt19937 random_;
@@ -374,6 +427,35 @@ TEST(VerbsSequences, OfThreads) {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    expect_nothing_left();
+  });
+}
+
+/// Children of a program whose threads register meanwhile have a libibverbs of their own, and end.
+TEST(VerbsSequences, ForksBesideThreads) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's locks may be held in the child";
+  with_options("retention=helper,remote-keys=shared,limit=256K", [] {
+    std::atomic<bool> done{false};
+    std::vector<std::thread> threads;
+    for (unsigned seed = 1; seed <= 2; ++seed) {
+      threads.emplace_back([seed, &done] {
+        Program program(seed);
+        while (!done.load()) {
+          program.step();
+          program.check();
+        }
+        program.end();
+      });
+    }
+    Program program(3);
+    for (int i = 0; i < 20 * test::test_scale(); ++i) {
+      for (int step = 0; step < 20; ++step) program.step();
+      program.forks();
+      program.check();
+    }
+    done = true;
+    for (std::thread& thread : threads) thread.join();
+    program.end();
     expect_nothing_left();
   });
 }
