@@ -93,10 +93,13 @@ std::string preload_library() { return library_beside_command("libpinion-preload
 
 std::string symbols_library() { return library_beside_command("libpinion-symbols.so"); }
 
+std::string heap_library() { return library_beside_command("libpinion-heap.so"); }
+
 bool inside_launcher() { return job_place().rank >= 0; }
 
 Environment with_pinion(const Options& options) {
-  std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
+  std::string libraries = (options.hugepages ? heap_library() + ":" : "") +
+                          (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited ? inherited : "";
   // A rank may have them already from a `pinion run` around its launcher.

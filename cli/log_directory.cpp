@@ -37,7 +37,9 @@ std::string prepare_log_directory(const std::string& path) {
   try {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
-      if (entry.is_regular_file() && entry.path().extension() == ".plog") older.push_back(entry.path());
+      if (entry.is_regular_file() &&
+          (entry.path().extension() == ".plog" || entry.path().extension() == ".hugepages"))
+        older.push_back(entry.path());
     for (const fs::path& file : older) fs::remove(file);
   } catch (const fs::filesystem_error& error) {
     refuse(path, error);

@@ -35,9 +35,12 @@ void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_vi
     const auto keep = [this, name = std::string(spec.name)](const std::string& value) {
       values_[name] = value;
     };
-    command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
-        ->type_name(type_name(spec))
-        ->group(spec.listing == Listing::everyday ? kTableGroup : kAdvancedGroup);
+    CLI::Option* const flag =
+        command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
+            ->type_name(type_name(spec))
+            ->group(spec.listing == Listing::everyday ? kTableGroup : kAdvancedGroup);
+    // A switch that is off by default takes its name alone, too.
+    if (spec.default_value == "no") flag->expected(0, 1)->default_str("yes");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "command.h"
+#include "hugepages.h"
 #include "libraries_part.h"
 #include "report_json.h"
 #include "report_text.h"
@@ -38,11 +39,15 @@ void report(const Arguments& arguments) {
   }
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
-  if (arguments.json)
-    fmt::print("{}", dump(to_json(result, strategies ? to_json(*strategies) : Json(nullptr),
-                                  held ? &*held : nullptr)));
-  else
-    fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr, held ? &*held : nullptr));
+  const PlacementFigures hugepages = hugepages_of(arguments.logs);
+  if (arguments.json) {
+    Json json = to_json(result, strategies ? to_json(*strategies) : Json(nullptr), held ? &*held : nullptr);
+    json["hugepages"] = to_json(hugepages);
+    fmt::print("{}", dump(json));
+    return;
+  }
+  fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr, held ? &*held : nullptr));
+  if (const std::string text = hugepages_text(hugepages); !text.empty()) fmt::print("\n{}\n", text);
 }
 
 }  // namespace

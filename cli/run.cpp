@@ -12,6 +12,7 @@
 #include "engine/acts.h"
 #include "engine/process.h"
 #include "forward.h"
+#include "hugepages.h"
 #include "launch.h"
 #include "log_directory.h"
 #include "option_flags.h"
@@ -114,6 +115,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
   print_summary(directory, options);
+  if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty())
+    fmt::print(stderr, "pinion: {}\n", text);
   return status;
 }
 

@@ -12,7 +12,7 @@ install(TARGETS ${libraries} EXPORT pinionTargets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 add_dependencies(product ${libraries})
-foreach(target pinion-preload pinion-symbols pinion_command)
+foreach(target pinion-preload pinion-symbols pinion-heap pinion_command)
   if(TARGET ${target})
     add_dependencies(product ${target})
     install(TARGETS ${target}
@@ -21,6 +21,8 @@ foreach(target pinion-preload pinion-symbols pinion_command)
   endif()
 endforeach()
 
+add_dependencies(product bench_allocations)
+install(TARGETS bench_allocations RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
 foreach(family ${PINION_MPI_FAMILIES})
   if(TARGET bench_p2p_${family})
     add_dependencies(product bench_p2p_${family})

@@ -135,9 +135,9 @@ TEST(Options, TheEverydayListIsShort) {
   std::set<std::string> everyday;
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
-  EXPECT_EQ(everyday,
-            (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile", "limit",
-                                   "node-limit", "device", "front", "only-ranks", "monitor", "log"}));
+  EXPECT_EQ(everyday, (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile",
+                                             "limit", "node-limit", "device", "front", "only-ranks",
+                                             "monitor", "hugepages", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.

@@ -71,6 +71,7 @@ const OptionTable<Options>& table() {
     append(rows, device_options());
     append(rows, front_options());
     append(rows, monitor_options());
+    append(rows, placement_options());
     append(rows, log_options());
     return rows;
   }();

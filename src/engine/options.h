@@ -12,6 +12,7 @@
 #include "device/options.h"
 #include "monitor/options.h"
 #include "node/options.h"
+#include "placement/options.h"
 #include "predict/options.h"
 #include "registry/options.h"
 #include "retention/options.h"
@@ -48,6 +49,7 @@ struct Options : ProcessOptions,
                  DeviceOptions,
                  FrontOptions,
                  MonitorOptions,
+                 PlacementOptions,
                  LogOptions {};
 
 std::vector<OptionSpec> option_specs();

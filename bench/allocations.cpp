@@ -1,0 +1,92 @@
+// One pattern of allocations, with the allocator that this process has: allocations PATTERN SECONDS. Prints
+// nanoseconds a step, the most bytes that were resident, and the library that malloc is from. For `pinion
+// bench placement`.
+#include <dlfcn.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+/// A step frees a random slot's block and allocates another of a random size, writing to each of its pages.
+struct Pattern {
+  const char* name;
+  std::size_t slots;
+  std::size_t (*bytes)(std::mt19937&);
+  unsigned threads;
+};
+
+std::size_t between(std::mt19937& random, std::size_t least, std::size_t most) {
+  return least + random() % (most - least);
+}
+/// Of a hundred blocks 94 are below 1 KiB, five below the heap's threshold of 32 KiB, and one is above.
+std::size_t general(std::mt19937& random) {
+  const unsigned share = random() % 100;
+  return share < 94   ? between(random, 16, 1024)
+         : share < 99 ? between(random, 1024, 32 << 10)
+                      : between(random, 32 << 10, 512 << 10);
+}
+std::size_t large(std::mt19937& random) { return between(random, 256 << 10, 16 << 20); }
+
+constexpr Pattern kPatterns[] = {
+    {"general", 10000, general, 1},
+    {"general-2-threads", 10000, general, 2},
+    {"churn", 24, large, 1},
+    {"churn-2-threads", 24, large, 2},
+};
+
+using Clock = std::chrono::steady_clock;
+
+void run(const Pattern& pattern, unsigned seed, double seconds, double* ns_a_step) {
+  std::mt19937 random(seed);
+  std::vector<char*> slots(pattern.slots);
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto step = [&] {
+    char*& slot = slots[random() % slots.size()];
+    std::free(slot);
+    const std::size_t bytes = pattern.bytes(random);
+    slot = static_cast<char*>(std::malloc(bytes));
+    if (slot == nullptr) std::abort();
+    for (std::size_t at = 0; at < bytes; at += 4096) slot[at] = 1;
+  };
+  for (std::size_t i = 0; i < 4 * pattern.slots; ++i) step();  // until the slots are full
+  std::size_t steps = 0;
+  const auto begin = Clock::now();
+  Clock::time_point now = begin;
+  while (now < end || steps == 0) {
+    for (int i = 0; i < 16; ++i, ++steps) step();
+    now = Clock::now();
+  }
+  *ns_a_step = std::chrono::duration<double, std::nano>(now - begin).count() / static_cast<double>(steps);
+  for (char* block : slots) std::free(block);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const Pattern& pattern : kPatterns) {
+    if (argc != 3 || std::strcmp(argv[1], pattern.name) != 0) continue;
+    std::vector<double> ns(pattern.threads);
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < pattern.threads; ++i)
+      threads.emplace_back(run, std::cref(pattern), i, std::atof(argv[2]), &ns[i]);
+    for (std::thread& thread : threads) thread.join();
+    double sum = 0;
+    for (const double one : ns) sum += one;
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    Dl_info info{};
+    ::dladdr(::dlsym(RTLD_DEFAULT, "malloc"), &info);
+    std::printf("%.3f %ld %s\n", sum / pattern.threads, usage.ru_maxrss * 1024, info.dli_fname);
+    return 0;
+  }
+  std::fprintf(stderr, "usage: allocations PATTERN SECONDS\n");
+  return 2;
+}

@@ -1,0 +1,19 @@
+// What the hugepage heap of a run's processes got (placement/figures_file.h), as text and JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "placement/figures_file.h"
+#include "report_json.h"
+
+namespace pinion::cli {
+
+/// Sums over the processes of these logs' directories.
+PlacementFigures hugepages_of(const std::vector<std::string>& logs);
+/// One sentence; empty where no process used the heap.
+std::string hugepages_text(const PlacementFigures& figures);
+/// Null where no process used the heap.
+Json to_json(const PlacementFigures& figures);
+
+}  // namespace pinion::cli

@@ -1,0 +1,347 @@
+#include "placement/chunk_heap.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace pinion {
+
+namespace {
+
+constexpr std::size_t kLeastArea = std::size_t{32} << 20;
+constexpr std::size_t kMostArea = std::size_t{1} << 30;
+/// What stays with the heap of free memory with contents: this much, or half of the most that was ever in
+/// blocks.
+constexpr std::uint64_t kKeptIdle = std::uint64_t{64} << 20;
+/// A look at all free extents is worth the time after so many bytes were freed.
+constexpr std::uint64_t kFreedBeforeLook = std::uint64_t{16} << 20;
+constexpr std::size_t kRecordsAtOnce = std::size_t{64} << 10;
+
+std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) & ~(to - 1); }
+
+std::uint32_t chunks_for(std::size_t bytes) {
+  return static_cast<std::uint32_t>((bytes + kChunk - 1) / kChunk);
+}
+
+}  // namespace
+
+// ---- blocks ----
+
+Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
+  const std::uint32_t chunks = chunks_for(bytes);
+  if (!has_spare(2)) return nullptr;
+  Address begin = 0;
+  Extent* from = fit(chunks, alignment, begin);
+  if (from == nullptr && unmerged_ != nullptr) {
+    merge_all();
+    from = fit(chunks, alignment, begin);
+  }
+  if (from == nullptr) {
+    const std::size_t slack = alignment > kChunk ? alignment : 0;
+    if (!grow(round_up(bytes + slack, kHugepage))) return nullptr;
+    from = fit(chunks, alignment, begin);
+    if (from == nullptr) return nullptr;
+  }
+  Extent* const block = carve(*from, begin, chunks);
+  block->state = Extent::State::used;
+  figures_.live_bytes += block->bytes();
+  figures_.peak_bytes = std::max(figures_.peak_bytes, figures_.live_bytes);
+  ++figures_.blocks;
+  return block;
+}
+
+Extent* ChunkHeap::fit(std::uint32_t chunks, std::size_t alignment, Address& begin) {
+  Extent* found = free_.first_fit(chunks);
+  if (found == nullptr) return nullptr;
+  begin = round_up(found->begin, alignment);
+  if (begin + std::size_t{chunks} * kChunk <= found->end()) return found;
+  found = free_.first_fit(chunks + chunks_for(alignment) - 1);
+  if (found != nullptr) begin = round_up(found->begin, alignment);
+  return found;
+}
+
+/// The block's extent. What is left of the free one stays free, before and behind it.
+Extent* ChunkHeap::carve(Extent& from, Address begin, std::uint32_t chunks) {
+  const Address end = begin + std::size_t{chunks} * kChunk, whole_end = from.end();
+  Area& area = *from.area;
+  if (from.begin == begin && whole_end == end) {
+    drop(from);
+    return &from;
+  }
+  Extent& block = *spare_extent();
+  block.begin = begin;
+  block.chunks = chunks;
+  block.area = &area;
+  if (from.begin == begin) {
+    free_.resize(from, end, from.chunks - chunks);
+  } else {
+    free_.resize(from, from.begin, chunks_for(begin - from.begin));
+    if (end != whole_end) {
+      Extent& rest = *spare_extent();
+      rest.begin = end;
+      rest.chunks = chunks_for(whole_end - end);
+      rest.area = &area;
+      rest.state = Extent::State::free;
+      free_.insert(rest);
+      if (from.unmerged) add_unmerged(rest);
+      area.place(rest);
+    }
+  }
+  area.place(from);
+  area.place(block);
+  return &block;
+}
+
+void ChunkHeap::free(Extent& block) {
+  figures_.live_bytes -= block.bytes();
+  freed_since_look_ += block.bytes();
+  give(block);
+}
+
+bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
+  const std::uint32_t chunks = chunks_for(bytes);
+  const Area& area = *block.area;
+  if (chunks == block.chunks) return true;
+  if (!has_spare(1)) return false;
+  if (chunks < block.chunks) {
+    Extent& rest = *spare_extent();
+    rest.begin = block.begin + std::size_t{chunks} * kChunk;
+    rest.chunks = block.chunks - chunks;
+    rest.area = block.area;
+    block.chunks = chunks;
+    area.place(block);
+    area.place(rest);
+    free(rest);
+    return true;
+  }
+  const std::uint32_t more = chunks - block.chunks;
+  std::uint64_t found = 0;
+  for (Extent* next = area.after(block);
+       next != nullptr && next->state == Extent::State::free && found < more; next = area.after(*next))
+    found += next->chunks;
+  if (found < more) return false;
+  while (block.chunks < chunks) {
+    Extent& next = *area.after(block);
+    const std::uint32_t taken = std::min(next.chunks, chunks - block.chunks);
+    if (taken == next.chunks) {
+      drop(next);
+      put_spare(next);
+    } else {
+      free_.resize(next, next.begin + std::size_t{taken} * kChunk, next.chunks - taken);
+      area.place(next);
+    }
+    block.chunks += taken;
+  }
+  area.place(block);
+  figures_.live_bytes += std::size_t{more} * kChunk;
+  figures_.peak_bytes = std::max(figures_.peak_bytes, figures_.live_bytes);
+  return true;
+}
+
+void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
+  std::uint64_t newly_used = 0;
+  for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
+    const bool was_used = area.mark_used(page);
+    if (!was_used) ++newly_used;
+    if (!zeroed || !was_used) continue;
+    const Address begin = std::max(page, memory.begin), end = std::min(page + kHugepage, memory.end);
+    std::memset(reinterpret_cast<void*>(begin), 0, end - begin);
+  }
+  if (newly_used != 0) used_hugepages_.fetch_add(newly_used, std::memory_order_relaxed);
+}
+
+// ---- free extents ----
+
+void ChunkHeap::give(Extent& extent) {
+  extent.state = Extent::State::free;
+  free_.insert(extent);
+  add_unmerged(extent);
+}
+
+void ChunkHeap::drop(Extent& extent) {
+  free_.erase(extent);
+  remove_unmerged(extent);
+}
+
+void ChunkHeap::add_unmerged(Extent& extent) {
+  extent.unmerged = true;
+  extent.newer = nullptr;
+  extent.older = unmerged_;
+  if (unmerged_ != nullptr) unmerged_->newer = &extent;
+  unmerged_ = &extent;
+}
+
+void ChunkHeap::remove_unmerged(Extent& extent) {
+  if (!extent.unmerged) return;
+  (extent.newer != nullptr ? extent.newer->older : unmerged_) = extent.older;
+  if (extent.older != nullptr) extent.older->newer = extent.newer;
+  extent.unmerged = false;
+}
+
+/// Of two free neighbours, one is in the list of unmerged ones.
+void ChunkHeap::merge_all() {
+  while (unmerged_ != nullptr) {
+    Extent* extent = unmerged_;
+    remove_unmerged(*extent);
+    const Area& area = *extent->area;
+    for (Extent* lower = area.before(*extent); lower != nullptr && lower->state == Extent::State::free;
+         lower = area.before(*extent))
+      extent = &merge(*lower, *extent);
+    for (Extent* upper = area.after(*extent); upper != nullptr && upper->state == Extent::State::free;
+         upper = area.after(*extent))
+      merge(*extent, *upper);
+    remove_unmerged(*extent);
+  }
+}
+
+Extent& ChunkHeap::merge(Extent& lower, Extent& upper) {
+  const std::uint32_t chunks = upper.chunks;
+  drop(upper);
+  put_spare(upper);
+  free_.resize(lower, lower.begin, lower.chunks + chunks);
+  lower.area->place(lower);
+  return lower;
+}
+
+// ---- areas ----
+
+bool ChunkHeap::grow(std::size_t least) {
+  std::uint64_t mapped = 0;
+  for (const std::uint64_t bytes : figures_.mapped_bytes) mapped += bytes;
+  const std::size_t half = round_up(mapped / 2, kHugepage);
+  const std::size_t wanted = std::max(least, std::clamp(half, kLeastArea, kMostArea));
+  const std::size_t record_bytes = Area::record_size(wanted);
+  void* const records = has_spare(3) ? source_.map_records(record_bytes) : nullptr;
+  if (records == nullptr) return false;
+  const Pages pages = source_.map(least, wanted);
+  Area& area = Area::make(records, record_bytes);
+  if (!pages.range.empty()) area.take(pages);
+  if (pages.range.empty() || !map_.add(area, source_)) {
+    if (!pages.range.empty()) source_.unmap(pages);
+    source_.unmap_records(records, record_bytes);
+    return false;
+  }
+  area.heap = this;
+  area.next = areas_;
+  if (areas_ != nullptr) areas_->previous = &area;
+  areas_ = &area;
+  rebacked(area, pages.backing);
+
+  Extent& whole = *spare_extent();
+  whole.begin = pages.range.begin;
+  whole.chunks = chunks_for(pages.range.bytes());
+  whole.area = &area;
+  whole.state = Extent::State::free;
+  free_.insert(whole);
+  area.place(whole);
+  return true;
+}
+
+void ChunkHeap::rebacked(Area& area, Backing backing) {
+  const auto of = [](Backing which) { return static_cast<std::size_t>(which); };
+  if (area.pages.backing != backing) figures_.mapped_bytes[of(area.pages.backing)] -= area.range().bytes();
+  area.pages.backing = backing;
+  std::uint64_t& mapped = figures_.mapped_bytes[of(backing)];
+  mapped += area.range().bytes();
+  figures_.most_mapped[of(backing)] = std::max(figures_.most_mapped[of(backing)], mapped);
+}
+
+Pages ChunkHeap::forget_area(const Idle& piece) {
+  Area& area = *piece.extent->area;
+  const Pages pages = area.pages;
+  map_.remove(area);
+  (area.previous != nullptr ? area.previous->next : areas_) = area.next;
+  if (area.next != nullptr) area.next->previous = area.previous;
+  figures_.mapped_bytes[static_cast<std::size_t>(pages.backing)] -= pages.range.bytes();
+  for (Address page = pages.range.begin; page != pages.range.end; page += kHugepage) {
+    if (!area.is_used(page)) continue;
+    used_hugepages_.fetch_sub(1, std::memory_order_relaxed);
+    figures_.returned_bytes += kHugepage;
+  }
+  put_spare(*piece.extent);
+  source_.unmap_records(&area, area.record_bytes);
+  return pages;
+}
+
+// ---- memory for the kernel ----
+
+std::uint64_t ChunkHeap::excess() const {
+  const std::uint64_t kept = figures_.live_bytes + std::max(kKeptIdle, figures_.peak_bytes / 2);
+  return used_bytes() > kept ? used_bytes() - kept : 0;
+}
+
+bool ChunkHeap::has_excess() const { return freed_since_look_ >= kFreedBeforeLook && excess() != 0; }
+
+/// The highest used hugepages of the free extent, up to `most` bytes. Those of the pool go by whole areas
+/// only: a hole would lose its reservation, and the pool may be empty when it is touched again.
+bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const {
+  const Area& area = *extent.area;
+  piece = {&extent, {}, extent.range() == area.range()};
+  if (area.pages.backing == Backing::pool) return piece.whole_area && area.range().bytes() <= most;
+  piece.whole_area = piece.whole_area && most == UINT64_MAX;
+  if (piece.whole_area) return true;
+  const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};
+  for (Address page = whole.end; page > whole.begin && piece.hugepages.bytes() < most; page -= kHugepage) {
+    if (!area.is_used(page - kHugepage)) {
+      if (piece.hugepages.empty()) continue;
+      break;
+    }
+    piece.hugepages = {page - kHugepage, piece.hugepages.empty() ? page : piece.hugepages.end};
+  }
+  return !piece.hugepages.empty();
+}
+
+std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t room, bool everything) {
+  freed_since_look_ = 0;
+  merge_all();
+  std::uint64_t left = everything ? UINT64_MAX : excess();
+  std::size_t count = 0;
+  free_.from_the_end([&](Extent& extent) {
+    if (count == room || left == 0) return false;
+    Idle& piece = pieces[count];
+    if (!idle_part(extent, left, piece)) return true;
+    if (!everything) left -= std::min(left, piece.whole_area ? extent.bytes() : piece.hugepages.bytes());
+    ++count;
+    return true;
+  });
+  for (std::size_t i = 0; i < count; ++i) {
+    drop(*pieces[i].extent);
+    pieces[i].extent->state = Extent::State::returning;
+  }
+  return count;
+}
+
+void ChunkHeap::returned(const Idle& piece, bool discarded) {
+  for (Address page = piece.hugepages.begin; discarded && page < piece.hugepages.end; page += kHugepage) {
+    piece.extent->area->mark_unused(page);
+    used_hugepages_.fetch_sub(1, std::memory_order_relaxed);
+    figures_.returned_bytes += kHugepage;
+  }
+  give(*piece.extent);
+}
+
+// ---- records of extents ----
+
+bool ChunkHeap::has_spare(unsigned count) {
+  if (spares_ >= count) return true;
+  auto* const more = static_cast<Extent*>(source_.map_records(kRecordsAtOnce));
+  if (more == nullptr) return false;
+  for (std::size_t i = 0; i < kRecordsAtOnce / sizeof(Extent); ++i) put_spare(*new (more + i) Extent);
+  return true;
+}
+
+Extent* ChunkHeap::spare_extent() {
+  Extent* const extent = spare_;
+  spare_ = extent->older;
+  --spares_;
+  extent->older = nullptr;
+  return extent;
+}
+
+void ChunkHeap::put_spare(Extent& extent) {
+  extent = Extent{};
+  extent.older = spare_;
+  spare_ = &extent;
+  ++spares_;
+}
+
+}  // namespace pinion

@@ -1,0 +1,101 @@
+// The heap's middle layer: which chunks of its areas are used, and which are free. One shard of
+// hugepage_heap.h.
+//
+// Owns areas and extents. Every extent, a block or free, has one record: its first and last chunk lead to it,
+// so that free and the look at a neighbour take O(1). Blocks lie at the lowest address with room
+// (extent_tree.h). A freed extent stays as it is: programs free and allocate blocks of one size in turn.
+// Neighbours are merged when no free extent is large enough, and before memory goes back to the kernel.
+//
+// Guarded by the lock of its shard, but for contents(), which needs none. Free of locks; allocates only from
+// its source.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "placement/area.h"
+#include "placement/area_map.h"
+
+namespace pinion {
+
+class ChunkHeap {
+ public:
+  constexpr ChunkHeap(PageSource& source, AreaMap& map) : source_(source), map_(map) {}
+  ChunkHeap(const ChunkHeap&) = delete;
+  ChunkHeap& operator=(const ChunkHeap&) = delete;
+
+  // ---- blocks ----
+
+  /// A block that begins at a multiple of `alignment` (a power of two); null: memory is short. Its contents
+  /// are undefined until prepare().
+  Extent* allocate(std::size_t bytes, std::size_t alignment);
+  void free(Extent& block);
+  /// In place; false: there is no room.
+  bool resize(Extent& block, std::size_t bytes);
+
+  /// Marks the hugepages of new memory as used, and clears it if `zeroed`. For the owner of the block,
+  /// without the lock.
+  void prepare(const Area& area, Range memory, bool zeroed);
+
+  // ---- memory for the kernel ----
+
+  /// Free memory on its way back: whole hugepages of an extent, or an area.
+  struct Idle {
+    Extent* extent = nullptr;
+    Range hugepages;
+    bool whole_area = false;
+  };
+  /// Whether enough was freed since the last look, and too much free memory has contents.
+  bool has_excess() const;
+  /// Takes out idle memory of at least the excess, highest addresses first, or `everything`; at most `room`
+  /// pieces. The caller gives it back without the lock, and reports each piece by returned().
+  std::size_t take_idle(Idle* pieces, std::size_t room, bool everything);
+  void returned(const Idle& piece, bool discarded);
+  /// Forgets the piece's area, before it is unmapped: the pages to unmap. The extent is gone after this.
+  Pages forget_area(const Idle& piece);
+
+  // ---- figures ----
+
+  struct Figures {
+    std::uint64_t live_bytes = 0, peak_bytes = 0;
+    std::uint64_t blocks = 0;                    ///< allocated in all
+    std::uint64_t mapped_bytes[kBackings] = {};  ///< now
+    std::uint64_t most_mapped[kBackings] = {};   ///< at most, each by itself
+    std::uint64_t returned_bytes = 0;            ///< in all
+  };
+  const Figures& figures() const { return figures_; }
+  std::uint64_t used_bytes() const { return used_hugepages_.load(std::memory_order_relaxed) * kHugepage; }
+  Area* areas() const { return areas_; }
+  /// The area has another backing now.
+  void rebacked(Area& area, Backing backing);
+
+ private:
+  Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
+  Extent* carve(Extent& from, Address begin, std::uint32_t chunks);
+  bool grow(std::size_t bytes);
+  void give(Extent& extent);
+  void drop(Extent& extent);
+  void merge_all();
+  Extent& merge(Extent& lower, Extent& upper);
+  void add_unmerged(Extent& extent);
+  void remove_unmerged(Extent& extent);
+  bool idle_part(Extent& extent, std::uint64_t most, Idle& piece) const;
+  std::uint64_t excess() const;
+
+  Extent* spare_extent();
+  bool has_spare(unsigned count);
+  void put_spare(Extent& extent);
+
+  PageSource& source_;
+  AreaMap& map_;
+  ExtentTree free_;
+  Extent* unmerged_ = nullptr;  ///< the newest
+  Extent* spare_ = nullptr;
+  unsigned spares_ = 0;
+  Area* areas_ = nullptr;
+  std::uint64_t freed_since_look_ = 0;
+  Figures figures_;
+  std::atomic<std::uint64_t> used_hugepages_{0};
+};
+
+}  // namespace pinion

@@ -1,0 +1,148 @@
+// Free extents in order of address: the lowest that is large enough, in O(log n).
+//
+// STRUCTURE A treap: a search tree by address, and a heap by priorities, which a hash of the address makes.
+// Each node knows the longest extent of its subtree.
+//
+// The links lie in the extents, which their owner keeps. Guarded by the owner's lock; never allocates.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/range.h"
+
+namespace pinion {
+
+constexpr std::size_t kChunk = 4096;
+
+struct Area;
+
+/// Neighbouring chunks of one area: a block, or free.
+struct Extent {
+  enum class State : std::uint8_t {
+    used,
+    free,
+    returning,  ///< free, out of the tree: its pages are going back to the kernel
+  };
+
+  Address begin = 0;
+  std::uint32_t chunks = 0;
+  std::uint32_t most = 0;  ///< of the subtree
+  Area* area = nullptr;
+  Extent *left = nullptr, *right = nullptr;
+  Extent *newer = nullptr,
+         *older = nullptr;  ///< of the unmerged ones (chunk_heap.h); `older` also of the spare ones
+  State state = State::used;
+  bool unmerged = false;
+
+  std::size_t bytes() const { return std::size_t{chunks} * kChunk; }
+  Address end() const { return begin + bytes(); }
+  Range range() const { return {begin, end()}; }
+};
+
+class ExtentTree {
+ public:
+  void insert(Extent& extent) {
+    extent.left = extent.right = nullptr;
+    insert(root_, extent);
+  }
+  void erase(Extent& extent) { erase(root_, extent); }
+  /// Gives it other bounds. Its place in the order stays.
+  void resize(Extent& extent, Address begin, std::uint32_t chunks) {
+    const Address before = extent.begin;
+    extent.begin = begin;
+    extent.chunks = chunks;
+    refresh_to(root_, extent, before);
+  }
+
+  Extent* first_fit(std::uint32_t chunks) const {
+    Extent* at = root_;
+    while (at != nullptr && at->most >= chunks) {
+      if (at->left != nullptr && at->left->most >= chunks) {
+        at = at->left;
+      } else if (at->chunks >= chunks) {
+        return at;
+      } else {
+        at = at->right;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Calls visit(extent), highest address first, until it returns false. The visit leaves the tree alone.
+  template <class Visit>
+  void from_the_end(Visit&& visit) const {
+    from_the_end(root_, visit);
+  }
+
+ private:
+  static std::uint32_t priority(const Extent& extent) {
+    // The node's own address: the bounds change.
+    return static_cast<std::uint32_t>((reinterpret_cast<Address>(&extent) * 0x9e3779b97f4a7c15u) >> 32);
+  }
+  static void refresh(Extent& at) {
+    at.most = at.chunks;
+    if (at.left != nullptr) at.most = std::max(at.most, at.left->most);
+    if (at.right != nullptr) at.most = std::max(at.most, at.right->most);
+  }
+
+  static void split(Extent* from, Address key, Extent*& below, Extent*& above) {
+    if (from == nullptr) {
+      below = above = nullptr;
+    } else if (from->begin < key) {
+      below = from;
+      split(from->right, key, from->right, above);
+      refresh(*from);
+    } else {
+      above = from;
+      split(from->left, key, below, from->left);
+      refresh(*from);
+    }
+  }
+  static Extent* join(Extent* below, Extent* above) {
+    if (below == nullptr) return above;
+    if (above == nullptr) return below;
+    Extent* const top = priority(*below) > priority(*above) ? below : above;
+    if (top == below) {
+      below->right = join(below->right, above);
+    } else {
+      above->left = join(below, above->left);
+    }
+    refresh(*top);
+    return top;
+  }
+
+  static void insert(Extent*& at, Extent& extent) {
+    if (at == nullptr) {
+      at = &extent;
+    } else if (priority(extent) > priority(*at)) {
+      Extent* const from = at;
+      split(from, extent.begin, extent.left, extent.right);
+      at = &extent;
+    } else {
+      insert(extent.begin < at->begin ? at->left : at->right, extent);
+    }
+    refresh(*at);
+  }
+  static void erase(Extent*& at, Extent& extent) {
+    if (at == &extent) {
+      at = join(extent.left, extent.right);
+      return;
+    }
+    erase(extent.begin < at->begin ? at->left : at->right, extent);
+    refresh(*at);
+  }
+  static void refresh_to(Extent* at, const Extent& extent, Address key) {
+    if (at != &extent) refresh_to(key < at->begin ? at->left : at->right, extent, key);
+    refresh(*at);
+  }
+
+  template <class Visit>
+  static bool from_the_end(Extent* at, Visit& visit) {
+    return at == nullptr || (from_the_end(at->right, visit) && visit(*at) && from_the_end(at->left, visit));
+  }
+
+  Extent* root_ = nullptr;
+};
+
+}  // namespace pinion

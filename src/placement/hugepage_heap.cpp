@@ -1,0 +1,266 @@
+#include "placement/hugepage_heap.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "placement/kernel_pages.h"
+
+namespace pinion {
+
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 43;  // chunks are counted in 32 bits
+constexpr std::size_t kPiecesAtOnce = 16;
+
+/// The thread's turn among the shards; 0: it has none yet.
+constinit thread_local std::size_t t_turn = 0;
+/// The thread forks, and holds every mutex.
+constinit thread_local bool t_forking = false;
+
+constinit KernelPages g_kernel_pages;
+constinit HugepageHeap g_process_heap{g_kernel_pages};
+
+[[noreturn]] void end_process(const char* message) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message, std::strlen(message));
+  std::abort();
+}
+
+class KeptErrno {
+ public:
+  ~KeptErrno() { errno = before_; }
+
+ private:
+  int before_ = errno;
+};
+
+}  // namespace
+
+HugepageHeap& process_heap() { return g_process_heap; }
+
+class HugepageHeap::Locked {
+ public:
+  explicit Locked(Shard& shard) : shard_(shard) {
+    if (!t_forking) shard_.mutex.lock();
+  }
+  ~Locked() {
+    if (!t_forking) shard_.mutex.unlock();
+  }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  Shard& shard_;
+};
+
+HugepageHeap::Shard& HugepageHeap::own_shard() {
+  if (t_turn == 0) t_turn = threads_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return shards_[t_turn % shard_count_];
+}
+
+HugepageHeap::Shard& HugepageHeap::shard_of(const Area& area) {
+  for (Shard& shard : shards_)
+    if (&shard.heap == area.heap) return shard;
+  end_process("pinion: the hugepage heap's records are damaged\n");
+}
+
+Extent& HugepageHeap::block_at(const Area& area, const void* address) const {
+  const auto at = reinterpret_cast<Address>(address);
+  Extent* const extent = at % kChunk == 0 ? area.extent_at(at) : nullptr;
+  if (extent == nullptr || extent->begin != at || extent->state != Extent::State::used)
+    end_process("pinion: free() or realloc() of a pointer that is no block of the hugepage heap\n");
+  return *extent;
+}
+
+void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zeroed) {
+  if (bytes > kMostBytes || alignment > kMostBytes) return nullptr;
+  const KeptErrno kept;
+  Shard& shard = own_shard();
+  const auto place = [&] {
+    const Locked locked(shard);
+    return shard.heap.allocate(bytes, std::max(alignment, kChunk));
+  };
+  Extent* block = place();
+  if (block == nullptr && relieve()) block = place();
+  if (block == nullptr) return nullptr;
+  shard.heap.prepare(*block->area, block->range(), zeroed);
+  return reinterpret_cast<void*>(block->begin);
+}
+
+void HugepageHeap::free(void* block) {
+  const KeptErrno kept;
+  Area* const area = map_.find(reinterpret_cast<Address>(block));
+  Shard& shard = shard_of(*area);
+  bool excess = false;
+  {
+    const Locked locked(shard);
+    shard.heap.free(block_at(*area, block));
+    excess = shard.heap.has_excess();
+  }
+  if (excess) give_back(shard, false);
+}
+
+bool HugepageHeap::resize(void* block, std::size_t bytes) {
+  if (bytes > kMostBytes) return false;
+  const KeptErrno kept;
+  Area& area = *map_.find(reinterpret_cast<Address>(block));
+  Shard& shard = shard_of(area);
+  Address end = 0, new_end = 0;
+  {
+    const Locked locked(shard);
+    Extent& extent = block_at(area, block);
+    end = extent.end();
+    if (!shard.heap.resize(extent, bytes)) return false;
+    new_end = extent.end();
+  }
+  if (new_end > end) shard.heap.prepare(area, {end, new_end}, false);
+  return true;
+}
+
+std::size_t HugepageHeap::usable_bytes(const void* block) const {
+  // The owner of a block may read its record: nobody else changes it.
+  const Area& area = *map_.find(reinterpret_cast<Address>(block));
+  return block_at(area, block).bytes();
+}
+
+// ---- memory for the kernel ----
+
+bool HugepageHeap::give_back(Shard& shard, bool everything) {
+  bool any = false;
+  for (;;) {
+    ChunkHeap::Idle pieces[kPiecesAtOnce];
+    Pages areas[kPiecesAtOnce];
+    std::size_t count = 0;
+    {
+      const Locked locked(shard);
+      count = shard.heap.take_idle(pieces, kPiecesAtOnce, everything);
+      for (std::size_t i = 0; i < count; ++i)
+        if (pieces[i].whole_area) areas[i] = shard.heap.forget_area(pieces[i]);
+    }
+    bool progress = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      bool discarded = true;
+      if (pieces[i].whole_area) {
+        source_.unmap(areas[i]);
+      } else {
+        discarded = source_.discard(pieces[i].hugepages);
+        const Locked locked(shard);
+        shard.heap.returned(pieces[i], discarded);
+      }
+      progress = progress || discarded;
+    }
+    any = any || progress;
+    if (!progress || (!everything && count < kPiecesAtOnce)) return any;
+  }
+}
+
+bool HugepageHeap::relieve() {
+  bool any = false;
+  for (Shard& shard : shards_) any = give_back(shard, true) || any;
+  return any;
+}
+
+// ---- figures ----
+
+ChunkHeap::Figures HugepageHeap::figures() {
+  ChunkHeap::Figures sum;
+  for (Shard& shard : shards_) {
+    const Locked locked(shard);
+    const ChunkHeap::Figures& f = shard.heap.figures();
+    sum.live_bytes += f.live_bytes;
+    sum.peak_bytes += f.peak_bytes;
+    sum.blocks += f.blocks;
+    sum.returned_bytes += f.returned_bytes;
+    for (std::size_t i = 0; i < kBackings; ++i) {
+      sum.mapped_bytes[i] += f.mapped_bytes[i];
+      sum.most_mapped[i] += f.most_mapped[i];
+    }
+  }
+  return sum;
+}
+
+std::uint64_t HugepageHeap::used_bytes() const {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards_) sum += shard.heap.used_bytes();
+  return sum;
+}
+
+std::uint64_t HugepageHeap::transparent_bytes() {
+  constexpr std::size_t kMostAreas = 1024;
+  std::array<Range, kMostAreas> ranges;
+  std::size_t count = 0;
+  for (Shard& shard : shards_) {
+    const Locked locked(shard);
+    for (const Area* area = shard.heap.areas(); area != nullptr && count < kMostAreas; area = area->next)
+      if (area->pages.backing != Backing::pool) ranges[count++] = area->range();
+  }
+  return pinion::transparent_bytes(ranges.data(), count);
+}
+
+// ---- fork ----
+
+namespace {
+
+template <class Visit>
+void for_each_pool_area(ChunkHeap& heap, Visit visit) {
+  for (Area* area = heap.areas(); area != nullptr; area = area->next)
+    if (area->pages.backing == Backing::pool) visit(*area);
+}
+
+void copy_blocks(const Area& area, Range copy) {
+  for (Address at = area.range().begin; at != area.range().end;) {
+    const Extent& extent = *area.extent_at(at);
+    if (extent.state == Extent::State::used)
+      std::memcpy(reinterpret_cast<void*>(copy.begin + (at - area.range().begin)),
+                  reinterpret_cast<void*>(at), extent.bytes());
+    at = extent.end();
+  }
+}
+
+void make_child_copy(Area& area) {
+  area.child_copy = map_private(area.range().bytes());
+  if (!area.child_copy.range.empty()) return copy_blocks(area, area.child_copy.range);
+  constexpr const char* kRefused =
+      "pinion: fork: there is no memory for a copy of blocks in reserved hugepages: the child cannot use "
+      "them\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kRefused, std::strlen(kRefused));
+}
+
+}  // namespace
+
+void HugepageHeap::before_fork() {
+  const KeptErrno kept;
+  for (Shard& shard : shards_) {
+    shard.mutex.lock();
+    for_each_pool_area(shard.heap, make_child_copy);
+  }
+  t_forking = true;
+}
+
+void HugepageHeap::after_fork_in_parent() {
+  t_forking = false;
+  for (Shard& shard : shards_) {
+    for_each_pool_area(shard.heap, [](Area& area) {
+      unmap_unseen(area.child_copy.range);
+      area.child_copy = {};
+    });
+    shard.mutex.unlock();
+  }
+}
+
+void HugepageHeap::after_fork_in_child() {
+  t_forking = false;
+  for (Shard& shard : shards_) {
+    for_each_pool_area(shard.heap, [&](Area& area) {
+      const Pages copy = std::exchange(area.child_copy, {});
+      if (!copy.range.empty() && move_unseen(copy.range, area.range()))
+        shard.heap.rebacked(area, copy.backing);
+    });
+    new (&shard.mutex) std::mutex;
+  }
+}
+
+}  // namespace pinion

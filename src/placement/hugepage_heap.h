@@ -1,0 +1,92 @@
+// The heap for large blocks in hugepages, of all threads of the process. Three layers, as Rex, Mietke and
+// Rehm have them ("Improving Communication Performance on InfiniBand by Using Efficient Data Placement
+// Strategies", 2006): the functions of libc (intercept/heap.cpp), the management of chunks (chunk_heap.h),
+// and the pages (page_source.h).
+//
+// Owns up to eight shards, each a ChunkHeap with a mutex; threads are dealt out to them in turn. A block is
+// freed in its own shard. The mutexes are leaves: under one, no other lock is taken, no hook runs, and
+// nothing is allocated but records by direct system calls. So code that holds any lock, Pinion's among them,
+// may allocate and free here. Memory goes back to the kernel after the mutex is let go, between
+// memory_events::begin() and end(), and by libc's functions, so that the hooks of other libraries see it too.
+// Any thread; as with malloc, never a signal handler.
+//
+// Policy of return: after each 16 MiB of frees a shard looks at its free hugepages with contents. It keeps as
+// many as half of its largest use, and 64 MiB at least; the rest goes back, highest addresses first. When the
+// kernel or the next allocator refuses memory, all goes back. free() itself leaves the block's pages, and
+// their registrations, as they are.
+//
+// Fork: the process's mutexes are held across it. Private pages are copied on write, by the kernel. Blocks in
+// the pool's pages are copied before, to private pages that take their place in the child.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "placement/chunk_heap.h"
+
+namespace pinion {
+
+class HugepageHeap {
+ public:
+  constexpr explicit HugepageHeap(PageSource& source)
+      : HugepageHeap(source, std::make_index_sequence<kMostShards>{}) {}
+
+  /// Zeroed, or with any contents. Null: memory is short, even after relieve().
+  void* allocate(std::size_t bytes, std::size_t alignment, bool zeroed);
+  /// Of a block of this heap; ends the process for any other pointer into its areas.
+  void free(void* block);
+  /// In place; false where there is no room.
+  bool resize(void* block, std::size_t bytes);
+  std::size_t usable_bytes(const void* block) const;
+  /// Whether the address is in an area. A block begins at a multiple of 4 KiB, so callers look at that first.
+  bool owns(const void* address) const { return map_.find(reinterpret_cast<Address>(address)) != nullptr; }
+
+  /// Gives all idle memory back to the kernel. Whether there was any.
+  bool relieve();
+
+  /// Before other threads allocate.
+  void use_shards(std::size_t count) { shard_count_ = std::clamp<std::size_t>(count, 1, kMostShards); }
+
+  // For pthread_atfork(). Between the first and one of the others, the forking thread may allocate and free.
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+  /// Sums over the shards.
+  ChunkHeap::Figures figures();
+  std::uint64_t used_bytes() const;
+  /// Of the areas of transparent and base pages, those in hugepages now. Ordinary code.
+  std::uint64_t transparent_bytes();
+
+ private:
+  static constexpr std::size_t kMostShards = 8;
+  struct alignas(64) Shard {
+    constexpr Shard(PageSource& source, AreaMap& map) : heap(source, map) {}
+    ChunkHeap heap;
+    std::mutex mutex;  ///< guards the heap
+  };
+  class Locked;
+
+  template <std::size_t... i>
+  constexpr HugepageHeap(PageSource& source, std::index_sequence<i...>)
+      : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
+
+  Shard& own_shard();
+  Shard& shard_of(const Area& area);
+  Extent& block_at(const Area& area, const void* address) const;
+  bool give_back(Shard& shard, bool everything);
+
+  PageSource& source_;
+  AreaMap map_;
+  std::size_t shard_count_ = 1;
+  std::atomic<std::size_t> threads_{0};
+  Shard shards_[kMostShards];
+};
+
+/// The heap of this process, in the kernel's hugepages.
+HugepageHeap& process_heap();
+
+}  // namespace pinion

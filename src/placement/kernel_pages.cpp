@@ -1,0 +1,139 @@
+#include "placement/kernel_pages.h"
+
+#include <fcntl.h>
+#include <linux/mman.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "monitor/memory_events.h"
+#include "monitor/system_call.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace pinion {
+
+namespace {
+
+/// More of the pool than one block needs, so that each growth serves several.
+constexpr std::size_t kLeastOfPool = std::size_t{16} << 20;
+
+Range map_unseen(std::size_t bytes, int flags) {
+  const long at = raw_system_call(
+      SYS_mmap, arguments_of(0L, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0));
+  return is_error(at) ? Range{} : Range{static_cast<Address>(at), static_cast<Address>(at) + bytes};
+}
+
+bool advise(Range range, int advice) {
+  return !is_error(raw_system_call(SYS_madvise, arguments_of(range.begin, range.bytes(), advice)));
+}
+
+/// Kernels before 5.14 cannot take the pages at once: there the pool stays out.
+Range of_pool(std::size_t bytes) {
+  const Range range = map_unseen(bytes, MAP_SHARED | MAP_HUGETLB | MAP_HUGE_2MB);
+  if (range.empty() || (advise(range, MADV_POPULATE_WRITE) && advise(range, MADV_DONTFORK))) return range;
+  unmap_unseen(range);
+  return {};
+}
+
+bool transparent_is_on() {
+  constexpr const char* kFile = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const long file = raw_system_call(SYS_openat, arguments_of(AT_FDCWD, kFile, O_RDONLY | O_CLOEXEC, 0));
+  if (is_error(file)) return false;
+  char text[64] = {};
+  raw_system_call(SYS_read, arguments_of(file, text, sizeof text - 1));
+  raw_system_call(SYS_close, arguments_of(file));
+  return std::strstr(text, "[never]") == nullptr;
+}
+
+Range map_aligned(std::size_t bytes) {
+  Range range = map_unseen(bytes, MAP_PRIVATE);
+  if (range.begin % kHugepage == 0) return range;
+  unmap_unseen(range);
+  range = map_unseen(bytes + kHugepage, MAP_PRIVATE);
+  if (range.empty()) return range;
+  const Address begin = (range.begin + kHugepage - 1) & ~(kHugepage - 1);
+  unmap_unseen({range.begin, begin});
+  unmap_unseen({begin + bytes, range.end});
+  return {begin, begin + bytes};
+}
+
+}  // namespace
+
+void unmap_unseen(Range range) {
+  if (!range.empty()) raw_system_call(SYS_munmap, arguments_of(range.begin, range.bytes()));
+}
+
+bool move_unseen(Range from, Range to) {
+  return !is_error(raw_system_call(SYS_mremap, arguments_of(from.begin, from.bytes(), to.bytes(),
+                                                            MREMAP_MAYMOVE | MREMAP_FIXED, to.begin)));
+}
+
+Pages map_private(std::size_t bytes) {
+  const Range range = map_aligned(bytes);
+  const bool transparent = !range.empty() && transparent_is_on() && advise(range, MADV_HUGEPAGE);
+  return {range, transparent ? Backing::transparent : Backing::base};
+}
+
+Pages KernelPages::map(std::size_t least, std::size_t wanted) {
+  for (const std::size_t bytes : {std::clamp(kLeastOfPool, least, wanted), least})
+    if (const Range range = of_pool(bytes); !range.empty()) return {range, Backing::pool};
+  const Pages pages = map_private(wanted);
+  return pages.range.empty() && least < wanted ? map_private(least) : pages;
+}
+
+bool KernelPages::discard(Range hugepages) {
+  memory_events::begin({hugepages});
+  const bool gone =
+      ::madvise(reinterpret_cast<void*>(hugepages.begin), hugepages.bytes(), MADV_DONTNEED) == 0;
+  memory_events::end(hugepages);
+  return gone;
+}
+
+void KernelPages::unmap(const Pages& pages) {
+  memory_events::begin({pages.range});
+  ::munmap(reinterpret_cast<void*>(pages.range.begin), pages.range.bytes());
+  memory_events::end(pages.range);
+}
+
+void* KernelPages::map_records(std::size_t bytes) {
+  const Range range = map_unseen(bytes, MAP_PRIVATE);
+  return reinterpret_cast<void*>(range.begin);
+}
+
+void KernelPages::unmap_records(void* records, std::size_t bytes) { unmap_unseen(Range::of(records, bytes)); }
+
+std::uint64_t transparent_bytes(const Range* ranges, std::size_t count) {
+  std::FILE* const file = std::fopen("/proc/self/smaps", "re");
+  if (file == nullptr) return 0;
+  char* line = nullptr;
+  std::size_t room = 0, ours = 0;
+  std::uint64_t bytes = 0;
+  while (::getline(&line, &room, file) > 0) {
+    Range mapping;
+    std::uint64_t kilobytes = 0;
+    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &mapping.begin, &mapping.end) == 2) {
+      ours = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        const Range both{std::max(mapping.begin, ranges[i].begin), std::min(mapping.end, ranges[i].end)};
+        if (!both.empty()) ours += both.bytes();
+      }
+    } else if (std::sscanf(line, "AnonHugePages: %" SCNu64, &kilobytes) == 1) {
+      bytes += std::min<std::uint64_t>(kilobytes << 10, ours);
+    }
+  }
+  std::free(line);
+  std::fclose(file);
+  return bytes;
+}
+
+}  // namespace pinion

@@ -1,0 +1,34 @@
+// The kernel's hugepages for the heap: first of the reserved pool, then transparent ones, then base pages.
+//
+// Pages of the pool are taken when they are mapped, so that touching them cannot fail later. They are shared
+// memory that children of fork do not get: copy-on-write would need further pages of the pool, and end in
+// SIGBUS where it is empty (hugepage_heap.h copies the blocks for the child instead). Owns nothing; callers
+// as page_source.h has them.
+#pragma once
+
+#include "placement/page_source.h"
+
+namespace pinion {
+
+class KernelPages final : public PageSource {
+ public:
+  Pages map(std::size_t least, std::size_t wanted) override;
+  bool discard(Range hugepages) override;
+  void unmap(const Pages& pages) override;
+  void* map_records(std::size_t bytes) override;
+  void unmap_records(void* records, std::size_t bytes) override;
+};
+
+/// Private memory of zeros at a multiple of the hugepage, transparent ones where the kernel gives them; an
+/// empty range: none.
+Pages map_private(std::size_t bytes);
+/// Memory that the program never saw: no hook runs.
+void unmap_unseen(Range range);
+/// Puts `from`, which is unmapped there, in the place of `to`, of the same size.
+bool move_unseen(Range from, Range to);
+
+/// Bytes of the ranges that lie in transparent hugepages now, by the kernel's own count. Reads
+/// /proc/self/smaps; ordinary code, allocates.
+std::uint64_t transparent_bytes(const Range* ranges, std::size_t count);
+
+}  // namespace pinion

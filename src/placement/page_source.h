@@ -1,0 +1,48 @@
+// Where the heap's hugepages come from: the kernel (kernel_pages.h); in tests, a source that fails at will.
+//
+// map(), map_records() and unmap_records() are called under a shard's lock: they concern only memory that the
+// program never saw, and make their system calls directly. discard() and unmap() are called without any lock
+// of the heap: they end what the program had, and run other libraries' hooks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/range.h"
+
+namespace pinion {
+
+/// Areas are multiples of this, and aligned to it.
+constexpr std::size_t kHugepage = std::size_t{2} << 20;
+
+enum class Backing : std::uint8_t {
+  pool,         ///< reserved hugepages (hugetlbfs), taken when mapped
+  transparent,  ///< advised: hugepages where the kernel has them at first touch
+  base,         ///< the system's page size
+};
+constexpr std::size_t kBackings = 3;
+
+/// Whole hugepages of one backing; an empty range: none.
+struct Pages {
+  Range range;
+  Backing backing = Backing::base;
+};
+
+class PageSource {
+ public:
+  /// `wanted` bytes of zeros, or fewer, `least` at least. Both are whole hugepages.
+  virtual Pages map(std::size_t least, std::size_t wanted) = 0;
+  /// Gives the contents back to the kernel; the range then reads as zeros. False: it is as before.
+  virtual bool discard(Range hugepages) = 0;
+  virtual void unmap(const Pages& pages) = 0;
+
+  /// Zeros for the heap's own records; null: none.
+  virtual void* map_records(std::size_t bytes) = 0;
+  virtual void unmap_records(void* records, std::size_t bytes) = 0;
+
+ protected:
+  constexpr PageSource() = default;
+  ~PageSource() = default;
+};
+
+}  // namespace pinion

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Programs under `pinion run --hugepages`: results are the same, and large blocks lie in hugepages where the kernel has them.
+only_family=openmpi
+. "$(dirname "$0")/common.bash"
+
+cat >"$work/family.cpp" <<'END'
+// The whole allocation family, blocks of both allocators, threads and forks; contents are checked.
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+static void require(bool good, const char* what) {
+  if (good) return;
+  fprintf(stderr, "wrong: %s\n", what);
+  _exit(1);
+}
+static bool is(const char* at, size_t bytes, char value) {
+  for (size_t i = 0; i < bytes; ++i)
+    if (at[i] != value) return false;
+  return true;
+}
+static bool aligned(void* at, size_t alignment) { return (uintptr_t)at % alignment == 0; }
+
+static void family(size_t n) {
+  char* a = (char*)malloc(n);
+  memset(a, 1, n);
+  require(malloc_usable_size(a) >= n, "malloc_usable_size");
+  char* z = (char*)calloc(n / 8, 8);
+  require(is(z, n / 8 * 8, 0), "calloc");
+  // A chain that crosses the threshold both ways.
+  size_t before = n;
+  for (size_t bytes : {n * 2, n * 40, n * 7, n / 3 + 1, n * 3, size_t(100), n * 25}) {
+    a = (char*)realloc(a, bytes);
+    require(is(a, before < bytes ? before : bytes, 1), "realloc");
+    memset(a, 1, bytes);
+    before = bytes;
+  }
+  z = (char*)reallocarray(z, n, 3);
+  require(z && !reallocarray(z, SIZE_MAX / 2, 3) && !malloc(PTRDIFF_MAX) && !calloc(SIZE_MAX / 2, 3), "overflow");
+  void* p = nullptr;
+  require(posix_memalign(&p, 1 << 21, n) == 0 && aligned(p, 1 << 21), "posix_memalign");
+  require(posix_memalign(&p, 24, n) != 0, "posix_memalign of a wrong alignment");
+  void* others[] = {p, aligned_alloc(4096, n), memalign(64, n), valloc(n), pvalloc(n)};
+  require(aligned(others[1], 4096) && aligned(others[3], 4096) && aligned(others[4], 4096), "alignment");
+  for (void* block : others) memset(block, 2, n), free(block);
+  char* by_new = new char[n];
+  memset(by_new, 3, n);
+  delete[] by_new;
+  free(a), free(z), free(nullptr);
+}
+
+int main() {
+  for (size_t n : {size_t(40), size_t(5000), size_t(33000), size_t(700000), size_t(9) << 20}) family(n);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back([] {
+    for (int round = 0; round < 20; ++round) family(20000 + 997 * round);
+  });
+  size_t kept = size_t(5) << 20;
+  char* block = (char*)malloc(kept);
+  memset(block, 7, kept);
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      require(is(block, kept, 7), "a child's block");
+      memset(block, 8, kept);
+      char* own = (char*)malloc(kept);
+      memset(own, 9, kept);
+      require(is(block, kept, 8), "a child's own block");
+      _exit(0);
+    }
+    int status = 1;
+    require(waitpid(child, &status, 0) == child && status == 0, "a child");
+    require(is(block, kept, 7), "the parent's block");
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::map<int, std::string> strings;
+  for (int i = 0; i < 1000; ++i) strings[i] = std::string(i * 100, 'x');
+  require(strings[999].size() == 99900 && strings[999].back() == 'x', "C++ containers");
+  puts("verified");
+}
+END
+g++ -O1 -w -std=c++17 -fno-builtin -pthread "$work/family.cpp" -o "$work/family" || exit 1
+
+thp=$(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)
+# placed NAME: the summary has the heap's line, with hugepages where the kernel has them.
+placed() {
+  grep -q '^pinion: .*with the hugepage heap: at most [0-9.]* [MG]iB' "$work/err" || { fail "$1: $(cat "$work/err")"; return; }
+  case $thp in
+    *'[never]'* | '') echo "$1: no transparent hugepages on this machine: their share goes unchecked" ;;
+    *) grep -qE 'at the end [1-9][0-9.]* [MG]iB of .* lay in hugepages' "$work/err" || fail "$1: none in hugepages: $(cat "$work/err")" ;;
+  esac
+}
+
+library() { /sbin/ldconfig -p | sed -nE "s|.* => (.*/$1)$|\1|p" | head -n 1; }
+for allocator in "" libjemalloc.so.2 libmimalloc.so.2 libtcmalloc_minimal.so.4; do
+  path=${allocator:+$(library "$allocator")}
+  [ -z "$allocator" ] || [ -n "$path" ] || { echo "$allocator is not installed"; continue; }
+  LD_PRELOAD=$path to "$work/out" "$work/err" "$pinion" run --hugepages -- "$work/family" ||
+    fail "before ${allocator:-glibc}: status $?: $(cat "$work/err")"
+  verified || fail "before ${allocator:-glibc}: $(cat "$work/out")"
+  placed "before ${allocator:-glibc}"
+done
+
+# Reserved hugepages, where this user may have some for a moment; the program needs more than there are.
+pool=/proc/sys/vm/nr_hugepages
+had=$(cat $pool 2>/dev/null)
+if [ "$had" = 0 ] && echo 12 2>/dev/null >$pool && [ "$(cat $pool)" = 12 ]; then
+  to "$work/out" "$work/err" "$pinion" run --hugepages -- "$work/family" || fail "pool: status $?: $(cat "$work/err")"
+  echo 0 >$pool
+  verified || fail "pool: $(cat "$work/out")"
+  grep -qE 'mapped [1-9][0-9.]* MiB of the reserved pool, [1-9]' "$work/err" || fail "pool: $(cat "$work/err")"
+else
+  echo "no hugepages can be reserved here: the pool goes untried"
+fi
+
+# A threshold of the user's; --hugepages no; a bad value.
+to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-threshold 1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
+grep -q 'hugepage heap' "$work/err" && fail "a threshold of 1 GiB: $(cat "$work/err")"
+to "$work/out" "$work/err" "$pinion" run --hugepages maybe -- "$work/family"
+[ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
+
+if python3=/usr/bin/python3 && $python3 -c 'import numpy' 2>/dev/null; then
+  cat >"$work/arrays.py" <<'END'
+import numpy
+a = numpy.arange(4_000_000, dtype=float).reshape(2000, 2000)
+for _ in range(5):
+    b = numpy.concatenate([a, a.T]) + 1
+print(int(b.sum()), int(numpy.sort(b.ravel())[::1000].sum()))
+END
+  $python3 "$work/arrays.py" >"$work/expected"
+  to "$work/out" "$work/err" "$pinion" run --hugepages -- $python3 "$work/arrays.py" || fail "numpy: status $?"
+  cmp -s "$work/out" "$work/expected" || fail "numpy: $(cat "$work/out")"
+  placed numpy
+fi
+
+under "--hugepages --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d: status $?: $(cat "$work/err")"
+verified || fail "fft3d: $(cat "$work/out")"
+placed fft3d
+books_balance fft3d
+report_says fft3d 'r.hugepages.processes >= 2 and r.hugepages.peak_bytes > 2**20'
+
+if command -v hpcc >/dev/null; then
+  scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
+  (cd "$work" && "$scripts/hpcc-input" --small . >/dev/null)
+  cd "$work" || exit 1
+  under "--hugepages --retention helper" 2 hpcc || fail "hpcc: status $?: $(cat "$work/err")"
+  grep -q '^Success=1$' hpccoutf.txt || fail "hpcc says no"
+  placed hpcc
+  books_balance hpcc
+fi
+
+exit $((failures > 0))

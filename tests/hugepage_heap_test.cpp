@@ -1,0 +1,478 @@
+// The hugepage heap: against a model, with contents; first fit, merging, return of memory, forks, a pool that
+// runs dry, a source that fails. PINION_TEST_SCALE multiplies the steps; 10 makes it ten million.
+#include "placement/hugepage_heap.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "monitor/memory_events.h"
+#include "support/deterministic_scheduler.h"
+#include "support/in_child.h"
+#include "support/made_pages.h"
+#include "support/sanitizers.h"
+
+namespace pinion {
+
+namespace {
+
+using test::MadePages;
+
+/// Where a stamp shows that a block's contents are its own: both ends, and between.
+void stamp(void* block, std::size_t bytes, std::uint64_t value) {
+  auto* const at = static_cast<char*>(block);
+  for (const std::size_t offset : {std::size_t{0}, bytes / 2 / 8 * 8, (bytes - 8) / 8 * 8})
+    std::memcpy(at + offset, &value, sizeof value);
+}
+bool has_stamp(const void* block, std::size_t bytes, std::uint64_t value) {
+  const auto* const at = static_cast<const char*>(block);
+  return std::memcmp(at, &value, sizeof value) == 0 &&
+         std::memcmp(at + bytes / 2 / 8 * 8, &value, sizeof value) == 0 &&
+         std::memcmp(at + (bytes - 8) / 8 * 8, &value, sizeof value) == 0;
+}
+bool is_zero(const void* block, std::size_t bytes) {
+  const auto* const at = static_cast<const char*>(block);
+  return at[0] == 0 && std::memcmp(at, at + 1, bytes - 1) == 0;
+}
+
+/// The heap is 128 KiB of tables: not for the stack.
+struct Made {
+  MadePages pages;
+  std::unique_ptr<HugepageHeap> heap = std::make_unique<HugepageHeap>(pages);
+
+  char* take(std::size_t bytes, std::size_t alignment = 1, bool zeroed = false) {
+    return static_cast<char*>(heap->allocate(bytes, alignment, zeroed));
+  }
+};
+
+// ---- a model ----
+
+class Model {
+ public:
+  Model(Made& made, unsigned seed) : made_(made), random_(seed) {}
+
+  void step() {
+    const unsigned choice = random_() % 100;
+    if (choice < 48 || blocks_.empty()) {
+      allocate();
+    } else if (choice < 92) {
+      free_one();
+    } else if (choice < 99) {
+      resize();
+    } else if (random_() % 64 == 0) {
+      made_.heap->relieve();
+    }
+    // Otherwise the number of blocks wanders off.
+    while (blocks_.size() > 300) free_one();
+  }
+  void free_all() {
+    while (!blocks_.empty()) free_one();
+  }
+  std::uint64_t live_bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& [at, block] : blocks_) sum += made_.heap->usable_bytes(at);
+    return sum;
+  }
+
+ private:
+  struct Block {
+    std::size_t bytes;
+    std::uint64_t value;
+  };
+
+  std::size_t some_bytes() {
+    const unsigned most = random_() % 50 == 0 ? 8 << 20 : 200 << 10;
+    return (32 << 10) + random_() % most;
+  }
+  void allocate() {
+    const std::size_t bytes = some_bytes();
+    const std::size_t alignment = random_() % 8 == 0 ? std::size_t{1} << (random_() % 23) : 1;
+    const bool zeroed = random_() % 16 == 0;
+    char* const at = made_.take(bytes, alignment, zeroed);
+    if (at == nullptr) {
+      ASSERT_NE(made_.pages.fail_one_in, 0u);
+      return;
+    }
+    ASSERT_EQ(reinterpret_cast<Address>(at) % std::max<std::size_t>(alignment, kChunk), 0u);
+    ASSERT_GE(made_.heap->usable_bytes(at), bytes);
+    if (zeroed) {
+      ASSERT_TRUE(is_zero(at, bytes));
+    }
+    put(at, bytes);
+  }
+  void put(char* at, std::size_t bytes) {
+    const auto next = blocks_.lower_bound(at);
+    if (next != blocks_.end()) {
+      ASSERT_LE(at + bytes, next->first);
+    }
+    if (next != blocks_.begin()) {
+      ASSERT_LE(std::prev(next)->first + std::prev(next)->second.bytes, at);
+    }
+    stamp(at, bytes, ++value_);
+    blocks_[at] = {bytes, value_};
+  }
+  std::map<char*, Block>::iterator any() {
+    // Near a random address: as good as any.
+    auto found = blocks_.lower_bound(blocks_.begin()->first + random_() % (64u << 20));
+    return found == blocks_.end() ? blocks_.begin() : found;
+  }
+  void free_one() {
+    const auto block = any();
+    ASSERT_TRUE(has_stamp(block->first, block->second.bytes, block->second.value));
+    made_.heap->free(block->first);
+    blocks_.erase(block);
+  }
+  void resize() {
+    const auto found = any();
+    char* const at = found->first;
+    const Block block = found->second;
+    const std::size_t bytes = some_bytes();
+    if (!made_.heap->resize(at, bytes)) return;
+    ASSERT_EQ(std::memcmp(at, &block.value, sizeof block.value), 0);
+    blocks_.erase(found);
+    put(at, bytes);
+  }
+
+  Made& made_;
+  std::mt19937 random_;
+  std::map<char*, Block> blocks_;
+  std::uint64_t value_ = 0;
+};
+
+std::uint64_t model_steps() {
+  const double scale = test::test_scale();
+  const double steps = scale >= 10 ? 1e6 * scale : 1e5 * scale;
+  return static_cast<std::uint64_t>(kSanitized ? steps / 10 : steps);
+}
+
+void run_model(Made& made, unsigned seed, std::uint64_t steps) {
+  Model model(made, seed);
+  for (std::uint64_t i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
+    model.step();
+    if (i % 4096 == 0) {
+      ASSERT_EQ(made.heap->figures().live_bytes, model.live_bytes());
+    }
+  }
+  model.free_all();
+  EXPECT_EQ(made.heap->figures().live_bytes, 0u);
+  made.pages.fail_one_in = 0;
+  made.heap->relieve();
+  // Nothing of the areas was lost: all extents merged into whole ones again.
+  EXPECT_EQ(made.pages.mapped_bytes, 0u);
+  EXPECT_EQ(made.heap->used_bytes(), 0u);
+}
+
+TEST(HugepageHeap, matches_the_model) {
+  Made made;
+  run_model(made, 1, model_steps());
+}
+
+TEST(HugepageHeap, matches_the_model_while_the_source_fails) {
+  Made made;
+  made.pages.fail_one_in = 3;
+  made.pages.pool_bytes = 64 << 20;
+  run_model(made, 2, model_steps() / 4);
+  EXPECT_GT(made.pages.failures, 0u);
+}
+
+// ---- placement ----
+
+TEST(HugepageHeap, a_freed_block_stays_as_it_is_and_serves_the_next_of_its_size) {
+  Made made;
+  char* const first = made.take(64 << 10);
+  char* const second = made.take(64 << 10);
+  ASSERT_EQ(first + (64 << 10), second);
+  char* const third = made.take(64 << 10);
+  made.heap->free(second);
+  made.heap->free(first);
+  EXPECT_EQ(made.take(64 << 10), first);
+  EXPECT_EQ(made.take(32 << 10), second);  // the lowest address with room
+  made.heap->free(third);
+}
+
+TEST(HugepageHeap, neighbours_merge_when_nothing_else_fits) {
+  Made made;
+  std::vector<char*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(made.take(kHugepage));
+  const std::size_t mapped = made.pages.mapped_bytes;
+  ASSERT_EQ(mapped, 16 * kHugepage);
+  for (const int i : {3, 1, 2, 9, 0, 15, 8, 7, 10, 4, 5, 6, 14, 13, 12, 11}) made.heap->free(blocks[i]);
+  EXPECT_EQ(made.take(16 * kHugepage), blocks[0]);
+  EXPECT_EQ(made.pages.mapped_bytes, mapped);
+}
+
+TEST(HugepageHeap, alignments_up_to_beyond_a_hugepage) {
+  Made made;
+  made.take(36 << 10);
+  for (std::size_t alignment = 16; alignment <= std::size_t{64} << 20; alignment *= 2) {
+    char* const at = made.take(100 << 10, alignment);
+    ASSERT_NE(at, nullptr);
+    EXPECT_EQ(reinterpret_cast<Address>(at) % alignment, 0u);
+    stamp(at, 100 << 10, alignment);
+  }
+}
+
+TEST(HugepageHeap, grows_and_shrinks_in_place) {
+  Made made;
+  char* const block = made.take(40 << 10);
+  stamp(block, 40 << 10, 7);
+  EXPECT_TRUE(made.heap->resize(block, 4 << 20));
+  EXPECT_GE(made.heap->usable_bytes(block), std::size_t{4} << 20);
+  EXPECT_TRUE(has_stamp(block, 40 << 10, 7));
+  char* const next = made.take(32 << 10);
+  EXPECT_FALSE(made.heap->resize(block, 5 << 20));
+  EXPECT_TRUE(made.heap->resize(block, 40 << 10));
+  EXPECT_EQ(made.heap->figures().live_bytes, std::uint64_t{72} << 10);
+  made.heap->free(next);
+  made.heap->free(block);
+}
+
+TEST(HugepageHeap, zeroed_blocks_are_zero_where_others_lay_before) {
+  Made made;
+  char* const block = made.take(3 * kHugepage + kChunk);
+  std::memset(block, 1, 3 * kHugepage + kChunk);
+  char* const rest = made.take(12 * kHugepage);
+  rest[12 * kHugepage - 1] = 1;
+  made.heap->free(block);
+  made.heap->free(rest);
+  char* const again = made.take(16 * kHugepage, 1, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_zero(again, 16 * kHugepage));
+}
+
+TEST(HugepageHeapDeathTest, a_pointer_into_a_block_or_freed_twice_ends_the_process) {
+  Made made;
+  char* const block = made.take(64 << 10);
+  EXPECT_DEATH(made.heap->free(block + kChunk), "no block of the hugepage heap");
+  made.heap->free(block);
+  EXPECT_DEATH(made.heap->free(block), "no block of the hugepage heap");
+}
+
+// ---- memory for the kernel ----
+
+/// Counts the events in an area's addresses.
+class CountingSink final : public MemorySink {
+ public:
+  Answer changing(const MemoryChange& change) override {
+    if (change.range.overlaps(watched)) ++events;
+    return Answer::proceed;
+  }
+  Range watched;
+  std::atomic<int> events{0};
+};
+
+TEST(HugepageHeap, memory_that_goes_back_is_a_memory_event_and_a_free_is_none) {
+  static CountingSink sink;  // a sink is never destroyed
+  Made made;
+  char* const block = made.take(8 * kHugepage);
+  std::memset(block, 1, 8 * kHugepage);
+  sink.watched = Range::of(block, 8 * kHugepage);
+  ASSERT_FALSE(memory_events::add(sink));
+  char* const stays = made.take(64 << 10);
+  made.heap->free(block);
+  EXPECT_EQ(sink.events, 0);
+  EXPECT_TRUE(made.heap->relieve());
+  EXPECT_GE(sink.events, 1);
+  EXPECT_EQ(made.pages.discarded_bytes, 8 * kHugepage);
+  memory_events::remove(sink);
+  EXPECT_TRUE(is_zero(made.take(8 * kHugepage, 1, true), 8 * kHugepage));
+  made.heap->free(stays);
+}
+
+TEST(HugepageHeap, keeps_half_of_its_largest_use_idle) {
+  Made made;
+  std::vector<char*> blocks;
+  constexpr std::size_t kBlock = 4 * kHugepage,
+                        kBlocks = 64;  // 512 MiB, of which each page but the first stays untouched
+  for (std::size_t i = 0; i < kBlocks; ++i) blocks.push_back(made.take(kBlock));
+  for (char* block : blocks) made.heap->free(block);
+  const std::uint64_t peak = kBlock * kBlocks;
+  EXPECT_LE(made.heap->used_bytes(), peak / 2 + (std::uint64_t{16} << 20));
+  EXPECT_GE(made.heap->used_bytes(), peak / 2);
+  EXPECT_GT(made.pages.discarded_bytes, 0u);
+}
+
+TEST(HugepageHeap, a_short_source_gets_all_idle_memory_back_before_a_block_is_refused) {
+  Made made;
+  char* const block = made.take(16 * kHugepage);
+  made.heap->free(block);
+  made.pages.fail_one_in = 1;
+  EXPECT_EQ(made.take(64 * kHugepage), nullptr);
+  made.pages.fail_one_in = 0;
+  EXPECT_NE(made.take(64 * kHugepage), nullptr);
+}
+
+TEST(HugepageHeap, under_an_address_limit_blocks_are_refused_and_come_back) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need addresses without limit";
+  test::in_child([] {
+    Made made;
+    std::FILE* const statm = std::fopen("/proc/self/statm", "re");
+    unsigned long pages = 0;
+    ASSERT_EQ(std::fscanf(statm, "%lu", &pages), 1);
+    std::fclose(statm);
+    const rlimit limit{pages * page_size() + (std::size_t{256} << 20), RLIM_INFINITY};
+    ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<char*> blocks;
+      blocks.reserve(64);
+      while (char* const block = made.take(8 << 20)) {
+        stamp(block, 8 << 20, blocks.size());
+        blocks.push_back(block);
+      }
+      EXPECT_GT(blocks.size(), 20u);
+      EXPECT_LT(blocks.size(), 40u);
+      for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT_TRUE(has_stamp(blocks[i], 8 << 20, i));
+      for (char* block : blocks) made.heap->free(block);
+    }
+    // Smaller blocks than fill an area again: the addresses of whole ones come back.
+    char* const large = made.take(128 << 20);
+    EXPECT_NE(large, nullptr);
+  });
+}
+
+// ---- pool and fork ----
+
+TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
+  Made made;
+  made.pages.pool_bytes = 8 * kHugepage;
+  char* const first = made.take(6 * kHugepage);
+  char* const second = made.take(6 * kHugepage);
+  stamp(first, 6 * kHugepage, 1);
+  stamp(second, 6 * kHugepage, 2);
+  const auto figures = made.heap->figures();
+  EXPECT_EQ(figures.mapped_bytes[static_cast<int>(Backing::pool)], 6 * kHugepage);
+  EXPECT_GE(figures.mapped_bytes[static_cast<int>(Backing::transparent)] +
+                figures.mapped_bytes[static_cast<int>(Backing::base)],
+            6 * kHugepage);
+  // The pool's pages go back by whole areas.
+  made.heap->free(first);
+  EXPECT_TRUE(made.heap->relieve());
+  EXPECT_EQ(made.pages.pool_bytes, 8 * kHugepage);
+  EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
+}
+
+TEST(HugepageHeap, parent_and_child_have_blocks_of_their_own_after_a_fork) {
+  Made made;
+  made.pages.pool_bytes = 2 * kHugepage;
+  char* const of_pool = made.take(2 * kHugepage);
+  char* const of_kernel = made.take(2 * kHugepage);
+  stamp(of_pool, 2 * kHugepage, 1);
+  stamp(of_kernel, 2 * kHugepage, 2);
+  made.heap->before_fork();
+  char* const meanwhile = made.take(64 << 10);  // another handler allocates
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    made.heap->after_fork_in_child();
+    bool good = has_stamp(of_pool, 2 * kHugepage, 1) && has_stamp(of_kernel, 2 * kHugepage, 2);
+    stamp(of_pool, 2 * kHugepage, 3);
+    made.heap->free(of_kernel);
+    char* const block = made.take(kHugepage);
+    good =
+        good && block == of_kernel && made.heap->figures().mapped_bytes[static_cast<int>(Backing::pool)] == 0;
+    stamp(block, kHugepage, 4);
+    ::_exit(good && has_stamp(of_pool, 2 * kHugepage, 3) ? 0 : 1);
+  }
+  made.heap->after_fork_in_parent();
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(has_stamp(of_pool, 2 * kHugepage, 1) && has_stamp(of_kernel, 2 * kHugepage, 2));
+  made.heap->free(meanwhile);
+  made.heap->free(of_pool);
+}
+
+TEST(HugepageHeap, forks_while_threads_allocate) {
+  Made made;
+  made.heap->use_shards(3);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      while (!done) {
+        char* const block = made.take(96 << 10);
+        stamp(block, 96 << 10, 5);
+        made.heap->free(block);
+      }
+    });
+  char* const kept = made.take(64 << 10);
+  stamp(kept, 64 << 10, 6);
+  for (int i = 0; i < 10; ++i) {
+    made.heap->before_fork();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      made.heap->after_fork_in_child();
+      char* const block = made.take(200 << 10);
+      made.heap->free(block);
+      ::_exit(block != nullptr && has_stamp(kept, 64 << 10, 6) ? 0 : 1);
+    }
+    made.heap->after_fork_in_parent();
+    ASSERT_GE(child, 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  made.heap->free(kept);
+}
+
+// ---- threads ----
+
+TEST(HugepageHeap, threads_allocate_and_free_each_others_blocks) {
+  Made made;
+  made.heap->use_shards(2);
+  struct Slot {
+    std::mutex mutex;
+    char* block = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t value = 0;
+  };
+  std::vector<Slot> slots(32);
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    const int steps = static_cast<int>((kSanitized ? 2000 : 20000) * test::test_scale());
+    for (int i = 0; i < steps; ++i) {
+      const std::size_t bytes = (32 << 10) + random() % (256 << 10);
+      char* block = made.take(bytes);
+      stamp(block, bytes, seed + random());
+      std::uint64_t value = 0;
+      std::memcpy(&value, block, sizeof value);
+      Slot& slot = slots[random() % slots.size()];
+      std::size_t taken_bytes = bytes;
+      {
+        const std::lock_guard lock(slot.mutex);
+        std::swap(slot.block, block);
+        std::swap(slot.bytes, taken_bytes);
+        std::swap(slot.value, value);
+      }
+      if (block == nullptr) continue;
+      EXPECT_TRUE(has_stamp(block, taken_bytes, value));
+      made.heap->free(block);
+      if (random() % 500 == 0) made.heap->relieve();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
+  for (Slot& slot : slots) {
+    if (slot.block == nullptr) continue;
+    EXPECT_TRUE(has_stamp(slot.block, slot.bytes, slot.value));
+    made.heap->free(slot.block);
+  }
+  EXPECT_EQ(made.heap->figures().live_bytes, 0u);
+  made.heap->relieve();
+  EXPECT_EQ(made.pages.mapped_bytes, 0u);
+}
+
+}  // namespace
+
+}  // namespace pinion
