@@ -187,7 +187,7 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"report", "--jsn", "x"},
                      "unknown option '--jsn'; valid options: --help, --json, --trace");
   expect_usage_error({"info", "colours"}, "colours");
-  expect_usage_error({"bench"}, "no bench given; valid: acquire, events, hit");
+  expect_usage_error({"bench"}, "no bench given; valid: acquire, events, firehose");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
 }
 
