@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "engine/process.h"
 #include "engine/thread_context.h"
+#include "node/room.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "support/eventually.h"
@@ -142,6 +143,51 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
   char name[64];
   std::snprintf(name, sizeof name, "/dev/shm/pinion-%d-%016" PRIx64, static_cast<int>(::geteuid()), key);
   EXPECT_FALSE(std::filesystem::exists(name));
+}
+
+/// A rank whose first lease lasts, as a library's pool does.
+int rank_with_a_pool(Board& board) {
+  ::setenv("PMI_RANK", "0", 1);
+  ::setenv("PMI_SIZE", "2", 1);
+  char* memory = static_cast<char*>(mapped(kLimit, MAP_PRIVATE));
+  if (!memory || pinion_start("retention=helper,node-limit=8M") != 0) return 1;
+  pinion_domain* domain = nullptr;
+  pinion_lease pool, lease;
+  if (pinion_domain_open(nullptr, nullptr, &domain) != 0) return 2;
+  if (pinion_acquire(domain, memory, kLimit - kBufferBytes, PINION_ACCESS_WRITE, &pool) != 0) return 3;
+  board.key = room_key();
+  while (!board.end) {
+    if (pinion_acquire(domain, memory + kLimit - kBufferBytes, kBufferBytes, PINION_ACCESS_WRITE, &lease) !=
+        0)
+      return 4;
+    pinion_release(&lease);
+    pause();
+  }
+  pinion_release(&pool);
+  return pinion_domain_close(domain) == 0 && pinion_stop() == 0 ? 0 : 5;
+}
+
+// What it needs decides about its part of the limit, and whether the limit binds.
+TEST(NodeNeed, HasMemoryUnderALeaseThatLasts) {
+  auto* board = new (mapped(sizeof(Board), MAP_SHARED)) Board;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(rank_with_a_pool(*board));
+  EXPECT_TRUE(test::eventually([&] { return board->key != 0; }));
+  node::NodeRoom room;
+  EXPECT_FALSE(room.join("/dev/shm", board->key, kLimit, node::identity_of(::getpid())));
+  EXPECT_TRUE(test::eventually([&] {
+    std::size_t self = 0;
+    for (const node::NodeRoom::Member& member : room.members(self))
+      if (member.post.standing.need >= kLimit) return true;
+    return false;
+  }));
+  room.leave();
+  board->end = true;
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ::munmap(board, sizeof(Board));
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, NodeProcesses,

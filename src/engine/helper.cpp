@@ -221,12 +221,13 @@ void Helper::account(Time now) {
 
 void Helper::attend_node(Time now) {
   if (!node_.due(now, drain_.transfers())) return;
-  NodeMembership::Need need{drain_.leave_pinned_bytes(), domains_.budget().bytes(), 0};
+  NodeMembership::Need need{drain_.needed_bytes(), domains_.budget().bytes(), 0};
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
     need.threads += thread->state.load(std::memory_order_relaxed) == ThreadContext::State::live;
   const node::Place::Duty duty = node_.attend(now, drain_.transfers(), need, cpus_allowed_);
 
-  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand, duty.sharing.binds);
+  const bool binds = duty.sharing.binds || need.leave_pinned > domains_.budget().limits().bytes;
+  desk_.share(domains_.budget(), duty.sharing.hold_at_most, duty.sharing.at_hand, binds);
   desk_.set_helper(duty.helper, duty.turn);
   const node::CpuSet& cpus = duty.run_on.any() ? duty.run_on : cpus_allowed_;
   if (cpus != cpus_run_on_) node::run_on(cpus_run_on_ = cpus);

@@ -7,6 +7,17 @@
 
 namespace pinion {
 
+namespace {
+
+template <std::size_t Count>
+std::size_t bytes_of(const std::array<Coverage, Count>& domains) {
+  std::size_t bytes = 0;
+  for (const Coverage& of_domain : domains) bytes += of_domain.bytes();
+  return bytes;
+}
+
+}  // namespace
+
 void RecordDrain::collect() {
   batch_.clear();
   // Before the rings: a use that preceded the loss of its memory is then in this batch too, or in an earlier
@@ -44,6 +55,7 @@ void RecordDrain::take(const TakenRecord& taken) {
   if (record.kind == runlog::EventKind::memory_event) {
     const Range pages = pages_touched({record.address, record.address + record.bytes});
     for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
+    for (Coverage& of_domain : needed_) of_domain.erase(pages);
   }
   log_.add(desk_.take(taken, leave_pinned(record)));
 }
@@ -54,6 +66,7 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
   Coverage& registered = leave_pinned_[record.domain];
   const std::size_t fresh = registered.would_add(pages);
+  if (fresh > 0 && (record.flags & runlog::kFailed) == 0) needed_[record.domain].add(pages);
   if (fresh == 0 || !lease) return {.fresh_bytes = fresh};
   registered.add(pages);
   events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
@@ -66,10 +79,8 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   return {.fresh_bytes = fresh, .all_bytes = registered.bytes(), .wait = wait};
 }
 
-std::size_t RecordDrain::leave_pinned_bytes() const {
-  std::size_t bytes = 0;
-  for (const Coverage& of_domain : leave_pinned_) bytes += of_domain.bytes();
-  return bytes;
-}
+std::size_t RecordDrain::leave_pinned_bytes() const { return bytes_of(leave_pinned_); }
+
+std::size_t RecordDrain::needed_bytes() const { return bytes_of(needed_); }
 
 }  // namespace pinion

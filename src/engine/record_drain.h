@@ -26,6 +26,9 @@ class RecordDrain {
 
   std::uint64_t transfers() const { return transfers_; }
   std::size_t leave_pinned_bytes() const;
+  /// The same with memory whose first lease still lasts, as those of libraries' pools do: it has no record
+  /// yet.
+  std::size_t needed_bytes() const;
   double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
 
  private:
@@ -45,6 +48,7 @@ class RecordDrain {
   std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
   std::uint64_t dropped_ = 0, dropped_seen_ = 0;
   std::array<Coverage, kMostDomains> leave_pinned_;
+  std::array<Coverage, kMostDomains> needed_;  ///< that, and everything that was registered
   double leave_pinned_registration_ns_ = 0;
   std::uint64_t transfers_ = 0;
 };
