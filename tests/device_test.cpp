@@ -227,7 +227,9 @@ TEST(EmulatedDevice, TheHelperSleepsOnlyWhereASleepCostsLess) {
     const Registration r = device->register_range(memory.range(), Access::all, Actor::helper);
     ASSERT_FALSE(r.error) << r.error.message;
     EXPECT_FALSE(device->deregister(r.key, Actor::helper));
-    if (!is_slow) EXPECT_EQ(device->modelled_sleep_seconds(), 0);
+    if (!is_slow) {
+      EXPECT_EQ(device->modelled_sleep_seconds(), 0);
+    }
     EXPECT_EQ(device->modelled_busy_seconds(), 0) << "of the application's threads";
   }
 }

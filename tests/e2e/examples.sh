@@ -29,8 +29,9 @@ helps() {
   grep -q '^Usage: ' <<<"$output" || fail "$1 --help"
 }
 
-verified_by 3 firehose
-refused firehose --no-such
+# It links no MPI: one program for every launcher.
+examples=$build/bin/examples verified_by 3 firehose
+examples=$build/bin/examples refused firehose --no-such
 verified_by 2 figure1 --size 17K --iterations 4 --compute 1ms
 verified_by 2 figure1 --size 1M --iterations 4 --compute 1ms --jitter 50% --no-reuse
 verified_by 2 figure1 --size 100001 --iterations 4 --compute 1ms --no-sync
