@@ -339,9 +339,10 @@ Range Job::exposed_part(Range range) const {
   return largest;
 }
 
-/// Its registrations stay until its process has ended: until then it may still write.
+/// Its registrations stay until it is gone: until then it may still write.
 void Job::cut_off(Peer peer) {
   cut_off_[peer].store(true, std::memory_order_relaxed);
+  endpoint_->disconnect(peer);
   gathering_->gone(peer);
   courier_->end(peer, ECONNRESET);
 }
