@@ -333,6 +333,8 @@ unsigned OpenEndpoint::finish_verdicts() {
 unsigned OpenEndpoint::bury() {
   unsigned events = 0;
   for (const Peer peer : peers_.settle(monotonic_now())) {
+    // It may have connected anew before it saw the end.
+    if (peers_.at(peer).cut.load()) static_cast<void>(close_connections(peer));
     for (Operation* const operation : operations_.abandon(peer)) operation->done(gone_error(peer));
     for (MessageHandler* const handler : handlers_)
       if (handler != nullptr) handler->gone(peer);
