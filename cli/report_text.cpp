@@ -317,9 +317,10 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
-/// Lines about missing data.
+/// Lines about memory that is pinned unseen, and about missing data.
 std::string notes_text(const Report& r) {
   std::string out;
+  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
   if (const std::string text = lost_events_text(r); !text.empty())
     out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
   if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
@@ -374,7 +375,6 @@ std::string summary_text(const Report& r, const Strategies* strategies) {
       count_text(a.total), count_text(a.hits), count_text(a.waits), count_text(a.misses), count_text(a.late),
       count_text(a.bounced), seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (acts(r)) out += fmt::format("pinion: spent {}\n", bounds_text(r.budget, r.helper_share));
-  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
   if (const std::string text = beyond_text(r.beyond); !text.empty())
     out += fmt::format("pinion: the program's own registrations exceeded the limit {}\n", text);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
