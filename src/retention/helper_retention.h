@@ -21,8 +21,8 @@
 //     with that price, from on-demand to leave-pinned;
 //   - what was never let go, or seems too dear by few calls, is tried when keeping it has cost eight times
 //     a late use;
-//   - a region whose uses left no record, or were not learnt while the helper's share was used up, stays as
-//     long as before such a trial;
+//   - a region stays as long as before such a trial where its uses are unknown: they left no record, or the
+//     helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: nothing is decided about it until it rests, and the predictor sees a sample of its uses;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
