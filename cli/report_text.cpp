@@ -223,9 +223,10 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
-/// Lines about missing data.
+/// Lines about memory that is pinned unseen, and about missing data.
 std::string notes_text(const Report& r) {
   std::string out;
+  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
   if (const std::string text = lost_events_text(r); !text.empty())
     out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
   if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
@@ -271,7 +272,6 @@ std::string acted_summary(const Report& r) {
   if (acts(r))
     out += fmt::format("pinion: spent {} on threads, {} by the helper\n", spent_text(r.budget),
                        spent_text(r.helper_share));
-  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
   if (const std::string text = beyond_text(r); !text.empty())
     out += fmt::format("pinion: the program's own registrations exceeded the limit {}\n", text);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
