@@ -1,5 +1,7 @@
 #include "placement/options.h"
 
+#include "placement/arena.h"
+
 namespace pinion {
 
 namespace {
@@ -19,6 +21,11 @@ OptionTable<PlacementOptions> placement_options() {
                    "allocator",
                    Listing::advanced},
                   4 << 10, 1 << 30),
+      size_option(&O::preregister,
+                  {"preregister",
+                   "large blocks of malloc lie in an arena of this size in each process, 64M to 32G, whose "
+                   "segments are registered once"},
+                  64 << 20, Arena::kMostGranules * Arena::kGranule),
   };
 }
 
