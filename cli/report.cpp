@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "arena.h"
 #include "command.h"
 #include "hugepages.h"
 #include "libraries_part.h"
@@ -40,14 +41,17 @@ void report(const Arguments& arguments) {
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
+  const ArenaFigures arena = arena_of(arguments.logs);
   if (arguments.json) {
     Json json = to_json(result, strategies ? to_json(*strategies) : Json(nullptr), held ? &*held : nullptr);
     json["hugepages"] = to_json(hugepages);
+    json["arena"] = to_json(arena);
     fmt::print("{}", dump(json));
     return;
   }
   fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr, held ? &*held : nullptr));
   if (const std::string text = hugepages_text(hugepages); !text.empty()) fmt::print("\n{}\n", text);
+  if (const std::string text = arena_text(arena); !text.empty()) fmt::print("\n{}\n", text);
 }
 
 }  // namespace
