@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <set>
 
 #include "text.h"
 
 namespace pinion::cli {
 
-PlacementFigures hugepages_of(const std::vector<std::string>& logs) {
+std::set<std::string> directories_of(const std::vector<std::string>& logs) {
   namespace fs = std::filesystem;
   std::set<std::string> directories;
   for (const std::string& log : logs)
     directories.insert(fs::is_directory(log) ? log : fs::path(log).parent_path().string());
+  return directories;
+}
+
+PlacementFigures hugepages_of(const std::vector<std::string>& logs) {
   PlacementFigures sum;
-  for (const std::string& directory : directories) sum.add(read_placement_figures(directory));
+  for (const std::string& directory : directories_of(logs)) sum.add(read_placement_figures(directory));
   return sum;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "arena.h"
 #include "command.h"
 #include "hugepages.h"
 #include "libraries_part.h"
@@ -46,17 +47,20 @@ void report(const Arguments& arguments) {
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   const Verdict verdict = verdict_of(result, simulated, typed_program(result), site_text);
+  const ArenaFigures arena = arena_of(arguments.logs);
   if (arguments.json) {
     Json json = to_json(result, simulated ? to_json(*simulated) : Json(nullptr), held ? &*held : nullptr);
     json["verdict"] = to_json(verdict);
     for (std::size_t i = 0; i < json["call_sites"].size(); ++i)
       json["call_sites"][i]["source"] = site_text(result.call_sites[i]);
     json["hugepages"] = to_json(hugepages);
+    json["arena"] = to_json(arena);
     fmt::print("{}", dump(json));
     return;
   }
   fmt::print("{}", report_text(result, simulated, held ? &*held : nullptr, verdict, site_text));
   if (const std::string text = hugepages_text(hugepages); !text.empty()) fmt::print("\n{}\n", text);
+  if (const std::string text = arena_text(arena); !text.empty()) fmt::print("\n{}\n", text);
 }
 
 }  // namespace

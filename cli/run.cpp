@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "arena.h"
 #include "caches_above.h"
 #include "command.h"
 #include "device/node_devices.h"
@@ -124,6 +125,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const int status = run_and_wait(command, environment);
   print_summary(directory, options, typed);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty())
+    fmt::print(stderr, "pinion: {}\n", text);
+  if (const std::string text = arena_text(arena_of({directory})); !text.empty())
     fmt::print(stderr, "pinion: {}\n", text);
   return status;
 }

@@ -1,13 +1,6 @@
 #include "placement/figures_file.h"
 
-#include <unistd.h>
-
-#include <cinttypes>
-#include <cstdio>
-#include <filesystem>
-
-#include "base/settings_file.h"
-#include "base/units.h"
+#include "placement/figure_rows.h"
 #include "placement/hugepage_heap.h"
 
 namespace pinion {
@@ -16,11 +9,7 @@ namespace {
 
 constexpr const char* kExtension = ".hugepages";
 
-struct Row {
-  const char* name;
-  std::uint64_t PlacementFigures::*at;
-};
-constexpr Row kRows[] = {
+constexpr FigureRow<PlacementFigures> kRows[] = {
     {"blocks", &PlacementFigures::blocks},
     {"peak_bytes", &PlacementFigures::peak_bytes},
     {"pool_bytes", &PlacementFigures::pool_bytes},
@@ -51,38 +40,16 @@ PlacementFigures own_figures() {
 
 void PlacementFigures::add(const PlacementFigures& other) {
   processes += other.processes;
-  for (const Row& row : kRows) this->*row.at += other.*row.at;
+  for (const auto& row : kRows) this->*row.at += other.*row.at;
 }
 
 void write_placement_figures(const char* directory) {
   const PlacementFigures figures = own_figures();
-  if (figures.blocks == 0) return;
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  const std::string path =
-      std::string(directory) + "/" + host + "." + std::to_string(::getpid()) + kExtension;
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return;
-  for (const Row& row : kRows) std::fprintf(file, "%s=%" PRIu64 "\n", row.name, figures.*row.at);
-  std::fclose(file);
+  if (figures.blocks != 0) write_figures<PlacementFigures>(directory, kExtension, kRows, figures);
 }
 
 PlacementFigures read_placement_figures(const std::string& directory) {
-  namespace fs = std::filesystem;
-  PlacementFigures sum;
-  std::error_code failed;
-  for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
-       entry.increment(failed)) {
-    if (entry->path().extension() != kExtension) continue;
-    const Error error =
-        read_settings(entry->path().string(), [&](std::string_view name, std::string_view value) {
-          for (const Row& row : kRows)
-            if (name == row.name) sum.*row.at += parse_count(value).value_or(0);
-          return Error{};
-        });
-    if (!error) ++sum.processes;
-  }
-  return sum;
+  return read_figures<PlacementFigures>(directory, kExtension, kRows);
 }
 
 }  // namespace pinion

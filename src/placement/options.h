@@ -10,6 +10,7 @@ namespace pinion {
 struct PlacementOptions {
   bool hugepages = false;
   std::uint64_t hugepage_threshold = 32 << 10;
+  std::uint64_t preregister = 0;  ///< the arena's bytes
 };
 
 OptionTable<PlacementOptions> placement_options();
