@@ -9,6 +9,7 @@
 #include "base/settings_file.h"
 #include "base/units.h"
 #include "placement/hugepage_heap.h"
+#include "placement/static_data.h"
 
 namespace pinion {
 
@@ -29,11 +30,14 @@ constexpr Row kRows[] = {
     {"used_bytes", &PlacementFigures::used_bytes},
     {"hugepage_bytes", &PlacementFigures::hugepage_bytes},
     {"returned_bytes", &PlacementFigures::returned_bytes},
+    {"static_bytes", &PlacementFigures::static_bytes},
+    {"static_hugepage_bytes", &PlacementFigures::static_hugepage_bytes},
 };
 
 PlacementFigures own_figures() {
   HugepageHeap& heap = process_heap();
   const ChunkHeap::Figures f = heap.figures();
+  const StaticData placed = static_data();
   const auto most = [&](Backing backing) { return f.most_mapped[static_cast<std::size_t>(backing)]; };
   const auto now = [&](Backing backing) { return f.mapped_bytes[static_cast<std::size_t>(backing)]; };
   return {.processes = 1,
@@ -44,7 +48,9 @@ PlacementFigures own_figures() {
           .base_bytes = most(Backing::base),
           .used_bytes = heap.used_bytes(),
           .hugepage_bytes = now(Backing::pool) + heap.transparent_bytes(),
-          .returned_bytes = f.returned_bytes};
+          .returned_bytes = f.returned_bytes,
+          .static_bytes = placed.placed_bytes,
+          .static_hugepage_bytes = placed.hugepage_bytes};
 }
 
 }  // namespace
@@ -56,7 +62,7 @@ void PlacementFigures::add(const PlacementFigures& other) {
 
 void write_placement_figures(const char* directory) {
   const PlacementFigures figures = own_figures();
-  if (figures.blocks == 0) return;
+  if (figures.blocks == 0 && figures.static_bytes == 0) return;
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   const std::string path =

@@ -19,6 +19,11 @@ OptionTable<PlacementOptions> placement_options() {
                    "allocator",
                    Listing::advanced},
                   4 << 10, 1 << 30),
+      switch_option(
+          &O::hugepage_static,
+          {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",
+           Listing::advanced},
+          kYesNo),
   };
 }
 

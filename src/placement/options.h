@@ -10,6 +10,7 @@ namespace pinion {
 struct PlacementOptions {
   bool hugepages = false;
   std::uint64_t hugepage_threshold = 32 << 10;
+  bool hugepage_static = false;
 };
 
 OptionTable<PlacementOptions> placement_options();
