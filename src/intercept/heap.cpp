@@ -25,6 +25,7 @@
 #include "placement/arena.h"
 #include "placement/figures_file.h"
 #include "placement/hugepage_heap.h"
+#include "placement/static_data.h"
 
 using pinion::HugepageHeap;
 
@@ -186,6 +187,7 @@ constinit const char* g_log = nullptr;
   // glibc trims its heap at twice the largest mapped block that was freed, 128 KiB at first. Large blocks no
   // longer teach it, and small ones alone would have it trim and grow all the time.
   next(g_next.free)(next(g_next.malloc)(kTeachingBlock));
+  if (options.hugepage_static) pinion::place_static_data();
   g_log = options.log.c_str();
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }

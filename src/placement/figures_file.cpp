@@ -2,6 +2,7 @@
 
 #include "placement/figure_rows.h"
 #include "placement/hugepage_heap.h"
+#include "placement/static_data.h"
 
 namespace pinion {
 
@@ -18,11 +19,14 @@ constexpr FigureRow<PlacementFigures> kRows[] = {
     {"used_bytes", &PlacementFigures::used_bytes},
     {"hugepage_bytes", &PlacementFigures::hugepage_bytes},
     {"returned_bytes", &PlacementFigures::returned_bytes},
+    {"static_bytes", &PlacementFigures::static_bytes},
+    {"static_hugepage_bytes", &PlacementFigures::static_hugepage_bytes},
 };
 
 PlacementFigures own_figures() {
   HugepageHeap& heap = process_heap();
   const ChunkHeap::Figures f = heap.figures();
+  const StaticData placed = static_data();
   const auto most = [&](Backing backing) { return f.most_mapped[static_cast<std::size_t>(backing)]; };
   const auto now = [&](Backing backing) { return f.mapped_bytes[static_cast<std::size_t>(backing)]; };
   return {.processes = 1,
@@ -33,7 +37,9 @@ PlacementFigures own_figures() {
           .base_bytes = most(Backing::base),
           .used_bytes = heap.used_bytes(),
           .hugepage_bytes = now(Backing::pool) + heap.transparent_bytes(),
-          .returned_bytes = f.returned_bytes};
+          .returned_bytes = f.returned_bytes,
+          .static_bytes = placed.placed_bytes,
+          .static_hugepage_bytes = placed.hugepage_bytes};
 }
 
 }  // namespace
@@ -45,7 +51,8 @@ void PlacementFigures::add(const PlacementFigures& other) {
 
 void write_placement_figures(const char* directory) {
   const PlacementFigures figures = own_figures();
-  if (figures.blocks != 0) write_figures<PlacementFigures>(directory, kExtension, kRows, figures);
+  if (figures.blocks == 0 && figures.static_bytes == 0) return;
+  write_figures<PlacementFigures>(directory, kExtension, kRows, figures);
 }
 
 PlacementFigures read_placement_figures(const std::string& directory) {

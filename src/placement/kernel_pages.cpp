@@ -78,9 +78,11 @@ bool move_unseen(Range from, Range to) {
                                                             MREMAP_MAYMOVE | MREMAP_FIXED, to.begin)));
 }
 
+bool advise_hugepages(Range range) { return transparent_is_on() && advise(range, MADV_HUGEPAGE); }
+
 Pages map_private(std::size_t bytes) {
   const Range range = map_aligned(bytes);
-  const bool transparent = !range.empty() && transparent_is_on() && advise(range, MADV_HUGEPAGE);
+  const bool transparent = !range.empty() && advise_hugepages(range);
   return {range, transparent ? Backing::transparent : Backing::base};
 }
 

@@ -22,6 +22,8 @@ class KernelPages final : public PageSource {
 /// Private memory of zeros at a multiple of the hugepage, transparent ones where the kernel gives them; an
 /// empty range: none.
 Pages map_private(std::size_t bytes);
+/// Whether the range takes transparent hugepages at its first touch.
+bool advise_hugepages(Range range);
 /// Memory that the program never saw: no hook runs.
 void unmap_unseen(Range range);
 /// Puts `from`, which is unmapped there, in the place of `to`, of the same size.

@@ -34,6 +34,11 @@ OptionTable<PlacementOptions> placement_options() {
                       "are registered once; 0: none",
                       Listing::everyday, "a size of 64M to 32G, or 0"},
                      "size", set_arena, [](const O& options) { return format_size(options.preregister); }),
+      switch_option(
+          &O::hugepage_static,
+          {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",
+           Listing::advanced},
+          kYesNo),
   };
 }
 
