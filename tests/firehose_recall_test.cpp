@@ -258,6 +258,35 @@ TEST_P(FirehoseRecall, ASilentPeerIsCutOffAndMemoryStaysAsItIs) {
   if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
 }
 
+// Peers hold three quarters of what the process may register; a lease of its own needs half.
+TEST_P(FirehoseRecall, LeasesThatLackRoomGetItFromPeers) {
+  constexpr std::size_t kHeld = 48, kOwn = 32;
+  options_.memory = kHeld * kBucket;
+  Processes all(2, [&](unsigned process) {
+    const std::string settings = "limit=" + std::to_string(64 * kBucket);
+    FirehoseMember member(GetParam(), directory_.path(), process, 2, options_, settings.c_str());
+    char* const mine = map_buckets(kHeld);
+    const auto addresses = member.exchange(mine);
+    if (process == 1)
+      for (unsigned i = 0; i < kHeld; ++i) hold_by_put(member, 0, addresses[0] + i * kBucket, 17);
+    member.barrier();
+    if (process == 0) {
+      ASSERT_EQ(member.statistics().exposed_bytes, kHeld * kBucket);
+      char* const local = map_buckets(kOwn);
+      pinion_domain* domain = nullptr;
+      ASSERT_EQ(pinion_domain_open("emulated", nullptr, &domain), 0) << pinion_last_error();
+      pinion_lease lease = PINION_LEASE_INIT;
+      ASSERT_EQ(pinion_acquire(domain, local, kOwn * kBucket, PINION_ACCESS_READ, &lease), 0)
+          << pinion_last_error();
+      EXPECT_LE(member.statistics().exposed_bytes, (64 - kOwn) * kBucket);
+      EXPECT_EQ(pinion_release(&lease), 0);
+      EXPECT_EQ(pinion_domain_close(domain), 0);
+    }
+    member.barrier();
+  });
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+}
+
 TEST_P(FirehoseRecall, AForkedChildHoldsNothing) {
   run(2, [](FirehoseMember& member) {
     char* const mine = map_buckets(1);
