@@ -244,7 +244,8 @@ struct Uses final : InitiatorActions {
   std::vector<std::pair<Firehose*, RemotePart>> uses;
   std::uint64_t waiting = 0;
 
-  void send(Peer, const Message&, const void*, std::size_t) override {}
+  void send(Peer, const Message&) override {}
+  bool send_with(Peer, const Move&, Waiter&) override { return false; }
   void granted(Waiter&, Firehose& firehose) override {
     --waiting;
     uses.push_back({&firehose, firehose.part});
@@ -273,7 +274,7 @@ TEST(FirehoseHostile, AnOwnerLies) {
           Waiter& waiter = *waiters.emplace_back(std::make_unique<Waiter>());
           const auto need = initiator.need(owner, bucket, waiter);
           initiator.flush();
-          program.waiting += need.what == Initiator::Need::waits;
+          program.waiting += need.what == Initiator::Need::asks || need.what == Initiator::Need::waits;
           if (need.what == Initiator::Need::hit) program.uses.push_back({need.firehose, need.firehose->part});
           break;
         }

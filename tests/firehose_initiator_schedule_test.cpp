@@ -28,7 +28,7 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
 
   State() { hold(kFirst, 1); }
 
-  void send(Peer, const Message& message, const void*, std::size_t) override {
+  void send(Peer, const Message& message) override {
     if (const auto* release = std::get_if<Release>(&message))
       for (const BucketRef& ref : release->firehoses) let_go(ref);
     if (const auto* move = std::get_if<Move>(&message))
@@ -40,6 +40,7 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
     EXPECT_FALSE(released.exchange(true));
     ++releases;
   }
+  bool send_with(Peer, const Move&, Waiter&) override { return false; }
   void granted(Waiter&, TestFirehose& firehose) override {
     if (initiator.end_use(firehose)) initiator.drained(firehose);
   }

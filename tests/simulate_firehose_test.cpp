@@ -26,7 +26,6 @@ TEST(SimulateFirehose, MemoryStaysBelowItsBound) {
         const FirehoseResult result = simulate_firehose(job_of(pattern, nodes, sharing));
         EXPECT_LE(result.peak, 256u + 16u);
         EXPECT_EQ(result.puts, 20'000u) << "every put ends";
-        EXPECT_LE(result.hit_rate(), result.most_hits());
       }
     }
   }
@@ -55,7 +54,7 @@ TEST(SimulateFirehose, LentFirehosesKeepTheHitsAsTheJobGrows) {
 // registrations.
 TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
   FirehoseJob job = job_of(FirehosePattern::skewed, 129, Sharing::lending);
-  job.quota.move_cost = 8;
+  job.quota.move_time = 20 * kMicrosecond;
   const FirehoseResult lending = simulate_firehose(job);
   job.quota.sharing = Sharing::static_share;
   const FirehoseResult equal = simulate_firehose(job);

@@ -73,7 +73,7 @@ void put(Writer& to, const Release& release) {
 void put(Writer& to, const Answer& answer) {
   to.put(Kind::answer);
   to.put(answer.limit);
-  to.put(answer.pace);
+  to.put(answer.delay);
   to.put(answer.grants);
   to.put(static_cast<std::uint8_t>(answer.refusals.count));
   for (const Refusal& refusal : answer.refusals) {
@@ -96,7 +96,7 @@ bool get(Reader& from, Move& move) { return from.get(move.wanted) && from.get(mo
 bool get(Reader& from, Release& release) { return from.get(release.firehoses); }
 bool get(Reader& from, Answer& answer) {
   std::uint8_t count = 0;
-  if (!from.get(answer.limit) || !from.get(answer.pace) || !from.get(answer.grants) || !from.get(count) ||
+  if (!from.get(answer.limit) || !from.get(answer.delay) || !from.get(answer.grants) || !from.get(count) ||
       count > kMostMoved)
     return false;
   for (; answer.refusals.count < count; ++answer.refusals.count) {

@@ -78,7 +78,7 @@ struct Refusal {
 
 struct Answer {
   std::uint32_t limit = 0;  ///< firehoses the peer may hold from now on
-  std::uint32_t pace = 1;   ///< it asks at every pace-th miss; the others go by message
+  std::uint32_t delay = 0;  ///< ns that a move costs the owner now; 0: its memory has room
   List<Grant, kMostMoved> grants;
   List<Refusal, kMostMoved> refusals;
   bool operator==(const Answer&) const = default;

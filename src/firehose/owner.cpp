@@ -334,10 +334,11 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
 
 /// While memory is left, a bucket costs its registration once. After that it costs another's deregistration,
 /// too, and waits for those under way.
-std::uint32_t Owner::pace() const {
-  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 1;
-  const std::uint64_t pace = quota_.move_cost * (1 + waiting_.size() + pinning_);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(pace, UINT32_MAX));
+std::uint32_t Owner::delay() const {
+  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 0;
+  const std::uint64_t moves = 1 + waiting_.size() + pinning_;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
 }
 
 /// Where room is short, asks the next peer for firehoses that it left unused; and for some of those that are
@@ -365,21 +366,30 @@ void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
       quota_.sharing == Sharing::static_share ? victims : static_cast<std::size_t>(quota_.most());
   while (!fifo_.empty() && (fifo_.size() > most_idle || registered_ - unpinning_ > quota_.most()))
     unpin_oldest();
-  if (held_ > buckets) {
-    while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
-    for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {
-      const std::uint64_t share = peer->holders.size() * buckets / held_;
-      const std::uint64_t limit = quota_.sharing == Sharing::static_share ? quota_.static_firehoses() : share;
-      actions_.send(peer->number, Limit{static_cast<std::uint32_t>(limit), 0});
-    }
+  if (held_ > buckets) shrink_to(buckets);
+  for (PeerState& peer : peers_) {
+    if (!peer.denied || buckets == 0 || peer.gone) continue;
+    peer.denied = false;
+    actions_.send(peer.number, Limit{std::max(1u, limit_of(peer)), 0});
   }
   start_pins();
+}
+
+/// Each peer keeps its part of what it holds.
+void Owner::shrink_to(std::uint64_t buckets) {
+  while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
+  for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {
+    const std::uint64_t share = peer->holders.size() * buckets / held_;
+    const std::uint64_t limit = quota_.sharing == Sharing::static_share ? quota_.static_firehoses() : share;
+    peer->denied = limit == 0;
+    actions_.send(peer->number, Limit{static_cast<std::uint32_t>(limit), 0});
+  }
 }
 
 void Owner::send(Peer to, Answer& answer) {
   if (answer.grants.count == 0 && answer.refusals.count == 0) return;
   answer.limit = limit_of(peers_[to]);
-  answer.pace = pace();
+  answer.delay = delay();
   actions_.send(to, answer);
 }
 

@@ -90,6 +90,8 @@ class Owner {
 
   /// The memory for peers shrinks or grows: unused buckets go at once, firehoses are asked back.
   void resize(std::uint64_t buckets, std::uint64_t victims);
+  /// As Quota::move_time.
+  void moves_take(Duration time) { quota_.move_time = time; }
 
   // ---- state ----
 
@@ -138,6 +140,7 @@ class Owner {
     PeerHolders holders;
     bool gone = false;
     bool cut_off = false;
+    bool denied = false;       ///< it was told to hold nothing
     std::uint64_t recall = 0;  ///< the latest revocation that sent it a Recall
     Link<PeerState> active;
   };
@@ -164,8 +167,9 @@ class Owner {
   void start_pins();
   void doom(Entry& entry, BucketRange buckets);
   std::uint32_t limit_of(const PeerState& peer) const;
-  std::uint32_t pace() const;
+  std::uint32_t delay() const;
   void press(const PeerState& asking);
+  void shrink_to(std::uint64_t buckets);
   void send(Peer to, Answer& answer);
   Entry* entry_of(BucketRef ref, State state);
   std::vector<Entry*> entries_in(BucketRange buckets);
@@ -205,7 +209,7 @@ void Owner::visit(F&& f) const {
     for (const Entry* entry = queue->front(); entry; entry = Queue::next(*entry)) f(bucket_of(*entry));
   }
   for (const PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) f(peer->number);
-  for (const PeerState& peer : peers_) f(peer.gone * 2u + peer.cut_off);
+  for (const PeerState& peer : peers_) f(peer.denied * 4u + peer.gone * 2u + peer.cut_off);
   for (const Revoking& revoking : revoking_) {
     f(revoking.name);
     f(revoking.left);

@@ -111,7 +111,9 @@ class Job final : firehose::OwnerActions {
   /// One of the others, with one put under way at a time.
   struct PeerProcess final : firehose::InitiatorActions {
     PeerProcess(Job& of, Peer self)
-        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {}
+        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {
+      initiator.operations_take(of.job_.put, 2 * of.job_.message);
+    }
 
     void begin_put() {
       if (job.begun_ == job.job_.puts) return;
@@ -124,7 +126,7 @@ class Job final : firehose::OwnerActions {
       if (firehose::Firehose* firehose = initiator.try_use(kOwner, bucket)) return put(firehose);
       hit = false;
       const auto need = initiator.need(kOwner, bucket, waiter);
-      initiator.flush();
+      initiator.flush(&waiter);
       if (need.what == firehose::Initiator::Need::by_message) by_message();
     }
     void put(firehose::Firehose* firehose) {
@@ -142,9 +144,15 @@ class Job final : firehose::OwnerActions {
       job.at(job.puts_.pause(number), [this] { begin_put(); });
     }
 
-    void send(Peer, const firehose::Message& message, const void*, std::size_t) override {
+    void send(Peer, const firehose::Message& message) override {
       ++job.result_.messages;
       job.at(job.job_.message, [this, message] { job.at_owner(number, message); });
+    }
+    bool send_with(Peer to, const firehose::Move& move, firehose::Waiter&) override {
+      if (!job.job_.rides) return false;
+      send(to, move);
+      job.at(2 * job.job_.message, [this] { end_put(); });
+      return true;
     }
     void granted(firehose::Waiter&, firehose::Firehose& firehose) override { put(&firehose); }
     void refused(firehose::Waiter&, int) override { by_message(); }
