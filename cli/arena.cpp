@@ -19,9 +19,9 @@ std::string arena_text(const ArenaFigures& f) {
   return fmt::format(
       "{} with an arena: {} of {} requests there served, {} in all; at most {} in {} segments; segments "
       "registered {} times, refused {}, doomed by memory changes {}, let go under a limit {}",
-      f.processes == 1 ? "1 process" : fmt::format("{} processes", f.processes), count_text(f.served),
-      count_text(f.requests), text(f.served_bytes), text(f.segment_bytes), count_text(f.segments),
-      count_text(f.registrations), count_text(f.refused), count_text(f.doomed), count_text(f.let_go));
+      plural_text(f.processes, "process", "processes"), count_text(f.served), count_text(f.requests),
+      text(f.served_bytes), text(f.segment_bytes), count_text(f.segments), count_text(f.registrations),
+      count_text(f.refused), count_text(f.doomed), count_text(f.let_go));
 }
 
 Json to_json(const ArenaFigures& f) {
