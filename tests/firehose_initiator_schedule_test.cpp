@@ -59,7 +59,7 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
     if (!initiator.flush()) return;
     Answer answer;
     answer.limit = 1;
-    answer.grants.add({{bucket, epoch}, {bucket * 4096, bucket * 4096 + 4096, bucket * 4096, epoch}});
+    answer.grants.add({{bucket, epoch}, {{{bucket * 4096, bucket * 4096 + 4096, bucket * 4096, epoch}}, 1}});
     initiator.answer(0, answer);
   }
   void use() {

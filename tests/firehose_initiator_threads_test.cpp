@@ -53,7 +53,7 @@ struct Job final : InitiatorActions {
       answer.limit = kLimit;
       for (const Bucket bucket : move.wanted) {
         granted_epoch[bucket] = ++last;
-        answer.grants.add({{bucket, last}, {bucket, bucket + 1, bucket, last}});
+        answer.grants.add({{bucket, last}, {{{bucket, bucket + 1, bucket, last}}, 1}});
       }
       initiator.answer(0, answer);
     }
