@@ -63,7 +63,8 @@ struct Job final : InitiatorActions {
     if (Firehose* firehose = initiator.try_use(0, bucket)) {
       ++hits;
       // Held by this use, so it is not released now.
-      wrong += firehose->part.begin != bucket || granted_epoch[bucket] != firehose->part.key;
+      wrong +=
+          firehose->parts.items[0].begin != bucket || granted_epoch[bucket] != firehose->parts.items[0].key;
       return end(*firehose, true);
     }
     Waiter waiter;
