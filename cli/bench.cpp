@@ -216,7 +216,7 @@ void add_bench(CLI::App& app) {
       ->delimiter(',')
       ->type_name("LIST");
   sub->add_option("--plot", arguments->options.plot,
-                  "bench transfers: draws the rows, by Python's matplotlib")
+                  "bench transfers, firehose: draws the rows, by Python's matplotlib")
       ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "base/units.h"
 #include "bench.h"
 #include "bench_mpi.h"
 #include "command.h"
+#include "plot.h"
 
 namespace pinion::cli {
 
@@ -46,12 +48,13 @@ constexpr Metric kMetrics[] = {{"puts", "puts"},
 struct Client {
   const char* name;
   const char* processes;
-  const char* puts;
-  const char* all_puts;  ///< with --full
+  const char* all_puts;  ///< with --full: the paper's, of strategy firehose
 };
-constexpr Client kClients[] = {{"cannon", "4", "8000", "1500000"},
-                               {"bitonic", "4", "8000", "2100000"},
-                               {"random-put", "2", "8000", "200000"}};
+constexpr Client kClients[] = {
+    {"cannon", "4", "1500000"}, {"bitonic", "4", "2100000"}, {"random-put", "2", "1000000"}};
+constexpr const char* kPuts = "8000";
+/// The provider of the paper's counts; an operation of `sockets` takes milliseconds.
+constexpr const char* kFirstProvider = "tcp;ofi_rxm";
 
 /// firehose-2003, two nodes with Myrinet.
 struct PaperValue {
@@ -98,7 +101,7 @@ class Measurement {
       : bench_(bench), provider_(std::move(provider)), program_(program()) {}
 
   void run() {
-    const unsigned rounds = std::max(1u, bench_.rounds() / 3);
+    const unsigned rounds = bench_.options().full ? 1 : std::max(1u, bench_.rounds() / 3);
     for (unsigned round = 0; round < rounds; ++round)
       for (const char* const subject : kSubjects) {
         for (const Client& client : kClients) measure_client(subject, client);
@@ -133,7 +136,8 @@ class Measurement {
 
   void measure_client(const std::string& subject, const Client& client) {
     attempt(subject, client.name, [&] {
-      const char* const puts = bench_.options().full ? client.all_puts : client.puts;
+      const bool all = bench_.options().full && provider_ == kFirstProvider && subject == kSubjects[0];
+      const char* const puts = all ? client.all_puts : kPuts;
       const Figures seen = figures(subject, {client.name, "--processes", client.processes, "--puts", puts});
       for (const Metric& metric : kMetrics)
         if (is_measured(metric.name, seen))
@@ -152,7 +156,7 @@ class Measurement {
     attempt(subject, "working sets", [&] {
       CommandLine client{"random-put", "--processes", "2",
                          "--memory",   "1M",          "--victims",
-                         "128K",       "--puts",      bench_.options().full ? "100000" : "2000",
+                         "128K",       "--puts",      bench_.options().full ? "10000" : "2000",
                          "--sets"};
       for (const std::size_t bytes : sets()) client.push_back(std::to_string(bytes));
       const Figures seen = figures(subject, client);
@@ -223,11 +227,30 @@ class Measurement {
   std::vector<std::string> failed_;
 };
 
+/// The paper's figure: latency against the working set, and its 99th percentile, for each provider.
+void plot(const Bench& bench) {
+  Plot plot{"pinion bench firehose: random puts, M = 1 MiB", 2, {}};
+  const std::string prefix = "random-put-";
+  for (const BenchRow& row : bench.rows()) {
+    if (!row.name.starts_with(prefix) || row.metric == "hit_rate") continue;
+    const std::string title = fmt::format("{}, {}", row.metric, row.provider);
+    auto panel = std::find_if(plot.panels.begin(), plot.panels.end(),
+                              [&](const PlotPanel& one) { return one.title == title; });
+    if (panel == plot.panels.end())
+      panel = plot.panels.insert(panel, {title, "bytes put to", "us a put", {}});
+    auto line = std::find_if(panel->lines.begin(), panel->lines.end(),
+                             [&](const PlotLine& one) { return one.name == row.subject; });
+    if (line == panel->lines.end()) line = panel->lines.insert(line, {row.subject, {}});
+    line->points.emplace_back(*parse_size(row.name.substr(prefix.size())), row.value);
+  }
+  draw(plot, bench.options().plot);
+}
+
 void run(Bench& bench) {
   const BenchOptions& options = bench.options();
   if (options.wire_bytes_per_second > 0) throw UsageError("bench firehose has no --wire");
-  std::vector<std::string> providers{options.provider.empty() ? "tcp;ofi_rxm" : options.provider};
-  if (options.full && options.provider.empty()) providers = {"shm", "tcp;ofi_rxm", "sockets"};
+  std::vector<std::string> providers{options.provider.empty() ? kFirstProvider : options.provider};
+  if (options.full && options.provider.empty()) providers = {"shm", kFirstProvider, "sockets"};
   for (const std::string& provider : providers) Measurement(bench, provider).run();
   bench.note(fmt::format(
       "Providers of libfabric: {}. A sample is a run of all processes on this node, subjects by turns, a "
@@ -240,10 +263,11 @@ void run(Bench& bench) {
       "128 KiB. properties: one process puts, the other one sleeps: its CPU a put (one-sided: its provider's "
       "alone), puts that were copied by message, round trips before the data, puts to memory outside of "
       "segments. paper-*: firehose-2003, two nodes with Myrinet, of 2003.");
+  if (!options.plot.empty()) plot(bench);
 }
 
 const BenchRegistration registration{"firehose", "one-sided puts by each strategy of registration", run,
-                                     kTakesNetwork};
+                                     kTakesNetwork | kTakesPlot};
 
 }  // namespace
 

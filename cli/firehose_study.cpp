@@ -28,11 +28,10 @@ struct Row {
 
 CostModel nic(const char* name) { return load_cost_model(name).model; }
 
-/// As Quota::move_cost.
-std::uint32_t move_cost(const FirehoseJob& job) {
+/// As Quota::move_time.
+Duration move_time(const FirehoseJob& job) {
   const std::size_t pages = job.bucket / page_size();
-  const Duration move = job.nic.register_cost(pages) + job.nic.deregister_cost(pages);
-  return static_cast<std::uint32_t>(std::max<Duration>(1, move / (2 * job.message)));
+  return job.nic.register_cost(pages) + job.nic.deregister_cost(pages);
 }
 
 const char* text(FirehosePattern pattern) {
@@ -59,7 +58,7 @@ std::vector<Row> scaling() {
         job.pattern = pattern;
         job.puts = 400'000;
         job.nic = nic("connectx");
-        job.quota.move_cost = move_cost(job);
+        job.quota.move_time = move_time(job);
         const char* name = sharing == Sharing::lending ? "lending" : "static";
         rows.push_back({"scaling", text(pattern), name, job, simulate_firehose(job)});
       }
@@ -88,7 +87,7 @@ std::vector<Row> working_sets() {
     add("rendezvous", simulate_rendezvous(job, false));
     add("rendezvous-unpin", simulate_rendezvous(job, true));
     job.quota.sharing = Sharing::lending;
-    job.quota.move_cost = move_cost(job);
+    job.quota.move_time = move_time(job);
     add("lending", simulate_firehose(job));
   }
   return rows;

@@ -69,6 +69,34 @@ TEST(Budget, WhatTheSystemRefusedIsTriedAtIntervals) {
   EXPECT_TRUE(budget.reserve(6 * page, now));
 }
 
+/// Gives back what it is asked for, later.
+struct Guest final : Occupant {
+  explicit Guest(bool gives) : gives_(gives) {}
+  bool asked_for(std::uint64_t bytes) override {
+    asked = bytes;
+    return gives_;
+  }
+  std::uint64_t asked = 0;
+
+ private:
+  const bool gives_;
+};
+
+TEST(Budget, AsksOccupantsForWhatIsMissing) {
+  Budget budget{Limits{100, 9, "--limit"}};
+  EXPECT_FALSE(budget.ask_occupants(50)) << "there are none";
+  Guest stays(false), leaves(true);
+  budget.add(stays);
+  ASSERT_TRUE(budget.reserve(80));
+  EXPECT_FALSE(budget.ask_occupants(50));
+  EXPECT_EQ(stays.asked, 30U);
+  budget.add(leaves);
+  EXPECT_TRUE(budget.ask_occupants(25));
+  EXPECT_EQ(leaves.asked, 5U);
+  budget.remove(leaves);
+  EXPECT_FALSE(budget.ask_occupants(25));
+}
+
 TEST(Budget, HoldsWithManyThreads) {
   Budget budget{Limits{10, 4, "--limit"}};
   std::vector<std::thread> threads;

@@ -24,11 +24,11 @@ struct Job final : InitiatorActions {
   Initiator initiator{1, kLimit, *this};
   std::mutex mutex;
   std::vector<Move> moves;
-  std::array<std::atomic<Epoch>, kBuckets> granted_epoch{};  ///< 0: not granted
+  std::array<std::atomic<Epoch>, kBuckets + kMostMoved> granted_epoch{};  ///< 0: not granted
   Epoch last = 0;
   std::atomic<std::uint64_t> hits{0}, wrong{0};
 
-  void send(Peer, const Message& message, const void*, std::size_t) override {
+  void send(Peer, const Message& message) override {
     if (const auto* release = std::get_if<Release>(&message))
       for (const BucketRef& ref : release->firehoses) granted_epoch[ref.bucket] = 0;
     if (const auto* move = std::get_if<Move>(&message)) {
@@ -36,6 +36,7 @@ struct Job final : InitiatorActions {
       moves.push_back(*move);
     }
   }
+  bool send_with(Peer, const Move&, Waiter&) override { return false; }
   void granted(Waiter&, Firehose& firehose) override { end(firehose, false); }
   void refused(Waiter&, int) override {}
 
@@ -52,7 +53,7 @@ struct Job final : InitiatorActions {
       answer.limit = kLimit;
       for (const Bucket bucket : move.wanted) {
         granted_epoch[bucket] = ++last;
-        answer.grants.add({{bucket, last}, {bucket, bucket + 1, bucket, last}});
+        answer.grants.add({{bucket, last}, {{{bucket, bucket + 1, bucket, last}}, 1}});
       }
       initiator.answer(0, answer);
     }
@@ -62,7 +63,8 @@ struct Job final : InitiatorActions {
     if (Firehose* firehose = initiator.try_use(0, bucket)) {
       ++hits;
       // Held by this use, so it is not released now.
-      wrong += firehose->part.begin != bucket || granted_epoch[bucket] != firehose->part.key;
+      wrong +=
+          firehose->parts.items[0].begin != bucket || granted_epoch[bucket] != firehose->parts.items[0].key;
       return end(*firehose, true);
     }
     Waiter waiter;
@@ -96,7 +98,7 @@ TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(job.wrong, 0u);
   EXPECT_GT(job.hits, 0u);
-  job.initiator.recall(0, {{0, kBuckets}, job.last});
+  job.initiator.recall(0, {{0, kBuckets + kMostMoved}, job.last});
   EXPECT_EQ(job.initiator.size(), 0u);
   for (const auto& epoch : job.granted_epoch) EXPECT_EQ(epoch, 0u);
 }

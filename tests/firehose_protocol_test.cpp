@@ -56,6 +56,14 @@ TEST_P(EachSharing, FirehosesMove) {
   expect_right(job);
 }
 
+TEST_P(EachSharing, SmallPutsTravelWithTheirMisses) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {0}}, {0, {1}}, {0, {0}}}};
+  job.revocations = {{{0, 1}, {0, 2}}};
+  job.rides = true;
+  expect_right(job);
+}
+
 TEST_P(EachSharing, PutsOverSeveralBuckets) {
   MadeJob job = job_of(quota(GetParam(), 2, 1, 2));
   job.puts = {{}, {{0, {0, 1}}, {0, {1, 2}}}};
@@ -128,7 +136,33 @@ TEST_P(EachSharing, ARevocationIsGivenUp) {
 TEST_P(EachSharing, MemoryForPeersShrinks) {
   MadeJob job = job_of(quota(GetParam(), 2, 0, 2));
   job.puts = {{}, {{0, {0, 1}}, {0, {1}}, {0, {2}}}};
-  job.resized = true;
+  job.resized = 1;
+  expect_right(job);
+}
+
+// To nothing, and back: the peer asks again.
+TEST_P(EachSharing, MemoryForPeersShrinksAndGrows) {
+  MadeJob job = job_of(quota(GetParam(), 1, 0, 2));
+  job.puts = {{}, {{0, {0}}, {0, {1}}, {0, {0}}}};
+  job.resized = 2;
+  expect_right(job);
+}
+
+// Registered anew, as memory was mapped beside it: like a recall, without a change of memory.
+TEST_P(EachSharing, ABucketIsRenewed) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {0}}, {0, {1}}}};
+  job.revocations = {{{0, 1}}};
+  job.renewed = 2;
+  expect_right(job);
+}
+
+// A peer that waits for its moves to pay goes by message meanwhile.
+TEST(FirehoseLending, MovesThatCostMore) {
+  MadeJob job = job_of(quota(Sharing::lending, 1, 0, 2));
+  job.quota.move_time = 100;
+  job.puts = {{}, {{0, {0}}, {0, {1}}, {0, {0}}, {0, {1}}}};
+  job.revocations = {{{0, 1}}};
   expect_right(job);
 }
 

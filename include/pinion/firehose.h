@@ -149,8 +149,10 @@ struct pinion_firehose_statistics {
   size_t size; /* in: sizeof(struct pinion_firehose_statistics) */
   /* As initiator. */
   uint64_t puts, gets, atomics, messages;
-  uint64_t hits;     /* puts and gets that found their buckets held */
+  uint64_t hits;     /* puts and gets that found their memory held */
   uint64_t misses;   /* that asked a peer for one or more */
+  uint64_t waited;   /* that found one asked for already */
+  uint64_t riders;   /* small ones of them whose data travelled with the question */
   uint64_t messaged; /* that went by active message: refused, or without remote memory access */
   uint64_t moves;    /* firehoses moved: buckets asked for and granted */
   uint64_t refusals;

@@ -123,6 +123,9 @@ class LeasePath {
   /// False for retention observe.
   bool registers() const { return traits_of(options_.retention).registers; }
   const Budget& budget() const { return domains_.budget(); }
+  /// It is asked for room before a lease goes without.
+  void add(Occupant& occupant) { domains_.budget().add(occupant); }
+  void remove(Occupant& occupant) { domains_.budget().remove(occupant); }
   DomainTable& domains() const { return domains_; }
   /// Smallest transfer that needs registration, in bytes.
   std::uint64_t threshold() const { return threshold_; }

@@ -8,7 +8,9 @@ namespace pinion::firehose {
 class Bounce final : public Strategy {
  public:
   explicit Bounce(Ways& ways) : ways_(ways) {}
-  void begin(Part& part) override { ways_.by_message(part); }
+  void begin(std::span<Part* const> parts) override {
+    for (Part* const part : parts) ways_.by_message(*part);
+  }
 
  private:
   Ways& ways_;

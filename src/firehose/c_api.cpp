@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 
 #include "engine/build_stamp.h"
 #include "engine/c_api_inside.h"
@@ -116,16 +117,14 @@ int wait_for(const char* name, Job& job, pinion_firehose_handle& handle) {
   return result(name, handle);
 }
 
-/// Makes a call of pieces, of which `at(i)` is one. It is the caller's to end.
-template <class At>
-Call* launch(Job& job, unsigned peer, PartKind kind, std::size_t count, At&& at, bool implicit = false) {
+using Pieces = std::span<const pinion_firehose_piece>;
+
+/// Makes a call of pieces. It is the caller's to end.
+Call* launch(Job& job, unsigned peer, PartKind kind, Pieces pieces, bool implicit = false) {
   auto* const call = new Call(peer);
   if (implicit) call->implicit = job.implicit();
   job.count(*call);
-  for (std::size_t i = 0; i < count; ++i) {
-    const pinion_firehose_piece piece = at(i);
-    job.start(*call, kind, piece.remote, static_cast<char*>(piece.local), piece.bytes);
-  }
+  job.start(*call, kind, pieces);
   job.launched(*call);
   return call;
 }
@@ -140,8 +139,7 @@ int start(const char* name, pinion_firehose* firehose, unsigned peer, PartKind k
     if (const int code = check(name, firehose, peer, piece.remote, piece.local, piece.bytes)) return code;
   }
   return guarded(name, [&] {
-    Call* const call =
-        launch(*Job::of(firehose), peer, kind, count, [&](std::size_t i) { return pieces[i]; });
+    Call* const call = launch(*Job::of(firehose), peer, kind, Pieces(pieces, count));
     word(*handle, 0) = reinterpret_cast<std::uint64_t>(call);
     return 0;
   });
@@ -151,8 +149,7 @@ int start_implicit(const char* name, pinion_firehose* firehose, unsigned peer, P
                    const pinion_firehose_piece& piece) {
   if (const int code = check(name, firehose, peer, piece.remote, piece.local, piece.bytes)) return code;
   return guarded(name, [&] {
-    launch(
-        *Job::of(firehose), peer, kind, 1, [&](std::size_t) { return piece; }, true);
+    launch(*Job::of(firehose), peer, kind, Pieces(&piece, 1), true);
     return 0;
   });
 }

@@ -1,6 +1,7 @@
 #include "firehose/caching.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kBucket = std::size_t{64} << 10;
 constexpr Duration kPatience = 10 * kSecond;
 constexpr Duration kCarryOutAgain = 50 * kMillisecond;
+/// Until the memory for peers doubles again, after leases lacked room.
+constexpr Duration kGrowAgain = kSecond;
 /// Of the process's limit, for peers.
 constexpr std::uint64_t kPartOfLimit = 4;
 constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
@@ -74,6 +77,7 @@ Caching::Caching(Ways& ways, Keeps keeps)
       keeps_(keeps),
       size_(ways.options().bucket ? ways.options().bucket : kBucket),
       quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers(), keeps)),
+      most_light_(ways.endpoint().capabilities().max_message - kMostMessage),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
                                                  : kPatience),
       initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
@@ -82,9 +86,11 @@ Caching::Caching(Ways& ways, Keeps keeps)
       recalls_(kept(new Recalls(
           pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))) {
   exposes_ = can_expose(ways.endpoint().capabilities().provider) && !memory_events::add(recalls_);
+  if (LeasePath* const leases = LeasePath::running()) leases->add(*this);
 }
 
 void Caching::close() {
+  if (LeasePath* const leases = LeasePath::running()) leases->remove(*this);
   exposes_ = false;
   recalls_.leave();
   memory_events::remove(recalls_);
@@ -109,70 +115,135 @@ void Caching::as_initiator(F&& f) {
     else if (each.error == ECONNRESET)
       ways_.fail(*each.part, each.error);
     else
-      ways_.by_message(*each.part);
+      by_message(*each.part);
   }
 }
 
-void Caching::begin(Part& part) {
-  const Bucket bucket = size_.of(part.remote);
+void Caching::begin(std::span<Part* const> parts) {
+  std::array<Part*, kMostTogether> missed;
+  std::size_t count = 0;
+  for (Part* const part : parts)
+    if (!use_if_held(*part)) missed[count++] = part;
+  if (count > 0) ask({missed.data(), count});
+}
+
+bool Caching::use_if_held(Part& part) {
   part.sampled = is_sampled();
   const Ticks begin = part.sampled ? ticks_now() : 0;
-  if (Firehose* const firehose = initiator_.try_use(part.peer, bucket)) {
-    hits_.fetch_add(1, std::memory_order_relaxed);
-    if (part.sampled) {
-      bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
-      sampled_hits_.fetch_add(1, std::memory_order_relaxed);
-    }
-    return use(part, *firehose);
+  Firehose* const firehose = initiator_.try_use(part.peer, size_.of(part.remote));
+  if (!firehose) {
+    part.sampled = false;
+    return false;
   }
-  part.sampled = false;
-  part.call->went(Way::asked_for);
-  BasicInitiator<>::Needed needed{};
+  if (!locate(part, *firehose)) {
+    outside(part);
+    return true;
+  }
+  hits_.fetch_add(1, std::memory_order_relaxed);
+  if (part.sampled) {
+    part.begun = begin;
+    bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
+    sampled_hits_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ways_.by_provider(part);
+  return true;
+}
+
+/// Asks for the buckets of all parts together. A part that waits may be over before this returns.
+void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
+  std::array<BasicInitiator<>::Needed, kMostTogether> needed;
+  for (Part* const part : parts) {
+    part->call->went(Way::asked_for);
+    part->light = part->bytes <= most_light_;
+  }
   as_initiator([&] {
-    needed = initiator_.need(part.peer, bucket, part);
-    initiator_.flush();
+    if (const Duration message = message_time_.get()) initiator_.operations_take(held_time_.get(), message);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
+    const bool rides = keeps_ == Keeps::firehoses && parts.size() == 1;
+    initiator_.flush(rides ? parts[0] : nullptr);
   });
-  switch (needed.what) {
-    case Need::hit:
-      hits_.fetch_add(1, std::memory_order_relaxed);
-      return use(part, *needed.firehose);
-    case Need::waits:
-      misses_.fetch_add(1, std::memory_order_relaxed);
-      return;
-    case Need::by_message:
-      return ways_.by_message(part);
-    case Need::gone:
-      return ways_.fail(part, ECONNRESET);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    switch (needed[i].what) {
+      case Need::hit:
+        if (use(*parts[i], *needed[i].firehose)) hits_.fetch_add(1, std::memory_order_relaxed);
+        break;
+      case Need::asks:
+        misses_.fetch_add(1, std::memory_order_relaxed);
+        break;
+      case Need::waits:
+        waited_.fetch_add(1, std::memory_order_relaxed);
+        break;
+      case Need::by_message:
+        by_message(*parts[i]);
+        break;
+      case Need::gone:
+        ways_.fail(*parts[i], ECONNRESET);
+        break;
+    }
   }
 }
 
-void Caching::use(Part& part, Firehose& firehose) {
+void Caching::by_message(Part& part) {
+  part.begun = ticks_now();
+  ways_.by_message(part);
+}
+
+/// The part has a use of it. False: its memory is not registered there.
+bool Caching::locate(Part& part, Firehose& firehose) {
   part.firehose = &firehose;
-  const RemotePart& remote = firehose.part;
-  if (!Range{remote.begin, remote.end}.contains({part.remote, part.remote + part.bytes})) {
-    ended(part);
-    return ways_.by_message(part);
+  const RemotePart* const remote = part_of(firehose.parts, {part.remote, part.remote + part.bytes});
+  if (!remote) return false;
+  part.target = {remote->address + (part.remote - remote->begin), remote->key};
+  return true;
+}
+
+/// Of a bucket that is registered without the part's memory.
+void Caching::outside(Part& part) {
+  part.sampled = false;
+  ended(part);
+  by_message(part);
+}
+
+/// True: by the firehose.
+bool Caching::use(Part& part, Firehose& firehose) {
+  if (!locate(part, firehose)) {
+    outside(part);
+    return false;
   }
-  part.target = {remote.address + (part.remote - remote.begin), remote.key};
   ways_.by_provider(part);
+  return true;
 }
 
 void Caching::ended(Part& part) {
   Firehose* const firehose = std::exchange(part.firehose, nullptr);
   if (!firehose) return;
   const Ticks begin = part.sampled ? ticks_now() : 0;
+  if (part.begun) held_time_.add(calibration().to_duration(begin - part.begun));
+  part.begun = 0;
   if (initiator_.end_use(*firehose)) return as_initiator([&] { initiator_.drained(*firehose); });
   if (part.sampled) bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
   if (keeps_ == Keeps::firehoses) return;
   as_initiator([&] { initiator_.recall(part.peer, {{size_.of(part.remote), 1}, ~Epoch{0}}); });
 }
 
-void Caching::send(Peer to, const Message& message, const void*, std::size_t) { send(to, message); }
+void Caching::answered(Part& part) {
+  if (part.begun) message_time_.add(calibration().to_duration(ticks_now() - part.begun));
+  if (part.rides) as_initiator([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
+}
+
+bool Caching::send_with(Peer to, const Move& move, Waiter& rider) {
+  auto& part = static_cast<Part&>(rider);
+  part.begun = ticks_now();
+  char wire[kMostMessage];
+  part.rides = true;  // it may be over before ride() returns
+  if (part.peer == to && ways_.ride(part, wire, encode(move, wire))) return true;
+  part.rides = false;
+  return false;
+}
 
 void Caching::granted(Waiter& waiter, Firehose& firehose) {
-  const Bucket bucket = firehose.bucket.load(std::memory_order_relaxed);
-  distinct_.add(bucket << 24 ^ firehose.peer.load(std::memory_order_relaxed));
   answered_.push_back({static_cast<Part*>(&waiter), &firehose, 0});
 }
 
@@ -193,14 +264,21 @@ void Caching::message(Peer from, const void* payload, std::size_t bytes) {
   if (!decoded) return;
   const Message& message = decoded->message;
   if (const auto* move = std::get_if<Move>(&message)) {
-    const std::lock_guard lock(owner_mutex_);
-    owner_.move(from, *move);
+    {
+      const std::lock_guard lock(owner_mutex_);
+      owner_.move(from, *move);
+    }
+    if (decoded->bytes < bytes)
+      ways_.serve(from, static_cast<const char*>(payload) + decoded->bytes, bytes - decoded->bytes);
   } else if (const auto* release = std::get_if<Release>(&message)) {
     const std::lock_guard lock(owner_mutex_);
     owner_.release(from, *release);
   } else if (const auto* answer = std::get_if<pinion::firehose::Answer>(&message)) {
     moves_.fetch_add(answer->grants.count, std::memory_order_relaxed);
-    as_initiator([&] { initiator_.answer(from, *answer); });
+    as_initiator([&] {
+      for (const Grant& grant : answer->grants) distinct_.add(grant.ref.bucket << 24 ^ from);
+      initiator_.answer(from, *answer);
+    });
   } else if (const auto* recall = std::get_if<Recall>(&message)) {
     as_initiator([&] { initiator_.recall(from, *recall); });
   } else if (const auto* limit = std::get_if<Limit>(&message)) {
@@ -222,12 +300,21 @@ bool Caching::exposes(Bucket bucket) const {
 }
 
 void Caching::pin(BucketRef ref) {
-  tasks_.push_back({Task::Kind::pin, ref});
+  tasks_.push_back({Task::Kind::pin, ref, 0, monotonic_now()});
   ways_.ring();
 }
 
 void Caching::unpin(BucketRef ref) {
-  tasks_.push_back({Task::Kind::unpin, ref});
+  tasks_.push_back({Task::Kind::unpin, ref, 0, monotonic_now()});
+  ways_.ring();
+}
+
+void Caching::served(Range memory) {
+  if (pins_.bytes() == 0) return;
+  const Bucket bucket = size_.of(memory.begin);
+  const std::lock_guard lock(owner_mutex_);
+  if (!owner_.lacks(memory, bucket)) return;
+  tasks_.push_back({Task::Kind::look, {bucket}, 0, 0, memory});
   ways_.ring();
 }
 
@@ -237,14 +324,33 @@ void Caching::revoked(Revocation revocation) { tasks_.push_back({Task::Kind::rev
 
 // ---- the agent
 
-void Caching::pin_now(BucketRef ref) {
-  RemotePart part;
-  const Error error = pins_.pin(ref.bucket, ways_.exposed_part(size_.range(ref.bucket)), part);
+void Caching::pin_now(const Task& task) {
+  RemoteParts parts;
+  const Bucket bucket = task.ref.bucket;
+  pinning_ = true;
+  const Error error = pins_.pin(bucket, ways_.exposed_part(size_.range(bucket)), parts);
+  pinning_ = false;
   const std::lock_guard lock(owner_mutex_);
-  if (error)
-    owner_.pin_failed(ref, error.code);
-  else
-    owner_.pinned(ref, part);
+  if (error) return owner_.pin_failed(task.ref, error.code);
+  pin_time_.add(monotonic_now() - task.since);
+  owner_.moves_take(pin_time_.get() + unpin_time_.get());
+  owner_.pinned(task.ref, parts);
+}
+
+void Caching::unpin_now(const Task& task) {
+  pins_.unpin(task.ref.bucket);
+  const std::lock_guard lock(owner_mutex_);
+  unpin_time_.add(monotonic_now() - task.since);
+  owner_.moves_take(pin_time_.get() + unpin_time_.get());
+  owner_.unpinned(task.ref);
+}
+
+/// Its memory may have been mapped since its bucket was registered.
+void Caching::look_now(const Task& task) {
+  const Bucket bucket = task.ref.bucket;
+  if (!Pins::would_pin(ways_.exposed_part(size_.range(bucket)), task.memory)) return;
+  const std::lock_guard lock(owner_mutex_);
+  owner_.renew(bucket);
 }
 
 /// Some may be held back still: by other sinks, by hooks at work on the same memory, by silent peers.
@@ -266,20 +372,43 @@ void Caching::revoked_now(Revocation revocation) {
 void Caching::carry_out(const Task& task) {
   switch (task.kind) {
     case Task::Kind::pin:
-      return pin_now(task.ref);
-    case Task::Kind::unpin: {
-      pins_.unpin(task.ref.bucket);
-      const std::lock_guard lock(owner_mutex_);
-      return owner_.unpinned(task.ref);
-    }
+      return pin_now(task);
+    case Task::Kind::unpin:
+      return unpin_now(task);
     case Task::Kind::revoked:
       return revoked_now(task.number);
+    case Task::Kind::look:
+      return look_now(task);
     case Task::Kind::cut_off: {
       const auto peer = static_cast<Peer>(task.number);
       ways_.cut_off(peer);
       return as_initiator([&] { initiator_.gone(peer); });
     }
   }
+}
+
+bool Caching::asked_for(std::uint64_t bytes) {
+  const bool is_agent = Recalls::is_agent();
+  if (pins_.bytes() == 0 || (is_agent && pinning_)) return false;
+  missing_.store(bytes, std::memory_order_relaxed);
+  ways_.ring();
+  return !is_agent;  // which cannot wait for itself
+}
+
+void Caching::share_room(Time now) {
+  const std::uint64_t missing = missing_.exchange(0, std::memory_order_relaxed);
+  if (missing == 0 && now < grow_at_) return;
+  const std::lock_guard lock(owner_mutex_);
+  if (missing > 0) {
+    const std::uint64_t registered = owner_.registered();
+    owner_.resize(registered - std::min(registered, (missing + size_.bytes() - 1) / size_.bytes()), 0);
+    grow_at_ = now + kGrowAgain;
+    return;
+  }
+  const std::uint64_t buckets = std::min(quota_.buckets, 2 * owner_.quota().buckets + 1);
+  const bool whole = buckets == quota_.buckets;
+  owner_.resize(buckets, whole ? quota_.victims : 0);
+  grow_at_ = whole ? kNever : now + kGrowAgain;
 }
 
 void Caching::begin_revocations() {
@@ -312,11 +441,12 @@ Time Caching::work() {
     end_revocations();
     begin_revocations();
     if (carry_out_at_ <= monotonic_now()) carry_out_changes();
+    share_room(monotonic_now());
     std::unique_lock lock(owner_mutex_);
     if (tasks_.empty()) {
       const Time now = monotonic_now();
       if (owner_.deadline() <= now) owner_.late(now);
-      if (tasks_.empty()) return std::min(owner_.deadline(), carry_out_at_);
+      if (tasks_.empty()) return std::min({owner_.deadline(), carry_out_at_, grow_at_});
     }
     const Task task = tasks_.front();
     tasks_.pop_front();
@@ -328,6 +458,7 @@ Time Caching::work() {
 void Caching::add_to(struct pinion_firehose_statistics& out) const {
   out.hits = hits_.load(std::memory_order_relaxed);
   out.misses = misses_.load(std::memory_order_relaxed);
+  out.waited = waited_.load(std::memory_order_relaxed);
   out.moves = moves_.load(std::memory_order_relaxed);
   out.refusals = refusals_.load(std::memory_order_relaxed);
   out.sampled_hits = sampled_hits_.load(std::memory_order_relaxed);

@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "firehose/distinct_count.h"
@@ -25,6 +26,7 @@
 #include "firehose/pins.h"
 #include "firehose/recalls.h"
 #include "firehose/strategy.h"
+#include "firehose/typical_time.h"
 
 namespace pinion::firehose {
 
@@ -32,14 +34,16 @@ namespace pinion::firehose {
 /// registration for good, or nothing.
 enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
 
-class Caching final : public Strategy, InitiatorActions, OwnerActions {
+class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant {
  public:
   Caching(Ways& ways, Keeps keeps);
 
   void close() override;
   std::uint64_t bucket_bytes() const override { return size_.bytes(); }
-  void begin(Part& part) override;
+  void begin(std::span<Part* const> parts) override;
   void ended(Part& part) override;
+  void answered(Part& part) override;
+  void served(Range memory) override;
   void message(Peer from, const void* payload, std::size_t bytes) override;
   void gone(Peer peer) override;
   Time work() override;
@@ -55,31 +59,46 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
     int error;
   };
   struct Task {
-    enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off } kind;
+    enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off, look } kind;
     BucketRef ref{};
     std::uint64_t number = 0;  ///< of the revocation, or the peer
+    Time since = 0;            ///< of a pin or unpin
+    Range memory{};            ///< of a look
   };
 
   // ---- initiator
   template <class F>
   void as_initiator(F&& f);
-  void use(Part& part, Firehose& firehose);
-  void send(Peer to, const Message& message, const void* rider, std::size_t bytes) override;
+  bool use_if_held(Part& part);
+  void ask(std::span<Part* const> parts);
+  void by_message(Part& part);
+  static bool locate(Part& part, Firehose& firehose);
+  void outside(Part& part);
+  bool use(Part& part, Firehose& firehose);
+  bool send_with(Peer to, const Move& move, Waiter& rider) override;
   void granted(Waiter& waiter, Firehose& firehose) override;
   void refused(Waiter& waiter, int error) override;
 
-  // ---- owner
+  /// Of both.
   void send(Peer to, const Message& message) override;
+
+  // ---- owner
   bool exposes(Bucket bucket) const override;
   void pin(BucketRef ref) override;
   void unpin(BucketRef ref) override;
   void cut_off(Peer peer) override;
   void revoked(Revocation revocation) override;
 
+  /// Leases of this process lack room: peers give some back, for a while.
+  bool asked_for(std::uint64_t bytes) override;
+
   // ---- the agent
+  void share_room(Time now);
   void carry_out(const Task& task);
   void carry_out_changes();
-  void pin_now(BucketRef ref);
+  void pin_now(const Task& task);
+  void unpin_now(const Task& task);
+  void look_now(const Task& task);
   void revoked_now(Revocation revocation);
   void begin_revocations();
   void end_revocations();
@@ -88,6 +107,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   const Keeps keeps_;
   const BucketSize size_;
   const Quota quota_;
+  const std::size_t most_light_;  ///< bytes of a part that one message carries
   const Duration patience_;
   std::atomic<bool> exposes_{false};
 
@@ -103,10 +123,17 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions {
   // Never freed: hooks may be inside.
   Pins& pins_;
   Recalls& recalls_;
-  Time carry_out_at_ = kNever;  ///< the agent's
+  // The agent's.
+  bool pinning_ = false;
+  Time carry_out_at_ = kNever;
+  Time grow_at_ = kNever;  ///< the memory for peers, after it has shrunk
 
-  std::atomic<std::uint64_t> hits_{0}, misses_{0}, moves_{0}, refusals_{0};
+  std::atomic<std::uint64_t> missing_{0};  ///< bytes that leases lack
+
+  std::atomic<std::uint64_t> hits_{0}, misses_{0}, waited_{0}, moves_{0}, refusals_{0};
   std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
+  TypicalTime held_time_, message_time_;  ///< of puts and gets, to delivery
+  TypicalTime pin_time_, unpin_time_;     ///< with their wait for the agent
 };
 
 }  // namespace pinion::firehose

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/clock.h"
 #include "firehose/initiator.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint.h"
@@ -77,6 +78,8 @@ struct Part final : transfer::Operation, Waiter {
   // The strategy's.
   BasicFirehose<>* firehose = nullptr;  ///< used
   bool sampled = false;                 ///< its bookkeeping is measured
+  bool rides = false;                   ///< it travels with its miss
+  Ticks begun = 0;                      ///< its time is measured since; 0: it is not
 };
 
 }  // namespace pinion::firehose

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "firehose/messages.h"
+
 namespace pinion::firehose {
 
 Courier::Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish)
@@ -30,11 +32,13 @@ void Courier::carry(Part& part) {
   finish_all(ended);
 }
 
-Error Courier::post(Peer peer, Part& part, Request& request, std::uint32_t number) {
+/// The part's next `most` bytes; returns how many follow the header from request.local.
+std::size_t Courier::write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
+                                   char* header) {
   DataMessage message;
   message.request = number;
   message.address = part.remote + part.asked;
-  message.bytes = static_cast<std::uint32_t>(std::min(part.bytes - part.asked, chunk_));
+  message.bytes = static_cast<std::uint32_t>(std::min(part.bytes - part.asked, most));
   request.local = part.local + part.asked;
   request.bytes = message.bytes;
   switch (part.kind) {
@@ -52,9 +56,33 @@ Error Courier::post(Peer peer, Part& part, Request& request, std::uint32_t numbe
       message.compare = part.compare;
       break;
   }
+  return encode(message, header);
+}
+
+Error Courier::post(Peer peer, Part& part, Request& request, std::uint32_t number) {
   char header[kDataHeader];
-  const std::size_t payload = encode(message, header);
-  return outbox_.try_send(peer, kDataMessage, header, sizeof header, message.payload, payload);
+  const std::size_t payload = write_request(part, request, number, chunk_, header);
+  return outbox_.try_send(peer, kDataMessage, header, sizeof header, request.local, payload);
+}
+
+bool Courier::ride(Part& part, const void* head, std::size_t bytes) {
+  if (part.bytes + bytes > chunk_) return false;
+  Lane& lane = lanes_[part.peer];
+  const std::lock_guard lock(lane.mutex);
+  const auto free = std::find_if(lane.requests.begin(), lane.requests.end(),
+                                 [](const Request& request) { return request.part == nullptr; });
+  if (!lane.waiting.empty() || free == lane.requests.end()) return false;
+  part.asked = 0;
+  const auto number = static_cast<std::uint32_t>(free - lane.requests.begin());
+  char both[kMostMessage + kDataHeader];
+  std::memcpy(both, head, bytes);
+  const std::size_t payload =
+      write_request(part, *free, ++free->uses << kRequestBits | number, part.bytes, both + bytes);
+  if (outbox_.send(part.peer, kControlMessage, both, bytes + kDataHeader, free->local, payload)) return false;
+  free->part = &part;
+  part.asked = part.bytes;
+  part.unanswered = 1;
+  return true;
 }
 
 /// Posts requests while the window and the endpoint have room.

@@ -27,6 +27,8 @@ class Courier {
 
   /// Takes the part over: it ends by finish(), here or later.
   void carry(Part& part);
+  /// The same, as one message of kind kControlMessage behind `head`. False: it is too large, or others wait.
+  bool ride(Part& part, const void* head, std::size_t bytes);
   /// A message of kind `answer`.
   void answered(Peer from, const DataMessage& answer);
   /// Tries again where the endpoint's queue was full. True: none waits for that.
@@ -58,6 +60,8 @@ class Courier {
   static_assert(kWindow == 1U << kRequestBits);
 
   void pump(Peer peer, Lane& lane, std::vector<Ended>& ended);
+  static std::size_t write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
+                                   char* header);
   Error post(Peer peer, Part& part, Request& request, std::uint32_t number);
   void finish_all(const std::vector<Ended>& ended) const;
 

@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/clock.h"
 #include "firehose/bucket_table.h"
 #include "firehose/firehose_word.h"
 #include "firehose/messages.h"
@@ -27,9 +28,10 @@ namespace pinion::firehose {
 /// An operation that waits for a bucket. Its owner keeps it until granted() or refused().
 struct Waiter {
   Waiter* next = nullptr;
+  bool light = false;  ///< small: it goes by message rather than wait for a registration
 };
 
-/// The right to use a bucket of a peer. Any thread with a use counted reads `part`.
+/// The right to use a bucket of a peer. Any thread with a use counted reads `parts`.
 template <class Atomics = StdAtomics>
 struct alignas(64) BasicFirehose {
   template <class T>
@@ -39,9 +41,10 @@ struct alignas(64) BasicFirehose {
   Atomic<Bucket> bucket{0};
   Atomic<Peer> peer{0};
   Atomic<bool> touched{false};  ///< used since the hand passed
-  RemotePart part;              ///< written before the word is held
+  RemoteParts parts;            ///< written before the word is held
   // Under the caller's lock.
   Epoch epoch = 0;
+  bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
   Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
@@ -51,8 +54,11 @@ struct alignas(64) BasicFirehose {
 template <class Atomics = StdAtomics>
 class BasicInitiatorActions {
  public:
-  /// Messages to one peer leave in the order of these calls. `rider` follows the message: see flush().
-  virtual void send(Peer to, const Message& message, const void* rider, std::size_t bytes) = 0;
+  /// Messages to one peer leave in the order of these calls.
+  virtual void send(Peer to, const Message& message) = 0;
+  /// Sends the move, and the operation of its waiter with it: then that needs no grant. False: it cannot, and
+  /// has sent nothing.
+  virtual bool send_with(Peer to, const Move& move, Waiter& rider) = 0;
   /// The waiter has a use of it.
   virtual void granted(Waiter& waiter, BasicFirehose<Atomics>& firehose) = 0;
   /// Its operation goes by message; ECONNRESET: the peer is gone.
@@ -88,7 +94,8 @@ class BasicInitiator {
 
   enum class Need : std::uint8_t {
     hit,         ///< the firehose is used
-    waits,       ///< granted() or refused() follows for the waiter
+    asks,        ///< granted() or refused() follows for the waiter
+    waits,       ///< the same, as the bucket was asked for before
     by_message,  ///< no firehose can be had now
     gone         ///< the peer
   };
@@ -105,31 +112,40 @@ class BasicInitiator {
     if (draft_to_ != peer || draft_.wanted.full() || draft_.victims.full()) flush();
     draft_to_ = peer;
     if (!make_room(at)) return {Need::by_message};
-    Firehose& firehose = firehoses_.take();
-    firehose.peer.store(peer, std::memory_order_relaxed);
-    firehose.bucket.store(bucket, std::memory_order_relaxed);
-    firehose.word.want();
-    add_waiter(firehose, waiter);
-    table_.insert(&firehose);
-    ++at.wanted;
-    draft_.wanted.add(bucket);
-    return {Need::waits};
+    add_waiter(want(at, bucket), waiter);
+    want_ahead(at, bucket);
+    return {Need::asks};
   }
 
-  /// Sends the move that need() has gathered, if any. `rider` is the caller's: the payload of a small put.
-  bool flush(const void* rider = nullptr, std::size_t bytes = 0) {
+  /// Sends the move that need() has gathered, if any. `rider`: the waiter of the series' only need(), whose
+  /// operation is small enough to travel with it.
+  bool flush(Waiter* rider = nullptr) {
     if (draft_.wanted.count == 0) return false;
     const Move move = draft_;
     draft_ = {};
-    actions_.send(draft_to_, move, rider, bytes);
+    if (rider && actions_.send_with(draft_to_, move, *rider))
+      take_waiters(*table_.find(draft_to_, move.wanted.items[0]));
+    else
+      actions_.send(draft_to_, move);
     return true;
+  }
+
+  /// The operation that travelled with the question has been carried out.
+  void rider_ended(Peer peer, Bucket bucket) {
+    if (Firehose* firehose = wanted(peer, bucket)) firehose->slow = true;
+  }
+
+  /// How long an operation takes by a firehose, and by message. Moves beyond the peers' memory then wait
+  /// until their cost is spent on messages; before the first call, until the kFirstPace-th miss.
+  void operations_take(Duration held, Duration by_message) {
+    saving_ = std::max({by_message - held, by_message / kLeastSaving, Duration{1}});
   }
 
   void answer(Peer from, const Answer& answer) {
     PeerState& peer = peers_[from];
     if (peer.gone) return;
     peer.limit = answer.limit;
-    peer.pace = answer.pace;
+    peer.delay = answer.delay;
     for (const Grant& grant : answer.grants)
       if (Firehose* firehose = wanted(from, grant.ref.bucket)) granted(peer, *firehose, grant);
     for (const Refusal& refusal : answer.refusals)
@@ -215,12 +231,16 @@ class BasicInitiator {
     std::uint32_t wanted = 0;
     std::uint32_t recalled = 0;
     std::uint32_t limit = 0;
-    std::uint32_t pace = 1;    ///< see Answer
+    std::uint32_t delay = 0;   ///< see Answer
     std::uint32_t misses = 0;  ///< since the last that asked
+    Bucket ahead = 0;          ///< the next, if misses walk through memory
     bool gone = false;
   };
   /// Firehoses that one choice looks at, so that it takes O(1).
   static constexpr unsigned kMostSteps = 32;
+  static constexpr std::uint32_t kFirstPace = 8;
+  /// A firehose saves this part of a message at least: it spares the peer's processor.
+  static constexpr Duration kLeastSaving = 8;
 
   static bool try_use(Firehose& firehose, Peer peer, Bucket bucket) {
     const auto seen = firehose.word.load();
@@ -237,6 +257,7 @@ class BasicInitiator {
   Needed need_known(Firehose& firehose, Waiter& waiter) {
     switch (firehose.word.load().state()) {
       case FirehoseState::wanted:
+        if (firehose.slow && waiter.light) return {Need::by_message};
         add_waiter(firehose, waiter);
         return {Need::waits};
       case FirehoseState::held:
@@ -246,6 +267,29 @@ class BasicInitiator {
       default:
         return {Need::by_message};
     }
+  }
+
+  /// Adds the bucket to the draft.
+  Firehose& want(PeerState& peer, Bucket bucket) {
+    Firehose& firehose = firehoses_.take();
+    firehose.peer.store(draft_to_, std::memory_order_relaxed);
+    firehose.bucket.store(bucket, std::memory_order_relaxed);
+    firehose.slow = false;
+    firehose.word.want();
+    table_.insert(&firehose);
+    ++peer.wanted;
+    draft_.wanted.add(bucket);
+    return firehose;
+  }
+
+  /// Where misses walk through memory, a move takes the buckets ahead with it, as far as there is room.
+  void want_ahead(PeerState& peer, Bucket bucket) {
+    const bool walks = bucket == peer.ahead;
+    peer.ahead = bucket + 1;
+    if (!walks || peer.delay > 0) return;
+    while (!draft_.wanted.full() && peer.ring.size() + peer.wanted < peer.limit &&
+           !table_.find(draft_to_, peer.ahead))
+      want(peer, peer.ahead++).slow = true;
   }
 
   static void add_waiter(Firehose& firehose, Waiter& waiter) {
@@ -259,7 +303,7 @@ class BasicInitiator {
   bool make_room(PeerState& peer) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
-    if (++peer.misses < peer.pace) return false;
+    if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
       Firehose* victim = choose(peer, Choice::unused);
@@ -270,6 +314,12 @@ class BasicInitiator {
     }
     if (made) peer.misses = 0;
     return made;
+  }
+
+  /// Misses of which one asks: the others' messages have then cost as much as the move.
+  std::uint32_t pace(const PeerState& peer) const {
+    if (peer.delay == 0) return 1;
+    return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>(peer.delay / saving_);
   }
 
   enum class Choice : std::uint8_t {
@@ -310,7 +360,7 @@ class BasicInitiator {
 
   void granted(PeerState& peer, Firehose& firehose, const Grant& grant) {
     --peer.wanted;
-    firehose.part = grant.part;
+    firehose.parts = grant.parts;
     firehose.epoch = grant.ref.epoch;
     peer.ring.push_back(firehose);
     firehose.touched.store(true, std::memory_order_relaxed);
@@ -378,13 +428,14 @@ class BasicInitiator {
   void send_released(Peer to) {
     const Release release{released_};
     released_ = {};
-    if (release.firehoses.count && !peers_[to].gone) actions_.send(to, release, nullptr, 0);
+    if (release.firehoses.count && !peers_[to].gone) actions_.send(to, release);
   }
 
   Actions& actions_;
   BucketTable<Firehose, Atomics> table_;
   // Under the caller's lock.
   std::vector<PeerState> peers_;
+  Duration saving_ = 0;  ///< of a firehose, against a message; 0: not known
   Pool<Firehose> firehoses_;
   Move draft_;  ///< of the series of need() that runs
   Peer draft_to_ = 0;

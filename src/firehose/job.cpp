@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -97,7 +98,7 @@ Error Job::join() {
   if (Error error = open_endpoint(place)) return error;
   outbox_ = std::make_unique<Outbox>(*endpoint_, place.peers);
   courier_ = std::make_unique<Courier>(*outbox_, place.peers,
-                                       endpoint_->capabilities().max_message - kDataHeader, &Job::finish);
+                                       endpoint_->capabilities().max_message - kDataHeader, &Job::answered);
   cut_off_ = std::make_unique<std::atomic<bool>[]>(place.peers);
   gathering_ =
       std::make_unique<Gathering>(*outbox_, place.rank, place.peers, endpoint_->capabilities().max_message);
@@ -162,32 +163,51 @@ const std::shared_ptr<ImplicitCalls>& Job::implicit() {
   return t_calls.emplace_back(OfJob{number_, std::make_shared<ImplicitCalls>()}).calls;
 }
 
-void Job::start(Call& call, PartKind kind, std::uint64_t remote, char* local, std::size_t bytes) {
-  if (bytes == 0) return;
-  (kind == PartKind::put ? puts_ : gets_).fetch_add(1, std::memory_order_relaxed);
-  if (call.peer == self()) {
-    const int error = kind == PartKind::put ? own_memory::write(remote, local, bytes)
-                                            : own_memory::read(local, remote, bytes);
-    if (error) call.fail(error);
-    return;
-  }
-  if (cut_off_[call.peer].load(std::memory_order_relaxed)) {
-    call.fail(ECONNRESET);
-    return;
-  }
+/// Parts that the strategy gets together.
+struct Job::Batch {
+  std::array<Part*, Strategy::kMostTogether> parts;
+  std::size_t count = 0;
+};
+
+void Job::access_own(Call& call, PartKind kind, const pinion_firehose_piece& piece) {
+  const int error = kind == PartKind::put ? own_memory::write(piece.remote, piece.local, piece.bytes)
+                                          : own_memory::read(piece.local, piece.remote, piece.bytes);
+  if (error) call.fail(error);
+}
+
+void Job::add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece) {
   const std::size_t most = endpoint_->capabilities().max_transfer;
-  for (std::size_t at = 0; at < bytes;) {
-    std::size_t piece = std::min(bytes - at, most);
-    if (bucket_ > 0) piece = std::min<std::size_t>(piece, bucket_ - (remote + at) % bucket_);
+  for (std::size_t at = 0; at < piece.bytes;) {
+    const std::uint64_t remote = piece.remote + at;
+    std::size_t bytes = std::min(piece.bytes - at, most);
+    if (bucket_ > 0) bytes = std::min<std::size_t>(bytes, bucket_ - remote % bucket_);
     auto* const part = new Part(*this, call);
     part->kind = kind;
-    part->remote = remote + at;
-    part->local = local + at;
-    part->bytes = piece;
+    part->remote = remote;
+    part->local = static_cast<char*>(piece.local) + at;
+    part->bytes = bytes;
     call.left.fetch_add(1, std::memory_order_relaxed);
-    strategy_->begin(*part);
-    at += piece;
+    batch.parts[batch.count++] = part;
+    at += bytes;
+    if (batch.count < batch.parts.size()) continue;
+    strategy_->begin(batch.parts);
+    batch.count = 0;
   }
+}
+
+void Job::start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  Batch batch;
+  for (const pinion_firehose_piece& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    (kind == PartKind::put ? puts_ : gets_).fetch_add(1, std::memory_order_relaxed);
+    if (call.peer == self())
+      access_own(call, kind, piece);
+    else if (cut_off_[call.peer].load(std::memory_order_relaxed))
+      call.fail(ECONNRESET);
+    else
+      add(batch, call, kind, piece);
+  }
+  if (batch.count > 0) strategy_->begin({batch.parts.data(), batch.count});
 }
 
 void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsigned operation,
@@ -226,6 +246,12 @@ void Job::part_over(Call& call) {
   }
 }
 
+/// It went by message.
+void Job::answered(Part& part, int error) {
+  if (!error && part.call->error.load(std::memory_order_relaxed) == 0) part.job.strategy_->answered(part);
+  finish(part, error);
+}
+
 void Job::finish(Part& part, int error) {
   Call& call = *part.call;
   Job& job = part.job;
@@ -240,6 +266,13 @@ void Job::by_message(Part& part) {
   messaged_.fetch_add(1, std::memory_order_relaxed);
   part.call->went(Way::message);
   courier_->carry(part);
+}
+
+bool Job::ride(Part& part, const void* message, std::size_t bytes) {
+  if (!courier_->ride(part, message, bytes)) return false;
+  riders_.fetch_add(1, std::memory_order_relaxed);
+  if (!outbox_->empty()) ring();
+  return true;
 }
 
 void Job::fail(Part& part, int error) { finish(part, error); }
@@ -385,7 +418,7 @@ void Job::user_message(Peer from, const void* payload, std::size_t bytes) {
                                     static_cast<const char*>(payload) + sizeof header, bytes - sizeof header);
 }
 
-/// Carries out a peer's put, get or atomic, or ends one of this process's.
+/// A peer's put, get or atomic, or the answer to one of this process's.
 void Job::serve(Peer from, const void* payload, std::size_t bytes) {
   const std::size_t most = endpoint_->capabilities().max_message - kDataHeader;
   const auto message = decode_data(payload, bytes, most);
@@ -408,6 +441,7 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
     answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
                                      message->compare, answer.operand);
   }
+  if (!answer.error) strategy_->served({message->address, message->address + message->bytes});
   char header[kDataHeader];
   const std::size_t follows = encode(answer, header);
   static_cast<void>(outbox_->send(from, kDataMessage, header, sizeof header, answer.payload, follows));
@@ -485,6 +519,7 @@ void Job::statistics(struct pinion_firehose_statistics& out) const {
   out.atomics = atomics_.load(std::memory_order_relaxed);
   out.messages = messages_.load(std::memory_order_relaxed);
   out.messaged = messaged_.load(std::memory_order_relaxed);
+  out.riders = riders_.load(std::memory_order_relaxed);
   out.hit_ns = hit_latency_.ns.load(std::memory_order_relaxed);
   out.timed_hits = hit_latency_.puts.load(std::memory_order_relaxed);
   out.miss_ns = miss_latency_.ns.load(std::memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -54,8 +55,8 @@ class Job final : public Ways {
 
   // ---- calls ----
 
-  /// Adds a put or get to a call, under way from here on.
-  void start(Call& call, PartKind kind, std::uint64_t remote, char* local, std::size_t bytes);
+  /// Adds puts or gets to a call, under way from here on.
+  void start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
   void start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsigned operation,
                     std::uint64_t operand, std::uint64_t compare, std::uint64_t* old);
   /// The caller has added all; the call ends with its last part.
@@ -93,11 +94,13 @@ class Job final : public Ways {
   transfer::Endpoint& endpoint() override { return *endpoint_; }
   const pinion_firehose_options& options() const override { return options_; }
   void by_message(Part& part) override;
+  bool ride(Part& part, const void* message, std::size_t bytes) override;
   void by_provider(Part& part) override;
   void fail(Part& part, int error) override;
   void control(Peer to, const void* message, std::size_t bytes) override;
   void ring() override;
   void cut_off(Peer peer) override;
+  void serve(Peer from, const void* payload, std::size_t bytes) override;
   Range exposed_part(Range range) const override;
 
  private:
@@ -122,15 +125,17 @@ class Job final : public Ways {
   static unsigned watch_forks();
   Error join();
   Error open_endpoint(const transfer::Job& place);
-  void add_part(Call& call, PartKind kind, std::uint64_t remote, char* local, std::size_t bytes);
+  struct Batch;
+  void add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece);
+  void access_own(Call& call, PartKind kind, const pinion_firehose_piece& piece);
   void part_over(Call& call);
+  static void answered(Part& part, int error);
   static void finish(Part& part, int error);
   void provider_done(Part& part, const Error& error);
   bool post(Part& part);
   bool post_waiting();
   void dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes);
   void user_message(Peer from, const void* payload, std::size_t bytes);
-  void serve(Peer from, const void* payload, std::size_t bytes);
   bool is_exposed(Range range) const;
   void lose(Peer peer);
   void run_agent();
@@ -150,7 +155,7 @@ class Job final : public Ways {
   std::uint64_t bucket_ = 0;  ///< of the strategy's
 
   std::atomic<std::uint64_t> live_{0};  ///< calls under way
-  std::atomic<std::uint64_t> puts_{0}, gets_{0}, atomics_{0}, messages_{0}, messaged_{0};
+  std::atomic<std::uint64_t> puts_{0}, gets_{0}, atomics_{0}, messages_{0}, messaged_{0}, riders_{0};
 
   struct Latency {
     std::atomic<std::uint64_t> ns{0}, puts{0};

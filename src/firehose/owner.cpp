@@ -1,6 +1,7 @@
 #include "firehose/owner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 namespace pinion::firehose {
@@ -55,8 +56,15 @@ int Owner::why_refused(const PeerState& peer, Bucket bucket) const {
   if (entry && entry->doomed) return EBUSY;
   if (quota_.sharing == Sharing::static_share && peer.holders.size() >= quota_.static_firehoses())
     return EDQUOT;
+  if (!entry && is_congested()) return ENOSPC;
   const bool is_held = entry && !entry->holders.empty();
   return is_held || held_ < quota_.buckets ? 0 : ENOSPC;
+}
+
+/// So many moves queue that one more would help late; each peer would also remember the queue as its delay().
+bool Owner::is_congested() const {
+  return quota_.sharing == Sharing::lending && registered_ >= quota_.most() &&
+         waiting_.size() + pinning_ >= kMostQueued;
 }
 
 void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {
@@ -93,7 +101,7 @@ void Owner::grant(Holder& holder, Answer& answer) {
   const Entry& entry = *holder.entry;
   holder.granted = true;
   ++counters_.grants;
-  answer.grants.add({{relaxed(entry.bucket), entry.epoch}, entry.part});
+  answer.grants.add({{relaxed(entry.bucket), entry.epoch}, entry.parts});
 }
 
 void Owner::refuse(Bucket bucket, int error, Answer& answer) {
@@ -191,13 +199,14 @@ Owner::Entry* Owner::entry_of(BucketRef ref, State state) {
   return entry && entry->epoch == ref.epoch && entry->state == state ? entry : nullptr;
 }
 
-void Owner::pinned(BucketRef ref, const RemotePart& part) {
+void Owner::pinned(BucketRef ref, const RemoteParts& parts) {
   Entry* entry = entry_of(ref, State::pinning);
   if (!entry) return;
   ++counters_.pins;
   --pinning_;
   entry->state = State::pinned;
-  entry->part = part;
+  entry->parts = parts;
+  entry->lacking = 0;
   if (entry->holders.empty()) {
     left_unused(*entry);
   } else {
@@ -317,6 +326,20 @@ void Owner::late(Time now) {
   }
 }
 
+bool Owner::lacks(Range memory, Bucket bucket) {
+  Entry* entry = entries_.find(kNone, bucket);
+  if (!entry || entry->state != State::pinned || entry->doomed || part_of(entry->parts, memory)) return false;
+  return std::has_single_bit(++entry->lacking);
+}
+
+void Owner::renew(Bucket bucket) {
+  Entry* entry = entries_.find(kNone, bucket);
+  if (!entry || entry->state != State::pinned || entry->doomed) return;
+  ++recalls_;
+  doom(*entry, {bucket, 1});
+  start_pins();
+}
+
 // ---- shares ----
 
 std::uint32_t Owner::limit_of(const PeerState& peer) const {
@@ -334,10 +357,11 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
 
 /// While memory is left, a bucket costs its registration once. After that it costs another's deregistration,
 /// too, and waits for those under way.
-std::uint32_t Owner::pace() const {
-  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 1;
-  const std::uint64_t pace = quota_.move_cost * (1 + waiting_.size() + pinning_);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(pace, UINT32_MAX));
+std::uint32_t Owner::delay() const {
+  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 0;
+  const std::uint64_t moves = 1 + waiting_.size() + pinning_;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
 }
 
 /// Where room is short, asks the next peer for firehoses that it left unused; and for some of those that are
@@ -365,21 +389,30 @@ void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
       quota_.sharing == Sharing::static_share ? victims : static_cast<std::size_t>(quota_.most());
   while (!fifo_.empty() && (fifo_.size() > most_idle || registered_ - unpinning_ > quota_.most()))
     unpin_oldest();
-  if (held_ > buckets) {
-    while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
-    for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {
-      const std::uint64_t share = peer->holders.size() * buckets / held_;
-      const std::uint64_t limit = quota_.sharing == Sharing::static_share ? quota_.static_firehoses() : share;
-      actions_.send(peer->number, Limit{static_cast<std::uint32_t>(limit), 0});
-    }
+  if (held_ > buckets) shrink_to(buckets);
+  for (PeerState& peer : peers_) {
+    if (!peer.denied || buckets == 0 || peer.gone) continue;
+    peer.denied = false;
+    actions_.send(peer.number, Limit{std::max(1u, limit_of(peer)), 0});
   }
   start_pins();
+}
+
+/// Each peer keeps its part of what it holds.
+void Owner::shrink_to(std::uint64_t buckets) {
+  while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
+  for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {
+    const std::uint64_t share = peer->holders.size() * buckets / held_;
+    const std::uint64_t limit = quota_.sharing == Sharing::static_share ? quota_.static_firehoses() : share;
+    peer->denied = limit == 0;
+    actions_.send(peer->number, Limit{static_cast<std::uint32_t>(limit), 0});
+  }
 }
 
 void Owner::send(Peer to, Answer& answer) {
   if (answer.grants.count == 0 && answer.refusals.count == 0) return;
   answer.limit = limit_of(peers_[to]);
-  answer.pace = pace();
+  answer.delay = delay();
   actions_.send(to, answer);
 }
 

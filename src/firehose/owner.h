@@ -74,7 +74,7 @@ class Owner {
 
   // ---- from this process ----
 
-  void pinned(BucketRef ref, const RemotePart& part);
+  void pinned(BucketRef ref, const RemoteParts& parts);
   /// `error`: an errno value, for those that want it.
   void pin_failed(BucketRef ref, int error);
   void unpinned(BucketRef ref);
@@ -90,6 +90,15 @@ class Owner {
 
   /// The memory for peers shrinks or grows: unused buckets go at once, firehoses are asked back.
   void resize(std::uint64_t buckets, std::uint64_t victims);
+  /// As Quota::move_time.
+  void moves_take(Duration time) { quota_.move_time = time; }
+
+  /// A peer's operation on that memory went by message, and ended well. True: the bucket is registered
+  /// without it, and the caller should look whether it could be part of it now (renew()). Asked ever more
+  /// rarely.
+  [[nodiscard]] bool lacks(Range memory, Bucket bucket);
+  /// Peers let go of the bucket's registration, and may ask for a new one.
+  void renew(Bucket bucket);
 
   // ---- state ----
 
@@ -127,7 +136,8 @@ class Owner {
     Epoch epoch = 0;
     State state = State::waiting;
     bool doomed = false;  ///< a revocation waits until it is absent
-    RemotePart part;
+    RemoteParts parts;
+    std::uint32_t lacking = 0;  ///< operations by message on memory that `parts` lack
     EntryHolders holders;
     Link<Entry> queue;  ///< waiting_, or the FIFO
   };
@@ -138,6 +148,7 @@ class Owner {
     PeerHolders holders;
     bool gone = false;
     bool cut_off = false;
+    bool denied = false;       ///< it was told to hold nothing
     std::uint64_t recall = 0;  ///< the latest revocation that sent it a Recall
     Link<PeerState> active;
   };
@@ -149,7 +160,11 @@ class Owner {
     std::uint64_t left;  ///< entries
   };
 
+  /// Moves under way beyond M, with lending.
+  static constexpr std::uint64_t kMostQueued = 4;
+
   int why_refused(const PeerState& peer, Bucket bucket) const;
+  bool is_congested() const;
   void want(PeerState& peer, Bucket bucket, Answer& answer);
   void grant(Holder& holder, Answer& answer);
   void refuse(Bucket bucket, int error, Answer& answer);
@@ -164,8 +179,9 @@ class Owner {
   void start_pins();
   void doom(Entry& entry, BucketRange buckets);
   std::uint32_t limit_of(const PeerState& peer) const;
-  std::uint32_t pace() const;
+  std::uint32_t delay() const;
   void press(const PeerState& asking);
+  void shrink_to(std::uint64_t buckets);
   void send(Peer to, Answer& answer);
   Entry* entry_of(BucketRef ref, State state);
   std::vector<Entry*> entries_in(BucketRange buckets);
@@ -205,7 +221,7 @@ void Owner::visit(F&& f) const {
     for (const Entry* entry = queue->front(); entry; entry = Queue::next(*entry)) f(bucket_of(*entry));
   }
   for (const PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) f(peer->number);
-  for (const PeerState& peer : peers_) f(peer.gone * 2u + peer.cut_off);
+  for (const PeerState& peer : peers_) f(peer.denied * 4u + peer.gone * 2u + peer.cut_off);
   for (const Revoking& revoking : revoking_) {
     f(revoking.name);
     f(revoking.left);

@@ -23,7 +23,9 @@ class PinEverything final : public Strategy {
 
   Error open() override;
   void close() override;
-  void begin(Part& part) override;
+  void begin(std::span<Part* const> parts) override {
+    for (Part* const part : parts) begin(*part);
+  }
   void message(Peer from, const void* payload, std::size_t bytes) override;
   void add_to(struct pinion_firehose_statistics& out) const override;
 
@@ -35,6 +37,7 @@ class PinEverything final : public Strategy {
   };
 
   Error pin(Range pages, RemotePart& part);
+  void begin(Part& part);
 
   Ways& ways_;
   std::vector<PeerHold> holds_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "firehose/bucket.h"
 
 namespace pinion::firehose {
@@ -18,9 +19,9 @@ struct Quota {
   std::uint64_t buckets = 0;  ///< M: that peers may hold
   std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
   Peer processes = 1;         ///< of the job
-  /// Lending: operations by message that take as long as one move, that is a deregistration and a
-  /// registration. Beyond M, a peer asks for a bucket once its misses have cost as much.
-  std::uint32_t move_cost = 1;
+  /// Lending: what a move takes, that is a deregistration and a registration. Beyond M, a peer asks for a
+  /// bucket once its misses by message have cost as much.
+  Duration move_time = 0;
 
   std::uint64_t most() const { return buckets + victims; }
   /// F = M / (bucket * (nodes - 1)).

@@ -49,6 +49,7 @@ void drop(Range pages) {
 }  // namespace
 
 void Recalls::become_agent() { t_agent = true; }
+bool Recalls::is_agent() { return t_agent; }
 
 Recalls::Recalls(const Pins& pins, Duration patience, Ring ring, void* context)
     : pins_(pins), patience_(patience), ring_(ring), context_(context), forks_(watch_forks()) {}

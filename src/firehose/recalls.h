@@ -60,6 +60,7 @@ class Recalls final : public MemorySink {
 
   /// This thread is the agent: it knows exactly which memory is pinned, and waits for itself never.
   static void become_agent();
+  static bool is_agent();
   /// No peer holds anything any more: hooks are out of it on return, and pass it by. Ordinary code.
   void leave();
 

@@ -1,12 +1,14 @@
 // How puts and gets reach a peer's memory: the seam between a job and the algorithms that are compared.
 //
-// A strategy takes each part over at begin(), and gives it to one of the job's two ways, at once or later:
-// by_message() or by_provider(). It may keep what the part needs at the peer until ended(). All functions may
-// be called by any thread; begin(), message(), gone() and ended() also inside the endpoint's progress, so
-// they never block. Slow work belongs into work(), which one thread of the job's calls after ring().
+// A strategy takes each part over at begin(), and gives it to one of the job's ways, at once or later:
+// by_message(), ride() or by_provider(). It may keep what the part needs at the peer until ended(). All
+// functions may be called by any thread; begin(), message(), gone() and ended() also inside the endpoint's
+// progress, so they never block. Slow work belongs into work(), which one thread of the job's calls after
+// ring().
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/clock.h"
@@ -22,8 +24,13 @@ class Ways {
  public:
   virtual transfer::Endpoint& endpoint() = 0;
   virtual const pinion_firehose_options& options() const = 0;
-  /// The target's processor carries the part out. Ends the part without ended().
+  /// The target's processor carries the part out. answered() follows, perhaps before this returns.
   virtual void by_message(Part& part) = 0;
+  /// The same for a small part, behind the strategy's own message to the peer. False: they do not fit in one,
+  /// or other parts wait for the peer; nothing was sent.
+  virtual bool ride(Part& part, const void* message, std::size_t bytes) = 0;
+  /// What came behind a message of the peer's strategy.
+  virtual void serve(Peer from, const void* message, std::size_t bytes) = 0;
   /// The provider carries it out, with part.target as its remote memory. ended() follows, perhaps before this
   /// returns. Where its local memory cannot be registered, it goes by message after that.
   virtual void by_provider(Part& part) = 0;
@@ -53,9 +60,16 @@ class Strategy {
 
   /// Parts never cross a multiple of it at the peer; 0: whole.
   virtual std::uint64_t bucket_bytes() const { return 0; }
-  virtual void begin(Part& part) = 0;
+  /// Parts of one call, so to one peer; at most kMostTogether.
+  virtual void begin(std::span<Part* const> parts) = 0;
+  static constexpr std::size_t kMostTogether = 32;
   /// A part given to by_provider() is over, if it failed or not.
   virtual void ended(Part&) {}
+  /// A part that went by message is over, without error.
+  virtual void answered(Part&) {}
+
+  /// A peer's put, get or atomic on this memory came by message, and was carried out.
+  virtual void served(Range) {}
 
   virtual void message(Peer, const void*, std::size_t) {}
   virtual void gone(Peer) {}

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,6 +50,15 @@ class Allowance {
   virtual void lower(std::uint64_t bytes) = 0;
   /// From now on the share stays as it is.
   virtual void end() = 0;
+};
+
+/// Holds regions in use that end soon once room is short: those that peers hold.
+class Occupant {
+ public:
+  virtual ~Occupant() = default;
+  /// Notes that so many bytes are missing. True: some are coming, and departures() change with them. Called
+  /// under the budget's mutex.
+  virtual bool asked_for(std::uint64_t bytes) = 0;
 };
 
 /// How far a process went beyond its limits, by registrations of its own that pass Pinion by.
@@ -117,6 +127,26 @@ class Budget {
   /// Counts left(); threads that need the room wait for it to change.
   Transitions& departures() { return departures_; }
 
+  // ---- occupants; each stays until it is removed ----
+
+  void add(Occupant& occupant) {
+    std::lock_guard lock(mutex_);
+    occupants_.push_back(&occupant);
+  }
+  void remove(Occupant& occupant) {
+    std::lock_guard lock(mutex_);
+    std::erase(occupants_, &occupant);
+  }
+  /// Asks for as much room as `bytes` in a region more lack. True: some is coming.
+  bool ask_occupants(std::uint64_t bytes) {
+    std::lock_guard lock(mutex_);
+    const std::uint64_t most = most_bytes(), wanted = this->bytes() + bytes;
+    bool coming = false;
+    for (Occupant* occupant : occupants_)
+      coming |= occupant->asked_for(std::max<std::uint64_t>(1, wanted - std::min(wanted, most)));
+    return coming;
+  }
+
   /// Instead of release(): the system has refused to register these bytes, for want of room.
   void release_refused(std::uint64_t bytes, const Error& why, Time now) {
     std::lock_guard lock(mutex_);
@@ -184,6 +214,7 @@ class Budget {
   Time beyond_since_ = 0;  ///< 0: within the limits
   std::atomic<std::uint64_t> leaving_bytes_{0}, leaving_regions_{0};
   Transitions departures_;
+  std::vector<Occupant*> occupants_;  ///< under the mutex
 };
 
 }  // namespace pinion

@@ -119,7 +119,8 @@ Domain::Step Domain::begin(Ticket& ticket) {
     if (ticket.lease && make_room(ticket.want, ticket.victims)) return Step::deregister;
     if (ticket.want == ticket.pages) {
       ticket.over_limit = !by_device;
-      ticket.room_is_coming = ticket.over_limit && ticket.lease && room_is_coming(bytes);
+      ticket.room_is_coming = ticket.over_limit && ticket.lease && bytes <= budget_->most_bytes() &&
+                              (room_is_coming(bytes) || budget_->ask_occupants(bytes));
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }

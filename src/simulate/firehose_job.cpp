@@ -111,20 +111,24 @@ class Job final : firehose::OwnerActions {
   /// One of the others, with one put under way at a time.
   struct PeerProcess final : firehose::InitiatorActions {
     PeerProcess(Job& of, Peer self)
-        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {}
+        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {
+      initiator.operations_take(of.job_.put, 2 * of.job_.message);
+      // With static shares, as in the paper, they wait for their buckets.
+      waiter.light = of.job_.rides && of.job_.quota.sharing == firehose::Sharing::lending;
+    }
 
     void begin_put() {
       if (job.begun_ == job.job_.puts) return;
       counted = 2 * job.begun_++ >= job.job_.puts;
       if (counted && !job.warm_) job.warm_ = job.now_;
       begun = job.now_;
-      const Bucket bucket = job.puts_.next(number);
+      bucket = job.puts_.next(number);
       first = known.insert(bucket).second;
       hit = true;
       if (firehose::Firehose* firehose = initiator.try_use(kOwner, bucket)) return put(firehose);
       hit = false;
       const auto need = initiator.need(kOwner, bucket, waiter);
-      initiator.flush();
+      initiator.flush(&waiter);
       if (need.what == firehose::Initiator::Need::by_message) by_message();
     }
     void put(firehose::Firehose* firehose) {
@@ -142,9 +146,18 @@ class Job final : firehose::OwnerActions {
       job.at(job.puts_.pause(number), [this] { begin_put(); });
     }
 
-    void send(Peer, const firehose::Message& message, const void*, std::size_t) override {
+    void send(Peer, const firehose::Message& message) override {
       ++job.result_.messages;
       job.at(job.job_.message, [this, message] { job.at_owner(number, message); });
+    }
+    bool send_with(Peer to, const firehose::Move& move, firehose::Waiter&) override {
+      if (!job.job_.rides) return false;
+      send(to, move);
+      job.at(2 * job.job_.message, [this] {
+        initiator.rider_ended(kOwner, bucket);
+        end_put();
+      });
+      return true;
     }
     void granted(firehose::Waiter&, firehose::Firehose& firehose) override { put(&firehose); }
     void refused(firehose::Waiter&, int) override { by_message(); }
@@ -154,6 +167,7 @@ class Job final : firehose::OwnerActions {
     firehose::Initiator initiator;
     firehose::Waiter waiter;
     std::unordered_set<Bucket> known;
+    Bucket bucket = 0;  ///< of its put
     Time begun = 0;
     bool counted = false, first = false, hit = false;
   };
@@ -192,7 +206,7 @@ class Job final : firehose::OwnerActions {
   void pin(firehose::BucketRef ref) override {
     device_call(job_.nic.register_cost(pages_), [this, ref] {
       const Address begin = ref.bucket * job_.bucket;
-      owner_.pinned(ref, {begin, begin + job_.bucket, begin, ref.epoch});
+      owner_.pinned(ref, {{{begin, begin + job_.bucket, begin, ref.epoch}}, 1});
     });
   }
   void unpin(firehose::BucketRef ref) override {

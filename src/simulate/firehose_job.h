@@ -26,6 +26,7 @@ struct FirehoseJob {
   std::uint64_t puts = 1'000'000;       ///< of all peers; the first half only warms up
   Duration put = 2 * kMicrosecond;      ///< to delivery
   Duration message = 2 * kMicrosecond;  ///< one way, with its handling
+  bool rides = true;                    ///< the data of a miss travels with it
   Duration pause = 5 * kMicrosecond;    ///< of the busiest peer, between its puts
   CostModel nic;
   std::uint64_t seed = 1;

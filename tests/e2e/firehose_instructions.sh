@@ -17,7 +17,8 @@ using namespace pinion::firehose;
 constexpr Bucket kBuckets = 1024;
 
 struct Nothing final : InitiatorActions {
-  void send(Peer, const Message&, const void*, std::size_t) override {}
+  void send(Peer, const Message&) override {}
+  bool send_with(Peer, const Move&, Waiter&) override { return false; }
   void granted(Waiter&, Firehose&) override {}
   void refused(Waiter&, int) override {}
 };

@@ -27,8 +27,8 @@ inline char* map_memory(std::size_t bytes, void* at = nullptr) {
 class FirehoseMember {
  public:
   FirehoseMember(const std::string& provider, const std::string& directory, unsigned process,
-                 unsigned processes, pinion_firehose_options options = {}) {
-    ::unsetenv("PINION");
+                 unsigned processes, pinion_firehose_options options = {}, const char* settings = nullptr) {
+    settings ? ::setenv("PINION", settings, 1) : ::unsetenv("PINION");
     options.size = sizeof options;
     options.process = process;
     options.processes = processes;

@@ -47,7 +47,9 @@ struct MadeJob {
   bool one_dies = false;                                  ///< the last process, at any time
   bool timeouts = false;                                  ///< a recall's deadline may pass at any time
   bool gives_up = false;  ///< a revocation may end before its holders let go: its memory stays
-  bool resized = false;   ///< the first process's memory for peers may halve
+  bool rides = false;     ///< small puts travel with their misses
+  unsigned resized = 0;   ///< times: the first process's memory for peers halves, and grows again
+  unsigned renewed = 0;   ///< times: peers let go of the first process's bucket 0
   Fault fault = Fault::none;
 };
 
@@ -69,7 +71,8 @@ class FirehoseWorld {
       timeout,
       die,
       notice,
-      resize
+      resize,
+      renew
     } kind;
     unsigned process = 0;
     unsigned other = 0;
@@ -106,7 +109,8 @@ class FirehoseWorld {
       if (job_.gives_up && p.revoking.size() > p.revoked_now.size()) add(Step::give_up);
       if (job_.timeouts && p.owner.deadline() != kNever) add(Step::timeout);
       if (job_.one_dies && i + 1 == processes_.size()) add(Step::die);
-      if (job_.resized && i == 0 && !p.resized) add(Step::resize);
+      if (i == 0 && p.resized < job_.resized) add(Step::resize);
+      if (i == 0 && p.renewed < job_.renewed) add(Step::renew);
     }
     return steps;
   }
@@ -151,8 +155,12 @@ class FirehoseWorld {
         p.notice(step.other);
         break;
       case Step::resize:
-        p.resized = true;
-        p.owner.resize(job_.quota.buckets / 2, job_.quota.victims);
+        p.resized++ == 0 ? p.owner.resize(job_.quota.buckets / 2, job_.quota.victims)
+                         : p.owner.resize(job_.quota.buckets, job_.quota.victims);
+        break;
+      case Step::renew:
+        ++p.renewed;
+        p.owner.renew(0);
         break;
     }
     for (const auto& process : processes_) check(*process);
@@ -177,7 +185,8 @@ class FirehoseWorld {
   void revoke_all() {
     job_.puts.clear();
     job_.revocations.clear();
-    job_.one_dies = job_.gives_up = job_.timeouts = job_.resized = job_.pins_fail = false;
+    job_.one_dies = job_.gives_up = job_.timeouts = job_.pins_fail = false;
+    job_.resized = job_.renewed = 0;
     for (const auto& p : processes_)
       if (p->alive) p->begin_revocation({0, 1u << 20});
     for (auto left = steps(); !left.empty() && violation_.empty(); left = steps()) take(left.front());
@@ -247,8 +256,11 @@ class FirehoseWorld {
       wire.resize(fh::encode(message, wire.data()));
       sent[to].push_back(std::move(wire));
     }
-    void send(fh::Peer to, const fh::Message& message, const void*, std::size_t) override {
-      send(to, message);
+    bool send_with(fh::Peer to, const fh::Move& move, fh::Waiter& rider) override {
+      if (!world.job_.rides) return false;
+      send(to, move);
+      static_cast<Operation&>(rider).done = true;  // it lands by its target's hand
+      return true;
     }
     void granted(fh::Waiter& waiter, fh::Firehose& firehose) override {
       post(static_cast<Operation&>(waiter), firehose);
@@ -282,7 +294,7 @@ class FirehoseWorld {
         if (need.what == fh::Initiator::Need::by_message || need.what == fh::Initiator::Need::gone)
           operation.done = true;
       }
-      initiator.flush();
+      initiator.flush(put.buckets.size() == 1 ? operations.back().get() : nullptr);
     }
     void post(Operation& operation, fh::Firehose& firehose) {
       const bool ended = world.job_.fault == Fault::use_not_counted;
@@ -309,7 +321,7 @@ class FirehoseWorld {
       }
       at->second.usable = true;
       const Range range = kMadeBucket.range(work.ref.bucket);
-      owner.pinned(work.ref, {range.begin, range.end, range.begin, work.ref.epoch});
+      owner.pinned(work.ref, {{{range.begin, range.end, range.begin, work.ref.epoch}}, 1});
     }
     void begin_revocation(const fh::BucketRange& buckets) {
       const fh::Revocation name = ++last_revocation;
@@ -374,7 +386,7 @@ class FirehoseWorld {
 
     template <class Mix>
     void mix_into(Mix&& mix) const {
-      mix(alive * 4u + resized);
+      mix(alive * 16u + resized * 4u + renewed);
       mix(next_put);
       mix(next_revocation);
       for (const auto& operation : operations) mix(operation->done);
@@ -406,13 +418,14 @@ class FirehoseWorld {
       owner.visit(mix);
     }
 
-    static constexpr fh::Bucket kBuckets = 4;
+    static constexpr fh::Bucket kBuckets = 8;
 
     FirehoseWorld& world;
     const fh::Peer number;
     fh::Initiator initiator;
     fh::Owner owner;
-    bool alive = true, resized = false;
+    bool alive = true;
+    unsigned resized = 0, renewed = 0;
     unsigned next_put = 0, next_revocation = 0, revocations_left = 0;
     fh::Revocation last_revocation = 0;
     std::vector<std::unique_ptr<Operation>> operations;

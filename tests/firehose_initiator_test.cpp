@@ -1,0 +1,143 @@
+// An initiator and an owner that the test plays: which misses ask, and what travels with them.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "firehose/initiator.h"
+
+namespace pinion {
+namespace {
+
+using namespace firehose;
+
+struct Played final : InitiatorActions {
+  Initiator initiator{1, 4, *this};
+  std::vector<Move> moves;
+  std::vector<Waiter*> riders, granted_to;
+  bool takes_riders = false;
+  Waiter waiter;
+
+  void send(Peer, const Message& message) override {
+    if (const auto* move = std::get_if<Move>(&message)) moves.push_back(*move);
+  }
+  bool send_with(Peer to, const Move& move, Waiter& rider) override {
+    if (!takes_riders) return false;
+    riders.push_back(&rider);
+    send(to, move);
+    return true;
+  }
+  void granted(Waiter& to, Firehose& firehose) override {
+    granted_to.push_back(&to);
+    end(firehose);
+  }
+  void refused(Waiter&, int) override {}
+
+  void end(Firehose& firehose) {
+    if (initiator.end_use(firehose)) initiator.drained(firehose);
+  }
+  Initiator::Need miss(Bucket bucket) {
+    const auto needed = initiator.need(0, bucket, waiter);
+    initiator.flush(&waiter);
+    return needed.what;
+  }
+  /// Grants all that was wanted.
+  void answer(std::uint32_t delay) {
+    for (const Move& move : std::exchange(moves, {})) {
+      Answer answer;
+      answer.limit = 4;
+      answer.delay = delay;
+      for (const Bucket bucket : move.wanted)
+        answer.grants.add({{bucket, ++epoch}, {{{bucket, bucket + 1, bucket, epoch}}, 1}});
+      initiator.answer(0, answer);
+    }
+  }
+  Epoch epoch = 0;
+  Bucket far = 1000;  ///< the last of moves_of()
+};
+
+TEST(FirehoseInitiator, ARiderNeedsNoGrant) {
+  Played played;
+  played.takes_riders = true;
+  EXPECT_EQ(played.miss(1), Initiator::Need::asks);
+  EXPECT_EQ(played.riders.size(), 1U);
+  EXPECT_EQ(played.miss(1), Initiator::Need::waits) << "it was asked for";
+  EXPECT_EQ(played.moves.size(), 1U);
+  played.answer(0);
+  EXPECT_EQ(played.granted_to.size(), 1U) << "the second alone waited";
+  Firehose* const firehose = played.initiator.try_use(0, 1);
+  ASSERT_NE(firehose, nullptr);
+  played.end(*firehose);
+}
+
+// The answer to the rider came without a grant: the bucket is being registered.
+TEST(FirehoseInitiator, LightOperationsDoNotWaitForARegistration) {
+  Played played;
+  played.takes_riders = true;
+  played.miss(1);
+  played.initiator.rider_ended(0, 1);
+  EXPECT_EQ(played.miss(1), Initiator::Need::waits) << "a heavy one";
+  Waiter light;
+  light.light = true;
+  EXPECT_EQ(played.initiator.need(0, 1, light).what, Initiator::Need::by_message);
+  EXPECT_EQ(played.moves.size(), 1U);
+  played.answer(0);
+  EXPECT_EQ(played.granted_to, std::vector<Waiter*>{&played.waiter});
+}
+
+TEST(FirehoseInitiator, WhatCannotRideWaits) {
+  Played played;
+  EXPECT_EQ(played.miss(1), Initiator::Need::asks);
+  EXPECT_TRUE(played.granted_to.empty());
+  played.answer(0);
+  EXPECT_EQ(played.granted_to, std::vector<Waiter*>{&played.waiter});
+}
+
+TEST(FirehoseInitiator, AWalkThroughMemoryAsksAhead) {
+  Played played;
+  std::vector<std::size_t> asked;
+  for (const Bucket bucket : {10u, 11u, 12u, 13u, 20u}) {
+    if (auto* const firehose = played.initiator.try_use(0, bucket)) {
+      played.end(*firehose);
+      continue;
+    }
+    played.miss(bucket);
+    asked.push_back(played.moves.back().wanted.count);
+    played.answer(0);
+  }
+  EXPECT_EQ(asked, (std::vector<std::size_t>{1, 3, 1})) << "up to the limit of four";
+}
+
+/// Moves among misses of buckets far apart.
+std::size_t moves_of(Played& played, unsigned misses, std::uint32_t delay) {
+  std::size_t moves = 0;
+  for (unsigned i = 0; i < misses; ++i) {
+    played.miss(played.far += 10);
+    moves += played.moves.size();
+    played.answer(delay);
+  }
+  return moves;
+}
+
+TEST(FirehoseInitiator, AsksOnceItsMessagesHaveCostAsMuch) {
+  Played played;
+  played.initiator.operations_take(100, 300);
+  EXPECT_EQ(moves_of(played, 50, 0), 50U) << "memory has room";
+  moves_of(played, 1, 1800);
+  EXPECT_EQ(moves_of(played, 100, 1800), 10U) << "a move costs nine messages' savings";
+}
+
+TEST(FirehoseInitiator, AsksAtTimesWhereMessagesAreAsFast) {
+  Played played;
+  played.initiator.operations_take(300, 240);
+  moves_of(played, 1, 270);
+  EXPECT_EQ(moves_of(played, 100, 270), 10U);
+}
+
+TEST(FirehoseInitiator, TriesFirstAndMeasuresThen) {
+  Played played;
+  moves_of(played, 1, 1'000'000);
+  EXPECT_EQ(moves_of(played, 80, 1'000'000), 10U);
+}
+
+}  // namespace
+}  // namespace pinion
