@@ -11,6 +11,7 @@
 #include "command.h"
 #include "front_reach.h"
 #include "option_flags.h"
+#include "parser_table.h"
 
 namespace {
 
@@ -119,6 +120,10 @@ int main(int argc, char** argv) {
   add_doctor(app);
   add_bench(app);
   add_softroce(app, command, status);
+  if (!arguments.empty() && arguments.front() == kParserTableFlag) {
+    print_parser_table(app);
+    return 0;
+  }
 
   try {
     if (const std::string name = given_empty(app, arguments); !name.empty()) {
