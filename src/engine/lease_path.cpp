@@ -274,7 +274,9 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
+  bool settled = false;
   if (Region* region = record.region().region) {
+    settled = record.begin < region->settled_until.load(std::memory_order_relaxed);
     const auto released = end_lease(domain(record.domain), record);
     if ((settles_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       settle(thread, record.domain, record.region());
@@ -285,11 +287,25 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
       if (watch_.blind()) reap_now(thread, record.domain);
     }
   }
-  push(thread, record);
+  leave_record(thread, record, settled);
   if (transfer.bookkeeping) {
     ThreadCounters& counters = thread.counters[record.domain];
     counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
   }
+}
+
+bool LeasePath::is_counted(ThreadContext& thread, const Record& lease, bool settled) {
+  settled = settled && lease.kind == runlog::EventKind::lease && lease.outcome == runlog::Outcome::hit &&
+            lease.flags == 0;
+  const bool counted =
+      thread.runs.end_or_count(lease, settled, [&](const Record& run) { push(thread, run); });
+  thread.counts_runs = thread.runs.any();
+  return counted;
+}
+
+void LeasePath::end_runs(ThreadContext& thread) {
+  thread.runs.end_all([&](const Record& run) { push(thread, run); });
+  thread.counts_runs = false;
 }
 
 void LeasePath::undo(ThreadContext& thread, Transfer& transfer) {

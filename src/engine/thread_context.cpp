@@ -15,9 +15,12 @@ std::atomic<std::uint16_t> g_count{0};
 pthread_key_t g_key;
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
-void leave(void* context) {
+void leave(void* left) {
   t_context = nullptr;
-  static_cast<ThreadContext*>(context)->state.store(ThreadContext::State::left, std::memory_order_release);
+  auto* context = static_cast<ThreadContext*>(left);
+  context->runs.end_all([&](const Record& run) { context->ring.push(run); });
+  context->counts_runs = false;
+  context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
 
 void* map_zeroed(std::size_t bytes) {
@@ -65,6 +68,8 @@ ThreadContext* this_thread() {
   t_context = context;
   return context;
 }
+
+ThreadContext* known_thread() { return t_context; }
 
 ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }
 
