@@ -25,6 +25,7 @@ struct Metric {
   const char* unit;
 };
 constexpr Metric kMetrics[] = {{"latency_us", "us"},
+                               {"learning_us", "us"},
                                {"bandwidth_MBps", "MB/s"},
                                {"cpu_us", "us a message"},
                                {"remote_cpu_us", "us a message"},
@@ -131,7 +132,7 @@ void plot(const Bench& bench) {
   Plot plot{"pinion bench transfers", 2, {}};
   std::map<std::string, std::size_t> panels;  // by title
   for (const BenchRow& row : bench.rows()) {
-    if (row.metric == "cpu_us" || row.metric == "remote_cpu_us") continue;
+    if (row.metric == "learning_us" || row.metric == "cpu_us" || row.metric == "remote_cpu_us") continue;
     const std::size_t dash = row.name.rfind('-');
     const std::string title = fmt::format("{}, {}, {}", row.metric, row.name.substr(0, dash), row.provider);
     const auto [panel, is_new] = panels.emplace(title, plot.panels.size());
@@ -155,7 +156,9 @@ void run(Bench& bench) {
   }
   bench.note(
       "A sample is a run of two processes on this node, subjects by turns, a third of the rounds. "
-      "latency_us: half a round trip. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that "
+      "latency_us: half a round trip; learning_us: the same of the round trips before (256 MiB, at most "
+      "1,000), "
+      "while retention learns. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that "
       "of the whole process, its helper and progress thread included. Registered bytes: the sender's during "
       "that, the bounce pool included, seen at most every 20 us. no-reuse: each buffer carries one message.");
   bench.note(

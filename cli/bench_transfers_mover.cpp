@@ -57,7 +57,8 @@ class PutMover final : public TransferMover {
     Put& put = puts_[slot];
     put.ended.store(false);
     const LocalMemory from{const_cast<unsigned char*>(data), bytes, keys_.descriptor};
-    const RemoteMemory to{theirs_.address + offset, theirs_.key};
+    RemoteMemory to = theirs_;
+    to.address += offset;
     until([&] { return credits_.load() > sends_; });
     Error error;
     until([&] { return (error = endpoint_.put(other(), from, to, put)).code != EAGAIN; });

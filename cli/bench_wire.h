@@ -47,6 +47,7 @@ class EmulatedWire final : public transfer::Endpoint {
             transfer::Operation& operation) override;
   Error send(transfer::Peer to, unsigned kind, const void* payload, std::size_t bytes,
              transfer::Operation* operation) override;
+  void disconnect(transfer::Peer) override {}  // both processes are the bench's
   void handle(unsigned kind, transfer::MessageHandler& handler) override { handlers_[kind] = &handler; }
   unsigned progress() override;
   void wait(Duration at_most) override;

@@ -217,7 +217,19 @@ TEST_P(FirehoseRecall, ReplacedMovedAndProtectedMemoryWaitsForPeers) {
   });
 }
 
-TEST_P(FirehoseRecall, ASilentPeerIsCutOffAndMemoryStaysAsItIs) {
+/// A process that is stopped, and killed in the end.
+struct Stopped {
+  explicit Stopped(pid_t which) : process(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
+  ~Stopped() { ::kill(process, SIGKILL); }
+  Stopped(const Stopped&) = delete;
+  Stopped& operator=(const Stopped&) = delete;
+  const pid_t process;
+};
+
+/// Over TCP, where a connection can be closed.
+class FirehoseCutOff : public FirehoseRecall {};
+
+TEST_P(FirehoseCutOff, ASilentPeersMemoryComesBack) {
   options_.recall_timeout_ns = 200 * kMillisecond;
   Processes all(2, [&](unsigned process) {
     const auto joined = join(process, 2);
@@ -230,19 +242,20 @@ TEST_P(FirehoseRecall, ASilentPeerIsCutOffAndMemoryStaysAsItIs) {
     if (process == 1) {
       for (;;) ::pause();
     }
-    ASSERT_EQ(::kill(static_cast<pid_t>(numbers[1]), SIGSTOP), 0);
+    const Stopped peer(static_cast<pid_t>(numbers[1]));
+    const std::uint64_t value = 18;
+    pinion_firehose_handle waits;
+    ASSERT_EQ(pinion_firehose_put_nb(member.firehose, 1, addresses[1], &value, sizeof value, &waits), 0);
     errno = 0;
     EXPECT_EQ(::mmap(mine, kBucket, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
               MAP_FAILED);
     EXPECT_EQ(errno, ENOMEM);
     EXPECT_EQ(word_at(mine), 17U);
     ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
-    const std::uint64_t value = 18;
     EXPECT_EQ(pinion_firehose_put(member.firehose, 1, addresses[1], &value, sizeof value), ECONNRESET);
-    // Its registration ends with its process.
+    EXPECT_EQ(pinion_firehose_wait(member.firehose, &waits), ECONNRESET);
+    EXPECT_EQ(pinion_firehose_quiet(member.firehose), 0);
     ASSERT_EQ(::munmap(mine, kBucket), 0);
-    EXPECT_TRUE(is_mapped(mine, kBucket));
-    ASSERT_EQ(::kill(static_cast<pid_t>(numbers[1]), SIGKILL), 0);
     EXPECT_TRUE(eventually(member, [&] { return !is_mapped(mine, kBucket); }));
     EXPECT_EQ(member.statistics().exposed_bytes, 0U);
   });
@@ -482,6 +495,8 @@ const auto kProviders = testing::Values("tcp;ofi_rxm", "sockets");
 const auto kProviders = testing::Values("tcp;ofi_rxm");
 #endif
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseRecall, kProviders,
+                         [](const auto& info) { return test::test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Providers, FirehoseCutOff, testing::Values("tcp;ofi_rxm", "sockets"),
                          [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pinion/pinion.h"
@@ -140,6 +141,26 @@ TEST_F(TransferEndpointFaults, AnyCallMayFailAndLeavesNothing) {
   }
   EXPECT_GT(failures, 30);
   EXPECT_EQ(open_files(), files);
+}
+
+TEST_F(TransferEndpointFaults, ALostMessageEndsItsSender) {
+  MadeFabric fabric({{"tcp", 0, 8, FI_MSG | FI_RMA, 0, FI_THREAD_SAFE, FI_PROGRESS_AUTO}});
+  FabricEndpointResult made = open_fabric_endpoint(fabric.library(), options());
+  ASSERT_FALSE(made.error) << made.error.message;
+  Notes notes;
+  made.endpoint->handle(2, notes);
+  ASSERT_FALSE(made.endpoint->connect());
+  bool fails = true;
+  fabric.refuse = [&](const std::string& call) {
+    return call == "receipt" && std::exchange(fails, false) ? -FI_ETRUNC : 0;
+  };
+  // The last message for now: only an answer to a question shows the gap.
+  ASSERT_FALSE(made.endpoint->send(0, 2, "text", 4, nullptr));
+  for (const Time end = monotonic_now() + 60 * kSecond; notes.lost == 0 && monotonic_now() < end;)
+    if (made.endpoint->progress() == 0) made.endpoint->wait(kMillisecond);
+  EXPECT_EQ(notes.lost, 1);
+  EXPECT_TRUE(notes.texts.empty());
+  EXPECT_EQ(made.endpoint->send(0, 2, "more", 4, nullptr).code, ECONNRESET);
 }
 
 TEST_F(TransferEndpointFaults, AnUnknownProviderIsNamed) {

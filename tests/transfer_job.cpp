@@ -1,11 +1,11 @@
 // A process of a job for tests/e2e/transfers.sh: joins the others as its launcher says, sends 300,000 bytes
 // to the next rank and receives as many from the one before.
 //
-//   transfer_job PROVIDER [launcher] [again] [mpi LIBRARY]
+//   transfer_job PROVIDER [launcher] [again] [mpi LIBRARY] [absent RANK]
 //
 // launcher: by the launcher's service, also where a directory would do. again: a second endpoint after the
-// first. mpi: between MPI_Init and MPI_Finalize of that library. Prints `verified` at the end; an error is
-// one line, and status 1.
+// first. mpi: between MPI_Init and MPI_Finalize of that library. absent: that rank never comes; the others
+// wait for two seconds. Prints `verified` at the end; an error is one line, and status 1.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -59,7 +59,7 @@ void pass_on(const FabricEndpointOptions& options) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count < 2) fail("usage: transfer_job PROVIDER [launcher] [again] [mpi LIBRARY]");
+  if (count < 2) fail("usage: transfer_job PROVIDER [launcher] [again] [mpi LIBRARY] [absent RANK]");
   FabricEndpointOptions options;
   options.provider = arguments[1];
   check(job_of_launcher(options.job));
@@ -69,6 +69,10 @@ int main(int count, char** arguments) {
     const std::string word = arguments[i];
     if (word == "launcher") options.job.directory.clear();
     if (word == "again") times = 2;
+    if (word == "absent") {
+      options.connect_within = 2 * kSecond;
+      if (options.job.rank == static_cast<Peer>(std::atoi(arguments[++i]))) return 0;
+    }
     if (word == "mpi" && (mpi = ::dlopen(arguments[++i], RTLD_NOW | RTLD_GLOBAL)) == nullptr)
       fail(::dlerror());
   }

@@ -16,7 +16,7 @@ constexpr std::uint32_t kPeers = 5;
 
 std::vector<unsigned char> wire(std::uint32_t from, unsigned kind, const std::string& payload) {
   std::vector<unsigned char> bytes(kMessageHeader + payload.size());
-  write_header(bytes.data(), kToken, {from, kind, nullptr, payload.size()});
+  write_header(bytes.data(), kToken, {from, kind, 7, nullptr, payload.size()});
   std::memcpy(bytes.data() + kMessageHeader, payload.data(), payload.size());
   return bytes;
 }
@@ -39,6 +39,7 @@ TEST(TransferMessage, WhatIsWrittenIsRead) {
       ASSERT_TRUE(message);
       EXPECT_EQ(message->from, kPeers - 1);
       EXPECT_EQ(message->kind, kind);
+      EXPECT_EQ(message->number, 7U);
       EXPECT_EQ(read_payload, payload);
     }
   }

@@ -99,7 +99,8 @@ Error Job::join() {
   courier_ = std::make_unique<Courier>(*outbox_, place.peers,
                                        endpoint_->capabilities().max_message - kDataHeader, &Job::finish);
   cut_off_ = std::make_unique<std::atomic<bool>[]>(place.peers);
-  gathering_ = std::make_unique<Gathering>(*outbox_, place.rank, place.peers);
+  gathering_ =
+      std::make_unique<Gathering>(*outbox_, place.rank, place.peers, endpoint_->capabilities().max_message);
   Error error;
   strategy_ = make_strategy(options_.strategy ? options_.strategy : kDefaultStrategy, *this, error);
   if (error) return error;
@@ -339,9 +340,10 @@ Range Job::exposed_part(Range range) const {
   return largest;
 }
 
-/// Its registrations stay until its process has ended: until then it may still write.
+/// Its registrations stay until it is gone: until then it may still write.
 void Job::cut_off(Peer peer) {
   cut_off_[peer].store(true, std::memory_order_relaxed);
+  endpoint_->disconnect(peer);
   gathering_->gone(peer);
   courier_->end(peer, ECONNRESET);
 }
@@ -366,7 +368,9 @@ void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t
     case kControlMessage:
       return strategy_->message(from, payload, bytes);
     case kGatheringMessage:
-      return gathering_->arrived(from, payload, bytes);
+      gathering_->arrived(from, payload, bytes);
+      if (!outbox_->empty()) ring();
+      return;
     default:
       return;
   }
@@ -416,6 +420,7 @@ void Job::lose(Peer peer) {
   gathering_->gone(peer);
   strategy_->gone(peer);
   courier_->end(peer, ECONNRESET);
+  if (!outbox_->empty()) ring();
 }
 
 std::size_t Job::max_message() const { return endpoint_->capabilities().max_message - sizeof(UserHeader); }

@@ -33,7 +33,7 @@ class Ways {
   virtual void control(Peer to, const void* message, std::size_t bytes) = 0;
   /// Strategy::work() is called soon.
   virtual void ring() = 0;
-  /// The peer is treated as gone from now on. It is told so when it listens.
+  /// Closes the connection with the peer: its operations end. gone() follows.
   virtual void cut_off(Peer peer) = 0;
   /// The largest part of a range, in whole pages, that peers may reach; empty: none.
   virtual Range exposed_part(Range range) const = 0;

@@ -90,6 +90,12 @@ class Endpoint {
   virtual Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes,
                      Operation* operation) = 0;
 
+  /// Ends the connection with a peer: operations with it end (ECONNRESET), and none begins. The peer sees
+  /// this process as gone, and must join anew. gone() follows: at once where the provider moves data over TCP
+  /// on this node, or its device refuses old keys; else once the peer's process has ended, left, or was
+  /// silent for too long. Gets that it may still answer end then, too. Ordinary code.
+  virtual void disconnect(Peer peer) = 0;
+
   /// `kind` < kKinds; before the first message can come, so before connect().
   virtual void handle(unsigned kind, MessageHandler& handler) = 0;
 

@@ -47,6 +47,7 @@ class OpenEndpoint final : public FabricEndpoint {
   Error put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) override;
   Error get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) override;
   Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation) override;
+  void disconnect(Peer peer) override;
   void handle(unsigned kind, MessageHandler& handler) override;
   unsigned progress() override;
   void wait(Duration at_most) override;
@@ -74,6 +75,8 @@ class OpenEndpoint final : public FabricEndpoint {
   void run();
 
   Error reachable(Peer peer) const;
+  Error post_message(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation);
+  bool close_connections(Peer peer);
   Error transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation, bool put);
   WireBuffer* wire_buffer();
   Error posted(OperationSlot& slot, Peer peer, long code);
@@ -90,6 +93,7 @@ class OpenEndpoint final : public FabricEndpoint {
   void conclude(Operation* operation, Peer peer, int code);
   unsigned finish_verdicts();
   unsigned bury();
+  unsigned end_strays();
   void deliver(const void* wire, std::size_t bytes);
   void send_own(Peer to, unsigned kind);
   Error post_receives();
@@ -111,6 +115,7 @@ class OpenEndpoint final : public FabricEndpoint {
   std::atomic<bool> connected_{false};
   std::atomic<bool> closing_{false};
   std::atomic<bool> progressing_{false};
+  std::atomic<bool> strays_{false};  ///< operations are under way with peers that are cut off or gone
   std::atomic<std::uint32_t> stop_{0};
   std::atomic<std::uint64_t> calls_{0};  ///< of progress() and wait() by threads of the program
   OperationTable operations_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transfer/fabric_endpoint_inside.h"
+#include "transfer/tcp_connections.h"
 
 namespace pinion::transfer {
 
@@ -73,18 +74,20 @@ Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   if (code == 0) {
     peers_.note_touched(peer);
     wait_.busy();
+    if (PeerTable::is_over(peers_.at(peer).condition.load())) strays_.store(true);
     return {};
   }
+  const bool is_message = slot.wire != nullptr;
   give_back(slot);
   bool done_already = false;
   Operation* const operation = operations_.finish(slot, &done_already);
   if (done_already) return {};
   if (code == FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
-  if (is_loss(code)) {
+  // A message that cannot leave: those after it would be out of order.
+  if (is_loss(code) || is_message) {
     peers_.note_loss(peer);
     return gone_error(peer);
   }
-  if (operation == nullptr) return failed(code);
   conclude(operation, peer, code);
   return {};
 }
@@ -111,6 +114,7 @@ Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, 
   }
   OperationSlot* const slot = operations_.take(peer, &operation);
   if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
+  slot->gets = !put;
   std::uint64_t key = remote.key;
   if (remote.raw.bytes > 0 && objects_.has_mode(FI_MR_RAW)) {
     if (const int code = raw_keys_.map(objects_.domain, remote.raw, key)) return posted(*slot, peer, code);
@@ -153,6 +157,11 @@ Error OpenEndpoint::send(Peer to, unsigned kind, const void* payload, std::size_
   if (bytes > capabilities_.max_message)
     return Error::make(EMSGSIZE, "%zu bytes are more than a message takes (%zu)", bytes,
                        capabilities_.max_message);
+  return post_message(to, kind, payload, bytes, operation);
+}
+
+Error OpenEndpoint::post_message(Peer to, unsigned kind, const void* payload, std::size_t bytes,
+                                 Operation* operation) {
   WireBuffer* const buffer = wire_buffer();
   if (buffer == nullptr) return Error::make(EAGAIN, "too many messages are on their way");
   OperationSlot* const slot = operations_.take(to, operation);
@@ -161,7 +170,6 @@ Error OpenEndpoint::send(Peer to, unsigned kind, const void* payload, std::size_
     return Error::make(EAGAIN, "too many operations are under way");
   }
   slot->wire = buffer;
-  write_header(buffer->bytes, peers_.at(to).card.token, {own_.rank, kind, nullptr, bytes});
   if (bytes > 0) std::memcpy(buffer->bytes + kMessageHeader, payload, bytes);
   const iovec wire{buffer->bytes, kMessageHeader + bytes};
   fi_msg message{};
@@ -170,12 +178,38 @@ Error OpenEndpoint::send(Peer to, unsigned kind, const void* payload, std::size_
   message.iov_count = 1;
   message.addr = peers_.at(to).address;
   message.context = slot;
-  return posted(*slot, to, fi_sendmsg(objects_.endpoint, &message, FI_COMPLETION));
+  PeerTable::Entry& entry = peers_.at(to);
+  ssize_t code = 0;
+  {
+    const std::lock_guard lock(entry.sending);
+    write_header(buffer->bytes, entry.card.token, {own_.rank, kind, entry.sent + 1, nullptr, bytes});
+    code = fi_sendmsg(objects_.endpoint, &message, FI_COMPLETION);
+    if (code == 0) ++entry.sent;
+  }
+  return posted(*slot, to, code);
 }
 
 /// A message of the endpoint's own: when it cannot leave, the next one will.
 void OpenEndpoint::send_own(Peer to, unsigned kind) {
-  static_cast<void>(send(to, kind, nullptr, 0, nullptr));
+  static_cast<void>(post_message(to, kind, nullptr, 0, nullptr));
+}
+
+void OpenEndpoint::disconnect(Peer peer) {
+  if (reachable(peer) || peer == own_.rank) return;
+  send_own(peer, kLeave);
+  if (!peers_.cut_off(peer)) return;
+  strays_.store(true);
+  if (close_connections(peer)) peers_.note_loss(peer);
+  wait_.advanced();
+}
+
+/// Whether no byte of the peer's reaches this process's memory any more.
+bool OpenEndpoint::close_connections(Peer peer) {
+  const PeerTable::Entry& entry = peers_.at(peer);
+  if (fabric_pins(provider_)) return true;  // keys end with their registrations
+  const auto network = fabric_network(provider_);
+  const bool is_tcp = network == "tcp" || network == "sockets" || network == "net";
+  return is_tcp && entry.same_node && reset_tcp_connections(own_.address, entry.card);
 }
 
 // ---- progress
@@ -197,10 +231,16 @@ Error OpenEndpoint::post_receives() {
 void OpenEndpoint::deliver(const void* wire, std::size_t bytes) {
   const auto message = read_message(wire, bytes, own_.token, own_.peers);
   if (!message) return;
-  if (peers_.at(message->from).condition.load() == PeerTable::Condition::gone) return;
+  PeerTable::Entry& entry = peers_.at(message->from);
   peers_.note_heard(message->from, monotonic_now());
-  if (message->kind == kProbe) send_own(message->from, kAnswer);
   if (message->kind == kLeave) peers_.note_loss(message->from);
+  if (PeerTable::is_over(entry.condition.load())) {
+    if (entry.cut.load() && message->kind != kLeave) send_own(message->from, kLeave);
+    return;
+  }
+  if (message->number != ++entry.arrived) return peers_.note_loss(message->from);
+  if (message->kind == kProbe) send_own(message->from, kAnswer);
+  if (message->kind == kAnswer) entry.doubted = false;
   if (message->kind >= kKinds || handlers_[message->kind] == nullptr) return;
   handlers_[message->kind]->message(message->from, message->payload, message->bytes);
 }
@@ -228,7 +268,9 @@ bool OpenEndpoint::take_error() {
   auto* const context = static_cast<Context*>(failure.op_context);
   if (context == nullptr) return true;
   if (context->kind == Context::Kind::receive) {
-    if (!closing_.load()) unposted_.push_back(static_cast<Receive*>(context));
+    if (closing_.load()) return true;
+    unposted_.push_back(static_cast<Receive*>(context));
+    peers_.doubt_all();
     return true;
   }
   auto& slot = *static_cast<OperationSlot*>(context);
@@ -291,10 +333,30 @@ unsigned OpenEndpoint::finish_verdicts() {
 unsigned OpenEndpoint::bury() {
   unsigned events = 0;
   for (const Peer peer : peers_.settle(monotonic_now())) {
+    // It may have connected anew before it saw the end.
+    if (peers_.at(peer).cut.load()) static_cast<void>(close_connections(peer));
     for (Operation* const operation : operations_.abandon(peer)) operation->done(gone_error(peer));
     for (MessageHandler* const handler : handlers_)
       if (handler != nullptr) handler->gone(peer);
     ++events;
+  }
+  return events;
+}
+
+/// Ends operations with peers that were cut off, or were gone when the operation was posted. A peer that is
+/// cut off may still answer gets, so those wait until it is gone.
+unsigned OpenEndpoint::end_strays() {
+  if (!strays_.load() || !strays_.exchange(false)) return 0;
+  unsigned events = 0;
+  for (Peer peer = 0; peer < peers_.size(); ++peer) {
+    const PeerTable::Condition condition = peers_.at(peer).condition.load();
+    if (!PeerTable::is_over(condition)) continue;
+    using Kinds = OperationTable::Kinds;
+    const bool is_gone = condition == PeerTable::Condition::gone;
+    for (Operation* const operation : operations_.abandon(peer, is_gone ? Kinds::all : Kinds::without_gets)) {
+      operation->done(gone_error(peer));
+      ++events;
+    }
   }
   return events;
 }
@@ -305,7 +367,10 @@ unsigned OpenEndpoint::advance() {
   static_cast<void>(post_receives());
   // With the queue empty, the last messages of peers that end have been delivered.
   if (events < kMostEvents) events += bury();
-  peers_.look(directory_, monotonic_now(), options_.silence, [this](Peer peer) { send_own(peer, kProbe); });
+  events += end_strays();
+  peers_.look(
+      directory_, monotonic_now(), options_.silence, [this](Peer peer) { send_own(peer, kProbe); },
+      [this](Peer peer) { return !post_message(peer, kLeave, nullptr, 0, nullptr); });
   progressing_.store(false, std::memory_order_release);
   if (events > 0) wait_.advanced();
   return events;

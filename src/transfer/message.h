@@ -8,7 +8,7 @@
 namespace pinion::transfer {
 
 /// Bytes of a header.
-constexpr std::size_t kMessageHeader = 24;
+constexpr std::size_t kMessageHeader = 32;
 
 /// The endpoint's own kinds, above those of handlers.
 constexpr unsigned kProbe = 0x100;   ///< asks for an answer
@@ -18,6 +18,7 @@ constexpr unsigned kLeave = 0x102;   ///< the sender closes its endpoint
 struct Message {
   std::uint32_t from = 0;
   unsigned kind = 0;
+  std::uint32_t number = 0;  ///< counts the sender's messages to the receiver, from 1; wraps
   const void* payload = nullptr;
   std::size_t bytes = 0;
 };

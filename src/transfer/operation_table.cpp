@@ -16,6 +16,7 @@ OperationSlot* OperationTable::take(Peer peer, Operation* operation) {
   slot.peer = peer;
   slot.used = true;
   slot.abandoned = false;
+  slot.gets = false;
   slot.wire = nullptr;
   ++live_;
   return &slot;
@@ -43,8 +44,9 @@ std::vector<Operation*> OperationTable::abandon_where(Chosen&& chosen) {
   return waiting;
 }
 
-std::vector<Operation*> OperationTable::abandon(Peer peer) {
-  return abandon_where([&](const OperationSlot& slot) { return slot.peer == peer; });
+std::vector<Operation*> OperationTable::abandon(Peer peer, Kinds kinds) {
+  return abandon_where(
+      [&](const OperationSlot& slot) { return slot.peer == peer && (kinds == Kinds::all || !slot.gets); });
 }
 
 std::vector<Operation*> OperationTable::abandon_all() {

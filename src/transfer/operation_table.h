@@ -29,6 +29,7 @@ struct OperationSlot : Context {
   Peer peer = 0;
   bool used = false;
   bool abandoned = false;                   ///< done() was called early
+  bool gets = false;                        ///< writes this process's memory
   WireBuffer* wire = nullptr;               ///< of a message
   std::optional<std::uint64_t> mapped_key;  ///< of a raw one
 };
@@ -40,8 +41,9 @@ class OperationTable {
   /// The provider has completed it, or was never given it. Returns the operation that waits, or null.
   /// `abandoned` (may be null) receives whether it has been done() early.
   Operation* finish(OperationSlot& slot, bool* abandoned = nullptr);
+  enum class Kinds : unsigned char { all, without_gets };
   /// The operations to a peer that wait, or all; the caller calls their done().
-  std::vector<Operation*> abandon(Peer peer);
+  std::vector<Operation*> abandon(Peer peer, Kinds kinds = Kinds::all);
   std::vector<Operation*> abandon_all();
   /// Under way, and not abandoned.
   std::size_t live() const;

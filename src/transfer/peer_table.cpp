@@ -29,8 +29,29 @@ void PeerTable::note_heard(Peer peer, Time now) {
 }
 
 void PeerTable::note_loss(Peer peer) {
+  std::atomic<Condition>& condition = entries_[peer].condition;
+  for (Condition now = condition.load(); now <= Condition::cut_off;)
+    if (condition.compare_exchange_weak(now, Condition::ending)) {
+      ending_.fetch_add(1);
+      return;
+    }
+}
+
+bool PeerTable::cut_off(Peer peer) {
   Condition here = Condition::here;
-  if (entries_[peer].condition.compare_exchange_strong(here, Condition::ending)) ending_.fetch_add(1);
+  if (!entries_[peer].condition.compare_exchange_strong(here, Condition::cut_off)) return false;
+  entries_[peer].cut.store(true);
+  return true;
+}
+
+/// Over a connection that is made after the closed one.
+bool PeerTable::wants_goodbye(Peer peer) const {
+  const Entry& entry = entries_[peer];
+  return entry.cut.load() && !entry.told && is_over(entry.condition.load()) && !process_has_ended(peer);
+}
+
+void PeerTable::doubt_all() {
+  for (Peer peer = 0; peer < size_; ++peer) entries_[peer].doubted = true;
 }
 
 std::vector<Peer> PeerTable::settle(Time now) {
@@ -61,14 +82,20 @@ bool PeerTable::has_left(const Directory& directory, Peer peer) const {
 bool PeerTable::is_silent(Peer peer, Time now, Duration silence) {
   Entry& entry = entries_[peer];
   if (entry.heard.load(std::memory_order_relaxed) >= entry.unanswered_since) entry.unanswered_since = 0;
+  const bool is_unasked = !is_here(peer) && !entry.same_node && entry.unanswered_since == 0;
+  if (is_unasked) entry.unanswered_since = now;
   return entry.unanswered_since != 0 && now - entry.unanswered_since > silence;
 }
 
 bool PeerTable::wants_probe(Peer peer, Time now) {
   Entry& entry = entries_[peer];
+  if (!is_here(peer) || now - entry.probed < kProbeAfter) return false;
+  if (entry.doubted) {
+    entry.probed = now;
+    return true;
+  }
   if (entry.same_node || !entry.touched.load(std::memory_order_relaxed)) return false;
-  if (now - entry.heard.load(std::memory_order_relaxed) < kProbeAfter || now - entry.probed < kProbeAfter)
-    return false;
+  if (now - entry.heard.load(std::memory_order_relaxed) < kProbeAfter) return false;
   entry.probed = now;
   if (entry.unanswered_since == 0) entry.unanswered_since = now;
   return true;

@@ -3,9 +3,14 @@
 //   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
 //     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, it says goodbye;
 //   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
-//     provider report a lost connection; `silence` without an answer ends it, too.
-// Libfabric's shm keeps spin locks in shared memory. A peer that is killed while it holds one makes a put or
-// send to it wait for ever, inside the provider; nothing here can end that.
+//     provider report a lost connection; `silence` without an answer ends it, too;
+//   - a message of it was lost: messages have numbers. After a receive that failed, all peers are asked for
+//   an
+//     answer, whose number shows a gap.
+// A peer that is cut off is alive, and may still write to this process's memory. It is gone once its process
+// has ended or left, or its connections are closed. Libfabric's shm keeps spin locks in shared memory. A peer
+// that is killed while it holds one makes a put or send to it wait for ever, inside the provider; nothing
+// here can end that.
 //
 // note...() and condition(): any thread. The rest: the thread that holds the endpoint's progress.
 #pragma once
@@ -17,6 +22,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "transfer/shm_file.h"
@@ -25,7 +31,7 @@ namespace pinion::transfer {
 
 class PeerTable {
  public:
-  enum class Condition : unsigned char { here, ending, gone };
+  enum class Condition : unsigned char { here, cut_off, ending, gone };
 
   struct Entry {
     Card card;
@@ -35,9 +41,15 @@ class PeerTable {
     std::atomic<Condition> condition{Condition::here};
     std::atomic<bool> touched{false};  ///< something was exchanged
     std::atomic<Time> heard{0};
-    Time noticed = 0;           ///< when its end was; 0: not yet
-    Time probed = 0;            ///< last
-    Time unanswered_since = 0;  ///< first probe since it was heard; 0: none
+    std::mutex sending;            ///< messages leave in the order of their numbers; guards the next
+    std::uint32_t sent = 0;        ///< number of the last message to it
+    std::uint32_t arrived = 0;     ///< of the last one from it
+    std::atomic<bool> cut{false};  ///< the connection was closed here
+    bool told = false;             ///< and the peer knows
+    bool doubted = false;          ///< a message of it may be lost
+    Time noticed = 0;              ///< when its end was; 0: not yet
+    Time probed = 0;               ///< last
+    Time unanswered_since = 0;     ///< first probe since it was heard; 0: none
   };
 
   /// Before all else.
@@ -45,25 +57,34 @@ class PeerTable {
   Peer size() const { return size_; }
   Entry& at(Peer peer) { return entries_[peer]; }
   bool is_here(Peer peer) const { return entries_[peer].condition.load() == Condition::here; }
+  /// Operations with it have ended.
+  static bool is_over(Condition condition) {
+    return condition == Condition::cut_off || condition == Condition::gone;
+  }
 
   void note_touched(Peer peer) { entries_[peer].touched.store(true, std::memory_order_relaxed); }
   void note_heard(Peer peer, Time now);
   /// The provider lost it, or a message to it. The own process, too, may be lost in this sense.
   void note_loss(Peer peer);
+  /// False: it is here no longer.
+  bool cut_off(Peer peer);
 
-  /// Looks after the peers whose turn it is. `probe` sends one.
-  template <class Probe>
-  void look(const Directory& directory, Time now, Duration silence, Probe&& probe) {
+  /// Looks after the peers whose turn it is. `probe` sends one; `leave` says goodbye, if it can.
+  template <class Probe, class Leave>
+  void look(const Directory& directory, Time now, Duration silence, Probe&& probe, Leave&& leave) {
     if (now - looked_ < kEvery) return;
     looked_ = now;
     for (Peer count = 0; count < kAtOnce && count < size_; ++count, next_ = (next_ + 1) % size_) {
-      if (next_ == self_ || !is_here(next_)) continue;
+      if (wants_goodbye(next_)) entries_[next_].told = leave(next_);
+      if (!may_write(next_) || (next_ == self_ && !entries_[next_].doubted)) continue;
       if (has_left(directory, next_) || is_silent(next_, now, silence))
         note_loss(next_);
       else if (wants_probe(next_, now))
         probe(next_);
     }
   }
+  /// A message of some peer was lost.
+  void doubt_all();
   /// Peers whose end is settled: after a pause, in which their last messages arrive. Each once. Files that
   /// their processes have left are removed.
   std::vector<Peer> settle(Time now);
@@ -72,10 +93,12 @@ class PeerTable {
   static constexpr Duration kEvery = 100 * kMillisecond;
   static constexpr Peer kAtOnce = 16;
 
+  bool may_write(Peer peer) const { return entries_[peer].condition.load() <= Condition::cut_off; }
   bool process_has_ended(Peer peer) const;
   bool has_left(const Directory& directory, Peer peer) const;
   bool is_silent(Peer peer, Time now, Duration silence);
   bool wants_probe(Peer peer, Time now);
+  bool wants_goodbye(Peer peer) const;
 
   std::unique_ptr<Entry[]> entries_;
   Peer size_ = 0, self_ = 0, next_ = 0;

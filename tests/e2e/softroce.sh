@@ -39,6 +39,7 @@ for test in "$build"/tests/softroce/*_test; do
   "\$test" >"\$(basename "\$test").log" 2>&1
   echo "\$? \$(basename "\$test")" >>tests
 done
+"$build/bin/examples/gas" random-put --puts 300 --sets 64K --processes 2 --provider 'verbs;ofi_rxm' --figures >gas 2>&1
 PINION=device=verbs,retention=leave-pinned "$build/bin/examples/registration_cache" 30 >example 2>&1
 PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_device 2>&1
 "$pinion" info devices >devices
@@ -67,6 +68,8 @@ while read -r status test; do
 done <tests
 [ $ran -eq "$(ls "$build"/tests/softroce/*_test | wc -l)" ] || fail "$ran tests ran"
 
+# All of it: softroce/firehose.sh
+{ grep -q ': verified$' gas && grep -qx 'messaged 0' gas; } || fail "gas over verbs: $(cat gas)"
 grep -q '60 acquires, 5[0-9] hits' example || fail "the example: $(cat example)"
 grep -q 'mlx5_0 is not there.*there are: rxe0' no_device || fail "a device that is not there: $(cat no_device)"
 grep -q 'registers with RDMA device rxe0' devices || fail "info: $(cat devices)"

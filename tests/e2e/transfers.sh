@@ -28,6 +28,8 @@ all_verified "a directory" 2 "${launch[@]}" -n 2 "$job" "$FI_PROVIDER"
 case $family in
   openmpi)
     all_verified "PMIx, twice" 3 "${launch[@]}" -n 3 "$job" "$FI_PROVIDER" launcher again
+    refused "PMIx without one rank" 'not all 3 processes of the job came to the PMIx fence' \
+      "${launch[@]}" -n 3 "$job" "$FI_PROVIDER" launcher absent 1
     all_verified "PMIx beside MPI" 2 "${launch[@]}" -n 2 "$job" "$FI_PROVIDER" launcher mpi libmpi.so.40
     ;;
   mpich)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Endpoints and large messages with libfabric's provider verbs over Soft-RoCE: every protocol, sizes around the
-# thresholds, a thousand outstanding, a killed peer; and the example ping. Contents are checked. Two minutes
-# on a processor that is emulated.
+# thresholds, a thousand outstanding, a peer that is killed or stopped, 200 connections; and the example ping. Contents
+# are checked. Three minutes on a processor that is emulated.
 #
 #   tests/softroce/transfers.sh BUILD-DIRECTORY
 set -euo pipefail

@@ -47,6 +47,7 @@ class MadeEndpoint final : public transfer::Endpoint {
             transfer::Operation& operation) override;
   Error send(transfer::Peer to, unsigned kind, const void* payload, std::size_t bytes,
              transfer::Operation* operation) override;
+  void disconnect(transfer::Peer) override {}
   void handle(unsigned, transfer::MessageHandler& handler) override { handler_ = &handler; }
   unsigned progress() override;
   void wait(Duration) override { std::this_thread::yield(); }

@@ -1,0 +1,18 @@
+// TCP connections between this process's endpoint and a peer's on the same node: found in the kernel's
+// tables, and reset. libfabric closes none on request: `sockets` keeps them, and `ofi_rxm` closes them by a
+// setting of the whole process only. A provider takes a reset as the peer's end.
+//
+// Ordinary code, any thread; stateless.
+#pragma once
+
+#include <vector>
+
+#include "transfer/bootstrap.h"
+
+namespace pinion::transfer {
+
+/// After it, no byte that the peer has sent over these connections reaches this process's memory. False: they
+/// could not be told apart from others. `own`: the address of this process's endpoint.
+bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& peer);
+
+}  // namespace pinion::transfer
