@@ -168,8 +168,12 @@ TEST(UseRuns, ABufferInUseAgainAndAgainLeavesFewRecords) {
     if (event.kind == runlog::EventKind::uses) of_runs += event.count;
   }
   EXPECT_EQ(logs[0].live.counters.acquires, uses);
-  EXPECT_EQ(logged, uses);
-  EXPECT_GT(of_runs, 0u);
+  // A full ring may refuse the record of a whole run.
+  EXPECT_LE(logged, uses);
+  if (logs[0].live.counters.records_dropped == 0) {
+    EXPECT_EQ(logged, uses);
+    EXPECT_GT(of_runs, 0u);
+  }
 }
 
 }  // namespace
