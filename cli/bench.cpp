@@ -202,7 +202,7 @@ void add_bench(CLI::App& app) {
       ->type_name("NAME");
   CLI::Option* const provider =
       sub->add_option("--provider", arguments->options.provider,
-                      "bench transfers, firehose: the provider of libfabric (shm, tcp, verbs, ...)")
+                      "bench transfers, firehose, gather: the provider of libfabric (shm, tcp, verbs, ...)")
           ->type_name("NAME");
   sub->add_option(
          "--wire", arguments->wire,
@@ -210,7 +210,7 @@ void add_bench(CLI::App& app) {
       ->type_name("BANDWIDTH")
       ->excludes(provider);
   sub->add_flag("--full", arguments->options.full,
-                "bench transfers, firehose: all sizes, counts and providers")
+                "bench transfers, firehose, gather: all sizes, counts and providers")
       ->disable_flag_override();
   sub->add_option("--size", arguments->sizes, "bench transfers, bench prepare: these sizes (17K,4M)")
       ->delimiter(',')

@@ -1,5 +1,6 @@
 // `pinion bench placement`: blocks of the hugepage heap beside base pages, as a device registers them; and
-// the heap's speed and memory beside other allocators, each in processes of its own (bench/allocations.cpp).
+// the heap's speed and memory beside other allocators, each in processes of its own (bench/allocations.cpp);
+// and programs with and without it.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "bench.h"
+#include "bench_placement_programs.h"
 #include "device/make.h"
 #include "launch.h"
 #include "monitors.h"
@@ -128,6 +130,7 @@ void measure_allocators(Bench& bench) {
 void run(Bench& bench) {
   measure_registration(bench);
   measure_allocators(bench);
+  measure_programs(bench);
 }
 
 const BenchRegistration registration{

@@ -1,6 +1,7 @@
-// `pinion bench registration`: the time of registering on this machine's devices, by size and page size,
-// for touched and untouched memory.
+// `pinion bench registration`: the time of registering on this machine's devices, by size and kind of page
+// (base, transparent, reserved), for touched and untouched memory.
 #include <fmt/format.h>
+#include <linux/mman.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -12,51 +13,74 @@
 #include "bench_ranges.h"
 #include "command.h"
 #include "device/make.h"
+#include "physical_extents.h"
 #include "system_files.h"
 
 namespace pinion::cli {
 
 namespace {
 
-/// Memory on system pages or, where the system gives them, on transparent hugepages.
+constexpr std::size_t kHugepage = 2 << 20;
+
+enum class PageKind { base, transparent, reserved };
+
+/// Memory on one kind of pages; an empty range: the system gives none of them.
 class BenchMemory {
  public:
-  BenchMemory(std::size_t bytes, bool huge, bool touched) : mapped_(bytes + kHuge) {
-    memory_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const Address begin = (reinterpret_cast<Address>(memory_) + kHuge - 1) / kHuge * kHuge;
+  BenchMemory(std::size_t bytes, PageKind kind, bool touched) {
+    const bool reserved = kind == PageKind::reserved;
+    // Whole hugepages, and room to begin at one.
+    mapped_ = (bytes + kHugepage - 1) / kHugepage * kHugepage + (reserved ? 0 : kHugepage);
+    memory_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB | MAP_HUGE_2MB : 0), -1, 0);
+    if (memory_ == MAP_FAILED) return;
+    const Address begin = (reinterpret_cast<Address>(memory_) + kHugepage - 1) / kHugepage * kHugepage;
     range = {begin, begin + bytes};
-    ::madvise(reinterpret_cast<void*>(begin), bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    if (!reserved)
+      ::madvise(memory_, mapped_, kind == PageKind::transparent ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     if (touched) std::memset(reinterpret_cast<void*>(begin), 1, bytes);
   }
-  ~BenchMemory() { ::munmap(memory_, mapped_); }
+  ~BenchMemory() {
+    if (memory_ != MAP_FAILED) ::munmap(memory_, mapped_);
+  }
   BenchMemory(const BenchMemory&) = delete;
   BenchMemory& operator=(const BenchMemory&) = delete;
 
   Range range;
 
  private:
-  static constexpr std::size_t kHuge = 2 << 20;
-  std::size_t mapped_;
-  void* memory_;
+  std::size_t mapped_ = 0;
+  void* memory_ = MAP_FAILED;
 };
 
 struct Case {
-  std::size_t kilobytes;
-  bool huge;
+  std::size_t bytes;
+  PageKind kind;
   bool touched;
 
   std::string name() const {
-    return fmt::format("{}-{}{}", huge ? "2M" : "4K", size_name(kilobytes << 10),
-                       touched ? "" : "-unfaulted");
+    const std::string pages = kind == PageKind::base          ? size_name(page_size())
+                              : kind == PageKind::transparent ? "thp"
+                                                              : "hugetlb";
+    return fmt::format("{}-{}{}", pages, size_name(bytes), touched ? "" : "-unfaulted");
   }
 };
+
+/// Of touched memory. Base pages are scattered; how far, the system's state decides.
+void count_extents(Bench& bench, const Case& what) {
+  const BenchMemory memory(what.bytes, what.kind, true);
+  if (memory.range.empty()) return;
+  if (const auto extents = physical_extents(memory.range))
+    bench.add(what.name(), "memory", "extents", "extents", {static_cast<double>(*extents)});
+}
 
 void measure(Bench& bench, Device& device, const std::string& subject, const Case& what) {
   std::vector<double> in, out;
   const double us = calibration().ns_per_tick / 1000;
   std::optional<BenchMemory> memory;
   for (unsigned round = 0; round <= bench.rounds(); ++round) {
-    if (!memory || !what.touched) memory.emplace(what.kilobytes << 10, what.huge, what.touched);
+    if (!memory || !what.touched) memory.emplace(what.bytes, what.kind, what.touched);
+    if (memory->range.empty()) return;
     const Ticks begin = ticks_now();
     const Registration made = device.register_range(memory->range, Access::all, Actor::application);
     const Ticks middle = ticks_now();
@@ -97,15 +121,19 @@ void run(Bench& bench) {
   if (field_of("/proc/cpuinfo", "model name").find("TCG") != std::string::npos)
     bench.note(
         "The processor is emulated: what it takes beside something else means more than what it takes.");
+  if (BenchMemory(kHugepage, PageKind::reserved, false).range.empty())
+    bench.note("hugetlb: no hugepages are reserved (/proc/sys/vm/nr_hugepages)");
   for (const bool touched : {true, false})
-    for (const bool huge : {false, true})
+    for (const PageKind kind : {PageKind::base, PageKind::transparent, PageKind::reserved})
       for (const std::size_t kilobytes : {4, 64, 1024, 4 * 1024, 16 * 1024, 64 * 1024}) {
-        if (huge && kilobytes < 1024) continue;
-        for (const auto& [name, device] : devices) measure(bench, *device, name, {kilobytes, huge, touched});
+        if (kind != PageKind::base && kilobytes < 1024) continue;
+        const Case what{kilobytes << 10, kind, touched};
+        for (const auto& [name, device] : devices) measure(bench, *device, name, what);
+        if (touched) count_extents(bench, what);
       }
 }
 
-const BenchRegistration registration{"registration", "Registering memory, by page size and size", run,
+const BenchRegistration registration{"registration", "Registering memory, by kind of page and size", run,
                                      kTakesDevice};
 
 }  // namespace

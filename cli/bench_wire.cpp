@@ -96,13 +96,15 @@ void EmulatedWire::connect() {
     throw Failure("the other process ended");
 }
 
-Error EmulatedWire::put(Peer, LocalMemory from, RemoteMemory target, Operation& operation) {
-  post({true, from, target, &operation, monotonic_now()});
+Error EmulatedWire::put_list(Peer, std::span<const LocalMemory> from, RemoteMemory target,
+                             Operation& operation) {
+  post({true, from[0], target, &operation, monotonic_now()});  // max_elements is 1
   return {};
 }
 
-Error EmulatedWire::get(Peer, LocalMemory target, RemoteMemory source, Operation& operation) {
-  post({false, target, source, &operation, monotonic_now()});
+Error EmulatedWire::get_list(Peer, std::span<const LocalMemory> target, RemoteMemory source,
+                             Operation& operation) {
+  post({false, target[0], source, &operation, monotonic_now()});
   return {};
 }
 

@@ -41,10 +41,10 @@ class EmulatedWire final : public transfer::Endpoint {
   transfer::Peer peers() const override { return 2; }
   const transfer::EndpointCapabilities& capabilities() const override { return capabilities_; }
   pinion_domain* domain() const override { return domain_; }
-  Error put(transfer::Peer to, transfer::LocalMemory from, transfer::RemoteMemory target,
-            transfer::Operation& operation) override;
-  Error get(transfer::Peer from, transfer::LocalMemory target, transfer::RemoteMemory source,
-            transfer::Operation& operation) override;
+  Error put_list(transfer::Peer to, std::span<const transfer::LocalMemory> from,
+                 transfer::RemoteMemory target, transfer::Operation& operation) override;
+  Error get_list(transfer::Peer from, std::span<const transfer::LocalMemory> target,
+                 transfer::RemoteMemory source, transfer::Operation& operation) override;
   Error send(transfer::Peer to, unsigned kind, const void* payload, std::size_t bytes,
              transfer::Operation* operation) override;
   void disconnect(transfer::Peer) override {}  // both processes are the bench's

@@ -24,6 +24,7 @@
 #include "runlog/analysis.h"
 #include "text.h"
 #include "unregistered_uses.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
@@ -186,11 +187,8 @@ std::string misses_text(const Strategy& s) {
     return count_text(
         static_cast<std::uint64_t>(median(s, [&](const auto& r) { return r.acquires.*member; })));
   };
-  std::string text = count(&runlog::Acquires::misses);
-  std::string detail = fmt::format("{} late", count(&runlog::Acquires::late));
-  if (const std::string bounced = count(&runlog::Acquires::bounced); bounced != "0")
-    detail += ", " + bounced + " bounced";
-  return fmt::format("{} ({})", text, detail);
+  using A = runlog::Acquires;
+  return fmt::format("{} / {} / {}", count(&A::misses), count(&A::late), count(&A::bounced));
 }
 
 // The figures below libraries: those of the NIC, and of both kinds of caches alike.
@@ -221,49 +219,76 @@ BelowLibraries medians_below(const Strategy& s) {
   return b;
 }
 
-void add_below(std::vector<std::string>& row, const Strategy& s) {
-  const BelowLibraries b = medians_below(s);
-  row.push_back(b.nic ? pair_text(static_cast<double>(b.nic->peak_bytes), b.nic->mean_bytes) : kNotKnown);
-  row.push_back(b.nic ? fmt::format("{} / {:.1f}", b.nic->peak_regions, b.nic->mean_regions) : kNotKnown);
-  row.push_back(b.unregistered.known ? fmt::format("{} ({})", count_text(b.unregistered.all),
-                                                   count_text(b.unregistered.reuses))
-                                     : kNotKnown);
+std::string wall_text(const Strategy& s, bool by_logs) {
+  const Spread w = by_logs ? run_length(s) : elapsed(s);
+  return fmt::format("{:.3f} ({:.3f} - {:.3f})", w.median, w.least, w.most);
 }
 
-std::string table_text(const std::vector<Strategy>& strategies, bool below) {
-  std::vector<std::string> header{
-      "strategy",           "wall time", "(min - max)", "seconds added", "registered peak / mean",
-      "oracle peak / mean", "misses",    "spent"};
-  if (below)
-    header.insert(header.begin() + 3, {"NIC's bytes peak / mean", "NIC's regions", "critical path (reuses)"});
-  Table table(std::move(header));
-  const bool by_logs = all_reported(strategies);  // one clock for all rows
+std::string memory_table(const std::vector<Strategy>& strategies, bool by_logs) {
+  Table table({"strategy", "wall time, s (min - max)", "registered peak / mean", "oracle peak / mean"});
   for (const Strategy& s : strategies) {
-    const Spread w = by_logs ? run_length(s) : elapsed(s);
-    std::vector<std::string> row = {s.row.name, fmt::format("{:.3f} s", w.median),
-                                    fmt::format("({:.3f} - {:.3f})", w.least, w.most)};
-    if (below) add_below(row, s);
+    std::string held = "-", oracle = "-";
     if (reported(s)) {
-      const Spread share = spread(s.runs, [&](const Run& run) {
-        const double whole = by_logs ? run.report->wall_seconds : run.elapsed;
-        return whole > 0 ? run.report->cost.added() / whole : 0;
-      });
-      row.push_back(fmt::format("{:.4f} ({})", median(s, [](const auto& r) { return r.cost.added(); }),
-                                percent_text(share.median)));
       const runlog::RegisteredBytes b = medians_of_bytes(s);
-      row.push_back(pair_text(static_cast<double>(b.peak), b.mean));
-      row.push_back(b.bounds_known ? pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean)
-                                   : kNotKnown);
-      row.push_back(misses_text(s));
-      row.push_back(s.row.retention == to_string(RetentionKind::helper)
-                        ? bounds_text(medians_of_budget(s), medians_of_share(s))
-                        : "-");
-    } else {
-      row.insert(row.end(), 5, "-");
+      held = pair_text(static_cast<double>(b.peak), b.mean);
+      oracle = b.bounds_known ? pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean) : kNotKnown;
     }
-    table.add(std::move(row));
+    table.add({s.row.name, wall_text(s, by_logs), held, oracle});
   }
   return table.text();
+}
+
+std::string time_table(const std::vector<Strategy>& strategies, bool by_logs) {
+  Table table(
+      {"strategy", "seconds added", "misses / late / bounced", "spent on threads", "spent by helper"});
+  for (const Strategy& s : strategies) {
+    if (!reported(s)) continue;
+    const Spread share = spread(s.runs, [&](const Run& run) {
+      const double whole = by_logs ? run.report->wall_seconds : run.elapsed;
+      return whole > 0 ? run.report->cost.added() / whole : 0;
+    });
+    const bool acts = s.row.retention == to_string(RetentionKind::helper);
+    table.add({s.row.name,
+               fmt::format("{:.4f} ({})", median(s, [](const auto& r) { return r.cost.added(); }),
+                           percent_text(share.median)),
+               misses_text(s), acts ? spent_text(medians_of_budget(s)) : "-",
+               acts ? spent_text(medians_of_share(s)) : "-"});
+  }
+  return table.text();
+}
+
+std::string nic_table(const std::vector<Strategy>& strategies) {
+  Table table({"strategy", "NIC's bytes peak / mean", "NIC's regions", "critical path (reuses)"});
+  for (const Strategy& s : strategies) {
+    const BelowLibraries b = medians_below(s);
+    table.add({s.row.name,
+               b.nic ? pair_text(static_cast<double>(b.nic->peak_bytes), b.nic->mean_bytes) : kNotKnown,
+               b.nic ? fmt::format("{} / {:.1f}", b.nic->peak_regions, b.nic->mean_regions) : kNotKnown,
+               b.unregistered.known
+                   ? fmt::format("{} ({})", count_text(b.unregistered.all), count_text(b.unregistered.reuses))
+                   : kNotKnown});
+  }
+  return table.text();
+}
+
+std::string tables_text(const std::vector<Strategy>& strategies, bool below) {
+  const bool by_logs = all_reported(strategies);  // one clock for all rows
+  std::string out = memory_table(strategies, by_logs);
+  if (std::any_of(strategies.begin(), strategies.end(), reported))
+    out += "\n" + time_table(strategies, by_logs);
+  return below ? out + "\n" + nic_table(strategies) : out;
+}
+
+Verdict verdict_of(const Arguments& arguments, const std::vector<Strategy>& strategies) {
+  const bool by_logs = all_reported(strategies);
+  std::vector<ComparedRow> rows;
+  for (const Strategy& s : strategies) {
+    const Spread w = by_logs ? run_length(s) : elapsed(s);
+    rows.push_back({s.row.name, reported(s) ? medians_of_bytes(s) : runlog::RegisteredBytes{}, w.median,
+                    w.least, w.most, typed(s.row, s.flags, s.variables, arguments.command),
+                    s.runs.front().logs});
+  }
+  return cli::verdict_of(rows);
 }
 
 std::string device_note(const Arguments& arguments) {
@@ -273,21 +298,27 @@ std::string device_note(const Arguments& arguments) {
 // What the figures are.
 std::string label_text(const Arguments& arguments, const std::vector<Strategy>& strategies, bool below) {
   std::string text = fmt::format(
-      "Medians of {} interleaved runs; wall time, and seconds added as a share of it, in all rows {}; "
-      "registered bytes of a node, sum over its ranks.\n",
-      arguments.repeat,
+      "Medians of {} of each, interleaved; wall time, and seconds added as a share of it, in all rows {}. ",
+      plural_text(arguments.repeat, "run", "runs"),
       all_reported(strategies) ? "from MPI_Init to MPI_Finalize"
                                : "of the whole command, its launcher included (a strategy left no logs)");
-  text += below ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole "
-                  "command, also those that libraries keep for themselves. Critical path: uses that found no "
-                  "registration; in parentheses without the first two of each range.\n"
-                : "Rows library and library-limited are for where Pinion acts below libraries: here Pinion "
-                  "acts beside the caches "
-                  "of libraries.\n";
+  text +=
+      "Registered bytes of a node, sum over its ranks; oracle is the least possible. Seconds added: the time "
+      "that "
+      "registration costs beyond leave-pinned's. Late: misses of memory used before. ";
+  text +=
+      below ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole command, "
+              "also "
+              "those that libraries keep for themselves. Critical path: uses that found no registration; in "
+              "parentheses without the first two of each range."
+            : "Rows library and library-limited are for where Pinion acts below libraries: here Pinion acts "
+              "beside the caches of libraries.";
+  std::string out = wrapped(text, "");
   for (const Strategy& s : strategies)
     if (reported(s))
-      return text + fmt::format("Device: {}{}\n", s.runs.front().report->device, device_note(arguments));
-  return text + "No rank left a log: did the program use MPI?\n";
+      return out +
+             wrapped(fmt::format("Device: {}{}", s.runs.front().report->device, device_note(arguments)), "");
+  return out + "No rank left a log: did the program use MPI?\n";
 }
 
 // What a user would type for each row.
@@ -349,7 +380,8 @@ Json comparison_json(const Arguments& arguments, const std::vector<Strategy>& st
           {"command", fmt::format("{}", fmt::join(arguments.command, " "))},
           {"device", device},
           {"repeat", arguments.repeat},
-          {"rows", std::move(rows)}};
+          {"rows", std::move(rows)},
+          {"verdict", to_json(verdict_of(arguments, strategies))}};
 }
 
 void emulate(Arguments& arguments) {
@@ -430,8 +462,10 @@ void compare(Arguments& arguments) {
   if (arguments.json) {
     fmt::print("{}", dump(comparison_json(arguments, strategies, below)));
   } else {
-    fmt::print("{}{}{}Logs: {}\n", table_text(strategies, below), label_text(arguments, strategies, below),
+    fmt::print("{}\n{}{}Logs: {}\n", tables_text(strategies, below), label_text(arguments, strategies, below),
                below ? typed_text(arguments, strategies) : "", arguments.log);
+    if (const std::string verdict = to_text(verdict_of(arguments, strategies), ""); !verdict.empty())
+      fmt::print("\n{}", verdict);
   }
 }
 

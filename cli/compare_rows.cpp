@@ -7,6 +7,7 @@
 
 #include "caches_above.h"
 #include "engine/acts.h"
+#include "typed.h"
 
 namespace pinion::cli {
 
@@ -62,31 +63,6 @@ std::uint64_t left_beside(const LibrariesPart& part, const Options& options) {
   return left;
 }
 
-/// As a shell takes it.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) ||
-           std::string_view("-_./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-/// "a=b,c=d" as flags.
-std::string as_flags(const std::string& options) {
-  std::string text;
-  for (std::size_t at = 0; at < options.size();) {
-    const std::size_t end = std::min(options.find(',', at), options.size());
-    const std::string setting = options.substr(at, end - at);
-    const std::size_t equals = setting.find('=');
-    text += fmt::format(" --{} {}", setting.substr(0, equals), quoted(setting.substr(equals + 1)));
-    at = end + 1;
-  }
-  return text;
-}
-
 }  // namespace
 
 std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& options) {
@@ -131,10 +107,8 @@ std::string typed(const Row& row, const OptionFlags& flags, const Environment& v
                   const CommandLine& command) {
   std::string text;
   for (const auto& [name, value] : variables) text += fmt::format("{}={} ", name, quoted(value));
-  if (row.has_pinion()) text += "pinion run" + as_flags(format_options(flags.options())) + " -- ";
-  for (const std::string& word : command) text += quoted(word) + " ";
-  text.pop_back();
-  return text;
+  if (row.has_pinion()) text += typed_run(flags.options());
+  return text + quoted(command);
 }
 
 }  // namespace pinion::cli

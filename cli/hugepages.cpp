@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <set>
 
 #include "text.h"
 
 namespace pinion::cli {
 
-PlacementFigures hugepages_of(const std::vector<std::string>& logs) {
+std::set<std::string> directories_of(const std::vector<std::string>& logs) {
   namespace fs = std::filesystem;
   std::set<std::string> directories;
   for (const std::string& log : logs)
     directories.insert(fs::is_directory(log) ? log : fs::path(log).parent_path().string());
+  return directories;
+}
+
+PlacementFigures hugepages_of(const std::vector<std::string>& logs) {
   PlacementFigures sum;
-  for (const std::string& directory : directories) sum.add(read_placement_figures(directory));
+  for (const std::string& directory : directories_of(logs)) sum.add(read_placement_figures(directory));
   return sum;
 }
 
@@ -25,10 +28,13 @@ std::string hugepages_text(const PlacementFigures& f) {
   return fmt::format(
       "{} with the hugepage heap: at most {} in {} blocks; mapped {} of the reserved pool, {} for "
       "transparent "
-      "hugepages, {} on base pages; at the end {} of {} lay in hugepages",
-      f.processes == 1 ? "1 process" : fmt::format("{} processes", f.processes), text(f.peak_bytes),
-      count_text(f.blocks), text(f.pool_bytes), text(f.advised_bytes), text(f.base_bytes),
-      text(f.hugepage_bytes), text(f.used_bytes));
+      "hugepages, {} on base pages; at the end {} of {} lay in hugepages{}",
+      plural_text(f.processes, "process", "processes"), text(f.peak_bytes), count_text(f.blocks),
+      text(f.pool_bytes), text(f.advised_bytes), text(f.base_bytes), text(f.hugepage_bytes),
+      text(f.used_bytes),
+      f.static_bytes == 0 ? ""
+                          : fmt::format(", and {} of {} of static data", text(f.static_hugepage_bytes),
+                                        text(f.static_bytes)));
 }
 
 Json to_json(const PlacementFigures& f) {
@@ -41,7 +47,9 @@ Json to_json(const PlacementFigures& f) {
           {"base_bytes", f.base_bytes},
           {"used_at_end_bytes", f.used_bytes},
           {"in_hugepages_at_end_bytes", f.hugepage_bytes},
-          {"returned_bytes", f.returned_bytes}};
+          {"returned_bytes", f.returned_bytes},
+          {"static_bytes", f.static_bytes},
+          {"static_in_hugepages_at_end_bytes", f.static_hugepage_bytes}};
 }
 
 }  // namespace pinion::cli

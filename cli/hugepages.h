@@ -1,6 +1,7 @@
 // What the hugepage heap of a run's processes got (placement/figures_file.h), as text and JSON.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 
 namespace pinion::cli {
 
+/// Those of the logs, each once.
+std::set<std::string> directories_of(const std::vector<std::string>& logs);
 /// Sums over the processes of these logs' directories.
 PlacementFigures hugepages_of(const std::vector<std::string>& logs);
 /// One sentence; empty where no process used the heap.

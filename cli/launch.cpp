@@ -98,7 +98,7 @@ std::string heap_library() { return library_beside_command("libpinion-heap.so");
 bool inside_launcher() { return job_place().rank >= 0; }
 
 Environment with_pinion(const Options& options) {
-  std::string libraries = (options.hugepages ? heap_library() + ":" : "") +
+  std::string libraries = (options.hugepages || options.preregister != 0 ? heap_library() + ":" : "") +
                           (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited ? inherited : "";

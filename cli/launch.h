@@ -21,7 +21,7 @@ using Environment = std::map<std::string, std::string>;
 /// The library of symbols for machines that forbid patching code; the same.
 std::string symbols_library();
 
-/// The library of malloc's functions for `--hugepages`; the same.
+/// The library of malloc's functions for `--hugepages` and `--preregister`; the same.
 std::string heap_library();
 
 /// The variables of a program that runs under Pinion with these options: PINION with all of them, from

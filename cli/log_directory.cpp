@@ -38,7 +38,8 @@ std::string prepare_log_directory(const std::string& path) {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
       if (entry.is_regular_file() &&
-          (entry.path().extension() == ".plog" || entry.path().extension() == ".hugepages"))
+          (entry.path().extension() == ".plog" || entry.path().extension() == ".hugepages" ||
+           entry.path().extension() == ".arena"))
         older.push_back(entry.path());
     for (const fs::path& file : older) fs::remove(file);
   } catch (const fs::filesystem_error& error) {

@@ -1,5 +1,6 @@
 // The figures and tables of Li et al., "Scalable memory registration for high performance networks using
-// helper threads" (CF'11), simulated: the paper's value beside ours. docs/paper.md and docs/paper-figures.md explain the differences.
+// helper threads" (CF'11), simulated: the paper's value beside ours. docs/paper.md and docs/paper-figures.md
+// explain the differences.
 #pragma once
 
 #include <optional>

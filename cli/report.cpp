@@ -7,14 +7,17 @@
 #include <memory>
 #include <optional>
 
+#include "arena.h"
 #include "command.h"
 #include "hugepages.h"
 #include "libraries_part.h"
 #include "report_json.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
+#include "source_places.h"
 #include "strategies.h"
 #include "trace.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
@@ -40,14 +43,24 @@ void report(const Arguments& arguments) {
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
+  SourcePlaces places;
+  const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
+  const Strategies* const simulated = strategies ? &*strategies : nullptr;
+  const Verdict verdict = verdict_of(result, simulated, typed_program(result), site_text);
+  const ArenaFigures arena = arena_of(arguments.logs);
   if (arguments.json) {
-    Json json = to_json(result, strategies ? to_json(*strategies) : Json(nullptr), held ? &*held : nullptr);
+    Json json = to_json(result, simulated ? to_json(*simulated) : Json(nullptr), held ? &*held : nullptr);
+    json["verdict"] = to_json(verdict);
+    for (std::size_t i = 0; i < json["call_sites"].size(); ++i)
+      json["call_sites"][i]["source"] = site_text(result.call_sites[i]);
     json["hugepages"] = to_json(hugepages);
+    json["arena"] = to_json(arena);
     fmt::print("{}", dump(json));
     return;
   }
-  fmt::print("{}", report_text(result, strategies ? &*strategies : nullptr, held ? &*held : nullptr));
+  fmt::print("{}", report_text(result, simulated, held ? &*held : nullptr, verdict, site_text));
   if (const std::string text = hugepages_text(hugepages); !text.empty()) fmt::print("\n{}\n", text);
+  if (const std::string text = arena_text(arena); !text.empty()) fmt::print("\n{}\n", text);
 }
 
 }  // namespace

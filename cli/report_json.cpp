@@ -1,6 +1,9 @@
 #include "report_json.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "engine/options.h"
 
 namespace pinion::cli {
 
@@ -37,11 +40,17 @@ Json to_json(const runlog::RankReport& r) {
 }
 
 Json to_json(const runlog::CallSite& s) {
-  return {{"name", s.name},         {"call", s.call},
-          {"acquires", s.acquires}, {"bytes", s.bytes},
-          {"hits", s.hits},         {"waits", s.waits},
-          {"misses", s.misses},     {"late", s.late},
-          {"bounced", s.bounced},   {"wait_seconds", s.wait_seconds}};
+  return {{"name", s.name},
+          {"call", s.call},
+          {"acquires", s.acquires},
+          {"bytes", s.bytes},
+          {"hits", s.hits},
+          {"waits", s.waits},
+          {"misses", s.misses},
+          {"late", s.late},
+          {"bounced", s.bounced},
+          {"wait_seconds", s.wait_seconds},
+          {"held_byte_seconds", s.held_byte_seconds}};
 }
 
 Json to_json(const runlog::DomainReport& d) {
@@ -79,11 +88,60 @@ Json to_json(const runlog::NodeReport& n) {
           {"registered_bytes", cli::to_json(n.registered)}};
 }
 
+Json to_json(const runlog::Timeline::Bins& bins) {
+  return bins.peak.empty() ? Json(nullptr) : Json{{"peak", bins.peak}, {"mean", bins.mean}};
+}
+
+void add_series(Json& to, const runlog::MemorySeries& series) {
+  to["registered"] = to_json(series.registered);
+  to["oracle"] = to_json(series.oracle);
+  to["leave_pinned"] = to_json(series.leave_pinned);
+}
+
+/// Registered bytes over time.
+Json series_json(const runlog::Report& r) {
+  Options options;
+  (void)parse_options(options, r.options);
+  const auto limit = [](std::uint64_t bytes) { return bytes ? Json(bytes) : Json(nullptr); };
+  Json nodes = Json::array(), ranks = Json::array();
+  for (const runlog::NodeReport& node : r.nodes)
+    add_series(nodes.emplace_back(Json{{"host", node.host}}), node.series);
+  for (const runlog::RankReport& rank : r.per_rank)
+    add_series(ranks.emplace_back(Json{{"rank", rank.rank}, {"host", rank.host}, {"process", rank.process}}),
+               rank.series);
+  return {{"bin_seconds", static_cast<double>(r.series_bin) * 1e-9},
+          {"limit_bytes", limit(r.limit_bytes)},
+          {"node_limit_bytes", limit(options.node_limit)},
+          {"nodes", std::move(nodes)},
+          {"per_rank", std::move(ranks)}};
+}
+
 template <class T>
 Json list(const std::vector<T>& items) {
   Json out = Json::array();
   for (const T& item : items) out.push_back(to_json(item));
   return out;
+}
+
+std::string line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// Indented, but a list of numbers on one line: series have hundreds.
+void write(std::string& out, const Json& json, std::size_t indent) {
+  const bool of_numbers = json.is_array() && std::all_of(json.begin(), json.end(),
+                                                         [](const Json& item) { return item.is_number(); });
+  if (!json.is_structured() || json.empty() || of_numbers) {
+    out += line(json);
+    return;
+  }
+  out += json.is_object() ? "{" : "[";
+  bool first = true;
+  for (const auto& [key, value] : json.items()) {
+    out += (first ? "\n" : ",\n") + std::string(indent + 2, ' ');
+    if (json.is_object()) out += line(Json(key)) + ": ";
+    write(out, value, indent + 2);
+    first = false;
+  }
+  out += "\n" + std::string(indent, ' ') + (json.is_object() ? "}" : "]");
 }
 
 }  // namespace
@@ -152,6 +210,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"wall_seconds", r.wall_seconds},
       {"seconds_added", r.cost.added()},
       {"registered_bytes", to_json(r.registered())},
+      {"series", series_json(r)},
       {"strategies", strategies},
       {"acquires", to_json(r.acquires)},
       {"registrations", r.registrations},
@@ -177,6 +236,10 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"call_sites", r.call_sites_known() ? list(r.call_sites) : Json(nullptr)}};
 }
 
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string dump(const Json& json) {
+  std::string out;
+  write(out, json, 0);
+  return out + "\n";
+}
 
 }  // namespace pinion::cli

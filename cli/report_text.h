@@ -6,19 +6,20 @@
 #include "libraries_part.h"
 #include "runlog/analysis.h"
 #include "strategies.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
-/// A few lines after a run, each begun with "pinion: ". `strategies`: as below.
-std::string summary_text(const runlog::Report& report, const Strategies* strategies);
+/// A few lines after a run, each begun with "pinion: "; the verdict is the last. `strategies`: null where
+/// nothing could be simulated.
+std::string summary_text(const runlog::Report& report, const Strategies* strategies, const Verdict& verdict);
 
-/// Spent and allowed on the program's threads and by the helper, and the sum that was spent: "1.2 of 20 ms on
-/// threads + 3.4 of 30 ms by the helper = 4.6 ms".
-std::string bounds_text(const runlog::TimeBudgetUse& threads, const runlog::HelperShareUse& helper);
+/// Spent and allowed on the program's threads, and by the helper: "1.2 of 20 ms".
+std::string spent_text(const runlog::TimeBudgetUse& threads);
+std::string spent_text(const runlog::HelperShareUse& helper);
 
-/// All sections. `strategies`: of a run that was only measured; else null. `held`: by libraries; null: not
-/// known.
-std::string report_text(const runlog::Report& report, const Strategies* strategies,
-                        const LibrariesPart* held);
+/// All sections, the verdict first. `strategies`: as above. `held`: by libraries; null: not known.
+std::string report_text(const runlog::Report& report, const Strategies* strategies, const LibrariesPart* held,
+                        const Verdict& verdict, const SiteText& site_text);
 
 }  // namespace pinion::cli

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "arena.h"
 #include "caches_above.h"
 #include "command.h"
 #include "device/node_devices.h"
@@ -19,7 +20,10 @@
 #include "preload_reach.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
+#include "source_places.h"
 #include "strategies.h"
+#include "typed.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
@@ -34,14 +38,18 @@ const char* no_log_text(const Options& options) {
 }
 
 // A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
-void print_summary(const std::string& directory, const Options& options) {
+void print_summary(const std::string& directory, const Options& options, const CommandLine& command) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
     fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options) : error.message);
     return;
   }
   const std::optional<Strategies> strategies = strategies_of(report, {directory});
-  fmt::print(stderr, "{}", summary_text(report, strategies ? &*strategies : nullptr));
+  const Strategies* const simulated = strategies ? &*strategies : nullptr;
+  SourcePlaces places;
+  const Verdict verdict = verdict_of(report, simulated, {"", quoted(command)},
+                                     [&](const runlog::CallSite& site) { return places.text(site); });
+  fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
 
 /// Libraries behave otherwise than the user may expect.
@@ -112,10 +120,13 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   // Ranks elsewhere may have a NIC.
   if (may_act_below_somewhere(options) && hands_environment_on(command))
     environment[kCachesOffVariable] = caches_to_switch_off();
+  const CommandLine typed = command;
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
-  print_summary(directory, options);
+  print_summary(directory, options, typed);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty())
+    fmt::print(stderr, "pinion: {}\n", text);
+  if (const std::string text = arena_text(arena_of({directory})); !text.empty())
     fmt::print(stderr, "pinion: {}\n", text);
   return status;
 }

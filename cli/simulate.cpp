@@ -22,6 +22,7 @@
 #include "simulate/simulation.h"
 #include "strategies.h"
 #include "text.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
@@ -308,25 +309,27 @@ std::string added_text(const Result& r) {
 }
 
 std::string table_text(const std::vector<Row>& rows) {
-  Table table({"strategy", "run time", "seconds added", "registered peak / mean", "oracle peak / mean",
-               "leave-pinned peak", "misses", "late", "bounced", "spent"});
+  Table memory({"strategy", "run time", "registered peak / mean", "oracle peak / mean", "leave-pinned peak"});
+  Table time({"strategy", "seconds added", "misses / late / bounced", "spent on threads", "spent by helper"});
   for (const Row& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
-    table.add({strategy_text(row), seconds_text(r.seconds), added_text(r),
-               pair_text(static_cast<double>(b.peak), b.mean),
-               pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
-               bytes_text(static_cast<double>(b.leave_pinned_peak)), count_text(r.acquires.misses),
-               count_text(r.acquires.late), count_text(r.acquires.bounced),
-               row.acts() ? bounds_text(r.budget, r.helper_share) : "-"});
+    memory.add({strategy_text(row), seconds_text(r.seconds), pair_text(static_cast<double>(b.peak), b.mean),
+                pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
+                bytes_text(static_cast<double>(b.leave_pinned_peak))});
+    time.add({strategy_text(row), added_text(r),
+              fmt::format("{} / {} / {}", count_text(r.acquires.misses), count_text(r.acquires.late),
+                          count_text(r.acquires.bounced)),
+              row.acts() ? spent_text(r.budget) : "-", row.acts() ? spent_text(r.helper_share) : "-"});
   }
-  return table.text();
+  return memory.text() + "\n" + time.text();
 }
 
 /// Predictions, and registered bytes as shares of leave-pinned's.
 std::string study_text(const std::vector<Row>& rows) {
-  Table table({"strategy", "within 0.5 / 5 %", "at release", "late", "seconds added", "peak", "mean",
-               "oracle peak / mean", "spent"});
+  Table prediction(
+      {"strategy", "within 0.5 / 5 %", "at release", "late", "spent on threads", "spent by helper"});
+  Table memory({"strategy", "seconds added", "peak", "mean", "oracle peak / mean"});
   for (const Row& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
@@ -338,14 +341,30 @@ std::string study_text(const std::vector<Row>& rows) {
     const auto pair = [&](double first, double second) {
       return row.predicts() ? fmt::format("{:5.1f} {:5.1f}", 100 * first, 100 * second) : "-";
     };
-    table.add(
-        {strategy_text(row), pair(p.within_0_5, p.within_5),
-         pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late), added_text(r),
-         share(static_cast<double>(b.peak), peak), share(b.mean, b.leave_pinned_mean),
-         share(static_cast<double>(b.oracle_peak), peak) + " / " + share(b.oracle_mean, b.leave_pinned_mean),
-         row.acts() ? bounds_text(r.budget, r.helper_share) : "-"});
+    prediction.add({strategy_text(row), pair(p.within_0_5, p.within_5),
+                    pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late),
+                    row.acts() ? spent_text(r.budget) : "-", row.acts() ? spent_text(r.helper_share) : "-"});
+    memory.add({strategy_text(row), added_text(r), share(static_cast<double>(b.peak), peak),
+                share(b.mean, b.leave_pinned_mean),
+                share(static_cast<double>(b.oracle_peak), peak) + " / " +
+                    share(b.oracle_mean, b.leave_pinned_mean)});
   }
-  return table.text();
+  return memory.text() + "\n" + prediction.text();
+}
+
+/// Of rows without noise and with the default predictor.
+Verdict verdict_of(const std::vector<Row>& rows) {
+  Verdict verdict;
+  for (std::size_t i = 0; i < rows.size();) {
+    const Workload* workload = rows[i].workload;
+    std::vector<SimulatedRow> of;
+    for (; i < rows.size() && rows[i].workload == workload; ++i)
+      if (rows[i].noise == "none" && rows[i].settings.node_limit == 0)
+        of.push_back({rows[i].settings.retention, rows[i].settings.limit, rows[i].settings.time_budget.share,
+                      &rows[i].result});
+    judge(verdict, workload->log.empty() ? workload->pattern : workload->log, of);
+  }
+  return verdict;
 }
 
 std::string text(const std::vector<Row>& rows, bool study) {
@@ -355,9 +374,9 @@ std::string text(const std::vector<Row>& rows, bool study) {
     std::vector<Row> of;
     while (i < rows.size() && rows[i].workload == workload) of.push_back(rows[i++]);
     const Result& r = of.front().result;
-    out += fmt::format("{}: {} ranks on {} nodes, NIC {}",
-                       workload->log.empty() ? workload->pattern : workload->log, r.ranks, r.nodes,
-                       of.front().nic());
+    out += fmt::format("{}: {} on {}, NIC {}", workload->log.empty() ? workload->pattern : workload->log,
+                       plural_text(static_cast<std::uint64_t>(r.ranks), "rank", "ranks"),
+                       plural_text(static_cast<std::uint64_t>(r.nodes), "node", "nodes"), of.front().nic());
     if (r.ranks_simulated < r.ranks)
       out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
     out += "\n" + (study ? study_text(of) : table_text(of));
@@ -365,10 +384,14 @@ std::string text(const std::vector<Row>& rows, bool study) {
       out += fmt::format("The log lost events: this is of its first {}.\n",
                          seconds_text(workload->covers_seconds));
   }
-  return out + (study ? "Peak and mean are shares of leave-pinned's. " : "") +
-         "Simulated: times come from the NIC's cost model and the program's own times; registered bytes "
-         "are\nof "
-         "the node with the highest peak, sum over its ranks.\n";
+  return out + "\n" +
+         wrapped(std::string(study ? "Peak and mean are shares of leave-pinned's. " : "") +
+                     "Simulated: times come from the NIC's cost model and the program's own times; "
+                     "registered bytes are "
+                     "of the node with the highest peak, sum over its ranks. Seconds added: the time that "
+                     "registration "
+                     "costs beyond leave-pinned's.",
+                 "");
 }
 
 /// Ranks that do the same have one profile: that of the first of them.
@@ -449,12 +472,15 @@ void run(const Arguments& given) {
     if (profiled) write_profiles(row, arguments.profile);
   }
   if (!arguments.json) {
-    fmt::print("{}", text(rows, !arguments.study.empty()));
+    const std::string verdict = arguments.study.empty() ? to_text(verdict_of(rows), "") : "";
+    fmt::print("{}{}{}", text(rows, !arguments.study.empty()), verdict.empty() ? "" : "\n", verdict);
     return;
   }
   Json list = Json::array();
   for (const Row& row : rows) list.push_back(row_json(row));
-  fmt::print("{}", dump({{"schema", "pinion-simulate-1"}, {"rows", std::move(list)}}));
+  fmt::print("{}", dump({{"schema", "pinion-simulate-1"},
+                         {"rows", std::move(list)},
+                         {"verdict", to_json(verdict_of(rows))}}));
 }
 
 }  // namespace

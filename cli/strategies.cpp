@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 
 #include "command.h"
 #include "device/cost_model.h"
@@ -33,32 +34,108 @@ std::vector<runlog::Log> part_of(const std::vector<std::string>& paths, int& ran
   return logs;
 }
 
-Strategies simulate_strategies(const std::vector<std::string>& logs, const std::string& options) {
-  Options of_run;
-  static_cast<void>(parse_options(of_run, options));
-  simulate::Settings settings = simulated(of_run);
-  // A measured run has no calls to learn their cost from. A model that was a file there may be missing here.
-  CostModelResult nic = load_cost_model(of_run.nic);
-  if (nic.error) nic = load_cost_model(Options{}.nic);
-  settings.nic = nic.model;
+constexpr const char* kRecordedNic = "recorded";
 
-  Strategies strategies;
-  strategies.nic = nic.model.name;
-  simulate::Workload workload;
-  if (const Error error = simulate::log_workload(part_of(logs, strategies.of_ranks), {}, workload))
-    throw Failure(error.message);
-  settings.cores = workload.cores;
-  strategies.ranks = static_cast<int>(workload.ranks.size());
-  strategies.covers_seconds = workload.covers_seconds;
-  std::vector<RetentionKind> kinds = {RetentionKind::on_demand, RetentionKind::leave_pinned,
-                                      RetentionKind::helper};
-  if (of_run.retention == RetentionKind::lru) kinds.push_back(RetentionKind::lru);
-  for (const RetentionKind kind : kinds) {
-    settings.retention = kind;
-    strategies.rows.push_back({to_string(kind), simulate::simulate(workload, settings)});
-  }
-  return strategies;
+std::vector<std::string> table_header(const char* first) {
+  return {first, "registered peak / mean", "seconds added", "misses", "bounced"};
 }
+
+void add_row(Table& table, const std::string& name, const simulate::Result& result) {
+  const double share = result.seconds > 0 ? result.cost.added() / result.seconds : 0;
+  table.add({name, pair_text(static_cast<double>(result.registered.peak), result.registered.mean),
+             fmt::format("{} ({})", seconds_text(result.cost.added()), percent_text(share)),
+             count_text(result.acquires.misses), count_text(result.acquires.bounced)});
+}
+
+/// Whether another simulation, about as long as the longest so far, ends within two seconds of processor
+/// time.
+class Allowance {
+ public:
+  bool allows() {
+    const std::clock_t now = std::clock();
+    longest_ = std::max(longest_, now - last_);
+    last_ = now;
+    return now - start_ + longest_ < 2 * CLOCKS_PER_SEC;
+  }
+
+ private:
+  std::clock_t start_ = std::clock(), last_ = start_, longest_ = 0;
+};
+
+/// Limits between the most that a process's transfers need at one time and the most that it ever used.
+std::vector<std::string> limits_to_try(const runlog::Report& report) {
+  std::uint64_t least = 0, most = 0;
+  for (const runlog::RankReport& rank : report.per_rank) {
+    least = std::max(least, rank.registered.oracle_peak);
+    most = std::max(most, rank.registered.leave_pinned_peak);
+  }
+  std::vector<std::string> limits;
+  if (least == 0 || least >= most) return limits;
+  for (const std::uint64_t parts : {0, 1, 2, 4}) {  // of eight
+    const std::uint64_t limit = least + (most - least) * parts / 8;
+    const std::uint64_t unit = limit >= (8 << 20) ? 1 << 20 : 64 << 10;
+    const std::string text = format_size((limit + unit - 1) / unit * unit);
+    if (limits.empty() || limits.back() != text) limits.push_back(text);
+  }
+  return limits;
+}
+
+class Simulator {
+ public:
+  Simulator(const runlog::Report& report, const std::vector<std::string>& logs) : report_(report) {
+    static_cast<void>(parse_options(options_, report.options));
+    if (const Error error = simulate::log_workload(part_of(logs, strategies_.of_ranks), {}, workload_))
+      throw Failure(error.message);
+    nic_ = find_nic();
+    strategies_.nic = nic_ ? nic_->name : kRecordedNic;
+    strategies_.ranks = static_cast<int>(workload_.ranks.size());
+    strategies_.covers_seconds = workload_.covers_seconds;
+  }
+
+  Strategies run() {
+    std::vector<RetentionKind> kinds = {RetentionKind::on_demand, RetentionKind::leave_pinned,
+                                        RetentionKind::helper};
+    if (options_.retention == RetentionKind::lru) kinds.push_back(RetentionKind::lru);
+    for (const RetentionKind kind : kinds)
+      strategies_.rows.push_back({to_string(kind), simulate({{"retention", to_string(kind)}})});
+    for (const std::string& limit : limits_to_try(report_)) try_helper("limit", limit);
+    if (options_.time_budget > 0) try_helper("time-budget", format_share(4 * options_.time_budget));
+    return std::move(strategies_);
+  }
+
+ private:
+  /// A run without calls has none to learn their cost from.
+  std::optional<CostModel> find_nic() const {
+    if (report_.acts != runlog::Acts::measured) return std::nullopt;
+    // A model that was a file there may be missing here.
+    CostModelResult nic = load_cost_model(options_.nic);
+    if (nic.error) nic = load_cost_model(Options{}.nic);
+    return nic.model;
+  }
+
+  simulate::Result simulate(const std::vector<std::pair<const char*, std::string>>& changes) {
+    Options options = options_;
+    for (const auto& [name, value] : changes)
+      if (const Error error = set_option(options, name, value)) throw Failure(error.message);
+    simulate::Settings settings = simulated(options);
+    settings.cores = workload_.cores;
+    settings.nic = nic_;
+    return simulate::simulate(workload_, settings);
+  }
+
+  void try_helper(const char* option, const std::string& value) {
+    if (!allowance_.allows()) return;
+    strategies_.what_if.push_back(
+        {option, value, simulate({{"retention", to_string(RetentionKind::helper)}, {option, value}})});
+  }
+
+  const runlog::Report& report_;
+  Options options_;
+  std::optional<CostModel> nic_;  ///< empty: the run's own calls
+  simulate::Workload workload_;
+  Strategies strategies_;
+  Allowance allowance_;
+};
 
 }  // namespace
 
@@ -81,9 +158,9 @@ simulate::Settings simulated(const Options& options) {
 }
 
 std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs) {
-  if (report.acts != runlog::Acts::measured || report.acquires.total == 0) return std::nullopt;
+  if (report.acquires.total == 0 || !report.call_sites_known()) return std::nullopt;
   try {
-    return simulate_strategies(logs, report.options);
+    return Simulator(report, logs).run();
   } catch (const std::exception& failed) {
     fmt::print(stderr, "pinion: nothing is simulated: {}\n", failed.what());
     return std::nullopt;
@@ -96,38 +173,43 @@ std::string strategies_text(const Strategies& strategies, const std::string& ind
     part = fmt::format(", of {} of {} ranks", strategies.ranks, strategies.of_ranks);
   if (strategies.covers_seconds > 0)
     part += fmt::format(", of the first {}", seconds_text(strategies.covers_seconds));
-  std::string out =
-      fmt::format("{}simulated from this run's log, NIC model '{}'{}:\n", indent, strategies.nic, part);
-  Table table({"strategy", "registered peak / mean", "seconds added", "misses", "bounced"});
-  for (const auto& [retention, result] : strategies.rows) {
-    const double share = result.seconds > 0 ? result.cost.added() / result.seconds : 0;
-    table.add({retention, pair_text(static_cast<double>(result.registered.peak), result.registered.mean),
-               fmt::format("{} ({})", seconds_text(result.cost.added()), percent_text(share)),
-               count_text(result.acquires.misses), count_text(result.acquires.bounced)});
-  }
-  const std::string rows = table.text();
-  for (std::size_t begin = 0; begin < rows.size();) {
-    const std::size_t end = rows.find('\n', begin);
-    out += indent + rows.substr(begin, end - begin) + "\n";
-    begin = end + 1;
-  }
-  return out;
+  Table table(table_header("strategy"));
+  for (const auto& [retention, result] : strategies.rows) add_row(table, retention, result);
+  return fmt::format("{}simulated from this run's log, {}{}:\n", indent,
+                     strategies.nic == kRecordedNic ? "its own registration times"
+                                                    : fmt::format("NIC model '{}'", strategies.nic),
+                     part) +
+         table.text(indent);
+}
+
+std::string what_if_text(const Strategies& strategies, const std::string& indent) {
+  if (strategies.what_if.empty()) return {};
+  Table table(table_header("helper with"));
+  for (const auto& [option, value, result] : strategies.what_if)
+    add_row(table, fmt::format("--{} {}", option, value), result);
+  return table.text(indent);
 }
 
 Json to_json(const Strategies& strategies) {
-  Json rows = Json::array();
+  const auto row = [](Json json, const simulate::Result& result) {
+    json["seconds"] = result.seconds;
+    json["seconds_added"] = result.cost.added();
+    json["registered_bytes"] = to_json(result.registered);
+    json["acquires"] = to_json(result.acquires);
+    return json;
+  };
+  Json rows = Json::array(), what_if = Json::array();
   for (const auto& [retention, result] : strategies.rows)
-    rows.push_back({{"retention", retention},
-                    {"seconds", result.seconds},
-                    {"seconds_added", result.cost.added()},
-                    {"registered_bytes", to_json(result.registered)},
-                    {"acquires", to_json(result.acquires)}});
+    rows.push_back(row({{"retention", retention}}, result));
+  for (const auto& [option, value, result] : strategies.what_if)
+    what_if.push_back(row({{"option", option}, {"value", value}}, result));
   return {{"simulated", true},
           {"nic", strategies.nic},
           {"ranks", strategies.ranks},
           {"of_ranks", strategies.of_ranks},
           {"covers_seconds", strategies.covers_seconds > 0 ? Json(strategies.covers_seconds) : Json(nullptr)},
-          {"rows", std::move(rows)}};
+          {"rows", std::move(rows)},
+          {"what_if", std::move(what_if)}};
 }
 
 }  // namespace pinion::cli

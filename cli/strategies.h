@@ -1,5 +1,6 @@
-// The memory and cost of each strategy in a run that was only measured: simulated from the run's own log.
-// Bounded: of a long or wide run a part is simulated, and the text names it.
+// The memory and cost of each strategy in a run, and of the helper under other limits and budgets: simulated
+// from the run's own log. Bounded: of a long or wide run a part is simulated, and the text names it; other
+// limits and budgets are tried as far as two seconds of processor time go.
 #pragma once
 
 #include <optional>
@@ -20,17 +21,24 @@ struct Strategies {
     std::string retention;
     simulate::Result result;
   };
-  std::string nic;
+  /// The helper with one more option.
+  struct WhatIf {
+    std::string option, value;  ///< as a user would type them
+    simulate::Result result;
+  };
+  std::string nic;              ///< "recorded": the run's own calls
   int ranks = 0, of_ranks = 0;  ///< those simulated, and those that left a log
   double covers_seconds = 0;    ///< of the run; 0: all
-  std::vector<Row> rows;
+  std::vector<Row> rows;        ///< on-demand, leave-pinned, helper; lru where the run had it
+  std::vector<WhatIf> what_if;  ///< limits from the least on, then time budgets
 };
 
-/// Empty for a run that registered, and for one that cannot be simulated here (a line on stderr).
+/// Empty for a run without transfers, and for one that cannot be simulated here (a line on stderr).
 std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
 
-/// Lines, each after `indent`.
+/// Lines, each after `indent`: of the strategies; of the helper under other limits and budgets.
 std::string strategies_text(const Strategies& strategies, const std::string& indent);
+std::string what_if_text(const Strategies& strategies, const std::string& indent);
 Json to_json(const Strategies& strategies);
 
 }  // namespace pinion::cli

@@ -1,9 +1,12 @@
 #include "text.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <sstream>
 
 namespace pinion::cli {
 
@@ -39,7 +42,11 @@ std::string seconds_text(double seconds) {
   return figure(seconds) + " s";
 }
 
-std::string percent_text(double share) { return figure(share * 100) + " %"; }
+std::string percent_text(double share) {
+  if (share < 1 && share >= 0.9995) return "99.9 %";
+  if (share > 0 && share < 0.5e-4) return "< 0.01 %";
+  return figure(share * 100) + " %";
+}
 
 std::string count_text(std::uint64_t n) {
   std::string text = std::to_string(n);
@@ -47,7 +54,31 @@ std::string count_text(std::uint64_t n) {
   return text;
 }
 
-std::string Table::text(std::size_t indent) const {
+std::string plural_text(std::uint64_t n, const char* one, const char* many) {
+  return fmt::format("{} {}", count_text(n), n == 1 ? one : many);
+}
+
+std::string strong(const std::string& text) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  return terminal ? "\033[1m" + text + "\033[0m" : text;
+}
+
+std::string wrapped(const std::string& text, const std::string& indent) {
+  std::string out, line;
+  const auto end_line = [&] {
+    if (!line.empty()) out += indent + line + "\n";
+    line.clear();
+  };
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (indent.size() + line.size() + 1 + word.size() > kColumns) end_line();
+    line += (line.empty() ? "" : " ") + word;
+  }
+  end_line();
+  return out;
+}
+
+std::string Table::text(const std::string& indent) const {
   std::vector<std::size_t> widths;
   for (const auto& row : rows_) {
     widths.resize(std::max(widths.size(), row.size()));
@@ -55,7 +86,7 @@ std::string Table::text(std::size_t indent) const {
   }
   std::string out;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
-    std::string line(indent, ' ');
+    std::string line = indent;
     for (std::size_t i = 0; i < rows_[r].size(); ++i)
       line += i == 0 ? fmt::format("{:<{}}", rows_[r][i], widths[i])
                      : fmt::format("  {:>{}}", rows_[r][i], widths[i]);
@@ -63,7 +94,7 @@ std::string Table::text(std::size_t indent) const {
     if (r == 0) {
       std::size_t width = 0;
       for (const std::size_t w : widths) width += w + 2;
-      out += std::string(indent, ' ') + std::string(width - 2, '-') + "\n";
+      out += indent + std::string(width - 2, '-') + "\n";
     }
   }
   return out;

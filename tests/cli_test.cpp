@@ -836,9 +836,45 @@ TEST_F(Cli, ReportAsTextHasItsSections) {
   write_log(root() / "logs", 0);
   const Outcome o = pinion({"report", "logs"});
   EXPECT_EQ(o.status, 0);
-  for (const char* title : {"Pinion report: ./app", "Registered memory of node", "Acquires", "Prediction",
-                            "Critical path", "Call sites", "Ranks", "exchange+0x10 (app)", "pins pages"})
+  for (const char* title :
+       {"Pinion report: ./app", "Registered memory of node", "Transfers", "Prediction",
+        "Time lost to registration", "Call sites", "Ranks", "exchange+0x10 (app)", "pins pages"})
     EXPECT_NE(o.out.find(title), std::string::npos) << title << "\n" << o.out;
+  EXPECT_EQ(o.out.find('\x1b'), std::string::npos) << "colour belongs on terminals";
+}
+
+TEST_F(Cli, TheVerdictComesFirst) {
+  write_log(root() / "logs", 0);
+  const std::string sentence =
+      "Registered memory: 4.00 KiB at most instead of 4.00 KiB (+0 %), 2.00 KiB on average instead of 4.00 "
+      "KiB (-50 %), for 20.0 ms of 2.00 s (1.00 %).";
+  const json verdict = json::parse(pinion({"report", "logs", "--json"}).out).at("verdict");
+  ASSERT_FALSE(verdict.at("sentences").empty());
+  EXPECT_EQ(verdict["sentences"][0], sentence);
+  EXPECT_TRUE(verdict.at("advice").is_array());
+
+  const std::string text = pinion({"report", "logs"}).out;
+  const std::size_t found = text.find("Registered memory: 4.00 KiB at most");
+  ASSERT_NE(found, std::string::npos) << text;
+  EXPECT_LT(found, text.find("\nRun\n"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+
+  install_harmless_preload();
+  const Outcome run = pinion({"run", "--log", "run", "--", "sh", "-c", "cp logs/*.plog run/"});
+  EXPECT_NE(run.err.find("pinion: Registered memory: 4.00 KiB at most"), std::string::npos) << run.err;
+}
+
+TEST_F(Cli, TheSeriesCoversTheRun) {
+  write_log(root() / "logs", 0);
+  const json report = json::parse(pinion({"report", "logs", "--json"}).out);
+  const json& series = report.at("series");
+  EXPECT_GT(series.at("bin_seconds"), 0);
+  const json& rank = series.at("per_rank").at(0);
+  std::uint64_t peak = 0;
+  for (const json& bytes : rank.at("registered").at("peak"))
+    peak = std::max(peak, bytes.get<std::uint64_t>());
+  EXPECT_EQ(peak, report["registered_bytes"]["peak"]) << rank;
 }
 
 TEST_F(Cli, TraceIsTraceEventJson) {
@@ -989,7 +1025,7 @@ TEST_F(Cli, TwoRunsAreNotAddedUp) {
 
 TEST_F(Cli, WhatLacksEventsIsNotZero) {
   write_log(root() / "logs", 0, 0, 0);
-  const std::string line = "4 events are missing (no space left where the log is): oracle";
+  const std::string line = "4 events are missing (no space left where the log is; rank 0 on ";
   const Outcome text = pinion({"report", "logs", "--trace", "trace.json"});
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
@@ -1028,20 +1064,20 @@ TEST_F(Cli, CompareMakesOneTable) {
   ASSERT_EQ(o.status, 0) << o.err;
   EXPECT_NE(o.err.find("run 6 of 6: helper"), std::string::npos) << o.err;
   for (const char* text :
-       {"strategy", "wall time", "seconds added", "registered peak / mean", "oracle peak / mean", "misses",
-        "\noff ", "\non-demand", "\nhelper", "Device: pins pages", "2 (0 late)"})
+       {"strategy", "wall time", "seconds added", "registered peak / mean", "oracle peak / mean",
+        "misses / late / bounced", "\noff ", "\non-demand", "\nhelper", "Device: pins pages", "2 / 0 / 0"})
     EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
   EXPECT_EQ(o.out.find("hello"), std::string::npos);
   EXPECT_EQ(content_of(root() / "cmp/helper.2/output.txt"), "hello\n");
   EXPECT_EQ(pinion({"report", "cmp/helper.1"}).status, 0);
   // One clock for all rows: that of the logs would give 2.000 s.
-  EXPECT_NE(o.out.find("in all rows of the whole command"), std::string::npos) << o.out;
-  EXPECT_EQ(o.out.find("2.000 s"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("of the whole command"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("2.000 ("), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("0.0200 (1.00 %)"), std::string::npos) << o.out;
   const Outcome logged = pinion(
       {"compare", "--retention", "helper", "--repeat", "1", "--log", "cmp", "--", "sh", "-c", kLeavesLogs});
-  EXPECT_NE(logged.out.find("in all rows from MPI_Init to MPI_Finalize"), std::string::npos) << logged.out;
-  EXPECT_NE(logged.out.find("2.000 s"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("from MPI_Init to MPI_Finalize"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("2.000 ("), std::string::npos) << logged.out;
   EXPECT_NE(logged.out.find("0.0200 (1.00 %)"), std::string::npos) << logged.out;
 }
 

@@ -147,6 +147,30 @@ TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   EXPECT_FALSE(again.error) << again.error.message;
 }
 
+TEST(PinDevice, RingsOpenAsTheirTablesFill) {
+  if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
+  const auto device = make_pin_device();
+  Memory memory(page_size());
+  memory.touch();
+  const std::size_t before = open_descriptors();
+  std::vector<RegistrationKey> keys;
+  const auto register_up_to = [&](std::size_t regions) {
+    while (keys.size() < regions) {
+      const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
+      ASSERT_FALSE(r.error) << r.error.message;
+      keys.push_back(r.key);
+    }
+  };
+  register_up_to(256);
+  EXPECT_EQ(open_descriptors(), before + 1);
+  register_up_to(257);
+  EXPECT_EQ(open_descriptors(), before + 2);
+  for (RegistrationKey key : keys) EXPECT_FALSE(device->deregister(key, Actor::application));
+  keys.clear();
+  register_up_to(256);
+  EXPECT_EQ(open_descriptors(), before + 2);
+}
+
 TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
   in_child([] {
     const auto early = make_pin_device();

@@ -48,7 +48,9 @@ class Endpoint {
     hints->domain_attr->mr_mode =
         FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
     hints->fabric_attr->prov_name = ::strdup(provider.c_str());
-    int error = fi_getinfo(FI_VERSION(1, 14), "127.0.0.1", nullptr, FI_SOURCE, hints, &info_);
+    // shm makes a node's name that of its segment, which two processes cannot both have.
+    const char* const node = provider == "shm" ? nullptr : "127.0.0.1";
+    int error = fi_getinfo(FI_VERSION(1, 14), node, nullptr, node ? FI_SOURCE : 0, hints, &info_);
     if (error != 0) error = fi_getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, hints, &info_);
     fi_freeinfo(hints);
     if (error == 0) error = fi_fabric(info_->fabric_attr, &fabric_.fid, nullptr);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "firehose/gathering.h"
@@ -57,8 +58,14 @@ class MadeEndpoint final : public transfer::Endpoint {
   Peer peers() const override { return peers_; }
   const transfer::EndpointCapabilities& capabilities() const override { return capabilities_; }
   pinion_domain* domain() const override { return nullptr; }
-  Error put(Peer, transfer::LocalMemory, transfer::RemoteMemory, transfer::Operation&) override { return {}; }
-  Error get(Peer, transfer::LocalMemory, transfer::RemoteMemory, transfer::Operation&) override { return {}; }
+  Error put_list(Peer, std::span<const transfer::LocalMemory>, transfer::RemoteMemory,
+                 transfer::Operation&) override {
+    return {};
+  }
+  Error get_list(Peer, std::span<const transfer::LocalMemory>, transfer::RemoteMemory,
+                 transfer::Operation&) override {
+    return {};
+  }
   Error send(Peer to, unsigned, const void* payload, std::size_t bytes, transfer::Operation*) override {
     post_.add(self_, to, payload, bytes);
     return {};

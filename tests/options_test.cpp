@@ -137,7 +137,7 @@ TEST(Options, TheEverydayListIsShort) {
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
   EXPECT_EQ(everyday, (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile",
                                              "limit", "node-limit", "device", "front", "only-ranks",
-                                             "monitor", "hugepages", "log"}));
+                                             "monitor", "hugepages", "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.

@@ -588,13 +588,27 @@ TEST_F(RetentionTest, MemoryEventDropsALaterLook) {
   EXPECT_EQ(retention.next_deadline(), kNever);
 }
 
-TEST_F(RetentionTest, SweepFindsWhatNoRecordSpeaksOf) {
+// The helper has learnt no use of these: letting them go would make the next ones late.
+TEST_F(RetentionTest, SweptRegionsStayForTheirNextUse) {
   HelperRetention nobody(domain, told, costs, {});
-  use(nobody, virtual_pages(0, 4), kStart);
-  use(nobody, virtual_pages(10, 4), kStart);
+  const Range used = virtual_pages(0, 4), unused = virtual_pages(10, 4);
+  use(nobody, used, kStart);
+  use(nobody, unused, kStart);
   EXPECT_EQ(what(kStart), Kind::sleep);
   retention.sweep();
   settle(kStart);
+  EXPECT_EQ(device.live_regions(), 2u);
+  const Time trial = retention.next_deadline();
+  ASSERT_NE(trial, kNever);
+  // A further sweep defers nothing.
+  retention.sweep();
+  settle(trial - 1);
+  EXPECT_EQ(device.live_regions(), 2u);
+  EXPECT_EQ(retention.next_deadline(), trial);
+  use(used, trial - 1);
+  settle(trial - 1);
+  EXPECT_EQ(device.live_regions(), 1u) << "used once, as far as is known";
+  settle(trial);
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
@@ -651,9 +665,10 @@ TEST_F(RetentionTest, MillionBuffersUsedOnceTakeBoundedMemory) {
 TEST_F(RetentionTest, SweptBuffersTakeBoundedMemory) {
   HelperRetention nobody(domain, told, costs, {});
   for (std::size_t i = 0; i < 40000; ++i) {
-    use(nobody, virtual_pages(2 * i, 1), kStart);
+    const Time now = kStart + static_cast<Time>(i) * kSecond;
+    use(nobody, virtual_pages(2 * i, 1), now);
     retention.sweep();
-    settle(kStart);
+    settle(now);
     ASSERT_LE(retention.buffers(), 16384u + 1);
   }
 }

@@ -204,10 +204,10 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), kVersion + 1),
-               "log format 8, written by a newer Pinion; this one (" PINION_VERSION
-               ") reads format 7: use the Pinion that wrote it");
+               "log format 9, written by a newer Pinion; this one (" PINION_VERSION
+               ") reads format 8: use the Pinion that wrote it");
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 4),
-               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 7");
+               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 8");
 }
 
 TEST_F(Reader, Truncated) {

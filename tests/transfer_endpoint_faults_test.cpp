@@ -199,6 +199,8 @@ TEST_F(TransferEndpointFaults, AFullQueueIsTriedAgain) {
   LocalMemory huge = mine();
   huge.bytes = made.endpoint->capabilities().max_transfer + 1;
   EXPECT_EQ(made.endpoint->put(0, huge, target(), early).code, EMSGSIZE);
+  const std::vector<LocalMemory> many(made.endpoint->capabilities().max_elements + 1, mine());
+  EXPECT_EQ(made.endpoint->put_list(0, many, target(), early).code, EMSGSIZE);
 }
 
 TEST_F(TransferEndpointFaults, WhatIsUnderWayAtTheCloseIsCancelled) {

@@ -185,6 +185,43 @@ void put_a_thousand(Member& self) {
   }
 }
 
+/// As many elements as the provider takes, the last ones first; they arrive, and come back, one after
+/// another.
+void put_and_get_lists(Member& self) {
+  constexpr std::size_t kStride = 5000;
+  const std::size_t count = self.endpoint->capabilities().max_elements;
+  std::vector<LocalMemory> list;
+  std::vector<std::size_t> order;  // of the memory's bytes on the wire
+  for (std::size_t i = count; i-- > 0;) {
+    const std::size_t bytes = 1 + i * 37 % 400;
+    list.push_back(self.mine(i * kStride, bytes));
+    for (std::size_t at = 0; at < bytes; ++at) order.push_back(i * kStride + at);
+  }
+  for (std::size_t i = 0; i < kBytes; ++i) self.memory[i] = pattern(self.endpoint->self(), i);
+  std::memset(self.memory + kBytes, 0, order.size() + 1);
+  self.barrier();
+  Counted ended;
+  Error error =
+      self.retried([&] { return self.endpoint->put_list(self.other(), list, self.of_other(kBytes), ended); });
+  ASSERT_FALSE(error) << error.message;
+  ASSERT_TRUE(self.until([&] { return ended.calls == 1; }));
+  self.barrier();
+  for (std::size_t i = 0; i < order.size(); ++i)
+    ASSERT_EQ(self.memory[kBytes + i], pattern(self.other(), order[i])) << i;
+  EXPECT_EQ(self.memory[kBytes + order.size()], 0);
+  for (const LocalMemory& element : list) std::memset(element.address, 0, element.bytes);
+  error =
+      self.retried([&] { return self.endpoint->get_list(self.other(), list, self.of_other(kBytes), ended); });
+  ASSERT_FALSE(error) << error.message;
+  ASSERT_TRUE(self.until([&] { return ended.calls == 2; }));
+  EXPECT_EQ(ended.failures, 0);
+  for (std::size_t i = 0; i < count * kStride; ++i)
+    ASSERT_EQ(self.memory[i], pattern(self.endpoint->self(), i)) << i;
+  const std::vector<LocalMemory> more(count + 1, list[0]);
+  EXPECT_EQ(self.endpoint->put_list(self.other(), more, self.of_other(0), ended).code, EMSGSIZE);
+  self.barrier();
+}
+
 /// The last byte of the memory changes while its process computes.
 void put_to_one_that_computes(Member& self) {
   if (self.endpoint->self() == 1) {
@@ -244,6 +281,7 @@ TEST_P(TransferEndpoint, MovesDataBothWaysAtOnce) {
     for (std::size_t i = 0; i < kBytes - 77; ++i)
       ASSERT_EQ(self.memory[kBytes + 11 + i], pattern(1 - rank, i + 33)) << i;
     self.barrier();
+    put_and_get_lists(self);
     put_a_thousand(self);
     self.memory[2 * kBytes - 1] = 0;
     self.barrier();

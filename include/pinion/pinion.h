@@ -2,7 +2,7 @@
  * Pinion: a registration cache for RDMA and other DMA engines that is right about munmap, bounded, and
  * predicts.
  *
- * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.3), structures have
+ * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.4), structures have
  * their size in their first field, everything else is opaque. The reference, a section a call, is
  * docs/api.md.
  *
@@ -248,6 +248,75 @@ int pinion_preparation_cancel(pinion_preparation* preparation);
 
 /* Cancels it if it is under way, returns its leases, and frees the handle. */
 int pinion_preparation_end(pinion_preparation* preparation);
+
+/* ---- Gather lists (PINION_0.4) ---- */
+
+/*
+ * Costs and limits of a device's transfers from (or to) lists of elements. Filled in by the caller, or by
+ * pinion_gather_measure(). Times in ns, of finite values from 0 on.
+ */
+struct pinion_gather_costs {
+  size_t size;              /* in: sizeof(struct pinion_gather_costs) */
+  size_t max_elements;      /* of one request; 1 at least */
+  size_t max_element_bytes; /* 0: no limit */
+  size_t max_request_bytes; /* 0: no limit */
+  double request_ns;        /* each further request of one element; like the next, beside its bytes */
+  double elements_ns[8];    /* a request of 2, 4, 8, ..., 256 elements, beyond one of one element */
+  double copied_piece_ns;   /* copying a piece, beside its bytes */
+  double copied_byte_ns;    /* copying a byte */
+  size_t packed_offset;     /* in a page: from where the device reads copied data fastest */
+};
+
+/* An element of a plan, for the device's list. */
+struct pinion_gather_element {
+  const void* address; /* of the caller's memory, or in the packed buffer */
+  size_t bytes;
+  size_t first_piece; /* the piece of its first byte */
+  size_t pieces;      /* copied into it, from first_piece on; 0: the device uses the caller's memory */
+  size_t request;     /* the request that carries it: 0, 1, ... */
+};
+
+/*
+ * Plans the cheapest transfer of pieces that follow each other at the other side: neighbours joined, an
+ * element each, or copied into `packed`. The elements carry all bytes of the pieces in their order; pieces
+ * may be empty or overlap. `packed` may be NULL: nothing is copied. Copies nothing itself.
+ *
+ * `*element_count`: in, the room in `elements`, enough if it is `count` and no limit cuts a piece; out, the
+ * elements planned. ENOSPC: the room is short, and `*element_count` is what it takes. Allocates nothing;
+ * needs no pinion_start(), and may be called from anywhere.
+ */
+int pinion_gather_plan(const struct pinion_gather_costs* costs, const struct pinion_range* pieces,
+                       size_t count, void* packed, size_t packed_bytes,
+                       struct pinion_gather_element* elements, size_t* element_count) PINION_CHECKED;
+
+/* Copies into the packed buffer all that the plan put there: before a send or put. */
+int pinion_gather_pack(const struct pinion_range* pieces, const struct pinion_gather_element* elements,
+                       size_t element_count);
+/* Copies it back into the pieces: after a receive or get. Of pieces that overlap, the last one remains. */
+int pinion_gather_unpack(const struct pinion_range* pieces, const struct pinion_gather_element* elements,
+                         size_t element_count);
+
+/* A device, as pinion_gather_measure() tries it. */
+struct pinion_gather_probe {
+  size_t size;              /* in: sizeof(struct pinion_gather_probe) */
+  size_t max_elements;      /* of one request */
+  size_t max_element_bytes; /* 0: no limit */
+  size_t max_request_bytes; /* 0: no limit */
+  void* context;            /* handed to `transfer` */
+  /*
+   * Posts `requests` requests one after another, each of `elements` elements of `bytes` bytes. Each element
+   * begins at `offset` in a page of its own. Waits for all, and returns the ns from the first post to the
+   * last completion; negative: a transfer failed.
+   */
+  double (*transfer)(void* context, unsigned requests, unsigned elements, size_t bytes, size_t offset);
+};
+
+/*
+ * Measures the costs of a device, and of copying on this machine: a few hundred transfers of 8 bytes, in 50
+ * ms or little more. EIO: a transfer failed. Allocates memory of its own; not from hooks.
+ */
+int pinion_gather_measure(const struct pinion_gather_probe* probe,
+                          struct pinion_gather_costs* costs) PINION_CHECKED;
 
 /* ---- Memory events ---- */
 

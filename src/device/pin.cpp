@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "device/fault_in.h"
-#include "device/fixed_buffers.h"
+#include "device/fixed_buffer_rings.h"
 #include "device/handle_table.h"
 #include "device/page_locks.h"
 
@@ -61,10 +61,10 @@ class PinDevice final : public Device {
     if (pages.empty() || pages.to_pages() != pages) {
       return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
     }
-    if (FixedBuffers* ring = this->ring(actor)) {
+    if (refused_.empty()) {
       if (Error error = fault_in(pages, writes(access))) return {error, {}, {}};
-      Pinned pinned{ring, {}, {}};
-      const int refused = ring->pin(pages, pinned.slots);
+      Pinned pinned;
+      const int refused = state_->rings[static_cast<int>(actor)].pin(pages, pinned.ring, pinned.slots);
       if (refused == 0) return registered(pinned, Access::all);
       if (refused == ENOMEM || refused == ENOSPC) return {limit_error(refused, pages.bytes()), {}, {}};
     }
@@ -81,37 +81,19 @@ class PinDevice final : public Device {
   }
 
   void abandon_after_fork() override {
-    for (Lane& lane : state_->lanes) {
-      if (lane.ring) lane.ring->abandon_after_fork();
-    }
+    for (FixedBufferRings& rings : state_->rings) rings.abandon_after_fork();
     // Leaked on purpose: a thread that is missing here may have been in the middle of it.
     State* const parents = state_.release();
     state_ = std::make_unique<State>(parents->table.next_after_fork());
   }
 
  private:
-  /// A ring that opens when first needed.
-  struct Lane {
-    std::once_flag once;
-    std::unique_ptr<FixedBuffers> ring;
-  };
   struct State {
     explicit State(std::uint64_t first_handle) : table(first_handle) {}
-    Lane lanes[2];
+    FixedBufferRings rings[2];  ///< by actor
     PageLocks locks;
     HandleTable<Pinned> table;
   };
-
-  /// The actor's ring; null where io_uring is refused.
-  FixedBuffers* ring(Actor actor) {
-    if (!refused_.empty()) return nullptr;
-    Lane& lane = state_->lanes[static_cast<int>(actor)];
-    std::call_once(lane.once, [&] {
-      int error = 0;
-      lane.ring = FixedBuffers::open(FixedBuffers::kSlots, error);
-    });
-    return lane.ring.get();
-  }
 
   /// The way of mlock: slower, with a check of the memory's rights of its own.
   Registration lock_range(Range pages, Access access) {
@@ -139,7 +121,7 @@ class PinDevice final : public Device {
     if (code != ENOSPC) return memlock_error(code, need);
     return Error::make(
         ENOSPC,
-        "cannot pin %s: all %u fixed buffers of the io_uring (of %s each at most) are in use; let idle "
+        "cannot pin %s: all %u fixed buffers of io_uring (of %s each at most) are in use; let idle "
         "registrations go (--limit-regions), or register fewer, larger ranges",
         format_size(need).c_str(), FixedBuffers::kSlots, format_size(FixedBuffers::kSlotBytes).c_str());
   }

@@ -276,7 +276,6 @@ int pinion_domain_close(pinion_domain* domain) {
 
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                    pinion_lease* lease) {
-  const Ticks now = ticks_now();
   const EntryFrame entry = EntryFrame::here();
   if (lease) body_of(lease)->mark = 0;
   if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
@@ -284,13 +283,18 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
   ThreadContext* thread = this_thread();
   if (!thread) [[unlikely]]
     return no_context("pinion_acquire");
-  const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
   LeaseBody& body = *body_of(lease);
   return guarded("pinion_acquire", [&] {
     LeasePath& leases = *domain->leases;
-    if (!leases.acquire(*thread, domain->number, call, Range::of(address, bytes), static_cast<Access>(access),
-                        body.transfer, Refusal::report, &t_last_error)) [[unlikely]]
-      return t_last_error.code;
+    const Range range = Range::of(address, bytes);
+    const auto rights = static_cast<Access>(access);
+    if (!leases.lease_in_arena(*thread, domain->number, range, rights, body.transfer)) {
+      const Ticks now = ticks_now();
+      const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
+      if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
+                          &t_last_error)) [[unlikely]]
+        return t_last_error.code;
+    }
     body.leases = &leases;
     body.mark = LeaseBody::kOut;
     return 0;

@@ -58,10 +58,11 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                  helper_->equip(slot);
                  leases_.know(slot);
                }),
-      watch_(domains_, memory_.events, memory_events::brackets(), bell_,
+      arena_(process_arena()),
+      watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
-      leases_(options_, spends_modelled_time, domains_, watch_, counters_, bell_),
+      leases_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
       helper_(std::make_unique<Helper>(options_, place, memory_, domains_, leases_, watch_, counters_, node_,
                                        bell_, clock_)) {}
 

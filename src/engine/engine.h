@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/arena_leases.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
 #include "engine/helper.h"
@@ -80,6 +81,7 @@ class Engine {
   Budget budget_;
   HelperBell bell_;
   DomainTable domains_;
+  ArenaLeases arena_;
   MemoryWatch watch_;
   RunCounters counters_;
   LeasePath leases_;

@@ -2,7 +2,8 @@
 // engine of its own. All mutexes are free across a fork, so the parent is safe from deadlock and a handler of
 // another library may come before or after these; the child makes anew all that it uses of the parent's
 // (here, and beside each process-wide mutex: users.cpp, memory_events.cpp, libc_hooks.cpp,
-// fabric_monitor.cpp). MADV_DONTFORK is never used: a child may touch all of its memory. libibverbs may use
+// fabric_monitor.cpp). A child may touch all of its memory: MADV_DONTFORK is used on the arena alone, whose
+// blocks are copied (placement/arena.h). libibverbs may use
 // it on memory that it registers. Then all idle regions go before a fork, and regions are kept from becoming
 // idle until it is over (fork_gate.h).
 //

@@ -16,6 +16,7 @@
 
 #include "base/on_monotonic.h"
 #include "engine/lease_path.h"
+#include "placement/arena_figures.h"
 #include "predict/played_schedule.h"
 #include "retention/make.h"
 
@@ -170,11 +171,14 @@ void Helper::main() {
     log_.add_domains(domains_);
     note_acts();
     drain_.drain();
+    if (domains_.closing() >= 0) leases_.leave_arena(domains_.closing());
     work_.serve_closing();
+    leases_.settle_arena();
     work_.act([this] {
       account(clock_.now());
       attend_node(clock_.now());
     });
+    leases_.settle_arena();
     const Time now = clock_.now();
     pinned_.sample_growth(now, domains_.registered_bytes());
     if (now - last_check_ >= kCheckEvery) check(now);
@@ -329,7 +333,10 @@ void Helper::end_of_run() {
   }
   pinned_.sample(clock_.now(), domains_.registered_bytes());
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
+  domains_.for_each([this](const DomainSlot& slot) { leases_.leave_arena(slot.number); });
   work_.retire_all_idle();
+  leases_.settle_arena();
+  if (log_.is_open()) write_arena_figures(options_.log.c_str(), leases_.arena().figures());
   // A process that still holds leases keeps its share, until the process ends.
   if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());
   tell();

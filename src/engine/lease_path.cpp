@@ -22,12 +22,13 @@ constexpr Duration kPlausibleHit = 10 * kMicrosecond;
 std::atomic<LeasePath*> LeasePath::running_{nullptr};
 
 LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains,
-                     MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
+                     ArenaLeases& arena, MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
     : threshold_(options.threshold),
       acts_below_(options.front == Front::verbs),
       settles_(traits_of(options.retention).settles),
       spends_modelled_time_(spends_modelled_time),
       bell_(bell),
+      arena_(arena),
       options_(options),
       domains_(domains),
       watch_(watch),
@@ -58,6 +59,7 @@ void LeasePath::begin_transfer(ThreadContext& thread, int number, const CallPoin
                                Access access, Transfer& transfer) {
   ThreadCounters& counters = thread.counters[number];
   transfer.active = true;
+  transfer.in_arena = 0;
   transfer.bookkeeping = 0;
   // A hit, until it turns out otherwise: records of device calls are made from this one.
   transfer.record = Record{.begin = call.time,
@@ -167,6 +169,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   watch_.check_hooks();
   Record& record = transfer.record;
   const int number = record.domain;
+  if (ticket.owner == nullptr) arena_.make_way(number, ticket.pages, ticket.access);
   ThreadCounters& counters = thread.counters[number];
   const Ticks begin = ticks_now();
   Ticks in_device = 0;
@@ -185,7 +188,8 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   Ticks for_others = 0;  // counted in their domains
   if (step == Domain::Step::refused && ticket.over_limit) {
     const Ticks asked = ticks_now();
-    if (others_make_room(thread, number, ticket.pages.bytes())) {
+    if (others_make_room(thread, number, ticket.pages.bytes()) ||
+        (ticket.owner == nullptr && arena_makes_room(thread, ticket.pages.bytes()))) {
       for_others = ticks_now() - asked;
       step = run();
     }
@@ -231,6 +235,69 @@ bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t 
   return made;
 }
 
+// ---- the arena ----
+
+bool LeasePath::open_in_arena(ThreadContext& thread, int number, Range request, Access access,
+                              Transfer& transfer) {
+  Region* region = nullptr;
+  if (ArenaLeases::prepare(thread) && register_segment(thread, number, request))
+    region = arena_.try_lease(thread, number, request, access);
+  if (region == nullptr) {
+    thread.counters[number].arena_passed.add(1);
+    return false;
+  }
+  take_in_arena(thread, number, request, region, transfer);
+  return true;
+}
+
+bool LeasePath::register_segment(ThreadContext& thread, int number, Range request) {
+  if (observes_[static_cast<std::size_t>(number)] || watch_.keeps_nothing() || watch_.blind()) return false;
+  Domain::Ticket ticket;
+  ticket.pages = arena_.begin_opening(number, request);
+  if (ticket.pages.empty()) return true;  // it may be open, for all that this thread knows
+  ticket.access = Access::write;
+  ticket.owner = &arena_;
+  Transfer registering;
+  registering.record.domain = static_cast<unsigned>(number);
+  const bool refused = acquire_by_steps(thread, ticket, registering) == Domain::Step::refused;
+  arena_.finish_opening(number, ticket.pages, refused ? nullptr : ticket.region);
+  if (refused && !segment_reported_.exchange(true))
+    std::fprintf(stderr,
+                 "pinion: a segment of the arena stays unregistered, and its requests are served one by one: "
+                 "%s (said once)\n",
+                 ticket.error.message);
+  return !refused;
+}
+
+void LeasePath::release_in_arena(ThreadContext& thread, Transfer& transfer) {
+  const Region* const region = transfer.record.region().region;
+  if (thread.arena.load(std::memory_order_relaxed) == nullptr && !ArenaLeases::prepare(thread)) [[unlikely]]
+    return;  // the segment stays
+  ArenaLeases::give_back(thread, transfer.record.domain, std::exchange(transfer.in_arena, 0) - 1u);
+  if (!region->word.load().doomed()) [[likely]]
+    return;
+  settle_arena();
+  reap_now(thread, transfer.record.domain);
+}
+
+void LeasePath::settle_arena() {
+  arena_.settle([this](int number, const RegionRef& ref) { domain(number).release(ref.region); });
+}
+
+void LeasePath::leave_arena(int number) {
+  arena_.close(number);
+  settle_arena();
+}
+
+bool LeasePath::arena_makes_room(ThreadContext& thread, std::size_t bytes) {
+  if (!arena_.close_idle(bytes)) return false;
+  settle_arena();
+  for (int i = 0; i < domains_.count(); ++i) reap_now(thread, i);
+  return true;
+}
+
+// ---- refusals ----
+
 bool LeasePath::refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error) {
   Record& record = transfer.record;
   if (error)
@@ -272,6 +339,7 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
 
 void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
+  if (transfer.in_arena != 0) return release_in_arena(thread, transfer);
   Record& record = transfer.record;
   record.end = ticks_now();
   bool settled = false;
@@ -320,7 +388,11 @@ void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
   const RegionRef ref = transfer.record.region();
   if (!ref.region || ::getpid() != process_) return;
-  domains_.release_after_run(transfer.record.domain, ref);
+  if (transfer.in_arena == 0) return domains_.release_after_run(transfer.record.domain, ref);
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr || !ArenaLeases::prepare(*thread)) return;
+  ArenaLeases::give_back(*thread, transfer.record.domain, std::exchange(transfer.in_arena, 0) - 1u);
+  arena_.settle([this](int number, const RegionRef& open) { domains_.release_after_run(number, open); });
 }
 
 void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/arena_leases.h"
 #include "engine/bell.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
@@ -42,7 +43,8 @@ struct CallPoint {
 struct Transfer {
   Record record;
   bool active = false;
-  Ticks bookkeeping = 0;  ///< of the acquire, when this one is sampled
+  std::uint16_t in_arena = 0;  ///< 1 + the granule, of a request that the arena serves; it leaves no record
+  Ticks bookkeeping = 0;       ///< of the acquire, when this one is sampled
 };
 
 /// The consequence for a transfer whose memory cannot be registered.
@@ -61,12 +63,22 @@ struct PeerHold {
 
 class LeasePath {
  public:
-  LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains, MemoryWatch& watch,
-            RunCounters& counters, HelperBell& bell);
+  LeasePath(const Options& options, bool spends_modelled_time, DomainTable& domains, ArenaLeases& arena,
+            MemoryWatch& watch, RunCounters& counters, HelperBell& bell);
 
   /// That of the running engine, or null. One load: what fronts ask first.
   static LeasePath* running() { return running_.load(std::memory_order_acquire); }
 
+  /// Serves a request within the arena: what a front asks before it makes a CallPoint. False: acquire().
+  bool lease_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer) {
+    if (!arena_.holds(request.begin)) [[likely]]
+      return false;
+    Region* const region = arena_.try_lease(thread, domain, request, access);
+    if (region == nullptr) [[unlikely]]
+      return open_in_arena(thread, domain, request, access, transfer);
+    take_in_arena(thread, domain, request, region, transfer);
+    return true;
+  }
   /// Leases `request` for a transfer. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
   bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
@@ -100,6 +112,14 @@ class LeasePath {
   void let_idle_go(ThreadContext& thread);
   /// Lets the idle doomed regions of a domain go.
   void reap_now(ThreadContext& thread, int domain);
+
+  // ---- the arena; ordinary code ----
+
+  /// Lets the registrations of closed segments go, as far as their requests are over.
+  void settle_arena();
+  /// All segments of the domain are closed: it is being emptied.
+  void leave_arena(int domain);
+  ArenaLeases& arena() { return arena_; }
 
   const Options& options() const { return options_; }
   /// False for retention observe.
@@ -136,6 +156,22 @@ class LeasePath {
   Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
   /// Lets idle regions of other domains go, where that makes room for `bytes` in this one.
   bool others_make_room(ThreadContext& thread, int domain, std::size_t bytes);
+  void take_in_arena(ThreadContext& thread, int domain, Range request, Region* region,
+                     Transfer& transfer) const {
+    transfer.active = true;
+    transfer.in_arena = static_cast<std::uint16_t>(1 + arena_.granule_of(request.begin));
+    transfer.record.set_region({region, region->generation()});
+    transfer.record.domain = static_cast<unsigned>(domain);
+    ThreadCounters& counters = thread.counters[domain];
+    counters.arena_served.add(1);
+    counters.arena_bytes.add(request.bytes());
+  }
+  /// Registers the segment first, where that may be.
+  bool open_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);
+  bool register_segment(ThreadContext& thread, int domain, Range request);
+  void release_in_arena(ThreadContext& thread, Transfer& transfer);
+  /// Lets segments go that nobody uses at the moment, where there are any.
+  bool arena_makes_room(ThreadContext& thread, std::size_t bytes);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
@@ -175,6 +211,7 @@ class LeasePath {
   ForkGate fork_gate_;
   const bool spends_modelled_time_;
   HelperBell& bell_;
+  ArenaLeases& arena_;
   std::array<bool, kMostDomains> observes_{};  ///< transfers of this domain are recorded only
   std::array<Domain*, kMostDomains> domain_of_{};
   std::array<Retention*, kMostDomains> retention_of_{};  ///< asked where `settles_`
@@ -187,7 +224,7 @@ class LeasePath {
   const std::uint64_t memory_bytes_;  ///< of the machine
   const Ticks plausible_hit_;         ///< its bookkeeping takes no longer
   std::atomic<double> copy_bytes_per_ns_{0};
-  std::atomic<bool> bounce_reported_{false};
+  std::atomic<bool> bounce_reported_{false}, segment_reported_{false};
   std::atomic<std::uint32_t> waiting_{0};  ///< transfers inside acquire_by_steps()
   std::vector<std::unique_ptr<Retention>> past_;
 };

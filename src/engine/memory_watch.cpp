@@ -58,6 +58,7 @@ void MemoryWatch::report_exposure() {
 }
 
 Answer MemoryWatch::changing(const MemoryChange& change) {
+  if (arena_.clears(change)) return Answer::done;
   doom(change.range);
   events_.post(change.range);
   memory_events_.fetch_add(1, std::memory_order_relaxed);
@@ -67,7 +68,7 @@ Answer MemoryWatch::changing(const MemoryChange& change) {
 void MemoryWatch::code_unloaded() { invalidate_call_sites(); }
 
 void MemoryWatch::doom(Range range) {
-  std::size_t doomed = 0;
+  std::size_t doomed = arena_.touched(range);
   domains_.for_each([&](DomainSlot& slot) { doomed += slot.domain->doom(range); });
   if (doomed) doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
 }

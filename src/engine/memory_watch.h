@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/arena_leases.h"
 #include "engine/bell.h"
 #include "engine/domain_table.h"
 #include "monitor/brackets.h"
@@ -25,9 +26,10 @@ class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
   /// else its gaps are reported at the first registration.
-  MemoryWatch(DomainTable& domains, EventBoard& events, const Brackets& brackets, HelperBell& bell,
-              bool keeps_idle, bool registers)
+  MemoryWatch(DomainTable& domains, ArenaLeases& arena, EventBoard& events, const Brackets& brackets,
+              HelperBell& bell, bool keeps_idle, bool registers)
       : domains_(domains),
+        arena_(arena),
         events_(events),
         brackets_(brackets),
         bell_(bell),
@@ -51,7 +53,8 @@ class MemoryWatch final : public MemorySink {
 
   // ---- the sink ----
 
-  /// Dooms the regions in the range. Leases stay valid for their holders.
+  /// Dooms the regions in the range. Leases stay valid for their holders. Open segments of the arena are
+  /// cleared instead, where that is all that the program asked for.
   Answer changing(const MemoryChange& change) override;
   void changed(Range) override { expect_reaping(); }
   void appeared(Range range) override { doom(range); }
@@ -81,6 +84,7 @@ class MemoryWatch final : public MemorySink {
   }
 
   DomainTable& domains_;
+  ArenaLeases& arena_;
   EventBoard& events_;
   const Brackets& brackets_;
   HelperBell& bell_;

@@ -68,7 +68,13 @@ void RunLog::publish(const runlog::Counters& counters, Time now) {
 }
 
 void RunLog::finish(const runlog::Counters& counters, Time now, std::uint64_t pinned) {
-  writer_.for_each_site([](runlog::SiteEntry& site) { name_site(site); });
+  std::vector<std::uint64_t> frames;
+  writer_.for_each_site([&](runlog::SiteEntry& site) {
+    name_site(site);
+    const std::uint32_t end = std::min(site.frame_count, site.first_frame + kNamedFrames);
+    frames.insert(frames.end(), site.frames + site.first_frame, site.frames + end);
+  });
+  writer_.set_modules(modules_with(frames));
   meter_.read(now, [&](const runlog::Series& series, std::int64_t, std::int64_t) {
     writer_.finish(counters, series, now, pinned);
   });

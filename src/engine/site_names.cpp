@@ -1,10 +1,13 @@
 #include "engine/site_names.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <sys/auxv.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -68,13 +71,71 @@ void write_frame(char (&text)[160], std::uint64_t address) {
   }
 }
 
+template <std::size_t size>
+void copy_path(char (&out)[size], const char* name) {
+  char path[PATH_MAX];
+  // The program itself has no name here. A file that is gone keeps the name that it was loaded by.
+  const char* const found = ::realpath(*name ? name : "/proc/self/exe", path);
+  std::snprintf(out, size, "%s", found ? found : name);
+}
+
+void copy_build_id(runlog::ModuleEntry& module, const dl_phdr_info& info, const ElfW(Phdr) & segment) {
+  const auto* at = reinterpret_cast<const char*>(info.dlpi_addr + segment.p_vaddr);
+  const char* const end = at + segment.p_memsz;
+  const auto padded = [](std::size_t bytes) { return (bytes + 3) & ~std::size_t{3}; };
+  while (at + sizeof(ElfW(Nhdr)) <= end) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, at, sizeof note);
+    const char* const name = at + sizeof note;
+    const char* const content = name + padded(note.n_namesz);
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
+      module.build_id_bytes = std::min<std::uint32_t>(note.n_descsz, runlog::kMostBuildIdBytes);
+      std::memcpy(module.build_id, content, module.build_id_bytes);
+      return;
+    }
+    at = content + padded(note.n_descsz);
+  }
+}
+
+runlog::ModuleEntry module_of(const dl_phdr_info& info) {
+  runlog::ModuleEntry module{};
+  module.bias = info.dlpi_addr;
+  module.begin = UINT64_MAX;
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (segment.p_type == PT_NOTE && module.build_id_bytes == 0) copy_build_id(module, info, segment);
+    if (segment.p_type != PT_LOAD) continue;
+    module.begin = std::min<std::uint64_t>(module.begin, info.dlpi_addr + segment.p_vaddr);
+    module.end = std::max<std::uint64_t>(module.end, info.dlpi_addr + segment.p_vaddr + segment.p_memsz);
+  }
+  return module;
+}
+
 }  // namespace
 
+std::vector<runlog::ModuleEntry> modules_with(const std::vector<std::uint64_t>& addresses) {
+  struct Search {
+    const std::vector<std::uint64_t>& addresses;
+    std::vector<runlog::ModuleEntry> found;
+  } search{addresses, {}};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* data) {
+        Search& search = *static_cast<Search*>(data);
+        runlog::ModuleEntry module = module_of(*info);
+        const auto inside = [&](std::uint64_t a) { return a >= module.begin && a < module.end; };
+        if (std::none_of(search.addresses.begin(), search.addresses.end(), inside)) return 0;
+        copy_path(module.path, info->dlpi_name);
+        search.found.push_back(module);
+        return 0;
+      },
+      &search);
+  return std::move(search.found);
+}
+
 void name_site(runlog::SiteEntry& site) {
-  constexpr std::uint32_t kNamedFrames = 4;
   std::size_t used = 0;
   site.name[0] = 0;
-  const std::uint32_t first = first_of_program(site);
+  const std::uint32_t first = site.first_frame = first_of_program(site);
   for (std::uint32_t i = first; i < std::min(site.frame_count, first + kNamedFrames); ++i) {
     char frame[160];
     write_frame(frame, call_before(site.frames[i]));

@@ -11,6 +11,7 @@
 
 #include "base/ring.h"
 #include "engine/use_runs.h"
+#include "placement/arena.h"
 #include "predict/call_site.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
@@ -60,6 +61,14 @@ struct ThreadCounters {
   Counter registrations, deregistrations, registration_failures;
   Counter preempted_ns;  ///< of wait_ticks and registration_ticks
   SampledTime bookkeeping;
+  // Requests within the arena, which leave no records. Passed: they went the ordinary way.
+  Counter arena_served, arena_bytes, arena_passed;
+};
+
+/// The thread's part of the leases that arena_leases.h counts, by domain and granule. Written by the thread.
+struct ArenaCounts {
+  using Count = std::atomic<std::int32_t>;
+  Count leases[kMostDomains][Arena::kMostGranules];
 };
 
 struct ThreadContext {
@@ -71,6 +80,7 @@ struct ThreadContext {
   bool counts_runs = false;  ///< runs.any(): here a hit finds it without a further line
   ThreadCounters counters[kMostDomains];
 
+  std::atomic<ArenaCounts*> arena{nullptr};  ///< from the first request there on
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   UseRuns runs;

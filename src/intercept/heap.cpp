@@ -1,7 +1,7 @@
 // libpinion-heap.so: the functions of malloc, in front of the next allocator in line (libc's, or one that is
 // preloaded). Blocks from the threshold on lie in the hugepage heap (placement/hugepage_heap.h); all else
-// goes on, and so does every block of the next allocator. `pinion run --hugepages` preloads it. C++'s
-// operators come by malloc, but for allocators that bring operators of their own.
+// goes on, and so does every block of the next allocator. `pinion run --hugepages` and `--preregister`
+// preload it. C++'s operators come by malloc, but for allocators that bring operators of their own.
 //
 // Owns the pointers to the next allocator's functions. They are found at the first call, which may come
 // before any constructor; the heap is used from this library's constructor on. Any thread; as with malloc,
@@ -22,8 +22,10 @@
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 #include "intercept/same_build.h"
+#include "placement/arena.h"
 #include "placement/figures_file.h"
 #include "placement/hugepage_heap.h"
+#include "placement/static_data.h"
 
 using pinion::HugepageHeap;
 
@@ -162,13 +164,20 @@ template <class Allocate>
   return moved;
 }
 
+void say(const char* text) {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
+}
+
 constexpr std::size_t kTeachingBlock = std::size_t{4} << 20;
 constinit const char* g_log = nullptr;
 
 [[gnu::constructor]] void start() {
   if (!pinion::same_build()) return;
   auto& options = *new pinion::Options;  // until the end
-  if (pinion::options_from_environment(options) || options.off || !options.hugepages) return;
+  if (pinion::options_from_environment(options) || options.off) return;
+  if (!options.hugepages && options.preregister == 0) return;
+  if (options.preregister != 0 && !pinion::process_arena().reserve(options.preregister, options.hugepages))
+    say("pinion: the system has no addresses for the arena: blocks lie in ordinary memory\n");
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
@@ -178,6 +187,7 @@ constinit const char* g_log = nullptr;
   // glibc trims its heap at twice the largest mapped block that was freed, 128 KiB at first. Large blocks no
   // longer teach it, and small ones alone would have it trim and grow all the time.
   next(g_next.free)(next(g_next.malloc)(kTeachingBlock));
+  if (options.hugepage_static) pinion::place_static_data();
   g_log = options.log.c_str();
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }

@@ -10,7 +10,7 @@
 //   - mprotect and pkey_mprotect to anything less than reading and writing. Adding rights is not an event, so
 //     malloc's growing heaps are free: a registration refused for want of rights is tried anew each time.
 //     Protection keys take rights from a thread and leave the pages' alone.
-// What does not: MADV_DONTFORK (Pinion itself never uses it) and MADV_WIPEONFORK concern children; paging
+// What does not: MADV_DONTFORK and MADV_WIPEONFORK concern children; paging
 // out and migration leave pinned pages alone.
 //
 // Owns nothing. Any thread, any signal handler: free of allocation, with small stacks and direct system

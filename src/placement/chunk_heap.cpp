@@ -272,11 +272,13 @@ std::uint64_t ChunkHeap::excess() const {
 bool ChunkHeap::has_excess() const { return freed_since_look_ >= kFreedBeforeLook && excess() != 0; }
 
 /// The highest used hugepages of the free extent, up to `most` bytes. Those of the pool go by whole areas
-/// only: a hole would lose its reservation, and the pool may be empty when it is touched again.
+/// only: a hole would lose its reservation, and the pool may be empty when it is touched again. So do those
+/// of the arena: a hole would lie under a registration.
 bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const {
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
-  if (area.pages.backing == Backing::pool) return piece.whole_area && area.range().bytes() <= most;
+  if (area.pages.backing == Backing::pool || area.pages.whole)
+    return piece.whole_area && area.range().bytes() <= most;
   piece.whole_area = piece.whole_area && most == UINT64_MAX;
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};

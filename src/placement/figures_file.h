@@ -17,11 +17,14 @@ struct PlacementFigures {
   std::uint64_t used_bytes = 0;      ///< at the end: pages that a block had, and that stayed
   std::uint64_t hugepage_bytes = 0;  ///< at the end: in hugepages, the transparent ones by the kernel's count
   std::uint64_t returned_bytes = 0;  ///< given back to the kernel, in all
+  std::uint64_t static_bytes = 0;    ///< of static data, placed for transparent hugepages
+  std::uint64_t static_hugepage_bytes = 0;  ///< of them, at the end: in hugepages by the kernel's count
 
   void add(const PlacementFigures& other);
 };
 
-/// This process's, if its heap had a block. Processes that cannot write leave none.
+/// This process's, if its heap had a block, or its static data was placed. Processes that cannot write leave
+/// none.
 void write_placement_figures(const char* directory);
 /// Sums over the processes of a run.
 PlacementFigures read_placement_figures(const std::string& directory);

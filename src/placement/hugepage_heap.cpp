@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "placement/arena.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
@@ -22,7 +23,8 @@ constinit thread_local std::size_t t_turn = 0;
 constinit thread_local bool t_forking = false;
 
 constinit KernelPages g_kernel_pages;
-constinit HugepageHeap g_process_heap{g_kernel_pages};
+constinit Arena g_process_arena{g_kernel_pages};
+constinit HugepageHeap g_process_heap{g_process_arena};
 
 [[noreturn]] void end_process(const char* message) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message, std::strlen(message));
@@ -40,6 +42,7 @@ class KeptErrno {
 }  // namespace
 
 HugepageHeap& process_heap() { return g_process_heap; }
+Arena& process_arena() { return g_process_arena; }
 
 class HugepageHeap::Locked {
  public:
@@ -204,10 +207,11 @@ std::uint64_t HugepageHeap::transparent_bytes() {
 
 namespace {
 
+/// Of the areas that children lack.
 template <class Visit>
-void for_each_pool_area(ChunkHeap& heap, Visit visit) {
+void for_each_hidden_area(const PageSource& source, ChunkHeap& heap, Visit visit) {
   for (Area* area = heap.areas(); area != nullptr; area = area->next)
-    if (area->pages.backing == Backing::pool) visit(*area);
+    if (source.hides_from_children(area->pages)) visit(*area);
 }
 
 void copy_blocks(const Area& area, Range copy) {
@@ -224,7 +228,7 @@ void make_child_copy(Area& area) {
   area.child_copy = map_private(area.range().bytes());
   if (!area.child_copy.range.empty()) return copy_blocks(area, area.child_copy.range);
   constexpr const char* kRefused =
-      "pinion: fork: there is no memory for a copy of blocks in reserved hugepages: the child cannot use "
+      "pinion: fork: there is no memory for a copy of blocks in hidden pages: the child cannot use "
       "them\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kRefused, std::strlen(kRefused));
 }
@@ -233,34 +237,35 @@ void make_child_copy(Area& area) {
 
 void HugepageHeap::before_fork() {
   const KeptErrno kept;
-  for (Shard& shard : shards_) {
-    shard.mutex.lock();
-    for_each_pool_area(shard.heap, make_child_copy);
-  }
+  for (Shard& shard : shards_) shard.mutex.lock();
+  source_.before_fork();
+  for (Shard& shard : shards_) for_each_hidden_area(source_, shard.heap, make_child_copy);
   t_forking = true;
 }
 
 void HugepageHeap::after_fork_in_parent() {
   t_forking = false;
   for (Shard& shard : shards_) {
-    for_each_pool_area(shard.heap, [](Area& area) {
+    for_each_hidden_area(source_, shard.heap, [](Area& area) {
       unmap_unseen(area.child_copy.range);
       area.child_copy = {};
     });
-    shard.mutex.unlock();
   }
+  source_.after_fork_in_parent();
+  for (Shard& shard : shards_) shard.mutex.unlock();
 }
 
 void HugepageHeap::after_fork_in_child() {
   t_forking = false;
   for (Shard& shard : shards_) {
-    for_each_pool_area(shard.heap, [&](Area& area) {
+    for_each_hidden_area(source_, shard.heap, [&](Area& area) {
       const Pages copy = std::exchange(area.child_copy, {});
       if (!copy.range.empty() && move_unseen(copy.range, area.range()))
         shard.heap.rebacked(area, copy.backing);
     });
-    new (&shard.mutex) std::mutex;
   }
+  source_.after_fork_in_child();
+  for (Shard& shard : shards_) new (&shard.mutex) std::mutex;
 }
 
 }  // namespace pinion

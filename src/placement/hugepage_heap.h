@@ -16,7 +16,8 @@
 // their registrations, as they are.
 //
 // Fork: the process's mutexes are held across it. Private pages are copied on write, by the kernel. Blocks in
-// the pool's pages are copied before, to private pages that take their place in the child.
+// pages that children lack, those of the pool and of pinned segments (arena.h), are copied before, to private
+// pages that take their place in the child.
 #pragma once
 
 #include <algorithm>

@@ -78,11 +78,54 @@ bool move_unseen(Range from, Range to) {
                                                             MREMAP_MAYMOVE | MREMAP_FIXED, to.begin)));
 }
 
+bool advise_hugepages(Range range) { return transparent_is_on() && advise(range, MADV_HUGEPAGE); }
+
 Pages map_private(std::size_t bytes) {
   const Range range = map_aligned(bytes);
-  const bool transparent = !range.empty() && transparent_is_on() && advise(range, MADV_HUGEPAGE);
+  const bool transparent = !range.empty() && advise_hugepages(range);
   return {range, transparent ? Backing::transparent : Backing::base};
 }
+
+// ---- addresses of the arena ----
+
+namespace {
+
+Range reserve(Address at, std::size_t bytes, int flags) {
+  const long got = raw_system_call(
+      SYS_mmap,
+      arguments_of(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0));
+  return is_error(got) ? Range{} : Range{static_cast<Address>(got), static_cast<Address>(got) + bytes};
+}
+
+}  // namespace
+
+Range reserve_unseen(std::size_t bytes) {
+  const Range range = reserve(0, bytes + kHugepage, 0);
+  if (range.empty()) return range;
+  const Address begin = (range.begin + kHugepage - 1) & ~(kHugepage - 1);
+  unmap_unseen({range.begin, begin});
+  unmap_unseen({begin + bytes, range.end});
+  return {begin, begin + bytes};
+}
+
+bool reserve_unseen_at(Range range) {
+  const Range got = reserve(range.begin, range.bytes(), MAP_FIXED_NOREPLACE);
+  if (got == range) return true;
+  unmap_unseen(got);  // kernels before 4.17 map elsewhere
+  return false;
+}
+
+bool commit_unseen(Pages& pages) {
+  const Range range = pages.range;
+  if (is_error(
+          raw_system_call(SYS_mprotect, arguments_of(range.begin, range.bytes(), PROT_READ | PROT_WRITE))))
+    return false;
+  const bool transparent = transparent_is_on() && advise(range, MADV_HUGEPAGE);
+  pages.backing = transparent ? Backing::transparent : Backing::base;
+  return true;
+}
+
+bool hide_unseen(Range range, bool hidden) { return advise(range, hidden ? MADV_DONTFORK : MADV_DOFORK); }
 
 Pages KernelPages::map(std::size_t least, std::size_t wanted) {
   for (const std::size_t bytes : {std::clamp(kLeastOfPool, least, wanted), least})

@@ -22,10 +22,23 @@ class KernelPages final : public PageSource {
 /// Private memory of zeros at a multiple of the hugepage, transparent ones where the kernel gives them; an
 /// empty range: none.
 Pages map_private(std::size_t bytes);
+/// Whether the range takes transparent hugepages at its first touch.
+bool advise_hugepages(Range range);
 /// Memory that the program never saw: no hook runs.
 void unmap_unseen(Range range);
 /// Puts `from`, which is unmapped there, in the place of `to`, of the same size.
 bool move_unseen(Range from, Range to);
+
+// ---- addresses of the arena; no hook runs ----
+
+/// Addresses without memory, at a multiple of the hugepage; empty: none.
+Range reserve_unseen(std::size_t bytes);
+/// The same at this place, if it is free.
+bool reserve_unseen_at(Range range);
+/// Private memory of zeros on reserved addresses; sets the backing. False: none.
+bool commit_unseen(Pages& pages);
+/// Whether children of fork lack the memory.
+bool hide_unseen(Range range, bool hidden);
 
 /// Bytes of the ranges that lie in transparent hugepages now, by the kernel's own count. Reads
 /// /proc/self/smaps; ordinary code, allocates.

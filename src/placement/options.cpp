@@ -1,10 +1,20 @@
 #include "placement/options.h"
 
+#include "placement/arena.h"
+
 namespace pinion {
 
 namespace {
 
 constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
+
+bool set_arena(PlacementOptions& options, std::string_view text) {
+  constexpr std::uint64_t kLeast = 64 << 20, kMost = Arena::kMostGranules * Arena::kGranule;
+  const auto bytes = parse_size(text);
+  if (!bytes || (*bytes != 0 && (*bytes < kLeast || *bytes > kMost))) return false;
+  options.preregister = *bytes;
+  return true;
+}
 
 }  // namespace
 
@@ -19,6 +29,16 @@ OptionTable<PlacementOptions> placement_options() {
                    "allocator",
                    Listing::advanced},
                   4 << 10, 1 << 30),
+      make_option<O>({"preregister",
+                      "large blocks of malloc lie in an arena of this size in each process, whose segments "
+                      "are registered once; 0: none",
+                      Listing::everyday, "a size of 64M to 32G, or 0"},
+                     "size", set_arena, [](const O& options) { return format_size(options.preregister); }),
+      switch_option(
+          &O::hugepage_static,
+          {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",
+           Listing::advanced},
+          kYesNo),
   };
 }
 

@@ -10,6 +10,8 @@ namespace pinion {
 struct PlacementOptions {
   bool hugepages = false;
   std::uint64_t hugepage_threshold = 32 << 10;
+  std::uint64_t preregister = 0;  ///< the arena's bytes
+  bool hugepage_static = false;
 };
 
 OptionTable<PlacementOptions> placement_options();

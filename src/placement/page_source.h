@@ -26,6 +26,7 @@ constexpr std::size_t kBackings = 3;
 struct Pages {
   Range range;
   Backing backing = Backing::base;
+  bool whole = false;  ///< goes back to the source as a whole only
 };
 
 class PageSource {
@@ -39,6 +40,13 @@ class PageSource {
   /// Zeros for the heap's own records; null: none.
   virtual void* map_records(std::size_t bytes) = 0;
   virtual void unmap_records(void* records, std::size_t bytes) = 0;
+
+  // As pthread_atfork() has them, under all locks of the heap. In between the forking thread may call.
+  virtual void before_fork() {}
+  virtual void after_fork_in_parent() {}
+  virtual void after_fork_in_child() {}
+  /// Whether children of the fork under way lack the pages.
+  virtual bool hides_from_children(const Pages& pages) const { return pages.backing == Backing::pool; }
 
  protected:
   constexpr PageSource() = default;

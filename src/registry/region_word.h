@@ -89,6 +89,8 @@ class BasicRegionWord {
   enum class Released { in_use, idle, idle_doomed };
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
+  /// The same, in one order with doom() and the caller's own sequentially consistent stores.
+  Value load_ordered() const { return {word_.load(std::memory_order_seq_cst)}; }
 
   /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region of
   /// that proof (Value::proof). False: no lease, but the count stands and release() must return it: it may be

@@ -604,6 +604,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     const BufferId id = undecided_.front();
     undecided_.pop_front();
     learn_unseen(buffers_[id], now);
+    if (awaits_first_use(id, now)) continue;
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
@@ -616,6 +617,15 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
   action.wake_at = next_deadline();
   return action;
+}
+
+bool HelperRetention::awaits_first_use(BufferId id, Time now) {
+  const Buffer& buffer = buffers_[id];
+  if (!registered(buffer.region)) return false;
+  for (const BufferId other : buffers_in(buffer.region.region->range()))
+    if (buffers_[other].last_use != kNotYet) return false;
+  if (looks_.of(id) == kNever) looks_.set(id, now + kTrial * worth(buffer));
+  return true;
 }
 
 void HelperRetention::learn_unseen(Buffer& buffer, Time now) {

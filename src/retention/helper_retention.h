@@ -21,6 +21,8 @@
 //     with that price, from on-demand to leave-pinned;
 //   - what was never let go, or seems too dear by few calls, is tried when keeping it has cost eight times
 //     a late use;
+//   - a region stays as long as before such a trial where its uses are unknown: they left no record, or the
+//     helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: nothing is decided about it until it rests. Its region says so to the threads, which count
 //     its hits in runs (engine/use_runs.h), and the predictor sees a sample of the others;
@@ -234,6 +236,9 @@ class HelperRetention final : public Retention {
   bool claim(RegionRef ref, Time after, Action& action);
   /// The next uses of the region's buffers register them. The region is claimed.
   void leave_to_threads(RegionRef ref);
+  /// No use of the region was learnt, as after a rest of the share: it stays for the next one, or until
+  /// keeping it has cost as much as may be for a trial.
+  bool awaits_first_use(BufferId id, Time now);
   /// A use that was late, and so not waited for, is seen only now.
   void learn_unseen(Buffer& buffer, Time now);
   /// How long after its predicted use a region is kept for it: until that has cost as much as a late use

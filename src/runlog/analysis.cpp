@@ -14,10 +14,13 @@
 
 #include "base/call_kind.h"
 #include "base/coverage.h"
+#include "runlog/held_after.h"
 
 namespace pinion::runlog {
 
 namespace {
+
+constexpr std::size_t kReportBins = 240;
 
 // The log's own pages: it may come from a machine with another page size.
 Range pages_of(const Event& e, std::uint64_t page_bytes) {
@@ -177,6 +180,15 @@ struct Lines {
     return std::move(of.front());
   }
 
+  MemorySeries series(Time from, Duration bin) const {
+    MemorySeries s;
+    s.registered = registered.bins(from, bin, kReportBins);
+    if (!events_known) return s;
+    s.oracle = oracle.bins(from, bin, kReportBins);
+    s.leave_pinned = leave_pinned.bins(from, bin, kReportBins);
+    return s;
+  }
+
   double seconds() const { return static_cast<double>(last - start) * 1e-9; }
   Time events_end() const { return std::max(start, std::min(covered, last)); }
 
@@ -327,12 +339,25 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
 using Domains = std::map<std::tuple<std::uint32_t, std::string, std::string>, DomainReport>;
 
 // Return addresses differ from rank to rank where modules are placed at random; names are equal.
-std::string site_key(const std::unordered_map<std::uint64_t, const SiteEntry*>& names, std::uint64_t site) {
-  if (const auto found = names.find(site); found != names.end() && found->second->name[0])
-    return found->second->name;
+std::string site_key(const SiteEntry* entry, std::uint64_t site) {
+  if (entry && entry->name[0]) return entry->name;
   char text[32];
   std::snprintf(text, sizeof text, "site %016llx", static_cast<unsigned long long>(site));
   return site ? text : "unknown";
+}
+
+std::vector<SiteFrame> frames_of(const Log& log, const SiteEntry& site) {
+  std::vector<SiteFrame> frames;
+  for (std::uint32_t i = site.first_frame; i < site.frame_count; ++i) {
+    const std::uint64_t address = site.frames[i] - 1;  // the call lies before the return address
+    for (const ModuleEntry& module : log.modules)
+      if (address >= module.begin && address < module.end)
+        frames.push_back({module.path,
+                          {reinterpret_cast<const char*>(module.build_id), module.build_id_bytes},
+                          address - module.bias});
+    if (frames.size() != i - site.first_frame + 1) break;  // further ones would be no callers of these
+  }
+  return frames;
 }
 
 /// By name and call.
@@ -342,17 +367,23 @@ void add_call_sites(CallSites& sites, const Log& log) {
   std::unordered_map<std::uint64_t, const SiteEntry*> names;
   for (const SiteEntry& site : log.sites) names.emplace(site.hash, &site);
   // Found by number first: building the name for every event would be most of the work.
-  std::map<std::pair<std::uint64_t, std::uint8_t>, CallSite*> known;
+  std::map<SiteCall, CallSite*> known;
+  const auto site_of = [&](SiteCall key) {
+    CallSite*& site = known[key];
+    if (site) return site;
+    const auto found = names.find(key.first);
+    const SiteEntry* const entry = found == names.end() ? nullptr : found->second;
+    const std::string name = site_key(entry, key.first);
+    site = &sites[{name, key.second}];
+    site->name = name;
+    if (entry) site->frames = frames_of(log, *entry);
+    site->call = to_string(static_cast<CallKind>(key.second));
+    return site;
+  };
   for (const Event& e : log.events) {
     const std::uint64_t uses = uses_of(e);
     if (uses == 0) continue;
-    CallSite*& site = known[{e.site, e.call}];
-    if (!site) {
-      const std::string name = site_key(names, e.site);
-      site = &sites[{name, e.call}];
-      site->name = name;
-      site->call = to_string(static_cast<CallKind>(e.call));
-    }
+    CallSite* const site = site_of({e.site, e.call});
     site->acquires += uses;
     site->bytes += uses * e.bytes;
     site->hits += e.outcome == Outcome::hit ? uses : 0;
@@ -362,6 +393,7 @@ void add_call_sites(CallSites& sites, const Log& log) {
     site->late += e.flags & kLate ? uses : 0;
     if (e.kind == EventKind::lease) site->wait_seconds += seconds(e.wait_ns);
   }
+  for (const auto& [key, byte_ns] : held_after(log)) site_of(key)->held_byte_seconds += seconds(byte_ns);
 }
 
 std::vector<CallSite> list_of(const CallSites& sites) {
@@ -378,6 +410,7 @@ std::vector<CallSite> list_of(const CallSites& sites) {
 CallSite& CallSite::operator+=(const CallSite& other) {
   name = other.name;
   call = other.call;
+  if (frames.empty()) frames = other.frames;
   acquires += other.acquires;
   bytes += other.bytes;
   hits += other.hits;
@@ -386,6 +419,7 @@ CallSite& CallSite::operator+=(const CallSite& other) {
   late += other.late;
   bounced += other.bounced;
   wait_seconds += other.wait_seconds;
+  held_byte_seconds += other.held_byte_seconds;
   return *this;
 }
 
@@ -505,8 +539,17 @@ class Analysis {
   Report report();
 
  private:
-  Report report_;                                    ///< sums; report() adds the rest
-  std::map<std::string, std::vector<Lines>> nodes_;  ///< of their processes
+  struct Process {
+    Lines lines;
+    std::size_t number;  ///< in report_.per_rank, before it is sorted
+  };
+  using Processes = std::vector<Process>;
+
+  void add_nodes(Report& report);
+  NodeReport node(const std::string& host, Processes processes, Report& report);
+
+  Report report_;                           ///< sums; report() adds the rest
+  std::map<std::string, Processes> nodes_;  ///< by host
   Domains domains_;
   CallSites call_sites_;
   Counters sum_{};
@@ -547,13 +590,46 @@ void Analysis::add(Part&& part) {
                     std::max(report_.beyond.seconds, rank.beyond.seconds)};
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
   if (!part.lines.events_known) covered_ = 0;
-  nodes_[rank.host].push_back(std::move(part.lines));
+  nodes_[rank.host].push_back({std::move(part.lines), report_.per_rank.size()});
   for (const DomainReport& domain : part.domains) {
     const auto [known, is_new] = domains_.try_emplace({domain.number, domain.device, domain.nic}, domain);
     if (!is_new) add_domain(known->second, domain);
   }
   for (const auto& [key, site] : part.call_sites) call_sites_[key] += site;
   report_.per_rank.push_back(std::move(part.rank));
+}
+
+NodeReport Analysis::node(const std::string& host, Processes processes, Report& report) {
+  Time start = kNever;
+  for (const Process& process : processes) start = std::min(start, process.lines.start);
+  std::vector<Lines> of;
+  for (Process& process : processes) {
+    report.per_rank[process.number].series = process.lines.series(start, report.series_bin);
+    of.push_back(std::move(process.lines));
+  }
+  const Lines lines = Lines::sum(std::move(of));
+  return {host, processes.size(), lines.seconds(), lines.figures(), lines.series(start, report.series_bin)};
+}
+
+void Analysis::add_nodes(Report& report) {
+  Duration longest = 1;
+  for (const auto& [host, processes] : nodes_) {
+    Time start = kNever, last = 0;
+    for (const Process& process : processes) {
+      start = std::min(start, process.lines.start);
+      last = std::max(last, process.lines.last);
+    }
+    longest = std::max(longest, last - start);
+  }
+  constexpr auto bins = static_cast<Duration>(kReportBins);
+  report.series_bin = (longest + bins - 1) / bins;
+  for (auto& [host, processes] : nodes_) {
+    report.nodes.push_back(node(host, std::move(processes), report));
+    report.wall_seconds = std::max(report.wall_seconds, report.nodes.back().wall_seconds);
+  }
+  std::stable_sort(report.nodes.begin(), report.nodes.end(), [](const NodeReport& a, const NodeReport& b) {
+    return a.registered.peak > b.registered.peak;
+  });
 }
 
 Report Analysis::report() {
@@ -571,15 +647,7 @@ Report Analysis::report() {
                          seconds(sum_.helper_share_spent_ns) / report.ranks};
   report.keys = keys_of(sum_);
   report.keys.strict_seconds /= report.ranks;
-  for (auto& [host, processes] : nodes_) {
-    const std::uint64_t ranks = processes.size();
-    const Lines lines = Lines::sum(std::move(processes));
-    report.nodes.push_back({host, ranks, lines.seconds(), lines.figures()});
-    report.wall_seconds = std::max(report.wall_seconds, lines.seconds());
-  }
-  std::stable_sort(report.nodes.begin(), report.nodes.end(), [](const NodeReport& a, const NodeReport& b) {
-    return a.registered.peak > b.registered.peak;
-  });
+  add_nodes(report);
   report.events_cover_seconds =
       report.all_events() ? report.wall_seconds : seconds(static_cast<double>(covered_));
   std::stable_sort(report.per_rank.begin(), report.per_rank.end(),

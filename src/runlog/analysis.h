@@ -28,6 +28,12 @@ struct RegisteredBytes {
   bool bounds_known = true;
 };
 
+/// Registered bytes over time, in bins of Report::series_bin from the start of the node's first process on.
+struct MemorySeries {
+  Timeline::Bins registered;
+  Timeline::Bins oracle, leave_pinned;  ///< empty where they are not known
+};
+
 struct Acquires {
   std::uint64_t total = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0, observed = 0;
 };
@@ -85,6 +91,7 @@ struct RankReport {
   bool running = false;   ///< it goes on: its file is still written to
   double wall_seconds = 0;
   RegisteredBytes registered;
+  MemorySeries series;
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
   std::uint64_t pinned_at_exit_bytes = 0;
@@ -104,6 +111,7 @@ struct NodeReport {
   std::uint64_t ranks = 0;
   double wall_seconds = 0;
   RegisteredBytes registered;
+  MemorySeries series;
 };
 
 /// A domain's part, summed over the processes that have one of that number, device and NIC.
@@ -121,11 +129,19 @@ struct DomainReport {
   std::uint64_t fitted_registrations = 0;  ///< of that process
 };
 
+/// A call, in the file of code that has it.
+struct SiteFrame {
+  std::string path, build_id;  ///< of the file; the id's bytes, or nothing
+  std::uint64_t address = 0;   ///< there, in the call
+};
+
 struct CallSite {
-  std::string name;  ///< as the log names it, or the hash
+  std::string name;               ///< as the log names it, or the hash
+  std::vector<SiteFrame> frames;  ///< the program's, innermost first; empty where the log lacks them
   std::string call;
   std::uint64_t acquires = 0, bytes = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0;
-  double wait_seconds = 0;  ///< critical path beyond hits, summed over ranks
+  double wait_seconds = 0;       ///< critical path beyond hits, summed over ranks
+  double held_byte_seconds = 0;  ///< registered after its uses (held_after.h), summed over ranks
 
   /// The same call site in another process.
   CallSite& operator+=(const CallSite& other);
@@ -140,6 +156,7 @@ struct Report {
   Time start = 0;                 ///< of the process that began first
   std::int32_t job_ranks = 0;     ///< ranks that the job had, as those who left a log know
   double wall_seconds = 0;        ///< of the node that ran longest
+  Duration series_bin = 0;        ///< width of the bins of each MemorySeries
   std::vector<NodeReport> nodes;  ///< highest peak first: the first one's registered bytes head the report
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;

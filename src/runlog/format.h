@@ -1,4 +1,4 @@
-// The run log's file format, version 7: one file for all processes of a job on a node, written through
+// The run log's file format, version 8: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -6,7 +6,8 @@
 // there, a table with the owner of each of the chunks after it; the others belong to a process each.
 // A process's log is its chunks in their order:
 //
-//   ProcessHeader | DomainEntry[kMaxDomains] | LiveState[2] | padding | SiteEntry[kMaxSites] | Event[...]
+//   ProcessHeader | DomainEntry[kMaxDomains] | LiveState[2] | ModuleEntry[kMaxModules] | padding |
+//   SiteEntry[kMaxSites] | Event[...]
 //
 // It is true at every instant, so it survives kill -9: a chunk is there before the table names its owner; an
 // event, a site or a domain is there before its count includes it. The live state has two copies, of which
@@ -22,7 +23,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 7;
+constexpr std::uint32_t kVersion = 8;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -32,6 +33,8 @@ constexpr std::uint32_t kSeriesBins = 1024;
 constexpr std::uint32_t kMaxSites = 2048;
 constexpr std::uint32_t kMaxFrames = 16;
 constexpr std::uint32_t kMaxDomains = 16;
+constexpr std::uint32_t kMaxModules = 32;
+constexpr std::uint32_t kMostBuildIdBytes = 20;
 
 enum class EventKind : std::uint8_t {
   none = 0,
@@ -114,11 +117,22 @@ constexpr std::uint64_t uses_of(const Event& event) {
 struct SiteEntry {
   std::uint64_t hash;
   std::uint32_t frame_count;
-  std::uint32_t reserved;
+  std::uint32_t first_frame;         ///< of the program; those before it are MPI's own
   std::uint64_t frames[kMaxFrames];  ///< return addresses, innermost first
   char name[240];                    ///< "function+0x12 (module) < caller ...", filled at the end of the run
 };
 static_assert(sizeof(SiteEntry) == 384);
+
+/// A file of code that frames of call sites lie in: the program, or a library. Filled at the end of the run,
+/// for readers with its debug information.
+struct ModuleEntry {
+  std::uint64_t begin, end;  ///< addresses in the process
+  std::uint64_t bias;        ///< an address in the process, less the one in the file
+  std::uint32_t build_id_bytes;
+  std::uint8_t build_id[kMostBuildIdBytes];
+  char path[208];
+};
+static_assert(sizeof(ModuleEntry) == 256);
 
 /// A domain of the process. One that was closed keeps its entry; opened again, it has the same number.
 struct DomainEntry {
@@ -196,7 +210,7 @@ struct NodeHeader {
   std::uint32_t site_bytes;     ///< sizeof(SiteEntry)
   std::uint32_t event_bytes;    ///< sizeof(Event)
   std::uint32_t domain_bytes;   ///< sizeof(DomainEntry)
-  std::uint32_t reserved;
+  std::uint32_t module_bytes;   ///< sizeof(ModuleEntry)
   // Counted up atomically.
   std::uint64_t chunks;     ///< taken, tables not counted
   std::uint32_t processes;  ///< that have joined
@@ -235,6 +249,7 @@ struct ProcessHeader {
   std::uint32_t site_count;
   std::uint32_t live;  ///< which LiveState is whole: 0 or 1
   std::uint32_t domain_count;
+  std::uint32_t module_count;
   Acts acts;  ///< may change during the run, with `retention` and `device`
 };
 
@@ -254,11 +269,12 @@ struct LiveState {
 // Offsets in a process's log.
 constexpr std::uint64_t domains_offset() { return 4096; }
 constexpr std::uint64_t live_offset() { return 12288; }
+constexpr std::uint64_t modules_offset() { return live_offset() + 2 * sizeof(LiveState); }
 constexpr std::uint64_t sites_offset() { return kChunkBytes; }
 constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
 static_assert(sizeof(ProcessHeader) <= domains_offset());
 static_assert(domains_offset() + kMaxDomains * sizeof(DomainEntry) <= live_offset());
-static_assert(live_offset() + 2 * sizeof(LiveState) <= sites_offset());
+static_assert(modules_offset() + kMaxModules * sizeof(ModuleEntry) <= sites_offset());
 static_assert(events_offset() % kChunkBytes == 0 && kChunkBytes % sizeof(Event) == 0);
 
 /// Where chunk `number` lies in the file, and where the table has its owner.

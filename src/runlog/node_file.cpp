@@ -38,6 +38,7 @@ NodeHeader new_header() {
   h.site_bytes = sizeof(SiteEntry);
   h.event_bytes = sizeof(Event);
   h.domain_bytes = sizeof(DomainEntry);
+  h.module_bytes = sizeof(ModuleEntry);
   return h;
 }
 

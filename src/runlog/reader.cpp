@@ -80,7 +80,8 @@ bool amount(double value) { return std::isfinite(value) && value >= 0; }
 const char* fault_of(const NodeHeader& h) {
   if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
       h.live_bytes != sizeof(LiveState) || h.site_bytes != sizeof(SiteEntry) ||
-      h.event_bytes != sizeof(Event) || h.domain_bytes != sizeof(DomainEntry))
+      h.event_bytes != sizeof(Event) || h.domain_bytes != sizeof(DomainEntry) ||
+      h.module_bytes != sizeof(ModuleEntry))
     return "its records have other sizes than its version has";
   return nullptr;
 }
@@ -100,6 +101,7 @@ const char* fault_of(const ProcessHeader& h) {
   if (h.acts > kLastActs) return "an unknown way to act";
   if (h.site_count > kMaxSites) return "more call sites than its table holds";
   if (h.domain_count > kMaxDomains) return "more domains than its table holds";
+  if (h.module_count > kMaxModules) return "more modules than its table holds";
   return nullptr;
 }
 
@@ -138,8 +140,16 @@ const char* fault_of(const LiveState& live, const ProcessHeader& h) {
   return nullptr;
 }
 
+const char* fault_of(const ModuleEntry& module) {
+  if (module.end < module.begin) return "a module that ends before it begins";
+  if (module.build_id_bytes > kMostBuildIdBytes) return "a module with too long a build id";
+  if (!terminated(module.path)) return "a module whose path has no end";
+  return nullptr;
+}
+
 const char* fault_of(const SiteEntry& site) {
   if (site.frame_count > kMaxFrames) return "a call site with too many frames";
+  if (site.first_frame > site.frame_count) return "a call site that begins after its frames";
   if (!terminated(site.name)) return "a call site whose name has no end";
   return nullptr;
 }
@@ -268,6 +278,14 @@ Error read_section(const Section& section, const std::string& which, Log& log) {
   if (!section.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
     return truncated(which);
   if (const char* fault = fault_of(log.live, header)) return corrupt(which, fault);
+
+  log.modules.resize(header.module_count);
+  if (!section.read(modules_offset(), log.modules.data(), log.modules.size() * sizeof(ModuleEntry)))
+    return truncated(which);
+  for (ModuleEntry& module : log.modules) {
+    if (const char* fault = fault_of(module)) return corrupt(which, fault);
+    make_printable(module.path);
+  }
 
   if (header.site_count > section.bytes_from(sites_offset()) / sizeof(SiteEntry)) return truncated(which);
   log.sites.resize(header.site_count);

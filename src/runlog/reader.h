@@ -23,6 +23,7 @@ struct Log {
   ProcessHeader header;
   LiveState live;
   std::vector<DomainEntry> domains;  ///< by number; events may be of further ones where the run was killed
+  std::vector<ModuleEntry> modules;
   std::vector<SiteEntry> sites;
   std::vector<Event> events;
 

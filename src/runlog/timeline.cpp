@@ -1,6 +1,7 @@
 #include "runlog/timeline.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pinion::runlog {
 
@@ -69,6 +70,31 @@ double Timeline::byte_ns() const {
     last = c.time;
   }
   return integral;
+}
+
+Timeline::Bins Timeline::bins(Time begin, Duration width, std::size_t count) const {
+  std::vector<std::uint64_t> peak(count), mean(count);
+  std::vector<double> byte_ns(count);
+  const Time end = begin + width * static_cast<Duration>(count);
+  std::uint64_t level = 0;
+  Time now = begin;
+  const auto hold_until = [&](Time time) {
+    while (now < std::min(time, end)) {
+      const auto bin = static_cast<std::size_t>((now - begin) / width);
+      const Time until = std::min(time, begin + static_cast<Duration>(bin + 1) * width);
+      peak[bin] = std::max(peak[bin], level);
+      byte_ns[bin] += static_cast<double>(level) * static_cast<double>(until - now);
+      now = until;
+    }
+  };
+  for (const Change& c : changes_) {
+    hold_until(c.time);
+    level += static_cast<std::uint64_t>(c.bytes);
+  }
+  hold_until(end);
+  for (std::size_t bin = 0; bin < count; ++bin)
+    mean[bin] = static_cast<std::uint64_t>(byte_ns[bin] / static_cast<double>(width));
+  return {std::move(peak), std::move(mean)};
 }
 
 }  // namespace pinion::runlog

@@ -2,6 +2,7 @@
 // Pure values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -32,6 +33,12 @@ class Timeline {
   std::uint64_t peak() const;
   /// Integral over all time, in byte nanoseconds; finite where all is let go in the end.
   double byte_ns() const;
+
+  struct Bins {
+    std::vector<std::uint64_t> peak, mean;  ///< bytes, of each bin
+  };
+  /// The level in `count` bins of `width` from `begin` on.
+  Bins bins(Time begin, Duration width, std::size_t count) const;
 
  private:
   struct Change {

@@ -51,6 +51,7 @@ Error LogWriter::open(const std::string& directory, const RunInfo& info, std::ui
   header_ = reinterpret_cast<ProcessHeader*>(area_);
   domains_ = reinterpret_cast<DomainEntry*>(area_ + domains_offset());
   live_ = reinterpret_cast<LiveState*>(area_ + live_offset());
+  modules_ = reinterpret_cast<ModuleEntry*>(area_ + modules_offset());
   sites_ = reinterpret_cast<SiteEntry*>(area_ + sites_offset());
   window_ = reinterpret_cast<Event*>(area_ + events_offset());
   events_capacity_ = log_bytes / sizeof(Event);
@@ -103,6 +104,7 @@ void LogWriter::write_back(bool all_sites) {
   if (!file_.write_back(sites_ + sites_written_, (site_count_ - sites_written_) * sizeof(SiteEntry)))
     sites_written_ = site_count_;
   if (file_.write_back(domains_, domain_count_ * sizeof(DomainEntry))) return;
+  if (file_.write_back(modules_, header_->module_count * sizeof(ModuleEntry))) return;
   if (file_.write_back(&live_[header_->live], sizeof(LiveState))) return;
   header_->event_count = event_count_;
   header_->site_count = sites_written_;
@@ -184,6 +186,13 @@ void LogWriter::set_domain_state(std::uint32_t number, const DomainState& state)
   if (number < domain_count_) domain_states_[number] = state;
 }
 
+void LogWriter::set_modules(const std::vector<ModuleEntry>& modules) {
+  if (!header_) return;
+  const std::size_t count = std::min<std::size_t>(modules.size(), kMaxModules);
+  std::copy_n(modules.begin(), count, modules_);
+  store_release(header_->module_count, static_cast<std::uint32_t>(count));
+}
+
 void LogWriter::update(const Counters& counters, const Series& series, Time now) {
   if (!header_) return;
   write_back_events();  // before their number is published: the disk may be full
@@ -226,6 +235,7 @@ void LogWriter::close() {
   header_ = nullptr;
   domains_ = nullptr;
   live_ = nullptr;
+  modules_ = nullptr;
   sites_ = nullptr;
   window_ = nullptr;
   event_count_ = events_capacity_ = events_dropped_ = window_begin_ = window_end_ = window_chunks_ = 0;

@@ -80,6 +80,9 @@ class LogWriter {
     for (std::uint32_t i = 0; i < site_count_; ++i) f(sites_[i]);
   }
 
+  /// The modules that those sites lie in, at the end of the run; of more than kMaxModules the first.
+  void set_modules(const std::vector<ModuleEntry>& modules);
+
   /// A change of Pinion's part in registrations during the run.
   void set_acts(Acts acts, const std::string& retention, const std::string& device);
 
@@ -104,6 +107,7 @@ class LogWriter {
   ProcessHeader* header_ = nullptr;
   DomainEntry* domains_ = nullptr;
   LiveState* live_ = nullptr;
+  ModuleEntry* modules_ = nullptr;
   SiteEntry* sites_ = nullptr;
   Event* window_ = nullptr;  ///< the events that are being written; full windows are unmapped
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -66,6 +67,7 @@ struct EndpointCapabilities {
   const char* provider = "";
   std::size_t max_message = 0;      ///< bytes of an active message's payload
   std::size_t max_transfer = 0;     ///< bytes of one put or get
+  std::size_t max_elements = 1;     ///< of the local list of one
   bool automatic_progress = false;  ///< a put to this process completes without a call of its own
 };
 
@@ -82,9 +84,17 @@ class Endpoint {
   // Each returns at once. EAGAIN: the queue is full, nothing was posted; call progress() and try again.
   // ECONNRESET: the peer is gone. After an error `operation` is not used.
 
-  /// Writes to a peer. done() without error: the data is in the peer's memory.
-  virtual Error put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) = 0;
-  virtual Error get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) = 0;
+  /// Writes the elements, one after another, to a peer. done() without error: the data is in its memory.
+  virtual Error put_list(Peer to, std::span<const LocalMemory> from, RemoteMemory target,
+                         Operation& operation) = 0;
+  virtual Error get_list(Peer from, std::span<const LocalMemory> target, RemoteMemory source,
+                         Operation& operation) = 0;
+  Error put(Peer to, const LocalMemory& from, const RemoteMemory& target, Operation& operation) {
+    return put_list(to, {&from, 1}, target, operation);
+  }
+  Error get(Peer from, const LocalMemory& target, const RemoteMemory& source, Operation& operation) {
+    return get_list(from, {&target, 1}, source, operation);
+  }
   /// Sends an active message to the handler `kind` of a peer; the payload is copied before the return.
   /// Messages to one peer arrive in order. `operation` may be null; done() says that the payload left.
   virtual Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes,

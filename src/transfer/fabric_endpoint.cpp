@@ -56,6 +56,7 @@ Error OpenEndpoint::open() {
   capabilities_.provider = provider_.c_str();
   capabilities_.max_message = std::min(WirePool::kBytes, info.ep_attr->max_msg_size) - kMessageHeader;
   capabilities_.max_transfer = info.ep_attr->max_msg_size;
+  capabilities_.max_elements = std::clamp<std::size_t>(info.tx_attr->iov_limit, 1, kMostElements);
   capabilities_.automatic_progress = info.domain_attr->data_progress == FI_PROGRESS_AUTO;
   wait_.watch(objects_.fabric, objects_.queue, objects_.descriptor);
   if (const int code = pinion_domain_open_fabric(objects_.domain, objects_.info, objects_.endpoint, &domain_))

@@ -34,6 +34,9 @@ namespace pinion::transfer {
 
 class OpenEndpoint final : public FabricEndpoint {
  public:
+  /// Of the local list of a put or get, whatever the provider takes.
+  static constexpr std::size_t kMostElements = 32;
+
   OpenEndpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
   ~OpenEndpoint() override;
   Error open();
@@ -44,8 +47,10 @@ class OpenEndpoint final : public FabricEndpoint {
   Peer peers() const override { return own_.peers; }
   const EndpointCapabilities& capabilities() const override { return capabilities_; }
   pinion_domain* domain() const override { return domain_; }
-  Error put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) override;
-  Error get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) override;
+  Error put_list(Peer to, std::span<const LocalMemory> from, RemoteMemory target,
+                 Operation& operation) override;
+  Error get_list(Peer from, std::span<const LocalMemory> target, RemoteMemory source,
+                 Operation& operation) override;
   Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation) override;
   void disconnect(Peer peer) override;
   void handle(unsigned kind, MessageHandler& handler) override;
@@ -77,7 +82,8 @@ class OpenEndpoint final : public FabricEndpoint {
   Error reachable(Peer peer) const;
   Error post_message(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation);
   bool close_connections(Peer peer);
-  Error transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation, bool put);
+  Error transfer(Peer peer, std::span<const LocalMemory> local, const RemoteMemory& remote,
+                 Operation& operation, bool put);
   WireBuffer* wire_buffer();
   Error posted(OperationSlot& slot, Peer peer, long code);
   void give_back(OperationSlot& slot);

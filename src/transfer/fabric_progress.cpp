@@ -5,6 +5,7 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -102,13 +103,24 @@ void OpenEndpoint::conclude(Operation* operation, Peer peer, int code) {
     add_verdict({operation, peer, failed(code), monotonic_now() + kDoubt});
 }
 
-Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, Operation& operation,
-                             bool put) {
+Error OpenEndpoint::transfer(Peer peer, std::span<const LocalMemory> local, const RemoteMemory& remote,
+                             Operation& operation, bool put) {
   if (Error error = reachable(peer)) return error;
-  if (local.bytes > capabilities_.max_transfer)
-    return Error::make(EMSGSIZE, "%zu bytes are more than the provider's %zu for a transfer", local.bytes,
+  if (local.size() > capabilities_.max_elements)
+    return Error::make(EMSGSIZE, "%zu elements are more than the provider's %zu for a transfer", local.size(),
+                       capabilities_.max_elements);
+  std::array<iovec, kMostElements> elements;
+  std::array<void*, kMostElements> descriptors;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    elements[i] = {local[i].address, local[i].bytes};
+    descriptors[i] = local[i].descriptor;
+    bytes += local[i].bytes;
+  }
+  if (bytes > capabilities_.max_transfer)
+    return Error::make(EMSGSIZE, "%zu bytes are more than the provider's %zu for a transfer", bytes,
                        capabilities_.max_transfer);
-  if (local.bytes == 0) {
+  if (bytes == 0) {
     add_verdict({&operation, peer, {}, 0});
     return {};
   }
@@ -120,12 +132,11 @@ Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, 
     if (const int code = raw_keys_.map(objects_.domain, remote.raw, key)) return posted(*slot, peer, code);
     slot->mapped_key = key;
   }
-  const iovec source{local.address, local.bytes};
-  const fi_rma_iov target{remote.address, local.bytes, key};
+  const fi_rma_iov target{remote.address, bytes, key};
   fi_msg_rma message{};
-  message.msg_iov = &source;
-  message.desc = &local.descriptor;
-  message.iov_count = 1;
+  message.msg_iov = elements.data();
+  message.desc = descriptors.data();
+  message.iov_count = local.size();
   message.addr = peers_.at(peer).address;
   message.rma_iov = &target;
   message.rma_iov_count = 1;
@@ -135,11 +146,13 @@ Error OpenEndpoint::transfer(Peer peer, LocalMemory local, RemoteMemory remote, 
   return posted(*slot, peer, code);
 }
 
-Error OpenEndpoint::put(Peer to, LocalMemory from, RemoteMemory target, Operation& operation) {
+Error OpenEndpoint::put_list(Peer to, std::span<const LocalMemory> from, RemoteMemory target,
+                             Operation& operation) {
   return transfer(to, from, target, operation, true);
 }
 
-Error OpenEndpoint::get(Peer from, LocalMemory target, RemoteMemory source, Operation& operation) {
+Error OpenEndpoint::get_list(Peer from, std::span<const LocalMemory> target, RemoteMemory source,
+                             Operation& operation) {
   return transfer(from, target, source, operation, false);
 }
 

@@ -61,6 +61,10 @@ done
 registers "" opens
 reached 0 opens
 says "did the program use MPI, or register memory with an RDMA device?" opens
+# Memory that is pinned past the front: the caches of libraries above it would serve better.
+registers "" unseen
+says "pinned or locked, and no registration reached the verbs front" unseen
+says "UCX_RCACHE_ENABLE=y" unseen
 MADE_UP_REFUSES=1 registers "" loop
 grep -q '^no device: Permission denied$' "$work/out" || fail "refused: $(cat "$work/out")"
 says "did the program use MPI, or register memory with an RDMA device?" refused

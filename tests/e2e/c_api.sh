@@ -13,11 +13,11 @@ g++ -std=c++11 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/hea
 # Public symbols: those of the header, versioned; the rest is private to the fronts of the same build.
 grep -oE '^(int|const char\*) pinion_[a-z_]+\(' "$source/include/pinion/pinion.h" | grep -oE 'pinion_[a-z_]+' | sort -u >"$work/declared"
 nm -D --defined-only "$build/lib/libpinion.so" >"$work/symbols"
-sed -nE 's/.* T (.*)@@PINION_0\.[123]$/\1/p' "$work/symbols" | sort >"$work/exported"
+sed -nE 's/.* T (.*)@@PINION_0\.[1234]$/\1/p' "$work/symbols" | sort >"$work/exported"
 diff "$work/declared" "$work/exported" || fail "the exported calls are not the declared ones"
 [ "$(wc -l <"$work/declared")" -ge 16 ] || fail "the header was not understood"
 [ "$(grep -c '@@PINION_0\.1$' "$work/symbols")" -eq 15 ] || fail "programs built against 0.1 lack a symbol"
-grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.[123]$| A PINION_' "$work/symbols" && fail "symbols without a version"
+grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.[1234]$| A PINION_' "$work/symbols" && fail "symbols without a version"
 ldd "$build/lib/libpinion.so" | grep -E 'stdc\+\+|libgcc|liburing|libmpi' && fail "libpinion.so needs more than the C library"
 
 # The same of firehose.

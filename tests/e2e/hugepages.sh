@@ -129,6 +129,76 @@ grep -q 'hugepage heap' "$work/err" && fail "a threshold of 1 GiB: $(cat "$work/
 to "$work/out" "$work/err" "$pinion" run --hugepages maybe -- "$work/family"
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
+# Static data: contents stay, in programs at fixed addresses and at any, in children, beside a thread that runs already.
+# static_data NAME LEAST PROGRAM: at least so many MiB were placed.
+static_data() {
+  to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-static -- "$3" || fail "$1: status $?: $(cat "$work/err")"
+  verified || fail "$1: $(cat "$work/out")"
+  case $thp in *'[never]'* | '') return ;; esac
+  local placed
+  placed=$(sed -nE 's/.* of ([0-9]+)(\.[0-9]+)? MiB of static data.*/\1/p' "$work/err")
+  [ "${placed:-0}" -ge "$2" ] || fail "$1: fewer than $2 MiB of static data: $(cat "$work/err")"
+  grep -qE ', and [1-9][0-9.]* MiB of [0-9.]* MiB of static data' "$work/err" || fail "$1: none in hugepages: $(cat "$work/err")"
+}
+if command -v gfortran >/dev/null; then
+  cat >"$work/arrays.f90" <<'END'
+program arrays
+  implicit none
+  integer, parameter :: n = 2000000
+  integer, save :: table(n) = 7
+  real(8), save :: field(n)
+  integer :: i
+  if (any(table /= 7) .or. any(field /= 0)) stop 1
+  do i = 1, n
+    table(i) = table(i) + i
+    field(i) = 2d0 * table(i)
+  end do
+  if (all(field == [(2d0 * (i + 7), i = 1, n)])) print *, 'verified'
+end program
+END
+  for options in "-fPIE -pie" "-fno-PIE -no-pie"; do
+    # shellcheck disable=SC2086
+    gfortran -O1 $options "$work/arrays.f90" -o "$work/arrays" || exit 1
+    static_data "Fortran, $options" 18 "$work/arrays"
+  done
+else
+  echo "no Fortran compiler: its static arrays go unchecked"
+fi
+cat >"$work/thread.cpp" <<'END'
+// A thread that runs, and counts in .data, before the program's constructors.
+#include <atomic>
+#include <thread>
+int table[1 << 20] = {1};
+std::atomic<bool> stop{false};
+static std::thread counter([] { while (!stop) ++*(volatile int*)&table[1 << 19]; });
+int finish() { stop = true; counter.join(); return table[0]; }
+END
+cat >"$work/tables.cpp" <<'END'
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int finish();
+int numbers[2 << 20] = {1, 2, 3}, zeros[2 << 20];
+int* const inside[] = {&numbers[1], &zeros[1 << 20]};
+int main() {
+  bool good = numbers[2] == 3 && *inside[0] == 2 && *inside[1] == 0 && finish() == 1;
+  for (int& value : zeros) good = good && value == 0;
+  numbers[1 << 20] = zeros[1 << 20] = 5;
+  const pid_t child = fork();
+  if (child == 0) {
+    good = good && *inside[1] == 5;
+    numbers[1 << 20] = 6;
+    _exit(good && numbers[1 << 20] == 6 ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  if (good && status == 0 && numbers[1 << 20] == 5) puts("verified");
+}
+END
+g++ -O1 -std=c++17 -pthread -shared -fPIC "$work/thread.cpp" -o "$work/libthread.so" || exit 1
+g++ -O1 -std=c++17 "$work/tables.cpp" -o "$work/tables" -L"$work" -lthread -Wl,-rpath,"$work" || exit 1
+static_data "a thread before main" 6 "$work/tables"
+
 if python3=/usr/bin/python3 && $python3 -c 'import numpy' 2>/dev/null; then
   cat >"$work/arrays.py" <<'END'
 import numpy

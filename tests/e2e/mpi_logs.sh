@@ -72,7 +72,7 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 
     fail "full file system: $(cat "$work/err")"
   "$pinion" report "$work/full" >"$work/report" 2>&1
   umount "$work/full"
-  grep -q "events are missing (no space left where the log is)" "$work/report" || fail "full file system: $(cat "$work/report")"
+  grep -q "events are missing (no space left where the log is; rank 0" "$work/report" || fail "full file system: $(cat "$work/report")"
   grep -q "oracle  *0 B" "$work/report" && fail "full file system: $(cat "$work/report")"
 fi
 

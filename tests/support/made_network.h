@@ -40,11 +40,12 @@ class MadeEndpoint final : public transfer::Endpoint {
   const transfer::EndpointCapabilities& capabilities() const override { return capabilities_; }
   pinion_domain* domain() const override { return domain_; }
 
-  Error put(transfer::Peer, transfer::LocalMemory, transfer::RemoteMemory, transfer::Operation&) override {
+  Error put_list(transfer::Peer, std::span<const transfer::LocalMemory>, transfer::RemoteMemory,
+                 transfer::Operation&) override {
     return Error::make(ENOSYS, "no protocol puts");
   }
-  Error get(transfer::Peer from, transfer::LocalMemory target, transfer::RemoteMemory source,
-            transfer::Operation& operation) override;
+  Error get_list(transfer::Peer from, std::span<const transfer::LocalMemory> targets,
+                 transfer::RemoteMemory source, transfer::Operation& operation) override;
   Error send(transfer::Peer to, unsigned kind, const void* payload, std::size_t bytes,
              transfer::Operation* operation) override;
   void disconnect(transfer::Peer) override {}
@@ -199,8 +200,10 @@ inline int MadeEndpoint::deregister_memory(void* context, std::uint64_t handle) 
   return self.registrations_.erase(handle) == 1 ? 0 : EINVAL;
 }
 
-inline Error MadeEndpoint::get(transfer::Peer from, transfer::LocalMemory target,
-                               transfer::RemoteMemory source, transfer::Operation& operation) {
+inline Error MadeEndpoint::get_list(transfer::Peer from, std::span<const transfer::LocalMemory> targets,
+                                    transfer::RemoteMemory source, transfer::Operation& operation) {
+  if (targets.size() != 1) return Error::make(ENOSYS, "no protocol gets lists");
+  const transfer::LocalMemory& target = targets[0];
   const std::lock_guard lock(network_.mutex_);
   if (network_.is_cut(self_, from)) return Error::make(ECONNRESET, "peer %u is gone", from);
   if (target.bytes > capabilities_.max_transfer) return Error::make(EMSGSIZE, "too long");

@@ -5,8 +5,10 @@
 //   registers loop       20 rounds
 //   registers measured   the same, after Pinion has begun to measure this process (as MPI_Init would)
 //   registers opens      opens the device, and registers nothing
+//   registers unseen     is measured, and pins its buffers where the front sees nothing, as devx does
 //   registers unplugged  the device disappears after 10 rounds
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -43,6 +45,7 @@ bool rounds(ibv_pd* pd, int count, bool expect_loss = false) {
 
 bool run(const std::string& scenario, ibv_pd* pd) {
   if (scenario == "opens") return true;
+  if (scenario == "unseen") return ::mlock(buffers, sizeof buffers) == 0 || failed("mlock");
   if (!rounds(pd, 10)) return false;
   const bool unplugged = scenario == "unplugged";
   if (unplugged) pinion::made_up_verbs::unplug();
@@ -53,7 +56,8 @@ bool run(const std::string& scenario, ibv_pd* pd) {
 
 int main(int, char** arguments) {
   const std::string scenario = arguments[1];
-  if (scenario == "measured" && pinion_start(nullptr) != 0) return failed(pinion_last_error()), 1;
+  const bool measured = scenario == "measured" || scenario == "unseen";
+  if (measured && pinion_start(nullptr) != 0) return failed(pinion_last_error()), 1;
   int count = 0;
   ibv_device** const devices = ibv_get_device_list(&count);
   ibv_context* const context = count > 0 ? ibv_open_device(devices[0]) : nullptr;
@@ -68,7 +72,7 @@ int main(int, char** arguments) {
               static_cast<unsigned long long>(pinion::made_up_verbs::last_number()));
   if (ibv_dealloc_pd(pd) != 0 || ibv_close_device(context) != 0) return failed("close"), 1;
   ibv_free_device_list(devices);
-  if (scenario == "measured") pinion_stop();
+  if (measured) pinion_stop();
   if (right) std::printf("verified\n");
   return right ? 0 : 1;
 }

@@ -174,6 +174,10 @@ void Buffers::acquire(Range range, Access access, int peer, Refusal refusal) {
 
 void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal) {
   ThreadContext& thread = nesting_.thread();
+  Transfer& transfer =
+      count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
+  ++count_;
+  if (nesting_.leases().lease_in_arena(thread, 0, range, access, transfer)) return;
   thread.recent.prefetch(range.begin);
   if (point_.time == 0) {
     point_.time = ticks_now();
@@ -181,9 +185,6 @@ void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal
     point_.kind = kind_;
   }
   point_.peer = peer;
-  Transfer& transfer =
-      count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
-  ++count_;
   if (!nesting_.leases().acquire(thread, 0, point_, range, access, transfer, refusal)) {
     --count_;
     if (count_ >= slots_.size()) more_.pop_back();

@@ -39,7 +39,8 @@ class Operation {
 
  private:
   static bool memory_is_gone(const Transfer& lease) {
-    const Region* region = lease.active ? lease.record.region().region : nullptr;
+    // In the arena, other blocks' memory changes too.
+    const Region* region = lease.active && lease.in_arena == 0 ? lease.record.region().region : nullptr;
     return region && region->memory_changed.load(std::memory_order_relaxed);
   }
 

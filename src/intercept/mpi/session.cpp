@@ -25,16 +25,18 @@ void print_summary(const runlog::Counters& c, double seconds, bool measured) {
         kMeasuredOnly, static_cast<unsigned long long>(c.acquires));
     return;
   }
+  constexpr double kMiB = 1 << 20;
   const double mean = seconds > 0 ? c.registered_byte_ns / 1e9 / seconds : 0;
-  std::fprintf(stderr,
-               "pinion: rank 0: registered peak %.1f MB, mean %.1f MB; %llu acquires: %llu hits, %llu waits, "
-               "%llu misses "
-               "(%llu late), %llu bounced; %.3f s on the critical path\n",
-               static_cast<double>(c.registered_peak_bytes) / 1e6, mean / 1e6,
-               static_cast<unsigned long long>(c.acquires), static_cast<unsigned long long>(c.hits),
-               static_cast<unsigned long long>(c.waits), static_cast<unsigned long long>(c.misses),
-               static_cast<unsigned long long>(c.late), static_cast<unsigned long long>(c.bounced),
-               static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
+  std::fprintf(
+      stderr,
+      "pinion: rank 0: registered peak %.1f MiB, mean %.1f MiB; %llu acquires: %llu hits, %llu waits, "
+      "%llu misses "
+      "(%llu late), %llu bounced; %.3f s on the critical path\n",
+      static_cast<double>(c.registered_peak_bytes) / kMiB, mean / kMiB,
+      static_cast<unsigned long long>(c.acquires), static_cast<unsigned long long>(c.hits),
+      static_cast<unsigned long long>(c.waits), static_cast<unsigned long long>(c.misses),
+      static_cast<unsigned long long>(c.late), static_cast<unsigned long long>(c.bounced),
+      static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
 }
 
 // MPI sessions may begin and end in any thread.

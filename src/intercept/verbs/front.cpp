@@ -143,8 +143,10 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   DomainMeter& meter = leases->domains().slot(domain).meter;
   if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;
-  if (!leases->acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
-                       Refusal::report, &why)) {
+  const bool in_arena =
+      !backing.has_peers && leases->lease_in_arena(*thread, domain, range, local, backing.transfer);
+  if (!in_arena && !leases->acquire(*thread, domain, call_point(*thread, entry), range, local,
+                                    backing.transfer, Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);

@@ -1,0 +1,28 @@
+// Sentences about a run's gaps and excesses, with ranks and hosts named; each empty where there is nothing to
+// report. Shared by the summary and the report. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "runlog/analysis.h"
+
+namespace pinion::cli {
+
+/// "2 ranks did not end in order (rank 1 on node7, rank 3 on node8)"; ranks that have not ended likewise.
+std::string unfinished_text(const runlog::Report& report);
+/// "1,234 events are missing (no space left where the log is; rank 1 on node7)".
+std::string lost_events_text(const runlog::Report& report);
+/// The part of the run that oracle, leave-pinned and call sites cover, where events are missing.
+std::string covered_text(const runlog::Report& report);
+/// "2 of 6 ranks (2, 5)": of the job's ranks, those without a log among the ones that were read. Logs that
+/// were left on other nodes are missed this way.
+std::string missing_ranks_text(const runlog::Report& report);
+/// "by at most 16.0 MiB and 2 regions, for 1.20 s (most: rank 3 on node8)".
+std::string beyond_text(const runlog::Report& report);
+/// Memory that peers could reach, and the cost of strict keys.
+std::string keys_text(const runlog::KeyUse& keys);
+/// Memory is pinned, and no registration reached the verbs front.
+std::string unseen_text(const runlog::Report& report);
+std::string kernel_count_text(const runlog::Report& report);
+
+}  // namespace pinion::cli

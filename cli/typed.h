@@ -1,0 +1,19 @@
+// Commands as a user would type them. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "command.h"
+#include "engine/options.h"
+
+namespace pinion::cli {
+
+/// As a shell takes it.
+std::string quoted(const std::string& word);
+/// All words, quoted.
+std::string quoted(const CommandLine& command);
+
+/// "pinion run --limit 2G -- ": its options differ from the defaults.
+std::string typed_run(const Options& options);
+
+}  // namespace pinion::cli

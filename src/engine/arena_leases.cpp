@@ -1,0 +1,223 @@
+#include "engine/arena_leases.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/held_signals.h"
+#include "monitor/memory_calls.h"
+
+namespace pinion {
+
+namespace {
+
+/// Until a closed segment, or one whose registration was refused, is tried again.
+constexpr Duration kRest = kSecond;
+
+}  // namespace
+
+ArenaLeases::ArenaLeases(Arena& arena)
+    : arena_(arena),
+      begin_(arena.range().begin),
+      bytes_(arena.range().bytes()),
+      rows_(bytes_ == 0 ? nullptr : std::make_unique<Row[]>(kMostDomains)) {}
+
+bool ArenaLeases::prepare(ThreadContext& thread) {
+  if (thread.arena.load(std::memory_order_relaxed) != nullptr) return true;
+  void* const memory =
+      ::mmap(nullptr, sizeof(ArenaCounts), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  thread.arena.store(static_cast<ArenaCounts*>(memory), std::memory_order_release);  // zeros
+  return true;
+}
+
+// ---- opening ----
+
+Range ArenaLeases::begin_opening(int domain, Range request) {
+  const Range segment = arena_.segment_at(request.begin);
+  if (!segment.contains(request)) return {};
+  const Row& row = rows_[domain];
+  if (monotonic_now() < row.not_before[granule_of(segment.begin)].load(std::memory_order_relaxed)) return {};
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
+    return open.domain == domain && open.segment == segment;
+  });
+  if (is_open || !arena_.pin(segment)) return {};
+  open_.push_back({domain, segment, {}});
+  opens_.store(open_.size(), std::memory_order_release);
+  return segment;
+}
+
+void ArenaLeases::finish_opening(int domain, Range segment, Region* region) {
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  const auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& one) {
+    return one.domain == domain && one.segment == segment;
+  });
+  if (region == nullptr) {
+    ++figures_.refused;
+    rows_[domain].not_before[granule_of(segment.begin)].store(monotonic_now() + kRest,
+                                                              std::memory_order_relaxed);
+    open->returned = true;  // and gone: settle() finds it
+    return;
+  }
+  ++figures_.registrations;
+  open->region = {region, region->generation()};
+  set_regions(*open, region);
+}
+
+void ArenaLeases::set_regions(const Open& open, Region* region) {
+  for (Address at = open.segment.begin; at < open.segment.end; at += Arena::kGranule)
+    rows_[open.domain].regions[granule_of(at)].store(region, std::memory_order_seq_cst);
+}
+
+// ---- closing ----
+
+bool ArenaLeases::close_idle(std::uint64_t bytes) {
+  if (opens_.load(std::memory_order_acquire) == 0) return false;
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  std::uint64_t closed = 0;
+  for (Open& open : open_) {
+    if (closed >= bytes) break;
+    if (open.region.region == nullptr || is_closing(open) || leases_out(open) != 0) continue;
+    close(open);
+    ++figures_.let_go;
+    closed += open.segment.bytes();
+  }
+  return closed != 0;
+}
+
+void ArenaLeases::close(int domain) {
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  for (Open& open : open_)
+    if (open.domain == domain && open.region.region != nullptr && !open.closing) close(open);
+}
+
+void ArenaLeases::make_way(int domain, Range pages, Access access) {
+  if (!holds(pages.begin)) [[likely]]
+    return;
+  const Region* const serving =
+      rows_[domain].regions[granule_of(pages.begin)].load(std::memory_order_acquire);
+  if (serving == nullptr || includes(serving->access.load(std::memory_order_relaxed), access)) return;
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  for (Open& open : open_) {
+    if (open.domain != domain || open.region.region != serving || open.closing) continue;
+    close(open);
+    ++figures_.refused;
+    rows_[domain].not_before[granule_of(open.segment.begin)].store(kNever, std::memory_order_relaxed);
+  }
+}
+
+void ArenaLeases::close(Open& open) {
+  open.closing = true;
+  open.region.region->word.doom();
+  rows_[open.domain].not_before[granule_of(open.segment.begin)].store(monotonic_now() + kRest,
+                                                                      std::memory_order_relaxed);
+}
+
+bool ArenaLeases::is_closing(const Open& open) {
+  return open.closing || open.region.region->word.load().doomed() ||
+         !(arena_.segment_at(open.segment.begin) == open.segment);
+}
+
+std::int64_t ArenaLeases::leases_out(const Open& open) const {
+  std::int64_t sum = 0;
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    const ArenaCounts* const counts = thread->arena.load(std::memory_order_acquire);
+    if (counts == nullptr) continue;
+    for (Address at = open.segment.begin; at < open.segment.end; at += Arena::kGranule)
+      sum += counts->leases[open.domain][granule_of(at)].load(std::memory_order_seq_cst);
+  }
+  return sum;
+}
+
+ArenaLeases::Settled ArenaLeases::settle_table() {
+  const HeldSignals held;
+  const std::lock_guard lock(mutex_);
+  Settled settled;
+  for (Open& open : open_) {
+    if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
+    if (!open.closing && arena_.segment_at(open.segment.begin) == open.segment) ++figures_.doomed;
+    if (!open.closing) close(open);
+    if (leases_out(open) != 0) continue;
+    set_regions(open, nullptr);
+    open.returned = true;
+    settled.over.push_back(open);
+  }
+  const auto is_gone = [](const Open& open) {
+    const Region* const region = open.region.region;
+    return open.returned &&
+           (region == nullptr || !open.region.current() || region->word.load().state() == RegionState::free);
+  };
+  std::vector<Range> gone;
+  for (const Open& open : open_)
+    if (is_gone(open)) gone.push_back(open.segment);
+  std::erase_if(open_, is_gone);
+  opens_.store(open_.size(), std::memory_order_release);
+  for (const Range segment : gone) {
+    const bool is_open =
+        std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.segment == segment; });
+    if (is_open || !arena_.unpin(segment)) continue;
+    settled.left.push_back(segment);
+    for (int domain = 0; domain < kMostDomains; ++domain)
+      rows_[domain].not_before[granule_of(segment.begin)].store(0, std::memory_order_relaxed);
+  }
+  return settled;
+}
+
+// ---- hooks ----
+
+std::size_t ArenaLeases::touched(Range range) const {
+  if (opens_.load(std::memory_order_relaxed) == 0) [[likely]]
+    return 0;
+  const Range common{std::max(range.begin, begin_), std::min(range.end, begin_ + bytes_)};
+  return common.empty() ? 0 : common.bytes();
+}
+
+bool ArenaLeases::clears(const MemoryChange& change) {
+  const bool lazily = change.kind == ChangeKind::lazily;
+  if ((change.kind != ChangeKind::zeros && !lazily) || touched(change.range) == 0) [[likely]]
+    return false;
+  if (!holds(change.range.begin)) return false;
+  bool is_open = false;
+  for (int domain = 0; domain < kMostDomains && !is_open; ++domain) {
+    const Region* const region =
+        rows_[domain].regions[granule_of(change.range.begin)].load(std::memory_order_acquire);
+    is_open = region != nullptr && region->word.load().leasable() && region->range().contains(change.range);
+  }
+  if (!is_open || !is_private_anonymous(change.range)) return false;
+  if (lazily) return true;
+  std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
+  cleared_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
+  return true;
+}
+
+// ---- figures ----
+
+ArenaFigures ArenaLeases::figures() {
+  const HeldSignals held;
+  const Arena::Figures of_arena = arena_.figures();
+  const std::lock_guard lock(mutex_);
+  ArenaFigures sum = figures_;
+  sum.processes = bytes_ != 0;
+  sum.bytes = bytes_;
+  sum.segments = of_arena.most_segments;
+  sum.segment_bytes = of_arena.most_bytes;
+  sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed);
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
+    for (const ThreadCounters& counters : thread->counters) {
+      sum.served += counters.arena_served.get();
+      sum.served_bytes += counters.arena_bytes.get();
+      sum.requests += counters.arena_served.get() + counters.arena_passed.get();
+    }
+  }
+  return sum;
+}
+
+}  // namespace pinion

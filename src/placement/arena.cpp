@@ -1,0 +1,171 @@
+#include "placement/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "monitor/memory_events.h"
+#include "placement/kernel_pages.h"
+
+namespace pinion {
+
+namespace {
+
+/// The thread forks, and holds the mutex.
+constinit thread_local bool t_forking = false;
+
+std::size_t granules_for(std::size_t bytes) { return (bytes + Arena::kGranule - 1) / Arena::kGranule; }
+
+}  // namespace
+
+class Arena::Locked {
+ public:
+  explicit Locked(std::mutex& mutex) : mutex_(mutex) {
+    if (!t_forking) mutex_.lock();
+  }
+  ~Locked() {
+    if (!t_forking) mutex_.unlock();
+  }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  std::mutex& mutex_;
+};
+
+bool Arena::reserve(std::size_t bytes, bool beyond) {
+  range_ = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
+  beyond_ = beyond || range_.empty();
+  return !range_.empty();
+}
+
+// ---- the heap ----
+
+Pages Arena::map(std::size_t least, std::size_t wanted) {
+  if (range_.empty()) return other_.map(least, wanted);
+  // Room for some blocks of this size, without much memory that is registered for nothing.
+  const std::size_t roomy = std::min(wanted, std::max(least, granules_for(4 * least) * kGranule));
+  Pages pages = take(roomy);
+  if (pages.range.empty() && least < roomy) pages = take(least);
+  return pages.range.empty() && beyond_ ? other_.map(least, wanted) : pages;
+}
+
+Pages Arena::take(std::size_t bytes) {
+  const Locked locked(mutex_);
+  const std::size_t granules = granules_for(bytes), first = find_free(granules);
+  if (first == kMostGranules) return {};
+  const Address begin = range_.begin + first * kGranule;
+  Pages pages{{begin, begin + bytes}, Backing::base, true};
+  if (!commit_unseen(pages)) return {};
+  segments_[first] = {pages.range, true, false};
+  std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(first), granules,
+              static_cast<std::uint16_t>(first + 1));
+  figures_.bytes += bytes;
+  figures_.most_segments = std::max(figures_.most_segments, ++figures_.segments);
+  figures_.most_bytes = std::max(figures_.most_bytes, figures_.bytes);
+  return pages;
+}
+
+std::size_t Arena::find_free(std::size_t granules) const {
+  const std::size_t all = range_.bytes() / kGranule;
+  std::size_t free = 0;
+  for (std::size_t i = 0; i < all; ++i) {
+    free = first_[i] == 0 ? free + 1 : 0;
+    if (free == granules) return i + 1 - granules;
+  }
+  return kMostGranules;
+}
+
+void Arena::unmap(const Pages& pages) {
+  if (!range_.contains(pages.range)) return other_.unmap(pages);
+  bool pinned = false;
+  {
+    const Locked locked(mutex_);
+    Segment& segment = segment_of(pages.range);
+    segment.of_heap = false;
+    pinned = segment.pinned;
+  }
+  if (!pinned) return give_back(pages.range);
+  memory_events::begin({pages.range});
+  memory_events::end(pages.range);
+}
+
+/// By libc's function, so that the hooks of other libraries see it too.
+void Arena::give_back(Range segment) {
+  memory_events::begin({segment});
+  const bool gone = ::mmap(reinterpret_cast<void*>(segment.begin), segment.bytes(), PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+  memory_events::end(segment);
+  const Locked locked(mutex_);
+  if (gone) forget(segment_of(segment));  // else its granules stay out of use
+}
+
+void Arena::forget(Segment& segment) {
+  std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
+              granules_for(segment.range.bytes()), std::uint16_t{0});
+  --figures_.segments;
+  figures_.bytes -= segment.range.bytes();
+  segment = {};
+}
+
+// ---- devices ----
+
+Range Arena::segment_at(Address address) {
+  const Locked locked(mutex_);
+  const std::size_t first = first_[granule_of(address)];
+  if (first == 0 || !segments_[first - 1].of_heap) return {};
+  return segments_[first - 1].range;
+}
+
+bool Arena::pin(Range range) {
+  const Locked locked(mutex_);
+  Segment& segment = segment_of(range);
+  if (!(segment.range == range) || !segment.of_heap) return false;
+  if (!segment.pinned && !hide_unseen(range, true)) return false;
+  segment.pinned = true;
+  return true;
+}
+
+bool Arena::unpin(Range range) {
+  const Locked locked(mutex_);
+  Segment& segment = segment_of(range);
+  segment.pinned = false;
+  if (segment.of_heap) hide_unseen(range, false);
+  return !segment.of_heap;
+}
+
+Arena::Figures Arena::figures() {
+  const Locked locked(mutex_);
+  return figures_;
+}
+
+// ---- fork ----
+
+void Arena::before_fork() {
+  mutex_.lock();
+  t_forking = true;
+}
+
+void Arena::after_fork_in_parent() {
+  t_forking = false;
+  mutex_.unlock();
+}
+
+bool Arena::hides_from_children(const Pages& pages) const {
+  if (!range_.contains(pages.range)) return other_.hides_from_children(pages);
+  return segments_[granule_of(pages.range.begin)].pinned;
+}
+
+/// The blocks of hidden segments are there again, as copies.
+void Arena::after_fork_in_child() {
+  t_forking = false;
+  for (Segment& segment : segments_) {
+    if (segment.range.empty() || !std::exchange(segment.pinned, false) || segment.of_heap) continue;
+    if (reserve_unseen_at(segment.range)) forget(segment);
+  }
+  new (&mutex_) std::mutex;
+}
+
+}  // namespace pinion

@@ -1,0 +1,98 @@
+// The arena: addresses of this process whose memory devices register in whole segments, once. The heap takes
+// its areas from it; each area is a segment. A block's request is then served by its segment's registration
+// (engine/arena_leases.h).
+//
+// Owns the reserved addresses, in granules of 32 MiB, and the table of segments. The mutex guards the table.
+// It is a leaf: under it, no other lock is taken, no hook runs, nothing is allocated. map() is called under a
+// shard's mutex; all else without. Any thread; never a hook.
+//
+// A segment that a device may have registered is *pinned*. It is hidden from forked children: the kernel
+// would copy its pages at the fork, one by one. The heap copies the blocks for the child instead
+// (hugepage_heap.h). A pinned segment that the heap gives back is *left*: its registrations are doomed at
+// once, and its memory goes after unpin(). So there is never a hole under a registration, and new memory is
+// always fresh from the kernel.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "placement/page_source.h"
+
+namespace pinion {
+
+class Arena final : public PageSource {
+ public:
+  static constexpr std::size_t kGranule = std::size_t{32} << 20;
+  static constexpr std::size_t kMostGranules = 1024;
+
+  /// `other`: the source of areas without an arena, and beyond it.
+  constexpr explicit Arena(PageSource& other) : other_(other) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Before threads allocate. `beyond`: the heap may grow beyond the arena. False: the system has no such
+  /// addresses.
+  bool reserve(std::size_t bytes, bool beyond);
+  /// All its addresses; empty without an arena. Constant once reserved.
+  const Range& range() const { return range_; }
+
+  // ---- the heap ----
+
+  Pages map(std::size_t least, std::size_t wanted) override;
+  bool discard(Range hugepages) override { return other_.discard(hugepages); }
+  void unmap(const Pages& pages) override;
+  void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
+  void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
+  void before_fork() override;
+  void after_fork_in_parent() override;
+  void after_fork_in_child() override;
+  bool hides_from_children(const Pages& pages) const override;
+
+  // ---- devices ----
+
+  /// The segment at the address, if the heap has it; else an empty range.
+  Range segment_at(Address address);
+  /// Before its first registration. False: the heap has given it back.
+  bool pin(Range segment);
+  /// After its last deregistration. True: the heap has left it; give_back() must follow.
+  bool unpin(Range segment);
+  /// The memory of a segment that was left. Ordinary code: runs hooks.
+  void give_back(Range segment);
+
+  struct Figures {
+    std::uint64_t segments = 0, most_segments = 0;
+    std::uint64_t bytes = 0, most_bytes = 0;  ///< of the segments
+  };
+  Figures figures();
+
+ private:
+  class Locked;
+  struct Segment {
+    Range range;          ///< empty: no segment begins at this granule
+    bool of_heap = true;  ///< false: left, or on its way out
+    bool pinned = false;
+  };
+
+  std::size_t granule_of(Address address) const { return (address - range_.begin) / kGranule; }
+  Segment& segment_of(Range range) { return segments_[granule_of(range.begin)]; }
+  /// The first granule of so many free ones; kMostGranules: there are none.
+  std::size_t find_free(std::size_t granules) const;
+  Pages take(std::size_t bytes);
+  void forget(Segment& segment);
+
+  PageSource& other_;
+  Range range_;
+  bool beyond_ = false;
+  mutable std::mutex mutex_;  ///< guards all that follows
+  std::array<Segment, kMostGranules> segments_{};
+  /// By granule: 1 + the granule at which its segment begins; 0: free.
+  std::array<std::uint16_t, kMostGranules> first_{};
+  Figures figures_;
+};
+
+/// That of process_heap() (hugepage_heap.h).
+Arena& process_arena();
+
+}  // namespace pinion

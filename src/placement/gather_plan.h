@@ -1,0 +1,22 @@
+// The cheapest list by which a device transfers scattered pieces: neighbours joined, an element each, or
+// copied into a packed buffer. Owns nothing: a function of the pieces and of a device's costs
+// (gather_costs.h). Any thread, hooks too; allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "pinion/pinion.h"
+
+namespace pinion {
+
+/// As pinion_gather_plan(); the arguments are valid. Returns the number of elements. More than `elements` has
+/// room for: nothing is planned.
+std::size_t plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
+                        std::span<char> packed, std::span<pinion_gather_element> elements);
+
+/// Copies the pieces of packed elements into them, or back.
+void pack_gathered(const pinion_range* pieces, std::span<const pinion_gather_element> elements);
+void unpack_gathered(const pinion_range* pieces, std::span<const pinion_gather_element> elements);
+
+}  // namespace pinion

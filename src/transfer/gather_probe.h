@@ -1,0 +1,15 @@
+// The costs of an endpoint's lists, as pinion_gather_plan() takes them: measured by puts to one peer. Owns
+// nothing beyond the call; one thread, which may block. The endpoint is connected.
+#pragma once
+
+#include "base/error.h"
+#include "pinion/pinion.h"
+#include "transfer/endpoint.h"
+
+namespace pinion::transfer {
+
+/// `target`: memory of the peer, as long as the most elements of 8 bytes.
+Error measure_gather_costs(Endpoint& endpoint, Peer peer, const RemoteMemory& target,
+                           pinion_gather_costs& costs);
+
+}  // namespace pinion::transfer
