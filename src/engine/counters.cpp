@@ -39,8 +39,6 @@ void RunCounters::start() {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (ThreadCounters& counters : thread->counters) new (&counters) ThreadCounters;
     new (&thread->strict_ticks) Counter;
-    new (&thread->runs) UseRuns;
-    thread->counts_runs = false;
     for (Record old; thread->ring.pop(old);) {
     }
     dropped_before_ += thread->ring.dropped();

@@ -355,24 +355,26 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
       if (watch_.blind()) reap_now(thread, record.domain);
     }
   }
-  leave_record(thread, record, settled);
+  if (settled || thread.counts_runs) [[unlikely]]
+    leave_in_run(thread, record, settled);
+  else
+    push(thread, record);
   if (transfer.bookkeeping) {
     ThreadCounters& counters = thread.counters[record.domain];
     counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
   }
 }
 
-bool LeasePath::is_counted(ThreadContext& thread, const Record& lease, bool settled) {
-  settled = settled && lease.kind == runlog::EventKind::lease && lease.outcome == runlog::Outcome::hit &&
-            lease.flags == 0;
+void LeasePath::leave_in_run(ThreadContext& thread, const Record& lease, bool settled) {
+  if (std::exchange(thread.runs_of, this) != this) thread.runs = {};
   const bool counted =
       thread.runs.end_or_count(lease, settled, [&](const Record& run) { push(thread, run); });
   thread.counts_runs = thread.runs.any();
-  return counted;
+  if (!counted) push(thread, lease);
 }
 
 void LeasePath::end_runs(ThreadContext& thread) {
-  thread.runs.end_all([&](const Record& run) { push(thread, run); });
+  if (thread.runs_of == this) thread.runs.end_all([&](const Record& run) { push(thread, run); });
   thread.counts_runs = false;
 }
 

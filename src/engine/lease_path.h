@@ -190,16 +190,12 @@ class LeasePath {
   void retire_here(ThreadContext& thread, int domain, Region* region);
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
-  /// A lease has ended. `settled`: its region was settled when it began.
-  void leave_record(ThreadContext& thread, const Record& lease, bool settled) {
-    if ((settled || thread.counts_runs) && is_counted(thread, lease, settled)) [[unlikely]]
-      return;
-    push(thread, lease);
-  }
-  /// Whether the lease is part of a run. Runs that have ended leave their records.
-  bool is_counted(ThreadContext& thread, const Record& lease, bool settled);
+  /// A lease has ended: it is counted in a run of uses, or leaves its record. `settled`: its region was when
+  /// it began.
+  void leave_in_run(ThreadContext& thread, const Record& lease, bool settled);
   void push(ThreadContext& thread, const Record& record) {
-    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(), is_unforeseen(record));
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(),
+                 [&] { return is_unforeseen(record); });
   }
 
   static std::atomic<LeasePath*> running_;

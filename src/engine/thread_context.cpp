@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "engine/lease_path.h"
+
 namespace pinion {
 
 namespace {
@@ -18,8 +20,7 @@ pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 void leave(void* left) {
   t_context = nullptr;
   auto* context = static_cast<ThreadContext*>(left);
-  context->runs.end_all([&](const Record& run) { context->ring.push(run); });
-  context->counts_runs = false;
+  if (LeasePath* leases = LeasePath::running()) leases->end_runs(*context);
   context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
 

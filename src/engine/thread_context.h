@@ -10,11 +10,11 @@
 #include <cstdint>
 
 #include "base/ring.h"
-#include "engine/use_runs.h"
 #include "placement/arena.h"
 #include "predict/call_site.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
+#include "retention/use_runs.h"
 
 namespace pinion {
 
@@ -71,6 +71,8 @@ struct ArenaCounts {
   Count leases[kMostDomains][Arena::kMostGranules];
 };
 
+class LeasePath;
+
 struct ThreadContext {
   enum class State : std::uint32_t { live, left };
 
@@ -84,6 +86,7 @@ struct ThreadContext {
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   UseRuns runs;
+  const LeasePath* runs_of = nullptr;  ///< the run of the process that they belong to
   Ring<Record, 256> ring;
   // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};

@@ -33,10 +33,11 @@ struct alignas(64) Region {
   // needs.
   std::atomic<Ticks> last_use{0};  ///< by leaseholders
   /// By the helper: nothing is decided about the region until then, so that hits on it are only counted
-  /// (use_runs.h).
+  /// (retention/use_runs.h).
   std::atomic<Ticks> settled_until{0};
   // For choosing victims (victims.h).
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
+  std::atomic<Ticks> settled_gap{0};          ///< while it is settled, it is used again within that time
   std::atomic<Ticks> interval{
       0};  ///< by leaseholders, once memory is short: typical, from one use to the next
 

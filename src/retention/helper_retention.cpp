@@ -91,6 +91,8 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool continues = time < buffer.busy_until;
   const bool settled = settles(buffer, lease, region);
   if (settled && !buffer.settled) buffer.settled_since = time;
+  if (!settled && buffer.settled && registered(buffer.region))
+    buffer.region.region->settled_until.store(0, std::memory_order_relaxed);
   buffer.settled = settled;
   if (buffer.last_use != kNotYet && !continues) {
     keep_score(buffer, id, time);
@@ -134,11 +136,14 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   return late;
 }
 
+Duration HelperRetention::away(const Buffer& buffer) const {
+  return costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
+}
+
 bool HelperRetention::settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region) {
-  const Duration away = costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
   const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
                     buffer.region.region == region.region && registered(region) &&
-                    lease.begin_ns - buffer.last_use <= away;
+                    lease.begin_ns - buffer.last_use <= away(buffer);
   unsigned& in_a_row = threads_[lease.thread].soon;
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
   return in_a_row == kRun && settings_.act && predictor_.samples_runs();
@@ -169,8 +174,10 @@ Time HelperRetention::rested_at(RegionRef ref, Time now) const {
 }
 
 void HelperRetention::settle(RegionRef ref, Time until) {
+  Duration gap = kLeastPatience;
   for (const BufferId id : buffers_in(ref.region->range())) {
     if (!buffers_[id].settled) return;
+    gap = std::min(gap, away(buffers_[id]));
   }
   std::erase_if(settled_, [&](const Settled& other) {
     return !registered(other.region) || other.region.region == ref.region;
@@ -178,8 +185,11 @@ void HelperRetention::settle(RegionRef ref, Time until) {
   if (settled_.size() >= kMostSettled) return;
   settled_.push_back({ref, until});
   // Threads count on for a while after the look that is due then: it comes late.
-  ref.region->settled_until.store(domain_.clock().ticks_at(until + kLeastPatience),
-                                  std::memory_order_relaxed);
+  Clock& clock = domain_.clock();
+  const Ticks end = clock.ticks_at(until + kLeastPatience);
+  ref.region->settled_gap.store(end - clock.ticks_at(until + kLeastPatience - gap),
+                                std::memory_order_relaxed);
+  ref.region->settled_until.store(end, std::memory_order_relaxed);
 }
 
 std::size_t HelperRetention::settled_bytes(Time now) {

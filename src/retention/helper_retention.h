@@ -25,7 +25,7 @@
 //     helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: nothing is decided about it until it rests. Its region says so to the threads, which count
-//     its hits in runs (engine/use_runs.h), and the predictor sees a sample of the others;
+//     its hits in runs (use_runs.h), and the predictor sees a sample of the others;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
 //     thread registers it, within the time budget;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
@@ -179,6 +179,8 @@ class HelperRetention final : public Retention {
   void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
   /// After a use of buffer `used`: the queue follows the predictor.
   void follow_predictor(BufferId used);
+  /// How long its region must at least be gone, to go at all.
+  Duration away(const Buffer& buffer) const;
   /// Whether the buffer is settled, with this use: it came, as those of its thread before, too soon.
   bool settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region);
   /// When the region has rested long enough for a decision, as far as is known now; kNotYet: at once.
