@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/call_kind.h"
-#include "runlog/use_run.h"
 #include "support/runlog_files.h"
 
 namespace pinion::runlog {
@@ -213,12 +212,9 @@ TEST(Analysis, ARunOfUsesCountsAsLongAsItsLeases) {
 
 TEST(Analysis, ARunOfUsesIsTheSameAsItsLeases) {
   std::vector<Event> leases;
-  UseRun run;
-  for (Time at : {100, 200, 300, 400}) {
-    leases.push_back(use(at, at + 30, 10, 2));
-    ASSERT_TRUE(run.add(leases.back()));
-  }
-  Log one_by_one = make_log(0, 1000, leases), summed = make_log(0, 1000, {run.take()});
+  for (Time at : {100, 200, 300, 400}) leases.push_back(use(at, at + 30, 10, 2));
+  Log one_by_one = make_log(0, 1000, leases);
+  Log summed = make_log(0, 1000, {run_of_uses(100, 430, 10, 2, 4, 4 * 30)});
   for (Log* log : {&one_by_one, &summed}) {
     log->live.domains[0].fit_register_a_ns = 5;
     log->live.counters.acquires = log->live.counters.hits = 4;

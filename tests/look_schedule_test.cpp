@@ -32,6 +32,12 @@ TEST(LookSchedule, WithNothingRegisteredHalfWayToTheDeadline) {
   EXPECT_EQ(looks.next(0, 4 * kMillisecond, 0), 4 * kMillisecond);
 }
 
+TEST(LookSchedule, WithNothingUndecidedTheSilenceSoFarIsAGap) {
+  const LookSchedule looks = dense(kMillisecond, 0);
+  EXPECT_EQ(looks.next(100 * kMillisecond, kSecond, 0), 150 * kMillisecond);
+  EXPECT_EQ(looks.next(100 * kMillisecond, kSecond, 1), 101 * kMillisecond);
+}
+
 TEST(LookSchedule, DeepAfterASecond) {
   const LookSchedule looks = dense(kMillisecond, 0);
   EXPECT_FALSE(looks.deep(kSecond - 1));

@@ -11,7 +11,6 @@
 #include <filesystem>
 
 #include "base/range.h"
-#include "runlog/use_run.h"
 #include "runlog/writer.h"
 #include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
@@ -147,43 +146,6 @@ TEST(LogWriter, DomainsAreKnownWithTheNextState) {
     EXPECT_EQ(writer.domain_count(), 0u);
     fs::remove(path);
   }
-}
-
-TEST(LogWriter, ARunOfUsesIsOneEvent) {
-  TemporaryDirectory dir;
-  LogWriter writer;
-  ASSERT_FALSE(writer.open(dir.path(), info_of_rank(0), 1 << 16));
-  const std::string path = writer.path();
-  UseRun run;
-  EXPECT_TRUE(run.empty());
-  const Event first = lease(1000, 1010, 0x10000, 4096, 77);
-  ASSERT_TRUE(run.add(first));
-  ASSERT_TRUE(run.add(lease(1005, 1025, 0x10000, 4096, 77)));  // they overlap
-  ASSERT_TRUE(run.add(lease(1100, 1101, 0x10000, 4096, 77)));
-  // A lease that differs, or has waited, is an event of its own.
-  EXPECT_FALSE(run.add(lease(1200, 1201, 0x11000, 4096, 77)));
-  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4095, 77)));
-  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4096, 78)));
-  EXPECT_FALSE(run.add(lease(1200, 1201, 0x10000, 4096, 77, Outcome::miss)));
-  Event waited = first;
-  waited.wait_ns = 1;
-  EXPECT_FALSE(run.add(waited));
-  writer.append(run.take());
-  EXPECT_TRUE(run.empty());
-  ASSERT_TRUE(run.add(first));
-  writer.append(run.take());  // one use is a lease
-  writer.finish({}, Series{}, 2000, 0);
-
-  Log log;
-  ASSERT_FALSE(read_log(path, log));
-  ASSERT_EQ(log.events.size(), 2u);
-  EXPECT_EQ(log.events[0].kind, EventKind::uses);
-  EXPECT_EQ(log.events[0].count, 3u);
-  EXPECT_EQ(log.events[0].begin_ns, 1000);
-  EXPECT_EQ(log.events[0].end_ns, 1101);
-  EXPECT_EQ(log.events[0].leased_ns, 31u);
-  EXPECT_EQ(log.events[0].site, 77u);
-  EXPECT_EQ(std::memcmp(&log.events[1], &first, sizeof first), 0);
 }
 
 TEST(LogWriter, TheSiteTableMayBeFull) {

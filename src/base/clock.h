@@ -68,12 +68,18 @@ class Clock {
   /// The instant as records and uses are stamped with it: the cycle counter, or its stand-in. Equal to the
   /// reading of the critical path, so that both may be compared; not for the critical path itself.
   virtual Ticks ticks() = 0;
+  /// What ticks() returns at that time.
+  virtual Ticks ticks_at(Time time) { return static_cast<Ticks>(time); }
 };
 
 class RealClock final : public Clock {
  public:
   Time now() override { return calibration().to_time(ticks_now()); }
   Ticks ticks() override { return ticks_now(); }
+  Ticks ticks_at(Time time) override {
+    const Calibration& scale = calibration();
+    return scale.base_ticks + scale.to_ticks(time - scale.base_time);
+  }
 };
 
 /// Advanced by hand; single-threaded use (tests, simulator). Its ticks are its nanoseconds.

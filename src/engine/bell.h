@@ -20,11 +20,13 @@ class HelperBell {
     deep = 3,   ///< the next record does
   };
 
-  /// A record lies in a ring, which is `fill` of `capacity` full. `unforeseen`: of a transfer that had to
-  /// register.
-  void pushed(std::size_t fill, std::size_t capacity, bool unforeseen) {
+  /// A record lies in a ring, which is `fill` of `capacity` full. `unforeseen()`: it is of a transfer that
+  /// had to register.
+  template <class F>
+  void pushed(std::size_t fill, std::size_t capacity, F&& unforeseen) {
     const std::uint32_t sleep = sleep_.load(std::memory_order_relaxed);
-    if (sleep >= (unforeseen ? alert : deep) || (sleep != none && fill >= capacity * 3 / 4)) [[unlikely]]
+    if (sleep == none) return;
+    if (fill >= capacity * 3 / 4 || sleep == deep || (sleep == alert && unforeseen())) [[unlikely]]
       wake();
   }
   bool asleep() const { return sleep_.load(std::memory_order_relaxed) != none; }

@@ -160,11 +160,16 @@ Engine* Engine::withdraw() {
   return engine;
 }
 
+void Engine::end_run() {
+  if (ThreadContext* thread = known_thread()) leases_.end_runs(*thread);
+  helper_->ask_to_end();
+}
+
 void Engine::stop() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_->ask_to_end();
+  engine->end_run();
   engine->helper_->join();
   withdraw();
   engine->helper_->forget();
@@ -176,7 +181,7 @@ void Engine::stop_at_exit() {
   const HeldSignals held;
   Engine* engine = running();
   if (!engine) return;
-  engine->helper_->ask_to_end();
+  engine->end_run();
   // The helper finds Pinion's locks free (held_signals.h). But a handler that exits may have interrupted
   // malloc or the loader, whose locks the helper may need as well.
   if (!engine->helper_->await_end()) {

@@ -64,6 +64,8 @@ class Engine {
   void let_go_before_fork();
   Error publish();
   static Engine* withdraw();
+  /// By the thread that ends the run.
+  void end_run();
   runlog::RunInfo run_info(const JobPlace& place, const std::string& command, const std::string& device,
                            Time now);
 

@@ -342,7 +342,9 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
   if (transfer.in_arena != 0) return release_in_arena(thread, transfer);
   Record& record = transfer.record;
   record.end = ticks_now();
+  bool settled = false;
   if (Region* region = record.region().region) {
+    settled = record.begin < region->settled_until.load(std::memory_order_relaxed);
     const auto released = end_lease(domain(record.domain), record);
     if ((settles_ || fork_gate_.is_closed()) && released == RegionWord::Released::idle)
       settle(thread, record.domain, record.region());
@@ -353,11 +355,27 @@ void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
       if (watch_.blind()) reap_now(thread, record.domain);
     }
   }
-  push(thread, record);
+  if (settled || thread.counts_runs) [[unlikely]]
+    leave_in_run(thread, record, settled);
+  else
+    push(thread, record);
   if (transfer.bookkeeping) {
     ThreadCounters& counters = thread.counters[record.domain];
     counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
   }
+}
+
+void LeasePath::leave_in_run(ThreadContext& thread, const Record& lease, bool settled) {
+  if (std::exchange(thread.runs_of, this) != this) thread.runs = {};
+  const bool counted =
+      thread.runs.end_or_count(lease, settled, [&](const Record& run) { push(thread, run); });
+  thread.counts_runs = thread.runs.any();
+  if (!counted) push(thread, lease);
+}
+
+void LeasePath::end_runs(ThreadContext& thread) {
+  if (thread.runs_of == this) thread.runs.end_all([&](const Record& run) { push(thread, run); });
+  thread.counts_runs = false;
 }
 
 void LeasePath::undo(ThreadContext& thread, Transfer& transfer) {

@@ -87,6 +87,8 @@ class LeasePath {
   bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                    Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer);
+  /// The run of the process is about to end: the thread's runs of uses leave their records.
+  void end_runs(ThreadContext& thread);
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
 
@@ -191,8 +193,12 @@ class LeasePath {
   void retire_here(ThreadContext& thread, int domain, Region* region);
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
   void note(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
+  /// A lease has ended: it is counted in a run of uses, or leaves its record. `settled`: its region was when
+  /// it began.
+  void leave_in_run(ThreadContext& thread, const Record& lease, bool settled);
   void push(ThreadContext& thread, const Record& record) {
-    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(), is_unforeseen(record));
+    bell_.pushed(thread.ring.push(record), decltype(thread.ring)::capacity(),
+                 [&] { return is_unforeseen(record); });
   }
 
   static std::atomic<LeasePath*> running_;

@@ -55,7 +55,8 @@ void RecordDrain::drain() {
 void RecordDrain::take(const TakenRecord& taken) {
   const Record& record = taken.record;
   if (record.kind == runlog::EventKind::none) return;
-  transfers_ += record.kind == runlog::EventKind::lease;
+  transfers_ +=
+      record.kind == runlog::EventKind::uses ? record.count() : record.kind == runlog::EventKind::lease;
   if (record.kind == runlog::EventKind::memory_event)
     forget(pages_touched({record.address, record.address + record.bytes}));
   log_.add(desk_.take(taken, leave_pinned(record)));

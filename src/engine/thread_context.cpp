@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "engine/lease_path.h"
+
 namespace pinion {
 
 namespace {
@@ -15,9 +17,11 @@ std::atomic<std::uint16_t> g_count{0};
 pthread_key_t g_key;
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
-void leave(void* context) {
+void leave(void* left) {
   t_context = nullptr;
-  static_cast<ThreadContext*>(context)->state.store(ThreadContext::State::left, std::memory_order_release);
+  auto* context = static_cast<ThreadContext*>(left);
+  if (LeasePath* leases = LeasePath::running()) leases->end_runs(*context);
+  context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
 
 void* map_zeroed(std::size_t bytes) {
@@ -65,6 +69,8 @@ ThreadContext* this_thread() {
   t_context = context;
   return context;
 }
+
+ThreadContext* known_thread() { return t_context; }
 
 ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }
 

@@ -1,7 +1,8 @@
-// The state that each application thread owns: its ring to the helper, its call-site cache, its recent
-// regions, its counters. Written by the owning thread; the helper pops the ring and reads the counters
-// (relaxed atomics with one writer). Contexts live in mapped memory that is never unmapped; one that its
-// thread left behind is given to the next new thread, with the records that the helper has still to drain.
+// The state that each application thread owns: its ring to the helper, its runs of uses, its call-site cache,
+// its recent regions, its counters. Written by the owning thread; the helper pops the ring and reads the
+// counters (relaxed atomics with one writer). Contexts live in mapped memory that is never unmapped; one that
+// its thread left behind is given to the next new thread, with the records that the helper has still to
+// drain.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "predict/call_site.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
+#include "retention/use_runs.h"
 
 namespace pinion {
 
@@ -69,17 +71,22 @@ struct ArenaCounts {
   Count leases[kMostDomains][Arena::kMostGranules];
 };
 
+class LeasePath;
+
 struct ThreadContext {
   enum class State : std::uint32_t { live, left };
 
   // One cache line: a thread that computed for long finds its caches cold.
   alignas(64) CallSiteCache* sites = nullptr;
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
+  bool counts_runs = false;  ///< runs.any(): here a hit finds it without a further line
   ThreadCounters counters[kMostDomains];
 
   std::atomic<ArenaCounts*> arena{nullptr};  ///< from the first request there on
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
+  UseRuns runs;
+  const LeasePath* runs_of = nullptr;  ///< the run of the process that they belong to
   Ring<Record, 256> ring;
   // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};
@@ -90,6 +97,8 @@ struct ThreadContext {
 /// The calling thread's context, made at the first call (by mmap instead of malloc). Null only when the
 /// system gives no memory. Not from hooks.
 ThreadContext* this_thread();
+/// The same where it has been made; else null.
+ThreadContext* known_thread();
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();
 /// In a forked child: the child's only thread starts without a context.

@@ -138,6 +138,7 @@ Domain::Step Domain::begin(Ticket& ticket) {
   ticket.try_access = exact_rights_ ? ticket.access : Access::all;
   region->access.store(ticket.try_access, std::memory_order_relaxed);
   region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
+  region->settled_until.store(0, std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);
   region->next_use.store(0, std::memory_order_relaxed);
   region->indexed = true;

@@ -29,12 +29,17 @@ struct alignas(64) Region {
   std::atomic<std::uint32_t> entries{0};    ///< translation entries; pages, where the device counts none
   Transitions transitions;                  ///< changes when `registering` ends; waiters sleep on it
 
-  // Hints for choosing victims (victims.h), without order among them. The helper writes its own on another
-  // line than the one that a hit needs.
+  // Hints without order among them. What the helper writes often is on another line than the one that a hit
+  // needs.
   std::atomic<Ticks> last_use{0};  ///< by leaseholders
+  /// By the helper: nothing is decided about the region until then, so that hits on it are only counted
+  /// (retention/use_runs.h).
+  std::atomic<Ticks> settled_until{0};
+  // For choosing victims (victims.h).
+  alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
+  std::atomic<Ticks> settled_gap{0};          ///< while it is settled, it is used again within that time
   std::atomic<Ticks> interval{
       0};  ///< by leaseholders, once memory is short: typical, from one use to the next
-  alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
 
   // Guarded by the domain's slow lock.
   RegistrationKey key;

@@ -27,6 +27,9 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::lease:
       learn_lease(record, event, leave_pinned);
       break;
+    case runlog::EventKind::uses:
+      kept(record.domain).retention->ran(event);
+      break;
     case runlog::EventKind::registration:
       if (!failed) learn_registration(record, took, leave_pinned);
       break;
@@ -186,10 +189,10 @@ Time Desk::next_occasion(Time now) const {
   // Other strategies decide on the application's threads: only the log waits for records, and the rings hold
   // them.
   if (!acting()) return looks_.next_for_log(now, deadline);
-  if (!acts()) return looks_.next(now, deadline, registered_bytes());
+  if (!acts()) return looks_.next(now, deadline, undecided_bytes(now));
   // While it rests, only regions that are gone have deadlines that matter.
   const bool at_rest = helper_share_.resting() && time_budget_.reserved_for_helper() <= 0;
-  return looks_.next(now, at_rest ? kNever : deadline, registered_bytes(), helper_share_.least_sleep());
+  return looks_.next(now, at_rest ? kNever : deadline, undecided_bytes(now), helper_share_.least_sleep());
 }
 
 void Desk::used(Duration cpu, Time now) {
@@ -208,9 +211,12 @@ void Desk::woke_late(Duration late) {
   for (int i = 0; i < count(); ++i) kept(i).costs.wake.observe(late);
 }
 
-std::size_t Desk::registered_bytes() const {
+std::size_t Desk::undecided_bytes(Time now) const {
   std::size_t bytes = 0;
-  for (int i = 0; i < count(); ++i) bytes += kept(i).domain->registered_bytes();
+  for (int i = 0; i < count(); ++i) {
+    const std::size_t registered = kept(i).domain->registered_bytes();
+    bytes += registered - std::min(registered, kept(i).retention->settled_bytes(now));
+  }
   return bytes;
 }
 

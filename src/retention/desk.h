@@ -157,7 +157,8 @@ class Desk {
   Job next_to_share();
   Job next_decided(Time now);
   static Job job_of(KeptDomain& in, const Retention::Action& action);
-  std::size_t registered_bytes() const;
+  /// Bytes that may be let go as records come.
+  std::size_t undecided_bytes(Time now) const;
 
   const RetentionTraits traits_;
   const Calibration scale_;

@@ -26,6 +26,11 @@ constexpr std::uint64_t kSettled = 4;
 // in so many of a buffer's is learnt from.
 constexpr unsigned kRun = 16;
 constexpr std::uint32_t kOfRun = 16;
+// The longer a buffer has been settled, the later is the next look whether it still is: after that part of
+// the time, so late at most.
+constexpr Duration kOfSettled = 16;
+constexpr Duration kLongestSettled = 250 * kMillisecond;
+constexpr std::size_t kMostSettled = 64;
 // What is always kept is tried when that has cost so many times what a late use would.
 constexpr int kTrial = 8;
 
@@ -84,7 +89,11 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   buffer.thread = lease.thread;
   // Several transfers of one buffer at a time are one use of it.
   const bool continues = time < buffer.busy_until;
-  buffer.settled = settles(buffer, lease, region);
+  const bool settled = settles(buffer, lease, region);
+  if (settled && !buffer.settled) buffer.settled_since = time;
+  if (!settled && buffer.settled && registered(buffer.region))
+    buffer.region.region->settled_until.store(0, std::memory_order_relaxed);
+  buffer.settled = settled;
   if (buffer.last_use != kNotYet && !continues) {
     keep_score(buffer, id, time);
     buffer.pace = time - buffer.last_use;
@@ -127,22 +136,70 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   return late;
 }
 
+Duration HelperRetention::away(const Buffer& buffer) const {
+  return costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
+}
+
 bool HelperRetention::settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region) {
-  const Duration away = costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
   const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
                     buffer.region.region == region.region && registered(region) &&
-                    lease.begin_ns - buffer.last_use <= away;
+                    lease.begin_ns - buffer.last_use <= away(buffer);
   unsigned& in_a_row = threads_[lease.thread].soon;
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
   return in_a_row == kRun && settings_.act && predictor_.samples_runs();
 }
 
-Time HelperRetention::rested_at(RegionRef ref) const {
-  Time rested = kNotYet;
+void HelperRetention::ran(const runlog::Event& run) {
+  const Range pages = Range{run.address, run.address + run.bytes}.to_pages();
+  const auto at = by_begin_.find({pages.begin, pages.end});
+  if (at == by_begin_.end()) return;  // its memory has changed since
+  Buffer& buffer = buffers_[at->second];
+  buffer.last_use = std::max(buffer.last_use, run.end_ns);
+  buffer.busy_until = std::max(buffer.busy_until, run.end_ns);
+  buffer.passed = 0;  // the next one is learnt from
+}
+
+Time HelperRetention::rested_at(RegionRef ref, Time now) const {
+  Time rested = kNotYet, since = kNever;
   for (const BufferId id : buffers_in(ref.region->range())) {
-    if (buffers_[id].settled) rested = std::max(rested, buffers_[id].last_use + kLeastPatience);
+    if (!buffers_[id].settled) continue;
+    rested = std::max(rested, buffers_[id].last_use + kLeastPatience);
+    since = std::min(since, buffers_[id].settled_since);
   }
-  return rested;
+  if (rested == kNotYet || now < rested) return rested;
+  // The uses of a run have left no record yet.
+  const Ticks used = ref.region->last_use.load(std::memory_order_relaxed);
+  if (used <= domain_.clock().ticks_at(now - kLeastPatience)) return rested;
+  return now + std::clamp((now - since) / kOfSettled, kLeastPatience, kLongestSettled);
+}
+
+void HelperRetention::settle(RegionRef ref, Time until) {
+  Duration gap = kLeastPatience;
+  for (const BufferId id : buffers_in(ref.region->range())) {
+    if (!buffers_[id].settled) return;
+    gap = std::min(gap, away(buffers_[id]));
+  }
+  std::erase_if(settled_, [&](const Settled& other) {
+    return !registered(other.region) || other.region.region == ref.region;
+  });
+  if (settled_.size() >= kMostSettled) return;
+  settled_.push_back({ref, until});
+  // Threads count on for a while after the look that is due then: it comes late.
+  Clock& clock = domain_.clock();
+  const Ticks end = clock.ticks_at(until + kLeastPatience);
+  ref.region->settled_gap.store(end - clock.ticks_at(until + kLeastPatience - gap),
+                                std::memory_order_relaxed);
+  ref.region->settled_until.store(end, std::memory_order_relaxed);
+}
+
+std::size_t HelperRetention::settled_bytes(Time now) {
+  std::size_t bytes = 0;
+  std::erase_if(settled_, [&](const Settled& settled) {
+    if (settled.until < now || !registered(settled.region)) return true;
+    bytes += settled.region.region->range().bytes();
+    return false;
+  });
+  return bytes;
 }
 
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
@@ -227,6 +284,7 @@ void HelperRetention::sweep() {
 void HelperRetention::stop_acting() {
   if (!settings_.act) return;
   settings_.act = false;
+  settled_.clear();
   memory_event({0, ~Address{0}});  // nothing is queued, or to be looked at again
 }
 
@@ -352,8 +410,9 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Buffer& buffer = buffers_[id];
   if (!buffer.live || !registered(buffer.region)) return false;
   const RegionRef ref = buffer.region;
-  if (const Time rested = rested_at(ref); now < rested) {
+  if (const Time rested = rested_at(ref, now); now < rested) {
     looks_.set(id, rested);
+    settle(ref, rested);
     return false;
   }
   const std::size_t pages = ref.region->range().pages();

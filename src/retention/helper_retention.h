@@ -24,7 +24,8 @@
 //   - a region stays as long as before such a trial where its uses are unknown: they left no record, or the
 //     helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
-//     *settled*: nothing is decided about it until it rests, and the predictor sees a sample of its uses;
+//     *settled*: nothing is decided about it until it rests. Its region says so to the threads, which count
+//     its hits in runs (use_runs.h), and the predictor sees a sample of the others;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
 //     thread registers it, within the time budget;
 //   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
@@ -90,6 +91,7 @@ class HelperRetention final : public Retention {
   /// An item of the deregistration queue. next() returns the action that follows. Its waits must have been
   /// charged to the time budget before.
   bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
+  void ran(const runlog::Event& run) override;
   /// Forgets the buffers there and drops their queued items.
   void memory_event(Range range) override;
   void evicted(Range pages, Time now) override;
@@ -105,6 +107,7 @@ class HelperRetention final : public Retention {
     return buffer.live && action.pages.contains(buffer.pages) && buffer.last_use == action.after;
   }
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
+  std::size_t settled_bytes(Time now) override;
   Time next_deadline() const override;
 
   void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }
@@ -151,7 +154,8 @@ class HelperRetention final : public Retention {
     bool by_thread = false;     ///< it was let go for its thread to register
     Time kept_since = kNotYet;  ///< its first use, or when it was last let go
     Duration longest_interval = 0;
-    bool settled = false;      ///< by its last use
+    bool settled = false;  ///< by its last use
+    Time settled_since = kNotYet;
     std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
     Duration pace = 0;         ///< the last interval
     Time predicted_at_release = kNever;
@@ -175,10 +179,14 @@ class HelperRetention final : public Retention {
   void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
   /// After a use of buffer `used`: the queue follows the predictor.
   void follow_predictor(BufferId used);
+  /// How long its region must at least be gone, to go at all.
+  Duration away(const Buffer& buffer) const;
   /// Whether the buffer is settled, with this use: it came, as those of its thread before, too soon.
   bool settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region);
-  /// When the buffer's region has rested long enough for a decision; kNotYet: at once.
-  Time rested_at(RegionRef ref) const;
+  /// When the region has rested long enough for a decision, as far as is known now; kNotYet: at once.
+  Time rested_at(RegionRef ref, Time now) const;
+  /// Nothing is decided about the region until then: hits on it leave no records of their own.
+  void settle(RegionRef ref, Time until);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
   /// Those that lie in `range`, by address. Good until the next call, or the next new buffer.
   const std::vector<BufferId>& buffers_in(Range range) const;
@@ -275,8 +283,13 @@ class HelperRetention final : public Retention {
   Deadlines overs_;                  ///< when a buffer's next use should be over
   std::deque<BufferId> undecided_;   ///< used since the last decision about them
   std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
-  std::size_t largest_pages_ = 1;    ///< of any buffer so far
-  std::size_t all_pages_ = 0;        ///< of all buffers
+  struct Settled {
+    RegionRef region;
+    Time until;
+  };
+  std::vector<Settled> settled_;
+  std::size_t largest_pages_ = 1;  ///< of any buffer so far
+  std::size_t all_pages_ = 0;      ///< of all buffers
   mutable Terms terms_;
   mutable std::uint64_t terms_number_ = 0;
   std::uint64_t learnt_ = 0;    ///< uses so far: while it is the same, so are all predictions

@@ -27,13 +27,13 @@ class LookSchedule {
   /// A look at `until` is farther off than where communication is dense.
   bool far(Time now, Time until) const { return until - now > poll_; }
 
-  /// The next look, at `deadline` at the latest,
-  /// and after `least` unless there is one.
-  Time next(Time now, Time deadline, std::size_t registered_bytes, Duration least = 0) const {
+  /// The next look, at `deadline` at the latest, and after `least` unless there is one. `undecided_bytes`:
+  /// registered, and to be let go as records come.
+  Time next(Time now, Time deadline, std::size_t undecided_bytes, Duration least = 0) const {
     // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest
     // by then.
     if (deep(now)) return std::min(deadline, now + kDeepSleep);
-    const Duration sleep = within(deadline == kNever ? kNever : deadline - now, registered_bytes);
+    const Duration sleep = within(deadline == kNever ? kNever : deadline - now, undecided_bytes, now);
     return std::min(deadline, now + std::max(sleep, least));
   }
 
@@ -77,11 +77,11 @@ class LookSchedule {
   /// In such a gap a wake-up by its record costs far less than looks, however far apart.
   Duration seldom() const { return poll_ * kLongestPolls * kLooksPerGap; }
 
-  Duration within(Duration until_deadline, std::size_t registered_bytes) const {
+  Duration within(Duration until_deadline, std::size_t undecided_bytes, Time now) const {
     const Duration look = std::max(gap_ / kLooksPerGap, poll_);
-    if (until_deadline == kNever || registered_bytes > 0) return look;
-    // Nothing is registered, so nothing can be let go until the next deadline: looks come nearer as it does.
-    return std::clamp(until_deadline / 2, look, std::max(look, gap_ / 2));
+    if (until_deadline == kNever || undecided_bytes > 0) return look;
+    // Nothing can be let go until the next deadline: looks come nearer as it does.
+    return std::clamp(until_deadline / 2, look, std::max({look, gap_ / 2, (now - last_record_) / 2}));
   }
 
   Duration poll_;

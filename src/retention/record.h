@@ -37,10 +37,10 @@ struct Record {
   runlog::Outcome outcome : 3 = runlog::Outcome::hit;
   std::uint64_t domain : 4 = 0;    ///< the engine's number of the domain
   std::uint64_t delayed : 45 = 0;  ///< how long registration had made the thread wait before, in all: ticks;
-                                   ///< of a device call: entries()
+                                   ///< of a device call: entries(); of a run of uses: leased()
 
   std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks;
-                                ///< of a device call: preempted()
+                                ///< of a device call: preempted(); of a run of uses: count()
   std::int64_t peer : 28 = -1;
 
   static constexpr Ticks kMostWait = (Ticks{1} << 36) - 1;  ///< some 20 s
@@ -52,6 +52,10 @@ struct Record {
   /// Of a device call: the part of its time in which the kernel ran something else.
   Duration preempted() const { return static_cast<Duration>(wait); }
   void set_preempted(Duration lost) { wait = std::min(static_cast<Ticks>(lost), kMostWait); }
+
+  /// Of a run of uses: how many, and their time under lease together.
+  std::uint64_t count() const { return wait; }
+  Ticks leased() const { return delayed; }
 
   /// The region that served the transfer.
   RegionRef region() const {

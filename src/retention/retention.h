@@ -69,6 +69,8 @@ class Retention {
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
+  /// Learns of a run: uses that no decision depended on, `run.count` of them.
+  virtual void ran(const runlog::Event& /*run*/) {}
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
   /// The region of these pages has been deregistered for want of room, by another thread or for another
@@ -91,6 +93,8 @@ class Retention {
   /// none.
   virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
                     Time /*now*/) {}
+  /// Registered bytes about which nothing is decided before next_deadline(), whatever records come.
+  virtual std::size_t settled_bytes(Time /*now*/) { return 0; }
   /// The time of the next action, if no records come.
   virtual Time next_deadline() const { return kNever; }
 

@@ -493,10 +493,19 @@ Timeline registered_timeline(const Log& log) {
 
 Timeline oracle_timeline(const Log& log) {
   Moves moves;
+  std::map<std::pair<Address, std::uint8_t>, Time> of_runs;  // the end of the last one that begins there
   for (const Event& e : log.events) {
     if (uses_of(e) == 0) continue;
-    moves.add.push_back({transfer_begin(e), &e});
-    moves.end.push_back({held_until(log, e), &e});
+    const Time begin = transfer_begin(e), end = held_until(log, e);
+    Duration later = 0;
+    if (e.kind == EventKind::uses) {
+      // Runs of one buffer from several call sites at a time: their leases came by turns.
+      Time& other = of_runs[{e.address, e.domain}];
+      later = std::clamp<Duration>(other - begin, 0, std::max<Duration>(e.end_ns - end, 0));
+      other = std::max(other, end + later);
+    }
+    moves.add.push_back({begin + later, &e});
+    moves.end.push_back({end + later, &e});
   }
   // A first pass finds which pages of each lease are not under another; the oracle begins to register them as
   // long before the lease as that takes.

@@ -129,6 +129,7 @@ void Process::helper_works(Duration took) {
 
 void Process::finish() {
   while (helper_busy_) step();
+  end_runs();
   drain();
   ++plans_;  // no wake-up is wanted any more
   oracle_.settle(kNever, oracle_changed());
@@ -514,11 +515,25 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   // One that was shorter than the clock's tick still held its pages.
   oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
   const RegionRef ref = record.region();
+  const bool settled = ref.region && record.begin < ref.region->settled_until.load(std::memory_order_relaxed);
   const bool idle = ref.region && end_lease(domain(ref.region), record) == RegionWord::Released::idle;
-  push({{record, number}, lease.number, lease.leave_pinned});
+  leave(number, lease, settled);
   lease.live = false;
   free_leases_.push_back(index);
   return !idle || !by_thread || !settle(number, ref);
+}
+
+void Process::leave(std::uint16_t number, const Lease& lease, bool settled) {
+  UseRuns& runs = *threads_[number].runs;
+  const auto ended = [&](const Record& run) { push({{run, number}, 0, {}}); };
+  observer_.used({lease.record, number});
+  if ((settled || runs.any()) && runs.end_or_count(lease.record, settled, ended)) return;
+  push({{lease.record, number}, lease.number, lease.leave_pinned});
+}
+
+void Process::end_runs() {
+  for (std::uint16_t number = 0; number < threads_.size(); ++number)
+    threads_[number].runs->end_all([&](const Record& run) { push({{run, number}, 0, {}}); });
 }
 
 bool Process::settle(std::uint16_t number, RegionRef idle) {
@@ -610,6 +625,7 @@ void Process::drain() {
 
 void Process::take(const Noticed& noticed) {
   const runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  observer_.logged(event);
   if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
 

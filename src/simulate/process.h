@@ -27,6 +27,7 @@
 #include "retention/options.h"
 #include "retention/record.h"
 #include "retention/traits.h"
+#include "retention/use_runs.h"
 #include "runlog/format.h"
 #include "simulate/operation.h"
 #include "simulate/oracle_bound.h"
@@ -44,6 +45,10 @@ class Observer {
   virtual void oracle_held(Time, std::int64_t /*bytes*/) {}
   virtual void acquired(std::uint64_t /*number of the acquire*/, Time /*asked*/, Time /*leased*/,
                         runlog::Outcome) {}
+  /// A lease has ended.
+  virtual void used(const TakenRecord&) {}
+  /// The helper has taken a record: an event of a log, in the order of its looks.
+  virtual void logged(const runlog::Event&) {}
   /// That acquire had been predicted, or seen before, and was not registered in time.
   virtual void found_late(std::uint64_t /*number of the acquire*/) {}
   virtual void device_call(Time /*begin*/, Time /*end*/, Range, bool /*registration*/, bool /*failed*/,
@@ -186,6 +191,7 @@ class Process final : private RegisteredListener {
     std::uint32_t lease = 0;
     std::vector<std::uint32_t> slots;  ///< leases
     std::unique_ptr<RecentRegions> recent = std::make_unique<RecentRegions>();
+    std::unique_ptr<UseRuns> runs = std::make_unique<UseRuns>();
   };
   /// A record on its way to the desk.
   struct Noticed {
@@ -262,6 +268,9 @@ class Process final : private RegisteredListener {
   /// has left one idle. False: there is nothing.
   bool settle(std::uint16_t number, RegionRef idle);
   bool settle_next(std::uint16_t number);
+  /// A lease has ended: it is counted in a run of uses, or leaves its record (LeasePath::release()).
+  void leave(std::uint16_t number, const Lease& lease, bool settled);
+  void end_runs();
   void push(const Noticed& noticed);
 
   // ---- the helper ----

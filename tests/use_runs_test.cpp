@@ -1,0 +1,344 @@
+// Runs of hits on settled regions: every use is counted once, and the figures of a log stay those of a log
+// that has each use.
+#include "retention/use_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <vector>
+
+#include "engine/engine.h"
+#include "runlog/analysis.h"
+#include "runlog/reader.h"
+#include "simulate/process.h"
+#include "simulate/simulation.h"
+#include "support/runlog_files.h"
+#include "support/temporary_directory.h"
+#include "support/test_name.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+/// A region whose uses come within 1000 ticks, when it is settled.
+Region& region() {
+  static Region region;
+  region.settled_gap = 1000;
+  return region;
+}
+
+Record hit(Ticks begin, Ticks end, Address address, std::uint64_t site) {
+  Record record;
+  record.set_region({&region(), 0});
+  record.begin = begin;
+  record.end = end;
+  record.address = address;
+  record.bytes = 4 * kPage;
+  record.site = site;
+  record.kind = runlog::EventKind::lease;
+  return record;
+}
+
+/// The records that a thread leaves.
+class Thread {
+ public:
+  void use(const Record& lease, bool settled) {
+    const auto keep = [this](const Record& run) { records.push_back(run); };
+    if (!runs_.end_or_count(lease, settled, keep)) records.push_back(lease);
+  }
+  void leave() {
+    runs_.end_all([this](const Record& run) { records.push_back(run); });
+  }
+  bool any() const { return runs_.any(); }
+
+  std::vector<Record> records;
+
+ private:
+  UseRuns runs_;
+};
+
+std::uint64_t uses_of(const std::vector<Record>& records) {
+  std::uint64_t uses = 0;
+  for (const Record& record : records) uses += runlog::uses_of(event_of({record, 0}, {}));
+  return uses;
+}
+
+TEST(UseRuns, TheFirstUseHasARecordTheOthersShareOne) {
+  Thread thread;
+  for (Ticks at = 1000; at < 2000; at += 100) thread.use(hit(at, at + 30, kPage, 1), true);
+  EXPECT_TRUE(thread.any());
+  thread.leave();
+  EXPECT_FALSE(thread.any());
+  ASSERT_EQ(thread.records.size(), 2u);
+  EXPECT_EQ(thread.records[0].kind, runlog::EventKind::lease);
+  const runlog::Event run = event_of({thread.records[1], 3}, {});
+  EXPECT_EQ(run.kind, runlog::EventKind::uses);
+  EXPECT_EQ(run.count, 9u);
+  EXPECT_EQ(run.leased_ns, 9u * 30);
+  EXPECT_EQ(run.begin_ns, 1100);
+  EXPECT_EQ(run.end_ns, 1930);
+  EXPECT_EQ(run.site, 1u);
+  EXPECT_EQ(run.thread, 3u);
+}
+
+TEST(UseRuns, AUseOfARegionThatIsNotSettledEndsTheRunFirst) {
+  Thread thread;
+  for (Ticks at = 1000; at < 1500; at += 100) thread.use(hit(at, at + 30, kPage, 1), true);
+  thread.use(hit(1500, 1530, kPage, 1), false);
+  EXPECT_FALSE(thread.any());
+  ASSERT_EQ(thread.records.size(), 3u);
+  EXPECT_EQ(thread.records[1].count(), 4u);
+  EXPECT_EQ(thread.records[2].begin, 1500u);
+}
+
+// Only so does the helper learn that the region may go in between.
+TEST(UseRuns, AUseAfterALongerGapLeavesItsRecord) {
+  Thread thread;
+  for (Ticks at = 1000; at < 1500; at += 100) thread.use(hit(at, at + 30, kPage, 1), true);
+  for (Ticks at = 10'000; at < 15'000; at += 1000 + 31) thread.use(hit(at, at + 30, kPage, 1), true);
+  EXPECT_FALSE(thread.any());
+  EXPECT_EQ(thread.records.size(), 1u + 1 + 5);
+  EXPECT_EQ(uses_of(thread.records), 10u);
+}
+
+TEST(UseRuns, ARegionOfAnotherGenerationBeginsAnew) {
+  Thread thread;
+  Record lease = hit(1000, 1030, kPage, 1);
+  for (int i = 0; i < 4; ++i) thread.use(lease, true);
+  lease.region_generation = 7;
+  thread.use(lease, true);
+  ASSERT_EQ(thread.records.size(), 3u);
+  EXPECT_EQ(thread.records[1].count(), 3u);
+}
+
+TEST(UseRuns, ARunThatGoesNoFurtherEndsSoonAfterOthers) {
+  Thread thread;
+  for (int i = 0; i < 4; ++i) thread.use(hit(1000, 1030, kPage, 1), true);
+  for (Ticks at = 1; at <= 16; ++at) thread.use(hit(at << 30, (at << 30) + 1, 8 * kPage, 2), false);
+  EXPECT_FALSE(thread.any());
+  EXPECT_EQ(uses_of(thread.records), 20u);
+}
+
+using namespace simulate;
+
+const CostModel kNic{"test", 246, 16000, 62, 4000, {}};
+
+/// A simulated run, as two logs: with a record of each use, and with those that the helper took.
+class TwoLogs : private Observer {
+ public:
+  explicit TwoLogs(const Program& program) {
+    Process::Settings settings;
+    settings.nic = kNic;
+    Process process(settings, make_predictor("adaptive", 2, 4), *this);
+    std::deque<ProgramScript> scripts;
+    for (const ThreadProgram& thread : program.threads) {
+      scripts.emplace_back(thread, NoiseModel{}, 1);
+      process.add_thread(scripts.back());
+    }
+    while (process.running() || process.helper_busy()) process.step(kNever);
+    process.finish();
+    for (runlog::Log* log : {&all, &counted}) {
+      log->header.page_bytes = kPage;
+      log->header.start_ns = kSecond;
+      log->live.last_ns = process.now();
+      log->live.complete = 1;
+      log->live.series_bin_ns = kMillisecond;
+      log->live.counters = process.counters();
+      log->live.domains[0].fit_register_a_ns = kNic.register_ns_per_page;
+      log->live.domains[0].fit_register_b_ns = kNic.register_ns_base;
+    }
+  }
+  std::uint64_t in_runs() const {
+    std::uint64_t uses = 0;
+    for (const runlog::Event& event : counted.events) uses += event.count;
+    return uses;
+  }
+
+  runlog::Log all{}, counted{};
+
+ private:
+  void used(const TakenRecord& lease) override { all.events.push_back(event_of(lease, {})); }
+  void logged(const runlog::Event& event) override { counted.events.push_back(event); }
+  void device_call(Time begin, Time end, Range pages, bool registration, bool failed, Actor actor) override {
+    using runlog::EventKind;
+    runlog::Event call = runlog::event(registration ? EventKind::registration : EventKind::deregistration,
+                                       begin, end, pages.begin, pages.bytes());
+    if (failed) call.flags |= runlog::kFailed;
+    if (actor == Actor::helper) call.flags |= runlog::kByHelper;
+    all.events.push_back(call);
+    if (actor == Actor::helper) counted.events.push_back(call);  // the others leave records
+  }
+};
+
+Program ping_pong() {
+  ThreadProgram thread;
+  for (std::uint64_t site : {1, 2}) {
+    Operation acquire;
+    acquire.range = {1 << 30, (1 << 30) + 16 * kPage};
+    acquire.compute = 2 * kMicrosecond;
+    acquire.site = site;
+    Operation release;
+    release.kind = Operation::Kind::release;
+    release.transfer = 4 * kMicrosecond + static_cast<Duration>(site) * 500;
+    thread.turn.push_back(acquire);
+    thread.turn.push_back(release);
+  }
+  thread.turns = 20'000;
+  return {{thread}, 1};
+}
+
+/// Rank 0 of a pattern, on a machine fast enough that its buffers settle.
+Program fast(const char* name, std::uint64_t turns) {
+  Pattern found;
+  Placement placement;
+  EXPECT_FALSE(find_pattern(name, found));
+  EXPECT_FALSE(Placement::make(found.ranks, 1, "packed", placement));
+  Machine machine;
+  machine.flops = 1e13;
+  machine.network_bytes_per_second = machine.memory_bytes_per_second = 1e12;
+  return pattern_workload(found, turns, placement, machine).programs[0];
+}
+
+class SameFigures : public ::testing::TestWithParam<const char*> {
+ protected:
+  static Program program() {
+    const std::string name = GetParam();
+    return name == "ping-pong" ? ping_pong() : fast(name.c_str(), name == "is:A:4" ? 4000 : 75);
+  }
+};
+
+void expect_alike(double counted, double all, const char* what) {
+  EXPECT_NEAR(counted, all, 0.02 * all) << what;
+}
+
+TEST_P(SameFigures, OfALogWithRuns) {
+  const TwoLogs run(program());
+  const auto total = run.all.live.counters.acquires;
+  EXPECT_GT(run.in_runs(), total / 4);
+  EXPECT_LT(run.counted.events.size(), run.all.events.size());
+  const runlog::Report all = runlog::analyse({run.all}), counted = runlog::analyse({run.counted});
+  const runlog::RegisteredBytes& a = all.registered();
+  const runlog::RegisteredBytes& c = counted.registered();
+  EXPECT_EQ(counted.acquires.total, total);
+  EXPECT_EQ(c.oracle_peak, a.oracle_peak);
+  EXPECT_EQ(c.leave_pinned_peak, a.leave_pinned_peak);
+  expect_alike(c.oracle_mean, a.oracle_mean, "oracle");
+  expect_alike(c.leave_pinned_mean, a.leave_pinned_mean, "leave-pinned");
+  expect_alike(c.mean, a.mean, "mean");
+  ASSERT_EQ(counted.call_sites.size(), all.call_sites.size());
+  for (std::size_t i = 0; i < all.call_sites.size(); ++i) {
+    EXPECT_EQ(counted.call_sites[i].acquires, all.call_sites[i].acquires);
+    EXPECT_EQ(counted.call_sites[i].bytes, all.call_sites[i].bytes);
+    EXPECT_EQ(counted.call_sites[i].hits, all.call_sites[i].hits);
+  }
+}
+
+TEST_P(SameFigures, OfAReplayOfALogWithRuns) {
+  const TwoLogs run(program());
+  Workload all, counted;
+  ASSERT_FALSE(log_workload({run.all}, {}, all));
+  ASSERT_FALSE(log_workload({run.counted}, {}, counted));
+  for (const RetentionKind kind :
+       {RetentionKind::leave_pinned, RetentionKind::on_demand, RetentionKind::helper}) {
+    Settings settings;
+    settings.retention = kind;
+    settings.nic = kNic;
+    const Result a = simulate::simulate(all, settings), c = simulate::simulate(counted, settings);
+    EXPECT_EQ(c.acquires.total, a.acquires.total) << to_string(kind);
+    // A run's leases come evenly, so transfers of two buffers may overlap that did not.
+    if (kind != RetentionKind::on_demand) EXPECT_EQ(c.registered.peak, a.registered.peak) << to_string(kind);
+    expect_alike(c.registered.mean, a.registered.mean, to_string(kind));
+    expect_alike(c.registered.oracle_mean, a.registered.oracle_mean, to_string(kind));
+    expect_alike(c.seconds, a.seconds, to_string(kind));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(UseRuns, SameFigures, ::testing::Values("ping-pong", "cg:A:4", "is:A:4"),
+                         [](const auto& info) { return test::test_name(info.param); });
+
+/// Uses of one buffer, by a run of this process with its log.
+class LiveUses {
+ public:
+  explicit LiveUses(RetentionKind retention) {
+    options_.retention = retention;
+    options_.device = "emulated";
+    options_.nic = "connectx";
+    options_.log = directory_.path() + "/log";
+    const Error error = Engine::start(options_, {}, "test");
+    EXPECT_FALSE(error) << error.message;
+  }
+  ~LiveUses() { Engine::stop(); }
+
+  void use() {
+    LeasePath& leases = Engine::running()->leases();
+    Transfer transfer;
+    const CallPoint call{ticks_now(), 1, CallKind::send};
+    ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, Range::of(memory_, sizeof memory_), Access::read,
+                               transfer, Refusal::report));
+    leases.release(*this_thread(), transfer);
+    ++uses_;
+  }
+  std::uint64_t uses() const { return uses_; }
+
+  runlog::Log stop() {
+    Engine::stop();
+    std::vector<runlog::Log> logs;
+    const Error unread = runlog::read_logs({options_.log}, logs);
+    EXPECT_FALSE(unread) << unread.message;
+    EXPECT_EQ(logs.size(), 1u);
+    return logs.empty() ? runlog::Log{} : std::move(logs[0]);
+  }
+
+ private:
+  alignas(4096) static inline char memory_[16 * kPage];
+  const TemporaryDirectory directory_;
+  Options options_;
+  std::uint64_t uses_ = 0;
+};
+
+std::uint64_t counted_in(const runlog::Log& log) {
+  std::uint64_t uses = 0;
+  for (const runlog::Event& event : log.events) uses += event.count;
+  return uses;
+}
+
+// A region that settles live: its hits are counted in runs, and the log has all of them.
+TEST(UseRuns, ABufferInUseAgainAndAgainLeavesFewRecords) {
+  LiveUses live(RetentionKind::helper);
+  // However busy the machine is, the helper looks some time.
+  while (!this_thread()->counts_runs) live.use();
+  for (int i = 0; i < 1000; ++i) live.use();
+  const runlog::Log log = live.stop();
+  std::uint64_t logged = 0;
+  for (const runlog::Event& event : log.events) logged += runlog::uses_of(event);
+  EXPECT_EQ(log.live.counters.acquires, live.uses());
+  EXPECT_LE(logged, live.uses());
+  // A full ring may refuse a record, that of a whole run too.
+  if (!log.all_events()) return;
+  EXPECT_EQ(logged, live.uses());
+  EXPECT_GT(counted_in(log), 0u);
+}
+
+TEST(UseRuns, ObserveRecordsEachUse) {
+  LiveUses live(RetentionKind::observe);
+  for (int i = 0; i < 5000; ++i) live.use();
+  const runlog::Log log = live.stop();
+  EXPECT_EQ(log.live.counters.acquires, 5000u);
+  EXPECT_EQ(log.events.size() + log.live.counters.records_dropped, 5000u);
+  EXPECT_EQ(counted_in(log), 0u);
+}
+
+// A run of the process that comes after another begins without runs of uses.
+TEST(UseRuns, ARunOfTheProcessHasItsOwn) {
+  for (int i = 0; i < 2; ++i) {
+    LiveUses live(RetentionKind::helper);
+    while (!this_thread()->counts_runs) live.use();
+    const runlog::Log log = live.stop();
+    EXPECT_EQ(log.live.counters.acquires, live.uses());
+    EXPECT_FALSE(this_thread()->counts_runs);
+  }
+}
+
+}  // namespace
+}  // namespace pinion
