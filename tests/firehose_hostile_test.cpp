@@ -29,7 +29,10 @@ class Random {
 
 Grant grant_of(Bucket bucket, Epoch epoch) {
   const Range range = kSize.range(bucket);
-  return {{bucket, epoch}, {range.begin, range.end, range.begin + epoch, epoch * 3}};
+  const Address middle = range.begin + range.bytes() / 2;
+  return {
+      {bucket, epoch},
+      {{{range.begin, middle, range.begin + epoch, epoch * 3}, {middle, range.end, middle, epoch * 5}}, 2}};
 }
 
 std::vector<Message> samples() {
@@ -100,10 +103,12 @@ TEST(FirehoseMessages, FieldsThatNoMemoryHasAreRefused) {
   answer.grants.add(grant_of(3, 0));
   EXPECT_TRUE(refused(answer)) << "no epoch";
   answer.grants.items[0] = grant_of(3, 1);
-  answer.grants.items[0].part.end += 1;
+  answer.grants.items[0].parts.items[0].end += 1;
   EXPECT_TRUE(refused(answer)) << "beyond the bucket";
-  answer.grants.items[0].part.end = answer.grants.items[0].part.begin;
+  answer.grants.items[0].parts.items[0].end = answer.grants.items[0].parts.items[0].begin;
   EXPECT_TRUE(refused(answer)) << "empty";
+  answer.grants.items[0].parts.count = 0;
+  EXPECT_TRUE(refused(answer)) << "of no memory";
   EXPECT_TRUE(refused(Recall{{1, kSize.end()}, 1}));
   Answer refusal;
   refusal.refusals.add({3, 0});
@@ -157,7 +162,7 @@ void work(Device& device, Owner& owner, Random& random) {
       device.registered.erase(ref.bucket);
       owner.pin_failed(ref, EFAULT);
     } else {
-      owner.pinned(ref, grant_of(ref.bucket, ref.epoch).part);
+      owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
     }
   }
   if (!device.unpinning.empty() && random.below(2)) {
@@ -229,7 +234,7 @@ TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
   move.wanted.add(1);
   owner.move(1, move);
   const BucketRef ref = device.pinning.back();
-  owner.pinned(ref, grant_of(ref.bucket, ref.epoch).part);
+  owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
   Release release;
   release.firehoses.add({ref.bucket, ref.epoch + 1});
   owner.release(1, release);
@@ -241,14 +246,14 @@ TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
 
 /// An initiator's process: its uses, and the part that each began with.
 struct Uses final : InitiatorActions {
-  std::vector<std::pair<Firehose*, RemotePart>> uses;
+  std::vector<std::pair<Firehose*, RemoteParts>> uses;
   std::uint64_t waiting = 0;
 
   void send(Peer, const Message&) override {}
   bool send_with(Peer, const Move&, Waiter&) override { return false; }
   void granted(Waiter&, Firehose& firehose) override {
     --waiting;
-    uses.push_back({&firehose, firehose.part});
+    uses.push_back({&firehose, firehose.parts});
   }
   void refused(Waiter&, int) override { --waiting; }
 };
@@ -263,7 +268,7 @@ TEST(FirehoseHostile, AnOwnerLies) {
       const std::size_t i = random.below(program.uses.size());
       const auto [firehose, part] = program.uses[i];
       program.uses.erase(program.uses.begin() + static_cast<std::ptrdiff_t>(i));
-      ASSERT_EQ(firehose->part, part) << "changed while it was used";
+      ASSERT_EQ(firehose->parts, part) << "changed while it was used";
       if (initiator.end_use(*firehose)) initiator.drained(*firehose);
     };
     for (int step = 0; step < 3'000; ++step) {
@@ -275,7 +280,8 @@ TEST(FirehoseHostile, AnOwnerLies) {
           const auto need = initiator.need(owner, bucket, waiter);
           initiator.flush();
           program.waiting += need.what == Initiator::Need::asks || need.what == Initiator::Need::waits;
-          if (need.what == Initiator::Need::hit) program.uses.push_back({need.firehose, need.firehose->part});
+          if (need.what == Initiator::Need::hit)
+            program.uses.push_back({need.firehose, need.firehose->parts});
           break;
         }
         case 1:

@@ -59,19 +59,19 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
     if (!initiator.flush()) return;
     Answer answer;
     answer.limit = 1;
-    answer.grants.add({{bucket, epoch}, {bucket * 4096, bucket * 4096 + 4096, bucket * 4096, epoch}});
+    answer.grants.add({{bucket, epoch}, {{{bucket * 4096, bucket * 4096 + 4096, bucket * 4096, epoch}}, 1}});
     initiator.answer(0, answer);
   }
   void use() {
     TestFirehose* firehose = initiator.try_use(0, kFirst);
     if (!firehose) return;
-    const bool first = firehose->part.key == 1;
+    const bool first = firehose->parts.items[0].key == 1;
     if (first) {
       uses.fetch_add(1);
       EXPECT_FALSE(released.load());
       uses.fetch_sub(1);
     }
-    EXPECT_EQ(firehose->part.begin, kFirst * 4096);
+    EXPECT_EQ(firehose->parts.items[0].begin, kFirst * 4096);
     if (initiator.end_use(*firehose)) with_lock([&] { initiator.drained(*firehose); });
   }
 };

@@ -47,7 +47,7 @@ struct Played final : InitiatorActions {
       answer.limit = 4;
       answer.delay = delay;
       for (const Bucket bucket : move.wanted)
-        answer.grants.add({{bucket, ++epoch}, {bucket, bucket + 1, bucket, epoch}});
+        answer.grants.add({{bucket, ++epoch}, {{{bucket, bucket + 1, bucket, epoch}}, 1}});
       initiator.answer(0, answer);
     }
   }

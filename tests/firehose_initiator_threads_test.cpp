@@ -53,7 +53,7 @@ struct Job final : InitiatorActions {
       answer.limit = kLimit;
       for (const Bucket bucket : move.wanted) {
         granted_epoch[bucket] = ++last;
-        answer.grants.add({{bucket, last}, {bucket, bucket + 1, bucket, last}});
+        answer.grants.add({{bucket, last}, {{{bucket, bucket + 1, bucket, last}}, 1}});
       }
       initiator.answer(0, answer);
     }
@@ -63,7 +63,8 @@ struct Job final : InitiatorActions {
     if (Firehose* firehose = initiator.try_use(0, bucket)) {
       ++hits;
       // Held by this use, so it is not released now.
-      wrong += firehose->part.begin != bucket || granted_epoch[bucket] != firehose->part.key;
+      wrong +=
+          firehose->parts.items[0].begin != bucket || granted_epoch[bucket] != firehose->parts.items[0].key;
       return end(*firehose, true);
     }
     Waiter waiter;

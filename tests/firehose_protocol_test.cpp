@@ -148,6 +148,15 @@ TEST_P(EachSharing, MemoryForPeersShrinksAndGrows) {
   expect_right(job);
 }
 
+// Registered anew, as memory was mapped beside it: like a recall, without a change of memory.
+TEST_P(EachSharing, ABucketIsRenewed) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {0}}, {0, {1}}}};
+  job.revocations = {{{0, 1}}};
+  job.renewed = 2;
+  expect_right(job);
+}
+
 // A peer that waits for its moves to pay goes by message meanwhile.
 TEST(FirehoseLending, MovesThatCostMore) {
   MadeJob job = job_of(quota(Sharing::lending, 1, 0, 2));

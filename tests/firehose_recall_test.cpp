@@ -348,6 +348,55 @@ TEST_P(FirehoseRecall, ABucketThatIsAccessibleInPart) {
   });
 }
 
+/// Puts until one hits. False: all go by message.
+bool hits_at_last(FirehoseMember& member, unsigned to, std::uint64_t at) {
+  return eventually(member, [&] {
+    const auto before = member.statistics().hits;
+    put_word(member, to, at, 17);
+    return member.statistics().hits > before;
+  });
+}
+
+TEST_P(FirehoseRecall, SmallMappingsBesideLargerOnesAreHit) {
+  run(2, [](FirehoseMember& member) {
+    constexpr std::size_t kPage = kBucket / 16;
+    char* const mine = map_buckets(1);
+    ::mprotect(mine + kPage, kPage, PROT_NONE);  // one page, a hole, and the others
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    EXPECT_TRUE(hits_at_last(member, other, all[other] + 2 * kPage));
+    EXPECT_TRUE(hits_at_last(member, other, all[other] + 8));
+    const auto before = member.statistics();
+    const std::uint64_t value = 17;
+    EXPECT_EQ(pinion_firehose_put(member.firehose, other, all[other] + kPage, &value, sizeof value), EFAULT);
+    EXPECT_EQ(member.statistics().hits, before.hits) << "it went by message";
+    EXPECT_EQ(member.statistics().messaged, before.messaged + 1);
+    member.barrier();
+    EXPECT_EQ(word_at(mine + 8), 17U);
+    EXPECT_EQ(member.statistics().exposed_bytes, kBucket - kPage);
+    member.barrier();
+  });
+}
+
+// The heap's end, for one: the bucket was registered before the memory was there.
+TEST_P(FirehoseRecall, MemoryThatIsMappedLaterIsHitAtLast) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(1);
+    ::mprotect(mine + kBucket / 2, kBucket / 2, PROT_NONE);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    EXPECT_TRUE(hits_at_last(member, other, all[other]));
+    member.barrier();
+    ::mprotect(mine + kBucket / 2, kBucket / 2, PROT_READ | PROT_WRITE);
+    member.barrier();
+    EXPECT_TRUE(hits_at_last(member, other, all[other] + kBucket / 2 + 8));
+    member.barrier();
+    EXPECT_EQ(word_at(mine + kBucket / 2 + 8), 17U);
+    EXPECT_EQ(member.statistics().exposed_bytes, kBucket);
+    member.barrier();
+  });
+}
+
 TEST_P(FirehoseRecall, MemoryOutsideOfSegmentsIsOutOfReach) {
   char* const memory = map_buckets(4);
   const pinion_range segment{memory + kBucket + 4096, kBucket};

@@ -134,13 +134,17 @@ bool Caching::use_if_held(Part& part) {
     part.sampled = false;
     return false;
   }
+  if (!locate(part, *firehose)) {
+    outside(part);
+    return true;
+  }
   hits_.fetch_add(1, std::memory_order_relaxed);
   if (part.sampled) {
     part.begun = begin;
     bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
     sampled_hits_.fetch_add(1, std::memory_order_relaxed);
   }
-  use(part, *firehose);
+  ways_.by_provider(part);
   return true;
 }
 
@@ -159,8 +163,7 @@ void Caching::ask(std::span<Part* const> parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     switch (needed[i].what) {
       case Need::hit:
-        hits_.fetch_add(1, std::memory_order_relaxed);
-        use(*parts[i], *needed[i].firehose);
+        if (use(*parts[i], *needed[i].firehose)) hits_.fetch_add(1, std::memory_order_relaxed);
         break;
       case Need::asks:
         misses_.fetch_add(1, std::memory_order_relaxed);
@@ -183,15 +186,30 @@ void Caching::by_message(Part& part) {
   ways_.by_message(part);
 }
 
-void Caching::use(Part& part, Firehose& firehose) {
+/// The part has a use of it. False: its memory is not registered there.
+bool Caching::locate(Part& part, Firehose& firehose) {
   part.firehose = &firehose;
-  const RemotePart& remote = firehose.part;
-  if (!Range{remote.begin, remote.end}.contains({part.remote, part.remote + part.bytes})) {
-    ended(part);
-    return by_message(part);
+  const RemotePart* const remote = part_of(firehose.parts, {part.remote, part.remote + part.bytes});
+  if (!remote) return false;
+  part.target = {remote->address + (part.remote - remote->begin), remote->key};
+  return true;
+}
+
+/// Of a bucket that is registered without the part's memory.
+void Caching::outside(Part& part) {
+  part.sampled = false;
+  ended(part);
+  by_message(part);
+}
+
+/// True: by the firehose.
+bool Caching::use(Part& part, Firehose& firehose) {
+  if (!locate(part, firehose)) {
+    outside(part);
+    return false;
   }
-  part.target = {remote.address + (part.remote - remote.begin), remote.key};
   ways_.by_provider(part);
+  return true;
 }
 
 void Caching::ended(Part& part) {
@@ -283,6 +301,15 @@ void Caching::unpin(BucketRef ref) {
   ways_.ring();
 }
 
+void Caching::served(Range memory) {
+  if (pins_.bytes() == 0) return;
+  const Bucket bucket = size_.of(memory.begin);
+  const std::lock_guard lock(owner_mutex_);
+  if (!owner_.lacks(memory, bucket)) return;
+  tasks_.push_back({Task::Kind::look, {bucket}, 0, 0, memory});
+  ways_.ring();
+}
+
 void Caching::cut_off(Peer peer) { tasks_.push_back({Task::Kind::cut_off, {}, peer}); }
 
 void Caching::revoked(Revocation revocation) { tasks_.push_back({Task::Kind::revoked, {}, revocation}); }
@@ -290,16 +317,16 @@ void Caching::revoked(Revocation revocation) { tasks_.push_back({Task::Kind::rev
 // ---- the agent
 
 void Caching::pin_now(const Task& task) {
-  RemotePart part;
+  RemoteParts parts;
   const Bucket bucket = task.ref.bucket;
   pinning_ = true;
-  const Error error = pins_.pin(bucket, ways_.exposed_part(size_.range(bucket)), part);
+  const Error error = pins_.pin(bucket, ways_.exposed_part(size_.range(bucket)), parts);
   pinning_ = false;
   const std::lock_guard lock(owner_mutex_);
   if (error) return owner_.pin_failed(task.ref, error.code);
   pin_time_.add(monotonic_now() - task.since);
   owner_.moves_take(pin_time_.get() + unpin_time_.get());
-  owner_.pinned(task.ref, part);
+  owner_.pinned(task.ref, parts);
 }
 
 void Caching::unpin_now(const Task& task) {
@@ -308,6 +335,14 @@ void Caching::unpin_now(const Task& task) {
   unpin_time_.add(monotonic_now() - task.since);
   owner_.moves_take(pin_time_.get() + unpin_time_.get());
   owner_.unpinned(task.ref);
+}
+
+/// Its memory may have been mapped since its bucket was registered.
+void Caching::look_now(const Task& task) {
+  const Bucket bucket = task.ref.bucket;
+  if (!Pins::would_pin(ways_.exposed_part(size_.range(bucket)), task.memory)) return;
+  const std::lock_guard lock(owner_mutex_);
+  owner_.renew(bucket);
 }
 
 /// Some may be held back still: by other sinks, by hooks at work on the same memory, by silent peers.
@@ -334,6 +369,8 @@ void Caching::carry_out(const Task& task) {
       return unpin_now(task);
     case Task::Kind::revoked:
       return revoked_now(task.number);
+    case Task::Kind::look:
+      return look_now(task);
     case Task::Kind::cut_off: {
       const auto peer = static_cast<Peer>(task.number);
       ways_.cut_off(peer);

@@ -43,6 +43,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void begin(std::span<Part* const> parts) override;
   void ended(Part& part) override;
   void answered(Part& part) override;
+  void served(Range memory) override;
   void message(Peer from, const void* payload, std::size_t bytes) override;
   void gone(Peer peer) override;
   Time work() override;
@@ -58,10 +59,11 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
     int error;
   };
   struct Task {
-    enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off } kind;
+    enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off, look } kind;
     BucketRef ref{};
     std::uint64_t number = 0;  ///< of the revocation, or the peer
     Time since = 0;            ///< of a pin or unpin
+    Range memory{};            ///< of a look
   };
 
   // ---- initiator
@@ -70,7 +72,9 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   bool use_if_held(Part& part);
   void ask(std::span<Part* const> parts);
   void by_message(Part& part);
-  void use(Part& part, Firehose& firehose);
+  static bool locate(Part& part, Firehose& firehose);
+  void outside(Part& part);
+  bool use(Part& part, Firehose& firehose);
   bool send_with(Peer to, const Move& move, Waiter& rider) override;
   void granted(Waiter& waiter, Firehose& firehose) override;
   void refused(Waiter& waiter, int error) override;
@@ -94,6 +98,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void carry_out_changes();
   void pin_now(const Task& task);
   void unpin_now(const Task& task);
+  void look_now(const Task& task);
   void revoked_now(Revocation revocation);
   void begin_revocations();
   void end_revocations();

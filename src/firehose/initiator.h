@@ -30,7 +30,7 @@ struct Waiter {
   Waiter* next = nullptr;
 };
 
-/// The right to use a bucket of a peer. Any thread with a use counted reads `part`.
+/// The right to use a bucket of a peer. Any thread with a use counted reads `parts`.
 template <class Atomics = StdAtomics>
 struct alignas(64) BasicFirehose {
   template <class T>
@@ -40,7 +40,7 @@ struct alignas(64) BasicFirehose {
   Atomic<Bucket> bucket{0};
   Atomic<Peer> peer{0};
   Atomic<bool> touched{false};  ///< used since the hand passed
-  RemotePart part;              ///< written before the word is held
+  RemoteParts parts;            ///< written before the word is held
   // Under the caller's lock.
   Epoch epoch = 0;
   Waiter* first_waiter = nullptr;
@@ -351,7 +351,7 @@ class BasicInitiator {
 
   void granted(PeerState& peer, Firehose& firehose, const Grant& grant) {
     --peer.wanted;
-    firehose.part = grant.part;
+    firehose.parts = grant.parts;
     firehose.epoch = grant.ref.epoch;
     peer.ring.push_back(firehose);
     firehose.touched.store(true, std::memory_order_relaxed);

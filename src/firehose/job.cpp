@@ -441,6 +441,7 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
     answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
                                      message->compare, answer.operand);
   }
+  if (!answer.error) strategy_->served({message->address, message->address + message->bytes});
   char header[kDataHeader];
   const std::size_t follows = encode(answer, header);
   static_cast<void>(outbox_->send(from, kDataMessage, header, sizeof header, answer.payload, follows));

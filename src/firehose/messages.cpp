@@ -58,8 +58,7 @@ class Reader {
 };
 
 /// These go onto the wire as they are: they have no padding.
-static_assert(sizeof(BucketRef) == 16 && sizeof(BucketRange) == 16 && sizeof(RemotePart) == 32 &&
-              sizeof(Grant) == 48);
+static_assert(sizeof(BucketRef) == 16 && sizeof(BucketRange) == 16 && sizeof(RemotePart) == 32);
 
 void put(Writer& to, const Move& move) {
   to.put(Kind::move);
@@ -74,7 +73,11 @@ void put(Writer& to, const Answer& answer) {
   to.put(Kind::answer);
   to.put(answer.limit);
   to.put(answer.delay);
-  to.put(answer.grants);
+  to.put(static_cast<std::uint8_t>(answer.grants.count));
+  for (const Grant& grant : answer.grants) {
+    to.put(grant.ref);
+    to.put(grant.parts);
+  }
   to.put(static_cast<std::uint8_t>(answer.refusals.count));
   for (const Refusal& refusal : answer.refusals) {
     to.put(refusal.bucket);
@@ -96,9 +99,13 @@ bool get(Reader& from, Move& move) { return from.get(move.wanted) && from.get(mo
 bool get(Reader& from, Release& release) { return from.get(release.firehoses); }
 bool get(Reader& from, Answer& answer) {
   std::uint8_t count = 0;
-  if (!from.get(answer.limit) || !from.get(answer.delay) || !from.get(answer.grants) || !from.get(count) ||
-      count > kMostMoved)
+  if (!from.get(answer.limit) || !from.get(answer.delay) || !from.get(count) || count > kMostMoved)
     return false;
+  for (; answer.grants.count < count; ++answer.grants.count) {
+    Grant& grant = answer.grants.items[answer.grants.count];
+    if (!from.get(grant.ref) || !from.get(grant.parts)) return false;
+  }
+  if (!from.get(count) || count > kMostMoved) return false;
   for (; answer.refusals.count < count; ++answer.refusals.count) {
     Refusal& refusal = answer.refusals.items[answer.refusals.count];
     if (!from.get(refusal.bucket) || !from.get(refusal.error)) return false;
@@ -111,9 +118,11 @@ bool get(Reader& from, Limit& limit) { return from.get(limit.limit) && from.get(
 bool valid(const BucketRef& ref, BucketSize size) { return ref.bucket < size.end() && ref.epoch != 0; }
 
 bool valid(const Grant& grant, BucketSize size) {
-  if (!valid(grant.ref, size)) return false;
-  const Range part{grant.part.begin, grant.part.end};
-  return !part.empty() && size.range(grant.ref.bucket).contains(part);
+  if (!valid(grant.ref, size) || grant.parts.count == 0) return false;
+  const Range bucket = size.range(grant.ref.bucket);
+  for (const RemotePart& part : grant.parts)
+    if (part.begin >= part.end || !bucket.contains({part.begin, part.end})) return false;
+  return true;
 }
 bool valid(const Refusal& refusal, BucketSize size) {
   return refusal.bucket < size.end() && refusal.error > 0;

@@ -15,6 +15,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/range.h"
 #include "firehose/bucket.h"
 
 namespace pinion::firehose {
@@ -23,6 +24,8 @@ namespace pinion::firehose {
 constexpr unsigned kMostMoved = 4;
 /// Most firehoses of a Release.
 constexpr unsigned kMostReleased = 16;
+/// Most parts of a bucket: its memory may have holes.
+constexpr unsigned kMostParts = 4;
 
 /// At most `Most` items, in place.
 template <class T, unsigned Most>
@@ -62,9 +65,19 @@ struct RemotePart {
   bool operator==(const RemotePart&) const = default;
 };
 
+/// Those of one bucket; they share no byte. Items beyond the count are empty.
+using RemoteParts = List<RemotePart, kMostParts>;
+
+/// The one that holds the range; null: none.
+inline const RemotePart* part_of(const RemoteParts& parts, Range range) {
+  for (const RemotePart& part : parts.items)
+    if (part.begin <= range.begin && range.end <= part.end) return &part;
+  return nullptr;
+}
+
 struct Grant {
   BucketRef ref;
-  RemotePart part;
+  RemoteParts parts;
   bool operator==(const Grant&) const = default;
 };
 
@@ -100,7 +113,7 @@ struct Limit {
 using Message = std::variant<Move, Release, Answer, Recall, Limit>;
 
 /// Bytes that a message may take.
-constexpr std::size_t kMostMessage = 320;
+constexpr std::size_t kMostMessage = 704;
 
 /// Writes a message to `wire`, of kMostMessage bytes; returns its bytes.
 std::size_t encode(const Message& message, void* wire);

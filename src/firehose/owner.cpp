@@ -1,6 +1,7 @@
 #include "firehose/owner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 namespace pinion::firehose {
@@ -93,7 +94,7 @@ void Owner::grant(Holder& holder, Answer& answer) {
   const Entry& entry = *holder.entry;
   holder.granted = true;
   ++counters_.grants;
-  answer.grants.add({{relaxed(entry.bucket), entry.epoch}, entry.part});
+  answer.grants.add({{relaxed(entry.bucket), entry.epoch}, entry.parts});
 }
 
 void Owner::refuse(Bucket bucket, int error, Answer& answer) {
@@ -191,13 +192,14 @@ Owner::Entry* Owner::entry_of(BucketRef ref, State state) {
   return entry && entry->epoch == ref.epoch && entry->state == state ? entry : nullptr;
 }
 
-void Owner::pinned(BucketRef ref, const RemotePart& part) {
+void Owner::pinned(BucketRef ref, const RemoteParts& parts) {
   Entry* entry = entry_of(ref, State::pinning);
   if (!entry) return;
   ++counters_.pins;
   --pinning_;
   entry->state = State::pinned;
-  entry->part = part;
+  entry->parts = parts;
+  entry->lacking = 0;
   if (entry->holders.empty()) {
     left_unused(*entry);
   } else {
@@ -315,6 +317,20 @@ void Owner::late(Time now) {
       }
     }
   }
+}
+
+bool Owner::lacks(Range memory, Bucket bucket) {
+  Entry* entry = entries_.find(kNone, bucket);
+  if (!entry || entry->state != State::pinned || entry->doomed || part_of(entry->parts, memory)) return false;
+  return std::has_single_bit(++entry->lacking);
+}
+
+void Owner::renew(Bucket bucket) {
+  Entry* entry = entries_.find(kNone, bucket);
+  if (!entry || entry->state != State::pinned || entry->doomed) return;
+  ++recalls_;
+  doom(*entry, {bucket, 1});
+  start_pins();
 }
 
 // ---- shares ----

@@ -74,7 +74,7 @@ class Owner {
 
   // ---- from this process ----
 
-  void pinned(BucketRef ref, const RemotePart& part);
+  void pinned(BucketRef ref, const RemoteParts& parts);
   /// `error`: an errno value, for those that want it.
   void pin_failed(BucketRef ref, int error);
   void unpinned(BucketRef ref);
@@ -92,6 +92,13 @@ class Owner {
   void resize(std::uint64_t buckets, std::uint64_t victims);
   /// As Quota::move_time.
   void moves_take(Duration time) { quota_.move_time = time; }
+
+  /// A peer's operation on that memory went by message, and ended well. True: the bucket is registered
+  /// without it, and the caller should look whether it could be part of it now (renew()). Asked ever more
+  /// rarely.
+  [[nodiscard]] bool lacks(Range memory, Bucket bucket);
+  /// Peers let go of the bucket's registration, and may ask for a new one.
+  void renew(Bucket bucket);
 
   // ---- state ----
 
@@ -129,7 +136,8 @@ class Owner {
     Epoch epoch = 0;
     State state = State::waiting;
     bool doomed = false;  ///< a revocation waits until it is absent
-    RemotePart part;
+    RemoteParts parts;
+    std::uint32_t lacking = 0;  ///< operations by message on memory that `parts` lack
     EntryHolders holders;
     Link<Entry> queue;  ///< waiting_, or the FIFO
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "device/fault_in.h"
 #include "engine/c_api_inside.h"
@@ -13,20 +14,29 @@ namespace {
 /// So that local transfers from and to the bucket are served by its registration, too.
 constexpr Access kRights = Access::all;
 
-/// The longest run of pages that are mapped and writable; empty: none is.
-Range usable_part(Range pages) {
-  Range longest{}, run{pages.begin, pages.begin};
+/// The longest runs of pages that are mapped and writable, kMostParts at most.
+std::vector<Range> usable_parts(Range pages) {
+  std::vector<Range> runs;
   for (Address at = pages.begin; at < pages.end; at += page_size()) {
-    if (check_access({at, at + page_size()}, true))
-      run = {at + page_size(), at + page_size()};
+    const Range page{at, at + page_size()};
+    if (check_access(page, true)) continue;
+    if (!runs.empty() && runs.back().end == page.begin)
+      runs.back().end = page.end;
     else
-      run.end = at + page_size();
-    if (run.bytes() > longest.bytes()) longest = run;
+      runs.push_back(page);
   }
-  return longest;
+  std::sort(runs.begin(), runs.end(), [](Range a, Range b) { return a.bytes() > b.bytes(); });
+  if (runs.size() > kMostParts) runs.resize(kMostParts);
+  return runs;
 }
 
 }  // namespace
+
+std::uint64_t Pins::bytes_of(const Holds& holds) {
+  std::uint64_t bytes = 0;
+  for (const PeerHold& hold : holds) bytes += hold.pages.bytes();
+  return bytes;
+}
 
 void Pins::count(Bucket bucket, int by) {
   count_of(bucket).fetch_add(static_cast<std::uint32_t>(by), std::memory_order_seq_cst);
@@ -43,40 +53,50 @@ bool Pins::may_be_pinned(Range range) const {
 }
 
 bool Pins::is_pinned(Range range) const {
-  return std::any_of(holds_.begin(), holds_.end(),
-                     [&](const auto& each) { return each.second.pages.overlaps(range); });
+  for (const auto& [bucket, holds] : holds_)
+    if (std::any_of(holds.begin(), holds.end(),
+                    [&](const PeerHold& each) { return each.pages.overlaps(range); }))
+      return true;
+  return false;
 }
 
 /// Registers first, and looks at the memory then: whatever changes it after that waits for its holders.
-Error Pins::hold(Range pages, PeerHold& hold) {
+Error Pins::hold(Range pages, Holds& holds, RemoteParts& parts) {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
+  PeerHold hold;
   if (Error error = leases->begin_hold(*thread, domain_number(domain_), pages, kRights, hold)) return error;
-  Error error = check_access(pages, true);
-  if (error) leases->end_hold(*thread, hold);
-  return error;
+  if (Error error = check_access(pages, true)) {
+    leases->end_hold(*thread, hold);
+    return error;
+  }
+  const Region& region = *hold.region.region;
+  holds.add(hold);
+  parts.add({pages.begin, pages.end, region.key.remote_base + (pages.begin - region.range().begin),
+             region.key.remote_key});
+  return {};
 }
 
-Error Pins::pin(Bucket bucket, Range exposed, RemotePart& part) {
+Error Pins::pin(Bucket bucket, Range exposed, RemoteParts& parts) {
   count(bucket, 1);
-  PeerHold held;
-  Error error = hold(exposed, held);
-  if (error.code == EFAULT) {
-    const Range usable = usable_part(exposed);
-    if (!usable.empty() && !(usable == exposed)) error = hold(usable, held);
-  }
-  if (error) {
+  Holds holds;
+  Error error = hold(exposed, holds, parts);
+  if (error.code == EFAULT)
+    for (const Range usable : usable_parts(exposed)) error = hold(usable, holds, parts);
+  if (holds.count == 0) {
     count(bucket, -1);
     return error;
   }
-  const Region& region = *held.region.region;
-  part = {held.pages.begin, held.pages.end,
-          region.key.remote_base + (held.pages.begin - region.range().begin), region.key.remote_key};
-  holds_.emplace(bucket, held);
-  const std::uint64_t now = bytes_.fetch_add(held.pages.bytes()) + held.pages.bytes();
+  holds_.emplace(bucket, holds);
+  const std::uint64_t now = bytes_.fetch_add(bytes_of(holds)) + bytes_of(holds);
   peak_.store(std::max(peak_.load(), now));
   return {};
+}
+
+bool Pins::would_pin(Range exposed, Range memory) {
+  const std::vector<Range> parts = usable_parts(exposed);
+  return std::any_of(parts.begin(), parts.end(), [&](Range part) { return part.contains(memory); });
 }
 
 void Pins::unpin(Bucket bucket) {
@@ -84,8 +104,8 @@ void Pins::unpin(Bucket bucket) {
   if (found == holds_.end()) return;
   ThreadContext* const thread = this_thread();
   if (LeasePath* const leases = LeasePath::running(); leases && thread)
-    leases->end_hold(*thread, found->second);
-  bytes_.fetch_sub(found->second.pages.bytes());
+    for (const PeerHold& hold : found->second) leases->end_hold(*thread, hold);
+  bytes_.fetch_sub(bytes_of(found->second));
   holds_.erase(found);
   count(bucket, -1);
 }

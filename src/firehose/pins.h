@@ -24,8 +24,11 @@ class Pins {
  public:
   Pins(pinion_domain* domain, BucketSize size) : domain_(domain), size_(size) {}
 
-  /// Registers the bucket's memory within `exposed`, or the longest part of it that is mapped and writable.
-  Error pin(Bucket bucket, Range exposed, RemotePart& part);
+  /// Registers the bucket's memory within `exposed`; where it has holes, the longest parts that are mapped
+  /// and writable.
+  Error pin(Bucket bucket, Range exposed, RemoteParts& parts);
+  /// Whether pin() would register that memory now.
+  static bool would_pin(Range exposed, Range memory);
   void unpin(Bucket bucket);
   /// All that are left.
   void unpin_all();
@@ -39,8 +42,10 @@ class Pins {
 
  private:
   static constexpr std::size_t kCounts = 1 << 14;
+  using Holds = List<PeerHold, kMostParts>;
 
-  Error hold(Range pages, PeerHold& hold);
+  Error hold(Range pages, Holds& holds, RemoteParts& parts);
+  static std::uint64_t bytes_of(const Holds& holds);
   void count(Bucket bucket, int by);
   std::atomic<std::uint32_t>& count_of(Bucket bucket) {
     return counts_[(bucket * 0x9E3779B97F4A7C15u) >> 50];
@@ -51,7 +56,7 @@ class Pins {
 
   pinion_domain* const domain_;
   const BucketSize size_;
-  std::unordered_map<Bucket, PeerHold> holds_;  ///< the agent's
+  std::unordered_map<Bucket, Holds> holds_;  ///< the agent's
   std::atomic<std::uint64_t> bytes_{0}, peak_{0};
   std::atomic<std::uint32_t> all_{0};
   std::array<std::atomic<std::uint32_t>, kCounts> counts_{};  ///< of pinned buckets, by hash

@@ -68,6 +68,9 @@ class Strategy {
   /// A part that went by message is over, without error.
   virtual void answered(Part&) {}
 
+  /// A peer's put, get or atomic on this memory came by message, and was carried out.
+  virtual void served(Range) {}
+
   virtual void message(Peer, const void*, std::size_t) {}
   virtual void gone(Peer) {}
   /// The time by which it has to be called again.

@@ -200,7 +200,7 @@ class Job final : firehose::OwnerActions {
   void pin(firehose::BucketRef ref) override {
     device_call(job_.nic.register_cost(pages_), [this, ref] {
       const Address begin = ref.bucket * job_.bucket;
-      owner_.pinned(ref, {begin, begin + job_.bucket, begin, ref.epoch});
+      owner_.pinned(ref, {{{begin, begin + job_.bucket, begin, ref.epoch}}, 1});
     });
   }
   void unpin(firehose::BucketRef ref) override {

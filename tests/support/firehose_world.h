@@ -49,6 +49,7 @@ struct MadeJob {
   bool gives_up = false;  ///< a revocation may end before its holders let go: its memory stays
   bool rides = false;     ///< small puts travel with their misses
   unsigned resized = 0;   ///< times: the first process's memory for peers halves, and grows again
+  unsigned renewed = 0;   ///< times: peers let go of the first process's bucket 0
   Fault fault = Fault::none;
 };
 
@@ -70,7 +71,8 @@ class FirehoseWorld {
       timeout,
       die,
       notice,
-      resize
+      resize,
+      renew
     } kind;
     unsigned process = 0;
     unsigned other = 0;
@@ -108,6 +110,7 @@ class FirehoseWorld {
       if (job_.timeouts && p.owner.deadline() != kNever) add(Step::timeout);
       if (job_.one_dies && i + 1 == processes_.size()) add(Step::die);
       if (i == 0 && p.resized < job_.resized) add(Step::resize);
+      if (i == 0 && p.renewed < job_.renewed) add(Step::renew);
     }
     return steps;
   }
@@ -155,6 +158,10 @@ class FirehoseWorld {
         p.resized++ == 0 ? p.owner.resize(job_.quota.buckets / 2, job_.quota.victims)
                          : p.owner.resize(job_.quota.buckets, job_.quota.victims);
         break;
+      case Step::renew:
+        ++p.renewed;
+        p.owner.renew(0);
+        break;
     }
     for (const auto& process : processes_) check(*process);
   }
@@ -179,7 +186,7 @@ class FirehoseWorld {
     job_.puts.clear();
     job_.revocations.clear();
     job_.one_dies = job_.gives_up = job_.timeouts = job_.pins_fail = false;
-    job_.resized = 0;
+    job_.resized = job_.renewed = 0;
     for (const auto& p : processes_)
       if (p->alive) p->begin_revocation({0, 1u << 20});
     for (auto left = steps(); !left.empty() && violation_.empty(); left = steps()) take(left.front());
@@ -314,7 +321,7 @@ class FirehoseWorld {
       }
       at->second.usable = true;
       const Range range = kMadeBucket.range(work.ref.bucket);
-      owner.pinned(work.ref, {range.begin, range.end, range.begin, work.ref.epoch});
+      owner.pinned(work.ref, {{{range.begin, range.end, range.begin, work.ref.epoch}}, 1});
     }
     void begin_revocation(const fh::BucketRange& buckets) {
       const fh::Revocation name = ++last_revocation;
@@ -379,7 +386,7 @@ class FirehoseWorld {
 
     template <class Mix>
     void mix_into(Mix&& mix) const {
-      mix(alive * 4u + resized);
+      mix(alive * 16u + resized * 4u + renewed);
       mix(next_put);
       mix(next_revocation);
       for (const auto& operation : operations) mix(operation->done);
@@ -418,7 +425,7 @@ class FirehoseWorld {
     fh::Initiator initiator;
     fh::Owner owner;
     bool alive = true;
-    unsigned resized = 0;
+    unsigned resized = 0, renewed = 0;
     unsigned next_put = 0, next_revocation = 0, revocations_left = 0;
     fh::Revocation last_revocation = 0;
     std::vector<std::unique_ptr<Operation>> operations;
