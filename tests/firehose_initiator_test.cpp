@@ -69,6 +69,21 @@ TEST(FirehoseInitiator, ARiderNeedsNoGrant) {
   played.end(*firehose);
 }
 
+// The answer to the rider came without a grant: the bucket is being registered.
+TEST(FirehoseInitiator, LightOperationsDoNotWaitForARegistration) {
+  Played played;
+  played.takes_riders = true;
+  played.miss(1);
+  played.initiator.rider_ended(0, 1);
+  EXPECT_EQ(played.miss(1), Initiator::Need::waits) << "a heavy one";
+  Waiter light;
+  light.light = true;
+  EXPECT_EQ(played.initiator.need(0, 1, light).what, Initiator::Need::by_message);
+  EXPECT_EQ(played.moves.size(), 1U);
+  played.answer(0);
+  EXPECT_EQ(played.granted_to, std::vector<Waiter*>{&played.waiter});
+}
+
 TEST(FirehoseInitiator, WhatCannotRideWaits) {
   Played played;
   EXPECT_EQ(played.miss(1), Initiator::Need::asks);

@@ -77,6 +77,7 @@ Caching::Caching(Ways& ways, Keeps keeps)
       keeps_(keeps),
       size_(ways.options().bucket ? ways.options().bucket : kBucket),
       quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers(), keeps)),
+      most_light_(ways.endpoint().capabilities().max_message - kMostMessage),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
                                                  : kPatience),
       initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
@@ -152,7 +153,10 @@ bool Caching::use_if_held(Part& part) {
 void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
   std::array<BasicInitiator<>::Needed, kMostTogether> needed;
-  for (Part* const part : parts) part->call->went(Way::asked_for);
+  for (Part* const part : parts) {
+    part->call->went(Way::asked_for);
+    part->light = part->bytes <= most_light_;
+  }
   as_initiator([&] {
     if (const Duration message = message_time_.get()) initiator_.operations_take(held_time_.get(), message);
     for (std::size_t i = 0; i < parts.size(); ++i)
@@ -226,13 +230,17 @@ void Caching::ended(Part& part) {
 
 void Caching::answered(Part& part) {
   if (part.begun) message_time_.add(calibration().to_duration(ticks_now() - part.begun));
+  if (part.rides) as_initiator([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
 }
 
 bool Caching::send_with(Peer to, const Move& move, Waiter& rider) {
   auto& part = static_cast<Part&>(rider);
   part.begun = ticks_now();
   char wire[kMostMessage];
-  return part.peer == to && ways_.ride(part, wire, encode(move, wire));
+  part.rides = true;  // it may be over before ride() returns
+  if (part.peer == to && ways_.ride(part, wire, encode(move, wire))) return true;
+  part.rides = false;
+  return false;
 }
 
 void Caching::granted(Waiter& waiter, Firehose& firehose) {

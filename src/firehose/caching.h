@@ -107,6 +107,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   const Keeps keeps_;
   const BucketSize size_;
   const Quota quota_;
+  const std::size_t most_light_;  ///< bytes of a part that one message carries
   const Duration patience_;
   std::atomic<bool> exposes_{false};
 

@@ -78,6 +78,7 @@ struct Part final : transfer::Operation, Waiter {
   // The strategy's.
   BasicFirehose<>* firehose = nullptr;  ///< used
   bool sampled = false;                 ///< its bookkeeping is measured
+  bool rides = false;                   ///< it travels with its miss
   Ticks begun = 0;                      ///< its time is measured since; 0: it is not
 };
 

@@ -28,6 +28,7 @@ namespace pinion::firehose {
 /// An operation that waits for a bucket. Its owner keeps it until granted() or refused().
 struct Waiter {
   Waiter* next = nullptr;
+  bool light = false;  ///< small: it goes by message rather than wait for a registration
 };
 
 /// The right to use a bucket of a peer. Any thread with a use counted reads `parts`.
@@ -43,6 +44,7 @@ struct alignas(64) BasicFirehose {
   RemoteParts parts;            ///< written before the word is held
   // Under the caller's lock.
   Epoch epoch = 0;
+  bool slow = false;  ///< wanted, and not granted within a round trip: its bucket is being registered
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
   Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
@@ -126,6 +128,11 @@ class BasicInitiator {
     else
       actions_.send(draft_to_, move);
     return true;
+  }
+
+  /// The operation that travelled with the question has been carried out.
+  void rider_ended(Peer peer, Bucket bucket) {
+    if (Firehose* firehose = wanted(peer, bucket)) firehose->slow = true;
   }
 
   /// How long an operation takes by a firehose, and by message. Moves beyond the peers' memory then wait
@@ -250,6 +257,7 @@ class BasicInitiator {
   Needed need_known(Firehose& firehose, Waiter& waiter) {
     switch (firehose.word.load().state()) {
       case FirehoseState::wanted:
+        if (firehose.slow && waiter.light) return {Need::by_message};
         add_waiter(firehose, waiter);
         return {Need::waits};
       case FirehoseState::held:
@@ -266,6 +274,7 @@ class BasicInitiator {
     Firehose& firehose = firehoses_.take();
     firehose.peer.store(draft_to_, std::memory_order_relaxed);
     firehose.bucket.store(bucket, std::memory_order_relaxed);
+    firehose.slow = false;
     firehose.word.want();
     table_.insert(&firehose);
     ++peer.wanted;

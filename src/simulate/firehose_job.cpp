@@ -113,6 +113,7 @@ class Job final : firehose::OwnerActions {
     PeerProcess(Job& of, Peer self)
         : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {
       initiator.operations_take(of.job_.put, 2 * of.job_.message);
+      waiter.light = of.job_.rides;
     }
 
     void begin_put() {
@@ -120,7 +121,7 @@ class Job final : firehose::OwnerActions {
       counted = 2 * job.begun_++ >= job.job_.puts;
       if (counted && !job.warm_) job.warm_ = job.now_;
       begun = job.now_;
-      const Bucket bucket = job.puts_.next(number);
+      bucket = job.puts_.next(number);
       first = known.insert(bucket).second;
       hit = true;
       if (firehose::Firehose* firehose = initiator.try_use(kOwner, bucket)) return put(firehose);
@@ -151,7 +152,10 @@ class Job final : firehose::OwnerActions {
     bool send_with(Peer to, const firehose::Move& move, firehose::Waiter&) override {
       if (!job.job_.rides) return false;
       send(to, move);
-      job.at(2 * job.job_.message, [this] { end_put(); });
+      job.at(2 * job.job_.message, [this] {
+        initiator.rider_ended(kOwner, bucket);
+        end_put();
+      });
       return true;
     }
     void granted(firehose::Waiter&, firehose::Firehose& firehose) override { put(&firehose); }
@@ -162,6 +166,7 @@ class Job final : firehose::OwnerActions {
     firehose::Initiator initiator;
     firehose::Waiter waiter;
     std::unordered_set<Bucket> known;
+    Bucket bucket = 0;  ///< of its put
     Time begun = 0;
     bool counted = false, first = false, hit = false;
   };
