@@ -30,6 +30,7 @@ Json to_json(const runlog::RankReport& r) {
           {"time_budget", cli::to_json(r.budget)},
           {"helper_share", cli::to_json(r.helper_share)},
           {"beyond_limits", cli::to_json(r.beyond)},
+          {"held_by_peers", cli::to_json(r.holds)},
           {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
           {"strict_keys_seconds", r.keys.strict_seconds},
           {"helper_cpu_seconds", r.cost.helper_cpu},
@@ -193,6 +194,10 @@ Json to_json(const runlog::BeyondLimits& b) {
   return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
 }
 
+Json to_json(const runlog::PeerHolds& h) {
+  return {{"count", h.count}, {"bytes", {{"peak", h.peak}, {"mean", h.mean}}}};
+}
+
 Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPart* held) {
   return {
       {"schema", "pinion-report-1"},
@@ -223,6 +228,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"beyond_limits", to_json(r.beyond)},
       {"held_by_libraries",
        held ? Json{{"bytes", held->sum_bytes}, {"regions", held->sum_regions}} : Json(nullptr)},
+      {"held_by_peers", to_json(r.holds)},
       {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
       {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},

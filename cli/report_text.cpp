@@ -70,6 +70,10 @@ std::string run_section(const Report& r, const LibrariesPart* held) {
     out += line("held by libraries", fmt::format("{} in {} throughout, such as pools and windows",
                                                  bytes_text(static_cast<double>(held->sum_bytes)),
                                                  plural_text(held->sum_regions, "region", "regions")));
+  if (const runlog::PeerHolds& peers = r.holds; peers.count)
+    out += line("held by peers",
+                fmt::format("up to {}, {} in the mean, in {}", bytes_text(static_cast<double>(peers.peak)),
+                            bytes_text(peers.mean), plural_text(peers.count, "hold", "holds")));
   if (const std::string text = keys_text(r.keys); !text.empty()) out += line("keys of peers", text);
   if (!r.options.empty()) out += line("options", r.options);
   out += line("device", r.device);

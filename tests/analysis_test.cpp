@@ -249,6 +249,21 @@ TEST(Analysis, HoldsAndTransfersAreNoUses) {
   EXPECT_EQ(r.events, 2u);
 }
 
+TEST(Analysis, PeersHoldMemory) {
+  const auto hold = [](EventKind kind, Time at, std::uint64_t page) {
+    return event(kind, at, at, page * kPage, kPage);
+  };
+  const Report r =
+      analyse({make_log(0, 1000,
+                        {hold(EventKind::hold_begin, 100, 10), hold(EventKind::hold_begin, 200, 11),
+                         hold(EventKind::hold_end, 300, 10)}),
+               make_log(0, 1000, {hold(EventKind::hold_begin, 0, 20)}, 1)});
+  EXPECT_EQ(r.holds.count, 3U);
+  EXPECT_EQ(r.holds.peak, 3 * kPage);
+  EXPECT_DOUBLE_EQ(r.holds.mean, (200.0 + 800 + 1000) / 1000 * kPage);
+  EXPECT_EQ(r.per_rank[0].holds.peak, 2 * kPage);
+}
+
 TEST(Analysis, EachDomainHasItsOwnFit) {
   Event there = use(200, 300, 10, 1), here = use(200, 300, 20, 1);
   there.domain = 1;

@@ -241,6 +241,22 @@ TimeBudgetUse budget_of(const Counters& c) {
 
 KeyUse keys_of(const Counters& c) { return {seconds(c.exposed_byte_ns), seconds(c.strict_keys_ns)}; }
 
+PeerHolds holds_of(const Log& log) {
+  PeerHolds holds;
+  if (!log.all_events()) return holds;
+  Moves moves;
+  for (const Event& e : log.events) {
+    if (e.kind == EventKind::hold_begin) moves.add.push_back({e.begin_ns, &e});
+    if (e.kind == EventKind::hold_end) moves.end.push_back({e.begin_ns, &e});
+  }
+  holds.count = moves.add.size();
+  const Time begin = log.header.start_ns, end = log.last_ns();
+  const Timeline held = union_over_time(std::move(moves), log.header.page_bytes).clipped(begin, end);
+  holds.peak = held.peak();
+  if (end > begin) holds.mean = held.byte_ns() / static_cast<double>(end - begin);
+  return holds;
+}
+
 RankReport rank_report(const Log& log, const Lines& lines) {
   const Counters& c = log.live.counters;
   RankReport r;
@@ -268,6 +284,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
   r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
   r.keys = keys_of(c);
+  r.holds = holds_of(log);
   return r;
 }
 
@@ -579,6 +596,8 @@ void Analysis::add(Part&& part) {
   report_.beyond = {std::max(report_.beyond.bytes, rank.beyond.bytes),
                     std::max(report_.beyond.regions, rank.beyond.regions),
                     std::max(report_.beyond.seconds, rank.beyond.seconds)};
+  report_.holds = {report_.holds.count + rank.holds.count, report_.holds.peak + rank.holds.peak,
+                   report_.holds.mean + rank.holds.mean};
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);
   if (!part.lines.events_known) covered_ = 0;
   nodes_[rank.host].push_back({std::move(part.lines), report_.per_rank.size()});

@@ -82,6 +82,12 @@ struct KeyUse {
   double strict_seconds = 0;
 };
 
+/// What peers held of the process's memory (firehose). Unknown where events were dropped: zero.
+struct PeerHolds {
+  std::uint64_t count = 0, peak = 0;  ///< registrations held, bytes
+  double mean = 0;                    ///< bytes, over the run
+};
+
 struct RankReport {
   std::string host;
   Acts acts = Acts::pinned;
@@ -104,6 +110,7 @@ struct RankReport {
   HelperShareUse helper_share;
   BeyondLimits beyond;
   KeyUse keys;
+  PeerHolds holds;
 };
 
 struct NodeReport {
@@ -172,6 +179,7 @@ struct Report {
   HelperShareUse helper_share;        ///< mean over ranks
   BeyondLimits beyond;                ///< each the most of a rank
   KeyUse keys;                        ///< bytes: sum, seconds: mean over ranks
+  PeerHolds holds;                    ///< sums over ranks
   std::vector<RankReport> per_rank;   ///< by host and rank
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes
