@@ -149,7 +149,7 @@ struct pinion_firehose_statistics {
   size_t size; /* in: sizeof(struct pinion_firehose_statistics) */
   /* As initiator. */
   uint64_t puts, gets, atomics, messages;
-  uint64_t hits;     /* puts and gets that found their buckets held */
+  uint64_t hits;     /* puts and gets that found their memory held */
   uint64_t misses;   /* that asked a peer for one or more */
   uint64_t waited;   /* that found one asked for already */
   uint64_t riders;   /* small ones of them whose data travelled with the question */

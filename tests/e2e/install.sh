@@ -33,6 +33,12 @@ done
 grep -A 40 '^memory monitors' "$work/out" | grep -q '^  symbols: [^u]' || fail "doctor: $(cat "$work/out")"
 PINION_TEST_MONITOR=symbols "$work/prefix/bin/pinion" run -- sh -c 'echo $LD_PRELOAD' >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
 grep -q "$work/prefix/lib.*/libpinion-symbols.so:$work/prefix/lib.*/libpinion-preload.so" "$work/out" || fail "run: $(cat "$work/out")"
+# Firehose's clients, by the installed libraries.
+if [ -x "$build/bin/examples/gas" ]; then
+  "$work/prefix/libexec/pinion/gas" exchange --processes 2 --piece 8 >"$work/out" 2>&1 || grep -q 'no provider' "$work/out" ||
+    fail "gas: $(cat "$work/out")"
+  grep -q ': verified$\|no provider' "$work/out" || fail "gas: $(cat "$work/out")"
+fi
 touch "$work/prefix/include/pinion/of-others.h"
 cmake --build "$build" --target uninstall >"$work/out" 2>&1 || fail "uninstall: $(cat "$work/out")"
 left=$(cd "$work/prefix" && find . -not -type d)
