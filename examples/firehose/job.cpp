@@ -23,7 +23,7 @@ std::uint64_t now_ns(clockid_t clock) {
 
 /// What a process adds to the job's figures.
 struct Share {
-  std::uint64_t puts, gets, atomics, hits, misses, messaged, moves, refusals, distinct_buckets;
+  std::uint64_t puts, gets, atomics, hits, misses, waited, messaged, moves, refusals, distinct_buckets;
   std::uint64_t bookkeeping_ns, sampled_hits, hit_ns, timed_hits, miss_ns, timed_misses;
   std::uint64_t exposed_peak_bytes, pins, unpins, victim_hits, recalls, cut_off;
   double seconds, cpu_seconds;
@@ -136,6 +136,7 @@ std::map<std::string, double> Job::figures() {
                   s.atomics,
                   s.hits,
                   s.misses,
+                  s.waited,
                   s.messaged,
                   s.moves,
                   s.refusals,
@@ -166,14 +167,17 @@ std::map<std::string, double> Job::figures() {
     return all;
   };
   const Latencies latency = latencies();
-  const double puts = sum(&Share::puts), used = sum(&Share::hits) + sum(&Share::misses);
+  // Those that were refused asked first, and went by message then.
+  const double all_ways = sum(&Share::hits) + sum(&Share::misses) + sum(&Share::waited) +
+                          sum(&Share::messaged) - sum(&Share::refusals);
+  const double puts = sum(&Share::puts);
   return {{"puts", puts},
           {"gets", sum(&Share::gets)},
           {"atomics", sum(&Share::atomics)},
           {"seconds", most(&Share::seconds)},
           {"hits", sum(&Share::hits)},
           {"misses", sum(&Share::misses)},
-          {"hit_rate", ratio(sum(&Share::hits), used)},
+          {"hit_rate", ratio(sum(&Share::hits), all_ways)},
           {"messaged", sum(&Share::messaged)},
           {"moves", sum(&Share::moves)},
           {"refusals", sum(&Share::refusals)},

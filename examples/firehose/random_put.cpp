@@ -71,9 +71,9 @@ bool random_put(Job& job, const RandomPutOptions& options, std::vector<RandomPut
     if (options.one_way) continue;
     Latencies latencies = job.latencies();
     auto figures = job.figures();
-    const double hits = figures["hits"] - before["hits"], misses = figures["misses"] - before["misses"];
-    measured.push_back({options.sets[set], latencies.mean_us(), latencies.share_us(0.99),
-                        hits + misses > 0 ? hits / (hits + misses) : 0});
+    const double hits = figures["hits"] - before["hits"], all = figures["puts"] - before["puts"];
+    measured.push_back(
+        {options.sets[set], latencies.mean_us(), latencies.share_us(0.99), all > 0 ? hits / all : 0});
     before = std::move(figures);
   }
   if (options.one_way && job.self() > 0) sleep_until_set(job.at<Word>(largest));
