@@ -62,6 +62,12 @@ TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
   EXPECT_LT(lending.pins * 5, equal.pins);
 }
 
+// Twenty puts of each peer are over while the first registrations still run.
+TEST(SimulateFirehose, PutsDoNotWaitForRegistrations) {
+  const FirehoseJob job = job_of(FirehosePattern::uniform, 2'000, Sharing::lending);
+  EXPECT_LE(simulate_firehose(job).latency_us(), static_cast<double>(2 * job.message) / 1e3);
+}
+
 TEST(SimulateFirehose, RendezvousPaysAtEachPut) {
   FirehoseJob job = job_of(FirehosePattern::uniform, 2, Sharing::static_share);
   job.bucket = 4096;
