@@ -44,7 +44,7 @@ struct alignas(64) BasicFirehose {
   RemoteParts parts;            ///< written before the word is held
   // Under the caller's lock.
   Epoch epoch = 0;
-  bool slow = false;  ///< wanted, and not granted within a round trip: its bucket is being registered
+  bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
   Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
@@ -289,7 +289,7 @@ class BasicInitiator {
     if (!walks || peer.delay > 0) return;
     while (!draft_.wanted.full() && peer.ring.size() + peer.wanted < peer.limit &&
            !table_.find(draft_to_, peer.ahead))
-      want(peer, peer.ahead++);
+      want(peer, peer.ahead++).slow = true;
   }
 
   static void add_waiter(Firehose& firehose, Waiter& waiter) {
