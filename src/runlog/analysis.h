@@ -82,7 +82,7 @@ struct KeyUse {
   double strict_seconds = 0;
 };
 
-/// What peers held of the process's memory (firehose). Unknown where events were dropped: zero.
+/// Of the process's memory, the part that peers held (firehose). Unknown where events were dropped: zero.
 struct PeerHolds {
   std::uint64_t count = 0, peak = 0;  ///< registrations held, bytes
   double mean = 0;                    ///< bytes, over the run
