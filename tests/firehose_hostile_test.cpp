@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "firehose/initiator.h"
@@ -242,6 +243,41 @@ TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
   release.firehoses.items[0] = ref;
   owner.release(1, release);
   EXPECT_EQ(owner.firehoses(1), 0u);
+}
+
+// Peers that find a queue of moves go by message, and ask later.
+TEST(FirehoseOwner, MovesBeyondMemoryQueueUpToABound) {
+  constexpr Bucket kAll = 16;
+  Device device;
+  Owner owner({Sharing::lending, kAll, 0, 3}, device);
+  const auto want = [&](Peer peer, std::initializer_list<Bucket> buckets) {
+    Move move;
+    for (const Bucket bucket : buckets) move.wanted.add(bucket);
+    owner.move(peer, move);
+  };
+  const auto pin_all = [&] {
+    for (const BucketRef& ref : std::exchange(device.pinning, {}))
+      owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
+  };
+  for (Bucket bucket = 0; bucket < kAll; ++bucket) want(1, {bucket});
+  pin_all();
+  Release release;
+  for (const auto& [bucket, epoch] : device.registered) release.firehoses.add({bucket, epoch});
+  owner.release(1, release);
+  ASSERT_EQ(owner.idle(), kAll) << "memory is full of unused ones";
+
+  want(1, {20, 21, 22, 23});
+  EXPECT_EQ(owner.firehoses(1), 4U);
+  want(2, {30, 15});
+  EXPECT_EQ(owner.firehoses(2), 1U);
+  EXPECT_TRUE(device.granted.count({2, 15})) << "it needs no move";
+  for (const BucketRef& ref : std::exchange(device.unpinning, {})) {
+    device.registered.erase(ref.bucket);
+    owner.unpinned(ref);
+  }
+  pin_all();
+  want(2, {30});
+  EXPECT_EQ(owner.firehoses(2), 2U);
 }
 
 /// An initiator's process: its uses, and the part that each began with.

@@ -56,8 +56,15 @@ int Owner::why_refused(const PeerState& peer, Bucket bucket) const {
   if (entry && entry->doomed) return EBUSY;
   if (quota_.sharing == Sharing::static_share && peer.holders.size() >= quota_.static_firehoses())
     return EDQUOT;
+  if (!entry && is_congested()) return ENOSPC;
   const bool is_held = entry && !entry->holders.empty();
   return is_held || held_ < quota_.buckets ? 0 : ENOSPC;
+}
+
+/// So many moves queue that one more would help late; each peer would also remember the queue as its delay().
+bool Owner::is_congested() const {
+  return quota_.sharing == Sharing::lending && registered_ >= quota_.most() &&
+         waiting_.size() + pinning_ >= kMostQueued;
 }
 
 void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {

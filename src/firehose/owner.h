@@ -160,7 +160,11 @@ class Owner {
     std::uint64_t left;  ///< entries
   };
 
+  /// Moves under way beyond M, with lending.
+  static constexpr std::uint64_t kMostQueued = 4;
+
   int why_refused(const PeerState& peer, Bucket bucket) const;
+  bool is_congested() const;
   void want(PeerState& peer, Bucket bucket, Answer& answer);
   void grant(Holder& holder, Answer& answer);
   void refuse(Bucket bucket, int error, Answer& answer);
