@@ -113,7 +113,8 @@ class Job final : firehose::OwnerActions {
     PeerProcess(Job& of, Peer self)
         : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {
       initiator.operations_take(of.job_.put, 2 * of.job_.message);
-      waiter.light = of.job_.rides;
+      // With static shares, as in the paper, they wait for their buckets.
+      waiter.light = of.job_.rides && of.job_.quota.sharing == firehose::Sharing::lending;
     }
 
     void begin_put() {
