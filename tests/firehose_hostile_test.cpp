@@ -106,6 +106,7 @@ TEST(FirehoseMessages, FieldsThatNoMemoryHasAreRefused) {
   answer.grants.items[0] = grant_of(3, 1);
   answer.grants.items[0].parts.items[1].end += 1;
   EXPECT_TRUE(refused(answer)) << "beyond the bucket";
+  answer.grants.items[0] = grant_of(3, 1);
   answer.grants.items[0].parts.items[0].end = answer.grants.items[0].parts.items[0].begin;
   EXPECT_TRUE(refused(answer)) << "empty";
   answer.grants.items[0].parts.count = 0;
