@@ -1,6 +1,6 @@
 // Runs of hits on settled regions (Region::settled_until): such a hit changes no decision, so it is counted
-// here instead of leaving a record of its own. A run ends in one record for all its uses. A hit that comes
-// later after the one before than settled regions are used leaves a record: its region may be so no more.
+// here instead of leaving a record of its own. A run ends in one record for all its uses. A hit after a gap
+// of more than Region::settled_gap leaves a record: its region may no longer be settled.
 //
 // Owned by a thread, as its ring is. Each call site and buffer has a place; where two meet, the older run
 // ends.
