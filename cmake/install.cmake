@@ -1,16 +1,18 @@
 # What `cmake --install` puts where: the library with its header, CMake package and pkg-config file; the command and
 # the preload, which finds libpinion beside itself; licence and documents. The target `product` builds all of it.
+# Each component is a package of cmake/packages.cmake: `runtime`, the default; `development`; `bench`.
 include(CMakePackageConfigHelpers)
 add_custom_target(product)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
 
 set(libraries pinion)
 if(TARGET pinion-firehose)
   list(APPEND libraries pinion-firehose)
 endif()
 install(TARGETS ${libraries} EXPORT pinionTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_COMPONENT development
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 add_dependencies(product ${libraries})
 foreach(target pinion-preload pinion-symbols pinion-heap pinion_command)
   if(TARGET ${target})
@@ -23,24 +25,25 @@ endforeach()
 
 if(TARGET bench_allocations)
   add_dependencies(product bench_allocations)
-  install(TARGETS bench_allocations RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
+  install(TARGETS bench_allocations RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
 endif()
 foreach(family ${PINION_MPI_FAMILIES})
   if(TARGET bench_p2p_${family})
     add_dependencies(product bench_p2p_${family})
-    install(TARGETS bench_p2p_${family} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
+    install(TARGETS bench_p2p_${family} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
   endif()
 endforeach()
 if(TARGET gas)
   add_dependencies(product gas)
-  install(TARGETS gas RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion)
+  install(TARGETS gas RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
 endif()
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/examples/registration_cache.c ${PROJECT_SOURCE_DIR}/examples/prepare.c
               ${PROJECT_SOURCE_DIR}/examples/firehose.c
-        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+              ${PROJECT_SOURCE_DIR}/examples/lease.cpp
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 
 # `pinion softroce` finds them beside the command, in the build tree too.
 foreach(part machine init guest)
@@ -53,22 +56,27 @@ configure_file(${PROJECT_SOURCE_DIR}/cli/plot.py ${PROJECT_BINARY_DIR}/share/pin
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion RENAME plot)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
-install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir})
+install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir} COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/packaging/pinionConfig.cmake.in
                               ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake INSTALL_DESTINATION ${package_dir})
 # Before 1.0 a minor version may break compiled programs.
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pinionConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/pinionConfigVersion.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT development)
 
 # Relative to the file itself, so that an installed tree can be moved.
 set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH PINION_PC_PREFIX ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir} ${CMAKE_INSTALL_PREFIX})
 foreach(library ${libraries})
   configure_file(${PROJECT_SOURCE_DIR}/packaging/${library}.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${library}.pc @ONLY)
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${library}.pc DESTINATION ${pkgconfig_dir})
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${library}.pc DESTINATION ${pkgconfig_dir} COMPONENT development)
 endforeach()
+
+# For installations beside each other: environment modules, or Lmod.
+configure_file(${PROJECT_SOURCE_DIR}/packaging/modulefile.in ${CMAKE_CURRENT_BINARY_DIR}/modulefile @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefile
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/modulefiles/pinion RENAME ${PROJECT_VERSION})
 
 # By hand: `cmake --build build --target uninstall`.
 add_custom_target(uninstall

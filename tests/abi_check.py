@@ -6,7 +6,7 @@
 
 A line more is an addition, and a structure whose first member is `size` may grow. Any other change breaks programs that were
 compiled before: it needs a new SONAME.
---update writes the list. Prints a line for each difference; exit status 1 if there is any; 77 without readelf or on a processor other than
+--update writes the list. Prints a line for each difference; exit status 1 if there is any; 77 on a processor other than
 the list's."""
 import pathlib
 import platform

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The C API as a library's author meets it: the header in strict C99 and in C++, the exports of libpinion.so,
-# the example, and programs built against the installed package by pkg-config and by CMake.
+# and the example. Programs built against the installed package: package.sh.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -109,30 +109,5 @@ int main(int argc, char** argv) {
 }
 END
 gcc -std=gnu11 -I"$source/include" "$work/late.c" -o "$work/late" && "$work/late" "$build/lib/libpinion.so" || fail "dlopen: status $?"
-
-# From an installed tree, which may be anywhere.
-cmake --install "$build" --prefix "$work/installed" >/dev/null || fail "install"
-mv "$work/installed" "$work/moved"
-export PKG_CONFIG_PATH
-PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name pinion.pc)")
-# shellcheck disable=SC2046
-gcc -std=c99 "$source/examples/registration_cache.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs pinion) || fail "pkg-config"
-gcc -std=c11 "$source/examples/firehose.c" -o "$work/firehose" $(pkg-config --cflags --libs pinion-firehose) || fail "pkg-config: firehose"
-library=$(pkg-config --variable=libdir pinion)
-LD_LIBRARY_PATH=$library OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 "$work/firehose" 2>&1 | grep -q 'verified$' || fail "firehose, built by pkg-config"
-LD_LIBRARY_PATH=$library "$work/by_pkg_config" 2>&1 | grep -q 'verified$' || fail "the program built by pkg-config"
-
-mkdir "$work/project"
-cat >"$work/project/CMakeLists.txt" <<END
-cmake_minimum_required(VERSION 3.22)
-project(user LANGUAGES C)
-find_package(pinion 0.1 REQUIRED)
-add_executable(by_cmake $source/examples/registration_cache.c)
-target_link_libraries(by_cmake PRIVATE pinion::pinion)
-END
-{ cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$work/project/build"; } \
-  >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package(pinion)"; }
-"$work/project/build/by_cmake" | grep -q 'verified$' || fail "the program built by CMake"
-"$work/moved/bin/pinion" --version | grep -q "$(pkg-config --modversion pinion)" || fail "the installed command"
 
 exit $((failures > 0))

@@ -1,0 +1,46 @@
+# Debian packages by CPack, of what `cmake --install` puts into /usr: `pinion` (the command, the preloads, the libraries),
+# `pinion-bench` (programs of `pinion bench`, some linked with an MPI) and `libpinion-dev`. Binaries are stripped;
+# their debug information is in `pinion-dbgsym` and `pinion-bench-dbgsym`, by build id. Dependencies are dpkg-shlibdeps's.
+# The target `deb` builds them into packages/ of the build directory; it needs dpkg-dev and file.
+if(PINION_CORE_ONLY)
+  return()
+endif()
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME pinion)
+set(CPACK_PACKAGE_VENDOR "the Pinion developers")
+set(CPACK_PACKAGE_CONTACT "the Pinion developers")
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_COMPONENTS_ALL runtime bench development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# For the programs of pinion-bench: CPack looks at each package alone.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME pinion)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION net)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
+    "memory registration for RDMA: the command and its libraries\n Keeps registered the memory that the next transfers of a program need, below a limit.")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "pinion-bench, libibverbs1, libfabric1, qemu-system-x86, busybox-static")
+set(CPACK_DEBIAN_RUNTIME_DEBUGINFO_PACKAGE ON)
+
+set(CPACK_DEBIAN_BENCH_PACKAGE_NAME pinion-bench)
+set(CPACK_DEBIAN_BENCH_PACKAGE_SECTION net)
+set(CPACK_COMPONENT_BENCH_DESCRIPTION
+    "memory registration for RDMA: programs of its benches\n The programs that `pinion bench` starts, some of them linked with an MPI library.")
+set(CPACK_DEBIAN_BENCH_DEBUGINFO_PACKAGE ON)
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libpinion-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+    "memory registration for RDMA: headers\n Headers, CMake package, pkg-config files, examples and manual of the C and C++ interfaces.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)  # it has no binaries
+foreach(component BENCH DEVELOPMENT)
+  set(CPACK_DEBIAN_${component}_PACKAGE_DEPENDS "pinion (= ${PROJECT_VERSION})")
+endforeach()
+include(CPack)
+
+add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} --config ${PROJECT_BINARY_DIR}/CPackConfig.cmake VERBATIM)
+add_dependencies(deb product)
