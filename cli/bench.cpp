@@ -63,28 +63,45 @@ std::string figure_text(double value) {
   return fmt::format("{:.{}f}", value, value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3);
 }
 
+/// The case's first subject, mostly `pinion`, beside which the others stand.
+const BenchRow& first_of_case(const Bench& bench, const BenchRow& row) {
+  return *std::find_if(bench.rows().begin(), bench.rows().end(), [&](const BenchRow& other) {
+    return other.name == row.name && other.metric == row.metric && other.provider == row.provider;
+  });
+}
+
+std::string ratio_text(const Bench& bench, const BenchRow& row) {
+  const BenchRow& first = first_of_case(bench, row);
+  return &first == &row || first.value == 0 ? "" : fmt::format("{:.2f} x", row.value / first.value);
+}
+
 void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
-  fmt::print("{}\n{}\n\n", bench_text, machine_text(m));
-  std::vector<std::string> header{"case", "subject", "metric",         "median",
-                                  "min",  "max",     "95 % of median", "unit"};
-  const auto carried = [](const BenchRow& row) { return !row.provider.empty(); };
-  const bool providers = std::any_of(bench.rows().begin(), bench.rows().end(), carried);
-  if (providers) header.emplace_back("provider");
+  fmt::print("{}{}\n", wrapped(bench_text, ""), wrapped(machine_text(m), ""));
+  // A bench with one metric in one unit has them above the table.
+  const auto all_same = [&](auto member) {
+    return std::all_of(bench.rows().begin(), bench.rows().end(),
+                       [&](const BenchRow& row) { return row.*member == bench.rows().front().*member; });
+  };
+  const bool one_metric = all_same(&BenchRow::metric), one_provider = all_same(&BenchRow::provider);
+  if (one_provider && !bench.rows().empty() && !bench.rows().front().provider.empty())
+    fmt::print("Provider {}.\n", bench.rows().front().provider);
+  std::vector<std::string> header{"case", "subject", "median", "95 % of it", "", "beside the first"};
+  if (!one_metric) header.insert(header.begin() + 2, "metric");
+  if (!one_provider) header.emplace_back("provider");
   Table table(header);
   for (const BenchRow& row : bench.rows()) {
     std::vector<std::string> cells{row.name,
                                    row.subject,
-                                   row.metric,
                                    figure_text(row.value),
-                                   figure_text(row.least),
-                                   figure_text(row.most),
                                    fmt::format("{} to {}", figure_text(row.low), figure_text(row.high)),
-                                   row.unit};
-    if (providers) cells.push_back(row.provider);
+                                   row.unit,
+                                   ratio_text(bench, row)};
+    if (!one_metric) cells.insert(cells.begin() + 2, row.metric);
+    if (!one_provider) cells.push_back(row.provider);
     table.add(std::move(cells));
   }
   fmt::print("{}", table.text());
-  for (const std::string& note : bench.notes()) fmt::print("{}\n", note);
+  for (const std::string& note : bench.notes()) fmt::print("{}", wrapped(note, ""));
 }
 
 void print_json(const std::string& name, const Bench& bench, const Json& m) {
@@ -124,9 +141,13 @@ std::string size_name(std::size_t bytes) {
 void Bench::compare(const std::string& name, const std::string& metric, const std::string& unit,
                     const std::vector<BenchSubject>& subjects) {
   std::vector<std::vector<double>> samples(subjects.size());
-  for (const BenchSubject& subject : subjects) subject.measure();
-  for (unsigned round = 0; round < rounds(); ++round)
-    for (std::size_t i = 0; i < subjects.size(); ++i) samples[i].push_back(subjects[i].measure());
+  const auto measure = [&](const BenchSubject& subject, unsigned round) {
+    step(fmt::format("{}, round {} of {}: {}", name, round, rounds(), subject.name));
+    return subject.measure();
+  };
+  for (const BenchSubject& subject : subjects) measure(subject, 0);
+  for (unsigned round = 1; round <= rounds(); ++round)
+    for (std::size_t i = 0; i < subjects.size(); ++i) samples[i].push_back(measure(subjects[i], round));
   for (std::size_t i = 0; i < subjects.size(); ++i)
     add(name, subjects[i].name, metric, unit, std::move(samples[i]));
 }
@@ -227,8 +248,9 @@ void add_bench(CLI::App& app) {
       options.sizes = sizes_of(arguments->sizes);
       check(bench, options);
       const std::string quiet = enter_quiet_session();
-      Bench result(options);
+      Bench result(bench.name, options);
       bench.run(result);
+      result.end_steps();
       result.note(quiet);
       const Json m = machine();
       if (arguments->json) {

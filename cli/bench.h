@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "progress.h"
+
 namespace pinion::cli {
 
 struct BenchRow {
@@ -48,7 +50,8 @@ struct BenchOptions {
 
 class Bench {
  public:
-  explicit Bench(BenchOptions options) : options_(std::move(options)) {}
+  Bench(const std::string& name, BenchOptions options)
+      : options_(std::move(options)), progress_("pinion bench " + name) {}
 
   unsigned rounds() const { return options_.rounds; }
   const std::string& device() const { return options_.device; }
@@ -62,6 +65,9 @@ class Bench {
   /// Adds a row of samples that were taken in another way.
   void add(const std::string& name, const std::string& subject, const std::string& metric,
            const std::string& unit, std::vector<double> samples);
+  /// Shows the user what is measured from now on, for as long as it takes.
+  void step(const std::string& what) { progress_.step(what); }
+  void end_steps() { progress_.clear(); }
   /// A line below the table: the peers, and the reason for an absent one.
   void note(std::string text) { notes_.push_back(std::move(text)); }
 
@@ -70,6 +76,7 @@ class Bench {
 
  private:
   BenchOptions options_;
+  Progress progress_;
   std::string provider_;
   std::vector<BenchRow> rows_;
   std::vector<std::string> notes_;

@@ -104,6 +104,7 @@ class Measurement {
     const unsigned rounds = bench_.options().full ? 1 : std::max(1u, bench_.rounds() / 3);
     for (unsigned round = 0; round < rounds; ++round)
       for (const char* const subject : kSubjects) {
+        bench_.step(fmt::format("{}, round {} of {}: {}", provider_, round + 1, rounds, subject));
         for (const Client& client : kClients) measure_client(subject, client);
         measure_working_sets(subject);
         measure_one_way(subject);

@@ -106,6 +106,8 @@ class Measurement {
 
   void lists(std::size_t pieces, std::size_t bytes) {
     const Case one{pieces, bytes, 64};
+    const std::string name = fmt::format("{}x{}", pieces, bytes);
+    bench_.step(name);
     std::vector<Times> times[std::size(kWays)];
     std::vector<double> ratios;
     for (unsigned round = 0; round <= bench_.rounds(); ++round) {
@@ -117,7 +119,6 @@ class Measurement {
       }
       if (round > 0) ratios.push_back(ns[3] / std::min(ns[1], ns[2]));
     }
-    const std::string name = fmt::format("{}x{}", pieces, bytes);
     for (std::size_t i = 0; i < std::size(kWays); ++i) add(name, kWays[i].name, times[i]);
     const std::vector<Times>& in_place = times[1];
     if (pieces == 1) ones_[bytes] = in_place;

@@ -20,8 +20,10 @@ void measure(Bench& bench, const MpiBench& mpi) {
   // By case and subject.
   std::map<std::string, std::map<std::string, std::vector<double>>> samples;
   for (unsigned round = 0; round < bench.rounds(); ++round)
-    for (const auto& [subject, under] : subjects)
+    for (const auto& [subject, under] : subjects) {
+      bench.step(fmt::format("{}, round {} of {}: {}", mpi.family, round + 1, bench.rounds(), subject));
       for (const auto& [name, ns] : run_mpi_bench(mpi, 2, under)) samples[name][subject].push_back(ns);
+    }
   for (auto& [name, by_subject] : samples)
     for (const char* subject : {"pinion", "none"})
       bench.add(fmt::format("{}-{}", mpi.family, name), subject, "ns", "ns a call", by_subject[subject]);

@@ -111,11 +111,14 @@ void measure_allocators(Bench& bench) {
   for (const char* pattern : {"general", "general-2-threads", "churn", "churn-2-threads"}) {
     std::vector<std::vector<double>> ns(allocators.size()), bytes(allocators.size());
     for (unsigned round = 0; round < bench.rounds(); ++round)
-      for (std::size_t i = 0; i < allocators.size(); ++i)
+      for (std::size_t i = 0; i < allocators.size(); ++i) {
+        bench.step(
+            fmt::format("{}, round {} of {}: {}", pattern, round + 1, bench.rounds(), allocators[i].name));
         if (const auto sample = run_pattern(allocators[i], pattern, "0.2")) {
           ns[i].push_back(sample->ns);
           bytes[i].push_back(sample->bytes / (1 << 20));
         }
+      }
     for (std::size_t i = 0; i < allocators.size(); ++i) {
       bench.add(pattern, allocators[i].name, "ns", "ns", ns[i]);
       bench.add(pattern, allocators[i].name, "resident_peak", "MiB", bytes[i]);

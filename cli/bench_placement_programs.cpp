@@ -50,6 +50,8 @@ void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
   } subjects[] = {{"base-pages", "no", {}, {}}, {"pinion", "yes", {}, {}}};
   for (unsigned round = 0; round < bench.rounds(); ++round)
     for (Subject& subject : subjects) {
+      bench.step(
+          fmt::format("{}, round {} of {}: {}", program.name, round + 1, bench.rounds(), subject.name));
       CommandLine command = mpi.launch;
       const CommandLine under = under_pinion({"--device", "emulated", "--nic", "connectx", "--retention",
                                               "on-demand", "--hugepages", subject.hugepages});

@@ -205,6 +205,7 @@ void measure(Bench& bench, std::size_t bytes) {
   std::map<std::string, Figures> figures;
   for (unsigned round = 0; round < bench.rounds(); ++round)
     for (const auto& [subject, hugepages, work] : subjects) {
+      bench.step(fmt::format("{}, round {} of {}: {}", size_name(bytes), round + 1, bench.rounds(), subject));
       touch_and_free(bytes, hugepages);
       const Memory heap(bytes);
       Meanwhile meanwhile(domain);

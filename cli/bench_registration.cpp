@@ -128,6 +128,7 @@ void run(Bench& bench) {
       for (const std::size_t kilobytes : {4, 64, 1024, 4 * 1024, 16 * 1024, 64 * 1024}) {
         if (kind != PageKind::base && kilobytes < 1024) continue;
         const Case what{kilobytes << 10, kind, touched};
+        bench.step(what.name());
         for (const auto& [name, device] : devices) measure(bench, *device, name, what);
         if (touched) count_extents(bench, what);
       }

@@ -86,6 +86,7 @@ void measure(Bench& bench, const TransferNetwork& network) {
   std::vector<std::string> failed;
   const auto attempt = [&](const std::string& subject, const auto& once) {
     if (std::find(failed.begin(), failed.end(), subject) != failed.end()) return;
+    bench.step(subject);
     try {
       once();
     } catch (const Failure& failure) {

@@ -249,7 +249,7 @@ std::string time_table(const std::vector<Strategy>& strategies, bool by_logs) {
     });
     const bool acts = s.row.retention == to_string(RetentionKind::helper);
     table.add({s.row.name,
-               fmt::format("{:.4f} ({})", median(s, [](const auto& r) { return r.cost.added(); }),
+               fmt::format("{} ({})", seconds_text(median(s, [](const auto& r) { return r.cost.added(); })),
                            percent_text(share.median)),
                misses_text(s), acts ? spent_text(medians_of_budget(s)) : "-",
                acts ? spent_text(medians_of_share(s)) : "-"});

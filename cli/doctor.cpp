@@ -1,9 +1,12 @@
-// `pinion doctor`: problems on this machine and in this environment, and how to fix them.
+// `pinion doctor`: problems on this machine and in this environment, those with the largest gain first, each
+// with its effect, its cure and the one who can carry it out.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <memory>
 #include <sstream>
@@ -12,6 +15,7 @@
 #include "command.h"
 #include "device/memlock.h"
 #include "device/pin.h"
+#include "finding.h"
 #include "interconnects.h"
 #include "launch.h"
 #include "monitor/userfault.h"
@@ -40,10 +44,15 @@ Check check_memlock() {
                            " for all processes of the user together; the kernel counts whole "
                            "hugepages, and pages that buffers share once for each: up to 2 MiB for 4 KiB";
   if (m.limit >= kSmallLimit) return {"memlock", text, {}};
+  rlimit bounds{};
+  ::getrlimit(RLIMIT_MEMLOCK, &bounds);
+  const std::string effect = "transfers beyond it go without registration, slower; a library may abort";
+  if (bounds.rlim_max > bounds.rlim_cur)
+    return {"memlock", text, Cure{Gain::registration, effect, Who::user, "`ulimit -S -l $(ulimit -H -l)`"}};
   return {"memlock", text,
-          "raise it: `ulimit -l unlimited`, or `* - memlock unlimited` in /etc/security/limits.conf, and in "
-          "the batch "
-          "system's own limits"};
+          Cure{Gain::registration, effect, Who::admin,
+               "`* - memlock unlimited` in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the batch "
+               "system's unit"}};
 }
 
 // The least limit from this process's group up to the root; 0 where there is none.
@@ -69,7 +78,8 @@ Check check_cgroup() {
   const std::uint64_t limit = cgroup_limit();
   if (limit == 0) return {"cgroup", "no memory limit", {}};
   return {"cgroup", fmt::format("memory limit {}", bytes_text(static_cast<double>(limit))),
-          "pinned pages count and cannot be swapped: keep --limit times the ranks of the node well below it"};
+          Cure{Gain::registration, "pinned pages count, and a job beyond it is killed", Who::user,
+               "keep `--limit` times the ranks of the node, or `--node-limit`, well below it"}};
 }
 
 Check check_hugepages() {
@@ -82,6 +92,8 @@ Check check_hugepages() {
           {}};
 }
 
+constexpr const char* kSmallPages = "registering 4 KiB pages takes ten times as long as 2 MiB pages";
+
 Check check_transparent_hugepages() {
   const std::string mode = chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"));
   if (mode.empty()) return {"transparent hugepages", "not supported by this kernel", {}};
@@ -89,22 +101,21 @@ Check check_transparent_hugepages() {
   if (mode == "always") return {"transparent hugepages", text, {}};
   if (mode == "madvise")
     return {"transparent hugepages", text + ": only for programs that ask",
-            "registering 2 MiB pages costs a tenth: `echo always > "
-            "/sys/kernel/mm/transparent_hugepage/enabled`, or "
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"};
-  return {
-      "transparent hugepages", text,
-      "registering 2 MiB pages costs a tenth: `echo always > /sys/kernel/mm/transparent_hugepage/enabled`"};
+            Cure{Gain::time, kSmallPages, Who::user,
+                 "`pinion run --hugepages`, or GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}};
+  return {"transparent hugepages", text,
+          Cure{Gain::time, kSmallPages, Who::admin,
+               "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"}};
 }
 
 Check check_io_uring() {
   const PinSupport support = pin_support();
   if (support.io_uring)
     return {"io_uring", "fixed buffers work: pages are pinned as a NIC's driver pins them", {}};
-  return {
-      "io_uring", "refused: " + support.io_uring_refused,
-      "pages are locked with mlock instead, which holds them but does not pin them; allow io_uring in the "
-      "container's seccomp profile, or `sysctl kernel.io_uring_disabled=0`"};
+  return {"io_uring", "refused: " + support.io_uring_refused,
+          Cure{Gain::time, "without a NIC, pages are locked with mlock, which takes other times than pinning",
+               Who::admin,
+               "allow io_uring in the container's seccomp profile, or `sysctl kernel.io_uring_disabled=0`"}};
 }
 
 std::string names_of(const MonitorFinding& monitor, const char* state, bool with_reason) {
@@ -116,6 +127,8 @@ std::string names_of(const MonitorFinding& monitor, const char* state, bool with
   return fmt::format("{}", fmt::join(names, "; "));
 }
 
+constexpr const char* kNothingKept = "no registration is kept beyond its transfer";
+
 /// The monitor that a program gets under `--monitor auto`.
 Check check_memory_events(const std::vector<MonitorFinding>& monitors) {
   const MonitorFinding& chosen = chosen_by_auto(monitors);
@@ -126,34 +139,45 @@ Check check_memory_events(const std::vector<MonitorFinding>& monitors) {
   if (chosen.complete) return {"memory events", text, {}};
   const std::string why = chosen.refused.empty() ? "" : fmt::format(" ({})", chosen.refused);
   return {"memory events", fmt::format("{}; NOT seen: {}{}", text, names_of(chosen, "not seen", true), why),
-          "no registration will be kept beyond its transfer: run without other hooks over libc (an "
-          "instrumenting tool, another library's hooks), allow code to be patched (mprotect, SELinux "
-          "execmem), or allow userfaultfd"};
+          Cure{Gain::keeping, kNothingKept, Who::admin,
+               "allow code to be patched (mprotect, SELinux execmem), or `sysctl "
+               "vm.unprivileged_userfaultfd=1`; a user can run without other hooks over libc (an "
+               "instrumenting tool, another library's)"}};
+}
+
+/// "munmap by syscall()    seen by libc; not seen by symbols"
+void print_event(std::size_t row, const std::vector<MonitorFinding>& monitors) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_state;
+  for (const MonitorFinding& monitor : monitors) {
+    if (row >= monitor.events.size()) continue;  // libc's own: last
+    const std::string& state = monitor.events[row].state;
+    const auto same = std::find_if(by_state.begin(), by_state.end(),
+                                   [&](const auto& known) { return known.first == state; });
+    auto& names = same == by_state.end() ? by_state.emplace_back(state, std::vector<std::string>{}) : *same;
+    names.second.push_back(monitor.name);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [state, names] : by_state)
+    parts.push_back(fmt::format("{} by {}", state, fmt::join(names, ", ")));
+  const std::string indent(30, ' ');
+  fmt::print("  {:<28}{}", monitors.front().events[row].name,
+             wrapped(fmt::format("{}", fmt::join(parts, "; ")), indent).substr(indent.size()));
 }
 
 void print_monitors(const std::vector<MonitorFinding>& monitors) {
   for (const MonitorFinding& monitor : monitors) {
     if (!monitor.refused.empty()) {
-      fmt::print("  {}: cannot be had: {}\n", monitor.name, monitor.refused);
+      fmt::print("{}", wrapped(fmt::format("{}: unavailable: {}", monitor.name, monitor.refused), "  "));
       continue;
     }
     const std::string missed = names_of(monitor, "not seen", false);
-    fmt::print("  {}: {}\n", monitor.name,
-               missed.empty() ? "keeps registrations" : fmt::format("keeps none; not seen: {}", missed));
-    fmt::print("    never seen: {}\n", fmt::join(monitor.blind_spots, "; "));
+    fmt::print("{}", wrapped(fmt::format("{}: {}", monitor.name,
+                                         missed.empty() ? "keeps registrations"
+                                                        : fmt::format("keeps none; not seen: {}", missed)),
+                             "  "));
+    fmt::print("{}", wrapped(fmt::format("never seen: {}", fmt::join(monitor.blind_spots, "; ")), "    "));
   }
-  fmt::print("  {:<28}", "event");
-  for (const MonitorFinding& monitor : monitors)
-    if (!monitor.events.empty()) fmt::print("{:<21}", monitor.name);
-  fmt::print("\n");
-  for (std::size_t row = 0; row < monitors.front().events.size(); ++row) {
-    fmt::print("  {:<28}", monitors.front().events[row].name);
-    for (const MonitorFinding& monitor : monitors)
-      if (!monitor.events.empty())
-        fmt::print("{:<21}",
-                   row < monitor.events.size() ? monitor.events[row].state : "");  // libc's own: last
-    fmt::print("\n");
-  }
+  for (std::size_t row = 0; row < monitors.front().events.size(); ++row) print_event(row, monitors);
 }
 
 // A variable that makes another registration cache or memory hook active in the program.
@@ -177,9 +201,9 @@ void check_competitors(std::vector<Check>& checks) {
     const char* value = std::getenv(c.variable);
     if (!value || std::string(value) == c.harmless) continue;
     found = true;
-    checks.push_back(
-        {"competing cache", fmt::format("{}={} asks for {}", c.variable, value, c.what),
-         fmt::format("it keeps memory pinned that Pinion lets go: {}={}", c.variable, c.harmless)});
+    checks.push_back({"competing cache", fmt::format("{}={} asks for {}", c.variable, value, c.what),
+                      Cure{Gain::memory, "it keeps memory pinned that Pinion lets go", Who::user,
+                           fmt::format("`export {}={}`", c.variable, c.harmless)}});
   }
   if (!found) checks.push_back({"competing caches", "none asked for in the environment", {}});
 }
@@ -204,7 +228,9 @@ Check check_own_calls(const std::vector<std::string>& programs) {
   const std::string text = fmt::format("{}", fmt::join(found, "; "));
   if (!refused) return {"code past libc", text + ": monitor auto takes userfaultfd beside libc", {}};
   return {"code past libc", text + ": monitor auto keeps no registration beyond its transfer",
-          fmt::format("allow userfaultfd, which sees such calls too ({})", refused.message)};
+          Cure{Gain::keeping, kNothingKept, Who::admin,
+               fmt::format("`sysctl vm.unprivileged_userfaultfd=1`: userfaultfd sees such calls too ({})",
+                           refused.message)}};
 }
 
 Check check_libfabric() {
@@ -220,7 +246,9 @@ Check check_libfabric() {
       fmt::format("{}: its own registration cache does without Pinion's memory events: {}", libfabric.version,
                   libfabric.error.message);
   if (libfabric.error.code == ECANCELED) return {"libfabric", text, {}};
-  return {"libfabric", text, "FI_MR_CACHE_MONITOR=disabled keeps it from caching registrations"};
+  return {"libfabric", text,
+          Cure{Gain::memory, "its cache watches memory by hooks of its own, beside Pinion's", Who::user,
+               "`export FI_MR_CACHE_MONITOR=disabled` keeps it from caching registrations"}};
 }
 
 /// The libraries above the verbs front, and its blind spots.
@@ -237,8 +265,10 @@ Check check_verbs_front() {
                       fmt::join(named, ", "));
   if (users.empty()) return {"verbs front", text, {}};
   return {"verbs front", text,
-          fmt::format("{} stays as you have set it, and a cache above keeps its registrations",
-                      fmt::join(users, ", "))};
+          Cure{Gain::memory,
+               fmt::format("{} stays as you have set it, and a cache above keeps its registrations",
+                           fmt::join(users, ", ")),
+               Who::user, "`unset` it, and `pinion run` switches that cache off"}};
 }
 
 Check check_preloads() {
@@ -259,10 +289,12 @@ Check check_fork() {
   const std::string kernel = fmt::format("kernel {}.{}", major, minor);
   if (!copies)
     return {"fork", kernel + ": after fork, pinned pages may belong to the child",
-            "set RDMAV_FORK_SAFE=1, or do not fork while transfers run"};
+            Cure{Gain::data, "the NIC may write to the child's copy", Who::user,
+                 "`export RDMAV_FORK_SAFE=1`, or fork only between transfers"}};
   if (std::getenv("RDMAV_FORK_SAFE") || std::getenv("IBV_FORK_SAFE"))
     return {"fork", kernel + " copies pinned pages at fork, yet fork-safe mode of libibverbs is on",
-            "unset RDMAV_FORK_SAFE and IBV_FORK_SAFE: they cost time at each registration"};
+            Cure{Gain::time, "it costs time at each registration", Who::user,
+                 "`unset RDMAV_FORK_SAFE IBV_FORK_SAFE`"}};
   return {"fork", kernel + " copies pinned pages at fork, slowly: idle registrations are let go before", {}};
 }
 
@@ -272,20 +304,22 @@ Check check_preload_reach(const std::vector<std::string>& programs) {
     for (const std::string& line : unreached_programs({program})) unreached.push_back(line);
   if (unreached.empty()) return {"preload", "these programs are reached, as far as their files show", {}};
   return {"preload", fmt::format("{}", fmt::join(unreached, "; ")),
-          "run them without these privileges, or link them with the system's libraries"};
+          Cure{Gain::start, "they run as without Pinion", Who::user,
+               "run them without these privileges, or link them with the system's libraries"}};
 }
 
 Check check_preload_library() {
   try {
     return {"preload library", preload_library(), {}};
   } catch (const UsageError& error) {
-    return {"preload library", error.what(), "`pinion run` needs it: install the whole package"};
+    return {"preload library", error.what(),
+            Cure{Gain::start, "`pinion run` starts no program", Who::user, "install the whole package"}};
   }
 }
 
-void doctor(bool json, const std::vector<std::string>& programs) {
-  const std::vector<std::string> other_hooks = hooks_of_others();
-  const std::vector<MonitorFinding> monitors = try_all_monitors();
+std::vector<Check> all_checks(const std::vector<std::string>& programs,
+                              const std::vector<MonitorFinding>& monitors,
+                              const std::vector<std::string>& other_hooks) {
   std::vector<Check> checks = {what_acts(),
                                check_memlock(),
                                check_cgroup(),
@@ -301,12 +335,44 @@ void doctor(bool json, const std::vector<std::string>& programs) {
   checks.push_back(check_libfabric());
   checks.push_back(check_verbs_front());
   for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
+  // Problems first.
+  const auto place = [](const Check& c) { return c.cure ? static_cast<int>(c.cure->gain) : INT_MAX; };
+  std::stable_sort(checks.begin(), checks.end(),
+                   [&](const Check& a, const Check& b) { return place(a) < place(b); });
+  return checks;
+}
 
+const char* to_string(Who who) { return who == Who::user ? "user" : "admin"; }
+
+Json to_json(const Check& c) {
+  Json json{{"name", c.name},
+            {"status", c.cure ? "warn" : "ok"},
+            {"text", c.text},
+            {"cure", c.cure ? c.cure->text : ""}};
+  if (c.cure) {
+    json["effect"] = c.cure->effect;
+    json["by"] = to_string(c.cure->who);
+  }
+  return json;
+}
+
+/// "ok    fork: ...", its further lines below the name.
+void print_check(const Check& c) {
+  const std::string indent(6, ' ');
+  const std::string text = wrapped(fmt::format("{}: {}", c.name, c.text), indent).substr(indent.size());
+  fmt::print("{:<6}{}", c.cure ? "warn" : "ok", text);
+  if (!c.cure) return;
+  fmt::print("{}", wrapped("effect: " + c.cure->effect, indent));
+  fmt::print("{}", wrapped(fmt::format("{}: {}", to_string(c.cure->who), c.cure->text), indent));
+}
+
+void doctor(bool json, const std::vector<std::string>& programs) {
+  const std::vector<std::string> other_hooks = hooks_of_others();
+  const std::vector<MonitorFinding> monitors = try_all_monitors();
+  const std::vector<Check> checks = all_checks(programs, monitors, other_hooks);
   if (json) {
     Json list = Json::array();
-    for (const Check& c : checks)
-      list.push_back(
-          {{"name", c.name}, {"status", c.cure.empty() ? "ok" : "warn"}, {"text", c.text}, {"cure", c.cure}});
+    for (const Check& c : checks) list.push_back(to_json(c));
     Json tried = Json::array();
     for (const MonitorFinding& monitor : monitors) tried.push_back(to_json(monitor));
     fmt::print("{}", dump({{"schema", "pinion-doctor-1"},
@@ -315,15 +381,13 @@ void doctor(bool json, const std::vector<std::string>& programs) {
                            {"monitors", std::move(tried)}}));
     return;
   }
-  for (const Check& c : checks) {
-    fmt::print("{:<5} {}: {}\n", c.cure.empty() ? "ok" : "warn", c.name, c.text);
-    if (!c.cure.empty()) fmt::print("      {}\n", c.cure);
-  }
+  const auto problems = static_cast<std::uint64_t>(
+      std::count_if(checks.begin(), checks.end(), [](const Check& c) { return c.cure.has_value(); }));
+  fmt::print("{} in {} checks{}\n", plural_text(problems, "problem", "problems"), checks.size(),
+             problems > 1 ? ", the largest gain first" : "");
+  for (const Check& c : checks) print_check(c);
   fmt::print("\nmemory monitors (auto chooses {})\n", chosen_by_auto(monitors).name);
   print_monitors(monitors);
-  const auto warnings =
-      std::count_if(checks.begin(), checks.end(), [](const Check& c) { return !c.cure.empty(); });
-  fmt::print("{} of {} checks warn\n", warnings, checks.size());
 }
 
 }  // namespace

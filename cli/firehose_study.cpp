@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cost_model.h"
+#include "progress.h"
 #include "report_json.h"
 #include "simulate/firehose_job.h"
 #include "text.h"
@@ -157,8 +158,12 @@ Json row_json(const Row& row) {
 }  // namespace
 
 void print_firehose_study(bool json) {
+  Progress progress("pinion simulate --study firehose");
+  progress.step("static shares against lending");
   const std::vector<Row> nodes = scaling();
+  progress.step("the paper's working sets");
   const std::vector<Row> sets = working_sets();
+  progress.clear();
   if (json) {
     Json list = Json::array();
     for (const auto* rows : {&nodes, &sets})

@@ -1,40 +1,59 @@
-// `pinion info`: every option, device and strategy there is.
+// `pinion info`: the options with their values in force, and every device, NIC and strategy there is.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <map>
 #include <memory>
 
+#include "base/range.h"
 #include "command.h"
 #include "device/cost_model.h"
 #include "device/fabric.h"
 #include "device/make.h"
+#include "device/node_devices.h"
 #include "engine/options.h"
 #include "retention/traits.h"
-#include "system_files.h"
 #include "text.h"
 
 namespace pinion::cli {
 
 namespace {
 
+/// "2G, from PINION (default: 0)"
+std::string in_force_text(const OptionSpec& spec, const Options& options,
+                          const std::map<std::string, std::string>& sources) {
+  const auto shown = [](const std::string& value) { return value.empty() ? std::string("-") : value; };
+  const std::string value = shown(option_value(options, spec.name));
+  const auto source = sources.find(spec.name);
+  if (source == sources.end()) return value + ", the default";
+  return fmt::format("{}, from {} (default: {})", value, source->second, shown(spec.default_value));
+}
+
 void print_options(bool all) {
+  Options options;
+  if (const Error error = options_from_environment(options)) throw UsageError(error.message);
+  const std::map<std::string, std::string> sources = option_sources();
   std::vector<OptionSpec> specs = option_specs();
   const std::size_t there = specs.size();
   if (!all) std::erase_if(specs, [](const OptionSpec& spec) { return spec.listing == Listing::advanced; });
   std::size_t widest = 0;
   for (const OptionSpec& spec : specs) widest = std::max(widest, std::string(spec.name).size());
-  fmt::print(
-      "Options: --name VALUE, PINION=\"name=value,...\", or name = value in the file of PINION_CONFIG\n");
+  fmt::print("{}", wrapped("Options, their values in force and where these come from. Set by --name VALUE, "
+                           "by PINION=\"name=value,...\", or by name = value in the file of PINION_CONFIG",
+                           ""));
   for (const OptionSpec& spec : specs) {
-    fmt::print("  {:<{}}  {:<7} {:<9} {}", spec.name, widest, spec.type,
-               spec.default_value.empty() ? "-" : spec.default_value, spec.text);
-    if (!spec.choices.empty()) fmt::print(" ({})", fmt::join(spec.choices, ", "));
-    fmt::print("\n");
+    fmt::print("  {:<{}}  {:<7} {}\n", spec.name, widest, spec.type, in_force_text(spec, options, sources));
+    std::string text = spec.text;
+    if (!spec.choices.empty()) text += fmt::format(" ({})", fmt::join(spec.choices, ", "));
+    fmt::print("{}", wrapped(text, "      "));
   }
   if (!all) fmt::print("{} more: pinion info options --all\n", there - specs.size());
 }
+
+constexpr const char* kIndent = "            ";
 
 std::string cap_text(std::size_t cap, bool bytes) {
   if (cap == 0) return "none";
@@ -76,8 +95,8 @@ void print_fabric_providers() {
   if (found.error) return;  // device fabric has reported it
   fmt::print("Providers of libfabric here (--device fabric:PROVIDER)\n");
   for (const FabricProvider& provider : found.providers)
-    fmt::print("  {}\n            {}\n            registration: {}\n", provider.name, ability_text(provider),
-               registration_text(provider));
+    fmt::print("  {}\n{}{}", provider.name, wrapped(ability_text(provider), kIndent),
+               wrapped("registration: " + registration_text(provider), kIndent));
 }
 
 void print_devices(bool) {
@@ -86,32 +105,47 @@ void print_devices(bool) {
   const DeviceKind* kinds = device_kinds(&count);
   const std::string nic = Options{}.nic;
   for (std::size_t i = 0; i < count; ++i) {
-    fmt::print("  {:<10}{}\n", kinds[i].name, kinds[i].text);
+    fmt::print("  {:<10}{}", kinds[i].name, wrapped(kinds[i].text, kIndent).substr(std::strlen(kIndent)));
     const DeviceResult made = make_device(kinds[i].name, nic);
     if (made.error) {
-      fmt::print("            not usable here: {}\n", made.error.message);
+      fmt::print("{}", wrapped(fmt::format("not usable here: {}", made.error.message), kIndent));
       continue;
     }
     const DeviceCapabilities can = made.device->capabilities();
-    fmt::print("            here: {}\n", made.device->description());
-    fmt::print("            {}\n", capability_text(can));
-    fmt::print("            limits: regions {}, bytes of a region {}, bytes {}\n",
+    fmt::print("{}", wrapped(fmt::format("here: {}", made.device->description()), kIndent));
+    fmt::print("{}", wrapped(capability_text(can), kIndent));
+    fmt::print("{}limits: regions {}, bytes of a region {}, bytes {}\n", kIndent,
                cap_text(can.caps.max_regions, false), cap_text(can.caps.max_region_bytes, true),
                cap_text(can.caps.max_bytes, true));
   }
   print_fabric_providers();
-  fmt::print("Cost models of the emulated device (--nic), or a file\n");
+}
+
+/// The RDMA ports here, and the models that stand for a NIC where there is none.
+void print_nics(bool) {
+  const std::vector<NodePort> ports = node_ports();
+  fmt::print("RDMA ports of this machine{}\n", ports.empty() ? ": none" : "");
+  for (const NodePort& port : ports)
+    fmt::print("  {} port {}: {}{}\n", port.device, port.number, port.state,
+               port.link_layer.empty() ? "" : ", " + port.link_layer);
+  fmt::print("Cost models of a NIC (--nic), or a file\n");
+  std::size_t count = 0;
   const CostModelPreset* presets = cost_model_presets(&count);
-  for (std::size_t i = 0; i < count; ++i) fmt::print("  {:<10}{}\n", presets[i].name, presets[i].text);
-  const auto nics = names_in("/sys/class/infiniband");
-  fmt::print("RDMA devices of this machine: {}\n",
-             nics.empty() ? "none" : fmt::format("{}", fmt::join(nics, ", ")));
+  for (std::size_t i = 0; i < count; ++i) {
+    fmt::print("  {:<10}{}", presets[i].name, wrapped(presets[i].text, kIndent).substr(std::strlen(kIndent)));
+    const CostModel model = load_cost_model(presets[i].name).model;
+    const auto time = [&](std::size_t bytes) {
+      return seconds_text(static_cast<double>(model.register_cost(bytes / page_size())) / 1e9);
+    };
+    fmt::print("{}registers 64 KiB in {}, 1 MiB in {}, 64 MiB in {}\n", kIndent, time(64 << 10),
+               time(1 << 20), time(64 << 20));
+  }
 }
 
 void print_strategies(bool) {
   fmt::print("Strategies (--retention)\n");
   for (const RetentionKind kind : kRetentionKinds)
-    fmt::print("  {:<14}{}\n", to_string(kind), traits_of(kind).text);
+    fmt::print("  {:<14}{}", to_string(kind), wrapped(traits_of(kind).text, std::string(16, ' ')).substr(16));
   for (const OptionSpec& spec : option_specs())
     if (std::string(spec.name) == "predictor")
       fmt::print("Predictors (--predictor): {}\n", fmt::join(spec.choices, ", "));
@@ -121,17 +155,19 @@ struct Topic {
   const char* name;
   void (*print)(bool all);
 };
-constexpr Topic kTopics[] = {
-    {"options", print_options}, {"devices", print_devices}, {"strategies", print_strategies}};
+constexpr Topic kTopics[] = {{"options", print_options},
+                             {"devices", print_devices},
+                             {"nics", print_nics},
+                             {"strategies", print_strategies}};
 
 }  // namespace
 
 void add_info(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("info", "List options, devices and strategies");
+  CLI::App* sub = app.add_subcommand("info", "List options and their values, devices, NICs and strategies");
   auto wanted = std::make_shared<std::string>();
   std::vector<std::string> names;
   for (const Topic& topic : kTopics) names.emplace_back(topic.name);
-  sub->add_option("topic", *wanted, "options, devices or strategies; all where left out")
+  sub->add_option("topic", *wanted, "options, devices, nics or strategies; all where left out")
       ->check(CLI::IsMember(names));
   auto all = std::make_shared<bool>(false);
   sub->add_flag("--all", *all, "all options, also those for comparisons and experts")

@@ -85,10 +85,12 @@ Finding what_acts() {
   for (const NodePort& port : ports) all += (all.empty() ? "" : "; ") + port_text(port);
   if (!has_active_port())
     return {"acts", fmt::format("{}. No RDMA port is active: {}", kMeasuredOnly, all),
-            "`ibv_devinfo` and `rdma link` show the port's fault: a cable, a subnet manager"};
+            Cure{Gain::acting, "Pinion measures, and saves nothing", Who::admin,
+                 "`ibv_devinfo` and `rdma link` show the port's fault: a cable, a subnet manager"}};
   if (const std::string why = closed_to_programs(); !why.empty())
     return {"acts", fmt::format("{}. {}: {}", kMeasuredOnly, all, why),
-            "give the container /dev/infiniband, or the user rights to it"};
+            Cure{Gain::acting, "Pinion measures, and saves nothing", Who::admin,
+                 "give the container /dev/infiniband, or the user rights to it"}};
   return {"acts",
           fmt::format(
               "below the libraries of programs that register memory with {}; others are measured only", all),
@@ -104,7 +106,8 @@ std::vector<Finding> what_acts_by_library() {
       findings.push_back({mpi, kMeasuredOnly, {}});
     else if (!out.empty())
       findings.push_back({mpi, fmt::format("{}, as {} leaves the device out", kMeasuredOnly, out),
-                          fmt::format("unset {}", out.substr(0, out.find('=')))});
+                          Cure{Gain::acting, "transfers pass the device by", Who::user,
+                               fmt::format("unset {}", out.substr(0, out.find('=')))}});
     else
       findings.push_back({mpi,
                           fmt::format("over {} with the device: below it; over TCP or shared memory: {}",

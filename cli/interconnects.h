@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
-namespace pinion::cli {
+#include "finding.h"
 
-/// A line, and its cure; empty: it is fine.
-struct Finding {
-  std::string name, text, cure;
-};
+namespace pinion::cli {
 
 /// Whether programs here will be met below their libraries, and why.
 Finding what_acts();

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "front_reach.h"
 #include "option_flags.h"
 #include "parser_table.h"
+#include "text.h"
 
 namespace {
 
@@ -30,6 +32,13 @@ const CLI::App* named(const CLI::App& app, const std::vector<std::string>& argum
   for (const CLI::App* subcommand : app.get_subcommands({}))
     if (!arguments.empty() && subcommand->get_name() == arguments.front()) return subcommand;
   return nullptr;
+}
+
+std::string command_names(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* subcommand : app.get_subcommands({}))
+    names += (names.empty() ? "" : ", ") + subcommand->get_name();
+  return names;
 }
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
@@ -51,13 +60,53 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                        starts_programs ? "; the program's own go behind `--`" : "");
   }
   if (&command == &app) {
-    std::string valid;
-    for (const CLI::App* subcommand : app.get_subcommands({}))
-      valid += (valid.empty() ? "" : ", ") + subcommand->get_name();
+    const std::string valid = command_names(app);
     return word_first ? fmt::format("unknown command '{}'; valid commands: {}", arguments.front(), valid)
                       : fmt::format("no command given; valid commands: {}", valid);
   }
   return first_line(error.what());
+}
+
+/// Descriptions of options and commands within kColumns.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return narrow(CLI::Formatter::make_option_desc(option));
+  }
+  /// Less the options that it excludes, which fill lines.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option);
+    return text.substr(0, text.find(" Excludes:"));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return fmt::format("  {:<{}}{}\n", sub->get_name(), get_column_width() - 2, sub->get_description());
+  }
+
+ private:
+  /// The formatter indents the lines after the first by its first column.
+  std::string narrow(const std::string& text) const {
+    const std::string indent(get_column_width(), ' ');
+    std::string lines = wrapped(text, indent), out;
+    for (std::size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
+      const std::size_t begin = at + indent.size();
+      out += (out.empty() ? "" : "\n") + lines.substr(begin, lines.find('\n', at) - begin);
+    }
+    return out;
+  }
+};
+
+/// `pinion help [COMMAND]` and `pinion version`, as the flags they stand for.
+std::vector<std::string> with_flags_for_words(const CLI::App& app, std::vector<std::string> arguments) {
+  if (arguments.empty()) return arguments;
+  if (arguments.size() == 1 && arguments[0] == "version") return {"--version"};
+  if (arguments[0] != "help" || (arguments.size() > 1 && arguments[1][0] == '-')) return arguments;
+  arguments.erase(arguments.begin());
+  if (arguments.size() > 1) throw UsageError("help: one command at most");
+  if (!arguments.empty() && named(app, arguments) == nullptr)
+    throw UsageError(
+        fmt::format("unknown command '{}'; valid commands: {}", arguments[0], command_names(app)));
+  arguments.emplace_back("--help");
+  return arguments;
 }
 
 // `--name=` is `--name ""`: CLI11 would take the next argument for its value.
@@ -112,6 +161,7 @@ int main(int argc, char** argv) {
   CLI::App app("Holds registered (pinned) memory to what the next transfers need.", "pinion");
   app.set_version_flag("--version", "pinion " PINION_VERSION);
   app.require_subcommand(1);
+  app.formatter(std::make_shared<Help>());
   add_run(app, command, status);
   add_compare(app, command);
   add_report(app);
@@ -120,12 +170,15 @@ int main(int argc, char** argv) {
   add_doctor(app);
   add_bench(app);
   add_softroce(app, command, status);
+  app.add_subcommand("help", "Show the options of a command: pinion help [COMMAND]");
+  app.add_subcommand("version", "Print the version");
   if (!arguments.empty() && arguments.front() == kParserTableFlag) {
     print_parser_table(app);
     return 0;
   }
 
   try {
+    arguments = with_flags_for_words(app, arguments);
     if (const std::string name = given_empty(app, arguments); !name.empty()) {
       fmt::print(stderr, "pinion {}: {}: the value is empty (an unset variable?)\n", arguments.front(), name);
       return 2;

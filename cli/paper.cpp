@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "paper_parts.h"
+#include "progress.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -192,8 +193,14 @@ PaperResult paper_section(const std::string& number) {
 
 std::vector<PaperResult> whole_paper() {
   std::vector<PaperResult> all;
-  for (const Numbered& figure : kFigures) all.push_back(figure.make());
-  for (const Numbered& table : kTables) all.push_back(table.make());
+  Progress progress("pinion simulate --paper");
+  const auto add = [&](const char* kind, const Numbered& one) {
+    progress.step(fmt::format("{} {}", kind, one.number));
+    all.push_back(one.make());
+  };
+  for (const Numbered& figure : kFigures) add("figure", figure);
+  for (const Numbered& table : kTables) add("table", table);
+  progress.step("section 4.3");
   all.push_back(paper_overhead());
   return all;
 }

@@ -227,19 +227,20 @@ std::string ranks_section(const Report& r) {
   return section("Ranks") + table.text(2);
 }
 
+constexpr const char* kSummary = "pinion: ";
+
 /// Lines about memory that is pinned unseen, and about missing data.
 std::string notes_text(const Report& r) {
   std::string out;
-  if (const std::string text = unseen_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
+  const auto note = [&](const std::string& text) { out += wrapped(text, kSummary); };
+  if (const std::string text = unseen_text(r); !text.empty()) note(text);
   if (const std::string text = lost_events_text(r); !text.empty())
-    out += fmt::format("pinion: {}: oracle and leave-pinned {}\n", text, covered_text(r));
-  if (const std::string text = unfinished_text(r); !text.empty()) out += fmt::format("pinion: {}\n", text);
+    note(fmt::format("{}: oracle and leave-pinned {}", text, covered_text(r)));
+  if (const std::string text = unfinished_text(r); !text.empty()) note(text);
   if (const std::string missing = missing_ranks_text(r); !missing.empty())
-    out += fmt::format(
-        "pinion: {} left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their "
-        "nodes, and --log a directory that all nodes share? Logs of each node can be gathered for "
-        "`pinion report`\n",
-        missing);
+    note(missing +
+         " left no log here: a rank that cannot write one prints why. Otherwise: is Pinion on their nodes, "
+         "and --log a directory that all nodes share? Logs of each node can be gathered for `pinion report`");
   return out;
 }
 
@@ -261,23 +262,26 @@ std::string acted_summary(const Report& r) {
     return fmt::format("peak {}, mean {}", bytes_text(static_cast<double>(peak)), bytes_text(mean));
   };
   std::string out =
-      fmt::format("pinion: {}, {}, retention {}; {}\n", plural_text(r.per_rank.size(), "rank", "ranks"),
-                  seconds_text(r.wall_seconds), retention_text(r), r.device);
-  out += fmt::format("pinion: registered {} (oracle {}; leave-pinned {})\n", pair(b.peak, b.mean),
+      wrapped(fmt::format("{}, {}, retention {}; {}", plural_text(r.per_rank.size(), "rank", "ranks"),
+                          seconds_text(r.wall_seconds), retention_text(r), r.device),
+              kSummary);
+  out += fmt::format("{}registered {}\n", kSummary, pair(b.peak, b.mean));
+  out += fmt::format("{}(oracle {}; leave-pinned {})\n", kSummary,
                      pair(b.oracle_peak, b.oracle_mean, b.bounds_known),
                      pair(b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known));
   if (r.kernel_pinned_peak_bytes > b.peak)
-    out += fmt::format("pinion: kernel's count: {}\n", kernel_count_text(r));
-  out += fmt::format("pinion: {}: {}, {}, {}, {} late, {} bounced; added {} ({})\n",
+    out += wrapped("kernel's count: " + kernel_count_text(r), kSummary);
+  out += fmt::format("{}{}: {}, {}, {}, {} late, {} bounced\n", kSummary,
                      plural_text(a.total, "acquire", "acquires"), plural_text(a.hits, "hit", "hits"),
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
-                     count_text(a.late), count_text(a.bounced), seconds_text(r.cost.added()),
-                     percent_text(r.share_added()));
+                     count_text(a.late), count_text(a.bounced));
+  out +=
+      fmt::format("{}added {} ({})\n", kSummary, seconds_text(r.cost.added()), percent_text(r.share_added()));
   if (acts(r))
     out += fmt::format("pinion: spent {} on threads, {} by the helper\n", spent_text(r.budget),
                        spent_text(r.helper_share));
   if (const std::string text = beyond_text(r); !text.empty())
-    out += fmt::format("pinion: the program's own registrations exceeded the limit {}\n", text);
+    out += wrapped("the program's own registrations exceeded the limit " + text, kSummary);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
   return out;
 }

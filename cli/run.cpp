@@ -22,6 +22,7 @@
 #include "runlog/analysis.h"
 #include "source_places.h"
 #include "strategies.h"
+#include "text.h"
 #include "typed.h"
 #include "verdict.h"
 
@@ -29,19 +30,23 @@ namespace pinion::cli {
 
 namespace {
 
-const char* no_log_text(const Options& options) {
-  if (options.front == Front::verbs)
-    return "no process left a log: did the program register memory with an RDMA device?";
-  return may_act_below(options)
-             ? "no process left a log: did the program use MPI, or register memory with an RDMA device?"
-             : "no rank left a log: did the program use MPI?";
+/// `status`: of the command; one that failed leaves no question.
+std::string no_log_text(const Options& options, int status) {
+  const bool below = options.front == Front::verbs;
+  const std::string none =
+      below || may_act_below(options) ? "no process left a log: " : "no rank left a log: ";
+  if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
+  if (below) return none + "did the program register memory with an RDMA device?";
+  return none + (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
+                                        : "did the program use MPI?");
 }
 
 // A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
-void print_summary(const std::string& directory, const Options& options, const CommandLine& command) {
+void print_summary(const std::string& directory, const Options& options, const CommandLine& command,
+                   int status) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
-    fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options) : error.message);
+    fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options, status) : error.message);
     return;
   }
   const std::optional<Strategies> strategies = strategies_of(report, {directory});
@@ -52,16 +57,19 @@ void print_summary(const std::string& directory, const Options& options, const C
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
 
+/// On standard error: standard output is the program's.
+void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(text, "pinion: ")); }
+
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {
   if (!may_act_below(options)) return;
   std::string text;
   for (const CacheAbove& cache : caches_above()) {
     if (!cache.is_met) {
-      fmt::print(stderr,
-                 "pinion: {} keeps its registration cache: its registrations are not seen to lead into the "
-                 "front; {}={} switches it off\n",
-                 cache.library, cache.off.front().first, cache.off.front().second);
+      tell(fmt::format(
+          "{} keeps its registration cache: its registrations are not seen to lead into the front; {}={} "
+          "switches it off",
+          cache.library, cache.off.front().first, cache.off.front().second));
       continue;
     }
     text += text.empty() ? "" : "; ";
@@ -72,7 +80,7 @@ void tell_caches_off(const Options& options) {
     }
   }
   if (text.empty()) return;
-  fmt::print(stderr, "pinion: registration caches above the verbs front are switched off: {}\n", text);
+  tell("registration caches above the verbs front are switched off: " + text);
 }
 
 /// The user sees a port, and no registration below the libraries.
@@ -80,12 +88,12 @@ void tell_closed(const Options& options) {
   const bool by_default = options.front == Front::automatic && options.device == kAutoDevice;
   if (!by_default || !has_active_port()) return;
   if (const std::string why = closed_to_programs(); !why.empty())
-    fmt::print(stderr, "pinion: measured only, although an RDMA port is active: {}\n", why);
+    tell("measured only, although an RDMA port is active: " + why);
 }
 
 void tell_beforehand(const Options& options, const CommandLine& command) {
   tell_closed(options);
-  for (const std::string& line : unreached_programs(command)) fmt::print(stderr, "pinion: {}\n", line);
+  for (const std::string& line : unreached_programs(command)) tell(line);
   tell_caches_off(options);
 }
 
@@ -123,11 +131,9 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const CommandLine typed = command;
   forward_to_ranks(environment, command);
   const int status = run_and_wait(command, environment);
-  print_summary(directory, options, typed);
-  if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty())
-    fmt::print(stderr, "pinion: {}\n", text);
-  if (const std::string text = arena_text(arena_of({directory})); !text.empty())
-    fmt::print(stderr, "pinion: {}\n", text);
+  print_summary(directory, options, typed, status);
+  if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);
+  if (const std::string text = arena_text(arena_of({directory})); !text.empty()) tell(text);
   return status;
 }
 

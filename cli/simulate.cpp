@@ -1,11 +1,14 @@
 // `pinion simulate`: the cost of a recorded run, or of a pattern of communication, under other strategies,
-// limits, NICs and numbers of ranks; and the helper-threads paper, one figure a command (paper.h).
+// limits, NICs and numbers of ranks, a row for each combination of the values given; and the helper-threads
+// paper, one figure a command (paper.h).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -17,6 +20,7 @@
 #include "paper.h"
 #include "paper_measured.h"
 #include "predict/profile.h"
+#include "progress.h"
 #include "report_json.h"
 #include "report_text.h"
 #include "simulate/simulation.h"
@@ -40,9 +44,10 @@ struct Arguments {
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
   std::vector<std::string> helper_shares{format_share(Options().helper_share)};
-  std::string start_credit = "auto", minimize = "mean", study;
-  std::string window = "2", period_window = "4", lru_size = "64M", poll = "1ms";
-  std::string nic, wake_latency, skew, profile, placement = "packed";
+  std::vector<std::string> start_credits{"auto"}, goals{"mean"}, polls{"1ms"};
+  std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
+  std::string period_window = "4", study;
+  std::string wake_latency, skew, profile, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
   int ranks = 0, ppn = 0, cores = 0;
   std::uint64_t iterations = 0, seed = 1;
@@ -53,13 +58,47 @@ struct Arguments {
   bool paper = false;
 };
 
+/// An option that takes a list: a row for each combination of values.
+struct Dimension {
+  const char* option;
+  std::vector<std::string> Arguments::*values;
+  /// Under other strategies the first value stands for all.
+  bool (*matters)(RetentionKind);
+  const char* label;  ///< in tables; null: it has a form of its own
+};
+bool always(RetentionKind) { return true; }
+bool where_predicted(RetentionKind kind) { return traits_of(kind).predicts; }
+bool where_acting(RetentionKind kind) { return traits_of(kind).acts; }
+bool where_lru(RetentionKind kind) { return kind == RetentionKind::lru; }
+
+constexpr Dimension kDimensions[] = {
+    {"noise", &Arguments::noises, always, "noise"},
+    {"nic", &Arguments::nics, always, nullptr},
+    {"limit", &Arguments::limits, always, "limit"},
+    {"node-limit", &Arguments::node_limits, always, "node limit"},
+    {"retention", &Arguments::retentions, always, nullptr},
+    {"predictor", &Arguments::predictors, where_predicted, nullptr},
+    {"window", &Arguments::windows, where_predicted, "window"},
+    {"lru-size", &Arguments::lru_sizes, where_lru, "size"},
+    {"time-budget", &Arguments::budgets, where_acting, "budget"},
+    {"helper-share", &Arguments::helper_shares, where_acting, "helper share"},
+    {"start-credit", &Arguments::start_credits, where_acting, "start credit"},
+    {"minimize", &Arguments::goals, where_acting, "minimize"},
+    {"poll", &Arguments::polls, where_acting, "poll"},
+};
+
+/// The values of a row, by option.
+using Choice = std::map<std::string, std::string>;
+
 struct Row {
   const Workload* workload;
   Settings settings;
-  std::string noise, budget, helper_share;
+  Choice choice;
   Result result;
   double cpu_seconds;
+  bool names_nic;  ///< other rows have another one
 
+  const std::string& value(const char* option) const { return choice.at(option); }
   std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
   bool acts() const { return traits_of(settings.retention).acts; }
   bool predicts() const { return traits_of(settings.retention).predicts; }
@@ -69,10 +108,11 @@ void check(const Error& error) {
   if (error) throw UsageError(error.message);
 }
 
-Options options_of(const std::vector<std::pair<const char*, std::string>>& values) {
+RetentionKind retention_of(const Choice& choice) {
   Options options;
-  for (const auto& [name, value] : values) check(set_option(options, name, value));
-  return options;
+  if (const auto chosen = choice.find("retention"); chosen != choice.end())
+    check(set_option(options, "retention", chosen->second));
+  return options.retention;
 }
 
 Duration duration_of(const char* option, const std::string& text) {
@@ -147,70 +187,50 @@ bool has_recorded_nic(const Workload& workload) {
 }
 
 /// Absent: as recorded.
-std::optional<CostModel> nic_of(const Arguments& arguments, const Workload& workload) {
-  if (arguments.nic.empty() && has_recorded_nic(workload)) return std::nullopt;
-  const CostModelResult loaded = load_cost_model(arguments.nic.empty() ? "connectx" : arguments.nic);
+std::optional<CostModel> nic_of(const std::string& nic, const Workload& workload) {
+  if (nic.empty() && has_recorded_nic(workload)) return std::nullopt;
+  const CostModelResult loaded = load_cost_model(nic.empty() ? "connectx" : nic);
   check(loaded.error);
   return loaded.model;
 }
 
-/// The values that change from row to row of a workload.
-struct Choice {
-  std::string noise, limit, node_limit, retention, predictor, budget, helper_share;
-};
-
 Row row_of(const Arguments& arguments, const Workload& workload, const Choice& choice) {
-  const Options options = options_of({{"retention", choice.retention},
-                                      {"limit", choice.limit},
-                                      {"node-limit", choice.node_limit},
-                                      {"window", arguments.window},
-                                      {"period-window", arguments.period_window},
-                                      {"lru-size", arguments.lru_size},
-                                      {"policy", arguments.policy},
-                                      {"policy-every", arguments.policy_every},
-                                      {"time-budget", choice.budget},
-                                      {"start-credit", arguments.start_credit},
-                                      {"helper-share", choice.helper_share},
-                                      {"minimize", arguments.minimize},
-                                      {"poll", arguments.poll}});
-  if (!simulate::is_predictor(choice.predictor)) {
+  Options options;
+  for (const auto& [option, value] : choice)
+    if (option != "noise" && option != "nic" && option != "predictor")
+      check(set_option(options, option, value));
+  check(set_option(options, "period-window", arguments.period_window));
+  check(set_option(options, "policy", arguments.policy));
+  check(set_option(options, "policy-every", arguments.policy_every));
+  Row row{&workload, simulated(options), choice, {}, 0, arguments.nics.size() > 1};
+  Settings& settings = row.settings;
+  settings.predictor = row.value("predictor");
+  if (!simulate::is_predictor(settings.predictor)) {
     Options ignored;
-    Error error = set_option(ignored, "predictor", choice.predictor);
+    Error error = set_option(ignored, "predictor", settings.predictor);
     throw UsageError(fmt::format("{}, oracle, schedule", error.message));
   }
-  Row row{&workload, {}, choice.noise, choice.budget, choice.helper_share, {}, 0};
-  Settings& settings = row.settings;
-  settings = simulated(options);
-  settings.predictor = choice.predictor;
-  settings.nic = nic_of(arguments, workload);
+  settings.nic = nic_of(row.value("nic"), workload);
   settings.cores = arguments.cores ? arguments.cores : workload.cores;
   settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
   if (!arguments.wake_latency.empty())
     settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
   settings.seed = arguments.seed;
-  check(simulate::NoiseModel::parse(choice.noise, settings.noise));
+  check(simulate::NoiseModel::parse(row.value("noise"), settings.noise));
   return row;
 }
 
-void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload& workload) {
-  for (const std::string& noise : arguments.noises) {
-    for (const std::string& limit : arguments.limits) {
-      for (const std::string& node_limit : arguments.node_limits) {
-        for (const std::string& retention : arguments.retentions) {
-          for (const std::string& predictor : arguments.predictors) {
-            for (const std::string& budget : arguments.budgets) {
-              for (const std::string& share : arguments.helper_shares) {
-                rows.push_back(row_of(arguments, workload,
-                                      {noise, limit, node_limit, retention, predictor, budget, share}));
-                if (!rows.back().acts()) break;  // another share would have no effect
-              }
-              if (!rows.back().acts()) break;  // nor would another budget
-            }
-            if (!rows.back().predicts()) break;  // nor would another predictor
-          }
-        }
-      }
-    }
+/// A row for each combination of the values from `dimension` on.
+void add_rows(std::vector<Row>& rows, const Arguments& arguments, const Workload& workload,
+              Choice choice = {}, const Dimension* dimension = std::begin(kDimensions)) {
+  if (dimension == std::end(kDimensions)) {
+    rows.push_back(row_of(arguments, workload, choice));
+    return;
+  }
+  for (const std::string& value : arguments.*dimension->values) {
+    choice[dimension->option] = value;
+    add_rows(rows, arguments, workload, choice, dimension + 1);
+    if (!dimension->matters(retention_of(choice))) break;
   }
 }
 
@@ -254,21 +274,26 @@ Json row_json(const Row& row) {
   Json budget, helper_share;
   if (row.acts()) {
     helper_share = to_json(r.helper_share);
-    helper_share["option"] = row.helper_share;
+    helper_share["option"] = row.value("helper-share");
     budget = to_json(r.budget);
-    budget["option"] = row.budget;
+    budget["option"] = row.value("time-budget");
   }
+  Json options = Json::object();
+  for (const Dimension& dimension : kDimensions)
+    if (dimension.matters(row.settings.retention) && !row.value(dimension.option).empty())
+      options[dimension.option] = row.value(dimension.option);
   const auto name = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   return {{"log", name(row.workload->log)},
           {"pattern", name(row.workload->pattern)},
           {"retention", to_string(row.settings.retention)},
+          {"options", std::move(options)},
           {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
           {"time_budget", budget},
           {"helper_share", helper_share},
           {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
           {"node_limit_bytes", row.settings.node_limit},
-          {"noise", row.noise},
+          {"noise", row.value("noise")},
           {"nic", row.nic()},
           {"ranks", r.ranks},
           {"ranks_simulated", r.ranks_simulated},
@@ -288,29 +313,32 @@ Json row_json(const Row& row) {
           {"cpu_seconds", row.cpu_seconds}};
 }
 
-/// The subject of a row, less the common part in `heading`.
+/// The subject of a row: its strategy, and the values that differ from the defaults.
 std::string strategy_text(const Row& row) {
+  static const Arguments defaults;
   std::string strategy = to_string(row.settings.retention);
   if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
+  if (row.names_nic) strategy += ", NIC " + row.nic();
   if (row.acts() && row.settings.policy != PolicyKind::sleeping)
     strategy += fmt::format(", {}", to_string(row.settings.policy));
-  if (row.acts() && row.budget != "0.5%") strategy += ", budget " + row.budget;
-  if (row.acts() && row.helper_share != format_share(Options().helper_share))
-    strategy += ", helper share " + row.helper_share;
-  if (row.settings.limit) strategy += ", limit " + format_size(row.settings.limit);
-  if (row.settings.node_limit) strategy += ", node limit " + format_size(row.settings.node_limit);
-  if (row.noise != "none") strategy += ", noise " + row.noise;
+  for (const Dimension& dimension : kDimensions) {
+    const std::string& value = row.value(dimension.option);
+    if (dimension.label && dimension.matters(row.settings.retention) &&
+        value != (defaults.*dimension.values).front())
+      strategy += fmt::format(", {} {}", dimension.label, value);
+  }
   return strategy;
 }
 
 std::string added_text(const Result& r) {
-  return fmt::format("{:.4f} ({})", r.cost.added(),
+  return fmt::format("{} ({})", seconds_text(r.cost.added()),
                      percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0));
 }
 
 std::string table_text(const std::vector<Row>& rows) {
-  Table memory({"strategy", "run time", "registered peak / mean", "oracle peak / mean", "leave-pinned peak"});
-  Table time({"strategy", "seconds added", "misses / late / bounced", "spent on threads", "spent by helper"});
+  Table memory({"strategy", "run time", "registered", "oracle", "leave-pinned"});
+  Table time({"strategy", "seconds added", "misses / late / bounced"});
+  Table spent({"time spent", "on the program's threads", "by the helper"});
   for (const Row& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
@@ -319,10 +347,11 @@ std::string table_text(const std::vector<Row>& rows) {
                 bytes_text(static_cast<double>(b.leave_pinned_peak))});
     time.add({strategy_text(row), added_text(r),
               fmt::format("{} / {} / {}", count_text(r.acquires.misses), count_text(r.acquires.late),
-                          count_text(r.acquires.bounced)),
-              row.acts() ? spent_text(r.budget) : "-", row.acts() ? spent_text(r.helper_share) : "-"});
+                          count_text(r.acquires.bounced))});
+    if (row.acts()) spent.add({strategy_text(row), spent_text(r.budget), spent_text(r.helper_share)});
   }
-  return memory.text() + "\n" + time.text();
+  const bool any_acts = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.acts(); });
+  return memory.text() + "\n" + time.text() + (any_acts ? "\n" + spent.text() : "");
 }
 
 /// Predictions, and registered bytes as shares of leave-pinned's.
@@ -352,14 +381,23 @@ std::string study_text(const std::vector<Row>& rows) {
   return memory.text() + "\n" + prediction.text();
 }
 
-/// Of rows without noise and with the default predictor.
+/// Of rows without noise and without a limit of the node, with the first value of each list but the limits'.
 Verdict verdict_of(const std::vector<Row>& rows) {
   Verdict verdict;
   for (std::size_t i = 0; i < rows.size();) {
     const Workload* workload = rows[i].workload;
     std::vector<SimulatedRow> of;
+    const Row& first = rows[i];
+    const auto is_plain = [&](const Row& row) {
+      return row.value("noise") == "none" && row.settings.node_limit == 0 &&
+             std::all_of(std::begin(kDimensions), std::end(kDimensions), [&](const Dimension& d) {
+               const std::string option = d.option;
+               return option == "limit" || option == "retention" ||
+                      row.choice.at(option) == first.choice.at(option);
+             });
+    };
     for (; i < rows.size() && rows[i].workload == workload; ++i)
-      if (rows[i].noise == "none" && rows[i].settings.node_limit == 0)
+      if (is_plain(rows[i]))
         of.push_back({rows[i].settings.retention, rows[i].settings.limit, rows[i].settings.time_budget.share,
                       &rows[i].result});
     judge(verdict, workload->log.empty() ? workload->pattern : workload->log, of);
@@ -374,9 +412,10 @@ std::string text(const std::vector<Row>& rows, bool study) {
     std::vector<Row> of;
     while (i < rows.size() && rows[i].workload == workload) of.push_back(rows[i++]);
     const Result& r = of.front().result;
-    out += fmt::format("{}: {} on {}, NIC {}", workload->log.empty() ? workload->pattern : workload->log,
+    out += fmt::format("{}: {} on {}{}", workload->log.empty() ? workload->pattern : workload->log,
                        plural_text(static_cast<std::uint64_t>(r.ranks), "rank", "ranks"),
-                       plural_text(static_cast<std::uint64_t>(r.nodes), "node", "nodes"), of.front().nic());
+                       plural_text(static_cast<std::uint64_t>(r.nodes), "node", "nodes"),
+                       of.front().names_nic ? "" : ", NIC " + of.front().nic());
     if (r.ranks_simulated < r.ranks)
       out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
     out += "\n" + (study ? study_text(of) : table_text(of));
@@ -385,7 +424,8 @@ std::string text(const std::vector<Row>& rows, bool study) {
                          seconds_text(workload->covers_seconds));
   }
   return out + "\n" +
-         wrapped(std::string(study ? "Peak and mean are shares of leave-pinned's. " : "") +
+         wrapped(std::string(study ? "Peak and mean are shares of leave-pinned's. "
+                                   : "Registered and oracle: peak / mean; leave-pinned: its peak. ") +
                      "Simulated: times come from the NIC's cost model and the program's own times; "
                      "registered bytes are "
                      "of the node with the highest peak, sum over its ranks. Seconds added: the time that "
@@ -463,7 +503,9 @@ void run(const Arguments& given) {
   std::vector<Row> rows;
   for (const Workload& workload : workloads)
     for (const Arguments& part : parts_of(arguments)) add_rows(rows, part, workload);
+  Progress progress("pinion simulate");
   for (Row& row : rows) {
+    progress.step(fmt::format("row {} of {}: {}", &row - rows.data() + 1, rows.size(), strategy_text(row)));
     const bool profiled = !arguments.profile.empty() && row.predicts();
     if (profiled) read_profiles(row, arguments.profile);
     const std::clock_t begin = std::clock();
@@ -471,6 +513,7 @@ void run(const Arguments& given) {
     row.cpu_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (profiled) write_profiles(row, arguments.profile);
   }
+  progress.clear();
   if (!arguments.json) {
     const std::string verdict = arguments.study.empty() ? to_text(verdict_of(rows), "") : "";
     fmt::print("{}{}{}", text(rows, !arguments.study.empty()), verdict.empty() ? "" : "\n", verdict);
@@ -486,9 +529,8 @@ void run(const Arguments& given) {
 }  // namespace
 
 void add_simulate(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand(
-      "simulate",
-      "Replay recorded runs, or patterns of communication, under other strategies on a virtual clock");
+  CLI::App* sub =
+      app.add_subcommand("simulate", "Replay runs, or patterns of communication, under other strategies");
   auto a = std::make_shared<Arguments>();
   const auto list = [&](const char* name, std::vector<std::string>& into, const char* text) {
     sub->add_option(name, into, text)->delimiter(',')->allow_extra_args(false)->type_name("LIST");
@@ -511,13 +553,13 @@ void add_simulate(CLI::App& app) {
   list("--time-budget", a->budgets, "of retention helper, shares of the run, or off [0.5%]");
   list("--helper-share", a->helper_shares,
        "most of the run's time that may be lost to helpers, where --cores leaves none idle; or off [6%]");
-  word("--start-credit", a->start_credit, "of the time budget [auto]", "TIME");
-  word("--minimize", a->minimize, "the goal of spending the time budget: mean, peak [mean]", "TEXT");
+  list("--start-credit", a->start_credits, "of the time budget [auto]");
+  list("--minimize", a->goals, "the goal of spending the time budget: mean, peak [mean]");
   word("--profile", a->profile,
        "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
   list("--noise", a->noises, "of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
-  word("--nic", a->nic, "cost model of registration: connectx, myrinet, none, or a file [recorded; connectx]",
-       "TEXT");
+  list("--nic", a->nics,
+       "cost models of registration: connectx, myrinet, none, or a file [recorded; connectx]");
   sub->add_option("--ranks", a->ranks, "ranks to make of a log's: it is repeated as often as needed")
       ->check(CLI::Range(1, 1 << 20))
       ->type_name("N");
@@ -541,11 +583,11 @@ void add_simulate(CLI::App& app) {
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
   sub->add_option("--seed", a->seed, "of the noise [1]")->check(is_count)->type_name("N");
-  word("--window", a->window, "previous communication points in a context signature [2]", "N");
+  list("--window", a->windows, "previous communication points in a context signature [2]");
   word("--period-window", a->period_window,
        "points in a row that must repeat for a period, of predictor periodicity [4]", "N");
-  word("--lru-size", a->lru_size, "bytes that retention lru keeps registered [64M]", "SIZE");
-  word("--poll", a->poll, "longest sleep of the helper while communication goes on [1ms]", "TIME");
+  list("--lru-size", a->lru_sizes, "bytes that retention lru keeps registered [64M]");
+  list("--poll", a->polls, "longest sleep of the helper while communication goes on [1ms]");
   word("--wake-latency", a->wake_latency, "how late the helper wakes [recorded; 60us]", "TIME");
   sub->add_option("--gflops", a->gflops, "of a core, in patterns [1]")->type_name("X");
   sub->add_option("--bandwidth", a->bandwidth, "of the network in GB/s, in patterns [1.5]")->type_name("X");

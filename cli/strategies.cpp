@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "device/cost_model.h"
+#include "progress.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -93,11 +94,15 @@ class Simulator {
   }
 
   Strategies run() {
+    Progress progress("pinion: simulating from the log");
     std::vector<RetentionKind> kinds = {RetentionKind::on_demand, RetentionKind::leave_pinned,
                                         RetentionKind::helper};
     if (options_.retention == RetentionKind::lru) kinds.push_back(RetentionKind::lru);
-    for (const RetentionKind kind : kinds)
+    for (const RetentionKind kind : kinds) {
+      progress.step(fmt::format("strategy {}", to_string(kind)));
       strategies_.rows.push_back({to_string(kind), simulate({{"retention", to_string(kind)}})});
+    }
+    progress.step("other limits and time budgets");
     for (const std::string& limit : limits_to_try(report_)) try_helper("limit", limit);
     if (options_.time_budget > 0) try_helper("time-budget", format_share(4 * options_.time_budget));
     return std::move(strategies_);

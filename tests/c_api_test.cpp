@@ -593,7 +593,7 @@ TEST_F(ApiTest, DomainsMakeRoomForEachOther) {
   // A request too large to fit beside the leases evicts nothing.
   pinion_lease more;
   EXPECT_EQ(pinion_acquire(second, memory.begin() + 6 * quarter, 2 * quarter, kBoth, &more), ENOMEM);
-  expect_last_error({"limited to 1048576 bytes", "--limit"});
+  expect_last_error({"limited to 1 MiB", "--limit"});
   EXPECT_EQ(statistics(first).registered_bytes, quarter);
   for (pinion_lease& lease : leases) EXPECT_EQ(pinion_release(&lease), 0);
 }
@@ -1037,7 +1037,7 @@ TEST_F(ApiTest, BeyondTheLimitIsAnErrorAndNoLease) {
   const std::uint64_t before = pinned_by_kernel();
   pinion_lease lease, held[4];
   EXPECT_EQ(pinion_acquire(domain_, memory.begin(), memory.bytes(), kBoth, &lease), ENOMEM);
-  expect_last_error({"1048576 bytes", "--limit", "2097152 bytes more", "raise the limit"});
+  expect_last_error({"1 MiB", "--limit", "2 MiB more", "raise the limit"});
   EXPECT_EQ(pinion_release(&lease), EINVAL);
 
   for (std::size_t i = 0; i < 4; ++i) use(memory.page(i * quarter), quarter * kPage);

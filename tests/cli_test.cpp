@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <link.h>
+#include <pty.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/call_kind.h"
@@ -112,6 +114,11 @@ class Cli : public ::testing::Test {
     EXPECT_EQ(o.out, "");
     EXPECT_EQ(o.lines_of_error(), 1) << o.err;
     EXPECT_NE(o.err.find(reason), std::string::npos) << o.err;
+  }
+
+  static void expect_narrow(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
 
   // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit. `run` and `job`
@@ -522,6 +529,22 @@ TEST_F(Cli, SimulateJson) {
   EXPECT_EQ(replayed["acquires"]["total"], 4);
 }
 
+TEST_F(Cli, SimulateTakesListsOfValues) {
+  const Outcome o = pinion({"simulate", "--pattern", "cg:S:2", "--retention", "leave-pinned,helper", "--nic",
+                            "connectx,myrinet", "--poll", "1ms,5ms", "--window", "1,2", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json rows = json::parse(o.out)["rows"];
+  ASSERT_EQ(rows.size(), 10u);  // two NICs; leave-pinned neither polls nor predicts
+  EXPECT_EQ(rows[0]["nic"], "connectx");
+  EXPECT_EQ(rows[9]["nic"], "myrinet");
+  EXPECT_EQ(rows[9]["options"]["poll"], "5ms");
+  EXPECT_EQ(rows[9]["options"]["window"], "2");
+  EXPECT_FALSE(rows[0]["options"].contains("poll"));
+  const std::string text = pinion({"simulate", "--pattern", "cg:S:2", "--poll", "1ms,5ms"}).out;
+  EXPECT_NE(text.find("\nhelper (adaptive), poll 5ms "), std::string::npos) << text;
+  expect_narrow(text);
+}
+
 TEST_F(Cli, StudiesAreTablesOfManyRows) {
   const Outcome curve = pinion({"simulate", "--study", "budget", "--pattern", "cg:S:4", "--json"});
   ASSERT_EQ(curve.status, 0) << curve.err;
@@ -639,10 +662,56 @@ TEST_F(Cli, WithoutThePreloadLibraryNothingRuns) {
   EXPECT_FALSE(fs::exists(root() / "ran"));
 }
 
-TEST_F(Cli, Version) {
+TEST_F(Cli, HelpAndVersionAreWordsToo) {
   const Outcome o = pinion({"--version"});
   EXPECT_EQ(o.status, 0);
   EXPECT_EQ(o.out, "pinion " PINION_VERSION "\n");
+  EXPECT_EQ(pinion({"version"}).out, o.out);
+  EXPECT_EQ(pinion({"help"}).out, pinion({"--help"}).out);
+  expect_usage_error({"help", "runn"}, "unknown command 'runn'; valid commands: run");
+  expect_usage_error({"help", "run", "report"}, "one command at most");
+  for (const char* command :
+       {"run", "compare", "report", "simulate", "info", "doctor", "bench", "softroce"}) {
+    const std::string help = pinion({"help", command}).out;
+    EXPECT_EQ(help, pinion({command, "--help"}).out);
+    EXPECT_NE(help.find("--help"), std::string::npos) << help;
+    expect_narrow(help);
+  }
+}
+
+// The step is for a user at a terminal, and gone at the end.
+TEST_F(Cli, StepsAreShownOnATerminalAlone) {
+  const std::vector<std::string> command = {"simulate", "--pattern", "cg:S:2", "--retention", "helper"};
+  EXPECT_EQ(pinion(command).err, "");
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::execl((root() / "bin/pinion").c_str(), "pinion", "simulate", "--pattern", "cg:S:2", "--retention",
+            "helper", nullptr);
+    ::_exit(98);
+  }
+  std::string shown;
+  char part[4096];
+  for (ssize_t n; (n = ::read(terminal, part, sizeof part)) > 0;)
+    shown.append(part, static_cast<std::size_t>(n));
+  ::close(terminal);
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const std::size_t step = shown.find("\r\033[Kpinion simulate: row 1 of 1: helper (adaptive)");
+  const std::size_t table = shown.find("cg:S:2: 2 ranks");
+  ASSERT_NE(step, std::string::npos) << shown;
+  ASSERT_NE(table, std::string::npos) << shown;
+  EXPECT_EQ(shown.substr(table - 4, 4), "\r\033[K") << shown;
+  EXPECT_LT(step, table);
+}
+
+TEST_F(Cli, ABenchNamesTheRatioToItsFirstSubject) {
+  const std::string table = pinion({"bench", "queue", "--rounds", "1"}).out;
+  EXPECT_NE(table.find("beside the first"), std::string::npos) << table;
+  EXPECT_NE(table.find(" x\n"), std::string::npos) << table;
+  expect_narrow(table);
 }
 
 TEST_F(Cli, RunPassesOptionsAndStatusOn) {
@@ -654,7 +723,8 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
   EXPECT_EQ(o.status, 7);
   EXPECT_EQ(o.out.substr(0, o.out.find('\n')), "window=3,limit=2G,log=" + (root() / "logs").string());
   EXPECT_NE(o.out.find(preload() + ":/other.so\n"), std::string::npos) << o.out;
-  EXPECT_NE(o.err.find("no rank left a log"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("no rank left a log: the command failed with exit status 7"), std::string::npos)
+      << o.err;
 }
 
 // The options that `pinion run` passes to launchers, as a rank on another node has them: without this
@@ -857,8 +927,7 @@ TEST_F(Cli, TheVerdictComesFirst) {
   const std::size_t found = text.find("Registered memory: 4.00 KiB at most");
   ASSERT_NE(found, std::string::npos) << text;
   EXPECT_LT(found, text.find("\nRun\n"));
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  expect_narrow(text);
 
   install_harmless_preload();
   const Outcome run = pinion({"run", "--log", "run", "--", "sh", "-c", "cp logs/*.plog run/"});
@@ -1073,12 +1142,12 @@ TEST_F(Cli, CompareMakesOneTable) {
   // One clock for all rows: that of the logs would give 2.000 s.
   EXPECT_NE(o.out.find("of the whole command"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("2.000 ("), std::string::npos) << o.out;
-  EXPECT_EQ(o.out.find("0.0200 (1.00 %)"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("20.0 ms (1.00 %)"), std::string::npos) << o.out;
   const Outcome logged = pinion(
       {"compare", "--retention", "helper", "--repeat", "1", "--log", "cmp", "--", "sh", "-c", kLeavesLogs});
   EXPECT_NE(logged.out.find("from MPI_Init to MPI_Finalize"), std::string::npos) << logged.out;
   EXPECT_NE(logged.out.find("2.000 ("), std::string::npos) << logged.out;
-  EXPECT_NE(logged.out.find("0.0200 (1.00 %)"), std::string::npos) << logged.out;
+  EXPECT_NE(logged.out.find("20.0 ms (1.00 %)"), std::string::npos) << logged.out;
 }
 
 TEST_F(Cli, CompareAsJson) {
@@ -1208,6 +1277,32 @@ TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
   }
 }
 
+TEST_F(Cli, InfoHasTheOptionsInForce) {
+  std::ofstream(root() / "ours.conf") << "limit=1G\nthreshold=8K\n";
+  ::setenv("PINION_CONFIG", "ours.conf", 1);
+  ::setenv("PINION", "limit=2G", 1);
+  const Outcome o = pinion({"info", "options", "--all"});
+  EXPECT_EQ(o.status, 0) << o.err;
+  for (const char* text : {"size    2G, from PINION (default: 0)\n",
+                           "size    8K, from ours.conf (default: 16K)\n", "share   0.5%, the default\n"})
+    EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
+  ::setenv("PINION", "limit=2X", 1);
+  expect_usage_error({"info", "options"}, "option limit: '2X'");
+}
+
+TEST_F(Cli, InfoKnowsNics) {
+  ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
+  fs::create_directories(root() / "infiniband/mlx5_0/ports/1");
+  std::ofstream(root() / "infiniband/mlx5_0/ports/1/state") << "4: ACTIVE\n";
+  const Outcome o = pinion({"info", "nics"});
+  ::unsetenv("PINION_TEST_INFINIBAND");
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.out.find("  mlx5_0 port 1: ACTIVE\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("  connectx  "), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("registers 64 KiB in 19.9 us, 1 MiB in 79.0 us"), std::string::npos) << o.out;
+  expect_narrow(pinion({"info"}).out);
+}
+
 TEST_F(Cli, DoctorSaysWhatWillAct) {
   const auto acts = [&](const char* state) {
     ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
@@ -1298,18 +1393,41 @@ TEST_F(Cli, RunNamesProgramsWithPrivileges) {
   EXPECT_NE(o.err.find("./privileged: it is set-user-ID"), std::string::npos) << o.err;
 }
 
+// Without its preload library Pinion starts no program: nothing gains more than that.
+TEST_F(Cli, DoctorBeginsWithTheLargestGain) {
+  ::setenv("UCX_MEM_EVENTS", "y", 1);
+  const Outcome o = pinion({"doctor"});
+  ::unsetenv("UCX_MEM_EVENTS");
+  const auto found = [&](const char* text) {
+    EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
+    return o.out.find(text);
+  };
+  EXPECT_LT(found("warn  preload library: "), found("warn  competing cache: "));
+  EXPECT_LT(found("warn  competing cache: "), found("ok    "));
+  found("      effect: `pinion run` starts no program\n      user: install the whole package\n");
+  expect_narrow(o.out);
+}
+
 TEST_F(Cli, DoctorChecksAndCures) {
   ::setenv("UCX_MEM_EVENTS", "y", 1);
   const Outcome o = pinion({"doctor", "--json"});
   ::unsetenv("UCX_MEM_EVENTS");
   ASSERT_EQ(o.status, 0) << o.err;
-  bool competing = false;
+  bool competing = false, problems_go_on = true;
+  std::string last;
   const json checked = json::parse(o.out);
   for (const json& check : checked.at("checks")) {
     const bool warns = check.at("status") == "warn";
     EXPECT_TRUE(warns || check.at("status") == "ok");
     EXPECT_EQ(warns, check.at("cure") != "");
     EXPECT_NE(check.at("text"), "");
+    EXPECT_EQ(warns, check.contains("effect"));
+    if (warns) {
+      EXPECT_TRUE(check.at("by") == "user" || check.at("by") == "admin") << check;
+      EXPECT_TRUE(problems_go_on) << "a problem after " << last << ": " << check;
+    }
+    problems_go_on = warns;
+    last = check.at("name");
     competing |= check.at("name") == "competing cache" && warns;
   }
   EXPECT_TRUE(competing);

@@ -327,7 +327,12 @@ TEST_F(RoomTest, BudgetsShareALimit) {
   Budget budgets[2] = {Budget{Limits{}, &first}, Budget{Limits{}, &second}};
   EXPECT_EQ(budgets[0].most_bytes(), 0u);
   EXPECT_TRUE(budgets[0].reserve(60 * kPage));
+  EXPECT_TRUE(budgets[0].others().empty());
   EXPECT_FALSE(budgets[1].reserve(60 * kPage));
+  const auto others = budgets[1].others();
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].process, ::getpid());
+  EXPECT_EQ(others[0].bytes, 60 * kPage);
   std::size_t number;
   EXPECT_EQ(rooms[0].members(number)[1].shortage, 60 * kPage);
   EXPECT_TRUE(budgets[1].reserve(40 * kPage));

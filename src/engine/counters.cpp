@@ -1,9 +1,9 @@
 #include "engine/counters.h"
 
-#include <cstdio>
 #include <new>
 
 #include "base/held_signals.h"
+#include "base/warning.h"
 
 namespace pinion {
 
@@ -108,9 +108,7 @@ void RunCounters::count_device_call(ThreadCounters& counters, bool registration,
   else if (!error)
     counters.deregistrations.add(1);
   else if (!failed_deregistration_reported_.exchange(true))
-    std::fprintf(stderr,
-                 "pinion: %s. The memory stays registered and counted; Pinion tries again (said once)\n",
-                 error.message);
+    warn("%s. The memory stays registered and counted; Pinion tries again (said once)", error.message);
 }
 
 }  // namespace pinion

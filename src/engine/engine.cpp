@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/held_signals.h"
+#include "base/warning.h"
 #include "device/make.h"
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
@@ -71,6 +72,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
 Error Engine::start(const Options& options, const JobPlace& place, const std::string& command) {
   if (running()) return Error::make(EBUSY, "an engine runs in this process already");
   const HeldSignals held;
+  if (place.rank >= 0 && place.ranks > 1) name_process(place.rank);
   calibration();
   // Below the libraries there is no domain before the program has a device.
   const bool own_device = acts_at_start(options) != Acts::verbs;

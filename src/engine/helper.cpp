@@ -11,10 +11,10 @@
 #include <climits>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
 #include <system_error>
 
 #include "base/on_monotonic.h"
+#include "base/warning.h"
 #include "engine/lease_path.h"
 #include "placement/arena_figures.h"
 #include "predict/played_schedule.h"
@@ -113,8 +113,7 @@ void Helper::equip(DomainSlot& slot) {
 
 Error Helper::start(const runlog::RunInfo* log) {
   if (log) {
-    if (Error failed = log_.open(options_.log, *log, options_.log_size))
-      std::fprintf(stderr, "pinion: no log: %s\n", failed.message);
+    if (Error failed = log_.open(options_.log, *log, options_.log_size)) warn("no log: %s", failed.message);
   }
   pinned_.start();
   // Signals belong to the application's threads.

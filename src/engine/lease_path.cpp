@@ -3,11 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/held_signals.h"
+#include "base/warning.h"
 #include "device/cost_model.h"
 #include "engine/copy_speed.h"
+#include "engine/node_membership.h"
 #include "monitor/userfault.h"
 #include "registry/blocking.h"
 #include "registry/make_room.h"
@@ -262,10 +263,10 @@ bool LeasePath::register_segment(ThreadContext& thread, int number, Range reques
   const bool refused = acquire_by_steps(thread, ticket, registering) == Domain::Step::refused;
   arena_.finish_opening(number, ticket.pages, refused ? nullptr : ticket.region);
   if (refused && !segment_reported_.exchange(true))
-    std::fprintf(stderr,
-                 "pinion: a segment of the arena stays unregistered, and its requests are served one by one: "
-                 "%s (said once)\n",
-                 ticket.error.message);
+    warn(
+        "a segment of the arena stays unregistered, and its requests are served one by one: "
+        "%s (said once)",
+        ticket.error.message);
   return !refused;
 }
 
@@ -318,11 +319,11 @@ bool LeasePath::refuse_impossible(ThreadContext& thread, Transfer& transfer, Ref
 
 void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why) {
   if (!bounce_reported_.exchange(true))
-    std::fprintf(stderr, "pinion: %s; %s (said once)\n", why.message,
-                 spends_modelled_time_
-                     ? "such transfers take the time of a copy instead"
-                     : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
-                       "charges the time of a copy");
+    warn("%s%s; %s (said once)", why.message, others_text(budget()).c_str(),
+         spends_modelled_time_
+             ? "such transfers take the time of a copy instead"
+             : "the MPI library registers such memory itself, Pinion holds nothing, and the report "
+               "charges the time of a copy");
   // The layer below makes the transfer, and Pinion cannot redirect it to a bounce buffer. So the time of the
   // copy is charged: going without registration is never free.
   const Ticks cost = calibration().to_ticks(copy_time(transfer.record.bytes, copy_speed()));

@@ -1,7 +1,6 @@
 #include "engine/memory_watch.h"
 
-#include <cstdio>
-
+#include "base/warning.h"
 #include "monitor/memory_events.h"
 #include "predict/call_site.h"
 
@@ -37,10 +36,10 @@ void MemoryWatch::keep_nothing(const Error& why) {
 
 void MemoryWatch::report_keeping_nothing() {
   if (!unreported_.exchange(false)) return;
-  std::fprintf(stderr,
-               "pinion: memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
-               "`pinion doctor` shows more\n",
-               why_nothing_.message);
+  warn(
+      "memory events cannot all be seen (%s): no registration is kept beyond its transfer; "
+      "`pinion doctor` shows more",
+      why_nothing_.message);
 }
 
 void MemoryWatch::check_hooks() {
@@ -52,9 +51,9 @@ void MemoryWatch::report_exposure() {
   exposed_looks_ = monitor_->exposed() ? exposed_looks_ + 1 : 0;
   constexpr int kPassing = 2;  // a library that patches has them open for microseconds
   if (exposed_looks_ != kPassing || !keeps_idle_ || !registers_.load(std::memory_order_relaxed)) return;
-  std::fprintf(stderr,
-               "pinion: another library leaves libc's code writable, so that memory events may be missed: as "
-               "long as it does, no registration is kept beyond its transfer\n");
+  warn(
+      "another library leaves libc's code writable, so that memory events may be missed: as "
+      "long as it does, no registration is kept beyond its transfer");
 }
 
 Answer MemoryWatch::changing(const MemoryChange& change) {

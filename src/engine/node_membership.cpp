@@ -1,8 +1,8 @@
 #include "engine/node_membership.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "base/warning.h"
 #include "engine/process.h"
 #include "retention/traits.h"
 
@@ -13,27 +13,40 @@ namespace {
 /// For a process outside of the room: the sum keeps to the limit in any case.
 std::uint64_t share_alone(const Options& options, const Error& why) {
   if (!options.node_limit) {
-    std::fprintf(stderr, "pinion: the node's other processes cannot be met (%s): each has a helper\n",
-                 why.message);
+    warn("the node's other processes cannot be met (%s): each has a helper", why.message);
     return 0;
   }
   constexpr std::uint64_t kNothing = 1;  // no page
   if (const auto processes = static_cast<std::uint64_t>(most_in_room())) {
     const std::uint64_t share = page_floor(options.node_limit / processes);
-    std::fprintf(stderr,
-                 "pinion: the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
-                 "of --node-limit, %s\n",
-                 why.message, static_cast<unsigned long long>(processes), format_size(share).c_str());
+    warn(
+        "the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
+        "of --node-limit, %s",
+        why.message, static_cast<unsigned long long>(processes), format_size(share).c_str());
     return std::max(share, kNothing);
   }
-  std::fprintf(stderr,
-               "pinion: the node's other processes cannot be met (%s), and no launcher says how many share "
-               "--node-limit: nothing is registered; use --limit, a limit for each process\n",
-               why.message);
+  warn(
+      "the node's other processes cannot be met (%s), and no launcher says how many share "
+      "--node-limit: nothing is registered; use --limit, a limit for each process",
+      why.message);
   return kNothing;
 }
 
 }  // namespace
+
+std::string others_text(const Budget& budget) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  const std::vector<Allowance::Holder> others = budget.others();
+  for (std::size_t i = 0; i < std::min(kShown, others.size()); ++i) {
+    const std::string process = "process " + std::to_string(others[i].process);
+    const int rank = rank_of(others[i].process);
+    text += text.empty() ? "; of the node's limit " : ", ";
+    text += rank < 0 ? process : "rank " + std::to_string(rank) + " (" + process + ")";
+    text += " holds " + format_size(others[i].bytes);
+  }
+  return others.size() > kShown ? text + ", ..." : text;
+}
 
 NodeMembership::NodeMembership(const Options& options, pid_t process) : process_(process) {
   node::Place::Settings settings;
@@ -49,8 +62,7 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   }
   limit_ = place_->limit();
   if (options.node_limit && limit_ != options.node_limit)
-    std::fprintf(stderr, "pinion: --node-limit is %s here: a process that came before has said so\n",
-                 format_size(limit_).c_str());
+    warn("--node-limit is %s here: a process that came before has said so", format_size(limit_).c_str());
 }
 
 node::Place::Duty NodeMembership::attend(Time now, std::uint64_t transfers, const Need& need,

@@ -9,12 +9,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/options.h"
 #include "node/place.h"
 #include "registry/budget.h"
 
 namespace pinion {
+
+/// "; of the node's limit rank 1 (process 4711) holds 96M, ...": the other processes, the largest part first.
+/// Empty without such a limit.
+std::string others_text(const Budget& budget);
 
 class NodeMembership {
  public:

@@ -86,6 +86,12 @@ std::vector<OptionSpec> option_specs() {
   return specs;
 }
 
+std::string option_value(const Options& options, std::string_view name) {
+  for (const auto& row : table())
+    if (name == row.spec.name) return row.get(options);
+  return {};
+}
+
 Error set_option(Options& options, std::string_view name, std::string_view value) {
   return set_option(table(), options, name, value);
 }
@@ -115,6 +121,20 @@ Error options_from_environment(Options& options) {
   }
   const char* text = std::getenv("PINION");
   return text ? parse_options(options, text) : Error{};
+}
+
+std::map<std::string, std::string> option_sources() {
+  std::map<std::string, std::string> sources;
+  const auto note = [&](const std::string& source) {
+    return [&sources, source](std::string_view name, std::string_view) -> Error {
+      sources[std::string(name)] = source;
+      return {};
+    };
+  };
+  if (const char* path = std::getenv("PINION_CONFIG"); path && *path)
+    static_cast<void>(read_settings(path, note(path)));
+  if (const char* text = std::getenv("PINION")) static_cast<void>(parse_settings(text, note("PINION")));
+  return sources;
 }
 
 std::string format_options(const Options& options) { return format_options(table(), options); }

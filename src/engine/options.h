@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ struct Options : ProcessOptions,
 
 std::vector<OptionSpec> option_specs();
 
+/// The value as a user would write it; empty for an unknown name.
+std::string option_value(const Options& options, std::string_view name);
 /// Sets one option. The error names the valid names, the valid choices, or the valid form.
 Error set_option(Options& options, std::string_view name, std::string_view value);
 /// "limit=2G,retention=helper"; also the single words `off` and `on`.
@@ -62,6 +65,8 @@ Error parse_options(Options& options, std::string_view text);
 Error load_options_file(Options& options, const std::string& path);
 /// PINION_CONFIG first, then PINION, which overrides it.
 Error options_from_environment(Options& options);
+/// Where that leaves each option that it sets: by name, the file's path or "PINION".
+std::map<std::string, std::string> option_sources();
 /// The values that differ from the defaults, in the form that parse_options() reads.
 std::string format_options(const Options& options);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
@@ -51,13 +52,15 @@ const char* rank_variable() {
   return in_slurm_step() && value_of("SLURM_PROCID") ? "SLURM_PROCID" : nullptr;
 }
 
-bool has_variable(int process, std::string_view name) {
+/// "NAME=VALUE" of another process's environment; empty where it has none.
+std::string variable_of(int process, std::string_view name) {
   const std::string prefix = std::string(name) + "=";
   std::istringstream variables(content(proc(process, "environ")));
   for (std::string variable; std::getline(variables, variable, '\0');)
-    if (variable.starts_with(prefix)) return true;
-  return false;
+    if (variable.starts_with(prefix)) return variable;
+  return {};
 }
+bool has_variable(int process, std::string_view name) { return !variable_of(process, name).empty(); }
 
 /// Containers of one host name number their processes each for itself.
 std::uint64_t process_space() {
@@ -75,6 +78,13 @@ JobPlace job_place() {
   place.local_ranks =
       first_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"});
   return place;
+}
+
+int rank_of(int process) {
+  const char* const name = rank_variable();
+  if (name == nullptr) return -1;
+  const std::string variable = variable_of(process, name);
+  return variable.empty() ? -1 : std::atoi(variable.c_str() + std::strlen(name) + 1);
 }
 
 std::uint64_t job_key() {

@@ -17,6 +17,9 @@ struct JobPlace {
 /// From the launcher's environment variables: mpirun of Open MPI, hydra, srun. -1 where they are missing.
 JobPlace job_place();
 
+/// The rank of another process of this user; -1: it has none, or has ended.
+int rank_of(int process);
+
 /// The same in all processes of a job that run on this node, and no other's: made from the launcher's process
 /// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
 std::uint64_t job_key();

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
+#include "base/warning.h"
 #include "predict/context.h"
 
 namespace pinion {
@@ -108,21 +108,19 @@ LearntProfile::LearntProfile(const std::string& path, int rank)
     : path_(path.empty() ? path : profile_path(path, rank)) {
   if (!wanted()) return;
   // A profile that cannot be used is left out; the run goes on.
-  if (Error unread = read_profile(path_, bytes_))
-    std::fprintf(stderr, "pinion: no profile: %s\n", unread.message);
+  if (Error unread = read_profile(path_, bytes_)) warn("no profile: %s", unread.message);
 }
 
 void LearntProfile::begin(Predictor& predictor) const {
   if (bytes_.empty()) return;
-  if (Error unused = predictor.load_profile(bytes_)) std::fprintf(stderr, "pinion: %s\n", unused.message);
+  if (Error unused = predictor.load_profile(bytes_)) warn("%s", unused.message);
 }
 
 void LearntProfile::keep(const std::vector<std::string>& profiles) const {
   const auto most = std::max_element(profiles.begin(), profiles.end(),
                                      [](const auto& a, const auto& b) { return a.size() < b.size(); });
   if (!wanted() || most == profiles.end() || most->empty()) return;
-  if (Error failed = write_profile(path_, *most))
-    std::fprintf(stderr, "pinion: profile: %s\n", failed.message);
+  if (Error failed = write_profile(path_, *most)) warn("profile: %s", failed.message);
 }
 
 }  // namespace pinion

@@ -43,6 +43,16 @@ class NodeShare final : public Allowance {
     held_.store(0, std::memory_order_relaxed);
   }
 
+  std::vector<Holder> others() const override {
+    std::vector<Holder> holders;
+    if (!short_ || !room_.inside()) return holders;
+    for (const auto& [identity, pieces] : room_.pieces_of_others())
+      holders.push_back({process_of(identity), pieces * room_.piece_bytes()});
+    std::stable_sort(holders.begin(), holders.end(),
+                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    return holders;
+  }
+
  private:
   std::size_t pieces_for(std::uint64_t bytes) const {
     return static_cast<std::size_t>((bytes + room_.piece_bytes() - 1) / room_.piece_bytes());

@@ -357,6 +357,14 @@ void NodeRoom::give_back(std::uint16_t piece) {
   file_->pieces[piece].compare_exchange_strong(owner, 0);
 }
 
+std::map<std::uint64_t, std::uint64_t> NodeRoom::pieces_of_others() const {
+  std::map<std::uint64_t, std::uint64_t> pieces;
+  for (std::uint64_t i = 0; i < pieces_; ++i) ++pieces[file_->pieces[i].load(std::memory_order_relaxed)];
+  pieces.erase(0);
+  pieces.erase(identity_);
+  return pieces;
+}
+
 void NodeRoom::post_shortage(std::uint64_t bytes) {
   file_->slots[slot_].shortage.store(bytes, std::memory_order_relaxed);
   if (bytes) file_->shortages.fetch_add(1, std::memory_order_release);

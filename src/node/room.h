@@ -23,6 +23,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ namespace pinion::node {
 
 /// The identity of a living process: pid and (the low half of) its start time; never 0.
 std::uint64_t identity_of(int process);
+inline int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
 
 struct RoomFile;
 
@@ -69,6 +71,8 @@ class NodeRoom {
   /// Takes pieces, all `count` or none: their numbers are added to `pieces`.
   bool take(std::size_t count, std::vector<std::uint16_t>& pieces);
   void give_back(std::uint16_t piece);
+  /// The identities of the other processes that hold pieces, and how many.
+  std::map<std::uint64_t, std::uint64_t> pieces_of_others() const;
   /// Bytes requested but unavailable; 0: no longer.
   void post_shortage(std::uint64_t bytes);
   /// Changes whenever a process runs short: one load.

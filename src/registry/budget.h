@@ -50,6 +50,12 @@ class Allowance {
   virtual void lower(std::uint64_t bytes) = 0;
   /// From now on the share stays as it is.
   virtual void end() = 0;
+  struct Holder {
+    int process = 0;
+    std::uint64_t bytes = 0;
+  };
+  /// While this process runs short: the others with a part of the limit, the largest first.
+  virtual std::vector<Holder> others() const = 0;
 };
 
 /// Holds regions in use that end soon once room is short: those that peers hold.
@@ -179,6 +185,12 @@ class Budget {
   void end_allowance() {
     std::lock_guard lock(mutex_);
     if (allowance_) allowance_->end();
+  }
+
+  /// The processes that hold the rest of a limit of the node, where this one runs short of it.
+  std::vector<Allowance::Holder> others() const {
+    std::lock_guard lock(mutex_);
+    return allowance_ ? allowance_->others() : std::vector<Allowance::Holder>{};
   }
 
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -1,6 +1,9 @@
 #include "registry/domain.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
 #include <utility>
 
 namespace pinion {
@@ -477,14 +480,29 @@ void Domain::remember_failed_merge(Range want) {
   }
 }
 
+namespace {
+
+/// "64 KiB", "1.5 MiB": without an allocation, as the domain's lock is held.
+struct SizeText {
+  char text[24];
+  explicit SizeText(std::uint64_t bytes) {
+    static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    auto value = static_cast<double>(bytes);
+    std::size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+    std::snprintf(text, sizeof text, "%.*f %s", value == std::floor(value) ? 0 : 1, value, kUnits[unit]);
+  }
+};
+
+}  // namespace
+
 bool Domain::within_device_caps(Range want, Error& error) const {
   const std::size_t most = caps_.max_region_bytes;
   if (most == 0 || want.bytes() <= most) return true;
-  error =
-      Error::make(EFBIG,
-                  "device %s registers at most %zu bytes in one region and %zu are needed: the transfer goes "
-                  "through a bounce buffer; use smaller messages or a device with a larger cap",
-                  device_->name(), most, want.bytes());
+  error = Error::make(EFBIG,
+                      "device %s registers at most %s in one region and %s are needed: the transfer goes "
+                      "through a bounce buffer; use smaller messages or a device with a larger cap",
+                      device_->name(), SizeText(most).text, SizeText(want.bytes()).text);
   return false;
 }
 
@@ -640,24 +658,24 @@ std::string number_text(std::uint64_t cap) { return cap == 0 ? "any number of" :
 Error Domain::limit_error(std::size_t needed) const {
   if (const Error refusal = budget_->refusal()) return refusal;
   const auto& limits = budget_->limits();
-  return Error::make(
-      ENOMEM,
-      "registered memory is limited to %llu bytes (%s) and %s regions; %llu bytes in %llu regions are in use "
-      "and %zu bytes more are needed: raise the limit",
-      static_cast<unsigned long long>(limits.bytes), limits.bytes_from.c_str(),
-      number_text(limits.regions == UINT64_MAX ? 0 : limits.regions).c_str(),
-      static_cast<unsigned long long>(budget_->bytes()), static_cast<unsigned long long>(budget_->regions()),
-      needed);
+  return Error::make(ENOMEM,
+                     "registered memory is limited to %s (%s) and %s regions; %s in %llu regions are in use "
+                     "and %s more are needed: raise the limit",
+                     SizeText(limits.bytes).text, limits.bytes_from.c_str(),
+                     number_text(limits.regions == UINT64_MAX ? 0 : limits.regions).c_str(),
+                     SizeText(budget_->bytes()).text, static_cast<unsigned long long>(budget_->regions()),
+                     SizeText(needed).text);
 }
 
 Error Domain::device_limit_error(std::size_t needed) const {
   return Error::make(ENOMEM,
-                     "device %s registers at most %s bytes in %s regions at a time; %zu bytes in %zu regions "
-                     "are in use and %zu bytes more are needed: use fewer or smaller buffers at a time, or a "
+                     "device %s registers at most %s in %s regions at a time; %s in %zu regions "
+                     "are in use and %s more are needed: use fewer or smaller buffers at a time, or a "
                      "device with larger caps",
-                     device_->name(), number_text(caps_.max_bytes).c_str(),
-                     number_text(caps_.max_regions).c_str(), region_bytes_,
-                     region_count_.load(std::memory_order_relaxed), needed);
+                     device_->name(),
+                     caps_.max_bytes ? SizeText(caps_.max_bytes).text : "any number of bytes",
+                     number_text(caps_.max_regions).c_str(), SizeText(region_bytes_).text,
+                     region_count_.load(std::memory_order_relaxed), SizeText(needed).text);
 }
 
 void Domain::unindex(Region* region) {

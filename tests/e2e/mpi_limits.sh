@@ -16,7 +16,7 @@ for retention in on-demand leave-pinned lru helper; do
       pin) says='the MPI library registers such memory itself' ;;
       emulated) says='take the time of a copy' ;;
     esac
-    [ "$(grep -c "limited to 65536 bytes.*raise the limit; .*$says" "$work/err")" -eq 2 ] || fail "$what: $(cat "$work/err")"
+    [ "$(grep -c "limited to 64 KiB.*raise the limit; .*$says" "$work/err")" -eq 2 ] || fail "$what: $(cat "$work/err")"
   done
 
   what="limit of one buffer: $retention"

@@ -144,10 +144,9 @@ TEST(VerbsFront, IsThereBeforeMain) {
 TEST(VerbsFront, TheProgramGetsWhatExceedsLimits) {
   const Ended ended = run("limit", "retention=leave-pinned,limit=1M");
   EXPECT_EQ(ended.status, 0);
-  EXPECT_EQ(
-      ended.output,
-      "pinion: 1048576 bytes (--limit) hold no further registration of the program's: what exceeds them "
-      "is registered as without Pinion (said once)\ndone\n");
+  EXPECT_EQ(ended.output,
+            "pinion: 1M (--limit) hold no further registration of the program's: what exceeds them "
+            "is registered as without Pinion (said once)\ndone\n");
   expect("memlock", "retention=leave-pinned,remote-keys=strict", "");  // this limit is not Pinion's
 }
 

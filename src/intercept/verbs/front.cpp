@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "base/warning.h"
 #include "device/memlock.h"
 #include "device/own_verbs_call.h"
 #include "engine/acts.h"
@@ -71,7 +71,7 @@ LeasePath* running_leases() {
     leases = g_leases.load(std::memory_order_acquire);
     if (leases == nullptr && !g_off.load()) {
       if (const Error error = start(leases))
-        std::fprintf(stderr, "pinion: %s: memory is registered as without Pinion\n", error.message);
+        warn("%s: memory is registered as without Pinion", error.message);
       g_leases.store(leases, std::memory_order_release);
       g_off.store(leases == nullptr, std::memory_order_release);
     }
@@ -120,11 +120,11 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
   const Budget& budget = leases.budget();
   const Limits& limits = budget.limits();
   const bool by_count = budget.regions() >= limits.regions;
-  std::fprintf(stderr,
-               "pinion: %llu %s (%s) hold no further registration of the program's: what exceeds them is "
-               "registered as without Pinion (said once)\n",
-               static_cast<unsigned long long>(by_count ? limits.regions : limits.bytes),
-               by_count ? "regions" : "bytes", by_count ? "--limit-regions" : limits.bytes_from.c_str());
+  const std::string most = by_count ? std::to_string(limits.regions) + " regions" : format_size(limits.bytes);
+  warn(
+      "%s (%s) hold no further registration of the program's: what exceeds them is "
+      "registered as without Pinion (said once)",
+      most.c_str(), by_count ? "--limit-regions" : limits.bytes_from.c_str());
 }
 
 /// Finds something to stand behind a handle. False: nothing has happened.

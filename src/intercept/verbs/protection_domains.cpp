@@ -1,7 +1,6 @@
 #include "intercept/verbs/protection_domains.h"
 
-#include <cstdio>
-
+#include "base/warning.h"
 #include "device/verbs.h"
 
 namespace pinion::verbs {
@@ -10,8 +9,8 @@ namespace {
 
 void say_why_not(const Error& error) {
   static const bool said = [&] {
-    return std::fprintf(stderr, "pinion: a protection domain is left to the program: %s (said once)\n",
-                        error.message) > 0;
+    warn("a protection domain is left to the program: %s (said once)", error.message);
+    return true;
   }();
   static_cast<void>(said);
 }

@@ -1,0 +1,13 @@
+// Messages of this process on standard error: a line each, which begins with the process's rank and host
+// where it is one of several. Any thread, also inside hooks: nothing is allocated, and a line is one write.
+#pragma once
+
+namespace pinion {
+
+/// From now on warnings begin with "rank 3 on HOST"; the first name stays. Before threads start.
+void name_process(int rank);
+
+/// "pinion: rank 3 on node7: ...", without a newline in `format`.
+void warn(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace pinion
