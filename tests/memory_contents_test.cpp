@@ -16,7 +16,7 @@ namespace pinion::test {
 namespace {
 
 constexpr unsigned kThreads = 4;
-constexpr std::size_t kStepsPerThread = 20'000;
+constexpr std::size_t kStepsPerThread = kSanitized ? 5'000 : 20'000;
 constexpr std::size_t kMappings = 24, kBlocks = 8, kSegments = 4;
 constexpr std::size_t kPlacePages = 24;  ///< of each
 constexpr std::size_t kBlockPages = 48;  ///< of each at most

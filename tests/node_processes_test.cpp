@@ -24,6 +24,7 @@
 #include "runlog/analysis.h"
 #include "support/eventually.h"
 #include "support/kept_registrations.h"
+#include "support/sanitizers.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -32,6 +33,8 @@ namespace {
 constexpr std::size_t kBuffers = 32, kBufferBytes = 128 << 10;
 constexpr std::uint64_t kLimit = kBuffers * kBufferBytes;  // each of them would fill it alone
 constexpr int kProcesses = 6, kKilled = 3;
+// Before one is killed; twice as many after it.
+constexpr std::uint32_t kTurns = (kSanitized ? 2 : 4) * kBuffers;
 
 /// Shared by the ranks and the test.
 struct Board {
@@ -92,10 +95,10 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
           << "rank " << i << " does not go on";
     }
   };
-  wait_for_turns(4 * kBuffers, -1);
+  wait_for_turns(kTurns, -1);
   ::kill(children[kKilled], SIGKILL);
   const Time killed = monotonic_now();
-  wait_for_turns(8 * kBuffers, kKilled);
+  wait_for_turns(2 * kTurns, kKilled);
   board->end = true;
   for (int i = 0; i < kProcesses; ++i) {
     int status = 0;

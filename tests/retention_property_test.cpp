@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "support/sanitizers.h"
 #include "support/virtual_helper.h"
 
 namespace pinion {
@@ -127,7 +128,9 @@ class RandomProgram {
 
 TEST(RetentionProperties, HoldForRandomPrograms) {
   std::size_t transfers = 0, ahead = 0, bounced = 0, failed = 0;
-  for (std::uint64_t seed = 1; transfers < 100000 && !::testing::Test::HasFailure(); ++seed) {
+  // The same programs as without a sanitizer, but fewer.
+  const std::size_t enough = kSanitized ? 30000 : 100000;
+  for (std::uint64_t seed = 1; transfers < enough && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomProgram program(seed);
     program.run();

@@ -167,12 +167,12 @@ settled() {
 # killed COMMAND...: prints the job's status.
 killed() {
   local job victim
-  rm -rf "$work/log"
+  rm -rf "$work/log" "$work/out"
   once "$@" "$ring" forever &
   job=$!
   victim=
+  eventually grep -qs turning "$work/out"
   eventually find_victim
-  sleep 2 # well within the run
   if [ "$1" = "$pinion" ]; then eventually logs_tell; fi
   kill -9 "$victim"
   wait $job

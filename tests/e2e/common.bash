@@ -42,6 +42,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 suffix=
 if [ -d "$build/bin/tests-$family" ]; then suffix=-$family; fi
 programs=$build/bin/tests$suffix
+# What a script tries in turn begins with another one under a second family. With PINION_TEST_SCALE above 1 `all` is set.
+turn=0 all=
+[ -z "$suffix" ] || turn=1
+case ${PINION_TEST_SCALE:-1} in 1 | 0*) ;; *) all=yes ;; esac
 examples=$build/bin/examples$suffix
 mpirun=$(command -v mpirun.$family || command -v mpirun) && [ -x "$programs/mpi_counted" ] || exit 77
 "$mpirun" --version >"$work/version" 2>&1
@@ -92,12 +96,12 @@ under() {
 }
 
 # The strategies that a program is tried under, in `retentions`: on demand, which leaves nothing to chance, and one of the
-# others in turn; with PINION_TEST_SCALE above 1, every one.
+# others in turn, or every one.
 others=(helper leave-pinned lru observe)
-others_turn=0
+others_turn=$turn
 choose_retentions() {
   retentions=(on-demand "${others[others_turn++ % ${#others[@]}]}")
-  case ${PINION_TEST_SCALE:-1} in 1 | 0*) ;; *) retentions=(on-demand "${others[@]}") ;; esac
+  [ -z "$all" ] || retentions=(on-demand "${others[@]}")
 }
 
 verified() { grep -q '\bverified$' "$work/out"; }

@@ -12,7 +12,6 @@ try() {
 }
 
 devices=(pin emulated)
-turn=0
 for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered" "2 freed" "2 arrivals" "2 partitioned" \
   "2 sessions"; do
   read -r n name <<<"$program"

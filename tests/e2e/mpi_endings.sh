@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Programs that end badly, logs that cannot be written: the program ends as without Pinion, and the report
 # uses the logs that exist.
-one_by_one=yes
 . "$(dirname "$0")/common.bash"
 leaving=$programs/mpi_leaving
 

@@ -13,30 +13,41 @@ command -v valgrind >/dev/null || exit 77
 program=$build/libexec/pinion/p2p-$family
 [ -x "$program" ] || exit 77
 
-# instructions CASE ROUNDS [NAME=VALUE...]
+rounds=500
+# instructions ARGUMENT NAMES [NAME=VALUE...]: of the second batch of each of these cases of bench/p2p.cpp, a line each. The
+# first batch has all that is done once. Valgrind writes a file as each batch ends.
 instructions() {
-  local name=$1 rounds=$2
+  local argument=$1 batch name ends=()
+  for name in $2; do ends+=("--dump-after=p2p_$name"); done
   shift 2
-  timeout 240 env "$@" valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no \
-    --toggle-collect="p2p_$name" "$program" 1 1 "$rounds" "$name" 2>&1 | awk '/Collected/ {print $4}'
-}
-
-# more CASE CALLS RETENTION: instructions that a call costs more with Pinion. The first rounds, with all that is done once, cancel out.
-more() {
-  local name=$1 calls=$2 few=100 many=600 sum=0 of
-  for of in "" "LD_PRELOAD=$preload PINION=retention=$3,device=pin,monitor=brackets"; do
-    # shellcheck disable=SC2086
-    sum=$(($(instructions "$name" $many $of) - $(instructions "$name" $few $of) - sum))
+  rm -rf "$work/batch" && mkdir "$work/batch"
+  # shellcheck disable=SC2086
+  timeout 240 env "$@" valgrind --tool=callgrind --callgrind-out-file="$work/batch/n" --collect-atstart=no \
+    --toggle-collect='p2p_*' "${ends[@]}" "$program" 1 2 $rounds $argument >"$work/out" 2>&1 || cat "$work/out" >&2
+  for ((batch = 2; ; batch += 2)); do
+    [ -e "$work/batch/n.$batch" ] || break
+    sed -n 's/^totals: //p' "$work/batch/n.$batch"
   done
-  echo $((sum / (calls * (many - few))))
 }
 
-for call in "window 33 80 observe" "sendrecv 1 80 observe" "self 3 80 observe" "poll 1 16 observe" \
-  "allreduce 1 1080 leave-pinned"; do
-  read -r name calls bound retention <<<"$call"
-  count=$(more "$name" "$calls" "$retention")
-  echo "$name: $count instructions a call"
-  [ -n "$count" ] && [ "$count" -le $bound ] && [ "$count" -ge 0 ] || fail "$name: '$count' instructions more a call, not $bound"
-done
+# compare RETENTION ARGUMENT NAME:CALLS:BOUND...: what a call costs more with Pinion, of each case in the order of bench/p2p.cpp.
+compare() {
+  local retention=$1 argument=$2 plain with i names name calls bound count
+  shift 2
+  names="${*%%:*}"
+  mapfile -t plain < <(instructions "$argument" "$names")
+  mapfile -t with < <(instructions "$argument" "$names" LD_PRELOAD="$preload" PINION="retention=$retention,device=pin,monitor=brackets")
+  [ ${#plain[@]} -eq $# ] && [ ${#with[@]} -eq $# ] || { fail "$retention: counted ${#plain[@]} and ${#with[@]} cases of $#"; return; }
+  for ((i = 0; i < ${#plain[@]}; ++i)); do
+    IFS=: read -r name calls bound <<<"$1"
+    shift
+    count=$(((with[i] - plain[i]) / (calls * rounds)))
+    echo "$name: $count instructions a call of $((plain[i] / (calls * rounds)))"
+    [ "${plain[i]}" -gt 0 ] && [ $count -le "$bound" ] && [ $count -ge 0 ] || fail "$name: $count instructions more a call, not $bound"
+  done
+}
+
+compare observe "" window:33:80 sendrecv:1:80 self:3:80 poll:1:16
+compare leave-pinned allreduce allreduce:1:1080
 
 [ "$failures" -eq 0 ]

@@ -2,9 +2,12 @@
 # Registered memory never exceeds the limit, and the program goes on: by eviction, or without registration.
 . "$(dirname "$0")/common.bash"
 
-# Every buffer of this program has 400,000 bytes: 98 or 99 pages.
+# Every buffer of this program has 400,000 bytes: 98 or 99 pages. Strategies take the two devices in turn.
+both=(pin emulated)
 for retention in on-demand leave-pinned lru helper; do
-  for device in pin emulated; do
+  devices=("${both[turn++ % 2]}")
+  [ -z "$all" ] || devices=("${both[@]}")
+  for device in "${devices[@]}"; do
     what="limit far below a buffer: $retention, $device"
     under "--retention $retention --device $device --limit 64K" 2 "$programs/mpi_counted" || fail "$what: $(cat "$work/err")"
     verified || fail "$what: $(cat "$work/out")"

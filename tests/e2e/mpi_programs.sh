@@ -11,7 +11,6 @@ try() {
 }
 
 devices=(pin emulated)
-turn=0
 for program in "2 blocking" "2 requests" "2 datatypes" "2 threads" "2 collectives" "3 collectives"; do
   read -r n name <<<"$program"
   ranks "$n" "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"

@@ -1,5 +1,6 @@
 // Any number of ranks, each of which sends to the next one. ring [HOW], with HOW of: leave (without
-// MPI_Finalize, in which some MPI libraries hang over TCP), forever (until it is killed).
+// MPI_Finalize, in which some MPI libraries hang over TCP), forever (until it is killed; a line shows that it
+// is well under way).
 #include <cstdlib>
 #include <cstring>
 
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
     MPI_Sendrecv(out.data(), kCount, MPI_INT, next, 1, in.data(), kCount, MPI_INT, previous, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     CHECK(holds(in, previous, round));
+    if (me == 0 && round == 20) std::puts("turning"), std::fflush(stdout);
   }
   if (std::strcmp(how, "leave") != 0) return finish();
   if (me == 0) std::printf(g_failures ? "FAILED\n" : "verified\n");
