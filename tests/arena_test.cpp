@@ -1,19 +1,33 @@
 // The arena of the process's heap, and requests served from it: registration once, dooming, return by the
-// heap, limits, forks, threads. One arena a process; each test starts an engine of its own.
+// heap, limits, refusals, forks, threads; then steps in any order, against a model. One arena a process; each
+// test starts an engine of its own.
 #include "placement/arena.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "engine/engine.h"
+#include "monitor/memory_events.h"
+#include "pinion/pinion.h"
 #include "placement/hugepage_heap.h"
+#include "support/deterministic_scheduler.h"
+#include "support/eventually.h"
+#include "support/fake_device.h"
+#include "support/in_child.h"
+#include "support/sanitizers.h"
 
 namespace pinion {
 namespace {
@@ -22,12 +36,20 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 class ArenaTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { ASSERT_TRUE(process_arena().reserve(8 * Arena::kGranule, false)); }
+  /// As the heap's library does (intercept/heap.cpp), once for all suites.
+  static void SetUpTestSuite() {
+    static const bool reserved = process_arena().reserve(8 * Arena::kGranule, false);
+    ASSERT_TRUE(reserved);
+    static const int watched =
+        ::pthread_atfork([] { process_heap().before_fork(); }, [] { process_heap().after_fork_in_parent(); },
+                         [] { process_heap().after_fork_in_child(); });
+    ASSERT_EQ(watched, 0);
+  }
 
-  void start(std::uint64_t limit = 0) {
+  void start(std::uint64_t limit = 0, const char* device = "emulated") {
     Options options;
     options.retention = RetentionKind::leave_pinned;
-    options.device = "emulated";
+    options.device = device;
     options.nic = "none";
     if (limit != 0) options.limit = limit;
     const Error error = Engine::start(options, {}, "test");
@@ -42,12 +64,32 @@ class ArenaTest : public ::testing::Test {
     return static_cast<char*>(process_heap().allocate(bytes, 1, zeroed));
   }
   static LeasePath& leases() { return Engine::running()->leases(); }
-  static bool lease(const char* at, std::size_t bytes, Transfer& transfer, Access access = Access::write) {
-    return leases().lease_in_arena(*this_thread(), 0, Range::of(at, bytes), access, transfer);
+  /// The domain that requests go to is a new one, on a device that refuses where the test wants it.
+  test::FakeDevice& borrow_device() {
+    auto made = std::make_unique<test::FakeDevice>();
+    test::FakeDevice& device = *made;
+    Error error;
+    domain_ = Engine::running()->domains().borrow(std::move(made), error);
+    EXPECT_GE(domain_, 0) << error.message;
+    return device;
   }
-  static bool serves(const char* at, std::size_t bytes) {
+  bool lease(const char* at, std::size_t bytes, Transfer& transfer, Access access = Access::write) const {
+    return leases().lease_in_arena(*this_thread(), domain_, Range::of(at, bytes), access, transfer);
+  }
+  bool serves(const char* at, std::size_t bytes) const {
     Transfer transfer;
     if (!lease(at, bytes, transfer)) return false;
+    leases().release(*this_thread(), transfer);
+    return true;
+  }
+  /// One by one, beside the arena.
+  bool acquire(const char* at, std::size_t bytes, Transfer& transfer) const {
+    return leases().acquire(*this_thread(), domain_, {}, Range::of(at, bytes), Access::write, transfer,
+                            Refusal::report);
+  }
+  bool acquires(const char* at, std::size_t bytes) const {
+    Transfer transfer;
+    if (!acquire(at, bytes, transfer)) return false;
     leases().release(*this_thread(), transfer);
     return true;
   }
@@ -57,6 +99,11 @@ class ArenaTest : public ::testing::Test {
   static void wait_until(Condition condition) {
     while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  static bool is_filled(const char* at, std::size_t bytes, char value) {
+    return at[0] == value && std::memcmp(at, at + 1, bytes - 1) == 0;
+  }
+
+  int domain_ = 0;
 };
 
 TEST_F(ArenaTest, OneRegistrationServesAllBlocksOfASegment) {
@@ -83,8 +130,7 @@ TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   std::memset(block, 7, 4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
   ASSERT_EQ(::madvise(block, 2 * kMiB, MADV_DONTNEED), 0);
-  EXPECT_EQ(block[0], 0);
-  EXPECT_EQ(std::memcmp(block, block + 1, 2 * kMiB - 1), 0);
+  EXPECT_TRUE(is_filled(block, 2 * kMiB, 0));
   EXPECT_EQ(block[2 * kMiB], 7);
   EXPECT_TRUE(serves(block, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
@@ -120,10 +166,99 @@ TEST_F(ArenaTest, ASegmentGoesWithItsBlocksAndComesBackEmpty) {
   wait_until([] { return registered() == 0 && process_arena().figures().segments == 0; });
   char* const again = take(30 * kMiB, true);
   EXPECT_EQ(again, block) << "the lowest addresses";
-  EXPECT_EQ(std::memcmp(again, again + 1, 30 * kMiB - 1), 0);
-  EXPECT_EQ(*again, 0);
+  EXPECT_TRUE(is_filled(again, 30 * kMiB, 0));
   EXPECT_TRUE(serves(again, 30 * kMiB));
   process_heap().free(again);
+}
+
+TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
+  start();
+  char* const block = take(30 * kMiB);
+  std::memset(block, 7, 30 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(block, 30 * kMiB, held));
+  process_heap().free(block);
+  ASSERT_TRUE(process_heap().relieve());
+  EXPECT_FALSE(serves(block, kMiB)) << "the heap has given it back";
+  char* const other = take(30 * kMiB);
+  EXPECT_NE(other, block);
+  EXPECT_TRUE(is_filled(block, 30 * kMiB, 7)) << "the transfer goes on";
+  EXPECT_EQ(process_arena().figures().segments, 2u);
+  leases().release(*this_thread(), held);
+  wait_until([] { return registered() == 0 && process_arena().figures().segments == 1; });
+  process_heap().free(other);
+}
+
+// ---- the C API ----
+
+TEST_F(ArenaTest, TryAcquireIsServedOnceTheSegmentIsRegistered) {
+  start();
+  pinion_domain* domain = nullptr;
+  ASSERT_EQ(pinion_domain_open("emulated", "none", &domain), 0) << pinion_last_error();
+  char* const block = take(4 * kMiB);
+  pinion_lease lease;
+  EXPECT_EQ(pinion_try_acquire(domain, block, kMiB, PINION_ACCESS_WRITE, &lease), EAGAIN);
+  ASSERT_EQ(pinion_acquire(domain, block, kMiB, PINION_ACCESS_WRITE, &lease), 0) << pinion_last_error();
+  EXPECT_EQ(pinion_release(&lease), 0);
+  // A thread without requests before, too.
+  std::thread([&] {
+    ASSERT_EQ(pinion_try_acquire(domain, block + kMiB, kMiB, PINION_ACCESS_WRITE, &lease), 0);
+    pinion_keys keys{};
+    keys.size = sizeof keys;
+    EXPECT_EQ(pinion_lease_keys(&lease, &keys), 0);
+    EXPECT_LE(keys.address, reinterpret_cast<Address>(block));
+    EXPECT_EQ(pinion_release(&lease), 0);
+  }).join();
+  EXPECT_EQ(leases().arena().figures().served, 2u);
+  EXPECT_EQ(pinion_domain_close(domain), 0) << pinion_last_error();
+  process_heap().free(block);
+}
+
+// ---- refusals ----
+
+TEST_F(ArenaTest, ARefusedSegmentIsTriedAgain) {
+  start();
+  std::atomic<bool> refuses{true};
+  test::FakeDevice& device = borrow_device();
+  device.refuse = [&](Range pages, Access) { return refuses && pages.bytes() > 4 * kMiB ? ENOMEM : 0; };
+  char* const block = take(4 * kMiB);
+  EXPECT_FALSE(serves(block, 4 * kMiB));
+  EXPECT_TRUE(acquires(block, 4 * kMiB)) << "the ordinary way";
+  EXPECT_GE(leases().arena().figures().refused, 1u);
+  refuses = false;
+  EXPECT_TRUE(test::eventually([&] { return serves(block, 4 * kMiB); }));
+  // Refused once it has been registered, and let go.
+  refuses = true;
+  leases().leave_arena(domain_);
+  EXPECT_TRUE(test::eventually([&] { return device.live() == 0; }));
+  const std::uint64_t before = leases().arena().figures().refused;
+  EXPECT_TRUE(test::eventually([&] {
+    EXPECT_FALSE(serves(block, 4 * kMiB));
+    return leases().arena().figures().refused > before;
+  }));
+  EXPECT_TRUE(acquires(block, 4 * kMiB));
+  process_heap().free(block);
+}
+
+// RLIMIT_MEMLOCK as ordinary users have it.
+TEST_F(ArenaTest, AnOrdinaryUserGetsOneLine) {
+  if (kSanitized || ::geteuid() != 0) GTEST_SKIP() << "only root can become a user with a limit";
+  test::in_child([this] {
+    const rlimit limit{8 * kMiB, 8 * kMiB};
+    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    ASSERT_TRUE(::setgid(65534) == 0 && ::setuid(65534) == 0);
+    start(0, "pin");
+    testing::internal::CaptureStderr();
+    char* const block = take(4 * kMiB);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_FALSE(serves(block, kMiB));
+      EXPECT_TRUE(acquires(block, kMiB));
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(said.starts_with("pinion: a segment of the arena stays unregistered")) << said;
+    EXPECT_EQ(said.find('\n'), said.size() - 1) << said;
+    Engine::stop();
+  });
 }
 
 TEST_F(ArenaTest, UnderALimitRequestsGoTheOrdinaryWay) {
@@ -131,8 +266,7 @@ TEST_F(ArenaTest, UnderALimitRequestsGoTheOrdinaryWay) {
   char* const block = take(4 * kMiB);
   EXPECT_FALSE(serves(block, 4 * kMiB));
   Transfer transfer;
-  EXPECT_TRUE(leases().acquire(*this_thread(), 0, {}, Range::of(block, 4 * kMiB), Access::write, transfer,
-                               Refusal::report));
+  EXPECT_TRUE(acquire(block, 4 * kMiB, transfer));
   EXPECT_LE(registered(), 8 * kMiB);
   leases().release(*this_thread(), transfer);
   EXPECT_EQ(leases().arena().figures().refused, 1u);
@@ -145,39 +279,67 @@ TEST_F(ArenaTest, ASegmentWithoutLeasesMakesRoomForOthers) {
   ASSERT_TRUE(serves(block, 4 * kMiB));
   void* const other = ::mmap(nullptr, 8 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(other, MAP_FAILED);
-  Transfer transfer;
-  EXPECT_TRUE(leases().acquire(*this_thread(), 0, {}, Range::of(other, 8 * kMiB), Access::write, transfer,
-                               Refusal::report));
-  leases().release(*this_thread(), transfer);
+  EXPECT_TRUE(acquires(static_cast<char*>(other), 8 * kMiB));
   EXPECT_EQ(leases().arena().figures().let_go, 1u);
   ::munmap(other, 8 * kMiB);
   process_heap().free(block);
 }
+
+// ---- forks ----
 
 TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
   start();
   char* const block = take(4 * kMiB);
   std::memset(block, 7, 4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
-  process_heap().before_fork();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    process_heap().after_fork_in_child();
-    bool good = block[0] == 7 && std::memcmp(block, block + 1, 4 * kMiB - 1) == 0;
+  test::in_child([&] {
+    EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
     std::memset(block, 8, 4 * kMiB);
-    char* const own = take(kMiB, true);
-    good = good && own != nullptr && own[0] == 0 && block[4 * kMiB - 1] == 8;
-    ::_exit(good ? 0 : 1);
-  }
-  process_heap().after_fork_in_parent();
-  ASSERT_GT(child, 0);
-  int status = 1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(block[0], 7);
+    const char* const own = take(kMiB, true);
+    ASSERT_NE(own, nullptr);
+    EXPECT_TRUE(is_filled(own, kMiB, 0));
+    EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
+  });
+  EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
   EXPECT_TRUE(serves(block, 4 * kMiB));
+  EXPECT_EQ(registrations(), 1u) << "the fork has left it registered";
   process_heap().free(block);
 }
+
+TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
+  start();
+  char* const kept = take(kMiB);
+  std::memset(kept, 7, kMiB);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      while (!done) {
+        char* const block = take(96 << 10);
+        std::memset(block, 5, 96 << 10);
+        Transfer transfer;
+        if (lease(block, 96 << 10, transfer)) leases().release(*this_thread(), transfer);
+        EXPECT_TRUE(is_filled(block, 96 << 10, 5));
+        process_heap().free(block);
+      }
+    });
+  for (int i = 0; i < 5; ++i) {
+    Transfer transfer;
+    EXPECT_TRUE(test::eventually([&] { return lease(kept, kMiB, transfer); }));
+    test::in_child([&] {
+      EXPECT_TRUE(is_filled(kept, kMiB, 7));
+      char* const own = take(200 << 10);
+      ASSERT_NE(own, nullptr);
+      process_heap().free(own);
+    });
+    leases().release(*this_thread(), transfer);
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  process_heap().free(kept);
+}
+
+// ---- threads ----
 
 TEST_F(ArenaTest, ThreadsReturnEachOthersLeasesWhileSegmentsClose) {
   start();
@@ -216,6 +378,200 @@ TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
   EXPECT_TRUE(serves(block, 4 * kMiB));
   process_heap().free(block);
 }
+
+// ---- a model ----
+
+/// Numbers the changes of memory that end a registration, by granule of the arena.
+class ChangeCount final : public MemorySink {
+ public:
+  Answer changing(const MemoryChange& change) override {
+    if (change.kind == ChangeKind::zeros || change.kind == ChangeKind::lazily) return Answer::proceed;
+    const Range arena = process_arena().range();
+    const std::uint64_t now = last_.fetch_add(1) + 1;
+    for (std::size_t i = 0; i < kGranules; ++i) {
+      const Address begin = arena.begin + i * Arena::kGranule;
+      if (change.range.begin < begin + Arena::kGranule && begin < change.range.end) changed_[i].store(now);
+    }
+    return Answer::proceed;
+  }
+  std::uint64_t now() const { return last_.load(); }
+  std::uint64_t of(Address address) const {
+    return changed_[(address - process_arena().range().begin) / Arena::kGranule].load();
+  }
+
+ private:
+  static constexpr std::size_t kGranules = 8;
+  std::atomic<std::uint64_t> last_{0};
+  std::array<std::atomic<std::uint64_t>, kGranules> changed_{};
+};
+ChangeCount g_changes;
+
+/// Steps in any order, of one thread. A served request finds its memory registered since the last change of
+/// its segment; blocks keep their contents.
+class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsigned> {
+ protected:
+  static constexpr std::uint64_t kLimit = 150 * kMiB;
+
+  void begin() {
+    start(GetParam() % 2 == 0 ? 0 : kLimit);
+    ASSERT_FALSE(memory_events::add(g_changes));
+    device_ = &borrow_device();
+    device_->refuse = [this](Range pages, Access) {
+      const std::lock_guard lock(mutex_);
+      registered_at_[pages.begin] = g_changes.now();
+      return refuses_ ? ENOMEM : 0;
+    };
+  }
+  void TearDown() override {
+    memory_events::remove(g_changes);
+    ArenaTest::TearDown();
+  }
+
+  void step() {
+    const unsigned choice = random_() % 1000;
+    if (choice < 250 || blocks_.empty()) {
+      allocate();
+    } else if (choice < 460) {
+      free_one();
+    } else if (choice < 740) {
+      lease_part();
+    } else if (choice < 960) {
+      if (!leases_.empty()) release_one();
+    } else if (choice < 975) {
+      change(true);
+    } else if (choice < 985) {
+      change(false);
+    } else if (choice < 990) {
+      process_heap().relieve();
+    } else if (choice < 993) {
+      leases().leave_arena(domain_);
+    } else if (choice < 996) {
+      leases().settle_arena();
+    } else if (choice < 998) {
+      refuses_ = !refuses_;
+    } else {
+      test::in_child([this] {
+        for (const auto& [at, block] : blocks_) check(at, block);
+        const char* const own = take(64 << 10, true);
+        EXPECT_TRUE(own == nullptr || is_filled(own, 64 << 10, 0));
+      });
+    }
+    while (blocks_.size() > 60) free_one();
+    while (leases_.size() > 40) release_one();
+  }
+  void end() {
+    while (!leases_.empty()) release_one();
+    while (!blocks_.empty()) free_one();
+    process_heap().relieve();
+    leases().leave_arena(domain_);
+    EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
+        << registered() << " bytes in " << process_arena().figures().segments << " segments";
+    EXPECT_EQ(device_->live(), 0u);
+    if (GetParam() % 2 != 0) {
+      EXPECT_LE(device_->peak(), kLimit);
+    }
+    EXPECT_GT(leases().arena().figures().served, 0u);
+  }
+
+ private:
+  struct Block {
+    std::size_t bytes;
+    std::vector<char> pages;  ///< the first byte of each
+  };
+  struct Lease {
+    Transfer transfer;
+    Range range;
+    RegistrationKey key;
+  };
+
+  static char* at_page(char* at, std::size_t page) { return at + page * page_size(); }
+  static void check(char* at, const Block& block) {
+    for (std::size_t i = 0; i < block.pages.size(); ++i) ASSERT_EQ(*at_page(at, i), block.pages[i]);
+  }
+  std::map<char*, Block>::iterator some_block() {
+    const auto from = blocks_.lower_bound(
+        reinterpret_cast<char*>(process_arena().range().begin + random_() % process_arena().range().bytes()));
+    return from != blocks_.end() ? from : blocks_.begin();
+  }
+
+  void allocate() {
+    const std::size_t bytes = (32 << 10) + random_() % (random_() % 20 == 0 ? 20 * kMiB : 500 << 10);
+    const bool zeroed = random_() % 8 == 0;
+    char* const at = take(bytes, zeroed);
+    if (at == nullptr) {
+      if (!blocks_.empty()) free_one();
+      return;
+    }
+    if (zeroed) {
+      ASSERT_TRUE(is_filled(at, bytes, 0));
+    }
+    Block block{bytes, std::vector<char>(bytes / page_size())};
+    for (std::size_t i = 0; i < block.pages.size(); ++i)
+      *at_page(at, i) = block.pages[i] = static_cast<char>(random_());
+    blocks_[at] = std::move(block);
+  }
+  void free_one() {
+    const auto found = some_block();
+    check(found->first, found->second);
+    process_heap().free(found->first);
+    blocks_.erase(found);
+  }
+  void lease_part() {
+    const auto [at, block] = *some_block();
+    const std::size_t from = random_() % block.bytes, bytes = 1 + random_() % (block.bytes - from);
+    Lease lease{{}, Range::of(at + from, bytes), {}};
+    const bool served = this->lease(at + from, bytes, lease.transfer);
+    if (!served && !acquire(at + from, bytes, lease.transfer)) return;
+    const Region& region = *lease.transfer.record.region().region;
+    lease.key = region.key;
+    ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write));
+    const std::lock_guard lock(mutex_);
+    ASSERT_GE(registered_at_[region.range().begin], served ? g_changes.of(lease.range.begin) : 0) << "stale";
+    leases_.push_back(lease);
+  }
+  void release_one() {
+    std::swap(leases_[random_() % leases_.size()], leases_.back());
+    Lease& lease = leases_.back();
+    ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write)) << "gone under a lease";
+    if (lease.transfer.in_arena != 0) {
+      const volatile char* const memory = reinterpret_cast<char*>(lease.range.begin);
+      static_cast<void>(memory[0] + memory[lease.range.bytes() - 1]);  // mapped, though its block may be free
+    }
+    leases().release(*this_thread(), lease.transfer);
+    leases_.pop_back();
+  }
+  /// Some pages of a block read as zeros from now on: dropped, or replaced by others.
+  void change(bool drop) {
+    auto& [at, block] = *some_block();
+    const std::size_t from = random_() % block.pages.size();
+    const std::size_t pages = 1 + random_() % (block.pages.size() - from);
+    char* const begin = at_page(at, from);
+    if (drop)
+      ASSERT_EQ(::madvise(begin, pages * page_size(), MADV_DONTNEED), 0);
+    else
+      ASSERT_EQ(::mmap(begin, pages * page_size(), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+                begin);
+    std::fill_n(block.pages.begin() + static_cast<std::ptrdiff_t>(from), pages, char{0});
+    check(at, block);
+  }
+
+  std::mt19937 random_{GetParam()};
+  test::FakeDevice* device_ = nullptr;
+  std::map<char*, Block> blocks_;
+  std::vector<Lease> leases_;
+  std::atomic<bool> refuses_{false};
+  std::mutex mutex_;
+  std::map<Address, std::uint64_t> registered_at_;  ///< the changes before, by begin; guarded by the mutex
+};
+
+TEST_P(ArenaModelTest, HoldsInAnyOrderOfSteps) {
+  ASSERT_NO_FATAL_FAILURE(begin());
+  const int steps = static_cast<int>((kSanitized ? 1000 : 4000) * test::test_scale());
+  for (int i = 0; i < steps && !HasFailure(); ++i) step();
+  end();
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, ArenaModelTest, testing::Values(1u, 2u));
 
 }  // namespace
 }  // namespace pinion

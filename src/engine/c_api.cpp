@@ -303,7 +303,6 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
 
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                        pinion_lease* lease) {
-  const Ticks now = ticks_now();
   const EntryFrame entry = EntryFrame::here();
   if (lease) body_of(lease)->mark = 0;
   if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
@@ -311,11 +310,16 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
   ThreadContext* thread = this_thread();
   if (!thread) [[unlikely]]
     return no_context("pinion_try_acquire");
-  const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
   LeaseBody& body = *body_of(lease);
   LeasePath& leases = *domain->leases;
-  if (!leases.try_acquire(*thread, domain->number, call, Range::of(address, bytes),
-                          static_cast<Access>(access), body.transfer)) {
+  const Range range = Range::of(address, bytes);
+  const auto rights = static_cast<Access>(access);
+  const auto hits = [&] {
+    const Ticks now = ticks_now();
+    const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
+    return leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer);
+  };
+  if (!leases.try_lease_in_arena(*thread, domain->number, range, rights, body.transfer) && !hits()) {
     // This is an ordinary outcome, so formatting is skipped.
     static constexpr char kText[] =
         "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";

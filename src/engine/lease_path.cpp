@@ -253,6 +253,7 @@ bool LeasePath::open_in_arena(ThreadContext& thread, int number, Range request, 
 
 bool LeasePath::register_segment(ThreadContext& thread, int number, Range request) {
   if (observes_[static_cast<std::size_t>(number)] || watch_.keeps_nothing() || watch_.blind()) return false;
+  settle_arena();  // an earlier registration of the segment may be over
   Domain::Ticket ticket;
   ticket.pages = arena_.begin_opening(number, request);
   if (ticket.pages.empty()) return true;  // it may be open, for all that this thread knows
@@ -262,12 +263,14 @@ bool LeasePath::register_segment(ThreadContext& thread, int number, Range reques
   registering.record.domain = static_cast<unsigned>(number);
   const bool refused = acquire_by_steps(thread, ticket, registering) == Domain::Step::refused;
   arena_.finish_opening(number, ticket.pages, refused ? nullptr : ticket.region);
-  if (refused && !segment_reported_.exchange(true))
+  if (!refused) return true;
+  settle_arena();
+  if (!segment_reported_.exchange(true))
     warn(
         "a segment of the arena stays unregistered, and its requests are served one by one: "
         "%s (said once)",
         ticket.error.message);
-  return !refused;
+  return false;
 }
 
 void LeasePath::release_in_arena(ThreadContext& thread, Transfer& transfer) {

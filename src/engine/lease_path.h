@@ -79,6 +79,17 @@ class LeasePath {
     take_in_arena(thread, domain, request, region, transfer);
     return true;
   }
+  /// The same where the segment is registered already; else false, without effect.
+  bool try_lease_in_arena(ThreadContext& thread, int domain, Range request, Access access,
+                          Transfer& transfer) {
+    if (!arena_.holds(request.begin)) [[likely]]
+      return false;
+    Region* const region =
+        ArenaLeases::prepare(thread) ? arena_.try_lease(thread, domain, request, access) : nullptr;
+    if (region == nullptr) return false;
+    take_in_arena(thread, domain, request, region, transfer);
+    return true;
+  }
   /// Leases `request` for a transfer. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
   bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
