@@ -1,8 +1,9 @@
 // One pattern of allocations, with the allocator that this process has: allocations PATTERN SECONDS. Prints
-// nanoseconds a step, the most bytes that were resident, and the library that malloc is from. For `pinion
-// bench placement`.
+// nanoseconds a step, those that the step's thread was on a processor, the most bytes that were resident, and
+// the library that malloc is from. For `pinion bench placement`.
 #include <dlfcn.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <chrono>
 #include <cstdio>
@@ -44,10 +45,19 @@ constexpr Pattern kPatterns[] = {
 
 using Clock = std::chrono::steady_clock;
 
-void run(const Pattern& pattern, unsigned seed, double seconds, double* ns_a_step) {
+double own_cpu_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e9 * static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec);
+}
+
+struct StepTimes {
+  double ns = 0, cpu_ns = 0;
+};
+
+void run(const Pattern& pattern, unsigned seed, double seconds, StepTimes* times) {
   std::mt19937 random(seed);
   std::vector<char*> slots(pattern.slots);
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   const auto step = [&] {
     char*& slot = slots[random() % slots.size()];
     std::free(slot);
@@ -58,13 +68,18 @@ void run(const Pattern& pattern, unsigned seed, double seconds, double* ns_a_ste
   };
   for (std::size_t i = 0; i < 4 * pattern.slots; ++i) step();  // until the slots are full
   std::size_t steps = 0;
-  const auto begin = Clock::now();
+  const double cpu_begin = own_cpu_ns();
+  const auto begin = Clock::now(),
+             end =
+                 begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   Clock::time_point now = begin;
   while (now < end || steps == 0) {
     for (int i = 0; i < 16; ++i, ++steps) step();
     now = Clock::now();
   }
-  *ns_a_step = std::chrono::duration<double, std::nano>(now - begin).count() / static_cast<double>(steps);
+  const auto count = static_cast<double>(steps);
+  *times = {std::chrono::duration<double, std::nano>(now - begin).count() / count,
+            (own_cpu_ns() - cpu_begin) / count};
   for (char* block : slots) std::free(block);
 }
 
@@ -73,18 +88,19 @@ void run(const Pattern& pattern, unsigned seed, double seconds, double* ns_a_ste
 int main(int argc, char** argv) {
   for (const Pattern& pattern : kPatterns) {
     if (argc != 3 || std::strcmp(argv[1], pattern.name) != 0) continue;
-    std::vector<double> ns(pattern.threads);
+    std::vector<StepTimes> times(pattern.threads);
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < pattern.threads; ++i)
-      threads.emplace_back(run, std::cref(pattern), i, std::atof(argv[2]), &ns[i]);
+      threads.emplace_back(run, std::cref(pattern), i, std::atof(argv[2]), &times[i]);
     for (std::thread& thread : threads) thread.join();
-    double sum = 0;
-    for (const double one : ns) sum += one;
+    StepTimes sum;
+    for (const StepTimes& one : times) sum = {sum.ns + one.ns, sum.cpu_ns + one.cpu_ns};
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
     Dl_info info{};
     ::dladdr(::dlsym(RTLD_DEFAULT, "malloc"), &info);
-    std::printf("%.3f %ld %s\n", sum / pattern.threads, usage.ru_maxrss * 1024, info.dli_fname);
+    std::printf("%.3f %.3f %ld %s\n", sum.ns / pattern.threads, sum.cpu_ns / pattern.threads,
+                usage.ru_maxrss * 1024, info.dli_fname);
     return 0;
   }
   std::fprintf(stderr, "usage: allocations PATTERN SECONDS\n");

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "bench_api.h"
 #include "bench_gather_peer.h"
 #include "transfer/gather_probe.h"
+#include "transfer/list_puts.h"
 
 namespace pinion::cli {
 
@@ -48,15 +48,6 @@ constexpr struct {
              {Way::in_place, "in-place"},
              {Way::packed, "packed"},
              {Way::planned, "pinion"}};
-
-struct Puts final : transfer::Operation {
-  void done(const Error& error) override {
-    if (error) failed.store(true);
-    ended.fetch_add(1);
-  }
-  std::atomic<unsigned> ended{0};
-  std::atomic<bool> failed{false};
-};
 
 /// Registered memory of this process: pieces, then the packed buffer.
 class Source {
@@ -183,12 +174,10 @@ class Measurement {
   }
 
   Times once(const Case& one, Way way) {
-    transfer::Endpoint& endpoint = target_.endpoint();
-    Puts puts;
     const Time begin = monotonic_now();
+    transfer::ListPuts puts(target_.endpoint());
     const std::size_t count = plan(one, way);
     RemoteMemory to = target_.memory();
-    unsigned posted = 0;
     for (std::size_t i = 0; i < count;) {
       const std::size_t request = elements_[i].request;
       list_.clear();
@@ -197,16 +186,11 @@ class Measurement {
         list_.push_back({const_cast<void*>(elements_[i].address), elements_[i].bytes, source_.descriptor()});
         bytes += elements_[i].bytes;
       }
-      Error error;
-      while ((error = endpoint.put_list(target_.peer(), list_, to, puts)).code == EAGAIN) endpoint.progress();
-      if (error) throw Failure(error.message);
-      ++posted;
+      if (const Error error = puts.post(target_.peer(), list_, to)) throw Failure(error.message);
       to.address += bytes;
     }
     const Time middle = monotonic_now();
-    while (puts.ended.load() < posted)
-      if (endpoint.progress() == 0) endpoint.wait(kMillisecond);
-    if (puts.failed.load()) throw Failure("a put failed");
+    if (!puts.wait()) throw Failure("a put failed");
     return {static_cast<double>(middle - begin), static_cast<double>(monotonic_now() - middle)};
   }
 

@@ -467,6 +467,21 @@ TEST_F(Cli, BenchPrepareHasTheDelaysOfOthers) {
   }
 }
 
+TEST_F(Cli, BenchGatherHasEachWay) {
+  const Outcome o = pinion({"bench", "gather", "--rounds", "1", "--json"});
+  if (o.status == 2) GTEST_SKIP() << "this machine lacks the provider";
+  ASSERT_EQ(o.status, 0) << o.err;
+  const json result = json::parse(o.out);
+  std::map<std::string, std::map<std::string, double>> ns;  // by case and subject
+  for (const json& row : result.at("rows"))
+    if (row.at("metric") == "ns") ns[row.at("case")][row.at("subject")] = row.at("value");
+  for (const char* name : {"1x8", "4x128", "128x32768"})
+    for (const char* subject : {"request-each", "in-place", "packed", "pinion"})
+      EXPECT_GT(ns[name][subject], 0) << name << ' ' << subject;
+  EXPECT_GT(ns["offset-64"]["in-place"], 0);
+  expect_usage_error({"bench", "gather", "--provider", "none-such"}, "none-such");
+}
+
 TEST_F(Cli, BenchesRefuseOptionsOfOthers) {
   expect_usage_error({"bench", "hit", "--wire", "1GB/s"}, "bench hit has no --provider, --full or --wire");
   expect_usage_error({"bench", "hit", "--size", "4M"}, "bench hit has no --size");

@@ -29,6 +29,7 @@
 #include "support/device_battery.h"
 #include "support/in_child.h"
 #include "support/pinned_memory.h"
+#include "support/system_call_filter.h"
 
 namespace pinion {
 namespace {
@@ -161,14 +162,37 @@ TEST(PinDevice, RingsOpenAsTheirTablesFill) {
       keys.push_back(r.key);
     }
   };
-  register_up_to(256);
+  register_up_to(64);
   EXPECT_EQ(open_descriptors(), before + 1);
-  register_up_to(257);
+  register_up_to(65);
   EXPECT_EQ(open_descriptors(), before + 2);
   for (RegistrationKey key : keys) EXPECT_FALSE(device->deregister(key, Actor::application));
   keys.clear();
-  register_up_to(256);
+  register_up_to(64);
   EXPECT_EQ(open_descriptors(), before + 2);
+}
+
+TEST(PinDevice, ARangeOfOneStepIsPinnedWithoutALookAtItsPages) {
+  if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
+  in_child([] {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mincore, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    ASSERT_TRUE(filter_system_calls(program));
+    const auto device = make_pin_device();
+    Memory memory(8 * kMiB);  // untouched
+    const std::size_t before = held();
+    const Registration step =
+        device->register_range(memory.pages(0, 4 * kMiB / page_size()), Access::all, Actor::application);
+    ASSERT_FALSE(step.error) << step.error.message;
+    EXPECT_EQ(held(), before + 4 * kMiB);
+    // More than a step is made present first.
+    EXPECT_TRUE(device->register_range(memory.range(), Access::all, Actor::application).error);
+    device->deregister(step.key, Actor::application);
+  });
 }
 
 TEST(PinDevice, RefusedIoUringFallsBackToLocks) {

@@ -1,5 +1,6 @@
 // Making memory present before it is pinned: a fault costs ten times a pin, and a pin that faults holds its
-// ring, and the process's memory map, all the while. So faults come first, in steps of about a millisecond.
+// ring, and the process's memory map, all the while. So faults come first, in steps of about a millisecond;
+// a pin of no more than a step may come at once.
 // Memory is never touched by this code itself (that would race with the program); the kernel populates it, or
 // returns an error. Stateless; any thread; blocks.
 #pragma once

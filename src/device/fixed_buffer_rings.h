@@ -17,7 +17,7 @@ namespace pinion {
 
 class FixedBufferRings {
  public:
-  static constexpr std::array<std::uint32_t, 7> kTables{256, 256, 512, 1024, 2048, 4096, 8192};
+  static constexpr std::array<std::uint32_t, 8> kTables{64, 192, 256, 512, 1024, 2048, 4096, 8192};
   static_assert(std::accumulate(kTables.begin(), kTables.end(), 0u) == FixedBuffers::kSlots);
 
   /// FixedBuffers::pin() in the first ring with room, which is `ring` then. ENOSYS: the kernel refuses a

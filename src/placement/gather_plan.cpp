@@ -50,7 +50,7 @@ std::size_t join(std::span<const pinion_range> pieces, std::size_t most, std::sp
       if (pieces[next].bytes > 0 && pieces[next].address != begin + bytes) break;
       bytes += pieces[next].bytes;
     }
-    const std::size_t cuts = (bytes - 1) / most + 1;
+    const std::size_t cuts = bytes <= most ? 1 : (bytes - 1) / most + 1;
     for (std::size_t cut = 0; cut < cuts && count + cut < runs.size(); ++cut) {
       const std::size_t at = cut * most;
       runs[count + cut] = {begin + at, std::min(most, bytes - at), i, cuts == 1 ? next - i : 0, 0};
@@ -136,8 +136,9 @@ class Layout {
 // ---- the choice ----
 
 /// Marks the runs whose packing saves more elements than it costs copying: the shortest path through two
-/// states, the last run in place or packed. An element costs the mean of those of full requests.
-void mark_cheapest(const pinion_gather_costs& costs, std::span<Element> runs) {
+/// states, the last run in place or packed. An element costs the mean of those of full requests. Returns how
+/// many it marks.
+std::size_t mark_cheapest(const pinion_gather_costs& costs, std::span<Element> runs) {
   const std::size_t most = std::min(costs.max_elements, runs.size());
   const double request_ns = most < runs.size() ? costs.request_ns : 0;
   const double element_ns =
@@ -155,11 +156,14 @@ void mark_cheapest(const pinion_gather_costs& costs, std::span<Element> runs) {
     placed = before + element_ns;
   }
   bool pack = packed < placed;
+  std::size_t marked = 0;
   for (std::size_t i = runs.size(); i-- > 0;) {
     const std::size_t marks = runs[i].request;
     runs[i].request = pack ? kPack : 0;
+    marked += pack;
     pack = (marks & (pack ? kPackAfterPacked : kPlaceAfterPacked)) != 0;
   }
+  return marked;
 }
 
 template <class Chosen>
@@ -172,10 +176,12 @@ double ns_of(const pinion_gather_costs& costs, std::size_t room, std::span<const
 
 /// Leaves kPack in the runs to be copied. No dearer than all in place, or all packed.
 void choose(const pinion_gather_costs& costs, std::size_t room, std::span<Element> runs) {
-  mark_cheapest(costs, runs);
+  const std::size_t marked = mark_cheapest(costs, runs);
   const double mixed = ns_of(costs, room, runs, [](const Element& run) { return run.request == kPack; });
-  const double in_place = ns_of(costs, room, runs, [](const Element&) { return false; });
-  const double packed = ns_of(costs, room, runs, [](const Element&) { return true; });
+  const double in_place =
+      marked == 0 ? mixed : ns_of(costs, room, runs, [](const Element&) { return false; });
+  const double packed =
+      marked == runs.size() ? mixed : ns_of(costs, room, runs, [](const Element&) { return true; });
   if (mixed < in_place && mixed <= packed) return;
   for (Element& run : runs) run.request = packed < in_place ? kPack : 0;
 }

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
 #include "base/range.h"
+#include "transfer/list_puts.h"
 
 namespace pinion::transfer {
 
@@ -55,15 +55,6 @@ class Leased {
   Error error_;
 };
 
-struct Puts final : Operation {
-  void done(const Error& error) override {
-    if (error) failed.store(true);
-    ended.fetch_add(1);
-  }
-  std::atomic<unsigned> ended{0};
-  std::atomic<bool> failed{false};
-};
-
 class Probe {
  public:
   Probe(Endpoint& endpoint, Peer peer, const RemoteMemory& target, const Leased& memory)
@@ -79,20 +70,13 @@ class Probe {
   double transfer(unsigned requests, unsigned elements, std::size_t bytes, std::size_t offset) {
     std::array<LocalMemory, kMostElements> list;
     for (unsigned i = 0; i < elements; ++i) list[i] = memory_.at(i * page_size() + offset, bytes);
-    Puts puts;
-    unsigned posted = 0;
-    bool refused = false;
     const Time begin = monotonic_now();
-    while (posted < requests && !refused) {
-      const Error error = endpoint_.put_list(peer_, {list.data(), elements}, target_, puts);
-      if (!error) ++posted;
-      refused = error && error.code != EAGAIN;
-      if (error) endpoint_.progress();
-    }
-    while (puts.ended.load() < posted)
-      if (endpoint_.progress() == 0) endpoint_.wait(kMillisecond);
-    const auto took = static_cast<double>(monotonic_now() - begin);
-    return refused || puts.failed.load() ? -1 : took;
+    ListPuts puts(endpoint_);
+    bool refused = false;
+    for (unsigned i = 0; i < requests && !refused; ++i)
+      refused = static_cast<bool>(puts.post(peer_, {list.data(), elements}, target_));
+    const bool arrived = puts.wait() && !refused;
+    return arrived ? static_cast<double>(monotonic_now() - begin) : -1;
   }
 
   Endpoint& endpoint_;

@@ -3,7 +3,7 @@
 # function runs in an empty directory. It prints "ok TEST" or "failed TEST" for each test on standard output,
 # and everything else on standard error.
 #
-# It reads: $mpi, $retention (none: without Pinion), $threshold, $only, $limit (seconds for one program), $cell (the
+# It reads: $mpi, $retention (none: without Pinion), $threshold, $only, $limit (seconds for one program), $more_options, $cell (the
 # cell's directory), $build, $source, $apps, $cache.
 
 # There may be more ranks than cores: let them yield, unbound.
@@ -19,8 +19,9 @@ launch() {
     timeout --foreground -k 10 "$limit" "${command[@]}" </dev/null
     return
   fi
+  # shellcheck disable=SC2086
   timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --device pin --retention "$retention" --threshold "$threshold" --log "$cell/log" \
-    -- "${command[@]}" </dev/null
+    $more_options -- "${command[@]}" </dev/null
   status=$?
   "$build/bin/pinion" report "$cell/log" --json 2>>"$cell/unreported" |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["acquires"]["total"])' >>"$cell/acquires" 2>/dev/null

@@ -32,6 +32,12 @@ for name in counted counted_mpif counted_f90 counted_f08; do
   done
 done
 
+# Derived types as gather lists, by the header that is compiled for this MPI; C99 takes it too.
+echo '#include <pinion/mpi_gather.h>' >"$work/header.c"
+"$(command -v "mpicc.$family" || command -v mpicc)" -std=c99 -Wall -Wextra -Werror -I"$source/include" -c "$work/header.c" \
+  -o "$work/header.o" || fail "the header of derived types in C99"
+to "$work/out" "$work/err" ranks 1 "$programs/mpi_gathered" && verified || fail "gathered: $(cat "$work/out" "$work/err")"
+
 # An MPI that only a plugin brings.
 ranks 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so" >"$work/plain" 2>&1 || fail "plugin without Pinion"
 try "" 2 "$programs/mpi_plugin_host" "$programs/libmpi_plugin.so"

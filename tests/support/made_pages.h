@@ -22,15 +22,17 @@ class MadePages final : public PageSource {
 
   Pages map(std::size_t least, std::size_t wanted) override {
     if (fails()) return {};
-    if (pool_bytes >= least) {
+    if (take_of_pool(least)) {
       void* const at =
           ::mmap(nullptr, least + kHugepage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-      if (at == MAP_FAILED) return {};
+      if (at == MAP_FAILED) {
+        pool_bytes += least;
+        return {};
+      }
       const Address begin = (reinterpret_cast<Address>(at) + kHugepage - 1) / kHugepage * kHugepage;
       unmap_unseen({reinterpret_cast<Address>(at), begin});
       unmap_unseen({begin + least, reinterpret_cast<Address>(at) + least + kHugepage});
       ::madvise(reinterpret_cast<void*>(begin), least, MADV_DONTFORK);
-      pool_bytes -= least;
       mapped_bytes += least;
       return {{begin, begin + least}, Backing::pool};
     }
@@ -60,6 +62,12 @@ class MadePages final : public PageSource {
   }
 
  private:
+  bool take_of_pool(std::size_t bytes) {
+    std::size_t left = pool_bytes;
+    while (left >= bytes)
+      if (pool_bytes.compare_exchange_weak(left, left - bytes)) return true;
+    return false;
+  }
   bool fails() {
     const unsigned one_in = fail_one_in;
     if (one_in == 0) return false;
