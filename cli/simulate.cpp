@@ -18,7 +18,7 @@
 #include "paper_measured.h"
 #include "predict/profile.h"
 #include "report_json.h"
-#include "report_text.h"
+#include "report_tables.h"
 #include "simulate/simulation.h"
 #include "strategies.h"
 #include "text.h"
