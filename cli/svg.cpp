@@ -127,7 +127,7 @@ Legend legend_of(const PlotPanel& panel, const std::vector<std::string>& names) 
   Legend legend;
   double at = kLeft;
   for (const PlotLine& line : panel.lines) {
-    const double width = 39 + 6.6 * static_cast<double>(line.name.size());
+    const double width = 42 + 7.2 * static_cast<double>(line.name.size());
     if (at > kLeft && at + width > kWidth) {
       at = kLeft;
       legend.bottom += kLegendRow;
