@@ -236,8 +236,7 @@ void add_bench(CLI::App& app) {
   sub->add_option("--size", arguments->sizes, "bench transfers, bench prepare: these sizes (17K,4M)")
       ->delimiter(',')
       ->type_name("LIST");
-  sub->add_option("--plot", arguments->options.plot,
-                  "bench transfers, firehose: draws the rows, by Python's matplotlib")
+  sub->add_option("--plot", arguments->options.plot, "bench transfers, firehose: draws the rows")
       ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   sub->callback([arguments, names] {

@@ -20,7 +20,7 @@
 #include "nic_memory.h"
 #include "option_flags.h"
 #include "report_json.h"
-#include "report_text.h"
+#include "report_tables.h"
 #include "runlog/analysis.h"
 #include "text.h"
 #include "unregistered_uses.h"

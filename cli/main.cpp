@@ -165,6 +165,7 @@ int main(int argc, char** argv) {
   add_run(app, command, status);
   add_compare(app, command);
   add_report(app);
+  add_top(app);
   add_simulate(app);
   add_info(app);
   add_doctor(app);

@@ -9,7 +9,9 @@
 #include "command.h"
 #include "launch.h"
 #include "log_directory.h"
+#include "output_file.h"
 #include "report_json.h"
+#include "svg.h"
 #include "system_files.h"
 
 namespace pinion::cli {
@@ -27,12 +29,26 @@ std::optional<std::string> python_with_matplotlib() {
   return std::nullopt;
 }
 
+bool is_svg(const std::string& file) { return fs::path(file).extension() == ".svg"; }
+
+const char* scale_text(Scale scale) {
+  static const char* const names[] = {"linear", "powers of two", "powers of ten"};
+  return names[static_cast<int>(scale)];
+}
+
 Json to_json(const Plot& plot) {
   Json panels = Json::array();
   for (const PlotPanel& panel : plot.panels) {
     Json lines = Json::array();
-    for (const PlotLine& line : panel.lines) lines.push_back({{"name", line.name}, {"points", line.points}});
-    panels.push_back({{"title", panel.title}, {"x", panel.x}, {"y", panel.y}, {"lines", std::move(lines)}});
+    for (const PlotLine& line : panel.lines)
+      lines.push_back({{"name", line.name}, {"points", line.points}, {"is_bound", line.is_bound}});
+    panels.push_back({{"title", panel.title},
+                      {"x", panel.x},
+                      {"y", panel.y},
+                      {"x_scale", scale_text(panel.x_scale)},
+                      {"y_scale", scale_text(panel.y_scale)},
+                      {"has_marks", panel.has_marks},
+                      {"lines", std::move(lines)}});
   }
   return {{"title", plot.title}, {"columns", plot.columns}, {"panels", std::move(panels)}};
 }
@@ -40,14 +56,16 @@ Json to_json(const Plot& plot) {
 }  // namespace
 
 void check_plot(const std::string& file) {
-  const std::string ending = fs::path(file).extension().string();
-  if (ending != ".svg" && ending != ".png")
+  if (is_svg(file)) return;
+  if (fs::path(file).extension() != ".png")
     throw UsageError(fmt::format("--plot: '{}' ends in neither .svg nor .png", file));
   if (!python_with_matplotlib())
-    throw UsageError("--plot needs Python's matplotlib (Debian: python3-matplotlib)");
+    throw UsageError(
+        "--plot: a PNG needs Python's matplotlib (Debian: python3-matplotlib); an SVG does without");
 }
 
 void draw(const Plot& plot, const std::string& file) {
+  if (is_svg(file)) return write_text(file, svg_file(plot));
   const auto python = python_with_matplotlib();
   if (!python) throw Failure("no Python has matplotlib any more");
   const TemporaryLogDirectory directory;

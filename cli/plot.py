@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plot DATA FILE: draws the panels of DATA, which cli/plot.cpp writes, to FILE (.svg or .png)."""
+"""plot DATA FILE: draws the panels of DATA, which cli/plot.cpp writes, to FILE (.png)."""
 import json
 import math
 import sys
@@ -24,9 +24,13 @@ def main(data, file):
     for axes, panel in zip(grid.flat, panels):
         for line in panel["lines"]:
             x, y = zip(*line["points"])
-            shown[line["name"]] = axes.plot(x, y, marker="o", markersize=3, color=colours[line["name"]])[0]
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+            bound = line["is_bound"]
+            shown[line["name"]] = axes.plot(
+                x, y, marker="o" if panel["has_marks"] and not bound else "", markersize=3,
+                linestyle="dashed" if bound else "solid", color=colours[line["name"]])[0]
+        for scale, set_scale in ((panel["x_scale"], axes.set_xscale), (panel["y_scale"], axes.set_yscale)):
+            if scale != "linear":
+                set_scale("log", base=2 if scale == "powers of two" else 10)
         axes.set(title=panel["title"], xlabel=panel["x"], ylabel=panel["y"])
         axes.grid(True, alpha=0.3)
     figure.suptitle(plot["title"])

@@ -1,4 +1,4 @@
-// `pinion report`: the contents of logs, as text, JSON or a trace.
+// `pinion report`: the contents of logs, as text, JSON, a page, a plot, a trace or metrics.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,12 @@
 #include "command.h"
 #include "hugepages.h"
 #include "libraries_part.h"
+#include "output_file.h"
+#include "plot.h"
+#include "prometheus.h"
+#include "report_html.h"
 #include "report_json.h"
+#include "report_plots.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
 #include "source_places.h"
@@ -26,20 +31,44 @@ namespace {
 struct Arguments {
   std::vector<std::string> logs;
   bool json = false;
-  std::string trace;
+  std::string trace, html, plot, prometheus;
 };
 
+void save_trace(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
+  const Error unread = write_trace(file, report, logs);
+  const bool failed = std::ferror(file);
+  if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", path));
+  if (unread) throw UsageError(unread.message);
+}
+
+/// A panel for each node and, of several ranks, for each rank.
+void save_plot(const std::string& path, const runlog::Report& report) {
+  constexpr std::size_t kTitle = 90;
+  Plot plot{"Registered memory: " + report.command.substr(0, kTitle), 2,
+            node_panels(report, kMostNodePanels)};
+  if (report.per_rank.size() > 1)
+    for (PlotPanel& panel : rank_panels(report, kMostRankPanels)) plot.panels.push_back(std::move(panel));
+  if (plot.panels.size() == 1) plot.columns = 1;
+  draw(plot, path);
+}
+
+void save_html(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs,
+               ReportParts parts, const Verdict& verdict, const SiteText& site_text) {
+  std::optional<WhatIfGrid> grid;
+  if (parts.strategies) grid = what_if_grid(report, logs);
+  parts.grid = grid ? &*grid : nullptr;
+  write_text(path, report_html(report, parts, verdict, site_text));
+}
+
 void report(const Arguments& arguments) {
+  if (!arguments.plot.empty()) check_plot(arguments.plot);
   runlog::Report result;
   if (const Error error = runlog::analyse(arguments.logs, result)) throw UsageError(error.message);
-  if (!arguments.trace.empty()) {
-    std::FILE* file = std::fopen(arguments.trace.c_str(), "w");
-    if (!file) throw UsageError(fmt::format("{}: {}", arguments.trace, std::strerror(errno)));
-    const Error unread = write_trace(file, result.start, arguments.logs);
-    const bool failed = std::ferror(file);
-    if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", arguments.trace));
-    if (unread) throw UsageError(unread.message);
-  }
+  if (!arguments.prometheus.empty()) write_text(arguments.prometheus, prometheus_text(result));
+  if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs);
+  if (!arguments.plot.empty()) save_plot(arguments.plot, result);
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
@@ -48,6 +77,9 @@ void report(const Arguments& arguments) {
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   const Verdict verdict = verdict_of(result, simulated, typed_program(result), site_text);
   const ArenaFigures arena = arena_of(arguments.logs);
+  if (!arguments.html.empty())
+    save_html(arguments.html, result, arguments.logs, {simulated, nullptr, held ? &*held : nullptr}, verdict,
+              site_text);
   if (arguments.json) {
     Json json = to_json(result, simulated ? to_json(*simulated) : Json(nullptr), held ? &*held : nullptr);
     json["verdict"] = to_json(verdict);
@@ -74,6 +106,13 @@ void add_report(CLI::App& app) {
       ->type_name("DIR");
   sub->add_flag("--json", arguments->json, "one JSON object instead of text")->disable_flag_override();
   sub->add_option("--trace", arguments->trace, "also write a trace for Perfetto or chrome://tracing")
+      ->type_name("FILE");
+  sub->add_option("--html", arguments->html, "also write a page with plots, for any browser")
+      ->type_name("FILE");
+  sub->add_option("--plot", arguments->plot, "also draw registered memory over time")
+      ->type_name("FILE.svg|png");
+  sub->add_option("--prometheus", arguments->prometheus,
+                  "also write metrics for the textfile collector of Prometheus' node exporter")
       ->type_name("FILE");
   sub->callback([arguments] { report(*arguments); });
 }

@@ -21,11 +21,6 @@ using runlog::Report;
 constexpr std::size_t kRangesShown = 8;
 constexpr std::size_t kRanksShown = 4;
 
-std::string rank_text(const RankReport& rank) {
-  return rank.rank >= 0 ? fmt::format("rank {} on {}", rank.rank, rank.host)
-                        : fmt::format("process {} on {}", rank.process, rank.host);
-}
-
 Options options_of(const Report& r) {
   Options options;
   (void)parse_options(options, r.options);
@@ -50,6 +45,11 @@ Named named(const Report& r, F&& has) {
 }
 
 }  // namespace
+
+std::string rank_text(const RankReport& rank) {
+  return rank.rank >= 0 ? fmt::format("rank {} on {}", rank.rank, rank.host)
+                        : fmt::format("process {} on {}", rank.process, rank.host);
+}
 
 std::string unfinished_text(const Report& r) {
   const Named running = named(r, [](const RankReport& rank) { return rank.running; });

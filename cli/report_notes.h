@@ -8,6 +8,8 @@
 
 namespace pinion::cli {
 
+/// "rank 3 on node7"; of a process without a rank, "process 123 on node7".
+std::string rank_text(const runlog::RankReport& rank);
 /// "2 ranks did not end in order (rank 1 on node7, rank 3 on node8)"; ranks that have not ended likewise.
 std::string unfinished_text(const runlog::Report& report);
 /// "1,234 events are missing (no space left where the log is; rank 1 on node7)".

@@ -14,10 +14,6 @@ namespace pinion::cli {
 /// nothing could be simulated.
 std::string summary_text(const runlog::Report& report, const Strategies* strategies, const Verdict& verdict);
 
-/// Spent and allowed on the program's threads, and by the helper: "1.2 of 20 ms".
-std::string spent_text(const runlog::TimeBudgetUse& threads);
-std::string spent_text(const runlog::HelperShareUse& helper);
-
 /// All sections, the verdict first. `strategies`: as above. `held`: by libraries; null: not known.
 std::string report_text(const runlog::Report& report, const Strategies* strategies, const LibrariesPart* held,
                         const Verdict& verdict, const SiteText& site_text);

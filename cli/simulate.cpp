@@ -22,7 +22,7 @@
 #include "predict/profile.h"
 #include "progress.h"
 #include "report_json.h"
-#include "report_text.h"
+#include "report_tables.h"
 #include "simulate/simulation.h"
 #include "strategies.h"
 #include "text.h"

@@ -36,6 +36,7 @@ std::vector<runlog::Log> part_of(const std::vector<std::string>& paths, int& ran
 }
 
 constexpr const char* kRecordedNic = "recorded";
+constexpr int kGridSeconds = 10;
 
 std::vector<std::string> table_header(const char* first) {
   return {first, "registered peak / mean", "seconds added", "misses", "bounced"};
@@ -48,18 +49,21 @@ void add_row(Table& table, const std::string& name, const simulate::Result& resu
              count_text(result.acquires.misses), count_text(result.acquires.bounced)});
 }
 
-/// Whether another simulation, about as long as the longest so far, ends within two seconds of processor
-/// time.
+/// Whether another simulation, about as long as the longest so far, ends within so many seconds of
+/// processor time.
 class Allowance {
  public:
+  explicit Allowance(int seconds) : seconds_(seconds) {}
+
   bool allows() {
     const std::clock_t now = std::clock();
     longest_ = std::max(longest_, now - last_);
     last_ = now;
-    return now - start_ + longest_ < 2 * CLOCKS_PER_SEC;
+    return now - start_ + longest_ < seconds_ * CLOCKS_PER_SEC;
   }
 
  private:
+  int seconds_;
   std::clock_t start_ = std::clock(), last_ = start_, longest_ = 0;
 };
 
@@ -108,6 +112,16 @@ class Simulator {
     return std::move(strategies_);
   }
 
+  WhatIfGrid grid() {
+    allowance_ = Allowance(kGridSeconds);
+    add_line("helper", {{"retention", "helper"}});
+    add_line("leave-pinned", {{"retention", "leave-pinned"}});
+    add_line("on-demand", {{"retention", "on-demand"}});
+    for (const std::string& budget : budgets_to_try())
+      add_line("helper, time budget " + budget, {{"retention", "helper"}, {"time-budget", budget}});
+    return std::move(grid_);
+  }
+
  private:
   /// A run without calls has none to learn their cost from.
   std::optional<CostModel> find_nic() const {
@@ -118,7 +132,30 @@ class Simulator {
     return nic.model;
   }
 
-  simulate::Result simulate(const std::vector<std::pair<const char*, std::string>>& changes) {
+  using Changes = std::vector<std::pair<const char*, std::string>>;
+
+  std::vector<std::string> budgets_to_try() const {
+    if (options_.time_budget <= 0) return {format_share(Options().time_budget)};
+    return {format_share(4 * options_.time_budget), "off"};
+  }
+
+  void add_line(std::string name, const Changes& changes) {
+    std::vector<std::string> limits = limits_to_try(report_);
+    limits.push_back("0");
+    WhatIfGrid::Line line{std::move(name), {}};
+    for (const std::string& limit : limits) {
+      if (!allowance_.allows()) {
+        grid_.is_whole = false;
+        continue;
+      }
+      Changes with_limit = changes;
+      with_limit.emplace_back("limit", limit);
+      line.points.push_back({*parse_size(limit), simulate(with_limit)});
+    }
+    if (!line.points.empty()) grid_.lines.push_back(std::move(line));
+  }
+
+  simulate::Result simulate(const Changes& changes) {
     Options options = options_;
     for (const auto& [name, value] : changes)
       if (const Error error = set_option(options, name, value)) throw Failure(error.message);
@@ -139,7 +176,8 @@ class Simulator {
   std::optional<CostModel> nic_;  ///< empty: the run's own calls
   simulate::Workload workload_;
   Strategies strategies_;
-  Allowance allowance_;
+  WhatIfGrid grid_;
+  Allowance allowance_{2};
 };
 
 }  // namespace
@@ -172,27 +210,50 @@ std::optional<Strategies> strategies_of(const runlog::Report& report, const std:
   }
 }
 
-std::string strategies_text(const Strategies& strategies, const std::string& indent) {
+WhatIfGrid what_if_grid(const runlog::Report& report, const std::vector<std::string>& logs) {
+  return Simulator(report, logs).grid();
+}
+
+std::string strategies_title(const Strategies& strategies) {
   std::string part;
   if (strategies.ranks < strategies.of_ranks)
     part = fmt::format(", of {} of {} ranks", strategies.ranks, strategies.of_ranks);
   if (strategies.covers_seconds > 0)
     part += fmt::format(", of the first {}", seconds_text(strategies.covers_seconds));
-  Table table(table_header("strategy"));
-  for (const auto& [retention, result] : strategies.rows) add_row(table, retention, result);
-  return fmt::format("{}simulated from this run's log, {}{}:\n", indent,
+  return fmt::format("simulated from this run's log, {}{}",
                      strategies.nic == kRecordedNic ? "its own registration times"
                                                     : fmt::format("NIC model '{}'", strategies.nic),
-                     part) +
-         table.text(indent);
+                     part);
 }
 
-std::string what_if_text(const Strategies& strategies, const std::string& indent) {
-  if (strategies.what_if.empty()) return {};
+Table strategies_table(const Strategies& strategies) {
+  Table table(table_header("strategy"));
+  for (const auto& [retention, result] : strategies.rows) add_row(table, retention, result);
+  return table;
+}
+
+Table what_if_table(const Strategies& strategies) {
   Table table(table_header("helper with"));
   for (const auto& [option, value, result] : strategies.what_if)
     add_row(table, fmt::format("--{} {}", option, value), result);
-  return table.text(indent);
+  return table;
+}
+
+Table grid_table(const WhatIfGrid& grid) {
+  Table table(table_header("strategy"));
+  for (const WhatIfGrid::Line& line : grid.lines)
+    for (const auto& [limit, result] : line.points)
+      add_row(table, limit ? fmt::format("{}, limit {}", line.name, format_size(limit)) : line.name, result);
+  return table;
+}
+
+std::string strategies_text(const Strategies& strategies, const std::string& indent) {
+  return fmt::format("{}{}:\n", indent, strategies_title(strategies)) +
+         strategies_table(strategies).text(indent);
+}
+
+std::string what_if_text(const Strategies& strategies, const std::string& indent) {
+  return strategies.what_if.empty() ? std::string() : what_if_table(strategies).text(indent);
 }
 
 Json to_json(const Strategies& strategies) {

@@ -1,6 +1,6 @@
 // The memory and cost of each strategy in a run, and of the helper under other limits and budgets: simulated
 // from the run's own log. Bounded: of a long or wide run a part is simulated, and the text names it; other
-// limits and budgets are tried as far as two seconds of processor time go.
+// limits and budgets are tried as far as two seconds of processor time go, in a grid ten.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,7 @@
 #include "engine/options.h"
 #include "report_json.h"
 #include "simulate/simulation.h"
+#include "text.h"
 
 namespace pinion::cli {
 
@@ -36,7 +37,28 @@ struct Strategies {
 /// Empty for a run without transfers, and for one that cannot be simulated here (a line on stderr).
 std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
 
+/// Strategies under limits: a line each, from the least limit on; the last point is without one.
+struct WhatIfGrid {
+  struct Point {
+    std::uint64_t limit;  ///< of a process; 0: none
+    simulate::Result result;
+  };
+  struct Line {
+    std::string name;
+    std::vector<Point> points;
+  };
+  std::vector<Line> lines;
+  bool is_whole = true;  ///< else some are missing: ten seconds of processor time were over
+};
+/// Of a run that strategies_of() can simulate.
+WhatIfGrid what_if_grid(const runlog::Report& report, const std::vector<std::string>& logs);
+
 /// Lines, each after `indent`: of the strategies; of the helper under other limits and budgets.
+/// The source of the tables' figures.
+std::string strategies_title(const Strategies& strategies);
+Table strategies_table(const Strategies& strategies);
+Table what_if_table(const Strategies& strategies);
+Table grid_table(const WhatIfGrid& grid);
 std::string strategies_text(const Strategies& strategies, const std::string& indent);
 std::string what_if_text(const Strategies& strategies, const std::string& indent);
 Json to_json(const Strategies& strategies);

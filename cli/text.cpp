@@ -48,6 +48,12 @@ std::string percent_text(double share) {
   return figure(share * 100) + " %";
 }
 
+std::string change_text(double value, double reference, int decimals) {
+  const double change = (value / reference - 1) * 100;
+  const std::string text = fmt::format("{:+.{}f} %", change, decimals);
+  return value > 0 && text.starts_with("-100") ? fmt::format("{:+.1f} %", std::max(change, -99.9)) : text;
+}
+
 std::string count_text(std::uint64_t n) {
   std::string text = std::to_string(n);
   for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
@@ -84,18 +90,22 @@ std::string Table::text(const std::string& indent) const {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  const auto width = [&] {
+    std::size_t sum = indent.size() - 2;
+    for (const std::size_t w : widths) sum += w + 2;
+    return sum;
+  };
+  // Names on lines of their own, above their figures.
+  const bool is_wide = width() > kColumns;
+  if (is_wide) widths[0] = std::min<std::size_t>(widths[0], 4);
   std::string out;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
-    std::string line = indent;
-    for (std::size_t i = 0; i < rows_[r].size(); ++i)
-      line += i == 0 ? fmt::format("{:<{}}", rows_[r][i], widths[i])
-                     : fmt::format("  {:>{}}", rows_[r][i], widths[i]);
+    const std::string& name = rows_[r][0];
+    std::string line = indent + fmt::format("{:<{}}", name, widths[0]);
+    if (name.size() > widths[0]) line += fmt::format("\n{}{:{}}", indent, "", widths[0]);
+    for (std::size_t i = 1; i < rows_[r].size(); ++i) line += fmt::format("  {:>{}}", rows_[r][i], widths[i]);
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    if (r == 0) {
-      std::size_t width = 0;
-      for (const std::size_t w : widths) width += w + 2;
-      out += indent + std::string(width - 2, '-') + "\n";
-    }
+    if (r == 0) out += indent + std::string(width() - indent.size(), '-') + "\n";
   }
   return out;
 }

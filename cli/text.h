@@ -14,6 +14,8 @@ std::string pair_text(double peak, double mean);  ///< of bytes: "512 MiB / 33.5
 std::string seconds_text(double seconds);         ///< "12.3 s", "4.56 ms", "780 ns"
 /// 0.123 -> "12.3 %". "100 %" is all of it, and "0 %" nothing.
 std::string percent_text(double share);
+/// Of a value against another: "-33 %". "-100 %" is for 0 alone.
+std::string change_text(double value, double reference, int decimals);
 std::string count_text(std::uint64_t n);  ///< 1234567 -> "1,234,567"
 /// "1 rank", "2 ranks"
 std::string plural_text(std::uint64_t n, const char* one, const char* many);
@@ -25,11 +27,14 @@ constexpr std::size_t kColumns = 100;
 /// Words in lines of kColumns at most, each after `indent`; a longer word has a line of its own.
 std::string wrapped(const std::string& text, const std::string& indent);
 
-/// Columns as wide as their widest cell; the first is set left, the others right.
+/// Columns as wide as their widest cell; the first is set left, the others right. Where that makes lines
+/// longer than kColumns, the first cells have lines of their own.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// The header is the first.
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   /// A rule below the header; each line begins with `indent`, or with so many spaces.
   std::string text(const std::string& indent) const;
   std::string text(std::size_t indent = 0) const { return text(std::string(indent, ' ')); }

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "base/call_kind.h"
 #include "report_json.h"
-#include "runlog/analysis.h"
 
 namespace pinion::cli {
 
@@ -110,23 +112,85 @@ Json arguments_of(const Event& e, const SiteNames& sites) {
   return args;
 }
 
-void write_rank(Writer& writer, const Log& log, int process) {
+/// The numbers of processes in the trace: in order of rank, from 1 on.
+class ProcessNumbers {
+ public:
+  explicit ProcessNumbers(const runlog::Report& report) {
+    for (const runlog::RankReport& r : report.per_rank) numbers_[{r.rank, r.host, r.process}] = 0;
+    int last = 0;
+    for (auto& [process, number] : numbers_) number = ++last;
+  }
+  /// A process that began its log after the report was made comes last.
+  int of(const Log& log) {
+    const auto [found, is_new] =
+        numbers_.try_emplace({log.header.rank, log.header.host, log.header.process}, 0);
+    if (is_new) found->second = static_cast<int>(numbers_.size());
+    return found->second;
+  }
+
+ private:
+  std::map<std::tuple<std::int32_t, std::string, std::uint32_t>, int> numbers_;
+};
+
+void name_process(Writer& writer, const Log& log, int process) {
+  const auto add = [&](const char* what, Json args) {
+    writer.add({{"ph", "M"}, {"name", what}, {"pid", process}, {"args", std::move(args)}});
+  };
   const std::string name = log.header.rank >= 0 ? fmt::format("rank {}", log.header.rank)
                                                 : fmt::format("process {}", log.header.process);
-  writer.add({{"ph", "M"},
-              {"name", "process_name"},
-              {"pid", process},
-              {"args", {{"name", fmt::format("{} on {}", name, log.header.host)}}}});
-  writer.add({{"ph", "M"},
-              {"name", "thread_name"},
-              {"pid", process},
-              {"tid", kHelperThread},
-              {"args", {{"name", "helper"}}}});
+  add("process_name", {{"name", fmt::format("{} on {}", name, log.header.host)}});
+  add("process_sort_index", {{"sort_index", process}});
   if (const std::uint64_t lost = lost_events(log))
+    add("process_labels", {{"labels", fmt::format("{} events are missing", lost)}});
+}
+
+void name_threads(Writer& writer, const Log& log, int process) {
+  const auto add = [&](int thread, const std::string& name) {
     writer.add({{"ph", "M"},
-                {"name", "process_labels"},
+                {"name", "thread_name"},
                 {"pid", process},
-                {"args", {{"labels", fmt::format("{} events are missing", lost)}}}});
+                {"tid", thread},
+                {"args", {{"name", name}}}});
+  };
+  std::set<int> threads;
+  for (const Event& e : log.events)
+    if (!(e.flags & runlog::kByHelper)) threads.insert(e.thread + 1);
+  for (const int thread : threads) add(thread, fmt::format("thread {}", thread));
+  add(kHelperThread, "helper");
+}
+
+void write_counter(Writer& writer, const char* name, int process, const runlog::Timeline& line) {
+  for (const auto& [time, bytes] : line.levels())
+    writer.add({{"ph", "C"},
+                {"name", name},
+                {"pid", process},
+                {"ts", writer.microseconds(time)},
+                {"args", {{"bytes", bytes}}}});
+}
+
+void write_counters(Writer& writer, const Log& log, int process) {
+  write_counter(writer, "registered bytes", process, runlog::registered_timeline(log));
+  if (log.all_events()) {
+    write_counter(writer, "leave-pinned bytes", process, runlog::leave_pinned_timeline(log));
+    write_counter(writer, "oracle bytes", process, runlog::oracle_timeline(log));
+  }
+  if (log.header.limit_bytes == 0) return;
+  runlog::Timeline limit;
+  limit.change(log.header.start_ns, static_cast<std::int64_t>(log.header.limit_bytes));
+  write_counter(writer, "limit bytes", process, limit);
+}
+
+/// A mark where a transfer began to wait for memory that had been used before.
+void mark_late(Writer& writer, const Event& e, Json event) {
+  if (e.kind != EventKind::lease || !(e.flags & runlog::kLate)) return;
+  event.update({{"ph", "i"}, {"s", "t"}, {"name", "late"}, {"cat", "late"}});
+  event["args"] = {{"call", name_of(e)}, {"wait_us", static_cast<double>(e.wait_ns) * 1e-3}};
+  writer.add(event);
+}
+
+void write_rank(Writer& writer, const Log& log, int process) {
+  name_process(writer, log, process);
+  name_threads(writer, log, process);
   SiteNames sites;
   for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site.name;
   std::uint64_t id = 0;
@@ -136,6 +200,7 @@ void write_rank(Writer& writer, const Log& log, int process) {
                   {"ts", writer.microseconds(e.begin_ns)},
                   {"name", name_of(e)},
                   {"cat", category_of(e)}};
+    mark_late(writer, e, event);
     if (is_span(e)) {
       event["id"] = fmt::format("{}.{}", process, ++id);  // ids are of the whole trace
       Json end = event;
@@ -157,22 +222,17 @@ void write_rank(Writer& writer, const Log& log, int process) {
     event["args"] = arguments_of(e, sites);
     writer.add(event);
   }
-  for (const auto& [time, bytes] : runlog::registered_timeline(log).levels())
-    writer.add({{"ph", "C"},
-                {"name", "registered bytes"},
-                {"pid", process},
-                {"ts", writer.microseconds(time)},
-                {"args", {{"bytes", bytes}}}});
+  write_counters(writer, log, process);
 }
 
 }  // namespace
 
-Error write_trace(std::FILE* out, Time origin, const std::vector<std::string>& paths) {
-  Writer writer(out, origin);
-  int process = 0;
+Error write_trace(std::FILE* out, const runlog::Report& report, const std::vector<std::string>& paths) {
+  Writer writer(out, report.start);
+  ProcessNumbers numbers(report);
   std::uint64_t lost = 0;
   const Error error = runlog::for_each_log(paths, [&](const Log& log) {
-    write_rank(writer, log, process++);
+    write_rank(writer, log, numbers.of(log));
     lost += lost_events(log);
   });
   writer.end(lost);

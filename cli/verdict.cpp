@@ -47,8 +47,8 @@ Options options_of(const Report& r) {
 bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 bool predicts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
 
-std::string change_text(double value, double reference) {
-  return reference > 0 ? fmt::format("{:+.0f} %", (value / reference - 1) * 100) : "none";
+std::string against_text(double value, double reference) {
+  return reference > 0 ? change_text(value, reference, 0) : "none";
 }
 
 std::string cost_text(const Outcome& o) {
@@ -61,8 +61,8 @@ std::string cost_text(const Outcome& o) {
 std::string instead_text(const RegisteredBytes& held, double leave_pinned_peak, double leave_pinned_mean) {
   return fmt::format("{} at most instead of {} ({}), {} on average instead of {} ({})",
                      bytes_text(static_cast<double>(held.peak)), bytes_text(leave_pinned_peak),
-                     change_text(static_cast<double>(held.peak), leave_pinned_peak), bytes_text(held.mean),
-                     bytes_text(leave_pinned_mean), change_text(held.mean, leave_pinned_mean));
+                     against_text(static_cast<double>(held.peak), leave_pinned_peak), bytes_text(held.mean),
+                     bytes_text(leave_pinned_mean), against_text(held.mean, leave_pinned_mean));
 }
 
 /// The same against the leave-pinned that is computed from its own transfers.
@@ -322,7 +322,7 @@ Verdict verdict_of(const std::vector<ComparedRow>& rows) {
     const bool overlap =
         ours.least_seconds <= theirs.most_seconds && theirs.least_seconds <= ours.most_seconds;
     verdict.sentences.push_back(fmt::format("The program ran under {}, under {}: {}{}.", run_text(ours),
-                                            run_text(theirs), change_text(ours.seconds, theirs.seconds),
+                                            run_text(theirs), against_text(ours.seconds, theirs.seconds),
                                             overlap ? ", within the spread of the runs" : ""));
   };
   const ComparedRow* const helper = find("helper");

@@ -252,7 +252,7 @@ Error read_tables(const File& file, const std::string& path, const NodeHeader& h
   return {};
 }
 
-Error read_section(const Section& section, const std::string& which, Log& log) {
+Error read_state(const Section& section, const std::string& which, Log& log) {
   ProcessHeader& header = log.header;
   if (!section.read(0, &header, sizeof header)) return truncated(which);
   if (header.begun == 0) return {};
@@ -278,7 +278,11 @@ Error read_section(const Section& section, const std::string& which, Log& log) {
   if (!section.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
     return truncated(which);
   if (const char* fault = fault_of(log.live, header)) return corrupt(which, fault);
+  return {};
+}
 
+Error read_events(const Section& section, const std::string& which, Log& log) {
+  const ProcessHeader& header = log.header;
   log.modules.resize(header.module_count);
   if (!section.read(modules_offset(), log.modules.data(), log.modules.size() * sizeof(ModuleEntry)))
     return truncated(which);
@@ -312,7 +316,8 @@ Error read_section(const Section& section, const std::string& which, Log& log) {
 }
 
 // Adds the number of logs that it had to `count`.
-Error read_file(const std::string& path, const std::function<void(Log&&)>& f, std::uint64_t& count) {
+Error read_file(const std::string& path, bool with_events, const std::function<void(Log&&)>& f,
+                std::uint64_t& count) {
   const File file(path);
   struct stat status {};
   if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) {
@@ -344,8 +349,10 @@ Error read_file(const std::string& path, const std::function<void(Log&&)>& f, st
     log.path = path;
     log.written_to = written_to;
     const std::string which = path + ", process " + std::to_string(process);
-    if (const Error error = read_section(Section(file, chunks), which, log)) return error;
+    const Section section(file, chunks);
+    if (const Error error = read_state(section, which, log)) return error;
     if (log.header.begun == 0) continue;
+    if (const Error error = with_events ? read_events(section, which, log) : Error()) return error;
     ++count;
     f(std::move(log));
   }
@@ -365,7 +372,10 @@ bool Log::all_events() const {
   return live.counters.events_dropped == 0 && live.counters.records_dropped == 0;
 }
 
-Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f) {
+namespace {
+
+Error read_each(const std::vector<std::string>& paths, bool with_events,
+                const std::function<void(Log&&)>& f) {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -391,9 +401,19 @@ Error for_each_log(const std::vector<std::string>& paths, const std::function<vo
     f(std::move(log));
   };
   for (const std::string& file : files)
-    if (Error error = read_file(file, take, count)) return error;
+    if (Error error = read_file(file, with_events, take, count)) return error;
   if (count == 0) return Error::make(ENOENT, "%.200s: no process has begun its log", files.front().c_str());
   return run.error();
+}
+
+}  // namespace
+
+Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f) {
+  return read_each(paths, true, f);
+}
+
+Error for_each_state(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f) {
+  return read_each(paths, false, f);
 }
 
 Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs) {

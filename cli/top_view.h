@@ -1,0 +1,31 @@
+// A running job as a screen of text: a line for each node and each rank. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "runlog/analysis.h"
+#include "runlog/reader.h"
+
+namespace pinion::cli {
+
+/// The state of one process.
+struct TopRow {
+  std::string host, command;
+  std::int32_t rank = -1;
+  std::uint32_t process = 0;
+  bool is_running = false;
+  double seconds = 0;
+  std::uint64_t registered_now = 0, registered_peak = 0, limit = 0;
+  runlog::Acquires acquires;
+  double budget_spent = 0, budget_allowed = 0;  ///< seconds; nothing allowed: not bounded
+  double share_spent = 0, share_allowed = 0;
+};
+
+TopRow top_row(const runlog::Log& log);
+
+/// Cut to `columns` and `lines`; 0: whole. `rows`: at least one.
+std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t lines);
+
+}  // namespace pinion::cli
