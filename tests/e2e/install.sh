@@ -35,7 +35,7 @@ PINION_TEST_MONITOR=symbols "$work/prefix/bin/pinion" run -- sh -c 'echo $LD_PRE
 grep -q "$work/prefix/lib.*/libpinion-symbols.so:$work/prefix/lib.*/libpinion-preload.so" "$work/out" || fail "run: $(cat "$work/out")"
 # Firehose's clients, by the installed libraries.
 if [ -x "$build/bin/examples/gas" ]; then
-  "$work/prefix/libexec/pinion/gas" exchange --processes 2 --piece 8 >"$work/out" 2>&1 || grep -q 'no provider' "$work/out" ||
+  "$work/prefix/libexec/pinion/gas" exchange --processes 2 --piece 8 --provider 'tcp;ofi_rxm' >"$work/out" 2>&1 || grep -q 'no provider' "$work/out" ||
     fail "gas: $(cat "$work/out")"
   grep -q ': verified$\|no provider' "$work/out" || fail "gas: $(cat "$work/out")"
 fi
