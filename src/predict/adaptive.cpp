@@ -399,9 +399,9 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   // While a buffer has few errors of its own, those of all others count, in proportion to its interval.
   std::array<float, kEnoughErrors> mixed;
   std::span<const float> errors = buffer.errors.sorted();
-  const auto shares = shares_.sorted();
   std::size_t n = errors.size();
-  if (n < kEnoughErrors && !shares.empty() && buffer.reuse_at != kNever) {
+  if (n < kEnoughErrors && !shares_.empty() && buffer.reuse_at != kNever) {
+    const auto shares = shares_.sorted();
     const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
     const std::size_t borrowed = std::min(kEnoughErrors - n, shares.size());  // each once
     std::copy(errors.begin(), errors.end(), mixed.begin());

@@ -53,6 +53,7 @@ class LatestValues {
     next_ %= most;
     in_order_ = false;
   }
+  bool empty() const { return n_ == 0; }
   std::span<const float> sorted() const {
     if (!in_order_) {
       sorted_ = recent_;
