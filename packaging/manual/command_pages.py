@@ -59,7 +59,7 @@ def command_page(command, text, names, version):
         options += [".SS For comparisons and experts", *option_lines(advanced)]
     name = f"pinion-{command['name']}"
     parts = [("NAME", [f"{roff.escaped(name)} \\- {roff.inline(command['text'])}"]), ("SYNOPSIS", synopsis(command)),
-             ("DESCRIPTION", roff.from_markdown(text)), ("OPTIONS", options),
+             ("DESCRIPTION", roff.from_markdown(text or command["text"])), ("OPTIONS", options),
              ("EXIT STATUS", EXIT_STATUS + (PROGRAM_STATUS if command["name"] in ("run", "softroce") else []))]
     if table:
         parts.append(("ENVIRONMENT", ENVIRONMENT))
@@ -85,7 +85,5 @@ def pages(table, markdown):
     names = ["pinion", *(f"pinion-{command['name']}" for command in table["commands"])]
     made = {"pinion.1": main_page(table, text, names)}
     for command in table["commands"]:
-        if command["name"] not in text:
-            raise SystemExit(f"docs/commands.md has no section '## {command['name']}'")
-        made[f"pinion-{command['name']}.1"] = command_page(command, text[command["name"]], names, table["version"])
+        made[f"pinion-{command['name']}.1"] = command_page(command, text.get(command["name"], ""), names, table["version"])
     return made
