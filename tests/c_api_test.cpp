@@ -493,6 +493,29 @@ struct NicFile {
   const std::string path = testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid()) + ".nic";
 };
 
+// UCX registers a pool in a thread of its own, and deregisters it in the one that ends the program.
+TEST_F(ApiTest, ALeaseThatAnotherThreadReturnsIsInTheLedgerOnce) {
+  NEEDS_KEPT_REGISTRATIONS();
+  const NicFile nic("register_ns_base=20000000\n");
+  const std::string directory = log_directory();
+  start("retention=helper,device=emulated,nic=" + nic.path + ",log=" + directory);
+  Memory memory(8);
+  use(memory.page(0), kPage);
+  use(memory.page(2), kPage);
+  pinion_lease pool = PINION_LEASE_INIT;
+  std::thread([&] {
+    ASSERT_EQ(pinion_acquire(domain_, memory.page(4), kPage, kBoth, &pool), 0) << last_error();
+  }).join();
+  EXPECT_EQ(pinion_release(&pool), 0);
+  close(domain_);
+  ASSERT_EQ(pinion_stop(), 0);
+  pinion::runlog::Log log;
+  ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
+  EXPECT_GT(log.live.counters.registration_ns, 50'000'000u);
+  EXPECT_GT(log.live.counters.budget_spent_ns, -10'000'000) << "leave-pinned waited, and so did this";
+  std::filesystem::remove_all(directory);
+}
+
 // The first domain's device is small, the second's is not.
 TEST_F(ApiTest, CapsOfADeviceBoundItsDomainOnly) {
   NEEDS_KEPT_REGISTRATIONS();

@@ -150,6 +150,7 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   record.call = CallKind::send;
   record.access = Access::all;
   record.outcome = runlog::Outcome::miss;
+  desk.time_budget().waited(5 + 20);
   const runlog::Event event = desk.take({record, 2}, {.wait = 15});
   EXPECT_EQ(event.begin_ns, 100);
   EXPECT_EQ(event.end_ns, 300);

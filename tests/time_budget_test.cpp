@@ -27,19 +27,16 @@ TEST(TimeBudget, AReservationFitsOrIsRefused) {
 
 TEST(TimeBudget, WhatIsLostIsGone) {
   TimeBudget budget({.share = 0, .credit = 10 * ms}, 0);
-  budget.waited(0, 4 * ms, 0);
-  budget.waited(3, 5 * ms, 3 * ms);
-  budget.waited(0, 5 * ms, 0);  // a total: 1 ms more
+  budget.waited(9 * ms);
+  budget.leave_pinned_waited(4 * ms);
+  budget.leave_pinned_waited(-1 * ms);
+  budget.waited(10 * ms);  // a total: 1 ms more
   EXPECT_EQ(budget.lost(), 7 * ms);
   budget.kept_books(2 * ms);
   EXPECT_EQ(budget.lost(), 9 * ms);
   EXPECT_FALSE(budget.reserve(2 * ms));
   EXPECT_TRUE(budget.reserve(1 * ms));
   EXPECT_EQ(budget.enough_at(ms), kNever) << "nothing is added as time passes";
-  budget.waited(3, ms, 0);
-  EXPECT_EQ(budget.lost(), 9 * ms) << "an older lease has ended later";
-  budget.waited(3, 6 * ms, 0);
-  EXPECT_EQ(budget.lost(), 10 * ms);
 }
 
 TEST(TimeBudget, TheAutomaticCreditGrowsWithWhatThereIsToRegister) {
@@ -80,7 +77,7 @@ TEST(TimeBudget, ThePriceGrowsAsTheBudgetRunsOut) {
   TimeBudget budget({.share = 0.005, .credit = 10 * ms}, 0);
   double before = 0;
   for (const Duration lost : {0 * ms, 2 * ms, 5 * ms, 9 * ms, 10 * ms, 50 * ms}) {
-    budget.waited(0, lost, 0);
+    budget.waited(lost);
     EXPECT_GE(budget.price(), before);
     before = budget.price();
   }
@@ -92,7 +89,7 @@ TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
   const auto price = [](double share, Duration credit, Duration lost) {
     TimeBudget budget({.share = share, .credit = credit}, 0);
     budget.advance(kSecond);
-    budget.waited(0, lost, 0);
+    budget.waited(lost);
     return budget.price();
   };
   for (const Duration lost : {0 * ms, 1 * ms, 4 * ms, 20 * ms, 100 * ms}) {
@@ -109,9 +106,23 @@ TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
 
 TEST(TimeBudget, WithoutABoundNothingIsRefused) {
   TimeBudget budget({.share = TimeBudget::kUnbounded, .credit = 0}, 0);
-  budget.waited(0, 100 * kSecond, 0);
+  budget.waited(100 * kSecond);
   EXPECT_TRUE(budget.reserve(100 * kSecond));
   EXPECT_EQ(budget.refused(), 0u);
+}
+
+// Libraries register their pools at the start and deregister them at the end.
+TEST(TimeBudget, ARegistrationWhoseLeaseLastsIsNoLoss) {
+  test::VirtualHelper::Settings settings;
+  settings.time_budget = {};
+  test::VirtualHelper run(settings);
+  run.add({.site = 1, .range = test::virtual_pages(0, 1 << 16), .duration = 10 * kSecond, .blocking = false});
+  run.add({.site = 2, .range = test::virtual_pages(1 << 17, 64), .compute = ms, .duration = ms});
+  run.run_until(settings.start + kSecond);
+  EXPECT_GT(run.counters().registration_ns, static_cast<std::uint64_t>(10 * ms));
+  EXPECT_EQ(run.time_budget().lost(), 0);
+  run.run();
+  EXPECT_EQ(run.time_budget().lost(), 0) << "the lease has ended";
 }
 
 // ---- a call that took far too long ----

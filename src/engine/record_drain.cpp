@@ -27,16 +27,20 @@ void RecordDrain::collect() {
   while (events_.take(event, events_lost_)) batch_.push_back({memory_event_at(event.time, event.range), 0});
   dropped_ = 0;
   fullest_ = 0;
+  waited_ = 0;
+  const auto domains = static_cast<std::size_t>(domains_.count());
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     const std::size_t before = batch_.size();
     for (Record record; thread->ring.pop(record);) batch_.push_back({record, thread->index});
     fullest_ = std::max(fullest_, batch_.size() - before);
     dropped_ += thread->ring.dropped();
+    for (std::size_t i = 0; i < domains; ++i) waited_ += thread->counters[i].delayed_ticks.get();
   }
 }
 
 void RecordDrain::drain() {
   collect();
+  desk_.time_budget().waited(calibration().to_duration(waited_));
   if (events_lost_) take({memory_event_at(clock_.ticks(), {0, ~Address{0}}), 0});
   // Rings are in order of each thread; together they are put in order of time.
   std::stable_sort(batch_.begin(), batch_.end(),
@@ -52,12 +56,18 @@ void RecordDrain::take(const TakenRecord& taken) {
   const Record& record = taken.record;
   if (record.kind == runlog::EventKind::none) return;
   transfers_ += record.kind == runlog::EventKind::lease;
-  if (record.kind == runlog::EventKind::memory_event) {
-    const Range pages = pages_touched({record.address, record.address + record.bytes});
-    for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
-    for (Coverage& of_domain : needed_) of_domain.erase(pages);
-  }
+  if (record.kind == runlog::EventKind::memory_event)
+    forget(pages_touched({record.address, record.address + record.bytes}));
   log_.add(desk_.take(taken, leave_pinned(record)));
+}
+
+void RecordDrain::forget(Range pages) {
+  for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
+  for (Coverage& of_domain : needed_) of_domain.erase(pages);
+  Duration foreseen = 0;
+  for (ForeseenWaits& of_domain : foreseen_) foreseen += of_domain.erase(pages);
+  leave_pinned_registration_ns_ -= static_cast<double>(foreseen);
+  desk_.time_budget().leave_pinned_waited(-foreseen);
 }
 
 UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
@@ -65,18 +75,29 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   if (!lease && record.kind != runlog::EventKind::registration) return {};
   const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
   Coverage& registered = leave_pinned_[record.domain];
-  const std::size_t fresh = registered.would_add(pages);
-  if (fresh > 0 && (record.flags & runlog::kFailed) == 0) needed_[record.domain].add(pages);
-  if (fresh == 0 || !lease) return {.fresh_bytes = fresh};
-  registered.add(pages);
-  events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
+  Coverage& needed = needed_[record.domain];
+  UnderLeavePinned effect{.fresh_bytes = registered.would_add(pages)};
+  if (effect.fresh_bytes == 0) return effect;
+  const bool first = (record.flags & runlog::kFailed) == 0 && needed.would_add(pages) == effect.fresh_bytes;
+  if ((record.flags & runlog::kFailed) == 0) needed.add(pages);
   const CostEstimates& costs = domains_.slot(record.domain).kept.costs;
-  const Duration wait =
-      leave_pinned_wait(calibration().to_duration(record.wait),
-                        costs.registration.expected(costs.entries_a_page.of(fresh / page_size())),
-                        static_cast<double>(fresh) / static_cast<double>(pages.bytes()));
-  leave_pinned_registration_ns_ += static_cast<double>(wait);
-  return {.fresh_bytes = fresh, .all_bytes = registered.bytes(), .wait = wait};
+  const auto of_it = [&](Ticks waited) {
+    return leave_pinned_wait(
+        calibration().to_duration(waited),
+        costs.registration.expected(costs.entries_a_page.of(effect.fresh_bytes / page_size())),
+        static_cast<double>(effect.fresh_bytes) / static_cast<double>(pages.bytes()));
+  };
+  if (lease) {
+    registered.add(pages);
+    events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
+    effect.all_bytes = registered.bytes();
+    effect.wait = of_it(record.wait) - foreseen_[record.domain].take(pages);
+  } else if (first) {
+    effect.wait = of_it(record.end - record.begin);
+    foreseen_[record.domain].add(pages, effect.wait);
+  }
+  leave_pinned_registration_ns_ += static_cast<double>(effect.wait);
+  return effect;
 }
 
 std::size_t RecordDrain::leave_pinned_bytes() const { return bytes_of(leave_pinned_); }

@@ -9,6 +9,7 @@
 
 #include "base/coverage.h"
 #include "engine/domain_table.h"
+#include "engine/foreseen_waits.h"
 #include "engine/run_log.h"
 #include "monitor/event_board.h"
 #include "retention/desk.h"
@@ -35,7 +36,9 @@ class RecordDrain {
   /// All memory events and records into batch_.
   void collect();
   void take(const TakenRecord& taken);
-  /// The effect of a lease, or a registration, under leave-pinned. Leases count as its own.
+  void forget(Range pages);
+  /// The effect of a lease, or a registration, under leave-pinned. Leases count as its own; the first
+  /// registration of memory stands for the wait of its lease, which may last.
   UnderLeavePinned leave_pinned(const Record& record);
 
   DomainTable& domains_;
@@ -46,9 +49,11 @@ class RecordDrain {
   std::vector<TakenRecord> batch_;
   bool events_lost_ = false;  ///< by the board, at the last collect()
   std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
+  Ticks waited_ = 0;          ///< by all threads so far, at the last collect()
   std::uint64_t dropped_ = 0, dropped_seen_ = 0;
   std::array<Coverage, kMostDomains> leave_pinned_;
   std::array<Coverage, kMostDomains> needed_;  ///< that, and everything that was registered
+  std::array<ForeseenWaits, kMostDomains> foreseen_;
   double leave_pinned_registration_ns_ = 0;
   std::uint64_t transfers_ = 0;
 };

@@ -22,6 +22,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
   // What a device call takes on a core of its own.
   const Duration took = event.end_ns - event.begin_ns - record.preempted();
   const bool failed = (event.flags & runlog::kFailed) != 0;
+  time_budget_.leave_pinned_waited(leave_pinned.wait);
   switch (event.kind) {
     case runlog::EventKind::lease:
       learn_lease(record, event, leave_pinned);
@@ -77,8 +78,6 @@ void Desk::see_limits(const Budget& budget) {
 
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
   const Duration delayed = scale_.to_duration(record.delayed);
-  const std::size_t who = std::size_t{event.thread} * runlog::kMaxDomains + record.domain;
-  time_budget_.waited(who, delayed + static_cast<Duration>(event.wait_ns), leave_pinned.wait);
   kept(record.domain).once.add(leave_pinned);
   if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
   if (!has_helper_ || (acts() && helper_share_.resting())) return;

@@ -21,12 +21,9 @@ double rounded(double value) {
 
 void TimeBudget::advance(Time now) { set(now_, std::max(now_, now)); }
 
-void TimeBudget::waited(std::size_t who, Duration total, Duration leave_pinned) {
-  if (who >= waits_.size()) waits_.resize(who + 1, 0);
-  Duration& before = waits_[who];
-  set(waited_, waited_ + std::max<Duration>(total - before, 0) - leave_pinned);
-  before = std::max(before, total);
-}
+void TimeBudget::waited(Duration total) { set(waited_, total); }
+
+void TimeBudget::leave_pinned_waited(Duration more) { set(leave_pinned_, leave_pinned_ + more); }
 
 void TimeBudget::kept_books(Duration total) { set(books_, total); }
 

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/range.h"
@@ -36,7 +35,9 @@ inline Duration leave_pinned_wait(Duration waited, Duration expected, double fre
 struct UnderLeavePinned {
   std::size_t fresh_bytes = 0;  ///< of its pages, registered for the first time
   std::size_t all_bytes = 0;    ///< registered since, these included
-  Duration wait = 0;            ///< of a lease
+  /// Of a registration, its time: the lease that it was made for may last until the end. Of a lease, what its
+  /// wait was beyond that.
+  Duration wait = 0;
 };
 
 /// Everything that a domain has had in use, registered once: the most that leave-pinned had at a time, so
@@ -83,10 +84,10 @@ class TimeBudget {
 
   // ---- what was lost ----
 
-  /// `who` (a thread, in one domain) has waited for registrations `total` so long, of which leave-pinned
-  /// would have waited `leave_pinned` more than at the last call. Totals, so that records may be lost; they
-  /// may come in another order, as leases end in another one than they began in.
-  void waited(std::size_t who, Duration total, Duration leave_pinned);
+  /// All threads have waited for registrations so long: their own totals, so that records may be lost.
+  void waited(Duration total);
+  /// Leave-pinned would have waited so much longer; negative where that was less than assumed.
+  void leave_pinned_waited(Duration more);
   /// Bookkeeping on application threads, and time that was only charged, so far.
   void kept_books(Duration total);
 
@@ -110,7 +111,7 @@ class TimeBudget {
   }
 
   Duration allowed() const;  ///< credit and share, so far; 0 where nothing is bounded
-  Duration lost() const { return waited_ + books_; }
+  Duration lost() const { return waited_ - leave_pinned_ + books_; }
   Duration reserved() const { return reserved_; }
   /// For registrations that the helper will make.
   Duration reserved_for_helper() const { return reserved_ - for_threads_; }
@@ -131,8 +132,8 @@ class TimeBudget {
   const Time start_;
   Time now_;
   Duration once_ = 0;
-  std::vector<Duration> waits_;  ///< of each, so far
-  Duration waited_ = 0;          ///< of all, less what leave-pinned would have waited
+  Duration waited_ = 0;
+  Duration leave_pinned_ = 0;
   Duration books_ = 0;
   Duration reserved_ = 0;
   Duration for_threads_ = 0;  ///< of those

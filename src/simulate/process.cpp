@@ -152,6 +152,7 @@ void Process::registered_changed(Time now, Time since, std::int64_t bytes, int) 
 }
 
 runlog::Counters Process::counters() {
+  tell_waits();
   runlog::Counters all = counters_;
   desk_.add_to(all, ended_);
   all.helper_cpu_ns = static_cast<std::uint64_t>(helper_cpu_);
@@ -288,7 +289,7 @@ void Process::device_call_done(std::uint32_t number) {
                                  .error = {}},
                                 Record());
       record.domain = number_of(own(pages));
-      push({{record, thread}, 0, {.fresh_bytes = fresh}});
+      push({{record, thread}, 0, {.fresh_bytes = fresh, .wait = fresh > 0 ? foresee(thread, took) : 0}});
     }
   }
   if (!registering) {
@@ -392,12 +393,29 @@ void Process::leave_pinned(Lease& lease) {
 
 void Process::waited(Lease& lease, Duration wait) {
   lease.record.wait = std::min(static_cast<Ticks>(wait), Record::kMostWait);
+  if (lease.leave_pinned.fresh_bytes == 0) return;
+  const Duration theirs = leave_pinned_part(lease, wait);
+  lease.leave_pinned.wait += theirs;
+  counters_.leave_pinned_registration_ns += static_cast<double>(theirs);
+}
+
+Duration Process::leave_pinned_part(const Lease& lease, Duration wait) const {
   const std::size_t fresh = lease.leave_pinned.fresh_bytes;
-  if (fresh == 0) return;
-  lease.leave_pinned.wait =
-      leave_pinned_wait(wait, settings_.nic.register_cost(fresh / page_size()),
-                        static_cast<double>(fresh) / static_cast<double>(lease.range.to_pages().bytes()));
-  counters_.leave_pinned_registration_ns += static_cast<double>(lease.leave_pinned.wait);
+  return leave_pinned_wait(wait, settings_.nic.register_cost(fresh / page_size()),
+                           static_cast<double>(fresh) / static_cast<double>(lease.range.to_pages().bytes()));
+}
+
+Duration Process::foresee(std::uint16_t thread, Duration took) {
+  Lease& lease = leases_[threads_[thread].lease];
+  const Duration wait = leave_pinned_part(lease, took);
+  lease.leave_pinned.wait -= wait;
+  return wait;
+}
+
+void Process::tell_waits() {
+  Duration all = 0;
+  for (const Thread& thread : threads_) all += thread.delayed;
+  desk_.time_budget().waited(all);
 }
 
 bool Process::acquire(std::uint16_t number, const Operation& operation) {
@@ -579,6 +597,7 @@ void Process::wakes() {
 
 void Process::drain() {
   if (!ring_.empty()) desk_.found(clock_.now());
+  tell_waits();
   desk_.time_budget().kept_books(
       static_cast<Duration>(static_cast<double>(counters_.acquires) * settings_.bookkeeping_ns));
   if (!desk_.helper_share().resting())

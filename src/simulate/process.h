@@ -252,6 +252,12 @@ class Process final : private RegisteredListener {
   void leave_pinned(Lease& lease);
   /// The thread has waited so long for its lease.
   void waited(Lease& lease, Duration wait);
+  /// What leave-pinned would have waited of it.
+  Duration leave_pinned_part(const Lease& lease, Duration wait) const;
+  /// The same for the registration that the thread has just made: its lease may last. waited() corrects it.
+  Duration foresee(std::uint16_t thread, Duration took);
+  /// To the time budget.
+  void tell_waits();
   /// Begins the deregistrations that retention wants on the thread, now that it has registered a region or
   /// has left one idle. False: there is nothing.
   bool settle(std::uint16_t number, RegionRef idle);
