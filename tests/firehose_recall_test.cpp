@@ -298,7 +298,9 @@ TEST_P(FirehoseRecall, LeasesThatLackRoomGetItFromPeers) {
       ASSERT_TRUE(eventually(member, [&] {
         return pinion_acquire(domain, local, kOwn * kBucket, PINION_ACCESS_READ, &lease) == 0;
       })) << pinion_last_error();
-      EXPECT_LE(member.statistics().exposed_bytes, (64 - kOwn) * kBucket);
+      // The last one that made room is counted a moment longer.
+      EXPECT_TRUE(
+          eventually(member, [&] { return member.statistics().exposed_bytes <= (64 - kOwn) * kBucket; }));
       EXPECT_EQ(pinion_release(&lease), 0);
       EXPECT_EQ(pinion_domain_close(domain), 0);
     }
