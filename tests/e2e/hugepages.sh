@@ -92,12 +92,14 @@ END
 g++ -O1 -w -std=c++17 -fno-builtin -pthread "$work/family.cpp" -o "$work/family" || exit 1
 
 thp=$(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)
+# What Pinion said, on one line: it wraps its lines.
+said() { sed 's/^pinion: //' "$work/err" | tr '\n' ' '; }
 # placed NAME: the summary has the heap's line, with hugepages where the kernel has them.
 placed() {
   grep -q '^pinion: .*with the hugepage heap: at most [0-9.]* [MG]iB' "$work/err" || { fail "$1: $(cat "$work/err")"; return; }
   case $thp in
     *'[never]'* | '') echo "$1: no transparent hugepages on this machine: their share goes unchecked" ;;
-    *) sed 's/^pinion: //' "$work/err" | tr '\n' ' ' | grep -qE 'at the end [1-9][0-9.]* [MG]iB of .* lay in hugepages' || fail "$1: none in hugepages: $(cat "$work/err")" ;;
+    *) said | grep -qE 'at the end [1-9][0-9.]* [MG]iB of .* lay in hugepages' || fail "$1: none in hugepages: $(cat "$work/err")" ;;
   esac
 }
 
@@ -118,7 +120,7 @@ if [ "$had" = 0 ] && echo 12 2>/dev/null >$pool && [ "$(cat $pool)" = 12 ]; then
   to "$work/out" "$work/err" "$pinion" run --hugepages -- "$work/family" || fail "pool: status $?: $(cat "$work/err")"
   echo 0 >$pool
   verified || fail "pool: $(cat "$work/out")"
-  grep -qE 'mapped [1-9][0-9.]* MiB of the reserved pool, [1-9]' "$work/err" || fail "pool: $(cat "$work/err")"
+  said | grep -qE 'mapped [1-9][0-9.]* MiB of the reserved pool, [1-9]' || fail "pool: $(cat "$work/err")"
 else
   echo "no hugepages can be reserved here: the pool goes untried"
 fi
@@ -136,9 +138,9 @@ static_data() {
   verified || fail "$1: $(cat "$work/out")"
   case $thp in *'[never]'* | '') return ;; esac
   local placed
-  placed=$(sed -nE 's/.* of ([0-9]+)(\.[0-9]+)? MiB of static data.*/\1/p' "$work/err")
+  placed=$(said | sed -nE 's/.* of ([0-9]+)(\.[0-9]+)? MiB of static data.*/\1/p')
   [ "${placed:-0}" -ge "$2" ] || fail "$1: fewer than $2 MiB of static data: $(cat "$work/err")"
-  grep -qE ', and [1-9][0-9.]* MiB of [0-9.]* MiB of static data' "$work/err" || fail "$1: none in hugepages: $(cat "$work/err")"
+  said | grep -qE ', and [1-9][0-9.]* MiB of [0-9.]* MiB of static data' || fail "$1: none in hugepages: $(cat "$work/err")"
 }
 if command -v gfortran >/dev/null; then
   cat >"$work/arrays.f90" <<'END'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The self-checking MPI programs print the same with Pinion and without, and acquires and releases balance.
 . "$(dirname "$0")/common.bash"
+source=$(cd "$(dirname "$0")/../.." && pwd)
 
 try() {
   local options=$1 n=$2
