@@ -37,8 +37,8 @@ using test::content_of;
 using test::Outcome;
 
 TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
-  expect_usage_error({},
-                     "no command given; valid commands: run, compare, report, top, simulate, info, doctor, bench");
+  expect_usage_error(
+      {}, "no command given; valid commands: run, compare, report, top, simulate, info, doctor, bench");
   expect_usage_error({"runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"--limit", "2G"}, "unknown option '--limit'");
   expect_usage_error({"run"}, "no command given: pinion run [options] -- CMD...");

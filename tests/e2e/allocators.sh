@@ -123,7 +123,7 @@ for with in "" "$build/lib/libpinion-preload.so:"; do
     try "$allocator" "$with$path"
     try "$allocator" "$with$path" "$eager"
     LD_PRELOAD=$with$path "$build/bin/pinion" doctor >"$work/doctor" 2>&1 || fail "$allocator: doctor"
-    grep -qE '^(ok|warn) +memory events: .*munmap by syscall' "$work/doctor" || fail "$allocator: $(cat "$work/doctor")"
+    one_line "$work/doctor" | grep -qE '(ok|warn) +memory events: .*munmap by syscall' || fail "$allocator: $(cat "$work/doctor")"
   done
 done
 

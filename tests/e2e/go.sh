@@ -118,7 +118,7 @@ for monitor in auto libc+userfaultfd; do
   grep -q '^reused [1-9].* stale 0$' out || fail "$monitor: $(cat out)"
 done
 "$build/bin/pinion" doctor ./program >doctor
-grep -q 'code past libc: .*program calls m[a-z]* without libc' doctor || fail "doctor: $(grep 'code past' doctor)"
+one_line doctor | grep -q 'code past libc: .*program calls m[a-z]* without libc' || fail "doctor: $(grep 'code past' doctor)"
 
 [ $failures -eq 0 ] && echo passed
 exit $failures

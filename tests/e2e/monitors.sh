@@ -140,7 +140,7 @@ expect_everything() {
   expect libc "$work/restrict" "$none_kept"
   # The program makes system calls of its own.
   "$pinion" doctor "$work/changes" >"$work/out"
-  grep -q 'code past libc: .*/changes calls [a-z ]* without libc' "$work/out" || fail "doctor: $(grep 'code past' "$work/out")"
+  one_line "$work/out" | grep -q 'code past libc: .*/changes calls [a-z ]* without libc' || fail "doctor: $(grep 'code past' "$work/out")"
   if [ -z "$has_userfaultfd" ]; then
     expect auto "" "$none_kept"
   else

@@ -11,6 +11,9 @@ fail() {
   failures=$((failures + 1))
 }
 
+# one_line FILE: its text without the line breaks that wrap it.
+one_line() { tr -s '\n ' '  ' <"$1"; }
+
 # eventually COMMAND...: whether it succeeds within a minute, which is more than any machine needs.
 eventually() {
   local end=$((SECONDS + 60))
