@@ -80,10 +80,19 @@ bool saves(const RegisteredBytes& held) {
   return saves(held, static_cast<double>(held.leave_pinned_peak), held.leave_pinned_mean);
 }
 
-/// Whether a limit leaves room for every transfer, at the same cost to a thousandth of the run.
+/// Whether a limit leaves room for every transfer, in the same time to a thousandth of the run.
 bool costs_nothing_more(const simulate::Result& limited, const simulate::Result& without) {
   return limited.acquires.bounced == 0 &&
          limited.cost.added() <= without.cost.added() + 1e-3 * without.seconds;
+}
+
+/// Of a limit that costs nothing more. Where late uses are dear, the helper holds more of what there is room
+/// for.
+std::string price_text(const simulate::Result& limited, const simulate::Result& without) {
+  if (limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean)
+    return "would cost nothing more";
+  return fmt::format("would cost no more time, and hold {} on average instead of {}",
+                     bytes_text(limited.registered.mean), bytes_text(without.registered.mean));
 }
 
 /// The facts that explain a helper that holds as much as leave-pinned.
@@ -283,7 +292,7 @@ class Judge {
         return;
       return advise(fmt::format("A limit of {} a process {} (simulated):",
                                 bytes_text(static_cast<double>(options.limit)),
-                                binds ? "has room for every transfer" : "would cost nothing more"),
+                                binds ? "has room for every transfer" : price_text(row.result, *helper)),
                     typed(options));
     }
   }
@@ -372,9 +381,10 @@ void judge(Verdict& verdict, const std::string& name, const std::vector<Simulate
   if (least == nullptr) return;
   Options options;
   options.limit = least->limit;
-  verdict.advice.push_back({fmt::format("{}: a limit of {} a process would cost nothing more:", name,
-                                        bytes_text(static_cast<double>(least->limit))),
-                            typed_run(options) + "CMD"});
+  verdict.advice.push_back(
+      {fmt::format("{}: a limit of {} a process {}:", name, bytes_text(static_cast<double>(least->limit)),
+                   price_text(*least->result, r)),
+       typed_run(options) + "CMD"});
 }
 
 std::string to_text(const Verdict& verdict, const std::string& indent) {
