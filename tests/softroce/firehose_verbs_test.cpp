@@ -43,7 +43,11 @@ TEST(FirehoseVerbs, HitsNeedNoSoftwareOfTheOwner) {
     const auto owner = static_cast<pid_t>(numbers[0]);
     std::uint64_t value = 0;
     if (process == 1) {
-      ASSERT_EQ(pinion_firehose_put(member.firehose, 0, all[0], &value, sizeof value), 0);
+      // The first one travels with its miss, and may be over before the bucket is held.
+      for (const Time end = monotonic_now() + 60 * kSecond;
+           member.statistics().hits == 0 && monotonic_now() < end;)
+        ASSERT_EQ(pinion_firehose_put(member.firehose, 0, all[0], &value, sizeof value), 0);
+      ASSERT_EQ(member.statistics().hits, 1);
     }
     member.barrier();
     if (process == 1) {
@@ -65,7 +69,7 @@ TEST(FirehoseVerbs, HitsNeedNoSoftwareOfTheOwner) {
       EXPECT_EQ(seen, kPuts);
       EXPECT_TRUE(is_stopped(owner)) << "its processor took part";
       ::kill(owner, SIGCONT);
-      EXPECT_EQ(member.statistics().hits, kPuts + 1);
+      EXPECT_EQ(member.statistics().hits, kPuts + 2);
     }
     member.barrier();
     if (process == 0) {
