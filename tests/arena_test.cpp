@@ -448,7 +448,8 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     } else if (choice < 996) {
       leases().settle_arena();
     } else if (choice < 998) {
-      refuses_ = !refuses_;
+      // A refused segment is not tried again for a second, which is longer than this takes.
+      refuses_ = !refuses_ && leases().arena().figures().served > 0;
     } else {
       test::in_child([this] {
         for (const auto& [at, block] : blocks_) check(at, block);
