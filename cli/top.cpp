@@ -1,12 +1,13 @@
 // `pinion top`: a running job live in the terminal, from its logs.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
+#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "base/units.h"
 #include "command.h"
@@ -37,17 +38,6 @@ Error read_rows(const std::vector<std::string>& logs, std::vector<TopRow>& rows)
   return runlog::for_each_state(logs, [&](const runlog::Log& log) { rows.push_back(top_row(log)); });
 }
 
-bool any_running(const std::vector<TopRow>& rows) {
-  for (const TopRow& row : rows)
-    if (row.is_running) return true;
-  return false;
-}
-
-void sleep_for(Duration duration) {
-  const timespec time{static_cast<time_t>(duration / kSecond), static_cast<long>(duration % kSecond)};
-  ::nanosleep(&time, nullptr);
-}
-
 void show_once(const Arguments& arguments) {
   std::vector<TopRow> rows;
   if (const Error error = read_rows(arguments.logs, rows)) throw UsageError(error.message);
@@ -65,13 +55,13 @@ void show_live(const Arguments& arguments, Duration every) {
       if (picture.empty()) throw UsageError(error.message);
       note = fmt::format("{}\n", error.message);
     } else {
-      goes_on = any_running(rows);
+      goes_on = std::any_of(rows.begin(), rows.end(), [](const TopRow& row) { return row.is_running; });
       picture = top_text(std::move(rows), size.columns, size.lines);
     }
     // Home, the picture, and the rest of the screen cleared.
     fmt::print("\033[H\033[J{}{}", picture, note);
     std::fflush(stdout);
-    if (goes_on) sleep_for(every);
+    if (goes_on) std::this_thread::sleep_for(std::chrono::nanoseconds(every));
   }
 }
 

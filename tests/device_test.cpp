@@ -175,13 +175,7 @@ TEST(PinDevice, RingsOpenAsTheirTablesFill) {
 TEST(PinDevice, ARangeOfOneStepIsPinnedWithoutALookAtItsPages) {
   if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
   in_child([] {
-    sock_filter program[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mincore, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    ASSERT_TRUE(filter_system_calls(program));
+    ASSERT_TRUE(refuse_system_call(SYS_mincore, ENOSYS));
     const auto device = make_pin_device();
     Memory memory(8 * kMiB);  // untouched
     const std::size_t before = held();

@@ -93,15 +93,7 @@ inline std::size_t open_descriptors() {
 }
 
 /// From now on this process gets EPERM from io_uring_setup, as in many containers.
-inline void forbid_io_uring() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  ASSERT_TRUE(filter_system_calls(program));
-}
+inline void forbid_io_uring() { ASSERT_TRUE(refuse_system_call(__NR_io_uring_setup, EPERM)); }
 
 /// An ordinary user with `limit` bytes of RLIMIT_MEMLOCK. Only root can become one.
 inline void become_ordinary_user(std::size_t limit) {

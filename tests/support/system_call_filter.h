@@ -21,4 +21,15 @@ inline bool filter_system_calls(std::span<sock_filter> program) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+/// From now on that call fails with `error`. False where the kernel lacks such filters.
+inline bool refuse_system_call(std::uint32_t number, std::uint32_t error) {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  return filter_system_calls(program);
+}
+
 }  // namespace pinion::test
