@@ -23,10 +23,7 @@ void add(TopRow& sum, const TopRow& row) {
   sum.registered_now += row.registered_now;
   sum.registered_peak += row.registered_peak;
   sum.limit += row.limit;
-  sum.acquires.total += row.acquires.total;
-  sum.acquires.misses += row.acquires.misses;
-  sum.acquires.late += row.acquires.late;
-  sum.acquires.bounced += row.acquires.bounced;
+  sum.acquires += row.acquires;
   sum.budget_spent += row.budget_spent;
   sum.budget_allowed += row.budget_allowed;
   sum.share_spent += row.share_spent;

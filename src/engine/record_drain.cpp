@@ -79,8 +79,9 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   Coverage& needed = needed_[record.domain];
   UnderLeavePinned effect{.fresh_bytes = registered.would_add(pages)};
   if (effect.fresh_bytes == 0) return effect;
-  const bool first = (record.flags & runlog::kFailed) == 0 && needed.would_add(pages) == effect.fresh_bytes;
-  if ((record.flags & runlog::kFailed) == 0) needed.add(pages);
+  const bool failed = (record.flags & runlog::kFailed) != 0;
+  const bool first = !failed && needed.would_add(pages) == effect.fresh_bytes;
+  if (!failed) needed.add(pages);
   const CostEstimates& costs = domains_.slot(record.domain).kept.costs;
   const auto of_it = [&](Ticks waited) {
     return leave_pinned_wait(

@@ -335,12 +335,7 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
   sum.ranks += d.ranks;
   sum.peak += d.peak;
   sum.mean += d.mean;
-  sum.acquires.total += d.acquires.total;
-  sum.acquires.hits += d.acquires.hits;
-  sum.acquires.waits += d.acquires.waits;
-  sum.acquires.misses += d.acquires.misses;
-  sum.acquires.bounced += d.acquires.bounced;
-  sum.acquires.observed += d.acquires.observed;
+  sum.acquires += d.acquires;
   sum.registrations += d.registrations;
   sum.deregistrations += d.deregistrations;
   sum.registration_failures += d.registration_failures;
@@ -472,6 +467,17 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                                                   n * static_cast<std::uint64_t>(c.budget_spent_ns));
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
   sum.exposed_byte_ns += static_cast<double>(n) * c.exposed_byte_ns;
+}
+
+Acquires& Acquires::operator+=(const Acquires& other) {
+  total += other.total;
+  hits += other.hits;
+  waits += other.waits;
+  misses += other.misses;
+  late += other.late;
+  bounced += other.bounced;
+  observed += other.observed;
+  return *this;
 }
 
 Acquires acquires_of(const Counters& c) {

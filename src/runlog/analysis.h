@@ -36,6 +36,7 @@ struct MemorySeries {
 
 struct Acquires {
   std::uint64_t total = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0, observed = 0;
+  Acquires& operator+=(const Acquires& other);
 };
 
 /// Where the time of communication went, in seconds.
