@@ -81,7 +81,8 @@ std::string prometheus_text(const Report& report) {
       out += fmt::format("{}{} {}\n", metric.name, labels_of(report, rank), metric.value(rank));
   }
   return out + fmt::format(
-                   "# HELP pinion_limit_bytes Limit of a process; 0: none.\n# TYPE pinion_limit_bytes gauge\n"
+                   "# HELP pinion_limit_bytes Limit of a process, or of all of a node if that is less; 0: "
+                   "none.\n# TYPE pinion_limit_bytes gauge\n"
                    "pinion_limit_bytes{{command={}}} {}\n",
                    quoted_label(report.command), report.limit_bytes);
 }

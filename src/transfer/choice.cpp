@@ -34,7 +34,8 @@ void RecentBuffers::found(const void* address, std::size_t bytes) {
 
 namespace {
 
-/// Whether the buffer's registrations go on behind its first part. A neighbour's registered page is no begin.
+/// Whether the buffer's registrations go on behind its first part. A neighbour's registered page is too
+/// little.
 bool goes_on(Buffer& buffer, const Part& first) {
   if (first.bytes >= buffer.options().chunk_bytes) return true;
   Part next;

@@ -50,7 +50,7 @@ class ControlRecord {
 };
 
 ControlRecord encode(const Control& control);
-/// False: these bytes are no control message.
+/// False: the bytes are malformed.
 bool decode(const void* payload, std::size_t bytes, Control& control);
 
 }  // namespace pinion::transfer
