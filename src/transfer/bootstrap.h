@@ -59,8 +59,8 @@ class Directory {
   Error collect(Peer peers, Duration within, std::vector<Card>& cards);
   /// Whether a peer has closed its endpoint.
   bool has_left(Peer rank) const;
-  /// Marks this process's card. The last one removes the directory: `is_gone` is true of peers whose
-  /// processes have ended.
+  /// Marks this process's card. The last one removes the directory: `is_gone` knows peers that will never
+  /// leave.
   void leave(const Card& own, const std::function<bool(Peer)>& is_gone);
 
  private:

@@ -94,7 +94,7 @@ class Channel {
   void got(std::unique_ptr<Get> get);
   /// Ends all messages; those with gets under way when these have ended.
   void fail(const Error& error);
-  /// Posts all messages and gets that have room.
+  /// Posts what can be posted.
   void step();
 
   bool has_gets() const { return gets_ > 0; }

@@ -34,8 +34,7 @@ void RecentBuffers::found(const void* address, std::size_t bytes) {
 
 namespace {
 
-/// Whether the buffer's registrations go on behind its first part. A neighbour's registered page is too
-/// little.
+/// Whether the buffer's registrations go on behind its first part. A neighbour's registered page is no begin.
 bool goes_on(Buffer& buffer, const Part& first) {
   if (first.bytes >= buffer.options().chunk_bytes) return true;
   Part next;

@@ -11,8 +11,8 @@
 
 namespace pinion::transfer {
 
-/// Buffers used lately, and how often in a row each was found unregistered. Retention registers foreseen
-/// buffers ahead, so these misses measure predictability. Two buffers of one place forget each other.
+/// Buffers used lately, and how often in a row each was found unregistered. Retention registers ahead what it
+/// foresees, so these misses measure predictability. Two buffers of one place forget each other.
 class RecentBuffers {
  public:
   /// Counts a miss. Returns the misses in a row before this one; -1: the buffer is new.
@@ -31,7 +31,7 @@ class RecentBuffers {
   std::array<Entry, 256> entries_;  ///< guarded by mutex_
 };
 
-/// Retention fails to foresee a buffer that was found unregistered this often in a row.
+/// A buffer that was found unregistered this often in a row is not foreseen.
 constexpr int kMostMisses = 4;
 
 /// Sets the buffer's protocol; a lease that this took is the part at hand.

@@ -50,7 +50,7 @@ class ControlRecord {
 };
 
 ControlRecord encode(const Control& control);
-/// False: the bytes are malformed.
+/// False: these bytes are no control message.
 bool decode(const void* payload, std::size_t bytes, Control& control);
 
 }  // namespace pinion::transfer

@@ -25,7 +25,7 @@ struct FabricEndpointOptions {
   /// libfabric's list. The same in all processes.
   std::string provider;
   Duration connect_within = 60 * kSecond;
-  /// A peer of another node is gone after so long without an answer.
+  /// A peer of another node that answers nothing for so long is gone.
   Duration silence = 30 * kSecond;
 };
 
@@ -45,7 +45,7 @@ struct FabricEndpointResult {
 
 /// ENOENT, ENOSYS: no libfabric; ENODEV: no such provider, or none with messages and RMA.
 FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions& options);
-/// The same by other functions than libfabric's own, for tests.
+/// The same by functions that need not be libfabric's own.
 FabricEndpointResult open_fabric_endpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
 
 }  // namespace pinion::transfer

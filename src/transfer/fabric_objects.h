@@ -1,5 +1,5 @@
-// An endpoint's objects of libfabric: fabric, domain, addresses, one completion queue, one reliable datagram
-// endpoint. Opened and closed by one thread.
+// What an endpoint opens at libfabric: fabric, domain, addresses, one completion queue, one reliable datagram
+// endpoint. Opened and closed by one thread; what it opened, it closes.
 #pragma once
 
 #include "device/fabric_infos.h"

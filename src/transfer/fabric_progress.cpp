@@ -17,7 +17,7 @@ namespace pinion::transfer {
 
 namespace {
 
-/// The longest sleep: the end of a peer's process passes in silence.
+/// The longest sleep: a process that ends wakes nobody.
 constexpr Duration kLongestWait = 50 * kMillisecond;
 /// How long the thread leaves progress to the program's threads before it looks at them again.
 constexpr Duration kLeaveAlone = 2 * kMillisecond;
@@ -28,8 +28,8 @@ constexpr Duration kDoubt = 250 * kMillisecond;
 /// Most messages on their way, in blocks of buffers beside those of the receives.
 constexpr std::size_t kMostWireBuffers = 8 * WirePool::kBlock;
 
-/// Codes by which providers report that the peer, or the way to it, is gone. A lost connection breaks the
-/// order of messages, so it ends the peer.
+/// Codes by which providers report that the peer, or the way to it, is no more. The order of messages cannot
+/// be kept over a lost connection, so it ends the peer.
 bool is_loss(int code) {
   constexpr int kLosses[] = {ECONNRESET,  EPIPE,        ECONNABORTED, ENOTCONN,  ESHUTDOWN, EHOSTUNREACH,
                              ENETUNREACH, ECONNREFUSED, ETIMEDOUT,    EHOSTDOWN, ECANCELED, ESRCH};
@@ -69,7 +69,7 @@ void OpenEndpoint::give_back(OperationSlot& slot) {
   slot.mapped_key.reset();
 }
 
-/// Handles the provider's answer to a posted slot.
+/// What became of a slot that was to be given to the provider.
 Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   const int code = static_cast<int>(-result);
   if (code == 0) {
@@ -84,7 +84,7 @@ Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   Operation* const operation = operations_.finish(slot, &done_already);
   if (done_already) return {};
   if (code == FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
-  // A message stays behind: those after it would be out of order.
+  // A message that cannot leave: those after it would be out of order.
   if (is_loss(code) || is_message) {
     peers_.note_loss(peer);
     return gone_error(peer);
@@ -202,7 +202,7 @@ Error OpenEndpoint::post_message(Peer to, unsigned kind, const void* payload, st
   return posted(*slot, to, code);
 }
 
-/// A message of the endpoint's own: if the queue is full, the next one serves as well.
+/// A message of the endpoint's own: when it cannot leave, the next one will.
 void OpenEndpoint::send_own(Peer to, unsigned kind) {
   static_cast<void>(post_message(to, kind, nullptr, 0, nullptr));
 }
@@ -216,7 +216,7 @@ void OpenEndpoint::disconnect(Peer peer) {
   wait_.advanced();
 }
 
-/// Whether the peer's bytes have ceased to reach this process's memory.
+/// Whether no byte of the peer's reaches this process's memory any more.
 bool OpenEndpoint::close_connections(Peer peer) {
   const PeerTable::Entry& entry = peers_.at(peer);
   if (fabric_pins(provider_)) return true;  // keys end with their registrations
@@ -315,7 +315,7 @@ unsigned OpenEndpoint::drain() {
   return events;
 }
 
-/// The queue is broken: operations under way end here, as do all peers: their messages are lost.
+/// The queue is broken: operations under way end here, as do all peers, whose messages cannot arrive.
 unsigned OpenEndpoint::give_up(int code) {
   for (Peer peer = 0; peer < peers_.size(); ++peer) peers_.note_loss(peer);
   const std::vector<Operation*> operations = operations_.abandon_all();
@@ -399,7 +399,7 @@ void OpenEndpoint::wait(Duration at_most) {
   wait_.wait(std::min(at_most, kLongestWait));
 }
 
-/// Progresses while the program's threads are busy elsewhere.
+/// Progresses while no thread of the program does.
 void OpenEndpoint::run() {
   std::uint64_t seen = calls_.load(std::memory_order_relaxed);
   while (stop_.load() == 0) {

@@ -1,5 +1,5 @@
-// The costs of an endpoint's lists, as pinion_gather_plan() takes them: measured by puts to one peer. Its
-// objects end with the call. One thread, which may block. The endpoint is connected.
+// The costs of an endpoint's lists, as pinion_gather_plan() takes them: measured by puts to one peer. Owns
+// nothing beyond the call; one thread, which may block. The endpoint is connected.
 #pragma once
 
 #include "base/error.h"

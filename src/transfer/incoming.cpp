@@ -89,7 +89,7 @@ void Channel::get_more(Incoming& in) {
   }
 }
 
-/// Gets as much as one segment, one part and one get hold. False: later, or it has failed.
+/// Asks for as much as one segment, one part and one get hold. False: later, or it has failed.
 bool Channel::post_get(Incoming& in) {
   const auto part = std::prev(in.parts.end());
   const auto segment = std::find_if(in.segments.begin(), in.segments.end(), [&](const Segment& s) {

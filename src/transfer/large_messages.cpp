@@ -57,11 +57,11 @@ LargeMessages::Result LargeMessages::open(Endpoint& endpoint, const MessageOptio
 
 void LargeMessages::send(Peer to, const void* data, std::size_t bytes, Request& request) {
   request.begin();
-  // A send's parts are registered for reading only.
+  // Only read: a send's parts have no right to write.
   char* const memory = static_cast<char*>(const_cast<void*>(data));
   auto message = std::make_unique<Outgoing>(
       request, Buffer(endpoint_.domain(), pool_, options_, Direction::send, memory, bytes));
-  // Registered here: retention identifies a buffer by the calls that led to it.
+  // Registered here, as retention knows a buffer by the calls that led to it.
   choose(message->buffer, recent_);
   if (message->buffer.protocol == Protocol::rendezvous && !message->buffer.at_hand) {
     Part part;

@@ -36,7 +36,7 @@ std::string to_hex(std::string_view bytes) {
   return text;
 }
 
-/// False: the text has another form.
+/// False: it is no such text.
 bool from_hex(std::string_view text, std::string& bytes) {
   bytes.clear();
   if (text.size() % 2 != 0) return false;

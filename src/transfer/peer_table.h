@@ -1,7 +1,7 @@
 // The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
 //   - the provider reports a lost connection: at once;
 //   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
-//     100 ms, so within 0.2 s for up to 16 peers. Where peers share no directory, it sends a farewell;
+//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, it says goodbye;
 //   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
 //     provider report a lost connection; `silence` without an answer ends it, too;
 //   - a message of it was lost: messages have numbers. After a receive that failed, all peers are asked for
@@ -66,7 +66,7 @@ class PeerTable {
   void note_heard(Peer peer, Time now);
   /// The provider lost it, or a message to it. The own process, too, may be lost in this sense.
   void note_loss(Peer peer);
-  /// False: it has left.
+  /// False: it is here no longer.
   bool cut_off(Peer peer);
 
   /// Looks after the peers whose turn it is. `probe` sends one; `leave` says goodbye, if it can.

@@ -20,12 +20,12 @@ class PmiClient {
   PmiClient(int descriptor, Time end) : descriptor_(descriptor), end_(end) {}
 
   Error begin();
-  /// Keys and values are free of spaces and line ends.
+  /// Keys and values have neither spaces nor line ends.
   Error put(const std::string& key, const std::string& value);
-  /// All processes of the job come here; then each can get the others' values.
+  /// All processes of the job come here; then each can get what the others have put before.
   Error barrier();
   Error get(const std::string& key, std::string& value);
-  /// The launcher then treats the process as one without PMI. The descriptor is useless then.
+  /// The launcher then treats the process as one without PMI. The descriptor is of no use any more.
   Error finish();
 
   /// Of a value, in bytes.

@@ -1,4 +1,4 @@
-// Cards by PMIx; launcher_exchange.h chooses it, and has the rules for callers.
+// Cards by PMIx; launcher_exchange.h chooses it, and says who may call.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // Sleeping until a completion queue has something: by the queue's descriptor where the provider has one, else
 // by short sleeps that grow with the silence. One thread polls the descriptor; others sleep until it, or
-// the reader of the queue, wakes them. A thread leaves its core to others where they need it.
+// whoever read the queue, wakes them. Nobody spins while other processes need the core.
 //
 // Any thread. The queue outlives it.
 #pragma once
@@ -39,7 +39,7 @@ class QueueWait {
   fid_fabric* fabric_ = nullptr;
   fid_cq* queue_ = nullptr;
   int descriptor_ = -1;
-  const std::uint64_t serial_;  ///< of this object, in a thread's list of objects seen
+  const std::uint64_t serial_;  ///< of this object, in a thread's list of what it has seen
   KeptFile bell_;               ///< an eventfd that interrupts poll()
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<unsigned> waiting_{0}, sleeping_{0};

@@ -21,7 +21,7 @@ class RawKeys {
   /// 0, or a code of libfabric.
   int map(fid_domain* domain, const RawKey& raw, std::uint64_t& key);
   void unmap(fid_domain* domain, std::uint64_t key);
-  /// Those of abandoned operations.
+  /// Those of operations that never ended.
   void unmap_all(fid_domain* domain);
 
  private:

@@ -1,4 +1,4 @@
-// Rendezvous: one lease over all of the message, copied nowhere. Where a limit allows only a part at
+// Rendezvous: one lease over all of the message, without a copy. Where that much cannot be registered at
 // once, the rest goes in the pipeline's pieces.
 #include "transfer/protocols.h"
 

@@ -1,6 +1,6 @@
 // TCP connections between this process's endpoint and a peer's on the same node: found in the kernel's
-// tables, and reset. libfabric lacks a call to close one: `sockets` keeps them, and `ofi_rxm` closes them by
-// a setting of the whole process only. A provider takes a reset as the peer's end.
+// tables, and reset. libfabric closes none on request: `sockets` keeps them, and `ofi_rxm` closes them by a
+// setting of the whole process only. A provider takes a reset as the peer's end.
 //
 // Ordinary code, any thread; stateless.
 #pragma once

@@ -1,5 +1,5 @@
 // Buffers for active messages on the wire, header included. Registered through the endpoint's domain where
-// the provider requires registered local memory (FI_MR_LOCAL); pageable elsewhere.
+// the provider asks for registered local memory (FI_MR_LOCAL); else nothing of them is pinned.
 //
 // Any thread; guarded by its mutex, but grow() calls the device outside of it.
 #pragma once
@@ -27,7 +27,7 @@ class WirePool {
 
   /// `domain`: null where nothing needs registration.
   explicit WirePool(pinion_domain* domain) : domain_(domain) {}
-  /// The provider has returned all buffers; the leases were released, if the domain still stands.
+  /// No buffer is the provider's any more; the leases were released, if the domain still stands.
   ~WirePool();
   WirePool(const WirePool&) = delete;
   WirePool& operator=(const WirePool&) = delete;
