@@ -216,7 +216,7 @@ void OpenEndpoint::disconnect(Peer peer) {
   wait_.advanced();
 }
 
-/// Cuts the peer off from this process's memory. False: that failed.
+/// Closes the peer's connections. True: its bytes stay out of this process's memory from now on.
 bool OpenEndpoint::close_connections(Peer peer) {
   const PeerTable::Entry& entry = peers_.at(peer);
   if (fabric_pins(provider_)) return true;  // keys end with their registrations
