@@ -21,7 +21,7 @@ constexpr double kWorthTelling = 0.05;
 /// Uses of a buffer before its period can be known, times a few buffers.
 constexpr std::uint64_t kFewTransfers = 16;
 
-/// What a strategy held and cost, measured or simulated.
+/// Memory and cost of a strategy, measured or simulated.
 struct Outcome {
   RegisteredBytes bytes;
   double added = 0, seconds = 0;
@@ -57,7 +57,7 @@ std::string cost_text(const Outcome& o) {
                      percent_text(o.seconds > 0 ? o.added / o.seconds : 0));
 }
 
-/// What a strategy holds, instead of leave-pinned.
+/// Memory of a strategy, beside leave-pinned's.
 std::string instead_text(const RegisteredBytes& held, double leave_pinned_peak, double leave_pinned_mean) {
   return fmt::format("{} at most instead of {} ({}), {} on average instead of {} ({})",
                      bytes_text(static_cast<double>(held.peak)), bytes_text(leave_pinned_peak),
@@ -70,7 +70,7 @@ std::string instead_text(const RegisteredBytes& held) {
   return instead_text(held, static_cast<double>(held.leave_pinned_peak), held.leave_pinned_mean);
 }
 
-/// Whether a strategy holds less than leave-pinned by enough to tell.
+/// Whether a strategy holds less than leave-pinned by a share worth a sentence.
 bool saves(const RegisteredBytes& held, double leave_pinned_peak, double leave_pinned_mean) {
   return static_cast<double>(held.peak) < (1 - kWorthTelling) * leave_pinned_peak ||
          held.mean < (1 - kWorthTelling) * leave_pinned_mean;
@@ -86,8 +86,7 @@ bool costs_nothing_more(const simulate::Result& limited, const simulate::Result&
          limited.cost.added() <= without.cost.added() + 1e-3 * without.seconds;
 }
 
-/// Of a limit that costs nothing more. Where late uses are dear, the helper holds more of what there is room
-/// for.
+/// Of a limit that costs nothing more. Where late uses are dear, the helper fills more of the room.
 std::string price_text(const simulate::Result& limited, const simulate::Result& without) {
   if (limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean)
     return "would cost nothing more";
