@@ -108,7 +108,7 @@ expect() {
   outcomes=$(cut -d ' ' -f 2 "$work/out" | tr '\n' ' ')
   [ "$outcomes" = "$3 " ] || fail "$monitor $restrict: $(tr '\n' ' ' <"$work/out"): $(cat "$work/err")"
   case $3 in
-    unkept*) grep -q '^pinion: .*memory events cannot all be seen' "$work/err" || fail "$monitor $restrict: said nothing" ;;
+    unkept*) unwrapped "$work/err" | grep -q '^pinion: .*memory events cannot all be seen' || fail "$monitor $restrict: said nothing" ;;
     *) grep -q 'cannot all be seen' "$work/err" && fail "$monitor $restrict: $(cat "$work/err")" ;;
   esac
 }
