@@ -56,6 +56,9 @@ bool is_interpreter(const runlog::SiteFrame& frame) {
   return file.starts_with("python") || file.starts_with("libpython");
 }
 
+/// The caller of main().
+bool is_libc(const runlog::SiteFrame& frame) { return base_name(frame.path).starts_with("libc.so"); }
+
 /// "module MPI" of MPI.cpython-311-x86_64-linux-gnu.so; empty for other files.
 std::string python_module(const runlog::SiteFrame& frame) {
   const std::string file = base_name(frame.path);
@@ -261,7 +264,7 @@ std::string SourcePlaces::text(const runlog::CallSite& site) {
   std::string text;
   for (std::size_t i = 0; i < kFramesShown; ++i) {
     const bool has_file = i < site.frames.size();
-    if (has_file && is_interpreter(site.frames[i])) break;
+    if (has_file && (is_interpreter(site.frames[i]) || is_libc(site.frames[i]))) break;
     std::string frame = has_file ? frame_text(site.frames[i]) : "";
     if (frame.empty() && has_file) frame = python_module(site.frames[i]);
     if (frame.empty() && i < recorded.size()) frame = recorded_text(recorded[i]);

@@ -802,7 +802,7 @@ TEST_F(Cli, ReportAsTextHasItsSections) {
 TEST_F(Cli, TheVerdictComesFirst) {
   write_log(root() / "logs", 0);
   const std::string sentence =
-      "Registered memory: 4.00 KiB at most instead of 4.00 KiB (+0 %), 2.00 KiB on average instead of 4.00 "
+      "Registered memory: 4.00 KiB at most (as leave-pinned), 2.00 KiB on average instead of 4.00 "
       "KiB (-50 %), for 20.0 ms of 2.00 s (1.00 %).";
   const json verdict = json::parse(pinion({"report", "logs", "--json"}).out).at("verdict");
   ASSERT_FALSE(verdict.at("sentences").empty());
