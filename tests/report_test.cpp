@@ -118,7 +118,7 @@ class Report : public test::Cli {
     }
   }
 
-  /// The first tag without its partner; empty: every element is closed.
+  /// The first unpaired tag; empty: every element is closed.
   static std::string unbalanced(const std::string& markup) {
     std::vector<std::string> open;
     for (std::size_t at = markup.find('<'); at != std::string::npos; at = markup.find('<', at + 1)) {

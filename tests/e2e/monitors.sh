@@ -132,7 +132,7 @@ r = json.load(open(sys.argv[1]))
 why = [one["refused"] for one in r["monitors"] if one["name"] == "userfaultfd"][0]
 if why: sys.exit(why)' "$work/doctor" || has_userfaultfd=
 
-# expect_everything: what each monitor sees of a program without MPI.
+# expect_everything: the events of a program without MPI, by monitor.
 expect_everything() {
   expect libc "" "gone gone stale stale gone gone gone"
   expect symbols "" "$none_kept"
