@@ -17,7 +17,7 @@
 // ping-pong, and four at a time one way. cli/bench_transfers_pair.cpp moves the same ones without MPI.
 //
 // Of two ranks, rank 0 prints for each case the nanoseconds of a call, in the best batch of rounds. One rank
-// sends to itself, which is slow on no core but its own.
+// sends to itself, which slows its own core alone.
 #include <mpi.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -87,7 +87,7 @@ extern "C" {
   }
 }
 
-// Polling for a message that never comes.
+// Polling in vain.
 [[gnu::noinline]] void p2p_poll(long rounds) {
   MPI_Request request;
   int index = 0, flag = 0;
@@ -97,7 +97,7 @@ extern "C" {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-// In place, with nobody else: the call returns at once.
+// In place, alone: the call returns at once.
 [[gnu::noinline]] void p2p_allreduce(long rounds) {
   for (long i = 0; i < rounds; ++i)
     MPI_Allreduce(MPI_IN_PLACE, g_large, kLarge, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);

@@ -37,7 +37,7 @@ struct BenchSubject {
   std::function<double()> measure;
 };
 
-/// What the user asks for.
+/// The user's arguments.
 struct BenchOptions {
   unsigned rounds = 9;
   std::string device;                ///< empty: the bench chooses
@@ -65,7 +65,7 @@ class Bench {
   /// Adds a row of samples that were taken in another way.
   void add(const std::string& name, const std::string& subject, const std::string& metric,
            const std::string& unit, std::vector<double> samples);
-  /// Shows the user what is measured from now on, for as long as it takes.
+  /// Shows the user the measurement that begins, for as long as it takes.
   void step(const std::string& what) { progress_.step(what); }
   void end_steps() { progress_.clear(); }
   /// A line below the table: the peers, and the reason for an absent one.

@@ -1,4 +1,5 @@
-// `pinion bench events`: what memory events cost those who unmap, with the engine's own hooks in place.
+// `pinion bench events`: the cost of memory events for threads that unmap, with the engine's own hooks in
+// place.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -28,7 +28,7 @@ using transfer::RemoteMemory;
 
 constexpr std::size_t kMostPieces = 128, kMostBytes = std::size_t{64} << 10;
 constexpr std::size_t kAllBytes = kMostPieces * kMostBytes;
-constexpr std::size_t kPagesAPiece = 17;  // pieces lie apart, whatever their size
+constexpr std::size_t kPagesAPiece = 17;  // pieces of any size lie so far apart
 constexpr unsigned kTransfers = 9;        // of one sample
 
 struct Case {

@@ -128,7 +128,7 @@ double disturbed_ns(Disturb&& disturb, Measure&& measure) {
   return ns;
 }
 
-/// Registration takes 5 ms here: what do hits of other ranges notice?
+/// Registration takes 5 ms here: its effect on hits of other ranges.
 class SlowDevice final : public Device {
  public:
   const char* name() const override { return "slow"; }
@@ -183,7 +183,7 @@ void during_unmaps(Bench& bench, UcxCache* ucx) {
   BenchDomain own;
   own.register_all(memory.ranges);
   const auto order = BenchRanges::order(1024, kSteps, 3);
-  // Unrelated memory is mapped and unmapped as fast as it goes. UCX hears of it by its own hooks; ours are
+  // Unrelated memory is mapped and unmapped as fast as it goes. UCX learns of it by its own hooks; ours are
   // called as the engine's hook calls them.
   const auto unmap = [&](bool with_brackets) {
     constexpr std::size_t kBytes = 1 << 20;

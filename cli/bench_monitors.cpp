@@ -1,4 +1,4 @@
-// `pinion bench monitors`: what each memory monitor costs those who map, unmap, register and hit.
+// `pinion bench monitors`: the cost of each memory monitor for threads that map, unmap, register and hit.
 #include <sys/mman.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// `pinion bench p2p`: what the preload adds to MPI calls of small messages, which it has no use for, and what
-// strategies add to messages of several sizes, with a rank on each of two cores and with one rank alone. The
+// `pinion bench p2p`: the cost of the preload for MPI calls of small messages, which it passes on, and of
+// strategies for messages of several sizes, with a rank on each of two cores and with one rank alone. The
 // messages are those of a program of its own (bench/p2p.cpp), one for each family of MPI, started by that
 // family's launcher with and without Pinion.
 #include <fmt/format.h>

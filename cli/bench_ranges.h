@@ -1,5 +1,5 @@
-// What the benches of the registration cache share: a device whose calls are empty, and ranges as programs
-// have them.
+// The common parts of the benches of the registration cache: a device whose calls are empty, and ranges as
+// programs have them.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 
 namespace pinion::cli {
 
-/// Registers nothing at once: what remains is the cost of the cache itself.
+/// Registers nothing at once: the rest is the cost of the cache itself.
 class EmptyDevice final : public Device {
  public:
   const char* name() const override { return "empty"; }

@@ -29,7 +29,7 @@ void check(const Error& error) {
   if (error) throw Failure(error.message);
 }
 
-/// Puts each message to where it arrives, once the receiver waits for it, and then tells that it is there.
+/// Puts each message to where it arrives, once the receiver waits for it, and then announces it.
 class PutMover final : public TransferMover {
  public:
   using TransferMover::TransferMover;
@@ -52,7 +52,7 @@ class PutMover final : public TransferMover {
   }
 
   void send(unsigned slot, const unsigned char* data, std::size_t bytes) override {
-    // What leaves from the first half arrives in the second.
+    // Messages from the first half arrive in the second.
     const std::size_t offset = static_cast<std::size_t>(data - memory_.address) + memory_.bytes / 2;
     Put& put = puts_[slot];
     put.ended.store(false);
@@ -67,7 +67,7 @@ class PutMover final : public TransferMover {
     order_[sends_++ % kWindow] = slot;
   }
   void finish_send(unsigned slot) override {
-    // The slot stays this put's until the other process knows of it.
+    // The slot stays this put's until it is announced to the other process.
     until([&] { return notices_ > number_[slot]; });
     check(puts_[slot].error);
   }
@@ -89,7 +89,7 @@ class PutMover final : public TransferMover {
     Error error;
   };
 
-  /// Tells of each put as soon as it is there, in order.
+  /// Announces each put as soon as it has arrived, in order.
   unsigned progress() override {
     const unsigned events = TransferMover::progress();
     while (notices_ < sends_ && puts_[order_[notices_ % kWindow]].ended.load() && try_tell(kMovers, "a", 1))

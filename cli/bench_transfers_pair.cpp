@@ -139,7 +139,7 @@ unsigned learning_messages(const TransferCase& one) {
   return static_cast<unsigned>(std::clamp<std::size_t>(kAll / one.bytes, 4, 1000));
 }
 
-/// One process of the two: what it does in each case, and its figures.
+/// One process of the two: its work in each case, and its figures.
 class Member {
  public:
   Member(unsigned rank, TransferMover& mover, TransferPages pages, std::ostringstream& out)

@@ -122,7 +122,7 @@ Spread run_length(const Strategy& strategy) {
   return spread(strategy.runs, [](const Run& run) { return run.report->wall_seconds; });
 }
 
-/// Where Pinion stands, what a run needs beside its command.
+/// Where Pinion stands, and the needs of a run beside its command.
 Environment with_logs(OptionFlags flags, const std::string& logs) {
   flags.set("log", logs);
   Environment environment = with_pinion(flags.options());
@@ -321,7 +321,7 @@ std::string label_text(const Arguments& arguments, const std::vector<Strategy>& 
   return out + "No rank left a log: did the program use MPI?\n";
 }
 
-// What a user would type for each row.
+// The command to type for each row.
 std::string typed_text(const Arguments& arguments, const std::vector<Strategy>& strategies) {
   std::string text;
   for (const Strategy& s : strategies)
@@ -389,7 +389,7 @@ void emulate(Arguments& arguments) {
   arguments.no_nic = true;
 }
 
-/// Below libraries, where they register with a NIC; what is only measured cannot be compared.
+/// Below libraries, where they register with a NIC; a run that only measures has no strategy to compare.
 void choose_device(Arguments& arguments) {
   const Options options = arguments.flags.options();
   if (acts_at_start(options) == Acts::measured && !may_act_below(options)) emulate(arguments);
@@ -406,7 +406,7 @@ std::vector<Strategy> strategies_of(const Arguments& arguments) {
   return strategies;
 }
 
-/// The limits of the libraries' caches, by what a run shows that these do not count.
+/// The limits of the libraries' caches, less the memory that a run shows beside these.
 void limit_libraries(const Arguments& arguments, std::vector<Strategy>& strategies) {
   const auto is_limited = [](const Strategy& s) { return s.row.is_library() && s.row.limited; };
   const auto found = std::find_if(strategies.begin(), strategies.end(), is_limited);

@@ -47,7 +47,7 @@ Row row_of(const std::string& name, const Options& options) {
   return row;
 }
 
-/// What the limit leaves to each process beside what the libraries keep.
+/// The limit of each process, less the libraries' own memory.
 std::uint64_t left_beside(const LibrariesPart& part, const Options& options) {
   std::uint64_t left = UINT64_MAX;
   const auto bound = [&](const char* name, std::uint64_t limit, std::uint64_t kept, std::uint64_t processes) {

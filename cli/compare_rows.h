@@ -1,4 +1,4 @@
-// The rows of `pinion compare`: what each runs, in which environment, and what a user would type for it.
+// The rows of `pinion compare`: the program and environment of each, and the command to type.
 // Values; ordinary code.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace pinion::cli {
 
 /// Without Pinion: `off` for its wall time; `library`, where Pinion would act below the libraries, with the
-/// library's own registration cache as what Pinion is compared with.
+/// library's own registration cache as the row to compare with.
 inline constexpr const char* kOff = "off";
 inline constexpr const char* kLibrary = "library";
 
@@ -35,8 +35,8 @@ std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& o
 OptionFlags flags_of(const Row& row, const std::vector<Row>& rows, OptionFlags flags);
 
 /// The variables by which the libraries' own caches keep to the limits that Pinion keeps to; empty for rows
-/// without limit. `part`: what the libraries keep beside their caches. Throws Failure where the limit has no
-/// room beside that.
+/// without limit. `part`: memory that the libraries keep beside their caches. Throws Failure where the limit
+/// has no room beside that.
 Environment library_variables(const Row& row, const Options& options, const LibrariesPart& part);
 
 /// The command as a user would type it.

@@ -1,5 +1,5 @@
 // `pinion doctor`: problems on this machine and in this environment, those with the largest gain first, each
-// with its effect, its cure and the one who can carry it out.
+// with its effect, its cure and the person for it (user or admin).
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>

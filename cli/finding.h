@@ -6,7 +6,7 @@
 
 namespace pinion::cli {
 
-/// What a cure gains, the most first: the order in which `pinion doctor` lists problems.
+/// The gain of a cure, the most first: the order in which `pinion doctor` lists problems.
 enum class Gain {
   start,         ///< programs run under Pinion at all
   data,          ///< data stay right
@@ -17,7 +17,7 @@ enum class Gain {
   time           ///< registrations take less time
 };
 
-/// The one who can carry out a cure.
+/// The person for a cure.
 enum class Who { user, admin };
 
 struct Cure {

@@ -1,4 +1,4 @@
-// What the hugepage heap of a run's processes got (placement/figures_file.h), as text and JSON.
+// The memory of the hugepage heap of a run's processes (placement/figures_file.h), as text and JSON.
 #pragma once
 
 #include <set>

@@ -37,10 +37,15 @@ int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 
 
 // Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
 // only signals for this process alone are passed on.
-int wait_forwarding(pid_t child, const sigset_t& signals) {
-  for (;;) {
+int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Duration()>& beat) {
+  for (timespec pause{};;) {
     siginfo_t info{};
-    if (sigwaitinfo(&signals, &info) < 0) continue;  // EINTR
+    if ((beat ? sigtimedwait(&signals, &info, &pause) : sigwaitinfo(&signals, &info)) < 0) {
+      if (errno != EAGAIN) continue;
+      const Duration until_next = beat();
+      pause = {until_next / kSecond, until_next % kSecond};
+      continue;
+    }
     if (info.si_signo != SIGCHLD) {
       if (info.si_code <= 0) ::kill(child, info.si_signo);
       continue;
@@ -129,7 +134,8 @@ int execute(const CommandLine& command, const Environment& environment) {
   return code == ENOENT ? kNotFound : kNotExecutable;
 }
 
-int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output) {
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output,
+                 const std::function<Duration()>& beat) {
   // Blocked before the child exists, so that each signal reaches one of the two; the child gets the old mask
   // back.
   sigset_t signals = forwarded_signals(), before;
@@ -152,7 +158,7 @@ int run_and_wait(const CommandLine& command, const Environment& environment, con
     }
     ::_exit(execute(command, environment));
   }
-  const int status = wait_forwarding(child, signals);
+  const int status = wait_forwarding(child, signals, beat);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return status;
 }

@@ -19,14 +19,14 @@ namespace pinion::cli {
 
 namespace {
 
-/// The kernel tells the dynamic linker that privileges come with the file (AT_SECURE).
+/// The kernel informs the dynamic linker that privileges come with the file (AT_SECURE).
 bool gives_privileges(const std::string& file, const struct stat& status) {
   if ((status.st_mode & S_ISUID) != 0 && status.st_uid != ::geteuid()) return true;
   if ((status.st_mode & S_ISGID) != 0 && status.st_gid != ::getegid()) return true;
   return ::geteuid() != 0 && ::getxattr(file.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-/// A file of this machine's kind, mapped. What it points to may lie beyond its end.
+/// A file of this machine's kind, mapped. Its entries may point beyond its end.
 class ElfFile {
  public:
   ElfFile(int descriptor, std::size_t bytes) : bytes_(bytes) {

@@ -1,5 +1,5 @@
 // Programs that the preload, or its front for libibverbs, does not reach, judged by their files. `pinion run`
-// and `pinion doctor` say so beforehand. Ordinary code, any thread.
+// and `pinion doctor` print that beforehand. Ordinary code, any thread.
 #pragma once
 
 #include <string>

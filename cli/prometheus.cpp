@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <utility>
 #include <vector>
+
+#include "output_file.h"
 
 namespace pinion::cli {
 
@@ -10,6 +15,10 @@ namespace {
 
 using runlog::RankReport;
 using runlog::Report;
+
+/// Of many ranks, reading takes 2 % of the time.
+constexpr Duration kShortestPause = kSecond;
+constexpr int kPausesPerRefresh = 50;
 
 struct Metric {
   const char *name, *type, *help;
@@ -22,6 +31,8 @@ const Metric kMetrics[] = {
     {"pinion_running", "gauge", "1 while the process runs",
      [](const RankReport& r) { return r.running ? 1.0 : 0.0; }},
     {"pinion_run_seconds", "gauge", "Length of the run", [](const RankReport& r) { return r.wall_seconds; }},
+    {"pinion_registered_bytes", "gauge", "Registered bytes, at the end of a run those left",
+     [](const RankReport& r) { return number(r.registered_now_bytes); }},
     {"pinion_registered_peak_bytes", "gauge", "Most registered bytes at one time",
      [](const RankReport& r) { return number(r.registered.peak); }},
     {"pinion_registered_mean_bytes", "gauge", "Registered bytes, mean over the run",
@@ -80,11 +91,36 @@ std::string prometheus_text(const Report& report) {
     for (const RankReport& rank : report.per_rank)
       out += fmt::format("{}{} {}\n", metric.name, labels_of(report, rank), metric.value(rank));
   }
-  return out + fmt::format(
-                   "# HELP pinion_limit_bytes Limit of a process, or of all of a node if that is less; 0: "
-                   "none.\n# TYPE pinion_limit_bytes gauge\n"
-                   "pinion_limit_bytes{{command={}}} {}\n",
-                   quoted_label(report.command), report.limit_bytes);
+  out +=
+      "# HELP pinion_limit_bytes Limit of a process, or of all of a node if that is less; 0: none.\n# TYPE "
+      "pinion_limit_bytes gauge\n";
+  if (!report.per_rank.empty())
+    out += fmt::format("pinion_limit_bytes{{command={}}} {}\n", quoted_label(report.command),
+                       report.limit_bytes);
+  return out;
+}
+
+RunMetrics::RunMetrics(std::string path, std::string logs) : path_(std::move(path)), logs_(std::move(logs)) {
+  write_text(path_, prometheus_text({}));
+}
+
+Duration RunMetrics::refresh() {
+  const Time begin = monotonic_now();
+  std::vector<runlog::Log> states;
+  const Error error =
+      runlog::for_each_state({logs_}, [&](runlog::Log&& log) { states.push_back(std::move(log)); });
+  if (!error) write(prometheus_text(runlog::analyse(states)));  // an error: no process has a log yet
+  return std::max(kShortestPause, kPausesPerRefresh * (monotonic_now() - begin));
+}
+
+void RunMetrics::write(const std::string& text) {
+  if (failed_) return;
+  try {
+    write_text(path_, text);
+  } catch (const std::exception& error) {
+    failed_ = true;
+    fmt::print(stderr, "pinion: metrics: {} (said once)\n", error.what());
+  }
 }
 
 }  // namespace pinion::cli

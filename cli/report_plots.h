@@ -1,4 +1,4 @@
-// The plots of a report: registered memory over time, and what other strategies would hold and cost.
+// The plots of a report: registered memory over time, and the memory and cost of other strategies.
 // Pure functions.
 #pragma once
 

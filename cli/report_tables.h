@@ -11,7 +11,7 @@
 
 namespace pinion::cli {
 
-/// A named value with what is added to it; an empty part is left out.
+/// A named value with an addition; an empty part is left out.
 struct Figure {
   std::string name, value, share, meaning;
 };
@@ -25,7 +25,7 @@ std::string retention_text(const runlog::Report& report);
 std::string spent_text(const runlog::TimeBudgetUse& threads);
 std::string spent_text(const runlog::HelperShareUse& helper);
 
-/// What ran, and under which conditions. `held`: by libraries; null: not known.
+/// The run and its conditions. `held`: by libraries; null: not known.
 std::vector<Figure> run_figures(const runlog::Report& report, const LibrariesPart* held);
 std::vector<Figure> transfer_figures(const runlog::Report& report);
 /// "12 registrations, 11 deregistrations"

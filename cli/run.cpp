@@ -18,6 +18,7 @@
 #include "log_directory.h"
 #include "option_flags.h"
 #include "preload_reach.h"
+#include "prometheus.h"
 #include "report_text.h"
 #include "runlog/analysis.h"
 #include "source_places.h"
@@ -97,8 +98,18 @@ void tell_beforehand(const Options& options, const CommandLine& command) {
   tell_caches_off(options);
 }
 
-int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLine command) {
+/// A rank has no process of `pinion run` beside it.
+void check_metrics(const std::string& path) {
+  if (!path.empty() && inside_launcher())
+    throw UsageError(
+        "--prometheus: for `pinion run` around a launcher; here, repeat `pinion report LOGS --prometheus "
+        "FILE`");
+}
+
+int run(OptionFlags flags, const std::vector<std::string>& inherited, const std::string& metrics_path,
+        CommandLine command) {
   inherit(inherited);
+  check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
   if (inside_launcher()) {
@@ -120,6 +131,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
   flags.set("log", directory);
+  std::optional<RunMetrics> metrics;
+  if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);
   flags.note_unused();
   tell_beforehand(options, command);
   Environment environment = with_pinion(flags.options());
@@ -130,7 +143,10 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, CommandLin
     environment[kCachesOffVariable] = caches_to_switch_off();
   const CommandLine typed = command;
   forward_to_ranks(environment, command);
-  const int status = run_and_wait(command, environment);
+  const auto refresh = [&] { return metrics->refresh(); };
+  const int status =
+      metrics ? run_and_wait(command, environment, {}, refresh) : run_and_wait(command, environment);
+  if (metrics) metrics->refresh();
   print_summary(directory, options, typed, status);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);
   if (const std::string text = arena_text(arena_of({directory})); !text.empty()) tell(text);
@@ -143,15 +159,20 @@ void add_run(CLI::App& app, const CommandLine& command, int& status) {
   CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] -- CMD...");
   auto flags = std::make_shared<OptionFlags>();
   auto inherited = std::make_shared<std::vector<std::string>>();
+  auto metrics = std::make_shared<std::string>();
   auto plain = std::make_shared<CommandLine>();
   flags->add_to(*sub);
   sub->add_option("--inherit", *inherited)->group("")->allow_extra_args(false);  // forward.h
+  sub->add_option(
+         "--prometheus", *metrics,
+         "write metrics while the program runs, for the textfile collector of Prometheus' node exporter")
+      ->type_name("FILE");
   sub->add_option("command", *plain, "the program and its arguments, best behind `--`")->type_name("CMD");
-  sub->callback([flags, inherited, plain, &command, &status] {
+  sub->callback([flags, inherited, metrics, plain, &command, &status] {
     CommandLine whole = *plain;
     whole.insert(whole.end(), command.begin(), command.end());
     if (whole.empty()) throw UsageError("no command given: pinion run [options] -- CMD...");
-    status = run(*flags, *inherited, whole);
+    status = run(*flags, *inherited, *metrics, whole);
   });
 }
 

@@ -51,10 +51,18 @@ std::string recorded_text(const std::string& frame) {
   return has_symbol ? demangled(frame.substr(0, offset)) + frame.substr(offset) : frame;
 }
 
-bool is_python(const runlog::SiteFrame& frame) {
+bool is_interpreter(const runlog::SiteFrame& frame) {
   const std::string file = base_name(frame.path);
-  return file.starts_with("python") || file.starts_with("libpython") ||
-         file.find(".cpython-") != std::string::npos;
+  return file.starts_with("python") || file.starts_with("libpython");
+}
+
+/// The caller of main().
+bool is_libc(const runlog::SiteFrame& frame) { return base_name(frame.path).starts_with("libc.so"); }
+
+/// "module MPI" of MPI.cpython-311-x86_64-linux-gnu.so; empty for other files.
+std::string python_module(const runlog::SiteFrame& frame) {
+  const std::string file = base_name(frame.path);
+  return file.find(".cpython-") == std::string::npos ? "" : "module " + file.substr(0, file.find('.'));
 }
 
 }  // namespace
@@ -255,12 +263,15 @@ std::string SourcePlaces::text(const runlog::CallSite& site) {
   const std::vector<std::string> recorded = recorded_frames(site.name);
   std::string text;
   for (std::size_t i = 0; i < kFramesShown; ++i) {
-    std::string frame = i < site.frames.size() ? frame_text(site.frames[i]) : "";
+    const bool has_file = i < site.frames.size();
+    if (has_file && (is_interpreter(site.frames[i]) || is_libc(site.frames[i]))) break;
+    std::string frame = has_file ? frame_text(site.frames[i]) : "";
+    if (frame.empty() && has_file) frame = python_module(site.frames[i]);
     if (frame.empty() && i < recorded.size()) frame = recorded_text(recorded[i]);
     if (!frame.empty()) text += (i ? kBetween : "") + frame;
   }
-  if (std::any_of(site.frames.begin(), site.frames.end(), is_python))
-    text += ", called from Python (file unknown)";
+  if (std::any_of(site.frames.begin(), site.frames.end(), is_interpreter))
+    text += ", called from Python (all lines with this call are one site)";
   return text;
 }
 

@@ -19,7 +19,7 @@ std::string share_text(double spent, double allowed) {
   return allowed > 0 ? percent_text(std::max(0.0, spent / allowed)) : "-";
 }
 
-/// Adds up what a node's line shows. Spent and allowed are of all its ranks.
+/// Adds up the figures of a node's line. Spent and allowed are of all its ranks.
 void add(TopRow& sum, const TopRow& row) {
   sum.registered_now += row.registered_now;
   sum.registered_peak += row.registered_peak;

@@ -22,7 +22,7 @@ constexpr double kWorthTelling = 0.05;
 /// Uses of a buffer before its period can be known, times a few buffers.
 constexpr std::uint64_t kFewTransfers = 16;
 
-/// What a strategy held and cost, measured or simulated.
+/// Memory and cost of a strategy, measured or simulated.
 struct Outcome {
   RegisteredBytes bytes;
   double added = 0, seconds = 0;
@@ -57,12 +57,18 @@ std::string cost_text(const Outcome& o) {
                      percent_text(o.seconds > 0 ? o.added / o.seconds : 0));
 }
 
-/// What a strategy holds, instead of leave-pinned.
+/// "64.0 MiB at most instead of 96.0 MiB (-33 %)", or "96.0 MiB at most (as leave-pinned)"
+std::string instead_text(double held, const char* when, double leave_pinned) {
+  const std::string change = against_text(held, leave_pinned);
+  if (change == "+0 %" || change == "-0 %")
+    return fmt::format("{} {} (as leave-pinned)", bytes_text(held), when);
+  return fmt::format("{} {} instead of {} ({})", bytes_text(held), when, bytes_text(leave_pinned), change);
+}
+
+/// Memory of a strategy, beside leave-pinned's.
 std::string instead_text(const RegisteredBytes& held, double leave_pinned_peak, double leave_pinned_mean) {
-  return fmt::format("{} at most instead of {} ({}), {} on average instead of {} ({})",
-                     bytes_text(static_cast<double>(held.peak)), bytes_text(leave_pinned_peak),
-                     against_text(static_cast<double>(held.peak), leave_pinned_peak), bytes_text(held.mean),
-                     bytes_text(leave_pinned_mean), against_text(held.mean, leave_pinned_mean));
+  return instead_text(static_cast<double>(held.peak), "at most", leave_pinned_peak) + ", " +
+         instead_text(held.mean, "on average", leave_pinned_mean);
 }
 
 /// The same against the leave-pinned that is computed from its own transfers.
@@ -70,7 +76,7 @@ std::string instead_text(const RegisteredBytes& held) {
   return instead_text(held, static_cast<double>(held.leave_pinned_peak), held.leave_pinned_mean);
 }
 
-/// Whether a strategy holds less than leave-pinned by enough to tell.
+/// Whether a strategy holds less than leave-pinned by a share worth a sentence.
 bool saves(const RegisteredBytes& held, double leave_pinned_peak, double leave_pinned_mean) {
   return static_cast<double>(held.peak) < (1 - kWorthTelling) * leave_pinned_peak ||
          held.mean < (1 - kWorthTelling) * leave_pinned_mean;
@@ -81,18 +87,14 @@ bool saves(const RegisteredBytes& held) {
 }
 
 /// Whether a limit leaves room for every transfer, in the same time to a thousandth of the run.
-bool costs_nothing_more(const simulate::Result& limited, const simulate::Result& without) {
+bool costs_no_time(const simulate::Result& limited, const simulate::Result& without) {
   return limited.acquires.bounced == 0 &&
          limited.cost.added() <= without.cost.added() + 1e-3 * without.seconds;
 }
 
-/// Of a limit that costs nothing more. Where late uses are dear, the helper holds more of what there is room
-/// for.
-std::string price_text(const simulate::Result& limited, const simulate::Result& without) {
-  if (limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean)
-    return "would cost nothing more";
-  return fmt::format("would cost no more time, and hold {} on average instead of {}",
-                     bytes_text(limited.registered.mean), bytes_text(without.registered.mean));
+/// Where late uses are dear, the helper fills more of a limit's room.
+bool costs_no_memory(const simulate::Result& limited, const simulate::Result& without) {
+  return limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean;
 }
 
 /// The facts that explain a helper that holds as much as leave-pinned.
@@ -276,22 +278,22 @@ class Judge {
     }
   }
 
-  /// The least limit that costs nothing more.
+  /// The least limit that costs nothing more, or has room for every transfer where the present one has not.
   void advise_limit() {
     const simulate::Result* const helper = row_of(strategies_, RetentionKind::helper);
     if (helper == nullptr) return;
     for (const Strategies::WhatIf& row : strategies_->what_if) {
       if (row.option != "limit") continue;
-      if (!costs_nothing_more(row.result, *helper)) continue;
+      const bool binds = r_.acquires.bounced > 0;
+      if (!costs_no_time(row.result, *helper) || !(binds || costs_no_memory(row.result, *helper))) continue;
       Options options = options_;
       (void)set_option(options, "limit", row.value);
-      const bool binds = r_.acquires.bounced > 0;
       if (options.limit == options_.limit ||
           (options_.limit != 0 && !binds && options.limit > options_.limit))
         return;
       return advise(fmt::format("A limit of {} a process {} (simulated):",
                                 bytes_text(static_cast<double>(options.limit)),
-                                binds ? "has room for every transfer" : price_text(row.result, *helper)),
+                                binds ? "has room for every transfer" : "would cost nothing more"),
                     typed(options));
     }
   }

@@ -1,5 +1,5 @@
 // The verdict on a run: two or three plain sentences from its figures, and advice with the command to type.
-// The simulator's what-if over the run's own log (strategies.h) gives the figures of what was not run.
+// The simulator's what-if over the run's own log (strategies.h) gives the figures of other settings.
 // Pure functions.
 #pragma once
 

@@ -125,7 +125,7 @@ TEST(Analysis, FiguresAreSumsOverDomains) {
   EXPECT_DOUBLE_EQ(bytes.leave_pinned_mean, 5.0 * (4 * 400 + 2 * 500) / 1000 * kPage);
 }
 
-// Figures that cannot be computed are absent, instead of 0.
+// Figures that lack their data are absent, instead of 0.
 TEST(Analysis, WithoutEventsTheBoundsAreUnknown) {
   Log whole = make_log(0, 1000, {use(100, 300, 10, 4)}, 0),
       cut = make_log(0, 1000, {use(100, 200, 10, 4)}, 1);
@@ -165,8 +165,8 @@ TEST(Analysis, OracleRegistersJustInTime) {
   log.live.domains[0].fit_register_b_ns = 20;
   const Report r = analyse({log});
   // The first needs 4 new pages, 60 ns ahead: pages 10-13 from 140 to 300. The second 2 new ones, 40 ns
-  // ahead: pages 12-15 from 210 to 400. The third finds its pages gone, 40 ns ahead: from 370, so they never
-  // went. [140,210) 4, [210,300) 6, [300,400) 4, [400,450) 2
+  // ahead: pages 12-15 from 210 to 400. The third finds its pages gone, 40 ns ahead: from 370, so they
+  // stayed. [140,210) 4, [210,300) 6, [300,400) 4, [400,450) 2
   EXPECT_EQ(r.registered().oracle_peak, 6 * kPage);
   EXPECT_DOUBLE_EQ(r.registered().oracle_mean, (4.0 * 70 + 6.0 * 90 + 4.0 * 100 + 2.0 * 50) / 1000 * kPage);
 }
@@ -399,7 +399,7 @@ TEST(Analysis, SecondsAdded) {
   r = analyse({log});
   EXPECT_DOUBLE_EQ(r.cost.added(), 0.037 + 50e-6 - 0.010 + 0.007);
 
-  // Ranks run side by side: another rank that loses nothing halves the mean.
+  // Ranks run side by side: another rank with a loss of 0 halves the mean.
   r = analyse({log, make_log(0, kSecond, {}, 1)});
   EXPECT_DOUBLE_EQ(r.cost.added(), (0.037 + 50e-6 - 0.010 + 0.007) / 2);
   EXPECT_DOUBLE_EQ(r.per_rank.at(0).cost.added(), 0.037 + 50e-6 - 0.010 + 0.007);

@@ -69,7 +69,7 @@ TEST(Budget, WhatTheSystemRefusedIsTriedAtIntervals) {
   EXPECT_TRUE(budget.reserve(6 * page, now));
 }
 
-/// Gives back what it is asked for, later.
+/// Gives back the requested bytes, later.
 struct Guest final : Occupant {
   explicit Guest(bool gives) : gives_(gives) {}
   bool asked_for(std::uint64_t bytes) override {

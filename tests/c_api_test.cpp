@@ -516,7 +516,7 @@ TEST_F(ApiTest, ALeaseThatAnotherThreadReturnsIsInTheLedgerOnce) {
   std::filesystem::remove_all(directory);
 }
 
-// The first domain's device is small, the second's is not.
+// The first domain's device is small, the second's is large.
 TEST_F(ApiTest, CapsOfADeviceBoundItsDomainOnly) {
   NEEDS_KEPT_REGISTRATIONS();
   const NicFile nic("max_regions=2\nmax_bytes=1M\nmax_region_bytes=64K\n");
@@ -1330,7 +1330,7 @@ TEST_F(ApiTest, FilesOfTheProgramStayOpen) {
     if (child == 0) ::_exit(untouched() ? 0 : 1);
     int status = 0;
     if (::waitpid(child, &status, 0) != child || status != 0) return 4;
-    // The descriptors are gone, and there is no room for others: the program's own files stay as they are.
+    // The descriptors are gone, and the table is full: the program's own files stay as they are.
     use_page(33);
     if (!untouched()) return 5;
     ::close(taken.back());

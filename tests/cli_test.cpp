@@ -69,7 +69,7 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
 }
 
-// A bench runs in a session of its own, which a terminal's signals do not reach.
+// A bench runs in a session of its own, out of reach of a terminal's signals.
 TEST_F(Cli, ABenchEndsOnCtrlC) {
   const pid_t command = start({"bench", "hit", "--rounds", "1000"});
   pid_t session = 0;
@@ -654,7 +654,7 @@ TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {
   EXPECT_NE(o.out.find(" -genvnone -f hosts ./app\n"), std::string::npos) << o.out;
 }
 
-// A batch script has the variables of a task, and is none: `run` starts the launcher there, and sums up.
+// A batch script only has the variables of a task: `run` starts the launcher there, and sums up.
 TEST_F(Cli, ABatchScriptIsNoRank) {
   install_harmless_preload();
   ::setenv("SLURM_PROCID", "0", 1);
@@ -802,7 +802,7 @@ TEST_F(Cli, ReportAsTextHasItsSections) {
 TEST_F(Cli, TheVerdictComesFirst) {
   write_log(root() / "logs", 0);
   const std::string sentence =
-      "Registered memory: 4.00 KiB at most instead of 4.00 KiB (+0 %), 2.00 KiB on average instead of 4.00 "
+      "Registered memory: 4.00 KiB at most (as leave-pinned), 2.00 KiB on average instead of 4.00 "
       "KiB (-50 %), for 20.0 ms of 2.00 s (1.00 %).";
   const json verdict = json::parse(pinion({"report", "logs", "--json"}).out).at("verdict");
   ASSERT_FALSE(verdict.at("sentences").empty());
@@ -943,7 +943,7 @@ TEST_F(Cli, ReportHasTheDomainsOfARun) {
   const Outcome text = pinion({"report", "logs"});
   for (const char* part : {"Domains, sums over their ranks", "1: verbs:mlx5_0", "1: registers with mlx5_0"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
-  // One domain is no table.
+  // One domain needs no table.
   write_log(root() / "one", 0);
   EXPECT_EQ(pinion({"report", "one"}).out.find("Domains"), std::string::npos);
 }

@@ -403,7 +403,7 @@ TEST(GatherCosts, RefuseAProbeWithoutItsParts) {
   EXPECT_EQ(pinion_gather_measure(nullptr, &costs), EINVAL);
 }
 
-/// What the device really takes for a plan, copying included.
+/// The device's real time for a plan, copying included.
 double real_ns(const Device& device, const pinion_gather_costs& costs, const Elements& elements) {
   double ns = device.latency - device.request;
   for (std::size_t i = 0; i < elements.size();) {

@@ -177,7 +177,7 @@ TEST(HugepageHeap, matches_the_model) {
 
 TEST(HugepageHeap, matches_the_model_while_the_pool_runs_dry) {
   Made made;
-  made.pages.pool_bytes = 20 * kHugepage;  // a third of what the model needs
+  made.pages.pool_bytes = 20 * kHugepage;  // a third of the model's need
   run_model(made, 3, model_steps() / 2);
   EXPECT_EQ(made.pages.pool_bytes, 20 * kHugepage);
 }

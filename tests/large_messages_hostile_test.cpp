@@ -179,7 +179,7 @@ TEST_F(Hostile, EachLieEndsTheChannel) {
         tell(with_memory(announce));
         tell({.kind = ControlKind::segment, .offset = 4096, .bytes = kBytes, .source = evil_memory()});
       },
-      // Answers to what was not asked, or twice.
+      // Answers without a question, or twice.
       [&] { tell({.kind = ControlKind::accept, .message = 5}); },
       [&] {
         tell({.kind = ControlKind::accept});

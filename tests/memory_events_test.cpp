@@ -255,7 +255,7 @@ TEST_F(MemoryEvents, ForkWhileOthersRegisterAndAllocate) {
     for (int i = 0; i < forks; ++i) {
       const pid_t child = ::fork();
       ASSERT_GE(child, 0);
-      // Sanitizers start no threads after a fork.
+      // Sanitizers refuse threads after a fork.
       if (child == 0) ::_exit(live_as_a_child(!kSanitized && i % 4 == 0));
       int status = -1;
       ASSERT_EQ(::waitpid(child, &status, 0), child);

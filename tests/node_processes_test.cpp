@@ -170,7 +170,7 @@ int rank_with_a_pool(Board& board) {
   return pinion_domain_close(domain) == 0 && pinion_stop() == 0 ? 0 : 5;
 }
 
-// What it needs decides about its part of the limit, and whether the limit binds.
+// Its need decides its part of the limit, and whether the limit binds.
 TEST(NodeNeed, HasMemoryUnderALeaseThatLasts) {
   auto* board = new (mapped(sizeof(Board), MAP_SHARED)) Board;
   const pid_t child = ::fork();

@@ -118,7 +118,7 @@ class Report : public test::Cli {
     }
   }
 
-  /// The first tag without its partner; empty: every element is closed.
+  /// The first unpaired tag; empty: every element is closed.
   static std::string unbalanced(const std::string& markup) {
     std::vector<std::string> open;
     for (std::size_t at = markup.find('<'); at != std::string::npos; at = markup.find('<', at + 1)) {
@@ -189,12 +189,19 @@ TEST_F(Report, APlotNeedsNoPython) {
   expect_usage_error({"report", "logs", "--plot", "plot.pdf"}, "'plot.pdf' ends in neither .svg nor .png");
 }
 
-/// The fault of an event by the trace-event format; empty: none.
+/// The fault of an event by the trace-event format, which ui.perfetto.dev reads; empty: none.
 std::string fault_of(const json& e) {
   const auto is_number = [&](const char* key) { return e.contains(key) && e[key].is_number(); };
   if (!e.contains("ph") || !e.contains("name") || !is_number("pid")) return "no phase, name or process";
   const std::string phase = e["ph"];
-  if (phase == "M") return e.at("args").is_object() ? "" : "metadata without arguments";
+  if (phase == "M") {
+    const bool is_sorting = e["name"] == "process_sort_index" || e["name"] == "thread_sort_index";
+    const char* const argument = is_sorting                      ? "sort_index"
+                                 : e["name"] == "process_labels" ? "labels"
+                                                                 : "name";
+    if (!e.at("args").contains(argument)) return std::string("metadata without ") + argument;
+    return e["args"][argument].is_number() == is_sorting ? "" : "metadata of another type";
+  }
   if (!is_number("ts") || e["ts"] < 0) return "no time";
   if (phase == "X")
     return is_number("dur") && e["dur"] >= 0 && is_number("tid") ? "" : "no duration or thread";
@@ -216,7 +223,7 @@ TEST_F(Report, ATraceHasRanksInOrderCountersAndLateTransfers) {
   ASSERT_EQ(o.status, 0) << o.err;
   std::map<int, std::string> names;
   std::map<std::string, int> counters;
-  std::map<std::string, int> open;
+  std::map<std::string, double> open;  // spans by category and id: their begin
   int late = 0;
   const json trace = json::parse(content_of(root() / "trace.json"));
   for (const json& e : trace.at("traceEvents")) {
@@ -224,15 +231,22 @@ TEST_F(Report, ATraceHasRanksInOrderCountersAndLateTransfers) {
     if (e["name"] == "process_name") names[e["pid"]] = e["args"]["name"];
     if (e["name"] == "late") ++late;
     if (e["ph"] == "C") ++counters[e["name"]];
-    if (e["ph"] == "b") ++open[e["id"]];
-    if (e["ph"] == "e") --open[e["id"]];
+    if (e["ph"] != "b" && e["ph"] != "e") continue;
+    const std::string span = e["cat"].get<std::string>() + e["id"].get<std::string>();
+    if (e["ph"] == "b") {
+      EXPECT_TRUE(open.emplace(span, e["ts"]).second) << "opened twice: " << e;
+      continue;
+    }
+    ASSERT_TRUE(open.contains(span)) << "ends unopened: " << e;
+    EXPECT_LE(open[span], e["ts"]) << e;
+    open.erase(span);
   }
   ASSERT_EQ(names.size(), 3u);
   for (const auto& [process, name] : names)
     EXPECT_EQ(name.rfind("rank " + std::to_string(process - 1) + " on ", 0), 0u) << name;
   for (const char* counter : {"registered bytes", "leave-pinned bytes", "oracle bytes", "limit bytes"})
     EXPECT_GT(counters[counter], 0) << counter;
-  for (const auto& [id, count] : open) EXPECT_EQ(count, 0) << id;
+  EXPECT_TRUE(open.empty()) << open.begin()->first;
   EXPECT_EQ(late, 3 * 3 * made.buffers);
 }
 

@@ -90,7 +90,7 @@ class Member final : public MessageHandler {
     ::munmap(memory, 2 * kBytes);
   }
 
-  /// What a process publishes of its memory.
+  /// The memory that a process publishes.
   void announce() {
     const RemoteMemory own = remote_memory(keys_, memory);
     tell(&own, sizeof own);
@@ -263,7 +263,7 @@ TEST_P(TransferEndpoint, MovesDataBothWaysAtOnce) {
     }
     ASSERT_TRUE(self.until([&] { return puts.calls == int(std::size(parts)); }));
     EXPECT_EQ(puts.failures, 0);
-    self.barrier();  // delivered: what the other one put is here
+    self.barrier();  // delivered: the other one's put has arrived
     for (const auto& part : parts) {
       if (part.to == 0) continue;  // two parts overlap there
       for (std::size_t i = 0; i < part.bytes; ++i)

@@ -1,4 +1,4 @@
-// Messages on the wire: what is written is read, and no byte of a stranger's is trusted.
+// Messages on the wire: reading returns the written values, and trusts no byte of a stranger's.
 #include <gtest/gtest.h>
 
 #include <cstring>

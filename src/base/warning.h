@@ -1,5 +1,6 @@
-// Messages of this process on standard error: a line each, which begins with the process's rank and host
-// where it is one of several. Any thread, also inside hooks: nothing is allocated, and a line is one write.
+// Messages of this process on standard error, in lines of 100 columns at most. A message begins with the
+// process's rank and host where it is one of several. Any thread, also inside hooks: nothing is allocated,
+// and a message is one write.
 #pragma once
 
 namespace pinion {
@@ -7,7 +8,7 @@ namespace pinion {
 /// From now on warnings begin with "rank 3 on HOST"; the first name stays. Before threads start.
 void name_process(int rank);
 
-/// "pinion: rank 3 on node7: ...", without a newline in `format`.
+/// "pinion: rank 3 on node7: ...", without a newline in `format`; further lines begin with "pinion:   ".
 void warn(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace pinion

@@ -431,7 +431,7 @@ std::vector<Region*> Domain::begin_swap(Range pages, Time use, Time back) {
   const auto enough = [&] {
     const Time next_use = victims.back()->next_use.load(std::memory_order_relaxed);
     needed_soon |= next_use != 0 && next_use <= back;
-    // With nothing else to go in their place, they would go at the use anyway.
+    // As the last candidates they would go at the use anyway.
     return fits(pages, others, victims) && (!needed_soon || victims.size() == region_count());
   };
   claim_until(enough, use, victims);

@@ -1,4 +1,4 @@
-// Fixed-size objects in memory that is mapped once and never given back, so that lock-free readers may look
+// Fixed-size objects in memory that stays mapped to the end, so that lock-free readers may look
 // at an object that has been recycled. Memory comes from mmap, so that growing a slab stays clear of
 // allocator hooks. It grows in chunks that double up to a huge page: few objects cost little, and lookups
 // among very many avoid misses of the page table. take() and put() are guarded by the owner's lock; growing

@@ -273,6 +273,7 @@ RankReport rank_report(const Log& log, const Lines& lines) {
   r.registrations = c.registrations;
   r.deregistrations = c.deregistrations;
   r.registration_failures = c.registration_failures;
+  r.registered_now_bytes = c.registered_now_bytes;
   r.pinned_at_exit_bytes = log.live.pinned_at_exit_bytes;
   r.kernel_pinned_peak_bytes = c.kernel_pinned_peak_bytes;
   r.events = log.events.size();

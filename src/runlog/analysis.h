@@ -101,6 +101,7 @@ struct RankReport {
   MemorySeries series;
   Acquires acquires;
   std::uint64_t registrations = 0, deregistrations = 0, registration_failures = 0;
+  std::uint64_t registered_now_bytes = 0;  ///< when the log was read
   std::uint64_t pinned_at_exit_bytes = 0;
   std::uint64_t kernel_pinned_peak_bytes = 0;  ///< of several processes: the sum of their peaks
   std::uint64_t events = 0, events_dropped = 0;

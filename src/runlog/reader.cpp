@@ -352,6 +352,7 @@ Error read_file(const std::string& path, bool with_events, const std::function<v
     const Section section(file, chunks);
     if (const Error error = read_state(section, which, log)) return error;
     if (log.header.begun == 0) continue;
+    if (!with_events) log.live.counters.events_dropped += log.header.event_count;
     if (const Error error = with_events ? read_events(section, which, log) : Error()) return error;
     ++count;
     f(std::move(log));

@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x31647261436e6950;  // "PinCard1"
 constexpr std::size_t kMostAddress = 1024;
 
-/// What a file holds ahead of the address.
+/// The beginning of a file; the address follows.
 struct FileHeader {
   std::uint64_t magic, checksum, token, node, started;
   std::uint32_t rank, peers;

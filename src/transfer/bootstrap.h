@@ -54,8 +54,8 @@ class Directory {
   /// EPERM: others may write there.
   Error open(const std::string& path);
   Error publish(const Card& card);
-  /// All cards, by rank. ETIMEDOUT: one is missing after `within`. A card is skipped whose process ended
-  /// without leaving: an earlier job's.
+  /// All cards, by rank. ETIMEDOUT: one is missing after `within`. Skips cards of an earlier job, whose
+  /// process ended and left its card behind.
   Error collect(Peer peers, Duration within, std::vector<Card>& cards);
   /// Whether a peer has closed its endpoint.
   bool has_left(Peer rank) const;

@@ -32,7 +32,7 @@ Error BouncePool::open(pinion_domain* domain, unsigned chunks, std::size_t chunk
 
 void BouncePool::close() {
   if (!memory_) return;
-  // Refused where there is no lease: open() failed.
+  // Refused where open() failed.
   static_cast<void>(pinion_release(&lease_));
   ::munmap(memory_, chunks_ * chunk_bytes_);
   memory_ = nullptr;

@@ -37,7 +37,7 @@ class BouncePool {
 
   /// Registers `chunks` (kLeastChunks at least) of `chunk_bytes` each.
   Error open(pinion_domain* domain, unsigned chunks, std::size_t chunk_bytes);
-  /// Chunks that are out are no longer used.
+  /// Chunks that are out must be idle by now.
   void close();
 
   /// False: the share of that use is taken; a chunk of it comes back.

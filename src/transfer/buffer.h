@@ -68,7 +68,7 @@ class Buffer {
   void shorten(std::size_t bytes) { bytes_ = bytes; }
 
   // Each makes the part that begins at `offset`; false: there is none.
-  /// Registers the memory where it is not.
+  /// Registers the memory where it is unregistered.
   bool lease(std::size_t offset, std::size_t bytes, Part& part);
   /// Only where it is registered already: to its end, or to the registration's.
   bool lease_registered(std::size_t offset, Part& part);

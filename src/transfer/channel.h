@@ -55,7 +55,7 @@ struct Incoming {
   unsigned gets = 0;  ///< under way
   std::list<Segment> segments;
   std::list<Part> parts;
-  Error failure;  ///< it ends when no get is under way
+  Error failure;  ///< it ends after its last get
 };
 
 /// A get under way.
@@ -94,7 +94,7 @@ class Channel {
   void got(std::unique_ptr<Get> get);
   /// Ends all messages; those with gets under way when these have ended.
   void fail(const Error& error);
-  /// Posts what can be posted.
+  /// Posts all operations that are ready.
   void step();
 
   bool has_gets() const { return gets_ > 0; }

@@ -11,8 +11,9 @@
 
 namespace pinion::transfer {
 
-/// Buffers used lately, and how often in a row each was found unregistered. Retention registers ahead what it
-/// foresees, so these misses measure predictability. Two buffers of one place forget each other.
+/// Buffers used lately, and how often in a row each was found unregistered. Retention registers the
+/// buffers ahead that it foresees, so these misses measure predictability. Two buffers of one place forget
+/// each other.
 class RecentBuffers {
  public:
   /// Counts a miss. Returns the misses in a row before this one; -1: the buffer is new.

@@ -17,7 +17,7 @@ struct Record {
   std::uint64_t message, total, offset, bytes, address, key;
 };
 
-/// What follows where the key is raw: the base, then the key.
+/// A raw key follows: its base, then the key itself.
 constexpr std::size_t kBase = sizeof(std::uint64_t);
 static_assert(sizeof(Record) + kBase + RawKey::kMost == kMostControlBytes);
 

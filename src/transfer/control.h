@@ -50,7 +50,7 @@ class ControlRecord {
 };
 
 ControlRecord encode(const Control& control);
-/// False: these bytes are no control message.
+/// False: these bytes are something else.
 bool decode(const void* payload, std::size_t bytes, Control& control);
 
 }  // namespace pinion::transfer

@@ -81,8 +81,8 @@ class Endpoint {
   /// Registers for this endpoint; closed with it.
   virtual pinion_domain* domain() const = 0;
 
-  // Each returns at once. EAGAIN: the queue is full, nothing was posted; call progress() and try again.
-  // ECONNRESET: the peer is gone. After an error `operation` is not used.
+  // Each returns at once. EAGAIN: the queue is full; call progress() and try again.
+  // ECONNRESET: the peer is gone. An error leaves `operation` untouched.
 
   /// Writes the elements, one after another, to a peer. done() without error: the data is in its memory.
   virtual Error put_list(Peer to, std::span<const LocalMemory> from, RemoteMemory target,
@@ -96,7 +96,7 @@ class Endpoint {
     return get_list(from, {&target, 1}, source, operation);
   }
   /// Sends an active message to the handler `kind` of a peer; the payload is copied before the return.
-  /// Messages to one peer arrive in order. `operation` may be null; done() says that the payload left.
+  /// Messages to one peer arrive in order. `operation` may be null; done(): the payload has left.
   virtual Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes,
                      Operation* operation) = 0;
 

@@ -38,7 +38,7 @@ OpenEndpoint::OpenEndpoint(const FabricLibrary& library, const FabricEndpointOpt
     : options_(options), owner_(::getpid()), own_(own_card(options.job)), objects_(library) {}
 
 OpenEndpoint::~OpenEndpoint() {
-  // Of a forked child nothing here is its own; with leases out, the domain must stay as it is.
+  // All of it belongs to the parent of a forked child; with leases out, the domain must stay as it is.
   if (::getpid() == owner_ && !close()) return;
   static_cast<void>(new auto(std::move(messages_)));
   objects_.forget();
@@ -133,7 +133,7 @@ void OpenEndpoint::stop_thread() {
   if (thread_.joinable()) thread_.join();
 }
 
-/// For peers that no directory tells.
+/// For peers that share no directory with this process.
 void OpenEndpoint::say_goodbye() {
   const Time end = monotonic_now() + kSecond;
   for (Peer peer = 0; peer < peers_.size(); ++peer) {
@@ -143,7 +143,7 @@ void OpenEndpoint::say_goodbye() {
   }
 }
 
-/// What is under way gets a second to end; then it ends by ECANCELED.
+/// Operations under way get a second to end; then they end by ECANCELED.
 void OpenEndpoint::end_operations() {
   const Time end = monotonic_now() + kSecond;
   while (operations_.live() > 0 && monotonic_now() < end)

@@ -3,8 +3,8 @@
 //
 // Where a peer's put needs this process's help (manual progress: shm, tcp;ofi_rxm, udp;ofi_rxd), a thread
 // helps while no other one calls progress() or wait(). Where it does not, the thread only answers peers of
-// other nodes, which ask whether this process lives; within one node there is none. As endpoint.h says, any
-// thread may call; open and close belong to one. In a forked child nothing works.
+// other nodes, which ask whether this process lives; within one node there is none. Any thread may call
+// (endpoint.h); open and close belong to one. A forked child must leave it alone.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ struct FabricEndpointResult {
 
 /// ENOENT, ENOSYS: no libfabric; ENODEV: no such provider, or none with messages and RMA.
 FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions& options);
-/// The same by functions that need not be libfabric's own.
+/// The same by functions of the caller's, such as a test's.
 FabricEndpointResult open_fabric_endpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
 
 }  // namespace pinion::transfer

@@ -34,7 +34,7 @@ namespace pinion::transfer {
 
 class OpenEndpoint final : public FabricEndpoint {
  public:
-  /// Of the local list of a put or get, whatever the provider takes.
+  /// Of the local list of a put or get; a provider may take fewer.
   static constexpr std::size_t kMostElements = 32;
 
   OpenEndpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
@@ -63,8 +63,8 @@ class OpenEndpoint final : public FabricEndpoint {
     WireBuffer* buffer = nullptr;
   };
 
-  /// An operation that ends without the provider: of no bytes, or failed for a reason that may be its peer's
-  /// end, which shows itself a little later.
+  /// An operation that ends here: of zero bytes, or failed for a reason that may be its peer's end. That
+  /// shows a little later.
   struct Verdict {
     Operation* operation;
     Peer peer;

@@ -1,5 +1,5 @@
-// What an endpoint opens at libfabric: fabric, domain, addresses, one completion queue, one reliable datagram
-// endpoint. Opened and closed by one thread; what it opened, it closes.
+// The objects of an endpoint at libfabric: fabric, domain, addresses, one completion queue, one reliable
+// datagram endpoint. Opened and closed by one thread; it closes its own.
 #pragma once
 
 #include "device/fabric_infos.h"

@@ -28,8 +28,8 @@ constexpr Duration kDoubt = 250 * kMillisecond;
 /// Most messages on their way, in blocks of buffers beside those of the receives.
 constexpr std::size_t kMostWireBuffers = 8 * WirePool::kBlock;
 
-/// Codes by which providers report that the peer, or the way to it, is no more. The order of messages cannot
-/// be kept over a lost connection, so it ends the peer.
+/// Codes by which providers report that the peer, or the way to it, is gone. A lost connection loses the
+/// order of messages, so it ends the peer.
 bool is_loss(int code) {
   constexpr int kLosses[] = {ECONNRESET,  EPIPE,        ECONNABORTED, ENOTCONN,  ESHUTDOWN, EHOSTUNREACH,
                              ENETUNREACH, ECONNREFUSED, ETIMEDOUT,    EHOSTDOWN, ECANCELED, ESRCH};
@@ -62,14 +62,14 @@ void OpenEndpoint::add_verdict(Verdict verdict) {
   wait_.advanced();
 }
 
-/// The provider has let go of the slot, or was never given it.
+/// The provider has let go of the slot, or has refused it.
 void OpenEndpoint::give_back(OperationSlot& slot) {
   if (slot.wire != nullptr) messages_->give(slot.wire);
   if (slot.mapped_key) raw_keys_.unmap(objects_.domain, *slot.mapped_key);
   slot.mapped_key.reset();
 }
 
-/// What became of a slot that was to be given to the provider.
+/// The fate of a slot that was offered to the provider.
 Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   const int code = static_cast<int>(-result);
   if (code == 0) {
@@ -156,7 +156,7 @@ Error OpenEndpoint::get_list(Peer from, std::span<const LocalMemory> target, Rem
   return transfer(from, target, source, operation, false);
 }
 
-/// Null: too many messages are on their way, or no memory can be registered for more.
+/// Null: too many messages are on their way, or the registration of more memory failed.
 WireBuffer* OpenEndpoint::wire_buffer() {
   WireBuffer* buffer = messages_->take();
   if (buffer == nullptr && messages_->made() < kMostWireBuffers && !messages_->grow())
@@ -216,7 +216,7 @@ void OpenEndpoint::disconnect(Peer peer) {
   wait_.advanced();
 }
 
-/// Whether no byte of the peer's reaches this process's memory any more.
+/// Closes the peer's connections. True: its bytes stay out of this process's memory from now on.
 bool OpenEndpoint::close_connections(Peer peer) {
   const PeerTable::Entry& entry = peers_.at(peer);
   if (fabric_pins(provider_)) return true;  // keys end with their registrations

@@ -62,7 +62,7 @@ void Channel::match(std::unique_ptr<Incoming> message, const Announced& announce
 
 bool Channel::segment(const Control& control) {
   const auto at = incoming_.find(control.message);
-  // This side has refused the message, and the peer had not read that yet.
+  // This side has refused the message before the peer read that.
   if (at == incoming_.end())
     return control.message < next_incoming_ &&
            std::none_of(unmatched_.begin(), unmatched_.end(),
@@ -89,7 +89,7 @@ void Channel::get_more(Incoming& in) {
   }
 }
 
-/// Asks for as much as one segment, one part and one get hold. False: later, or it has failed.
+/// Gets as much as one segment, one part and one get hold. False: later, or it has failed.
 bool Channel::post_get(Incoming& in) {
   const auto part = std::prev(in.parts.end());
   const auto segment = std::find_if(in.segments.begin(), in.segments.end(), [&](const Segment& s) {

@@ -61,7 +61,7 @@ void LargeMessages::send(Peer to, const void* data, std::size_t bytes, Request& 
   char* const memory = static_cast<char*>(const_cast<void*>(data));
   auto message = std::make_unique<Outgoing>(
       request, Buffer(endpoint_.domain(), pool_, options_, Direction::send, memory, bytes));
-  // Registered here, as retention knows a buffer by the calls that led to it.
+  // Registered here: retention identifies a buffer by the calls that led to it.
   choose(message->buffer, recent_);
   if (message->buffer.protocol == Protocol::rendezvous && !message->buffer.at_hand) {
     Part part;

@@ -11,7 +11,7 @@ namespace pinion::transfer {
 constexpr std::size_t kMessageHeader = 32;
 
 /// The endpoint's own kinds, above those of handlers.
-constexpr unsigned kProbe = 0x100;   ///< asks for an answer
+constexpr unsigned kProbe = 0x100;   ///< requests an answer
 constexpr unsigned kAnswer = 0x101;  ///< the sender lives
 constexpr unsigned kLeave = 0x102;   ///< the sender closes its endpoint
 

@@ -38,7 +38,7 @@ class OperationTable {
  public:
   /// Null: too many are under way.
   OperationSlot* take(Peer peer, Operation* operation);
-  /// The provider has completed it, or was never given it. Returns the operation that waits, or null.
+  /// The provider has completed it, or has refused it. Returns the operation that waits, or null.
   /// `abandoned` (may be null) receives whether it has been done() early.
   Operation* finish(OperationSlot& slot, bool* abandoned = nullptr);
   enum class Kinds : unsigned char { all, without_gets };

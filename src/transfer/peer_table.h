@@ -1,9 +1,10 @@
 // The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
 //   - the provider reports a lost connection: at once;
 //   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
-//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, it says goodbye;
+//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, its last message announces
+//     the end;
 //   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
-//     provider report a lost connection; `silence` without an answer ends it, too;
+//     provider report a lost connection; `silence` after that ends it, too;
 //   - a message of it was lost: messages have numbers. After a receive that failed, all peers are asked for
 //   an
 //     answer, whose number shows a gap.
@@ -45,7 +46,7 @@ class PeerTable {
     std::uint32_t sent = 0;        ///< number of the last message to it
     std::uint32_t arrived = 0;     ///< of the last one from it
     std::atomic<bool> cut{false};  ///< the connection was closed here
-    bool told = false;             ///< and the peer knows
+    bool told = false;             ///< and the peer was informed
     bool doubted = false;          ///< a message of it may be lost
     Time noticed = 0;              ///< when its end was; 0: not yet
     Time probed = 0;               ///< last
@@ -69,7 +70,8 @@ class PeerTable {
   /// False: it is here no longer.
   bool cut_off(Peer peer);
 
-  /// Looks after the peers whose turn it is. `probe` sends one; `leave` says goodbye, if it can.
+  /// Looks after the peers whose turn it is. `probe` sends one; `leave` announces the end to one, where
+  /// possible.
   template <class Probe, class Leave>
   void look(const Directory& directory, Time now, Duration silence, Probe&& probe, Leave&& leave) {
     if (now - looked_ < kEvery) return;

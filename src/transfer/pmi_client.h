@@ -22,10 +22,10 @@ class PmiClient {
   Error begin();
   /// Keys and values have neither spaces nor line ends.
   Error put(const std::string& key, const std::string& value);
-  /// All processes of the job come here; then each can get what the others have put before.
+  /// All processes of the job come here; then each can get the values that the others have put before.
   Error barrier();
   Error get(const std::string& key, std::string& value);
-  /// The launcher then treats the process as one without PMI. The descriptor is of no use any more.
+  /// The launcher then treats the process as one without PMI, and the descriptor becomes useless.
   Error finish();
 
   /// Of a value, in bytes.

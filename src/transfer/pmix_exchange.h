@@ -1,4 +1,4 @@
-// Cards by PMIx; launcher_exchange.h chooses it, and says who may call.
+// Cards by PMIx; launcher_exchange.h chooses it, and names its callers.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Prepared: parts follow the registrations that exist, by pinion_prepare() or from earlier transfers. What
-// lies between them is registered in pieces.
+// Prepared: parts follow the registrations that exist, by pinion_prepare() or from earlier transfers. The
+// memory between them is registered in pieces.
 #include "transfer/protocols.h"
 
 namespace pinion::transfer {

@@ -1,6 +1,6 @@
 // The protocols for large messages. Both sides of a message run one, each by its own choice: it makes the
-// parts of this side's buffer. Whatever the parts are, the data moves the same way (channel.h).
-// A protocol has no state but the buffer's; callers hold that buffer's guard.
+// parts of this side's buffer. The data moves the same way for all parts (channel.h).
+// Its only state is the buffer's; callers hold that buffer's guard.
 #pragma once
 
 #include <cstddef>

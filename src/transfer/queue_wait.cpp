@@ -56,7 +56,7 @@ void QueueWait::advanced() {
   }
 }
 
-/// Whether nothing happened since this thread's last wait. Notes the present.
+/// Whether the queue is as it was at this thread's last wait. Notes the present.
 bool QueueWait::seen() {
   Seen& seen = all_seen[serial_ % all_seen.size()];
   const std::uint32_t now = epoch_.load();

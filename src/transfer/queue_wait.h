@@ -1,6 +1,6 @@
 // Sleeping until a completion queue has something: by the queue's descriptor where the provider has one, else
 // by short sleeps that grow with the silence. One thread polls the descriptor; others sleep until it, or
-// whoever read the queue, wakes them. Nobody spins while other processes need the core.
+// the thread that read the queue, wakes them. All leave the core to processes that need it.
 //
 // Any thread. The queue outlives it.
 #pragma once
@@ -39,7 +39,7 @@ class QueueWait {
   fid_fabric* fabric_ = nullptr;
   fid_cq* queue_ = nullptr;
   int descriptor_ = -1;
-  const std::uint64_t serial_;  ///< of this object, in a thread's list of what it has seen
+  const std::uint64_t serial_;  ///< of this object, in a thread's list of states seen
   KeptFile bell_;               ///< an eventfd that interrupts poll()
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<unsigned> waiting_{0}, sleeping_{0};

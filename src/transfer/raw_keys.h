@@ -21,7 +21,7 @@ class RawKeys {
   /// 0, or a code of libfabric.
   int map(fid_domain* domain, const RawKey& raw, std::uint64_t& key);
   void unmap(fid_domain* domain, std::uint64_t key);
-  /// Those of operations that never ended.
+  /// Also those of operations still under way.
   void unmap_all(fid_domain* domain);
 
  private:

@@ -1,5 +1,5 @@
-// Rendezvous: one lease over all of the message, without a copy. Where that much cannot be registered at
-// once, the rest goes in the pipeline's pieces.
+// Rendezvous: one lease over all of the message, without a copy. Beyond the largest registration, the rest
+// goes in the pipeline's pieces.
 #include "transfer/protocols.h"
 
 namespace pinion::transfer {

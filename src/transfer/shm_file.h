@@ -15,8 +15,8 @@ namespace pinion::transfer {
 
 class ShmFile {
  public:
-  /// The file of the endpoint that `process` has at this address. Another one is never remembered: not one
-  /// that is named after another process, or is another user's.
+  /// The file of the endpoint that `process` has at this address. A file that is named
+  /// after another process, or is another user's, is left out.
   void remember(pid_t process, const std::vector<unsigned char>& address);
   /// The process has ended. A newer file of the same name stays.
   void remove() const;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An address as the kernel's tables write it: 0100007F:1F90. Empty: it is none of IP.
+/// An address as the kernel's tables write it: 0100007F:1F90. Empty: of another family than IP.
 std::string text_of(const sockaddr_storage& address) {
   std::uint32_t words[4]{};
   std::size_t count = 0;

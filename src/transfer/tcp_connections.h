@@ -1,5 +1,5 @@
 // TCP connections between this process's endpoint and a peer's on the same node: found in the kernel's
-// tables, and reset. libfabric closes none on request: `sockets` keeps them, and `ofi_rxm` closes them by a
+// tables, and reset. libfabric keeps them open: `sockets` to the end, and `ofi_rxm` closes them by a
 // setting of the whole process only. A provider takes a reset as the peer's end.
 //
 // Ordinary code, any thread; stateless.
@@ -11,8 +11,8 @@
 
 namespace pinion::transfer {
 
-/// After it, no byte that the peer has sent over these connections reaches this process's memory. False: they
-/// could not be told apart from others. `own`: the address of this process's endpoint.
+/// Bytes that the peer has sent over these connections end there, outside of this process's memory. False:
+/// others have the same addresses. `own`: the address of this process's endpoint.
 bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& peer);
 
 }  // namespace pinion::transfer

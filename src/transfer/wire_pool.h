@@ -1,5 +1,5 @@
 // Buffers for active messages on the wire, header included. Registered through the endpoint's domain where
-// the provider asks for registered local memory (FI_MR_LOCAL); else nothing of them is pinned.
+// the provider needs registered local memory (FI_MR_LOCAL); else pageable.
 //
 // Any thread; guarded by its mutex, but grow() calls the device outside of it.
 #pragma once

@@ -95,7 +95,7 @@ report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["regis
 says "measured only: no NIC registers here; your MPI's own registrations are unchanged" "no directory"
 
 # The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
-# a node without a device hands on what was proved, and the user's choice.
+# a node without a device hands on the proof, and the user's choice.
 device active '4: ACTIVE'
 "$pinion" run --log "$work/log" -- true 2>"$work/err"
 if grep -q 'switched off: .*libfabric .*FI_MR_CACHE_MAX_COUNT=0' "$work/err"; then

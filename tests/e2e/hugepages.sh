@@ -92,7 +92,7 @@ END
 g++ -O1 -w -std=c++17 -fno-builtin -pthread "$work/family.cpp" -o "$work/family" || exit 1
 
 thp=$(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)
-# What Pinion said, on one line: it wraps its lines.
+# Pinion's messages, on one line: it wraps its lines.
 said() { sed 's/^pinion: //' "$work/err" | tr '\n' ' '; }
 # placed NAME: the summary has the heap's line, with hugepages where the kernel has them.
 placed() {

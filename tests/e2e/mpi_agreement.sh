@@ -15,7 +15,7 @@ run() {
   books_balance "$*"
 }
 
-# agree PROGRAM ARGUMENTS...: a leave-pinned run against itself, computed; then what runs of other strategies compute of it.
+# agree PROGRAM ARGUMENTS...: a leave-pinned run against itself, computed; then the values that runs of other strategies compute.
 # Means are over time, which two runs on a machine with other work to do spend differently: best of 12, and 5 percent.
 # Leaves `peak`, of the leave-pinned run.
 agree() {

@@ -30,7 +30,7 @@ instructions() {
   done
 }
 
-# compare RETENTION ARGUMENT NAME:CALLS:BOUND...: what a call costs more with Pinion, of each case in the order of bench/p2p.cpp.
+# compare RETENTION ARGUMENT NAME:CALLS:BOUND...: the extra cost of a call with Pinion, of each case in the order of bench/p2p.cpp.
 compare() {
   local retention=$1 argument=$2 plain with i names name calls bound count
   shift 2

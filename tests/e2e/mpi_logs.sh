@@ -65,6 +65,21 @@ kill $job
 wait $job 2>/dev/null
 until_report "2 ranks did not end in order"
 
+# Metrics of a job that runs: written while it does, and after its end.
+metric() { grep -qE "^pinion_$1\{.*rank=\"$2\".*\} $3\$" "$work/metrics.prom"; }
+timeout 120 "$pinion" run --device pin --prometheus "$work/metrics.prom" -- "${launch[@]}" -n 2 \
+  "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
+job=$!
+eventually metric transfers_total 1 '[1-9][0-9]*' && metric running 0 1 && metric registered_bytes 0 '[1-9][0-9.e+]*' ||
+  fail "metrics of a running job: $(cat "$work/err" "$work/metrics.prom")"
+kill $job
+wait $job 2>/dev/null
+metric running 0 0 || fail "metrics after the end: $(cat "$work/metrics.prom")"
+"$pinion" run --prometheus "$work/no/metrics.prom" -- touch "$work/started" 2>"$work/err"
+[ $? -eq 2 ] && [ ! -e "$work/started" ] || fail "a bad path: $(cat "$work/err")"
+ranks 1 "$pinion" run --prometheus "$work/metrics.prom" -- true >"$work/out" 2>"$work/err"
+grep -q -- '--prometheus: for `pinion run` around a launcher' "$work/err" || fail "inside a launcher: $(cat "$work/err")"
+
 # Where the log has no room for events, the figures that need them are absent instead of 0.
 mkdir "$work/full"
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then

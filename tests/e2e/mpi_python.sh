@@ -11,6 +11,9 @@ for retention in observe on-demand leave-pinned lru helper; do
   under "--retention $retention" 2 $python "$exchange" || fail "$retention: status $?: $(cat "$work/err")"
   verified || fail "$retention: $(cat "$work/out" "$work/err")"
   books_balance "$retention"
+  "$pinion" report "$work/log" >"$work/report" 2>&1
+  one_line "$work/report" | grep -q 'module MPI, called from Python (all lines with this call are one site)' ||
+    fail "$retention: call sites: $(cat "$work/report")"
   report_says "$retention" 'r.acquires.total >= 60 and r.ranks == 2'
 done
 

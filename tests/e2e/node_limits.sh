@@ -45,10 +45,10 @@ if [ "$family" = mpich ] && alone true 2>/dev/null; then
   UCX_POSIX_DIR=$work alone timeout 120 "$pinion" run --device emulated --retention leave-pinned --node-limit 18M --log "$work/log" -- \
     "${launch[@]}" -n 4 "${fft[@]}" >"$work/out" 2>"$work/err" || fail "no room: status $?: $(cat "$work/err")"
   verified || fail "no room: $(cat "$work/out")"
-  [ "$(grep -c 'each of 4 keeps to an equal part of --node-limit' "$work/err")" -eq 4 ] || fail "no room: $(cat "$work/err")"
+  [ "$(unwrapped "$work/err" | grep -c 'each of 4 keeps to an equal part of --node-limit')" -eq 4 ] || fail "no room: $(cat "$work/err")"
   report_says "no room" "r.registered_bytes.peak <= 18 * $mib"
   output=$(PINION=node-limit=18M alone "$build/bin/examples/registration_cache" 30 2>&1) || fail "no room, no rank: $output"
-  grep -q 'nothing is registered; use --limit' <<<"$output" && grep -q ' 30 bounced' <<<"$output" || fail "no room, no rank: $output"
+  unwrapped - <<<"$output" | grep -q 'nothing is registered; use --limit' && grep -q ' 30 bounced' <<<"$output" || fail "no room, no rank: $output"
 fi
 
 # More ranks than this machine has cores, or a core for each and none idle.

@@ -14,6 +14,9 @@ fail() {
 # one_line FILE: its text without the line breaks that wrap it.
 one_line() { tr -s '\n ' '  ' <"$1"; }
 
+# unwrapped FILE: its text with each of the engine's messages in one line.
+unwrapped() { sed -z 's/\npinion:   / /g' "$1"; }
+
 # eventually COMMAND...: whether it succeeds within a minute, which is more than any machine needs.
 eventually() {
   local end=$((SECONDS + 60))

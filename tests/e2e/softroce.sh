@@ -94,8 +94,12 @@ END
 fi
 grep -q '^ok    acts: below the libraries of programs that register memory with rxe0 port 1 ACTIVE' doctor || fail "doctor: $(cat doctor)"
 
-output=$("$pinion" softroce --timeout 5s --memory 1G -- sleep 60 2>&1)
+output=$("$pinion" softroce --timeout 3s --memory 1G -- sleep 60 2>&1)
 status=$?
-[ $status -eq 124 ] && [ "$output" = "pinion softroce: stopped after 5 s" ] || fail "time over: status $status: $output"
+[ $status -eq 124 ] && [ "$output" = "pinion softroce: stopped after 3 s" ] || fail "time over: status $status: $output"
+if script -qec true /dev/null >/dev/null 2>&1; then
+  output=$(script -qec "'$pinion' softroce --timeout 3s --memory 1G -- sleep 60" /dev/null </dev/null)
+  [[ $output == *"starting the machine (1 s)"*$'\033[K'*"stopped after 3 s"* ]] || fail "progress on a terminal: $output"
+fi
 
 exit $((failures > 0))

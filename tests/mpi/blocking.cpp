@@ -96,7 +96,7 @@ void exchanged() {
     in = out;
     MPI(Sendrecv_replace)(in.data(), n, MPI_INT, other, 8, other, 8, kWorld, MPI_STATUS_IGNORE);
     CHECK(holds(in, other, 7));
-    // With nobody on one side or on both.
+    // With MPI_PROC_NULL on one side or on both.
     in.assign(count, 3);
     MPI(Sendrecv)
     (out.data(), n, MPI_INT, MPI_PROC_NULL, 0, in.data(), n, MPI_INT, MPI_PROC_NULL, 0, kWorld,

@@ -1,5 +1,5 @@
 // The common parts of the self-checking MPI programs here: contents that name their origin, checks that
-// count, and the verdict. Plain MPI, with no part of Pinion in it.
+// count, and the verdict. Plain MPI alone.
 #pragma once
 
 #include <mpi.h>

@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < kMessages; ++i) CHECK(holds(in[static_cast<std::size_t>(i)], other, i));
     MPI_Barrier(comm);
   }
-  // One that is cancelled, and one that nobody ever sends to, freed too.
+  // One that is cancelled, and one without a sender, freed too.
   std::vector<int> never(kCount);
   MPI_Request request;
   MPI_Irecv(never.data(), kCount, MPI_INT, other, 99, comm, &request);

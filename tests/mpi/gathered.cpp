@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kBytes = 1 << 20, kMiddle = kBytes / 2;  // types reach to both sides
 
-/// Types are made of each other; freed by whoever made them.
+/// Types are made of each other; freed by their makers.
 using Maker = MPI_Datatype (*)(MPI_Datatype of);
 
 MPI_Datatype contiguous(MPI_Datatype of) {
@@ -153,7 +153,7 @@ void check(MPI_Datatype type, int count) {
   pinion_gather_pack(pieces.data(), elements.data(), elements.size());
   CHECK(contents(elements) == expected);
 
-  // What a get brings, other bytes in their place: MPI leaves open where those of pieces that overlap go.
+  // The bytes of a get, others in their place: MPI leaves open where those of pieces that overlap go.
   if (overlap(pieces)) return;
   Bytes brought = expected, unpacked = memory;
   for (char& byte : brought) byte = static_cast<char>(~byte);

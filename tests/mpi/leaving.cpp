@@ -1,6 +1,6 @@
-// Programs that do not end as MPI wants. leaving HOW, with HOW of: exit (no MPI_Finalize), abort (MPI_Abort),
-// sleep (prints a line, then waits to be killed), fork (a child that uses and frees the parent's buffers),
-// interrupt (a signal handler that calls exit() at any moment of the transfers). Two ranks.
+// Programs that end otherwise than MPI wants. leaving HOW, with HOW of: exit (no MPI_Finalize), abort
+// (MPI_Abort), sleep (prints a line, then waits to be killed), fork (a child that uses and frees the parent's
+// buffers), interrupt (a signal handler that calls exit() at any moment of the transfers). Two ranks.
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>

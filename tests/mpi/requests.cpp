@@ -143,7 +143,7 @@ void persistent(SendInit send_init, Complete complete) {
   CHECK(requests[0] == MPI_REQUEST_NULL);
 }
 
-// Freed while the operation goes on: it completes all the same, but without a report. The reply shows it.
+// Freed while the operation goes on: it completes all the same, unreported. The reply shows it.
 void freed_while_active() {
   for (int round = 0; round < 3; ++round) {
     const auto out = message(kCount, me, 40 + round);

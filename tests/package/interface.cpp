@@ -1,4 +1,4 @@
-// The C++ interface: what its values do when they are moved, refused and ended. Prints `interface: verified`,
+// The C++ interface: its values when they are moved, refused and ended. Prints `interface: verified`,
 // or the lines that do not hold.
 #include <cerrno>
 #include <cstdio>

@@ -112,7 +112,7 @@ TEST(VerbsFront, ProtectionDomainsComeAndGo) {
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.output,
             "pinion: a protection domain is left to the program: 16 of them are in use, counted with their "
-            "kinds of remote rights (said once)\n2 keys, 2097152 bytes kept\ndone\n");
+            "kinds\npinion:   of remote rights (said once)\n2 keys, 2097152 bytes kept\ndone\n");
 }
 
 TEST(VerbsFront, DevicesAreClosedUnderRegistrations) {
@@ -145,8 +145,8 @@ TEST(VerbsFront, TheProgramGetsWhatExceedsLimits) {
   const Ended ended = run("limit", "retention=leave-pinned,limit=1M");
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.output,
-            "pinion: 1M (--limit) hold no further registration of the program's: what exceeds them "
-            "is registered as without Pinion (said once)\ndone\n");
+            "pinion: 1M (--limit) hold no further registration of the program's: what exceeds them is "
+            "registered\npinion:   as without Pinion (said once)\ndone\n");
   expect("memlock", "retention=leave-pinned,remote-keys=strict", "");  // this limit is not Pinion's
 }
 

@@ -36,7 +36,7 @@ struct Outcome {
 
 class Cli : public ::testing::Test {
  protected:
-  // A copy of the command in a tree of its own, so that the preload library can be there or not.
+  // A copy of the command in a tree of its own, with or without the preload library.
   void SetUp() override {
     const fs::path built = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/pinion";
     if (!fs::exists(built)) GTEST_SKIP() << built << " is not built";

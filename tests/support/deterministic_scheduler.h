@@ -57,7 +57,7 @@ class Scheduler {
     return Scheduler().run_all(limits, make);
   }
 
-  /// Before an access: another thread may go on first. Outside of scheduled bodies it does nothing.
+  /// Before an access: another thread may go on first. Outside of scheduled bodies it returns at once.
   static void point() {
     if (self_) self_->scheduler->choose(self_->index, false);
   }
@@ -129,7 +129,7 @@ class Scheduler {
   unsigned decide(unsigned options, bool may_stay) {
     if (options == 1) return 0;
     if (random_) {
-      // Rare preemptions reach deep states that even odds never do.
+      // Rare preemptions reach deeper states than even odds.
       if (may_stay && (*random_)() % 8 != 0) return 0;
       const unsigned first = may_stay ? 1 : 0;
       return first + static_cast<unsigned>((*random_)() % (options - first));

@@ -1,4 +1,4 @@
-// A job of processes joined in memory, with large messages between them, and what its tests need.
+// A job of processes joined in memory, with large messages between them, and the helpers of its tests.
 // One thread, but for the messages themselves.
 #pragma once
 

@@ -115,7 +115,7 @@ class MadeNetwork {
   MadeEndpoint& operator[](transfer::Peer peer) { return *endpoints_[peer]; }
   transfer::Peer peers() const { return static_cast<transfer::Peer>(endpoints_.size()); }
 
-  /// From now on the peer reaches nobody, and nobody it.
+  /// From now on the peer is cut off, both ways.
   void cut(transfer::Peer peer) {
     const std::lock_guard lock(mutex_);
     if (cut_[peer]) return;
@@ -132,12 +132,12 @@ class MadeNetwork {
   unsigned percent_now = 100;          ///< chance that an operation is done by one progress()
   std::size_t failing_get = SIZE_MAX;  ///< the number of a get that fails
 
-  /// Gets that the own registrations did not allow.
+  /// Gets that the own registrations refused.
   std::size_t bad_writes() {
     const std::lock_guard lock(mutex_);
     return bad_writes_;
   }
-  /// Gets that the peer's registrations did not allow.
+  /// Gets that the peer's registrations refused.
   std::size_t bad_reads() {
     const std::lock_guard lock(mutex_);
     return bad_reads_;

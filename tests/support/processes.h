@@ -34,7 +34,7 @@ class Processes {
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
 
-  /// What a process ends with that lacks something of the machine's.
+  /// Exit status of a process on a machine that lacks a part.
   static constexpr int kSkipped = 77;
   bool skipped() {
     wait();
@@ -59,7 +59,7 @@ class Processes {
   }
 
  private:
-  /// What libfabric's shm leaves of a killed process: a later one with the same number could not open it.
+  /// Remains of a killed process in libfabric's shm: a later one with the same number could not open it.
   static void remove_shared_memory(pid_t process) {
     const std::string prefix = std::to_string(process) + ":";
     std::error_code ignored;

@@ -17,8 +17,8 @@ using pinion::EntryFrame;
 using pinion::OwnVerbsCall;
 using pinion::verbs::Asked;
 
-/// A function of the library's own, looked up when it is first called; the library's providers hold it from
-/// then on, whoever closes it. Not in a static variable of a function: who waits for its guard may hold the
+/// A function of the library's own, looked up when it is first called; the library's providers keep it loaded
+/// from then on. Outside of functions: a thread that waits for the guard of a static variable may hold the
 /// dynamic linker's lock, which looking up needs.
 template <class F>
 class Next {
@@ -45,13 +45,13 @@ constinit Next<decltype(&ibv_close_device)> next_close_device{"ibv_close_device"
 
 pinion::verbs::Library library() { return {next_reg_mr.get(), next_dereg_mr.get()}; }
 
-/// Memory that may not be locked; regions that the device, or a cgroup, does not give. EINVAL, as some
-/// drivers say the latter, stands for what the program did wrong.
+/// The limit of locked memory, or the regions of the device or of a cgroup, are used up. Some drivers report
+/// the latter by EINVAL, which also stands for faults of the program, so it is left out.
 bool is_for_want_of_room(int error) {
   return error == ENOMEM || error == ENOSPC || error == EAGAIN || error == EBUSY;
 }
 
-/// A registration that passes by. Where the system has no room for it, what Pinion keeps makes way.
+/// A registration that passes by. Where the system has no room for it, Pinion's idle regions make way.
 template <class F, class... Arguments>
 ibv_mr* pass(const Asked& asked, const EntryFrame& entry, F function, Arguments... arguments) {
   if (OwnVerbsCall::now()) return function(arguments...);

@@ -87,13 +87,13 @@ LeasePath* leases_that_run() {
              : nullptr;
 }
 
-// ---- what is answered ----
+// ---- requests that Pinion answers ----
 
 bool is_plain(const Asked& asked) {
   const auto begin = reinterpret_cast<Address>(asked.address);
   if ((asked.access & ~kPlain) != 0 || asked.iova != begin || !is_addressable(begin, asked.bytes))
     return false;
-  // These the library refuses, and says how.
+  // The library refuses these, with its own error.
   return (asked.access & kRemoteWrites) == 0 || (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0;
 }
 
@@ -110,10 +110,9 @@ CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
   return {now, thread.sites->capture(entry), CallKind::reg_mr};
 }
 
-/// What the program asks for it gets: beyond the limit the registration is made without Pinion.
+/// The program gets each registration: beyond the limit without Pinion.
 void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes) {
-  // What the device refuses to Pinion, or the limit of locked memory, is refused to the program: it hears of
-  // that next.
+  // A refusal by the device, or by the limit of locked memory, reaches the program itself next.
   static std::atomic<bool> said{false};
   if (why.code != ENOMEM || said.load(std::memory_order_relaxed) || !memlock().has_room_for(bytes)) return;
   if (said.exchange(true)) return;
@@ -139,7 +138,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
   const Range range = Range::of(asked.address, asked.bytes);
   backing.has_peers = (asked.access & kRemote) != 0 && leases->registers();
-  // Before there is a key, and until it may be gone: what peers reach beyond that counts as exposed.
+  // From before the key exists until it may be gone; later reach of peers counts as exposed.
   DomainMeter& meter = leases->domains().slot(domain).meter;
   if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;

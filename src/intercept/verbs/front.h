@@ -2,10 +2,10 @@
 // The library above may register for each transfer; Pinion keeps, predicts and lets go. Its handle has the
 // address, length, protection domain and context that were asked for, and the keys of the region under it.
 //
-// What is not asked for in the plain way (windows, zero-based, on demand, hugepages, another address for
-// peers), what Pinion refuses, and, where keys are strict, what peers may use, is the library's own affair:
-// register_memory() then says null, and its caller goes on to libibverbs. Such registrations count against
-// the limits too (own_registrations.h).
+// The library itself serves special requests (windows, zero-based, on demand, hugepages, another address for
+// peers), requests that Pinion refuses and, where keys are strict, memory for peers: register_memory() then
+// returns null, and its caller goes on to libibverbs. Such registrations count against the limits too
+// (own_registrations.h).
 //
 // The engine starts at the first registration, which may be before main(), in any thread. It ends as the
 // process exits. In a forked child the parent's handles are inert, and everything passes by. Any thread; not
@@ -36,7 +36,7 @@ struct Asked {
   int access;
 };
 
-/// A registration that passes by, from before it is made: what is idle makes way for it where it exceeds a
+/// A registration that passes by, from before it is made: idle regions make way for it where it exceeds a
 /// limit, and it counts until it is deregistered.
 class Passing {
  public:
@@ -56,11 +56,10 @@ class Passing {
 /// A handle; or null, and nothing has happened.
 ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry);
 
-/// What ibv_dereg_mr returns; nothing where the handle is neither ours nor of a registration that passed by.
+/// The result of ibv_dereg_mr; empty for an unknown handle.
 std::optional<int> deregister_memory(const Library& library, ibv_mr* mr);
 
-/// The same for ibv_rereg_mr. The handle stays what it is for the program. A refusal leaves everything as it
-/// was.
+/// The same for ibv_rereg_mr. The program's handle stays valid. A refusal changes nothing.
 std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
                                      const EntryFrame& entry);
 
@@ -71,8 +70,8 @@ void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);
 void protection_domain_ends(const ibv_pd* pd);
 void device_ends(ibv_context* context);
 
-/// What no transfer uses is let go, for a registration that passed by and met a limit of the system's. False:
-/// there is nothing to let go.
+/// Deregisters idle regions, for a registration that passed by and met a limit of the system's. False: there
+/// are none.
 bool make_room();
 
 }  // namespace pinion::verbs

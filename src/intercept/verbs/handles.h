@@ -67,7 +67,7 @@ class Handles {
   bool grow();
 
   std::array<std::atomic<Address>, kPlaces> chunks_{};  ///< hashed by address; entries only ever come
-  std::mutex mutex_;                                    ///< guards what follows
+  std::mutex mutex_;                                    ///< guards the members below
   std::size_t chunk_count_ = 0;
   Handle* free_ = nullptr;
 };

@@ -71,7 +71,7 @@ void ProtectionDomains::end_all(DomainTable& domains, bool closes, Ends ends) {
       const std::lock_guard lock(mutex_);
       if (entry.pd == nullptr || !ends(entry)) continue;
     }
-    // Nobody registers in what is being freed, so the entry stays as it is meanwhile.
+    // The program registers only in domains that stay, so this entry is constant meanwhile.
     const bool empty = !domains.close(entry.number);
     const std::lock_guard lock(mutex_);
     if (empty) {

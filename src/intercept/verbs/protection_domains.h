@@ -20,9 +20,9 @@ class ProtectionDomains {
   /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
   int domain(DomainTable& domains, ibv_pd* pd, int extra_access);
 
-  /// Before the program frees the protection domain: what is idle in its domains is let go.
+  /// Before the program frees the protection domain: deregisters the idle regions of its domains.
   void end(DomainTable& domains, const ibv_pd* pd);
-  /// Before the program closes the device. What it has not deregistered goes with it.
+  /// Before the program closes the device. Registrations left over go with it.
   void end(DomainTable& domains, const ibv_context* context);
 
  private:
