@@ -377,15 +377,15 @@ void judge(Verdict& verdict, const std::string& name, const std::vector<Simulate
   const SimulatedRow* least = nullptr;
   for (const SimulatedRow& row : rows)
     if (row.retention == RetentionKind::helper && row.limit != 0 && row.limit != helper->limit &&
-        costs_nothing_more(*row.result, r) && (least == nullptr || row.limit < least->limit))
+        costs_no_time(*row.result, r) && costs_no_memory(*row.result, r) &&
+        (least == nullptr || row.limit < least->limit))
       least = &row;
   if (least == nullptr) return;
   Options options;
   options.limit = least->limit;
-  verdict.advice.push_back(
-      {fmt::format("{}: a limit of {} a process {}:", name, bytes_text(static_cast<double>(least->limit)),
-                   price_text(*least->result, r)),
-       typed_run(options) + "CMD"});
+  verdict.advice.push_back({fmt::format("{}: a limit of {} a process would cost nothing more:", name,
+                                        bytes_text(static_cast<double>(least->limit))),
+                            typed_run(options) + "CMD"});
 }
 
 std::string to_text(const Verdict& verdict, const std::string& indent) {
