@@ -122,7 +122,7 @@ std::string acted_summary(const Report& r) {
                      pair(b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known));
   if (r.kernel_pinned_peak_bytes > b.peak)
     out += wrapped("kernel's count: " + kernel_count_text(r), kSummary);
-  out += fmt::format("{}{}: {}, {}, {} (late: {} of both), {} bounced\n", kSummary,
+  out += fmt::format("{}{}: {}, {}, {} ({} of these late), {} bounced\n", kSummary,
                      plural_text(a.total, "transfer", "transfers"), plural_text(a.hits, "hit", "hits"),
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
                      count_text(a.late), count_text(a.bounced));
