@@ -109,27 +109,28 @@ std::string acted_summary(const Report& r) {
   const runlog::Acquires& a = r.acquires;
   const auto pair = [](std::uint64_t peak, double mean, bool known = true) {
     if (!known) return std::string(kNotKnown);
-    return fmt::format("peak {}, mean {}", bytes_text(static_cast<double>(peak)), bytes_text(mean));
+    return fmt::format("{} at most, {} on average", bytes_text(static_cast<double>(peak)), bytes_text(mean));
   };
   std::string out =
       wrapped(fmt::format("{}, {}, retention {}; {}", plural_text(r.per_rank.size(), "rank", "ranks"),
                           seconds_text(r.wall_seconds), retention_text(r), r.device),
               kSummary);
-  out += fmt::format("{}registered {}\n", kSummary, pair(b.peak, b.mean));
-  out += fmt::format("{}(oracle {}; leave-pinned {})\n", kSummary,
-                     pair(b.oracle_peak, b.oracle_mean, b.bounds_known),
+  out += fmt::format("{}registered: {}\n", kSummary, pair(b.peak, b.mean));
+  out += fmt::format("{}the least possible (oracle): {}\n", kSummary,
+                     pair(b.oracle_peak, b.oracle_mean, b.bounds_known));
+  out += fmt::format("{}everything left registered (leave-pinned): {}\n", kSummary,
                      pair(b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known));
   if (r.kernel_pinned_peak_bytes > b.peak)
     out += wrapped("kernel's count: " + kernel_count_text(r), kSummary);
-  out += fmt::format("{}{}: {}, {}, {}, {} late, {} bounced\n", kSummary,
-                     plural_text(a.total, "acquire", "acquires"), plural_text(a.hits, "hit", "hits"),
+  out += fmt::format("{}{}: {}, {}, {} ({} of these late), {} bounced\n", kSummary,
+                     plural_text(a.total, "transfer", "transfers"), plural_text(a.hits, "hit", "hits"),
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
                      count_text(a.late), count_text(a.bounced));
-  out +=
-      fmt::format("{}added {} ({})\n", kSummary, seconds_text(r.cost.added()), percent_text(r.share_added()));
+  out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(r.cost.added()),
+                     percent_text(r.share_added()));
   if (acts(r))
-    out += fmt::format("pinion: spent {} on threads, {} by the helper\n", spent_text(r.budget),
-                       spent_text(r.helper_share));
+    out += fmt::format("{}time spent of its bounds: {} on threads, {} by the helper\n", kSummary,
+                       spent_text(r.budget), spent_text(r.helper_share));
   if (const std::string text = beyond_text(r); !text.empty())
     out += wrapped("the program's own registrations exceeded the limit " + text, kSummary);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);

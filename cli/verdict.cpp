@@ -92,9 +92,10 @@ bool costs_no_time(const simulate::Result& limited, const simulate::Result& with
          limited.cost.added() <= without.cost.added() + 1e-3 * without.seconds;
 }
 
-/// Where late uses are dear, the helper fills more of a limit's room.
-bool costs_no_memory(const simulate::Result& limited, const simulate::Result& without) {
-  return limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean;
+/// Nor more memory: where late uses are dear, the helper fills more of a limit's room.
+bool costs_nothing_more(const simulate::Result& limited, const simulate::Result& without) {
+  return costs_no_time(limited, without) &&
+         limited.registered.mean <= (1 + kWorthTelling) * without.registered.mean;
 }
 
 /// The facts that explain a helper that holds as much as leave-pinned.
@@ -285,7 +286,7 @@ class Judge {
     for (const Strategies::WhatIf& row : strategies_->what_if) {
       if (row.option != "limit") continue;
       const bool binds = r_.acquires.bounced > 0;
-      if (!costs_no_time(row.result, *helper) || !(binds || costs_no_memory(row.result, *helper))) continue;
+      if (!(binds ? costs_no_time(row.result, *helper) : costs_nothing_more(row.result, *helper))) continue;
       Options options = options_;
       (void)set_option(options, "limit", row.value);
       if (options.limit == options_.limit ||

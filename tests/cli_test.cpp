@@ -722,7 +722,7 @@ TEST_F(Cli, RunSumsUpTheLogsOfAllRanks) {
   const Outcome o = pinion({"run", "--log", "logs", "--", "sh", "-c", "cp made/*.plog logs/"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.err.find("pinion: 2 ranks, 2.00 s, retention helper"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("4 acquires: 2 hits, 0 waits, 2 misses"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("4 transfers: 2 hits, 0 waits, 2 misses"), std::string::npos) << o.err;
   EXPECT_EQ(o.out, "");
 }
 

@@ -70,11 +70,13 @@ metric() { grep -qE "^pinion_$1\{.*rank=\"$2\".*\} $3\$" "$work/metrics.prom"; }
 timeout 120 "$pinion" run --device pin --prometheus "$work/metrics.prom" -- "${launch[@]}" -n 2 \
   "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
 job=$!
-eventually metric transfers_total 1 '[1-9][0-9]*' && metric running 0 1 && metric registered_bytes 0 '[1-9][0-9.e+]*' ||
+eventually metric transfers_total 1 '[1-9][0-9]*' && metric running 1 1 && metric registered_peak_bytes 1 '[1-9][0-9.e+]*' ||
   fail "metrics of a running job: $(cat "$work/err" "$work/metrics.prom")"
 kill $job
 wait $job 2>/dev/null
-metric running 0 0 || fail "metrics after the end: $(cat "$work/metrics.prom")"
+timeout 120 "$pinion" run --device pin --prometheus "$work/metrics.prom" -- "${launch[@]}" -n 2 \
+  "$examples/halo" --steps 5 >"$work/out" 2>"$work/err"
+metric running 0 0 && metric running 1 0 || fail "metrics after the end: $(cat "$work/err" "$work/metrics.prom")"
 "$pinion" run --prometheus "$work/no/metrics.prom" -- touch "$work/started" 2>"$work/err"
 [ $? -eq 2 ] && [ ! -e "$work/started" ] || fail "a bad path: $(cat "$work/err")"
 ranks 1 "$pinion" run --prometheus "$work/metrics.prom" -- true >"$work/out" 2>"$work/err"
