@@ -52,7 +52,8 @@ Json to_json(const ArenaFigures& f) {
           {"requests", f.requests},
           {"served", f.served},
           {"served_bytes", f.served_bytes},
-          {"cleared_bytes", f.cleared_bytes}};
+          {"cleared_bytes", f.cleared_bytes},
+          {"withheld_bytes", f.withheld_bytes}};
 }
 
 }  // namespace pinion::cli

@@ -138,6 +138,7 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
 }
 
 void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
+  source_.restore_rights(memory);
   std::uint64_t newly_used = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
     const bool was_used = area.mark_used(page);

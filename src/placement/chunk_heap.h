@@ -33,8 +33,8 @@ class ChunkHeap {
   /// In place; false: there is no room.
   bool resize(Extent& block, std::size_t bytes);
 
-  /// Marks the hugepages of new memory as used, and clears it if `zeroed`. For the owner of the block,
-  /// without the lock.
+  /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
+  /// block, without the lock.
   void prepare(const Area& area, Range memory, bool zeroed);
 
   // ---- memory for the kernel ----

@@ -28,6 +28,18 @@ bool advise_hugepages(Range range);
 void unmap_unseen(Range range);
 /// Puts `from`, which is unmapped there, in the place of `to`, of the same size.
 bool move_unseen(Range from, Range to);
+/// As mprotect; no hook runs. False: refused.
+bool protect_unseen(Range range, int protection);
+
+// ---- a child's copies; no hook runs ----
+
+/// Copies memory of the program, also what it may not read just now. Pages that the kernel refuses are left
+/// out.
+void copy_unseen(Range from, Address to);
+/// Takes the rights from the copy's pages that the program lacks in those of `from`.
+void copy_rights_unseen(Range from, Range copy);
+/// Puts the mappings in `from` in the place of `to`, of the same size, which is unmapped.
+bool move_pieces_unseen(Range from, Range to);
 
 // ---- addresses of the arena; no hook runs ----
 

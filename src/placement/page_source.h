@@ -36,6 +36,8 @@ class PageSource {
   /// Gives the contents back to the kernel; the range then reads as zeros. False: it is as before.
   virtual bool discard(Range hugepages) = 0;
   virtual void unmap(const Pages& pages) = 0;
+  /// Before memory becomes a block: gives back the rights that the program took away. No lock is held.
+  virtual void restore_rights(Range) {}
 
   /// Zeros for the heap's own records; null: none.
   virtual void* map_records(std::size_t bytes) = 0;
