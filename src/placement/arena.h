@@ -46,6 +46,7 @@ class Arena final : public PageSource {
 
   Pages map(std::size_t least, std::size_t wanted) override;
   bool discard(Range hugepages) override { return other_.discard(hugepages); }
+  bool offer(Range hugepages) override { return other_.offer(hugepages); }
   void unmap(const Pages& pages) override;
   void restore_rights(Range block) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }

@@ -131,6 +131,11 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 
 // ---- memory for the kernel ----
 
+ChunkHeap::Fate HugepageHeap::part_with(Range hugepages, bool at_once) {
+  if (!at_once && source_.offer(hugepages)) return ChunkHeap::Fate::offered;
+  return source_.discard(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
+}
+
 bool HugepageHeap::give_back(Shard& shard, bool everything) {
   bool any = false;
   for (;;) {
@@ -145,15 +150,15 @@ bool HugepageHeap::give_back(Shard& shard, bool everything) {
     }
     bool progress = false;
     for (std::size_t i = 0; i < count; ++i) {
-      bool discarded = true;
       if (pieces[i].whole_area) {
         source_.unmap(areas[i]);
-      } else {
-        discarded = source_.discard(pieces[i].hugepages);
-        const Locked locked(shard);
-        shard.heap.returned(pieces[i], discarded);
+        progress = true;
+        continue;
       }
-      progress = progress || discarded;
+      const ChunkHeap::Fate fate = part_with(pieces[i].hugepages, everything);
+      const Locked locked(shard);
+      shard.heap.returned(pieces[i], fate);
+      progress = progress || fate != ChunkHeap::Fate::kept;
     }
     any = any || progress;
     if (!progress || (!everything && count < kPiecesAtOnce)) return any;

@@ -208,13 +208,20 @@ Pages KernelPages::map(std::size_t least, std::size_t wanted) {
   return pages.range.empty() && least < wanted ? map_private(least) : pages;
 }
 
-bool KernelPages::discard(Range hugepages) {
-  memory_events::begin({hugepages});
-  const bool gone =
-      ::madvise(reinterpret_cast<void*>(hugepages.begin), hugepages.bytes(), MADV_DONTNEED) == 0;
-  memory_events::end(hugepages);
-  return gone;
+namespace {
+
+/// By libc's function, so that the hooks of other libraries see it too.
+bool advise_seen(Range range, int advice) {
+  memory_events::begin({range});
+  const bool done = ::madvise(reinterpret_cast<void*>(range.begin), range.bytes(), advice) == 0;
+  memory_events::end(range);
+  return done;
 }
+
+}  // namespace
+
+bool KernelPages::discard(Range hugepages) { return advise_seen(hugepages, MADV_DONTNEED); }
+bool KernelPages::offer(Range hugepages) { return advise_seen(hugepages, MADV_FREE); }
 
 void KernelPages::unmap(const Pages& pages) {
   memory_events::begin({pages.range});

@@ -14,6 +14,7 @@ class KernelPages final : public PageSource {
  public:
   Pages map(std::size_t least, std::size_t wanted) override;
   bool discard(Range hugepages) override;
+  bool offer(Range hugepages) override;
   void unmap(const Pages& pages) override;
   void* map_records(std::size_t bytes) override;
   void unmap_records(void* records, std::size_t bytes) override;
