@@ -94,6 +94,8 @@ TEST_F(RegistryThreads, ALateWakeUpOfAWaitIsListedAsPreempted) {
   waiter.join();
   EXPECT_GE(miss.preempted, kLate / 2);
   EXPECT_LE(miss.preempted, took);
+  domain->release(miss.region);
+  domain->release(ahead.region);
 }
 
 // The helper loses its processor in the middle of a registration ahead.
