@@ -378,8 +378,7 @@ void judge(Verdict& verdict, const std::string& name, const std::vector<Simulate
   const SimulatedRow* least = nullptr;
   for (const SimulatedRow& row : rows)
     if (row.retention == RetentionKind::helper && row.limit != 0 && row.limit != helper->limit &&
-        costs_no_time(*row.result, r) && costs_no_memory(*row.result, r) &&
-        (least == nullptr || row.limit < least->limit))
+        costs_nothing_more(*row.result, r) && (least == nullptr || row.limit < least->limit))
       least = &row;
   if (least == nullptr) return;
   Options options;
