@@ -1,6 +1,7 @@
-// One pattern of allocations, with the allocator that this process has: allocations PATTERN SECONDS. Prints
-// nanoseconds a step, those that the step's thread was on a processor, the most bytes that were resident, and
-// the library that malloc is from. For `pinion bench placement`.
+// One pattern of allocations, with the allocator that this process has: allocations PATTERN SECONDS, after
+// five times as many seconds of the same. Prints nanoseconds a step, those that the step's thread was on a
+// processor, the most bytes that were resident, and the library that malloc is from. For `pinion bench
+// placement`.
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -56,6 +57,7 @@ struct StepTimes {
 };
 
 void run(const Pattern& pattern, unsigned seed, double seconds, StepTimes* times) {
+  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   std::mt19937 random(seed);
   std::vector<char*> slots(pattern.slots);
   const auto step = [&] {
@@ -66,12 +68,12 @@ void run(const Pattern& pattern, unsigned seed, double seconds, StepTimes* times
     if (slot == nullptr) std::abort();
     for (std::size_t at = 0; at < bytes; at += 4096) slot[at] = 1;
   };
-  for (std::size_t i = 0; i < 4 * pattern.slots; ++i) step();  // until the slots are full
+  // Until the slots are full, and the allocator has grown: fresh memory costs all allocators the same.
+  const Clock::time_point warm = Clock::now() + 5 * length;
+  for (std::size_t i = 0; i < 4 * pattern.slots || Clock::now() < warm; ++i) step();
   std::size_t steps = 0;
   const double cpu_begin = own_cpu_ns();
-  const auto begin = Clock::now(),
-             end =
-                 begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const auto begin = Clock::now(), end = begin + length;
   Clock::time_point now = begin;
   while (now < end || steps == 0) {
     for (int i = 0; i < 16; ++i, ++steps) step();

@@ -6,6 +6,7 @@
 //   p2p RANKS [BATCHES ROUNDS [CASE]]
 //   p2p RANKS messages
 //   p2p 2 transfers BYTES...
+//   p2p RANKS new-buffers
 //
 // The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
 // moves it (`pinion bench acquire`).
@@ -15,6 +16,9 @@
 //
 // `transfers`: messages of these sizes with buffers that are used again, and with buffers that are used once:
 // ping-pong, and four at a time one way. cli/bench_transfers_pair.cpp moves the same ones without MPI.
+//
+// `new-buffers`: MPI_Allreduce of 2 and 4 MiB from and to buffers that are new in each call; the mean ns of
+// the call alone.
 //
 // Of two ranks, rank 0 prints for each case the nanoseconds of a call, in the best batch of rounds. One rank
 // sends to itself, which slows its own core alone.
@@ -274,6 +278,24 @@ void measure_transfers(int bytes, bool reuse) {
                 cpu[0], name.c_str(), cpu[1]);
 }
 
+// ---- MPI_Allreduce with new buffers ----
+
+void measure_new_buffers() {
+  constexpr Size kSizes[] = {{"2M", 2 << 20, 40}, {"4M", 4 << 20, 20}};
+  for (const Size& size : kSizes) {
+    const long unmeasured = size.calls / 4;
+    double seconds = 0;
+    for (long i = -unmeasured; i < size.calls; ++i) {
+      Buffer out(static_cast<std::size_t>(size.bytes)), in(static_cast<std::size_t>(size.bytes));
+      MPI_Barrier(MPI_COMM_WORLD);
+      const double begin = MPI_Wtime();
+      allreduce(out, in, size.bytes);
+      if (i >= 0) seconds += MPI_Wtime() - begin;
+    }
+    if (g_rank == 0) std::printf("%s %.2f\n", size.name, seconds * 1e9 / static_cast<double>(size.calls));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -283,19 +305,21 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &g_rank);
   g_peer = ranks - 1 - g_rank;
   const bool messages = argc == 3 && std::strcmp(argv[2], "messages") == 0;
+  const bool new_buffers = argc == 3 && std::strcmp(argv[2], "new-buffers") == 0;
   const bool transfers = argc >= 4 && ranks == 2 && std::strcmp(argv[2], "transfers") == 0;
-  const bool as_asked = (argc == 2 || messages || transfers || argc == 4 || argc == 5) && ranks <= 2 &&
-                        ranks == std::atoi(argv[1]);
+  const bool as_asked = (argc == 2 || messages || new_buffers || transfers || argc == 4 || argc == 5) &&
+                        ranks <= 2 && ranks == std::atoi(argv[1]);
   if (!as_asked && g_rank == 0)
     std::fprintf(stderr,
-                 "p2p: started with %d ranks; usage: p2p 1|2 [messages | transfers BYTES... | BATCHES ROUNDS "
-                 "[CASE]], in so many ranks\n",
+                 "p2p: started with %d ranks; usage: p2p 1|2 [messages | new-buffers | transfers BYTES... | "
+                 "BATCHES ROUNDS [CASE]], in so many ranks\n",
                  ranks);
   if (as_asked && messages) measure_messages(ranks);
+  if (as_asked && new_buffers) measure_new_buffers();
   for (int i = 3; as_asked && transfers && i < argc; ++i)
     for (const bool reuse : {true, false}) measure_transfers(std::atoi(argv[i]), reuse);
   for (const Case& one : kCases) {
-    if (!as_asked || messages || transfers || ranks < one.fewest) continue;
+    if (!as_asked || messages || new_buffers || transfers || ranks < one.fewest) continue;
     if (argc == 5 ? std::strcmp(argv[4], one.name) != 0 : !one.unasked) continue;
     // A window is many messages.
     const long rounds = argc >= 4 ? std::atol(argv[3]) : 8000 / one.calls;

@@ -24,6 +24,21 @@ std::string arena_text(const ArenaFigures& f) {
       count_text(f.refused), count_text(f.doomed), count_text(f.let_go));
 }
 
+Verdict arena_verdict(const runlog::Report& r, const ArenaFigures& f) {
+  const runlog::RegisteredBytes& held = r.registered();
+  Verdict verdict;
+  verdict.sentences = {
+      fmt::format("The arena served {} of {}, from segments of {} at most.", count_text(f.served),
+                  plural_text(r.acquires.total + f.served, "transfer", "transfers"),
+                  bytes_text(static_cast<double>(f.segment_bytes))),
+      fmt::format("Registered memory: {} at most, {} on average, for {} of {}.",
+                  bytes_text(static_cast<double>(held.peak)), bytes_text(held.mean),
+                  seconds_text(r.cost.added()), seconds_text(r.wall_seconds)),
+      fmt::format("Oracle, leave-pinned and simulated strategies know the other {} alone.",
+                  plural_text(r.acquires.total, "transfer", "transfers"))};
+  return verdict;
+}
+
 Json to_json(const ArenaFigures& f) {
   if (f.processes == 0) return nullptr;
   return {{"processes", f.processes},
@@ -37,7 +52,8 @@ Json to_json(const ArenaFigures& f) {
           {"requests", f.requests},
           {"served", f.served},
           {"served_bytes", f.served_bytes},
-          {"cleared_bytes", f.cleared_bytes}};
+          {"cleared_bytes", f.cleared_bytes},
+          {"withheld_bytes", f.withheld_bytes}};
 }
 
 }  // namespace pinion::cli

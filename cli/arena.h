@@ -6,6 +6,8 @@
 
 #include "placement/arena_figures.h"
 #include "report_json.h"
+#include "runlog/analysis.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
@@ -13,6 +15,8 @@ namespace pinion::cli {
 ArenaFigures arena_of(const std::vector<std::string>& logs);
 /// One sentence; empty where no process had an arena.
 std::string arena_text(const ArenaFigures& figures);
+/// Of a run whose arenas served requests. These leave no records, so it compares with no strategy.
+Verdict arena_verdict(const runlog::Report& report, const ArenaFigures& figures);
 /// Null where no process had an arena.
 Json to_json(const ArenaFigures& figures);
 

@@ -233,7 +233,7 @@ void add_bench(CLI::App& app) {
   sub->add_flag("--full", arguments->options.full,
                 "bench transfers, firehose, gather: all sizes, counts and providers")
       ->disable_flag_override();
-  sub->add_option("--size", arguments->sizes, "bench transfers, bench prepare: these sizes (17K,4M)")
+  sub->add_option("--size", arguments->sizes, "bench transfers, prepare, prereg: these sizes (17K,4M)")
       ->delimiter(',')
       ->type_name("LIST");
   sub->add_option("--plot", arguments->options.plot, "bench transfers, firehose: draws the rows")

@@ -19,40 +19,20 @@ constexpr std::size_t kSteps = 100'000;
 /// Nothing is let go, and nothing beside the calls is at work.
 constexpr const char* kOptions = "retention=leave-pinned,device=pin,monitor=brackets";
 
-/// A domain of the C API in which every range is registered.
-class ApiDomain {
+/// Every range is registered.
+class RegisteredRanges {
  public:
-  explicit ApiDomain(const std::vector<Range>& ranges) {
-    must(pinion_start(kOptions));
-    try {
-      must(pinion_domain_open(nullptr, nullptr, &domain_));
-      for (const Range& range : ranges) {
-        std::memset(reinterpret_cast<void*>(range.begin), 1, range.bytes());
-        pinion_lease lease;
-        must(acquire(range, lease));
-        must(pinion_release(&lease));
-      }
-    } catch (...) {
-      pinion_stop();
-      throw;
+  explicit RegisteredRanges(const std::vector<Range>& ranges) {
+    for (const Range& range : ranges) {
+      std::memset(reinterpret_cast<void*>(range.begin), 1, range.bytes());
+      api_.use(range);
     }
-  }
-  ~ApiDomain() {
-    pinion_domain_close(domain_);
-    pinion_stop();
-  }
-  ApiDomain(const ApiDomain&) = delete;
-  ApiDomain& operator=(const ApiDomain&) = delete;
-
-  int acquire(const Range& range, pinion_lease& lease) const {
-    return pinion_acquire(domain_, reinterpret_cast<void*>(range.begin), range.bytes(), PINION_ACCESS_WRITE,
-                          &lease);
   }
   double ns(const std::vector<Range>& ranges, const std::vector<std::uint32_t>& order) const {
     int failed = 0;
     const double ns = best_ns_a_step(order.size(), [&](std::size_t i) {
       pinion_lease lease;
-      failed |= acquire(ranges[order[i]], lease);
+      failed |= api_.acquire(ranges[order[i]], lease);
       failed |= pinion_release(&lease);
     });
     if (failed) throw Failure("an acquire failed");
@@ -60,16 +40,8 @@ class ApiDomain {
   }
 
  private:
-  pinion_domain* domain_ = nullptr;
+  ApiDomain api_{kOptions};
 };
-
-double atomic_pair_ns() {
-  static std::atomic<std::uint64_t> word{0};
-  return best_ns_a_step(kSteps, [](std::size_t) {
-    word.fetch_add(1, std::memory_order_acquire);
-    word.fetch_sub(1, std::memory_order_release);
-  });
-}
 
 /// The record alone: filled in and handed over. The helper's part goes untimed.
 double record_ns() {
@@ -119,11 +91,11 @@ void by_c_api(Bench& bench, const char* name, std::size_t count) {
   const BenchRanges memory(count);
   const auto order = BenchRanges::order(count, kSteps, 1);
   Parts parts(memory.ranges, order);
-  const ApiDomain api(memory.ranges);
+  const RegisteredRanges api(memory.ranges);
   std::vector<BenchSubject> subjects{
       {"pinion", [&] { return at_depth(kBenchDepth, [&] { return api.ns(memory.ranges, order); }); }},
       {"sum-of-parts", [&] { return parts.sum_ns(); }}};
-  if (count == 1) subjects.push_back({"atomic-pair", atomic_pair_ns});
+  if (count == 1) subjects.push_back({"atomic-pair", [] { return atomic_pair_ns(kSteps); }});
   bench.compare(name, "ns", "ns", subjects);
 }
 

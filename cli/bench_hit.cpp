@@ -35,14 +35,6 @@ double ucx_ns(UcxCache& cache, const std::vector<Range>& ranges, const std::vect
   return taken_ns(take, order.size(), [&](std::size_t i) { cache.get_and_put(ranges[order[i]]); });
 }
 
-double atomic_pair_ns() {
-  static std::atomic<std::uint64_t> word{0};
-  return best_ns_a_step(kSteps, [](std::size_t) {
-    word.fetch_add(1, std::memory_order_acquire);
-    word.fetch_sub(1, std::memory_order_release);
-  });
-}
-
 double hash_ns(const std::unordered_map<Address, std::uint32_t>& table, const std::vector<Range>& ranges,
                const std::vector<std::uint32_t>& order) {
   std::uint64_t sum = 0;
@@ -63,7 +55,7 @@ void random_ranges(Bench& bench, UcxCache* ucx, const char* name, std::size_t co
       {"pinion", [&] { return pinion_ns(own, memory.ranges, order, Take::best); }},
       {"hash", [&] { return hash_ns(table, memory.ranges, order); }},
   };
-  if (count == 1) subjects.push_back({"atomic-pair", atomic_pair_ns});
+  if (count == 1) subjects.push_back({"atomic-pair", [] { return atomic_pair_ns(kSteps); }});
   if (ucx) {
     for (const Range& range : memory.ranges) ucx->get_and_put(range);
     subjects.push_back({"ucx", [&] { return ucx_ns(*ucx, memory.ranges, order, Take::best); }});

@@ -100,4 +100,13 @@ double best_ns_a_step(std::size_t steps, Step&& step) {
   return best;
 }
 
+/// The floor of a lease: an uncontended locked addition and subtraction.
+inline double atomic_pair_ns(std::size_t steps) {
+  static std::atomic<std::uint64_t> word{0};
+  return best_ns_a_step(steps, [](std::size_t) {
+    word.fetch_add(1, std::memory_order_acquire);
+    word.fetch_sub(1, std::memory_order_release);
+  });
+}
+
 }  // namespace pinion::cli

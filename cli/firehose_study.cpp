@@ -43,6 +43,8 @@ const char* text(FirehosePattern pattern) {
       return "skewed";
     case FirehosePattern::neighbours:
       return "neighbours";
+    case FirehosePattern::periodic:
+      return "periodic";
   }
   return "";
 }
@@ -64,6 +66,36 @@ std::vector<Row> scaling() {
         rows.push_back({"scaling", text(pattern), name, job, simulate_firehose(job)});
       }
     }
+  }
+  return rows;
+}
+
+/// Working sets larger than M: which firehoses stay.
+std::vector<Row> beyond_memory() {
+  struct Set {
+    FirehosePattern pattern;
+    firehose::Peer nodes;
+    std::uint64_t buckets;  ///< of a peer
+  };
+  constexpr Set kSets[] = {{FirehosePattern::skewed, 2, 2'048},   {FirehosePattern::skewed, 7, 512},
+                           {FirehosePattern::neighbours, 7, 256}, {FirehosePattern::neighbours, 7, 512},
+                           {FirehosePattern::periodic, 7, 256},   {FirehosePattern::periodic, 7, 512}};
+  std::vector<Row> rows;
+  for (const Set& set : kSets) {
+    FirehoseJob job;
+    job.quota = {Sharing::static_share, 1'024, 64, set.nodes};
+    job.pattern = set.pattern;
+    job.working_set = set.buckets;
+    job.puts = 400'000;
+    job.nic = nic("connectx");
+    const auto add = [&](const char* strategy, const FirehoseResult& result) {
+      rows.push_back({"beyond-memory", text(set.pattern), strategy, job, result});
+    };
+    add("fifo", simulate_fifo(job));
+    add("static", simulate_firehose(job));
+    job.quota.sharing = Sharing::lending;
+    job.quota.move_time = move_time(job);
+    add("lending", simulate_firehose(job));
   }
   return rows;
 }
@@ -109,6 +141,19 @@ std::string scaling_text(const std::vector<Row>& rows) {
                row.strategy, percent_text(r.hit_rate()), percent_text(r.most_hits()),
                percent_text(refused_share(r)), fmt::format("{:.1f}", r.latency_us()),
                pair_text(bytes(row, static_cast<double>(r.peak)), bytes(row, r.mean)), count_text(r.pins)});
+  }
+  return table.text();
+}
+
+std::string beyond_memory_text(const std::vector<Row>& rows) {
+  Table table({"pattern", "nodes", "a peer's set", "strategy", "hits", "us a put", "pins", "unpins"});
+  for (const Row& row : rows) {
+    const FirehoseResult& r = row.result;
+    const bool timed = r.hit_time + r.miss_time > 0;
+    table.add({row.pattern, count_text(row.job.quota.processes),
+               bytes_text(bytes(row, static_cast<double>(row.job.working_set))), row.strategy,
+               percent_text(r.hit_rate()), timed ? fmt::format("{:.1f}", r.latency_us()) : "-",
+               timed ? count_text(r.pins) : "-", timed ? count_text(r.unpins) : "-"});
   }
   return table.text();
 }
@@ -161,22 +206,25 @@ void print_firehose_study(bool json) {
   Progress progress("pinion simulate --study firehose");
   progress.step("static shares against lending");
   const std::vector<Row> nodes = scaling();
+  progress.step("beyond M");
+  const std::vector<Row> beyond = beyond_memory();
   progress.step("the paper's working sets");
   const std::vector<Row> sets = working_sets();
   progress.clear();
   if (json) {
     Json list = Json::array();
-    for (const auto* rows : {&nodes, &sets})
+    for (const auto* rows : {&nodes, &beyond, &sets})
       for (const Row& row : *rows) list.push_back(row_json(row));
     fmt::print("{}", dump({{"schema", "pinion-simulate-firehose-1"}, {"rows", std::move(list)}}));
     return;
   }
   fmt::print(
       "Static shares against lending: M 64 MiB, MAXVICTIM 4 MiB, buckets of 64 KiB, NIC connectx\n{}\n"
+      "Beyond M, on the same machine (fifo: hits alone)\n{}\n"
       "The paper's machine: 2 nodes, Myrinet, M 400 MiB, MAXVICTIM 25 MiB, buckets of 4 KiB\n{}"
       "Simulated: times come from the NIC's cost model and the network's assumed times. Hits, and times a "
       "put,\nare of the second half of the puts. Registered bytes are of one process.\n",
-      scaling_text(nodes), working_set_text(sets));
+      scaling_text(nodes), beyond_memory_text(beyond), working_set_text(sets));
 }
 
 }  // namespace pinion::cli

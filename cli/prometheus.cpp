@@ -91,7 +91,9 @@ std::string prometheus_text(const Report& report) {
     for (const RankReport& rank : report.per_rank)
       out += fmt::format("{}{} {}\n", metric.name, labels_of(report, rank), metric.value(rank));
   }
-  out += "# HELP pinion_limit_bytes Limit of a process; 0: none.\n# TYPE pinion_limit_bytes gauge\n";
+  out +=
+      "# HELP pinion_limit_bytes Limit of a process, or of all of a node if that is less; 0: none.\n# TYPE "
+      "pinion_limit_bytes gauge\n";
   if (!report.per_rank.empty())
     out += fmt::format("pinion_limit_bytes{{command={}}} {}\n", quoted_label(report.command),
                        report.limit_bytes);

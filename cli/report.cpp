@@ -75,8 +75,9 @@ void report(const Arguments& arguments) {
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
-  const Verdict verdict = verdict_of(result, simulated, typed_program(result), site_text);
   const ArenaFigures arena = arena_of(arguments.logs);
+  const Verdict verdict = arena.served ? arena_verdict(result, arena)
+                                       : verdict_of(result, simulated, typed_program(result), site_text);
   if (!arguments.html.empty())
     save_html(arguments.html, result, arguments.logs, {simulated, nullptr, held ? &*held : nullptr}, verdict,
               site_text);

@@ -101,8 +101,7 @@ void add_series(Json& to, const runlog::MemorySeries& series) {
 
 /// Registered bytes over time.
 Json series_json(const runlog::Report& r) {
-  Options options;
-  (void)parse_options(options, r.options);
+  const Options options = recorded_options(r.options);
   const auto limit = [](std::uint64_t bytes) { return bytes ? Json(bytes) : Json(nullptr); };
   Json nodes = Json::array(), ranks = Json::array();
   for (const runlog::NodeReport& node : r.nodes)

@@ -21,12 +21,6 @@ using runlog::Report;
 constexpr std::size_t kRangesShown = 8;
 constexpr std::size_t kRanksShown = 4;
 
-Options options_of(const Report& r) {
-  Options options;
-  (void)parse_options(options, r.options);
-  return options;
-}
-
 /// Ranks with a property: how many, and the first of them by name.
 struct Named {
   std::uint64_t count = 0;
@@ -66,7 +60,7 @@ std::string unfinished_text(const Report& r) {
 
 std::string lost_events_text(const Report& r) {
   if (r.all_events()) return {};
-  const std::uint64_t log_size = options_of(r).log_size;
+  const std::uint64_t log_size = recorded_options(r.options).log_size;
   const auto is_full = [&](const RankReport& rank) {
     return (rank.events + 1) * sizeof(runlog::Event) > log_size;
   };
@@ -88,7 +82,7 @@ std::string covered_text(const Report& r) {
 }
 
 std::string missing_ranks_text(const Report& r) {
-  const std::string only = options_of(r).only_ranks;
+  const std::string only = recorded_options(r.options).only_ranks;
   std::set<std::int32_t> found;
   for (const RankReport& rank : r.per_rank) found.insert(rank.rank);
   std::uint64_t count = 0;
@@ -117,6 +111,16 @@ std::string kernel_count_text(const Report& r) {
                      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
 }
 
+std::string limit_text(const Report& r) {
+  const std::uint64_t of_node = recorded_options(r.options).node_limit;
+  std::string text;
+  if (r.limit_bytes && r.limit_bytes != of_node)
+    text = fmt::format("{} a process", bytes_text(static_cast<double>(r.limit_bytes)));
+  if (of_node)
+    text += fmt::format("{}{} a node", text.empty() ? "" : ", ", bytes_text(static_cast<double>(of_node)));
+  return text;
+}
+
 std::string beyond_text(const Report& r) {
   const runlog::BeyondLimits& beyond = r.beyond;
   if (beyond.bytes == 0 && beyond.regions == 0) return {};
@@ -137,7 +141,7 @@ std::string keys_text(const runlog::KeyUse& keys) {
 std::string unseen_text(const Report& r) {
   constexpr std::uint64_t kOthers = std::uint64_t{1} << 20;  // a program may lock some pages itself
   const bool reached = r.acts != runlog::Acts::measured && (r.acquires.total != 0 || r.registrations != 0);
-  if (!may_act_below(options_of(r)) || r.acts == runlog::Acts::pinned || reached ||
+  if (!may_act_below(recorded_options(r.options)) || r.acts == runlog::Acts::pinned || reached ||
       r.kernel_pinned_peak_bytes < kOthers)
     return {};
   return fmt::format(

@@ -19,6 +19,8 @@ std::string covered_text(const runlog::Report& report);
 /// "2 of 6 ranks (2, 5)": of the job's ranks, those without a log among the ones that were read. Logs that
 /// were left on other nodes are missed this way.
 std::string missing_ranks_text(const runlog::Report& report);
+/// "64.0 MiB a process", "147 MiB a node", or both; empty where no limit was set or found.
+std::string limit_text(const runlog::Report& report);
 /// "by at most 16.0 MiB and 2 regions, for 1.20 s (most: rank 3 on node8)".
 std::string beyond_text(const runlog::Report& report);
 /// Memory that peers could reach, and the cost of strict keys.

@@ -55,10 +55,9 @@ PlotPanel memory_panel(const std::string& title, const MemorySeries& series, dou
 double bin_seconds_of(const Report& r) { return static_cast<double>(r.series_bin) * 1e-9; }
 
 std::uint64_t node_limit_of(const Report& r, const runlog::NodeReport& node) {
-  Options options;
-  (void)parse_options(options, r.options);
   const std::uint64_t sum = r.limit_bytes * node.ranks;
-  return options.node_limit == 0 ? sum : sum == 0 ? options.node_limit : std::min(sum, options.node_limit);
+  const std::uint64_t of_node = recorded_options(r.options).node_limit;
+  return of_node == 0 ? sum : sum == 0 ? of_node : std::min(sum, of_node);
 }
 
 }  // namespace

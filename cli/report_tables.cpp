@@ -68,7 +68,8 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
                              plural_text(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds)));
   line("Pinion's part", acts_text(r));
   line("retention", retention_text(r));
-  line("limit", r.limit_bytes ? bytes_text(static_cast<double>(r.limit_bytes)) + " a process" : "none");
+  const std::string limit = limit_text(r);
+  line("limit", limit.empty() ? "none" : limit);
   if (const std::string text = beyond_text(r); !text.empty())
     line("beyond the limit", text + ": the program's own registrations");
   if (held && held->sum_regions)

@@ -53,8 +53,10 @@ void print_summary(const std::string& directory, const Options& options, const C
   const std::optional<Strategies> strategies = strategies_of(report, {directory});
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   SourcePlaces places;
-  const Verdict verdict = verdict_of(report, simulated, {"", quoted(command)},
-                                     [&](const runlog::CallSite& site) { return places.text(site); });
+  const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
+  const ArenaFigures arena = arena_of({directory});
+  const Verdict verdict = arena.served ? arena_verdict(report, arena)
+                                       : verdict_of(report, simulated, {"", quoted(command)}, site_text);
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
 

@@ -88,7 +88,7 @@ std::vector<std::string> limits_to_try(const runlog::Report& report) {
 class Simulator {
  public:
   Simulator(const runlog::Report& report, const std::vector<std::string>& logs) : report_(report) {
-    static_cast<void>(parse_options(options_, report.options));
+    options_ = recorded_options(report.options);
     if (const Error error = simulate::log_workload(part_of(logs, strategies_.of_ranks), {}, workload_))
       throw Failure(error.message);
     nic_ = find_nic();

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "engine/options.h"
 #include "text.h"
 
 namespace pinion::cli {
@@ -85,6 +86,7 @@ TopRow top_row(const runlog::Log& log) {
   row.registered_now = c.registered_now_bytes;
   row.registered_peak = c.registered_peak_bytes;
   row.limit = log.header.limit_bytes;
+  row.node_limit = recorded_options(log.header.options).node_limit;
   row.acquires = runlog::acquires_of(c);
   row.budget_spent = seconds(static_cast<double>(c.budget_spent_ns));
   row.budget_allowed = seconds(static_cast<double>(c.budget_ns));
@@ -105,6 +107,7 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
         std::find_if(begin, rows.end(), [&](const TopRow& row) { return row.host != begin->host; });
     TopRow sum;
     for (auto row = begin; row != end; ++row) add(sum, *row);
+    if (begin->node_limit) sum.limit = std::min(sum.limit, begin->node_limit);
     add_line(table, begin->host, sum);
     for (auto row = begin; row != end; ++row) add_line(table, rank_name(*row), *row);
     begin = end;

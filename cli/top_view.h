@@ -17,7 +17,7 @@ struct TopRow {
   std::uint32_t process = 0;
   bool is_running = false;
   double seconds = 0;
-  std::uint64_t registered_now = 0, registered_peak = 0, limit = 0;
+  std::uint64_t registered_now = 0, registered_peak = 0, limit = 0, node_limit = 0;
   runlog::Acquires acquires;
   double budget_spent = 0, budget_allowed = 0;  ///< seconds; nothing allowed: not bounded
   double share_spent = 0, share_allowed = 0;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/acts.h"
+#include "report_notes.h"
 #include "text.h"
 #include "typed.h"
 
@@ -38,8 +39,7 @@ const simulate::Result* row_of(const Strategies* strategies, RetentionKind kind)
 }
 
 Options options_of(const Report& r) {
-  Options options;
-  (void)parse_options(options, r.options);
+  Options options = recorded_options(r.options);
   options.log.clear();
   return options;
 }
@@ -244,11 +244,10 @@ class Judge {
   }
 
   void limit_binds() {
-    const std::string limit = bytes_text(static_cast<double>(r_.limit_bytes));
     if (r_.acquires.bounced)
       say(fmt::format(
           "{}: {} of {} found no room and went without registration, slower.",
-          r_.limit_bytes ? "The limit of " + limit + " a process binds" : "The limits of this machine bind",
+          r_.limit_bytes ? "The limit of " + limit_text(r_) + " binds" : "The limits of this machine bind",
           plural_text(r_.acquires.bounced, "transfer", "transfers"), count_text(r_.acquires.total)));
     if (r_.beyond.bytes)
       say(fmt::format("The program's own registrations exceeded the limit by {} at most, for {}.",

@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -103,6 +106,18 @@ class ArenaTest : public ::testing::Test {
     return at[0] == value && std::memcmp(at, at + 1, bytes - 1) == 0;
   }
 
+  /// The kernel's answer for the byte, without a fault.
+  static bool is_readable(const char* at) {
+    char copy = 0;
+    const iovec to{&copy, 1}, from{const_cast<char*>(at), 1};
+    return ::syscall(SYS_process_vm_readv, ::getpid(), &to, 1, &from, 1, 0) == 1;
+  }
+  static bool is_writable(char* at) {
+    char copy = *at;
+    const iovec from{&copy, 1}, to{at, 1};
+    return ::syscall(SYS_process_vm_writev, ::getpid(), &from, 1, &to, 1, 0) == 1;
+  }
+
   int domain_ = 0;
 };
 
@@ -136,6 +151,49 @@ TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   EXPECT_EQ(registrations(), 1u);
   EXPECT_EQ(leases().arena().figures().cleared_bytes, 2 * kMiB);
   process_heap().free(block);
+}
+
+TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
+  for (const char* device : {"emulated", "pin"}) {
+    start(0, device);
+    char* const block = take(4 * kMiB);
+    char* const other = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    ASSERT_TRUE(serves(block, 4 * kMiB));
+    ASSERT_EQ(::munmap(block + kMiB, kMiB), 0);
+    EXPECT_FALSE(is_readable(block + kMiB));
+    EXPECT_TRUE(is_filled(block, kMiB, 7));
+    EXPECT_TRUE(is_filled(block + 2 * kMiB, 2 * kMiB, 7));
+    EXPECT_TRUE(serves(other, 4 * kMiB)) << "its segment is the same";
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block) << "the lowest addresses";
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+    std::memset(again, 8, 4 * kMiB);
+    EXPECT_TRUE(serves(again, 4 * kMiB));
+    EXPECT_EQ(registrations(), 1u);
+    const ArenaFigures figures = leases().arena().figures();
+    EXPECT_EQ(figures.doomed, 0u);
+    EXPECT_EQ(figures.withheld_bytes, kMiB);
+    process_heap().free(again);
+    process_heap().free(other);
+    Engine::stop();
+  }
+}
+
+// As one that the program may have unmapped while a limit kept its segment unregistered.
+TEST_F(ArenaTest, UnmappedMemoryOfAnUnregisteredSegmentBecomesABlockAgain) {
+  start();
+  char* const block = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  ASSERT_EQ(::munmap(block, 2 * kMiB), 0);
+  EXPECT_FALSE(is_readable(block));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+  EXPECT_TRUE(serves(again, 4 * kMiB));
+  process_heap().free(again);
 }
 
 TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
@@ -306,6 +364,32 @@ TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
   process_heap().free(block);
 }
 
+TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
+  start();
+  char* const block = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  Transfer held;  // so that the segment stays hidden, though its memory changes
+  ASSERT_TRUE(lease(block, 4 * kMiB, held));
+  ASSERT_EQ(::mprotect(block + kMiB, kMiB, PROT_NONE), 0);
+  ASSERT_EQ(::mprotect(block + 2 * kMiB, kMiB, PROT_READ), 0);
+  test::in_child([&] {
+    EXPECT_FALSE(is_readable(block + kMiB));
+    EXPECT_TRUE(is_filled(block + 2 * kMiB, kMiB, 7));
+    EXPECT_FALSE(is_writable(block + 2 * kMiB));
+    EXPECT_TRUE(is_writable(block));
+    ASSERT_EQ(::mprotect(block, 4 * kMiB, PROT_READ | PROT_WRITE), 0);
+    EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
+    std::memset(block, 8, 4 * kMiB);
+  });
+  EXPECT_FALSE(is_readable(block + kMiB));
+  leases().release(*this_thread(), held);
+  process_heap().free(block);
+  char* const again = take(4 * kMiB);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_writable(again + kMiB)) << "freed without rights";
+  process_heap().free(again);
+}
+
 TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
   start();
   char* const kept = take(kMiB);
@@ -385,7 +469,7 @@ TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
 class ChangeCount final : public MemorySink {
  public:
   Answer changing(const MemoryChange& change) override {
-    if (change.kind == ChangeKind::zeros || change.kind == ChangeKind::lazily) return Answer::proceed;
+    if (change.kind != ChangeKind::other) return Answer::proceed;
     const Range arena = process_arena().range();
     const std::uint64_t now = last_.fetch_add(1) + 1;
     for (std::size_t i = 0; i < kGranules; ++i) {
@@ -439,8 +523,10 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
       if (!leases_.empty()) release_one();
     } else if (choice < 975) {
       change(true);
-    } else if (choice < 985) {
+    } else if (choice < 983) {
       change(false);
+    } else if (choice < 985) {
+      take_away();
     } else if (choice < 990) {
       process_heap().relieve();
     } else if (choice < 993) {
@@ -555,6 +641,26 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
                 begin);
     std::fill_n(block.pages.begin() + static_cast<std::ptrdiff_t>(from), pages, char{0});
     check(at, block);
+  }
+
+  /// Memory of a block that the program then frees: unmapped, or without rights.
+  void take_away() {
+    const auto [at, block] = *some_block();
+    const Range whole = Range::of(at, block.bytes);
+    if (std::any_of(leases_.begin(), leases_.end(), [&](const Lease& l) { return l.range.overlaps(whole); }))
+      return;  // release_one() reads their memory
+    const std::size_t from = random_() % block.pages.size();
+    const std::size_t bytes = (1 + random_() % (block.pages.size() - from)) * page_size();
+    char* const begin = at_page(at, from);
+    if (random_() % 3 != 0)
+      ASSERT_EQ(::munmap(begin, bytes), 0);
+    else
+      ASSERT_EQ(::mprotect(begin, bytes, PROT_NONE), 0);
+    ASSERT_FALSE(is_readable(begin));
+    ASSERT_TRUE(from == 0 || *at_page(at, from - 1) == block.pages[from - 1]);
+    if (random_() % 2 == 0) test::in_child([&] { EXPECT_FALSE(is_readable(begin)); });
+    process_heap().free(at);
+    blocks_.erase(at);
   }
 
   std::mt19937 random_{GetParam()};

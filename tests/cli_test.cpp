@@ -338,6 +338,33 @@ TEST_F(Cli, BenchPrepareHasTheDelaysOfOthers) {
   }
 }
 
+TEST_F(Cli, BenchPreregHasEachWayAndTheCollectiveOn16Nodes) {
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", "/nonexistent", 1);  // without MPI, whose launchers take seconds
+  const Outcome o = pinion({"bench", "prereg", "--size", "64M", "--rounds", "1", "--json"});
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_EQ(o.status, 0) << o.err;
+  BenchValues values = bench_values(json::parse(o.out),
+                                    {{"ns", "ns"},
+                                     {"ms", "ms"},
+                                     {"us", "us"},
+                                     {"saved", "%"},
+                                     {"faster_than_on-demand", "times"},
+                                     {"faster_than_unfaulted", "times"}},
+                                    "");
+  for (const char* name : {"unfaulted", "offloaded", "on-demand"})
+    EXPECT_GE(values[name]["pinion"]["ns"], 78'000) << name << ": 256 pages as connectx registers them";
+  for (const char* name : {"leave-pinned", "arena", "arena-lease"}) {
+    EXPECT_GT(values[name]["pinion"]["ns"], 0) << name;
+    EXPECT_LT(values[name]["pinion"]["ns"], values["on-demand"]["pinion"]["ns"]) << name;
+  }
+  EXPECT_GT(values["arena"]["atomic-pair"]["ns"], 0);
+  for (const char* name : {"allreduce-2M-16-nodes", "allreduce-4M-16-nodes"})
+    EXPECT_GT(values[name]["arena"]["saved"], 0) << name;
+  for (const char* subject : {"pinion", "under-lease", "unregistered"})
+    EXPECT_GT(values["fork-64M"][subject]["ms"], 0) << subject;
+}
+
 TEST_F(Cli, BenchGatherHasEachWay) {
   const Outcome o = pinion({"bench", "gather", "--rounds", "1", "--json"});
   if (o.status == 2) GTEST_SKIP() << "this machine lacks the provider";

@@ -46,9 +46,10 @@ std::vector<Message> samples() {
     answer.grants.add(grant_of(bucket, bucket));
     answer.refusals.add({bucket + 20, EBUSY});
   }
+  move.expected = 12'345;
   answer.limit = 17;
   for (Bucket bucket = 0; bucket < kMostReleased; ++bucket) release.firehoses.add({bucket, bucket + 1});
-  return {move, release, answer, Recall{{5, 6}, 7}, Limit{3, 4}};
+  return {move, release, answer, Recall{{5, 6}, 7}, Limit{3, 4, 56'789}};
 }
 
 std::vector<std::byte> encoded(const Message& message) {
@@ -100,6 +101,7 @@ TEST(FirehoseMessages, FieldsThatNoMemoryHasAreRefused) {
   EXPECT_TRUE(refused(move)) << "wants nothing";
   move.wanted.add(kSize.end());
   EXPECT_TRUE(refused(move));
+  EXPECT_TRUE(refused(Limit{1, 1, -1})) << "expected before now";
   Answer answer;
   answer.grants.add(grant_of(3, 0));
   EXPECT_TRUE(refused(answer)) << "no epoch";

@@ -139,5 +139,52 @@ TEST(FirehoseInitiator, TriesFirstAndMeasuresThen) {
   EXPECT_EQ(moves_of(played, 80, 1'000'000), 10U);
 }
 
+/// Puts a microsecond apart, where a move costs the owner one.
+struct Walk {
+  Played played;
+  Time now = kMillisecond;
+  std::vector<Bucket> victims;
+
+  bool put(Bucket bucket) {
+    played.initiator.at(now += kMicrosecond);
+    if (Firehose* const firehose = played.initiator.try_use(0, bucket)) {
+      played.end(*firehose);
+      return true;
+    }
+    played.miss(bucket);
+    for (const Move& move : played.moves)
+      for (const BucketRef& victim : move.victims) victims.push_back(victim.bucket);
+    played.answer(1'000);
+    return false;
+  }
+};
+
+TEST(FirehoseInitiator, TheVictimIsExpectedLatest) {
+  Walk walk;
+  walk.played.initiator.operations_take(1'000, 3'000);  // a move pays with its first miss
+  for (const Bucket bucket : {10u, 30u, 50u, 70u}) walk.put(bucket);
+  for (int turn = 0; turn < 20; ++turn)
+    for (const Bucket bucket : {10u, 30u, 70u, 90u}) walk.put(bucket);
+  EXPECT_EQ(walk.victims, std::vector<Bucket>{50}) << "it had been left alone";
+  EXPECT_TRUE(walk.put(90));
+}
+
+TEST(FirehoseInitiator, ABucketUsedOnceDisplacesNone) {
+  Walk walk;
+  for (const Bucket bucket : {10u, 30u, 50u, 70u}) walk.put(bucket);
+  for (Bucket bucket = 100; bucket < 1'000; bucket += 10) EXPECT_FALSE(walk.put(bucket));
+  EXPECT_TRUE(walk.victims.empty());
+}
+
+// Replacing one of them would only make another one miss.
+TEST(FirehoseInitiator, BucketsUsedInTurnStay) {
+  Walk walk;
+  int hits = 0;
+  for (int turn = 0; turn < 100; ++turn)
+    for (const Bucket bucket : {10u, 30u, 50u, 70u, 90u, 110u}) hits += walk.put(bucket);
+  EXPECT_GT(hits, 350);
+  EXPECT_LT(walk.victims.size(), 10U);
+}
+
 }  // namespace
 }  // namespace pinion

@@ -304,7 +304,35 @@ TEST(HugepageHeap, keeps_half_of_its_largest_use_idle) {
   const std::uint64_t peak = kBlock * kBlocks;
   EXPECT_LE(made.heap->used_bytes(), peak / 2 + (std::uint64_t{16} << 20));
   EXPECT_GE(made.heap->used_bytes(), peak / 2);
-  EXPECT_GT(made.pages.discarded_bytes, 0u);
+  EXPECT_GT(made.pages.offered_bytes, 0u);
+  EXPECT_EQ(made.pages.discarded_bytes, 0u);
+}
+
+TEST(HugepageHeap, blocks_in_offered_memory_are_right_and_count_again) {
+  Made made;
+  std::vector<char*> blocks;
+  constexpr std::size_t kBlock = 4 * kHugepage, kBlocks = 40;
+  const auto fill = [&](bool zeroed) {
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      char* const block = blocks.emplace_back(made.take(kBlock, 1, zeroed));
+      if (zeroed) {
+        EXPECT_TRUE(is_zero(block, kBlock));
+      }
+      for (std::size_t at = 0; at < kBlock; at += 4096) block[at] = 7;
+    }
+    EXPECT_EQ(made.heap->used_bytes(), kBlock * kBlocks);
+    for (char* block : blocks) made.heap->free(block);
+    blocks.clear();
+    EXPECT_LT(made.heap->used_bytes(), kBlock * kBlocks);
+  };
+  fill(false);
+  const std::size_t offered = made.pages.offered_bytes;
+  EXPECT_GT(offered, 0u);
+  fill(true);
+  EXPECT_GT(made.pages.offered_bytes, offered);
+  EXPECT_TRUE(made.heap->relieve()) << "what was offered is still mapped";
+  EXPECT_EQ(made.heap->used_bytes(), 0u);
+  EXPECT_EQ(made.pages.mapped_bytes, 0u);
 }
 
 TEST(HugepageHeap, a_short_source_gets_all_idle_memory_back_before_a_block_is_refused) {

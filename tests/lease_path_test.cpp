@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
+#include "support/contention.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -180,6 +181,24 @@ TEST_F(LeasePathTest, OnDemandKeepsNothing) {
   acquire_all();
   release_all();
   EXPECT_EQ(registered(), 0u);
+}
+
+// A thread loses its core at any point of an acquire, mostly outside of the device call.
+TEST_F(LeasePathTest, WhatAPreemptedAcquireLostIsListed) {
+  start(RetentionKind::on_demand);
+  test::contend([&] {
+    const Time began = monotonic_now(), cpu = thread_cpu_now();
+    Duration off_core = 0;
+    while (off_core < 100 * kMillisecond) {
+      Transfer transfer;
+      acquire(0, transfer);
+      leases().release(*this_thread(), transfer);
+      off_core = monotonic_now() - began - (thread_cpu_now() - cpu);
+    }
+    const auto listed = static_cast<Duration>(Engine::running()->counters().all().preempted_ns);
+    EXPECT_GE(listed, off_core / 4);
+    EXPECT_LE(listed, monotonic_now() - began);
+  });
 }
 
 }  // namespace

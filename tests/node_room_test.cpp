@@ -209,6 +209,22 @@ TEST_F(RoomTest, SmallLimitsAreDealtInPages) {
   EXPECT_EQ(free_pieces(room), 0u);
 }
 
+// Processes round their parts up to pieces: a hundred of them waste 1 % of the limit, and not a tenth.
+TEST(NodeShare, AHundredProcessesUseNearlyAllOfTheLimit) {
+  constexpr std::uint64_t kProcesses = 100;
+  const std::shared_ptr<RoomFile> file = NodeRoom::simulated();
+  std::vector<std::unique_ptr<NodeRoom>> rooms;
+  std::vector<std::unique_ptr<NodeShare>> shares;
+  const std::uint64_t part = kLimit / kProcesses * 98 / 100;
+  for (std::uint64_t i = 0; i < kProcesses; ++i) {
+    rooms.push_back(std::make_unique<NodeRoom>());
+    ASSERT_FALSE(rooms.back()->join(file, kLimit, i + 1));
+    shares.push_back(std::make_unique<NodeShare>(*rooms.back()));
+    shares.back()->raise(part);
+    EXPECT_GE(shares.back()->bytes(), part) << "process " << i;
+  }
+}
+
 TEST_F(RoomTest, ForeignFilesAreNotBelieved) {
   {
     NodeRoom room;

@@ -69,6 +69,33 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
   }
 }
 
+// The registration is done, but others have the waiting thread's core.
+TEST_F(RegistryThreads, ALateWakeUpOfAWaitIsListedAsPreempted) {
+  auto ahead = ticket(pages(0, 5));
+  ASSERT_EQ(domain->begin(ahead), Step::register_);
+  std::latch waits(1);
+  constexpr Duration kLate = 3 * kMillisecond;
+  auto miss = ticket(pages(0, 5));
+  Duration took = 0;
+  std::thread waiter([&] {
+    bool waited = false;
+    const Time began = monotonic_now();
+    const Step step =
+        run_ticket(*domain, miss, Actor::application, waited, not_noted, watched_anyway, [&](auto&& wait) {
+          waits.count_down();
+          wait();
+          std::this_thread::sleep_for(std::chrono::nanoseconds(kLate));
+        });
+    took = monotonic_now() - began;
+    EXPECT_EQ(step, Step::leased);
+  });
+  waits.wait();
+  domain->commit(ahead, device.register_range(ahead.region->range(), ahead.try_access, Actor::application));
+  waiter.join();
+  EXPECT_GE(miss.preempted, kLate / 2);
+  EXPECT_LE(miss.preempted, took);
+}
+
 // The helper loses its processor in the middle of a registration ahead.
 TEST_F(RegistryThreads, ARegistrationAheadThatIsOverdueIsNotWaitedFor) {
   clock.set(monotonic_now() + 3600 * kSecond);  // not the kernel's

@@ -272,6 +272,20 @@ TEST_F(Report, MetricsAreInPrometheusFormat) {
   for (const auto& entry : fs::directory_iterator(root())) EXPECT_NE(entry.path().extension(), ".new");
 }
 
+// A limit of a node is shown once, not for each of its ranks.
+TEST_F(Report, ALimitOfTheNodeIsNoProcesss) {
+  MadeRun made;
+  made.limit = 512 << 20;
+  made.options = "node-limit=512M";
+  for (const int rank : {0, 1}) write_run(made, rank, 2);
+  const Outcome report = pinion({"report", "logs"});
+  EXPECT_NE(report.out.find("512 MiB a node\n"), std::string::npos) << report.out;
+  EXPECT_EQ(report.out.find("512 MiB a process"), std::string::npos) << report.out;
+  const Outcome top = pinion({"top", "logs", "--once"});
+  ASSERT_EQ(top.status, 0) << top.err;
+  EXPECT_EQ(top.out.find("1.00 GiB"), std::string::npos) << top.out;
+}
+
 TEST_F(Report, TopShowsNodesAndRanks) {
   MadeRun made;
   made.limit = 1 << 30;

@@ -62,6 +62,25 @@ TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
   EXPECT_LT(lending.pins * 5, equal.pins);
 }
 
+// Each of six peers walks through one and a half times its share, again and again: whatever was used last is
+// wanted latest. Plain FIFO has lost each bucket when its turn comes.
+TEST(SimulateFirehose, BeyondItsMemoryAPeriodicSetKeepsAPart) {
+  FirehoseJob job = job_of(FirehosePattern::periodic, 7, Sharing::lending);
+  job.working_set = 64;
+  job.quota.move_time = 20 * kMicrosecond;
+  const double part = 256.0 / (6 * 64);
+  EXPECT_GT(simulate_firehose(job).hit_rate(), 0.8 * part);
+  EXPECT_EQ(simulate_fifo(job).hits, 0u);
+}
+
+// Some buckets are put to more often than others: these stay.
+TEST(SimulateFirehose, BeyondItsMemoryBucketsInUseStay) {
+  FirehoseJob job = job_of(FirehosePattern::skewed, 7, Sharing::lending);
+  job.working_set = 256;
+  job.quota.move_time = 20 * kMicrosecond;
+  EXPECT_GT(simulate_firehose(job).hit_rate(), simulate_fifo(job).hit_rate() + 0.05);
+}
+
 // Twenty puts of each peer are over while the first registrations still run.
 TEST(SimulateFirehose, PutsDoNotWaitForRegistrations) {
   const FirehoseJob job = job_of(FirehosePattern::uniform, 2'000, Sharing::lending);

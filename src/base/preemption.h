@@ -1,6 +1,6 @@
 // How much longer an operation of the calling thread took because the kernel ran something else on its core:
 // the time that it was off the core, where it never gave it up itself. Sleep is left out; so is time that the
-// host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread; some 0.7 us
+// host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread; some 0.3 us
 // (docs/measurements.md), so for slow paths.
 #pragma once
 
@@ -12,37 +12,49 @@
 
 namespace pinion {
 
+/// Of the time from the moment that a thread could wake until it ran: by how much others had its core. On an
+/// idle core it runs within the time that is left out.
+constexpr Duration lost_waking(Duration late) {
+  constexpr Duration kPrompt = 50 * kMicrosecond;
+  return std::max<Duration>(0, late - kPrompt);
+}
+
 class PreemptionMeter {
  public:
-  /// The operation begins.
-  PreemptionMeter() : switches_(Switches::now()), cpu_(thread_cpu_now()), began_(monotonic_now()) {}
+  /// The operation begins. The thread's CPU clock is left alone: to read it makes the kernel look at the
+  /// thread's slice, and after a sched_yield(), as MPI libraries call while they wait, give its core away.
+  PreemptionMeter() : began_(monotonic_now()), before_(Usage::now()) {}
 
   /// The operation ends: the thread may lose its core in the bookkeeping that follows.
   void end() { took_ = monotonic_now() - began_; }
-  /// By how much preemption lengthened it, when it would have taken `least` at least. After end().
+  /// By how much preemption lengthened it, when it would have taken `least` at least. After end(). The kernel
+  /// books CPU time at its ticks, so this is up to one tick short.
   Duration lost(Duration least) const {
     if (took_ < kShort) return 0;
-    const Switches now = Switches::now();
-    if (now.forced == switches_.forced || now.own != switches_.own) return 0;
-    return std::max<Duration>(0, took_ - std::max(thread_cpu_now() - cpu_, least));
+    const Usage now = Usage::now();
+    if (now.forced == before_.forced || now.own != before_.own) return 0;
+    return std::max<Duration>(0, took_ - std::max(thread_cpu_now() - before_.booked, least));
   }
 
  private:
   // Two context switches and the other work between them take longer: a shorter call was not preempted.
   static constexpr Duration kShort = 20 * kMicrosecond;
 
-  struct Switches {
-    long forced = 0, own = 0;
-    static Switches now() {
+  struct Usage {
+    long forced = 0, own = 0;  ///< context switches
+    Duration booked = 0;       ///< CPU time
+    static Usage now() {
       rusage usage{};
       ::getrusage(RUSAGE_THREAD, &usage);
-      return {usage.ru_nivcsw, usage.ru_nvcsw};
+      return {usage.ru_nivcsw, usage.ru_nvcsw, duration(usage.ru_utime) + duration(usage.ru_stime)};
+    }
+    static Duration duration(const timeval& time) {
+      return time.tv_sec * kSecond + time.tv_usec * kMicrosecond;
     }
   };
 
-  Switches switches_;
-  Duration cpu_;
   Time began_;
+  Usage before_;
   Duration took_ = 0;
 };
 

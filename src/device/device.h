@@ -64,6 +64,7 @@ struct Registration {
   RegistrationKey key;
   Access granted = Access::read;  ///< rights of the registration (at least those requested)
   std::size_t entries = 0;        ///< translation entries; 0: the device counts none
+  Duration overslept = 0;  ///< the call slept, and woke so much later than it was to: others had its core
 
   /// Its entries, or its pages where the device counts none.
   std::uint32_t entries_of(Range pages) const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/atomics.h"
+#include "base/preemption.h"
 #include "device/cap_use.h"
 #include "device/handle_table.h"
 #include "device/translation.h"
@@ -77,7 +78,7 @@ class EmulatedDevice final : public Device {
     registration.entries = translation_entries(pages, kPageSizes);
     registration.key.remote_base = pages.begin;  // a NIC's peers use the addresses
     registration.key.handle = state_->table.add({registration.key, pages.bytes(), registration.entries});
-    last(start, nic_.register_cost(registration.entries), actor);
+    registration.overslept = last(start, nic_.register_cost(registration.entries), actor);
     return registration;
   }
 
@@ -128,20 +129,21 @@ class EmulatedDevice final : public Device {
     HandleTable<Region> table;
   };
 
-  /// Makes the call that began at `start` last `cost` in all.
-  void last(const Start& start, Duration cost, Actor actor) {
+  /// Makes the call that began at `start` last `cost` in all. By how much it slept beyond.
+  Duration last(const Start& start, Duration cost, Actor actor) {
     const Duration rest = start.time + cost - monotonic_now();
     if (actor == Actor::helper && rest > kSleepCosts) {
       slept_.fetch_add(rest, std::memory_order_relaxed);
       sleep_until(start.time + cost);
-      return;
+      return lost_waking(monotonic_now() - start.time - cost);
     }
     const Ticks begin = ticks_now();
     const Ticks length = calibration().to_ticks(cost);
-    if (begin - start.ticks >= length) return;
+    if (begin - start.ticks >= length) return 0;
     Ticks now = begin;
     for (; now - start.ticks < length; now = ticks_now()) StdAtomics::relax();
     if (actor == Actor::application) busy_.fetch_add(now - begin, std::memory_order_relaxed);
+    return 0;
   }
 
   const std::unique_ptr<Device> pins_;

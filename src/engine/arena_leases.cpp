@@ -8,6 +8,7 @@
 
 #include "base/held_signals.h"
 #include "monitor/memory_calls.h"
+#include "placement/kernel_pages.h"
 
 namespace pinion {
 
@@ -180,18 +181,31 @@ std::size_t ArenaLeases::touched(Range range) const {
   return common.empty() ? 0 : common.bytes();
 }
 
+bool ArenaLeases::is_open(Range range) const {
+  bool open = false;
+  for (int domain = 0; domain < kMostDomains && !open && holds(range.begin); ++domain) {
+    const Region* const region =
+        rows_[domain].regions[granule_of(range.begin)].load(std::memory_order_acquire);
+    open = region != nullptr && region->word.load().leasable() && region->range().contains(range);
+  }
+  return open;
+}
+
+bool ArenaLeases::withholds(const MemoryChange& change) {
+  if (!arena_.range().contains(change.range)) [[likely]]
+    return false;
+  if (change.kind != ChangeKind::unmap && change.kind != ChangeKind::other) return false;
+  arena_.note_deprived(change.range);
+  if (change.kind == ChangeKind::other || !protect_unseen(change.range, PROT_NONE)) return false;
+  withheld_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
+  return true;
+}
+
 bool ArenaLeases::clears(const MemoryChange& change) {
   const bool lazily = change.kind == ChangeKind::lazily;
   if ((change.kind != ChangeKind::zeros && !lazily) || touched(change.range) == 0) [[likely]]
     return false;
-  if (!holds(change.range.begin)) return false;
-  bool is_open = false;
-  for (int domain = 0; domain < kMostDomains && !is_open; ++domain) {
-    const Region* const region =
-        rows_[domain].regions[granule_of(change.range.begin)].load(std::memory_order_acquire);
-    is_open = region != nullptr && region->word.load().leasable() && region->range().contains(change.range);
-  }
-  if (!is_open || !is_private_anonymous(change.range)) return false;
+  if (!is_open(change.range) || !is_private_anonymous(change.range)) return false;
   if (lazily) return true;
   std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
   cleared_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
@@ -209,6 +223,7 @@ ArenaFigures ArenaLeases::figures() {
   sum.bytes = bytes_;
   sum.segments = of_arena.most_segments;
   sum.segment_bytes = of_arena.most_bytes;
+  sum.withheld_bytes = withheld_bytes_.load(std::memory_order_relaxed);
   sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed);
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (const ThreadCounters& counters : thread->counters) {

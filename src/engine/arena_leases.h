@@ -99,6 +99,10 @@ class ArenaLeases {
 
   /// Whether the change is carried out here: private memory of an open segment, cleared by writing.
   bool clears(const MemoryChange& change);
+  /// Whether a munmap is carried out here: the memory stays mapped for the heap, without rights.
+  bool withholds(const MemoryChange& change);
+  /// Whether one open segment has the range.
+  bool is_open(Range range) const;
   /// Of the arena's bytes in the range, those that may be registered.
   std::size_t touched(Range range) const;
 
@@ -137,6 +141,7 @@ class ArenaLeases {
   const std::unique_ptr<Row[]> rows_;  ///< by domain; null without an arena
   std::atomic<std::size_t> opens_{0};  ///< of open_
   std::atomic<std::uint64_t> cleared_bytes_{0};
+  std::atomic<std::uint64_t> withheld_bytes_{0};
 
   std::mutex mutex_;  ///< guards all that follows, and writing to rows_
   std::vector<Open> open_;

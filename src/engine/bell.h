@@ -25,9 +25,10 @@ class HelperBell {
   template <class F>
   void pushed(std::size_t fill, std::size_t capacity, F&& unforeseen) {
     const std::uint32_t sleep = sleep_.load(std::memory_order_relaxed);
-    if (sleep == none) return;
-    if (fill >= capacity * 3 / 4 || sleep == deep || (sleep == alert && unforeseen())) [[unlikely]]
-      wake();
+    const bool filling = fill >= capacity * 3 / 4;
+    if (sleep <= light && !filling) [[likely]]
+      return;
+    if (sleep == deep || (sleep != none && filling) || (sleep == alert && unforeseen())) wake();
   }
   bool asleep() const { return sleep_.load(std::memory_order_relaxed) != none; }
   void wake();

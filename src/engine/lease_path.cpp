@@ -173,7 +173,9 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   if (ticket.owner == nullptr) arena_.make_way(number, ticket.pages, ticket.access);
   ThreadCounters& counters = thread.counters[number];
   const Ticks begin = ticks_now();
+  PreemptionMeter meter;  // of all that follows: a core is lost between device calls, too
   Ticks in_device = 0;
+  Duration least = 0, preempted = 0;  // of the device calls
   bool waited = false;
   const auto run = [&] {
     return run_ticket(
@@ -181,11 +183,13 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
         [&](const DeviceCall& call) {
           note(thread, record, call);
           in_device += call.end - call.begin;
-          counters.preempted_ns.add(static_cast<std::uint64_t>(call.preempted));
+          least += domain(number).device().least_time(call.registration, call.entries);
+          preempted += call.preempted;
         },
         [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
   };
   auto step = run();
+  meter.end();
   Ticks for_others = 0;  // counted in their domains
   if (step == Domain::Step::refused && ticket.over_limit) {
     const Ticks asked = ticks_now();
@@ -195,7 +199,8 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
       step = run();
     }
   }
-  counters.preempted_ns.add(static_cast<std::uint64_t>(ticket.preempted));
+  preempted = std::max(preempted + ticket.preempted, waited ? 0 : meter.lost(least));
+  counters.preempted_ns.add(static_cast<std::uint64_t>(preempted));
   const Ticks all = ticks_now() - begin;
   record.wait = std::min(all, Record::kMostWait);
   counters.registration_ticks.add(in_device);

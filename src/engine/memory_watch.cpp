@@ -58,17 +58,19 @@ void MemoryWatch::report_exposure() {
 
 Answer MemoryWatch::changing(const MemoryChange& change) {
   if (arena_.clears(change)) return Answer::done;
-  doom(change.range);
+  const bool withheld = arena_.withholds(change);
+  doom(change.range, withheld && arena_.is_open(change.range));
   events_.post(change.range);
   memory_events_.fetch_add(1, std::memory_order_relaxed);
-  return Answer::proceed;
+  return withheld ? Answer::done : Answer::proceed;
 }
 
 void MemoryWatch::code_unloaded() { invalidate_call_sites(); }
 
-void MemoryWatch::doom(Range range) {
-  std::size_t doomed = arena_.touched(range);
-  domains_.for_each([&](DomainSlot& slot) { doomed += slot.domain->doom(range); });
+void MemoryWatch::doom(Range range, bool spares_arena) {
+  std::size_t doomed = spares_arena ? 0 : arena_.touched(range);
+  const void* const spared = spares_arena ? &arena_ : nullptr;
+  domains_.for_each([&](DomainSlot& slot) { doomed += slot.domain->doom(range, spared); });
   if (doomed) doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);
 }
 

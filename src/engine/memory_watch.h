@@ -54,7 +54,7 @@ class MemoryWatch final : public MemorySink {
   // ---- the sink ----
 
   /// Dooms the regions in the range. Leases stay valid for their holders. Open segments of the arena are
-  /// cleared instead, where that is all that the program asked for.
+  /// cleared instead, where that is all that the program asked for; memory of the arena stays through munmap.
   Answer changing(const MemoryChange& change) override;
   void changed(Range) override { expect_reaping(); }
   void appeared(Range range) override { doom(range); }
@@ -76,7 +76,7 @@ class MemoryWatch final : public MemorySink {
   }
 
  private:
-  void doom(Range range);
+  void doom(Range range, bool spares_arena = false);
   void keep_nothing(const Error& why);
   void report_keeping_nothing();
   void expect_reaping() {

@@ -101,6 +101,12 @@ Error parse_options(Options& options, std::string_view text) {
       text, [&](std::string_view name, std::string_view value) { return set_option(options, name, value); });
 }
 
+Options recorded_options(std::string_view text) {
+  Options options;
+  (void)parse_options(options, text);
+  return options;
+}
+
 Error load_options_file(Options& options, const std::string& path) {
   return read_settings(path, [&](std::string_view name, std::string_view value) -> Error {
     // PINION carries the options to the ranks, separated by commas.

@@ -69,6 +69,8 @@ Error options_from_environment(Options& options);
 std::map<std::string, std::string> option_sources();
 /// The values that differ from the defaults, in the form that parse_options() reads.
 std::string format_options(const Options& options);
+/// The options that a log names; those unknown here keep their defaults.
+Options recorded_options(std::string_view text);
 
 /// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another
 /// form.

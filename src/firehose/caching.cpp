@@ -106,6 +106,7 @@ void Caching::as_initiator(F&& f) {
   std::vector<Answered> answered;
   {
     const std::lock_guard lock(initiator_mutex_);
+    initiator_.at(monotonic_now());
     f();
     answered.swap(answered_);
   }

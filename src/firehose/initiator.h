@@ -9,8 +9,8 @@
 // bucket. A use never waits for another firehose, so operations cannot block each other. An operation over
 // several buckets is several uses.
 //
-// Each peer's firehoses form a ring (the clock algorithm): victims are unused, also since the hand last
-// passed where such exist.
+// Each peer's firehoses form a ring. Its hand passes some for each choice, and takes the unused one that is
+// expected latest (bucket_uses.h); before at() was called, one unused since the hand last passed.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "firehose/bucket_table.h"
+#include "firehose/bucket_uses.h"
 #include "firehose/firehose_word.h"
 #include "firehose/messages.h"
 #include "firehose/pool.h"
@@ -40,10 +41,11 @@ struct alignas(64) BasicFirehose {
   BasicFirehoseWord<Atomics> word;
   Atomic<Bucket> bucket{0};
   Atomic<Peer> peer{0};
-  Atomic<bool> touched{false};  ///< used since the hand passed
-  RemoteParts parts;            ///< written before the word is held
+  Atomic<std::uint32_t> used{0};  ///< times since the hand passed; concurrent uses may be lost
+  RemoteParts parts;              ///< written before the word is held
   // Under the caller's lock.
   Epoch epoch = 0;
+  BucketUses uses;
   bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
@@ -92,6 +94,9 @@ class BasicInitiator {
 
   // ---- under the caller's lock ----
 
+  /// The time of the calls that follow. Uses are predicted from then on.
+  void at(Time now) { now_ = now; }
+
   enum class Need : std::uint8_t {
     hit,         ///< the firehose is used
     asks,        ///< granted() or refused() follows for the waiter
@@ -111,8 +116,11 @@ class BasicInitiator {
     if (Firehose* firehose = table_.find(peer, bucket)) return need_known(*firehose, waiter);
     if (draft_to_ != peer || draft_.wanted.full() || draft_.victims.full()) flush();
     draft_to_ = peer;
-    if (!make_room(at)) return {Need::by_message};
-    add_waiter(want(at, bucket), waiter);
+    const BucketUses uses = used_elsewhere(bucket);
+    const Duration expected = now_ ? uses.expected_at_use(now_) : 0;
+    if (!make_room(at, expected)) return {Need::by_message};
+    draft_.expected = std::min(draft_.expected, expected);
+    add_waiter(want(at, bucket, uses), waiter);
     want_ahead(at, bucket);
     return {Need::asks};
   }
@@ -177,12 +185,12 @@ class BasicInitiator {
     if (peer.gone) return;
     peer.limit = limit.limit;
     while (peer.ring.size() - peer.recalled > peer.limit) {
-      Firehose* firehose = choose(peer, Choice::any);
+      Firehose* firehose = choose(peer, kAny);
       if (!firehose) break;
       call_back(from, *firehose);
     }
     for (std::uint32_t i = 0; i < std::min<std::uint32_t>(limit.spare, kMostReleased); ++i) {
-      Firehose* firehose = choose(peer, Choice::untouched);
+      Firehose* firehose = choose(peer, limit.later);
       if (!firehose) break;
       call_back(from, *firehose);
     }
@@ -239,6 +247,8 @@ class BasicInitiator {
   /// Firehoses that one choice looks at, so that it takes O(1).
   static constexpr unsigned kMostSteps = 32;
   static constexpr std::uint32_t kFirstPace = 8;
+  /// Buckets of which uses are known, for each that is held.
+  static constexpr std::size_t kElsewhere = 4;
   /// A firehose saves this part of a message at least: it spares the peer's processor.
   static constexpr Duration kLeastSaving = 8;
 
@@ -248,10 +258,13 @@ class BasicInitiator {
     if (firehose.bucket.load(std::memory_order_relaxed) != bucket ||
         firehose.peer.load(std::memory_order_relaxed) != peer || !firehose.word.try_use(seen))
       return false;
-    // Mostly set: then its line stays shared.
-    if (!firehose.touched.load(std::memory_order_relaxed))
-      firehose.touched.store(true, std::memory_order_relaxed);
+    count_use(firehose);
     return true;
+  }
+
+  /// On the line of its word, which is this thread's just now.
+  static void count_use(Firehose& firehose) {
+    firehose.used.store(firehose.used.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
   Needed need_known(Firehose& firehose, Waiter& waiter) {
@@ -262,18 +275,26 @@ class BasicInitiator {
         return {Need::waits};
       case FirehoseState::held:
         firehose.word.try_use(firehose.word.load());
-        firehose.touched.store(true, std::memory_order_relaxed);
+        count_use(firehose);
         return {Need::hit, &firehose};
       default:
         return {Need::by_message};
     }
   }
 
+  /// Of a bucket that is not held, with this use.
+  BucketUses used_elsewhere(Bucket bucket) {
+    if (now_ == 0) return {};
+    elsewhere_.reserve(kElsewhere * (1 + table_.size()));
+    return elsewhere_.add(draft_to_, bucket, now_);
+  }
+
   /// Adds the bucket to the draft.
-  Firehose& want(PeerState& peer, Bucket bucket) {
+  Firehose& want(PeerState& peer, Bucket bucket, const BucketUses& uses) {
     Firehose& firehose = firehoses_.take();
     firehose.peer.store(draft_to_, std::memory_order_relaxed);
     firehose.bucket.store(bucket, std::memory_order_relaxed);
+    firehose.uses = uses;
     firehose.slow = false;
     firehose.word.want();
     table_.insert(&firehose);
@@ -289,7 +310,7 @@ class BasicInitiator {
     if (!walks || peer.delay > 0) return;
     while (!draft_.wanted.full() && peer.ring.size() + peer.wanted < peer.limit &&
            !table_.find(draft_to_, peer.ahead))
-      want(peer, peer.ahead++).slow = true;
+      want(peer, peer.ahead++, {now_, 0}).slow = true;
   }
 
   static void add_waiter(Firehose& firehose, Waiter& waiter) {
@@ -298,15 +319,15 @@ class BasicInitiator {
     firehose.last_waiter = &waiter;
   }
 
-  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least. False:
-  /// the operation goes by message; where buckets are used once, moves would cost more than they save.
-  bool make_room(PeerState& peer) {
+  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least. Where a
+  /// move costs more than a message, they are expected later than the bucket. False: it goes by message.
+  bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
     if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
-      Firehose* victim = choose(peer, Choice::unused);
+      Firehose* victim = choose(peer, now_ && peer.delay ? expected : kUnused);
       if (!victim) break;
       draft_.victims.add({victim->bucket.load(std::memory_order_relaxed), victim->epoch});
       drop(peer, *victim);
@@ -322,14 +343,13 @@ class BasicInitiator {
     return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>(peer.delay / saving_);
   }
 
-  enum class Choice : std::uint8_t {
-    untouched,  ///< unused since the hand last passed; its use has ended
-    unused,     ///< untouched if there is one near the hand
-    any         ///< unused if there is one near the hand; else recalled, to be released by its last use
-  };
-  /// The hand moves on. The chosen one has ended, or with `any` been recalled. Null: there is none.
-  Firehose* choose(PeerState& peer, Choice choice) {
-    Firehose* unused = nullptr;
+  /// Of choose(): any unused one; or, where all near the hand are used, one of these.
+  static constexpr Duration kUnused = -1, kAny = -2;
+
+  /// The hand moves on. Of the unused ones that it passes, the one expected latest, and later than `later`.
+  /// It has ended; with kAny it may be used, and is to be recalled. Null: there is none.
+  Firehose* choose(PeerState& peer, Duration later) {
+    Firehose* latest = nullptr;
     Firehose* used = nullptr;
     for (std::size_t i = std::min<std::size_t>(peer.ring.size(), kMostSteps); i > 0; --i) {
       Firehose& firehose = peer.ring.rotate();
@@ -337,16 +357,26 @@ class BasicInitiator {
       if (word.state() != FirehoseState::held) continue;
       if (word.uses()) {
         used = &firehose;
-      } else if (firehose.touched.load(std::memory_order_relaxed)) {
-        firehose.touched.store(false, std::memory_order_relaxed);
-        if (!unused) unused = &firehose;
-      } else if (firehose.word.end()) {
-        return &firehose;
+        continue;
       }
+      const Duration expected = pass(firehose);
+      if (expected <= later) continue;
+      latest = &firehose;
+      later = expected;
+      if (expected == kNever) break;
     }
-    if (choice == Choice::untouched) return nullptr;
-    if (unused && unused->word.end()) return unused;
-    return choice == Choice::any ? (used ? used : unused) : nullptr;
+    if (latest && latest->word.end()) return latest;
+    return later == kAny ? used : nullptr;
+  }
+
+  /// The hand passes it. Returns when it is expected to be used; not predicted: at once or never, as it was
+  /// used since the last time.
+  Duration pass(Firehose& firehose) {
+    const std::uint32_t used = firehose.used.load(std::memory_order_relaxed);
+    if (used) firehose.used.store(0, std::memory_order_relaxed);
+    if (now_ == 0) return used ? 0 : kNever;
+    firehose.uses.add(used, now_);
+    return firehose.uses.expected(now_);
   }
 
   Firehose* wanted(Peer peer, Bucket bucket) {
@@ -363,7 +393,7 @@ class BasicInitiator {
     firehose.parts = grant.parts;
     firehose.epoch = grant.ref.epoch;
     peer.ring.push_back(firehose);
-    firehose.touched.store(true, std::memory_order_relaxed);
+    firehose.used.store(1, std::memory_order_relaxed);
     Waiter* waiter = take_waiters(firehose);
     firehose.word.hold();
     while (waiter) {
@@ -418,6 +448,9 @@ class BasicInitiator {
   }
   void drop(PeerState& peer, Firehose& firehose) {
     peer.ring.erase(firehose);
+    if (now_)
+      elsewhere_.put(firehose.peer.load(std::memory_order_relaxed),
+                     firehose.bucket.load(std::memory_order_relaxed), firehose.uses);
     recycle(firehose);
   }
   void recycle(Firehose& firehose) {
@@ -434,7 +467,9 @@ class BasicInitiator {
   Actions& actions_;
   BucketTable<Firehose, Atomics> table_;
   // Under the caller's lock.
+  Time now_ = 0;
   std::vector<PeerState> peers_;
+  UsesElsewhere elsewhere_;
   Duration saving_ = 0;  ///< of a firehose, against a message; 0: not known
   Pool<Firehose> firehoses_;
   Move draft_;  ///< of the series of need() that runs

@@ -64,6 +64,7 @@ void put(Writer& to, const Move& move) {
   to.put(Kind::move);
   to.put(move.wanted);
   to.put(move.victims);
+  to.put(move.expected);
 }
 void put(Writer& to, const Release& release) {
   to.put(Kind::release);
@@ -93,9 +94,12 @@ void put(Writer& to, const Limit& limit) {
   to.put(Kind::limit);
   to.put(limit.limit);
   to.put(limit.spare);
+  to.put(limit.later);
 }
 
-bool get(Reader& from, Move& move) { return from.get(move.wanted) && from.get(move.victims); }
+bool get(Reader& from, Move& move) {
+  return from.get(move.wanted) && from.get(move.victims) && from.get(move.expected);
+}
 bool get(Reader& from, Release& release) { return from.get(release.firehoses); }
 bool get(Reader& from, Answer& answer) {
   std::uint8_t count = 0;
@@ -113,7 +117,9 @@ bool get(Reader& from, Answer& answer) {
   return true;
 }
 bool get(Reader& from, Recall& recall) { return from.get(recall.buckets) && from.get(recall.last); }
-bool get(Reader& from, Limit& limit) { return from.get(limit.limit) && from.get(limit.spare); }
+bool get(Reader& from, Limit& limit) {
+  return from.get(limit.limit) && from.get(limit.spare) && from.get(limit.later);
+}
 
 bool valid(const BucketRef& ref, BucketSize size) { return ref.bucket < size.end() && ref.epoch != 0; }
 
@@ -137,7 +143,7 @@ bool valid(const List<T, Most>& list, BucketSize size) {
 }
 
 bool valid(const Move& move, BucketSize size) {
-  return move.wanted.count > 0 && valid(move.wanted, size) && valid(move.victims, size);
+  return move.wanted.count > 0 && valid(move.wanted, size) && valid(move.victims, size) && move.expected >= 0;
 }
 bool valid(const Release& release, BucketSize size) { return valid(release.firehoses, size); }
 bool valid(const Answer& answer, BucketSize size) {
@@ -146,7 +152,7 @@ bool valid(const Answer& answer, BucketSize size) {
 bool valid(const Recall& recall, BucketSize size) {
   return recall.buckets.first < size.end() && recall.buckets.count <= size.end() - recall.buckets.first;
 }
-bool valid(const Limit&, BucketSize) { return true; }
+bool valid(const Limit& limit, BucketSize) { return limit.later >= 0; }
 
 template <class T>
 std::optional<Decoded> decode_as(Reader from, std::size_t bytes, BucketSize size) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/range.h"
 #include "firehose/bucket.h"
 
@@ -48,6 +49,7 @@ struct List {
 struct Move {
   List<Bucket, kMostMoved> wanted;
   List<BucketRef, kMostMoved> victims;
+  Duration expected = kNever;  ///< ns until the first of them is used again
   bool operator==(const Move&) const = default;
 };
 
@@ -106,7 +108,8 @@ struct Recall {
 
 struct Limit {
   std::uint32_t limit = 0;  ///< firehoses the peer may hold from now on
-  std::uint32_t spare = 0;  ///< that it should give back beyond that, unless it used them of late
+  std::uint32_t spare = 0;  ///< that it should give back beyond that, if it expects to use them
+  Duration later = 0;       ///< later than so many ns
   bool operator==(const Limit&) const = default;
 };
 

@@ -32,7 +32,7 @@ void Owner::move(Peer from, const Move& move) {
   for (Bucket bucket : move.wanted) want(peer, bucket, answer);
   start_pins();
   send(from, answer);
-  press(peer);
+  press(peer, move.expected);
 }
 
 void Owner::release(Peer from, const Release& release) {
@@ -364,9 +364,9 @@ std::uint32_t Owner::delay() const {
       std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
 }
 
-/// Where room is short, asks the next peer for firehoses that it left unused; and for some of those that are
-/// lent to it, where the asking one is below its share.
-void Owner::press(const PeerState& asking) {
+/// Where room is short, asks the next peer for firehoses that it expects to use later than the asking one its
+/// own; and for some of those that are lent to it, where the asking one is below its share.
+void Owner::press(const PeerState& asking, Duration expected) {
   if (quota_.sharing == Sharing::static_share || active_.empty()) return;
   const std::uint64_t free = quota_.buckets - std::min(quota_.buckets, held_);
   if (free > quota_.reserve()) return;
@@ -379,7 +379,7 @@ void Owner::press(const PeerState& asking) {
     limit = std::max(share, holds - std::min<std::uint64_t>(holds, kMostMoved));
   const std::uint64_t spare = quota_.reserve() - free + kMostMoved;
   actions_.send(asked->number, Limit{static_cast<std::uint32_t>(std::max<std::uint64_t>(limit, 1)),
-                                     static_cast<std::uint32_t>(spare)});
+                                     static_cast<std::uint32_t>(spare), expected});
 }
 
 void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {

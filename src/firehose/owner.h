@@ -180,7 +180,7 @@ class Owner {
   void doom(Entry& entry, BucketRange buckets);
   std::uint32_t limit_of(const PeerState& peer) const;
   std::uint32_t delay() const;
-  void press(const PeerState& asking);
+  void press(const PeerState& asking, Duration expected);
   void shrink_to(std::uint64_t buckets);
   void send(Peer to, Answer& answer);
   Entry* entry_of(BucketRef ref, State state);

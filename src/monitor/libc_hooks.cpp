@@ -170,6 +170,7 @@ Answer alternative_of(long system_call) {
 
 ChangeKind kind_of(long system_call, const Arguments& arguments) {
   if (system_call == SYS_brk) return ChangeKind::heap;
+  if (system_call == SYS_munmap) return ChangeKind::unmap;
   if (system_call != SYS_madvise) return ChangeKind::other;
   switch (static_cast<int>(arguments[2])) {
     case MADV_DONTNEED:

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "monitor/mapping_reader.h"
+
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
@@ -153,88 +155,6 @@ Range attached_range(int id, Address address, int flags) {
   return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
-/// Reads the process's mappings by direct system calls, in the little stack that a signal handler may have.
-class MappingReader {
- public:
-  struct Mapping {
-    Range range;
-    std::uint64_t offset = 0;
-    std::uint64_t inode = 0;
-    bool is_private = false;
-    bool system_v = false;
-  };
-
-  // Not /proc/self: it is empty once the main thread has exited.
-  MappingReader()
-      : fd_(raw_system_call(SYS_openat,
-                            arguments_of(AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC))) {
-    if (is_open()) advance();
-  }
-  ~MappingReader() {
-    if (is_open()) raw_system_call(SYS_close, arguments_of(fd_));
-  }
-  MappingReader(const MappingReader&) = delete;
-  MappingReader& operator=(const MappingReader&) = delete;
-
-  bool is_open() const { return !is_error(fd_); }
-
-  /// One line: "begin-end perms offset major:minor inode   path".
-  bool next(Mapping& mapping) {
-    mapping.range.begin = number(16);
-    mapping.range.end = number(16);
-    for (; current_ != ' ' && current_ != kEnd; advance()) mapping.is_private = current_ == 'p';
-    advance();
-    mapping.offset = number(16);
-    skip_word();
-    mapping.inode = number(10);
-    while (current_ == ' ') advance();
-    mapping.system_v = true;
-    for (const char expected : {'/', 'S', 'Y', 'S', 'V'}) {
-      mapping.system_v = mapping.system_v && current_ == expected;
-      if (mapping.system_v) advance();
-    }
-    while (current_ != '\n' && current_ != kEnd) advance();
-    if (current_ == kEnd) return false;
-    advance();
-    return true;
-  }
-
- private:
-  static constexpr int kEnd = -1;
-
-  void advance() {
-    if (at_ == filled_) {
-      const long bytes = raw_system_call(SYS_read, arguments_of(fd_, buffer_, sizeof buffer_));
-      filled_ = bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
-      at_ = 0;
-    }
-    current_ = filled_ == 0 ? kEnd : buffer_[at_++];
-  }
-  void skip_word() {
-    while (current_ != ' ' && current_ != kEnd) advance();
-    advance();
-  }
-  /// A number and the one character behind it.
-  std::uint64_t number(unsigned base) {
-    std::uint64_t value = 0;
-    for (;; advance()) {
-      unsigned digit = base;
-      if (current_ >= '0' && current_ <= '9') digit = static_cast<unsigned>(current_ - '0');
-      if (current_ >= 'a' && current_ <= 'f') digit = static_cast<unsigned>(current_ - 'a') + 10;
-      if (digit >= base) break;
-      value = value * base + digit;
-    }
-    advance();
-    return value;
-  }
-
-  long fd_;
-  int current_ = kEnd;
-  std::size_t at_ = 0;
-  std::size_t filled_ = 0;
-  char buffer_[512];
-};
-
 /// What shmdt(address) unmaps: the pieces that still lie where attaching `address` has put them.
 Range detached_range(Address start) {
   MappingReader reader;
@@ -242,7 +162,7 @@ Range detached_range(Address start) {
   if (!reader.is_open()) return {start, everything().end};
   Range range{start, start};
   std::uint64_t segment = 0;
-  for (MappingReader::Mapping mapping; reader.next(mapping);) {
+  for (Mapping mapping; reader.next(mapping);) {
     if (!mapping.system_v || mapping.range.begin < start || mapping.range.begin - start != mapping.offset)
       continue;
     if (!range.empty() && mapping.inode != segment) continue;
@@ -303,7 +223,7 @@ constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
 bool is_private_anonymous(Range range) {
   MappingReader reader;
   if (!reader.is_open()) return false;
-  for (MappingReader::Mapping mapping; reader.next(mapping) && mapping.range.begin <= range.begin;) {
+  for (Mapping mapping; reader.next(mapping) && mapping.range.begin <= range.begin;) {
     if (mapping.range.end <= range.begin) continue;
     if (!mapping.is_private || mapping.inode != 0) return false;
     range.begin = mapping.range.end;

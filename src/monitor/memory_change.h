@@ -19,6 +19,7 @@ enum class ChangeKind : std::uint8_t {
   other,
   zeros,   ///< madvise: private anonymous memory reads as zeros from then on
   lazily,  ///< madvise: as it is, or zeros
+  unmap,   ///< munmap. Answered with `done`, the memory stays mapped, without rights.
   heap,    ///< the break shrinks. malloc calls, with its lock held.
 };
 
@@ -30,12 +31,12 @@ struct MemoryChange {
   ///   proceed    none: changes that the kernel reports or the program brackets
   /// A call that bypasses libc reaches the sinks by the kernel's report, or not at all.
   Answer alternative = Answer::proceed;
-  /// `zeros` and `lazily` take the answer `done`, too.
+  /// `zeros`, `lazily` and `unmap` take the answer `done`, too.
   ChangeKind kind = ChangeKind::other;
 
   bool takes(Answer answer) const {
     return answer == Answer::proceed || answer == alternative ||
-           (answer == Answer::done && (kind == ChangeKind::zeros || kind == ChangeKind::lazily));
+           (answer == Answer::done && kind != ChangeKind::other && kind != ChangeKind::heap);
   }
 };
 

@@ -36,11 +36,11 @@ Answer ask_sinks(const MemoryChange& change) {
   return answer;
 }
 
-/// Whether the memory has gone. It stays where a sink holds it still, and where the kernel refuses.
+/// Whether the unmapping is over. The memory stays where a sink holds it still, and where the kernel refuses.
 bool carry_out_in_bracket(Range range) {
   g_brackets.open(range);
-  const bool held = ask_sinks({range, Answer::hold_back}) == Answer::hold_back;
-  const bool gone = !held && unmap_held_back(range);
+  const Answer answer = ask_sinks({range, Answer::hold_back, ChangeKind::unmap});
+  const bool gone = answer == Answer::done || (answer == Answer::proceed && unmap_held_back(range));
   end(range);
   return gone;
 }

@@ -59,7 +59,7 @@ struct alignas(64) Slot {
 };
 
 constexpr char kMagic[8] = {'p', 'i', 'n', 'r', 'o', 'o', 'm', '\0'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 }  // namespace
 
@@ -338,11 +338,13 @@ void remove_abandoned_rooms(const std::string& directory) {
 
 bool NodeRoom::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
   const std::size_t before = pieces.size();
-  for (std::uint64_t i = 0; i < pieces_ && pieces.size() < before + count; ++i) {
-    Shared<std::uint64_t>& piece = file_->pieces[i];
+  for (std::uint64_t looked = 0; looked < pieces_ && pieces.size() < before + count; ++looked) {
+    if (next_piece_ >= pieces_) next_piece_ = 0;
+    Shared<std::uint64_t>& piece = file_->pieces[next_piece_];
     std::uint64_t owner = piece.load(std::memory_order_relaxed);
     if (owner == 0 && piece.compare_exchange_strong(owner, identity_))
-      pieces.push_back(static_cast<std::uint16_t>(i));
+      pieces.push_back(static_cast<std::uint16_t>(next_piece_));
+    ++next_piece_;
   }
   if (pieces.size() == before + count) return true;
   while (pieces.size() > before) {

@@ -2,8 +2,8 @@
 // lies in one area, so it never mixes page sizes.
 //
 // The records of an area lie apart from its data, in a mapping of their own: this struct, the extent that
-// begins or ends at each chunk, and a bit for each hugepage that may have contents. The shard's lock guards
-// all but the bits. Those are atomic: the owner of a block marks its hugepages, and two blocks may share one.
+// begins or ends at each chunk, and two bits for each hugepage. The shard's lock guards all but the bits.
+// Those are atomic: the owner of a block marks its hugepages, and two blocks may share one.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,10 @@ struct Area {
   std::size_t record_bytes = 0;
   Pages child_copy;  ///< while the process forks: the child's contents
 
-  Extent** extents = nullptr;                  ///< by chunk: valid where an extent begins or ends
-  std::atomic<std::uint64_t>* used = nullptr;  ///< by hugepage: may hold other contents than zeros
+  Extent** extents = nullptr;  ///< by chunk: valid where an extent begins or ends
+  using Bits = std::atomic<std::uint64_t>*;
+  Bits used = nullptr;     ///< by hugepage: may hold other contents than zeros
+  Bits offered = nullptr;  ///< by hugepage: the kernel may take it, since the last block there ended
 
   const Range& range() const { return pages.range; }
   Extent*& extent_at(Address chunk) const { return extents[(chunk - range().begin) / kChunk]; }
@@ -39,21 +41,24 @@ struct Area {
     return extent.end() == range().end ? nullptr : extent_at(extent.end());
   }
 
-  bool is_used(Address hugepage) const {
-    return (word(hugepage).load(std::memory_order_relaxed) & bit(hugepage)) != 0;
+  bool is(Bits bits, Address hugepage) const {
+    return (word(bits, hugepage).load(std::memory_order_relaxed) & bit(hugepage)) != 0;
   }
   /// Whether it was marked already.
-  bool mark_used(Address hugepage) const {
-    return (word(hugepage).fetch_or(bit(hugepage), std::memory_order_relaxed) & bit(hugepage)) != 0;
+  bool mark(Bits bits, Address hugepage) const {
+    return (word(bits, hugepage).fetch_or(bit(hugepage), std::memory_order_relaxed) & bit(hugepage)) != 0;
   }
-  void mark_unused(Address hugepage) const {
-    word(hugepage).fetch_and(~bit(hugepage), std::memory_order_relaxed);
+  /// Whether it was marked.
+  bool unmark(Bits bits, Address hugepage) const {
+    return (word(bits, hugepage).fetch_and(~bit(hugepage), std::memory_order_relaxed) & bit(hugepage)) != 0;
   }
+  /// Whether the process holds memory for it that nobody has offered to the kernel.
+  bool is_held(Address hugepage) const { return is(used, hugepage) && !is(offered, hugepage); }
 
-  /// Of an area of so many bytes: the struct, and the two arrays behind it.
+  static std::size_t bit_words(std::size_t bytes) { return bytes / kHugepage / 64 + 1; }
+  /// Of an area of so many bytes: the struct, and the arrays behind it.
   static std::size_t record_size(std::size_t bytes) {
-    return sizeof(Area) + bytes / kChunk * sizeof(Extent*) +
-           (bytes / kHugepage / 64 + 1) * sizeof(std::uint64_t);
+    return sizeof(Area) + bytes / kChunk * sizeof(Extent*) + 2 * bit_words(bytes) * sizeof(std::uint64_t);
   }
   /// In zeroed memory of that size.
   static Area& make(void* records, std::size_t record_bytes) {
@@ -64,12 +69,13 @@ struct Area {
   void take(const Pages& its_pages) {
     pages = its_pages;
     extents = reinterpret_cast<Extent**>(this + 1);
-    used = reinterpret_cast<std::atomic<std::uint64_t>*>(extents + range().bytes() / kChunk);
+    used = reinterpret_cast<Bits>(extents + range().bytes() / kChunk);
+    offered = used + bit_words(range().bytes());
   }
 
  private:
   std::size_t index(Address hugepage) const { return (hugepage - range().begin) / kHugepage; }
-  std::atomic<std::uint64_t>& word(Address hugepage) const { return used[index(hugepage) / 64]; }
+  std::atomic<std::uint64_t>& word(Bits bits, Address hugepage) const { return bits[index(hugepage) / 64]; }
   std::uint64_t bit(Address hugepage) const { return std::uint64_t{1} << index(hugepage) % 64; }
 };
 

@@ -92,6 +92,19 @@ void Arena::unmap(const Pages& pages) {
   memory_events::end(pages.range);
 }
 
+void Arena::note_deprived(Range range) {
+  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
+    deprived_[i].store(true, std::memory_order_release);
+}
+
+void Arena::restore_rights(Range block) {
+  if (!range_.contains(block)) return;
+  bool deprived = false;
+  for (std::size_t i = granule_of(block.begin); i <= granule_of(block.end - 1); ++i)
+    deprived = deprived || deprived_[i].load(std::memory_order_acquire);
+  if (deprived) protect_unseen(block, PROT_READ | PROT_WRITE);
+}
+
 /// By libc's function, so that the hooks of other libraries see it too.
 void Arena::give_back(Range segment) {
   memory_events::begin({segment});
@@ -103,6 +116,8 @@ void Arena::give_back(Range segment) {
 }
 
 void Arena::forget(Segment& segment) {
+  for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
+    deprived_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
               granules_for(segment.range.bytes()), std::uint16_t{0});
   --figures_.segments;

@@ -11,9 +11,13 @@
 // (hugepage_heap.h). A pinned segment that the heap gives back is *left*: its registrations are doomed at
 // once, and its memory goes after unpin(). So there is never a hole under a registration, and new memory is
 // always fresh from the kernel.
+//
+// The program may take rights from memory of a block, and then free it. The heap restores them when the
+// memory becomes a block again.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -42,7 +46,9 @@ class Arena final : public PageSource {
 
   Pages map(std::size_t least, std::size_t wanted) override;
   bool discard(Range hugepages) override { return other_.discard(hugepages); }
+  bool offer(Range hugepages) override { return other_.offer(hugepages); }
   void unmap(const Pages& pages) override;
+  void restore_rights(Range block) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
   void before_fork() override;
@@ -60,6 +66,11 @@ class Arena final : public PageSource {
   bool unpin(Range segment);
   /// The memory of a segment that was left. Ordinary code: runs hooks.
   void give_back(Range segment);
+
+  // ---- hooks ----
+
+  /// The program takes rights from this memory of the arena. Lock-free.
+  void note_deprived(Range range);
 
   struct Figures {
     std::uint64_t segments = 0, most_segments = 0;
@@ -85,7 +96,8 @@ class Arena final : public PageSource {
   PageSource& other_;
   Range range_;
   bool beyond_ = false;
-  mutable std::mutex mutex_;  ///< guards all that follows
+  std::array<std::atomic<bool>, kMostGranules> deprived_{};  ///< some memory of the granule lacks rights
+  mutable std::mutex mutex_;                                 ///< guards all that follows
   std::array<Segment, kMostGranules> segments_{};
   /// By granule: 1 + the granule at which its segment begins; 0: free.
   std::array<std::uint16_t, kMostGranules> first_{};

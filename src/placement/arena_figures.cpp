@@ -21,6 +21,7 @@ constexpr FigureRow<Figures> kRows[] = {
     {"served", &Figures::served},
     {"served_bytes", &Figures::served_bytes},
     {"cleared_bytes", &Figures::cleared_bytes},
+    {"withheld_bytes", &Figures::withheld_bytes},
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct ArenaFigures {
   std::uint64_t requests = 0;       ///< within the arena
   std::uint64_t served = 0;         ///< of them, by a segment's registration
   std::uint64_t served_bytes = 0;
-  std::uint64_t cleared_bytes = 0;  ///< written with zeros, for a program's MADV_DONTNEED
+  std::uint64_t cleared_bytes = 0;   ///< written with zeros, for a program's MADV_DONTNEED
+  std::uint64_t withheld_bytes = 0;  ///< of munmap, whose memory stays
 
   void add(const ArenaFigures& other);
 };

@@ -138,15 +138,17 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
 }
 
 void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
-  std::uint64_t newly_used = 0;
+  source_.restore_rights(memory);
+  std::uint64_t newly_held = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
-    const bool was_used = area.mark_used(page);
-    if (!was_used) ++newly_used;
+    const bool was_used = area.mark(area.used, page);
+    const bool was_offered = area.is(area.offered, page) && area.unmark(area.offered, page);
+    if (!was_used || was_offered) ++newly_held;
     if (!zeroed || !was_used) continue;
     const Address begin = std::max(page, memory.begin), end = std::min(page + kHugepage, memory.end);
     std::memset(reinterpret_cast<void*>(begin), 0, end - begin);
   }
-  if (newly_used != 0) used_hugepages_.fetch_add(newly_used, std::memory_order_relaxed);
+  if (newly_held != 0) held_hugepages_.fetch_add(newly_held, std::memory_order_relaxed);
 }
 
 // ---- free extents ----
@@ -253,8 +255,8 @@ Pages ChunkHeap::forget_area(const Idle& piece) {
   if (area.next != nullptr) area.next->previous = area.previous;
   figures_.mapped_bytes[static_cast<std::size_t>(pages.backing)] -= pages.range.bytes();
   for (Address page = pages.range.begin; page != pages.range.end; page += kHugepage) {
-    if (!area.is_used(page)) continue;
-    used_hugepages_.fetch_sub(1, std::memory_order_relaxed);
+    if (!area.is_held(page)) continue;
+    held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;
   }
   put_spare(*piece.extent);
@@ -271,9 +273,9 @@ std::uint64_t ChunkHeap::excess() const {
 
 bool ChunkHeap::has_excess() const { return freed_since_look_ >= kFreedBeforeLook && excess() != 0; }
 
-/// The highest used hugepages of the free extent, up to `most` bytes. Those of the pool go by whole areas
-/// only: a hole would lose its reservation, and the pool may be empty when it is touched again. So do those
-/// of the arena: a hole would lie under a registration.
+/// The highest hugepages with contents of the free extent, up to `most` bytes. Those of the pool go by whole
+/// areas only: a hole would lose its reservation, and the pool may be empty when it is touched again. So do
+/// those of the arena: a hole would lie under a registration.
 bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const {
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
@@ -283,7 +285,9 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};
   for (Address page = whole.end; page > whole.begin && piece.hugepages.bytes() < most; page -= kHugepage) {
-    if (!area.is_used(page - kHugepage)) {
+    const bool counts =
+        most == UINT64_MAX ? area.is(area.used, page - kHugepage) : area.is_held(page - kHugepage);
+    if (!counts) {
       if (piece.hugepages.empty()) continue;
       break;
     }
@@ -312,10 +316,18 @@ std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t room, bool everything
   return count;
 }
 
-void ChunkHeap::returned(const Idle& piece, bool discarded) {
-  for (Address page = piece.hugepages.begin; discarded && page < piece.hugepages.end; page += kHugepage) {
-    piece.extent->area->mark_unused(page);
-    used_hugepages_.fetch_sub(1, std::memory_order_relaxed);
+void ChunkHeap::returned(const Idle& piece, Fate fate) {
+  const Area& area = *piece.extent->area;
+  for (Address page = piece.hugepages.begin; fate != Fate::kept && page < piece.hugepages.end;
+       page += kHugepage) {
+    const bool was_held = area.is_held(page);
+    if (fate == Fate::offered) area.mark(area.offered, page);
+    if (fate == Fate::discarded) {
+      area.unmark(area.used, page);
+      area.unmark(area.offered, page);
+    }
+    if (!was_held) continue;
+    held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;
   }
   give(*piece.extent);

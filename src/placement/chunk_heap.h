@@ -33,8 +33,8 @@ class ChunkHeap {
   /// In place; false: there is no room.
   bool resize(Extent& block, std::size_t bytes);
 
-  /// Marks the hugepages of new memory as used, and clears it if `zeroed`. For the owner of the block,
-  /// without the lock.
+  /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
+  /// block, without the lock.
   void prepare(const Area& area, Range memory, bool zeroed);
 
   // ---- memory for the kernel ----
@@ -47,10 +47,12 @@ class ChunkHeap {
   };
   /// Whether enough was freed since the last look, and too much free memory has contents.
   bool has_excess() const;
-  /// Takes out idle memory of at least the excess, highest addresses first, or `everything`; at most `room`
-  /// pieces. The caller gives it back without the lock, and reports each piece by returned().
+  /// Takes out idle memory of at least the excess, highest addresses first, or `everything`, also what the
+  /// kernel was offered; at most `room` pieces. The caller gives it back without the lock, and reports each
+  /// piece by returned().
   std::size_t take_idle(Idle* pieces, std::size_t room, bool everything);
-  void returned(const Idle& piece, bool discarded);
+  enum class Fate : std::uint8_t { kept, offered, discarded };
+  void returned(const Idle& piece, Fate fate);
   /// Forgets the piece's area, before it is unmapped: the pages to unmap. The extent is gone after this.
   Pages forget_area(const Idle& piece);
 
@@ -61,10 +63,10 @@ class ChunkHeap {
     std::uint64_t blocks = 0;                    ///< allocated in all
     std::uint64_t mapped_bytes[kBackings] = {};  ///< now
     std::uint64_t most_mapped[kBackings] = {};   ///< at most, each by itself
-    std::uint64_t returned_bytes = 0;            ///< in all
+    std::uint64_t returned_bytes = 0;            ///< in all, or offered
   };
   const Figures& figures() const { return figures_; }
-  std::uint64_t used_bytes() const { return used_hugepages_.load(std::memory_order_relaxed) * kHugepage; }
+  std::uint64_t used_bytes() const { return held_hugepages_.load(std::memory_order_relaxed) * kHugepage; }
   Area* areas() const { return areas_; }
   /// The area has another backing now.
   void rebacked(Area& area, Backing backing);
@@ -95,7 +97,7 @@ class ChunkHeap {
   Area* areas_ = nullptr;
   std::uint64_t freed_since_look_ = 0;
   Figures figures_;
-  std::atomic<std::uint64_t> used_hugepages_{0};
+  std::atomic<std::uint64_t> held_hugepages_{0};
 };
 
 }  // namespace pinion

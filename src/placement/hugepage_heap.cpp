@@ -131,6 +131,11 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 
 // ---- memory for the kernel ----
 
+ChunkHeap::Fate HugepageHeap::part_with(Range hugepages, bool at_once) {
+  if (!at_once && source_.offer(hugepages)) return ChunkHeap::Fate::offered;
+  return source_.discard(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
+}
+
 bool HugepageHeap::give_back(Shard& shard, bool everything) {
   bool any = false;
   for (;;) {
@@ -145,15 +150,15 @@ bool HugepageHeap::give_back(Shard& shard, bool everything) {
     }
     bool progress = false;
     for (std::size_t i = 0; i < count; ++i) {
-      bool discarded = true;
       if (pieces[i].whole_area) {
         source_.unmap(areas[i]);
-      } else {
-        discarded = source_.discard(pieces[i].hugepages);
-        const Locked locked(shard);
-        shard.heap.returned(pieces[i], discarded);
+        progress = true;
+        continue;
       }
-      progress = progress || discarded;
+      const ChunkHeap::Fate fate = part_with(pieces[i].hugepages, everything);
+      const Locked locked(shard);
+      shard.heap.returned(pieces[i], fate);
+      progress = progress || fate != ChunkHeap::Fate::kept;
     }
     any = any || progress;
     if (!progress || (!everything && count < kPiecesAtOnce)) return any;
@@ -218,15 +223,19 @@ void copy_blocks(const Area& area, Range copy) {
   for (Address at = area.range().begin; at != area.range().end;) {
     const Extent& extent = *area.extent_at(at);
     if (extent.state == Extent::State::used)
-      std::memcpy(reinterpret_cast<void*>(copy.begin + (at - area.range().begin)),
-                  reinterpret_cast<void*>(at), extent.bytes());
+      copy_unseen(extent.range(), copy.begin + (at - area.range().begin));
     at = extent.end();
   }
 }
 
 void make_child_copy(Area& area) {
   area.child_copy = map_private(area.range().bytes());
-  if (!area.child_copy.range.empty()) return copy_blocks(area, area.child_copy.range);
+  const Range copy = area.child_copy.range;
+  if (!copy.empty()) {
+    copy_blocks(area, copy);
+    copy_rights_unseen(area.range(), copy);
+    return;
+  }
   constexpr const char* kRefused =
       "pinion: fork: there is no memory for a copy of blocks in hidden pages: the child cannot use "
       "them\n";
@@ -260,7 +269,7 @@ void HugepageHeap::after_fork_in_child() {
   for (Shard& shard : shards_) {
     for_each_hidden_area(source_, shard.heap, [&](Area& area) {
       const Pages copy = std::exchange(area.child_copy, {});
-      if (!copy.range.empty() && move_unseen(copy.range, area.range()))
+      if (!copy.range.empty() && move_pieces_unseen(copy.range, area.range()))
         shard.heap.rebacked(area, copy.backing);
     });
   }

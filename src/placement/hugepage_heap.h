@@ -11,9 +11,10 @@
 // Any thread; as with malloc, never a signal handler.
 //
 // Policy of return: after each 16 MiB of frees a shard looks at its free hugepages with contents. It keeps as
-// many as half of its largest use, and 64 MiB at least; the rest goes back, highest addresses first. When the
-// kernel or the next allocator refuses memory, all goes back. free() itself leaves the block's pages, and
-// their registrations, as they are.
+// many as half of its largest use, and 64 MiB at least; the rest is offered to the kernel, highest addresses
+// first. The kernel takes it when memory is short; until then a new block there costs no page fault. When the
+// kernel or the next allocator refuses memory, all goes back at once. free() itself leaves the block's pages,
+// and their registrations, as they are.
 //
 // Fork: the process's mutexes are held across it. Private pages are copied on write, by the kernel. Blocks in
 // pages that children lack, those of the pool and of pinned segments (arena.h), are copied before, to private
@@ -79,6 +80,7 @@ class HugepageHeap {
   Shard& shard_of(const Area& area);
   Extent& block_at(const Area& area, const void* address) const;
   bool give_back(Shard& shard, bool everything);
+  ChunkHeap::Fate part_with(Range hugepages, bool at_once);
 
   PageSource& source_;
   AreaMap map_;

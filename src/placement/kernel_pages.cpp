@@ -4,6 +4,7 @@
 #include <linux/mman.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "monitor/mapping_reader.h"
 #include "monitor/memory_events.h"
 #include "monitor/system_call.h"
 
@@ -73,6 +75,10 @@ void unmap_unseen(Range range) {
   if (!range.empty()) raw_system_call(SYS_munmap, arguments_of(range.begin, range.bytes()));
 }
 
+bool protect_unseen(Range range, int protection) {
+  return !is_error(raw_system_call(SYS_mprotect, arguments_of(range.begin, range.bytes(), protection)));
+}
+
 bool move_unseen(Range from, Range to) {
   return !is_error(raw_system_call(SYS_mremap, arguments_of(from.begin, from.bytes(), to.bytes(),
                                                             MREMAP_MAYMOVE | MREMAP_FIXED, to.begin)));
@@ -84,6 +90,76 @@ Pages map_private(std::size_t bytes) {
   const Range range = map_aligned(bytes);
   const bool transparent = !range.empty() && advise_hugepages(range);
   return {range, transparent ? Backing::transparent : Backing::base};
+}
+
+// ---- a child's copies ----
+
+namespace {
+
+/// By the kernel, so that a page without rights ends the copy instead of the process. The bytes copied.
+std::size_t copy_readable(Range from, Address to) {
+  const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
+  const iovec target{reinterpret_cast<void*>(to), from.bytes()};
+  const long self = raw_system_call(SYS_getpid, {});
+  const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
+  return is_error(bytes) ? 0 : static_cast<std::size_t>(bytes);
+}
+
+constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
+
+/// The process's memory as a debugger reads it, whatever its rights.
+class OwnMemoryFile {
+ public:
+  OwnMemoryFile()
+      : fd_(raw_system_call(SYS_openat,
+                            arguments_of(AT_FDCWD, "/proc/thread-self/mem", O_RDONLY | O_CLOEXEC))) {}
+  ~OwnMemoryFile() {
+    if (!is_error(fd_)) raw_system_call(SYS_close, arguments_of(fd_));
+  }
+  OwnMemoryFile(const OwnMemoryFile&) = delete;
+  OwnMemoryFile& operator=(const OwnMemoryFile&) = delete;
+
+  std::size_t read(Range from, Address to) const {
+    const long bytes = raw_system_call(SYS_pread64, arguments_of(fd_, to, from.bytes(), from.begin));
+    return is_error(bytes) ? 0 : static_cast<std::size_t>(bytes);
+  }
+
+ private:
+  long fd_;
+};
+
+}  // namespace
+
+void copy_unseen(Range from, Address to) {
+  while (!from.empty()) {
+    std::size_t done = copy_readable(from, to);
+    if (done < from.bytes()) {
+      const Range next{from.begin + done, std::min(from.end, from.begin + done + kReadAtOnce)};
+      done = std::min(from.bytes(), done + std::max(OwnMemoryFile().read(next, to + done), page_size()));
+    }
+    from.begin += done;
+    to += done;
+  }
+}
+
+void copy_rights_unseen(Range from, Range copy) {
+  for_each_mapping(from, [&](const Mapping& mapping) {
+    if (mapping.protection == (PROT_READ | PROT_WRITE)) return;
+    const Address begin = std::max(mapping.range.begin, from.begin),
+                  end = std::min(mapping.range.end, from.end);
+    const Address to = copy.begin + (begin - from.begin);
+    protect_unseen({to, to + (end - begin)}, mapping.protection);
+  });
+}
+
+bool move_pieces_unseen(Range from, Range to) {
+  bool moved = true;
+  const bool listed = for_each_mapping(from, [&](const Mapping& mapping) {
+    const Range piece{std::max(mapping.range.begin, from.begin), std::min(mapping.range.end, from.end)};
+    const Address place = to.begin + (piece.begin - from.begin);
+    moved = move_unseen(piece, {place, place + piece.bytes()}) && moved;
+  });
+  return listed ? moved : move_unseen(from, to);
 }
 
 // ---- addresses of the arena ----
@@ -117,9 +193,7 @@ bool reserve_unseen_at(Range range) {
 
 bool commit_unseen(Pages& pages) {
   const Range range = pages.range;
-  if (is_error(
-          raw_system_call(SYS_mprotect, arguments_of(range.begin, range.bytes(), PROT_READ | PROT_WRITE))))
-    return false;
+  if (!protect_unseen(range, PROT_READ | PROT_WRITE)) return false;
   const bool transparent = transparent_is_on() && advise(range, MADV_HUGEPAGE);
   pages.backing = transparent ? Backing::transparent : Backing::base;
   return true;
@@ -134,13 +208,20 @@ Pages KernelPages::map(std::size_t least, std::size_t wanted) {
   return pages.range.empty() && least < wanted ? map_private(least) : pages;
 }
 
-bool KernelPages::discard(Range hugepages) {
-  memory_events::begin({hugepages});
-  const bool gone =
-      ::madvise(reinterpret_cast<void*>(hugepages.begin), hugepages.bytes(), MADV_DONTNEED) == 0;
-  memory_events::end(hugepages);
-  return gone;
+namespace {
+
+/// By libc's function, so that the hooks of other libraries see it too.
+bool advise_seen(Range range, int advice) {
+  memory_events::begin({range});
+  const bool done = ::madvise(reinterpret_cast<void*>(range.begin), range.bytes(), advice) == 0;
+  memory_events::end(range);
+  return done;
 }
+
+}  // namespace
+
+bool KernelPages::discard(Range hugepages) { return advise_seen(hugepages, MADV_DONTNEED); }
+bool KernelPages::offer(Range hugepages) { return advise_seen(hugepages, MADV_FREE); }
 
 void KernelPages::unmap(const Pages& pages) {
   memory_events::begin({pages.range});

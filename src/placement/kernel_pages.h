@@ -14,6 +14,7 @@ class KernelPages final : public PageSource {
  public:
   Pages map(std::size_t least, std::size_t wanted) override;
   bool discard(Range hugepages) override;
+  bool offer(Range hugepages) override;
   void unmap(const Pages& pages) override;
   void* map_records(std::size_t bytes) override;
   void unmap_records(void* records, std::size_t bytes) override;
@@ -28,6 +29,18 @@ bool advise_hugepages(Range range);
 void unmap_unseen(Range range);
 /// Puts `from`, which is unmapped there, in the place of `to`, of the same size.
 bool move_unseen(Range from, Range to);
+/// As mprotect; no hook runs. False: refused.
+bool protect_unseen(Range range, int protection);
+
+// ---- a child's copies; no hook runs ----
+
+/// Copies memory of the program, also what it may not read just now. Pages that the kernel refuses are left
+/// out.
+void copy_unseen(Range from, Address to);
+/// Takes the rights from the copy's pages that the program lacks in those of `from`.
+void copy_rights_unseen(Range from, Range copy);
+/// Puts the mappings in `from` in the place of `to`, of the same size, which is unmapped.
+bool move_pieces_unseen(Range from, Range to);
 
 // ---- addresses of the arena; no hook runs ----
 

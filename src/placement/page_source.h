@@ -1,8 +1,8 @@
 // Where the heap's hugepages come from: the kernel (kernel_pages.h); in tests, a source that fails at will.
 //
 // map(), map_records() and unmap_records() are called under a shard's lock: they concern only memory that the
-// program never saw, and make their system calls directly. discard() and unmap() are called without any lock
-// of the heap: they end what the program had, and run other libraries' hooks.
+// program never saw, and make their system calls directly. discard(), offer() and unmap() are called without
+// any lock of the heap: they end what the program had, and run other libraries' hooks.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,12 @@ class PageSource {
   virtual Pages map(std::size_t least, std::size_t wanted) = 0;
   /// Gives the contents back to the kernel; the range then reads as zeros. False: it is as before.
   virtual bool discard(Range hugepages) = 0;
+  /// The kernel may take the contents when memory is short: each page then reads as before or as zeros, until
+  /// it is written to. False: all is as before.
+  virtual bool offer(Range hugepages) = 0;
   virtual void unmap(const Pages& pages) = 0;
+  /// Before memory becomes a block: gives back the rights that the program took away. No lock is held.
+  virtual void restore_rights(Range) {}
 
   /// Zeros for the heap's own records; null: none.
   virtual void* map_records(std::size_t bytes) = 0;

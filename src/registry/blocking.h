@@ -97,7 +97,11 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           const Duration before = domain.preempted();
           const Time until = on_monotonic(domain.clock(), ticket.overdue);
           rest([&] { ticket.region->transitions.wait(ticket.seen, until); });
-          ticket.preempted += std::min(monotonic_now() - began, domain.preempted() - before);
+          const Time woke = monotonic_now(), ended = domain.transition_ended();
+          // This thread, too, may wake late. Another region's transition, if it ended later, hides some of
+          // that.
+          const Duration late = lost_waking(woke - std::min(ended < began ? until : ended, until));
+          ticket.preempted += std::min(woke - began, domain.preempted() - before + late);
         }
         if (domain.clock().now() >= ticket.overdue) domain.overtake(ticket);
         step = domain.begin(ticket);
@@ -124,7 +128,8 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         call.entries = registration.entries_of(range);
         call.error = registration.error;
         call.preempted = meter.lost(domain.device().least_time(true, call.entries));
-        if (call.preempted) domain.add_preempted(call.preempted);
+        if (const Duration late = std::max(call.preempted, registration.overslept))
+          domain.add_preempted(late);
         note(std::as_const(call));
         step = domain.commit(ticket, registration);
         break;

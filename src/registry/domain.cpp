@@ -716,6 +716,9 @@ void Domain::put_slot(Region* region) {
   if (!region->word.at_last_generation()) slab_.put(region);
 }
 
-void Domain::end_transition(Region* region) { region->transitions.end(); }
+void Domain::end_transition(Region* region) {
+  transition_ended_.store(monotonic_now(), std::memory_order_relaxed);
+  region->transitions.end();
+}
 
 }  // namespace pinion

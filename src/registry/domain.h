@@ -99,7 +99,7 @@ class Domain : public Leases {
     bool unshared = false;   ///< memory events may be missed: the region serves this lease alone
     bool relieved = false;   ///< memory pressure of the device was answered once by letting idle regions go
     Time asked = 0;          ///< when the registration under way began
-    Duration preempted = 0;  ///< of its waits, threads that it waited for had lost their core
+    Duration preempted = 0;  ///< of its waits, it or the threads that it waited for had lost their core
     Time overdue = kNever;   ///< of a wait: when the registration ahead takes too long
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;
@@ -122,6 +122,9 @@ class Domain : public Leases {
   /// device call is added before its commit, so that waiting threads find it. Any thread.
   Duration preempted() const { return preempted_.load(std::memory_order_relaxed); }
   void add_preempted(Duration lost) { preempted_.fetch_add(lost, std::memory_order_relaxed); }
+  /// When the latest registration or deregistration ended, by the kernel's clock: the threads that wait for
+  /// it could go on. Any thread.
+  Time transition_ended() const { return transition_ended_.load(std::memory_order_relaxed); }
 
   /// Claims an idle region (registered, without leases and holds, not permanent, still of that generation)
   /// for deregistration; null otherwise. The caller deregisters region->key and calls finish_retire().
@@ -282,6 +285,7 @@ class Domain : public Leases {
   std::vector<Range> failed_merges_;
   std::size_t next_failed_merge_ = 0;
   std::atomic<Duration> preempted_{0};
+  std::atomic<Time> transition_ended_{0};
   bool waited_in_vain_ = false;  ///< and no range has been met since that does not change
   std::size_t trimming_ = 0;     ///< bytes of the regions that begin_trim() has claimed
   Victims victims_;              ///< holds every ordinary region from the first pressure on (pressed_)

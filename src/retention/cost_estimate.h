@@ -49,14 +49,15 @@ class LinearFit {
   std::uint64_t observed() const { return observed_; }
   double a() const { return a_; }
   double b() const { return b_; }
+  /// Never negative, as neither term is.
   Duration expected(std::size_t entries) const {
-    return static_cast<Duration>(std::max(0.0, a_ * static_cast<double>(entries) + b_) + 0.5);
+    return static_cast<Duration>(a_ * static_cast<double>(entries) + b_ + 0.5);
   }
   /// The line has risen by little evidence, which may keep all further evidence away.
   bool doubted() const { return unconfirmed_ > 0; }
   /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
-    return nearest(static_cast<double>(expected(entries)) * excess_);
+    return static_cast<Duration>(static_cast<double>(expected(entries)) * excess_ + 0.5);
   }
 
  private:
@@ -135,18 +136,30 @@ class RecentLargest {
 /// How late the helper wakes: above nine wake-ups in ten, deaf to a single stall.
 class WakeMargin {
  public:
-  explicit WakeMargin(Duration first) : late_(first) {}
-  void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
+  explicit WakeMargin(Duration first) : late_(first), value_(first) {}
+  void observe(Duration late) {
+    late_.observe(std::max<Duration>(0, late));
+    add_up();
+  }
   /// What the helper may have to wait besides, for its turn on a core that it shares (node/policy.h).
-  void set_turn(Duration turn) { turn_ = turn; }
+  void set_turn(Duration turn) {
+    turn_ = turn;
+    add_up();
+  }
   /// Wake-ups wait for a beat (retention/look_schedule.h).
-  void set_beat(Duration beat) { beat_ = beat; }
-  Duration value() const { return std::max(late_.value(), turn_) + beat_; }
+  void set_beat(Duration beat) {
+    beat_ = beat;
+    add_up();
+  }
+  Duration value() const { return value_; }
 
  private:
+  void add_up() { value_ = std::max(late_.value(), turn_) + beat_; }
+
   RecentLargest<Duration, 3> late_;
   Duration turn_ = 0;
   Duration beat_ = 0;
+  Duration value_;
 };
 
 /// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.

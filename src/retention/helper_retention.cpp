@@ -129,7 +129,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   buffer.predicted_at_release = next_time(id, time);
   follow_predictor(id);
   if (registered(region)) {
-    const Time next = earliest_time(region.region->range(), time);
+    const Time next = earliest_time(region.region->range(), time, id, buffer.predicted_at_release);
     domain_.expect(region, next == kNever ? 0 : next);
   }
   undecided_.push_back(id);
@@ -296,41 +296,41 @@ void HelperRetention::act_again() {
 
 // ---- deciding ----
 
-const std::vector<BufferId>& HelperRetention::buffers_in(Range range) const {
-  if (found_.changes == changes_ && found_.range == range) return found_.buffers;
-  found_.range = range;
-  found_.changes = changes_;
-  found_.buffers.clear();
+const std::vector<BufferId>& HelperRetention::find_buffers(Range range) const {
+  Found& found = found_[slot_of(range)];
+  found.range = range;
+  found.changes = changes_;
+  found.buffers.clear();
   for (auto at = by_begin_.lower_bound({range.begin, 0});
        at != by_begin_.end() && at->first.first < range.end; ++at) {
-    if (at->first.second <= range.end) found_.buffers.push_back(at->second);
+    if (at->first.second <= range.end) found.buffers.push_back(at->second);
   }
-  return found_.buffers;
+  return found.buffers;
 }
 
 Duration HelperRetention::delay_of(const Buffer& buffer) const {
   return buffer.thread < threads_.size() ? threads_[buffer.thread].delayed : 0;
 }
 
-Estimate HelperRetention::next_use(BufferId id, Time after) const {
+const Estimate& HelperRetention::next_use(BufferId id, Time after) const {
   const Buffer& buffer = buffers_[id];
   const Duration worth = this->worth(buffer);
   Answer& answer = buffer.answer;
   const bool same = after == answer.after || (after > answer.after && after < answer.next.until);
   if (same && answer.learnt == learnt_ && answer.worth == worth) return answer.next;
   const Duration delay = delay_of(buffer);
-  Estimate next = predictor_.estimate(id, after - delay, worth);
+  answer = {learnt_, after, worth, predictor_.estimate(id, after - delay, worth)};
+  Estimate& next = answer.next;
   if (next.time != kNever) next.time += delay;
   if (next.early != kNever) next.early += delay;
   if (next.until != kNever) next.until += delay;
-  answer = {learnt_, after, worth, next};
   return next;
 }
 
 Estimate HelperRetention::earliest_use(Range region, Time after) const {
   Estimate earliest;
   for (const BufferId id : buffers_in(region)) {
-    const Estimate next = next_use(id, after);
+    const Estimate& next = next_use(id, after);
     earliest.time = std::min(earliest.time, next.time);
     earliest.early = std::min(earliest.early, next.early);
     earliest.risk = std::max(earliest.risk, next.risk);
@@ -339,9 +339,10 @@ Estimate HelperRetention::earliest_use(Range region, Time after) const {
   return earliest;
 }
 
-Time HelperRetention::earliest_time(Range region, Time after) const {
+Time HelperRetention::earliest_time(Range region, Time after, BufferId id, Time known) const {
   Time earliest = kNever;
-  for (const BufferId id : buffers_in(region)) earliest = std::min(earliest, next_time(id, after));
+  for (const BufferId other : buffers_in(region))
+    earliest = std::min(earliest, other == id ? known : next_time(other, after));
   return earliest;
 }
 
@@ -358,9 +359,11 @@ Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
 }
 
 Duration HelperRetention::worth(const Buffer& buffer) const {
-  const Terms terms{price(), all_pages_, unseen_, costs_.registration.observed()};
-  if (terms_number_ == 0 || terms != terms_) {
-    terms_ = terms;
+  const double price = this->price();
+  const std::uint64_t observed = costs_.registration.observed();
+  if (observed != terms_.observed || price != terms_.price || unseen_ != terms_.unseen ||
+      all_pages_ != terms_.all_pages) {
+    terms_ = {price, all_pages_, unseen_, observed};
     ++terms_number_;
   }
   Worth& known = buffer.worth;
@@ -455,23 +458,25 @@ bool HelperRetention::worth_a_trial(const Buffer& buffer, Duration worth, Time n
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
-  const Duration worst = settings_.budget ? worst_cost(ref) : 0;
-  if (settings_.budget && !settings_.budget->reserve(worst)) return false;
+  const Duration more = settings_.budget ? more_reserved(ref) : 0;
+  if (settings_.budget && !settings_.budget->reserve(std::max<Duration>(more, 0))) return false;
   action.region = domain_.begin_retire(ref);
-  if (settings_.budget) settings_.budget->give_back(worst);
-  if (!action.region) return false;
+  if (!action.region) {
+    if (settings_.budget) settings_.budget->give_back(std::max<Duration>(more, 0));
+    return false;
+  }
   action.kind = Action::Kind::deregister;
   action.pages = action.region->range();
   action.entries = action.region->entries.load(std::memory_order_relaxed);
   action.after = after;
   if (settings_.budget) {
+    settings_.budget->give_back(std::max<Duration>(-more, 0));
     for (const BufferId id : buffers_in(action.pages)) {
       Buffer& buffer = buffers_[id];
       if (served_elsewhere(buffer, ref)) continue;
-      give_back(buffer);
+      if (buffer.by_thread) settings_.budget->leave_to_threads(-buffer.reserved);
       buffer.by_thread = false;
       buffer.reserved = costs_.registration.upper(buffer.entries);
-      settings_.budget->reserve(buffer.reserved);
     }
   }
   return true;
@@ -490,13 +495,13 @@ bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
   return registered(buffer.region) && buffer.region.region != than.region;
 }
 
-Duration HelperRetention::worst_cost(RegionRef ref) const {
+Duration HelperRetention::more_reserved(RegionRef ref) const {
   Duration sum = 0;
   for (const BufferId id : buffers_in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
     if (!served_elsewhere(buffer, ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
   }
-  return std::max<Duration>(sum, 0);
+  return sum;
 }
 
 bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const {
@@ -565,7 +570,9 @@ void HelperRetention::listen_on(BufferId id, Time now) {
   overs_.set(id, awaited ? now + waited : kNever);
 }
 
-Time HelperRetention::due(const RegistrationQueue::Item& item) const {
+Time HelperRetention::first_due() const {
+  if (queue_.empty()) return kNever;
+  const RegistrationQueue::Item item = queue_.first();
   return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
 }
 
@@ -581,14 +588,15 @@ HelperRetention::Action HelperRetention::next(Time now) {
   if (settings_.minimize_peak) look_at_peak();
 
   // Registration condition: while it holds, the first item of the RQ may wait.
-  while (!queue_.empty() && due(queue_.first()) <= now) {
+  Time due;
+  while ((due = first_due()) <= now) {
     const RegistrationQueue::Item item = queue_.first();
     const BufferId id = item.buffer;
     queue_.remove(id);
     const Buffer& buffer = buffers_[id];
     if (registered(buffer.region)) continue;
     // Meanwhile it may be expected later.
-    const Estimate use = next_use(id, buffer.last_use);
+    const Estimate& use = next_use(id, buffer.last_use);
     if (use.early > item.asked) {
       enqueue(id, buffer.last_use, use);
       continue;
@@ -625,7 +633,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     if (let_go(id, now, now, action)) return action;
   }
 
-  action.wake_at = next_deadline();
+  action.wake_at = next_deadline(due);
   return action;
 }
 
@@ -654,9 +662,7 @@ void HelperRetention::look_at_peak() {
   fitted_ = fit;
 }
 
-Time HelperRetention::next_deadline() const {
-  Time wake = kNever;
-  if (!queue_.empty()) wake = due(queue_.first());
+Time HelperRetention::next_deadline(Time wake) const {
   if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
   if (!looks_.empty()) wake = std::min(wake, looks_.first().time);
   return wake;
@@ -680,7 +686,8 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   if (!registered(region)) return;
   for (const BufferId id : buffers_in(region.region->range())) give_back(buffers_[id]);
   // The use that it is registered for, even if that is overdue: it is still to come.
-  const Time next = std::min(action.use, earliest_time(region.region->range(), now));
+  const Time own = next_time(action.buffer, now);
+  const Time next = std::min(action.use, earliest_time(region.region->range(), now, action.buffer, own));
   domain_.expect(region, next == kNever ? 0 : next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
@@ -701,6 +708,10 @@ BufferId HelperRetention::buffer_of(Range pages) {
     free_ids_.pop_back();
   }
   at->second = id;
+  if (buffers_.size() > found_.size()) {
+    found_.clear();
+    found_.resize(std::bit_ceil(buffers_.size()));
+  }
   buffers_[id] = Buffer{};
   buffers_[id].live = true;
   buffers_[id].pages = pages;

@@ -108,7 +108,7 @@ class HelperRetention final : public Retention {
   }
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
   std::size_t settled_bytes(Time now) override;
-  Time next_deadline() const override;
+  Time next_deadline() const override { return next_deadline(first_due()); }
 
   void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }
   std::string profile() const override { return predictor_.profile(); }
@@ -129,11 +129,10 @@ class HelperRetention final : public Retention {
   };
   /// Of worth(), the same for all buffers.
   struct Terms {
-    double price = 0;
+    double price = -1;
     std::size_t all_pages = 0;
     Duration unseen = 0;
     std::uint64_t observed = 0;  ///< registrations
-    bool operator==(const Terms&) const = default;
   };
   /// A buffer's.
   struct Worth {
@@ -188,15 +187,23 @@ class HelperRetention final : public Retention {
   /// Nothing is decided about the region until then: hits on it leave no records of their own.
   void settle(RegionRef ref, Time until);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
-  /// Those that lie in `range`, by address. Good until the next call, or the next new buffer.
-  const std::vector<BufferId>& buffers_in(Range range) const;
+  /// Those that lie in `range`, by address. Good until a buffer comes or goes, or other ranges are asked for.
+  const std::vector<BufferId>& buffers_in(Range range) const {
+    const Found& found = found_[slot_of(range)];
+    return found.changes == changes_ && found.range == range ? found.buffers : find_buffers(range);
+  }
+  const std::vector<BufferId>& find_buffers(Range range) const;
+  std::size_t slot_of(Range range) const {
+    return static_cast<std::size_t>(range.begin * 0x9E3779B97F4A7C15ull >> 40) & (found_.size() - 1);
+  }
   Duration delay_of(const Buffer& buffer) const;
-  /// The buffer's earliest predicted use later than `after`.
-  Estimate next_use(BufferId id, Time after) const;
+  /// The buffer's earliest predicted use later than `after`. Good until it is asked for again.
+  const Estimate& next_use(BufferId id, Time after) const;
   /// Its time alone, which is had for less.
   Time next_time(BufferId id, Time after) const;
   Estimate earliest_use(Range region, Time after) const;
-  Time earliest_time(Range region, Time after) const;
+  /// `known`: that of buffer `id`, one of them.
+  Time earliest_time(Range region, Time after, BufferId id, Time known) const;
   /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
   /// translation entries to register, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
@@ -216,8 +223,11 @@ class HelperRetention final : public Retention {
   /// Whether to let the buffer go although it seems too dear: its cost is unknown, as it never went or the
   /// estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
   bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
-  /// What a use of each buffer of the region may cost, when this region is gone.
-  Duration worst_cost(RegionRef ref) const;
+  /// What a use of each buffer of the region may cost, when this region is gone, beyond what is reserved for
+  /// it.
+  Duration worst_cost(RegionRef ref) const { return std::max<Duration>(more_reserved(ref), 0); }
+  /// The same; negative where less than that is needed now.
+  Duration more_reserved(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
   /// Whether the helper's share has room for the region to go until then and come back.
@@ -250,8 +260,11 @@ class HelperRetention final : public Retention {
   void listen(BufferId id, Time after, Time now);
   /// The use that the helper woke for is not over yet: wakes again, after twice as long each time.
   void listen_on(BufferId id, Time now);
-  /// The earliest `now` at which the registration condition no longer lets the item wait.
-  Time due(const RegistrationQueue::Item& item) const;
+  /// The earliest `now` at which the registration condition no longer lets the RQ's first item wait; kNever:
+  /// it is empty.
+  Time first_due() const;
+  /// first_due() or an earlier deadline.
+  Time next_deadline(Time first_due) const;
   /// The terms of the registration condition: one item of the RQ and one of the DQ.
   Duration service_time(std::size_t entries) const;
 
@@ -271,13 +284,13 @@ class HelperRetention final : public Retention {
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   std::uint64_t changes_ = 0;  ///< of by_begin_
-  /// The last answer of buffers_in(): a decision asks several times about one region.
+  /// An answer of buffers_in(): each use asks several times about one region.
   struct Found {
     std::uint64_t changes = UINT64_MAX;
     Range range{};
     std::vector<BufferId> buffers;
   };
-  mutable Found found_;
+  mutable std::vector<Found> found_{64};  ///< by slot_of(); a power of two, as many as buffers at least
   RegistrationQueue queue_;
   Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping
   Deadlines overs_;                  ///< when a buffer's next use should be over
@@ -291,13 +304,13 @@ class HelperRetention final : public Retention {
   std::size_t largest_pages_ = 1;  ///< of any buffer so far
   std::size_t all_pages_ = 0;      ///< of all buffers
   mutable Terms terms_;
-  mutable std::uint64_t terms_number_ = 0;
-  std::uint64_t learnt_ = 0;    ///< uses so far: while it is the same, so are all predictions
-  Duration unseen_ = 0;         ///< from the end of a late use to the next look, lately
-  Time out_of_room_ = kNotYet;  ///< when the limit last made a transfer miss or bounce
-  std::size_t peak_ = 0;        ///< most bytes registered at a decision
-  bool fitted_ = false;         ///< all_fit(), at the last decision
-  std::uint64_t grown_at_ = 0;  ///< uses by the first one of the newest buffer
+  mutable std::uint64_t terms_number_ = 0;  ///< counts their changes
+  std::uint64_t learnt_ = 0;                ///< uses so far: while it is the same, so are all predictions
+  Duration unseen_ = 0;                     ///< from the end of a late use to the next look, lately
+  Time out_of_room_ = kNotYet;              ///< when the limit last made a transfer miss or bounce
+  std::size_t peak_ = 0;                    ///< most bytes registered at a decision
+  bool fitted_ = false;                     ///< all_fit(), at the last decision
+  std::uint64_t grown_at_ = 0;              ///< uses by the first one of the newest buffer
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;

@@ -46,7 +46,8 @@ class Puts {
 
   Peer peers() const {
     const Peer others = job_.quota.processes - 1;
-    return job_.pattern == FirehosePattern::neighbours ? std::min(others, kNeighbours) : others;
+    const bool few = job_.pattern == FirehosePattern::neighbours || job_.pattern == FirehosePattern::periodic;
+    return few ? std::min(others, kNeighbours) : others;
   }
   Bucket next(Peer peer) {
     switch (job_.pattern) {
@@ -56,6 +57,9 @@ class Puts {
         return peer * job_.working_set + popular_.draw(random_);
       case FirehosePattern::neighbours:
         return peer * job_.working_set + random_.below(job_.working_set);
+      case FirehosePattern::periodic:
+        turns_.resize(peers() + 1);
+        return peer * job_.working_set + turns_[peer]++ % job_.working_set;
     }
     return 0;
   }
@@ -69,6 +73,7 @@ class Puts {
   const FirehoseJob& job_;
   const Zipf popular_;
   Random random_;
+  std::vector<std::uint64_t> turns_;  ///< by peer
 };
 
 class Job final : firehose::OwnerActions {
@@ -127,6 +132,7 @@ class Job final : firehose::OwnerActions {
       hit = true;
       if (firehose::Firehose* firehose = initiator.try_use(kOwner, bucket)) return put(firehose);
       hit = false;
+      initiator.at(job.now_);
       const auto need = initiator.need(kOwner, bucket, waiter);
       initiator.flush(&waiter);
       if (need.what == firehose::Initiator::Need::by_message) by_message();
@@ -194,6 +200,7 @@ class Job final : firehose::OwnerActions {
   }
   void at_peer(PeerProcess& peer, const firehose::Message& message) {
     if (const auto* answer = std::get_if<firehose::Answer>(&message)) peer.initiator.answer(kOwner, *answer);
+    peer.initiator.at(now_);
     if (const auto* limit = std::get_if<firehose::Limit>(&message)) peer.initiator.limit(kOwner, *limit);
   }
 
@@ -239,6 +246,34 @@ class Job final : firehose::OwnerActions {
 }  // namespace
 
 FirehoseResult simulate_firehose(const FirehoseJob& job) { return Job(job).run(); }
+
+FirehoseResult simulate_fifo(const FirehoseJob& job) {
+  struct Held {
+    std::deque<Bucket> oldest;
+    std::unordered_set<Bucket> all;
+  };
+  Puts puts(job);
+  std::vector<Held> held(puts.peers() + 1);
+  std::priority_queue<std::pair<Time, Peer>, std::vector<std::pair<Time, Peer>>, std::greater<>> next;
+  for (Peer peer = 1; peer <= puts.peers(); ++peer) next.emplace(puts.pause(peer), peer);
+  FirehoseResult result;
+  for (std::uint64_t i = 0; i < job.puts; ++i) {
+    const auto [now, peer] = next.top();
+    next.pop();
+    Held& of = held[peer];
+    const Bucket bucket = puts.next(peer);
+    const bool hit = !of.all.insert(bucket).second;
+    if (!hit) of.oldest.push_back(bucket);
+    if (of.oldest.size() > job.quota.static_firehoses()) {
+      of.all.erase(of.oldest.front());
+      of.oldest.pop_front();
+    }
+    result.puts += 2 * i >= job.puts;
+    result.hits += hit && 2 * i >= job.puts;
+    next.emplace(now + job.put + puts.pause(peer), peer);
+  }
+  return result;
+}
 
 FirehoseResult simulate_rendezvous(const FirehoseJob& job, bool unpins) {
   FirehoseResult result;

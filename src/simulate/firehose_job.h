@@ -13,9 +13,10 @@
 namespace pinion::simulate {
 
 enum class FirehosePattern {
-  uniform,    ///< each peer puts to all of the working set, which they share
-  skewed,     ///< the k-th peer puts a k-th as often as the first, to a working set of its own, by Zipf's law
-  neighbours  ///< six peers put, each to a working set of its own; the others never do
+  uniform,  ///< each peer puts to all of the working set, which they share
+  skewed,   ///< the k-th peer puts a k-th as often as the first, to a working set of its own, by Zipf's law
+  neighbours,  ///< six peers put, each to a working set of its own; the others never do
+  periodic     ///< the same, each to the buckets of its working set in turn, again and again
 };
 
 struct FirehoseJob {
@@ -60,6 +61,9 @@ struct FirehoseResult {
 };
 
 FirehoseResult simulate_firehose(const FirehoseJob& job);
+
+/// For comparison: each peer has F firehoses, and a miss replaces the oldest. Hits alone, without times.
+FirehoseResult simulate_fifo(const FirehoseJob& job);
 
 /// Rendezvous, for comparison: each put asks its target to register the bucket. `unpins`: and to deregister
 /// it afterwards; else it stays, without bound.

@@ -410,7 +410,7 @@ class FirehoseWorld {
         mix(initiator.limit(peer));
         initiator.for_each(peer, [&](const fh::Firehose& firehose) {
           mix(firehose.bucket.load());
-          mix(firehose.epoch * 2 + firehose.touched.load());
+          mix(firehose.epoch * 2 + (firehose.used.load() > 0));
           const auto word = firehose.word.load();
           mix(word.uses() * 4u + static_cast<unsigned>(word.state()));
         });

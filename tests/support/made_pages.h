@@ -17,7 +17,7 @@ class MadePages final : public PageSource {
   std::atomic<unsigned> fail_one_in{0};      ///< of the calls, in a fixed pseudo-random order; 0: none fails
   std::atomic<std::size_t> mapped_bytes{0};  ///< now, without records
   std::atomic<std::size_t> record_bytes{0};  ///< now
-  std::atomic<std::size_t> discarded_bytes{0};
+  std::atomic<std::size_t> discarded_bytes{0}, offered_bytes{0};  ///< in all
   std::atomic<std::size_t> failures{0};
 
   Pages map(std::size_t least, std::size_t wanted) override {
@@ -43,6 +43,11 @@ class MadePages final : public PageSource {
   bool discard(Range hugepages) override {
     if (fails() || !kernel_.discard(hugepages)) return false;
     discarded_bytes += hugepages.bytes();
+    return true;
+  }
+  bool offer(Range hugepages) override {
+    if (fails() || !kernel_.offer(hugepages)) return false;
+    offered_bytes += hugepages.bytes();
     return true;
   }
   void unmap(const Pages& pages) override {
