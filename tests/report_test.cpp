@@ -150,7 +150,8 @@ TEST_F(Report, ThePageHasEveryPartAndLoadsNothing) {
        {"Registered memory of 2 ranks", "Registered memory over time", "leave-pinned", "oracle",
         "Ranks over time", "Time lost to registration", "Prediction of the next use",
         "What if: strategies, limits and time budgets", "helper, time budget 2%", "exchange+0x10 (app)",
-        "pinion run --limit", "<svg", "@media print", "prefers-color-scheme: dark", "width=device-width"})
+        "Most of it stays registered after", "<svg", "@media print", "prefers-color-scheme: dark",
+        "width=device-width"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const char* foreign : {"<script", "http:", "https:", "url(", "@import", "<link", "<img", "<iframe"})
     EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;

@@ -15,7 +15,8 @@ for retention in on-demand leave-pinned lru helper; do
     report_says "$what" 'r.acquires.bounced == r.acquires.total == 160 and r.registered_bytes.peak == 0'
     report_says "$what" 'r.critical_path_seconds.bounce > 0'
     [ "$(grep -c 'said once' "$work/err")" -eq 2 ] || fail "$what: one line a rank: $(cat "$work/err")"
-    [ -z "$(awk 'length > 100' "$work/err")" ] || fail "$what: beyond 100 columns: $(cat "$work/err")"
+    # A command to type stays in one line.
+    [ -z "$(awk 'length > 100 && !/^pinion:   pinion run /' "$work/err")" ] || fail "$what: beyond 100 columns: $(cat "$work/err")"
     case $device in
       pin) says='the MPI library registers such memory itself' ;;
       emulated) says='take the time of a copy' ;;

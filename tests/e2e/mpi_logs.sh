@@ -66,7 +66,7 @@ wait $job 2>/dev/null
 until_report "2 ranks did not end in order"
 
 # Metrics of a job that runs: written while it does, and after its end.
-metric() { grep -qE "^pinion_$1\{.*rank=\"$2\".*\} $3\$" "$work/metrics.prom"; }
+metric() { grep -qE "^pinion_$1\{.*rank=\"$2\".*\} $3\$" "$work/metrics.prom" 2>/dev/null; }
 timeout 120 "$pinion" run --device pin --prometheus "$work/metrics.prom" -- "${launch[@]}" -n 2 \
   "$examples/halo" --steps 1000000 >"$work/out" 2>"$work/err" &
 job=$!
