@@ -147,7 +147,7 @@ TEST(EventModel, TheContextThatKnowsSpeaks) {
     const Contexts contexts = position.contexts();
     EventModel::Next next;
     if (!first) {
-      wrong += i >= 40 && (!model.predict(contexts, next) || !(next.name == name));
+      wrong += i >= 40 && (!model.predict(position, next) || !(next.name == name));
       const bool surprise = model.surprising(position.current(), name);
       model.learn(contexts, {name, 0, false}, i % 4 == 3 ? 5 * ms : 10 * ms);
       position.advance(name, surprise);

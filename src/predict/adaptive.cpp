@@ -58,7 +58,7 @@ void AdaptivePredictor::observe(const Use& use) {
   if (learns_from_sample(thread) && reuse != kNever && chain_leads(buffer)) {
     buffer.reuse_at = buffer.last + reuse;
     buffer.contexts = {};
-  } else {
+  } else if (!learns_from_sample(thread) || !keep_reuse(buffer)) {
     choose_reuse(thread, buffer);
   }
   thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
@@ -94,14 +94,11 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
   const auto loss_of = [&](Time predicted) {
     return predicted == kNever ? 1.0f : prediction_loss(static_cast<float>(predicted - use.time), interval);
   };
-  const Time said[2][2] = {{buffer.chain_at_release, buffer.reuse_at}, {chain_last, buffer.reuse_at}};
-  for (const Horizon h : {at_release, at_last}) {
-    for (const Expert expert : {chain, reuse}) {
-      const float loss = loss_of(said[h][expert]);
-      buffer.loss[h][expert] += (loss - buffer.loss[h][expert]) / 16;
-      loss_[h][expert] += (loss - loss_[h][expert]) / 64;
-    }
-  }
+  const float by_reuse = loss_of(buffer.reuse_at), by_chain = loss_of(chain_last);
+  const Four loss = {chain_last == buffer.chain_at_release ? by_chain : loss_of(buffer.chain_at_release),
+                     by_reuse, by_chain, by_reuse};
+  buffer.loss.learn(loss, 1.0f / 16);
+  loss_.learn(loss, 1.0f / 64);
   if (believed_last == kNever || interval <= 0) return;
   const auto error = static_cast<float>(use.time - believed_last);
   buffer.errors.add(error);
@@ -118,7 +115,7 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
 void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
   const Duration interval = use.time - buffer.last;
   if (interval > 0 && buffer.contexts[0] != 0) {
-    for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
+    for (unsigned kind = 0; kind < kReuseContexts && buffer.contexts[kind] != 0; ++kind) {
       Interval& known = reuses_.insert(buffer.contexts[kind]);
       if (known.known()) reuse_records_[kind].learn(known, interval);
       known.learn(interval);
@@ -130,16 +127,28 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
 /// Whether the chain expects the buffer again, and is believed on both horizons.
 bool AdaptivePredictor::chain_leads(const Buffer& buffer) {
   const auto leads = [&](Horizon horizon) {
-    return 0.85f * buffer.loss[horizon][chain] <= buffer.loss[horizon][reuse];
+    return 0.85f * buffer.loss.of(horizon, chain) <= buffer.loss.of(horizon, reuse);
   };
   return buffer.chain_at_release != kNever && leads(at_release) && leads(at_last);
+}
+
+/// The context of all the buffer's uses answers again, as it did last, and alone learns; false where another
+/// one did.
+bool AdaptivePredictor::keep_reuse(Buffer& buffer) {
+  if (!buffer.by_own) return false;
+  const std::uint64_t own = mix(5, buffer.key);
+  const Interval* known = reuses_.find(own);
+  if (!known || !known->known()) return false;
+  buffer.contexts = {own};
+  buffer.reuse_at = buffer.last + known->expected();
+  return true;
 }
 
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
   const Contexts& contexts = newest(thread).contexts;
   const auto own = [&](ContextKind kind) { return mix(contexts[static_cast<unsigned>(kind)], buffer.key); };
-  buffer.contexts = {own(ContextKind::run), own(ContextKind::previous), own(ContextKind::current),
-                     mix(5, buffer.key)};
+  buffer.contexts = {mix(5, buffer.key), own(ContextKind::current), own(ContextKind::previous),
+                     own(ContextKind::run)};
   buffer.reuse_at = kNever;
   float least = 0;
   for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
@@ -148,6 +157,7 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
     const float loss = reuse_records_[kind].loss(*known);
     if (buffer.reuse_at != kNever && loss >= least) continue;
     buffer.reuse_at = buffer.last + known->expected();
+    buffer.by_own = kind == 0;
     least = loss;
   }
 }
@@ -373,7 +383,7 @@ Time AdaptivePredictor::believed(const Buffer& buffer, Horizon horizon, Time cha
   if (chain_says == kNever) return reuse_says;
   if (reuse_says == kNever) return chain_says;
   // In doubt the chain: it sees more than the buffer's own past.
-  return buffer.loss[horizon][reuse] < 0.85f * buffer.loss[horizon][chain] ? reuse_says : chain_says;
+  return buffer.loss.of(horizon, reuse) < 0.85f * buffer.loss.of(horizon, chain) ? reuse_says : chain_says;
 }
 
 Time AdaptivePredictor::next_use(BufferId id, Time after) const {
@@ -416,39 +426,43 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   // Not to be ready at all costs as much as being late for certain.
   margin = {worth, kNotReady, 1, buffer.errors.size() / kRenewed};
   const auto late = static_cast<double>(worth);
-  double least = late;
+  double least = late, best = 0;
   const auto consider = [&](double by, double risk, double held) {
     const double cost = held + risk * late;
     if (cost >= least) return;
     least = cost;
-    margin.by = nearest(by);
+    best = by;
     margin.risk = risk;
+  };
+  const auto chosen = [&]() -> const Margin& {
+    if (least < late) margin.by = nearest(best);
+    return margin;
   };
   // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
   // and the further beyond the fewer. Held in vain, in the mean: from then to the use.
-  const auto count = static_cast<double>(n);
-  const auto of_all = [count](double k) { return k / (count + 0.5); };
+  const double one_of_all = 1 / (static_cast<double>(n) + 0.5), mean = 1 / static_cast<double>(n);
   // A use that comes later than that is waited for in vain, and late all the same.
   const double most = 2 * late;
   double sum = 0;  // of the errors from the k-th on
   std::size_t k = n;
   // All of these mean no margin.
-  for (; k > 1 && errors[k - 2] > 0; --k) sum += std::min(static_cast<double>(errors[k - 1]), most);
+  const auto cut = static_cast<float>(most);
+  for (; k > 1 && errors[k - 2] > 0; --k) sum += static_cast<double>(std::min(errors[k - 1], cut));
   while (k-- > 0) {
     const double error = std::min(static_cast<double>(errors[k]), most), by = std::max(0.0, -error);
     sum += error;
-    const double held = std::max(0.0, sum + by * static_cast<double>(n - k)) / count;
-    if (held >= least) return margin;  // and from here on it only grows
-    consider(by, of_all(static_cast<double>(k) + 0.5), held);
+    const double held = std::max(0.0, sum + by * static_cast<double>(n - k)) * mean;
+    if (held >= least) return chosen();  // and from here on it only grows
+    consider(by, (static_cast<double>(k) + 0.5) * one_of_all, held);
   }
   const double reach = std::max(-errors[0], errors[n / 2] - errors[0]);
   double beyond = 0.5;
   for (double further = 1; further <= 4; further *= 2) {
     beyond /= 4;
     const double by = (1 + further) * reach;
-    consider(by, of_all(beyond), std::max(0.0, by + sum / count));
+    consider(by, beyond * one_of_all, std::max(0.0, by + sum * mean));
   }
-  return margin;
+  return chosen();
 }
 
 Estimate AdaptivePredictor::estimate(BufferId id, Time after, Duration worth) const {

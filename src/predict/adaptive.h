@@ -10,7 +10,8 @@
 // only, so the newest are held until one begins after their end, and put in order.
 //
 // A stream that comes as expected is learnt from a sample: one event in eight in all contexts, each of the
-// others only by the context that predicted it.
+// others only by the context that predicted it. There the walk repeats its last answer for a history that was
+// always right, and asks all contexts each eighth time.
 //
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
 // often leaves the expected way, the walk is short and the reuse expert predicts.
@@ -19,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -51,6 +53,17 @@ class AdaptivePredictor final : public Predictor {
   enum Horizon : unsigned { at_release, at_last };  ///< one full reuse ahead; when it can still be acted upon
   enum Expert : unsigned { chain, reuse };
 
+  /// Lately, by horizon and expert.
+  struct Losses {
+    std::array<float, 4> values{0.5f, 0.5f, 0.5f, 0.5f};
+    float of(Horizon horizon, Expert expert) const { return values[2 * horizon + expert]; }
+    void learn(Four loss, float pace) {
+      Four known;
+      std::memcpy(&known, values.data(), sizeof known);
+      known += pace * (loss - known);
+      std::memcpy(values.data(), &known, sizeof known);
+    }
+  };
   /// A buffer's next use on its thread's look-ahead.
   struct Plan {
     std::uint32_t generation = 0;  ///< of the walk; 0: none
@@ -79,10 +92,11 @@ class AdaptivePredictor final : public Predictor {
     std::uint32_t walked_in = 0;                 ///< in this walk
     Time chain_at_release = kNever;
     Time reuse_at = kNever;
-    std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use
-    std::array<std::array<float, 2>, 2> loss{};            ///< by horizon and expert
-    RecentValues<64> errors;                               ///< actual less predicted, at last, in ns
-    mutable Margin margin;                                 ///< for its `worth`
+    std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use; 0: none learns
+    bool by_own = false;  ///< reuse_at is by the first of them, the same for all uses of the buffer
+    Losses loss;
+    RecentValues<64> errors;  ///< actual less predicted, at last, in ns
+    mutable Margin margin;    ///< for its `worth`
   };
   struct Held {
     EventModel::Event event;
@@ -139,6 +153,7 @@ class AdaptivePredictor final : public Predictor {
   void find_next(Thread& thread, BufferId id);
   void plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step);
   void pass(Thread& thread, std::uint64_t step);
+  bool keep_reuse(Buffer& buffer);
   void choose_reuse(Thread& thread, Buffer& buffer);
   static bool learns_from_sample(const Thread& thread);
   static bool chain_leads(const Buffer& buffer);
@@ -160,7 +175,7 @@ class AdaptivePredictor final : public Predictor {
   std::vector<Thread> threads_;
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, BufferId> by_key_;
-  std::array<std::array<float, 2>, 2> loss_{{{0.5f, 0.5f}, {0.5f, 0.5f}}};  ///< of all buffers: a new one's
+  Losses loss_;              ///< of all buffers: a new one's
   LatestValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
   bool profiled_ = false;    ///< so even a buffer used once may be known
   Duration sooner_ = 0;

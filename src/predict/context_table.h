@@ -1,6 +1,7 @@
 // A hash table of bounded size that forgets its longest unused entry: sets of four ways, grown by doubling up
 // to its bound. Keys lie apart from the values, a set's in one line of the cache, so that a vain look touches
-// keys only. A key is not 0. Pointers are good until the next insert(). One thread.
+// keys only, and growing moves keys only. A key is not 0. Pointers are good until the next insert(). One
+// thread.
 #pragma once
 
 #include <array>
@@ -14,15 +15,14 @@ namespace pinion {
 template <class Value>
 class ContextTable {
  public:
-  explicit ContextTable(std::size_t most) : most_(most), sets_(kFirst / kWays), values_(kFirst) {}
+  explicit ContextTable(std::size_t most) : most_(most), sets_(kFirst / kWays) {}
 
   Value* find(std::uint64_t key) {
-    const std::size_t number = set_of(key);
-    Set& set = sets_[number];
+    Set& set = set_of(key);
     for (std::size_t way = 0; way < kWays; ++way) {
       if (set.keys[way] != key) continue;
       set.used[way] = ++clock_;
-      return &values_[number * kWays + way];
+      return &values_[set.values[way]];
     }
     return nullptr;
   }
@@ -30,64 +30,69 @@ class ContextTable {
   /// The key's value, or a fresh one.
   Value& insert(std::uint64_t key) {
     if (Value* known = find(key)) return *known;
-    if (filled_ * 2 >= values_.size() && values_.size() < most_) grow();
-    return place(key, ++clock_);
+    if (values_.size() * 2 >= sets_.size() * kWays && sets_.size() * kWays < most_) grow();
+    Set& set = set_of(key);
+    const std::size_t way = place_in(set);
+    if (set.keys[way] == 0) {
+      set.values[way] = static_cast<std::uint32_t>(values_.size());
+      values_.emplace_back();
+    } else {
+      values_[set.values[way]] = {};
+    }
+    set.keys[way] = key;
+    set.used[way] = ++clock_;
+    return values_[set.values[way]];
   }
 
   template <class F>
   void for_each(F&& f) const {  ///< f(key, value)
-    for (std::size_t i = 0; i < values_.size(); ++i) {
-      const std::uint64_t key = sets_[i / kWays].keys[i % kWays];
-      if (key != 0) f(key, values_[i]);
+    for (const Set& set : sets_) {
+      for (std::size_t way = 0; way < kWays; ++way)
+        if (set.keys[way] != 0) f(set.keys[way], values_[set.values[way]]);
     }
   }
-  std::size_t size() const { return filled_; }
+  std::size_t size() const { return values_.size(); }
 
  private:
   static constexpr std::size_t kWays = 4, kFirst = 256;
 
   struct alignas(64) Set {
-    std::array<std::uint64_t, kWays> keys{};  ///< 0: empty
-    std::array<std::uint32_t, kWays> used{};  ///< when, by clock_
+    std::array<std::uint64_t, kWays> keys{};    ///< 0: empty
+    std::array<std::uint32_t, kWays> used{};    ///< when, by clock_
+    std::array<std::uint32_t, kWays> values{};  ///< places of the values
   };
 
-  std::size_t set_of(std::uint64_t key) const {
-    return ((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1);
-  }
+  Set& set_of(std::uint64_t key) { return sets_[((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1)]; }
 
-  Value& place(std::uint64_t key, std::uint32_t used) {
-    const std::size_t number = set_of(key);
-    Set& set = sets_[number];
+  /// Of a further key: an empty way, or the one of the longest unused.
+  static std::size_t place_in(const Set& set) {
     std::size_t oldest = 0;
     for (std::size_t way = 1; way < kWays; ++way) {
       if (set.keys[oldest] == 0) break;
       if (set.keys[way] == 0 || set.used[way] < set.used[oldest]) oldest = way;
     }
-    filled_ += set.keys[oldest] == 0;
-    set.keys[oldest] = key;
-    set.used[oldest] = used;
-    Value& value = values_[number * kWays + oldest];
-    value = {};
-    return value;
+    return oldest;
   }
 
+  /// Each set becomes two, so all keys find a place.
   void grow() {
-    std::vector<Set> sets(sets_.size() * 2);
-    std::vector<Value> values(values_.size() * 2);
-    sets.swap(sets_);
-    values.swap(values_);
-    filled_ = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Set& set = sets[i / kWays];
-      const std::uint64_t key = set.keys[i % kWays];
-      if (key != 0) place(key, set.used[i % kWays]) = std::move(values[i]);
+    std::vector<Set> before(sets_.size() * 2);
+    before.swap(sets_);
+    for (const Set& old : before) {
+      for (std::size_t way = 0; way < kWays; ++way) {
+        if (old.keys[way] == 0) continue;
+        Set& set = set_of(old.keys[way]);
+        const std::size_t to = place_in(set);
+        set.keys[to] = old.keys[way];
+        set.used[to] = old.used[way];
+        set.values[to] = old.values[way];
+      }
     }
   }
 
   const std::size_t most_;
   std::vector<Set> sets_;
-  std::vector<Value> values_;  ///< of each set in turn
-  std::size_t filled_ = 0;
+  std::vector<Value> values_;
   std::uint32_t clock_ = 0;  ///< wraps after four thousand million looks; then a few wrong victims
 };
 

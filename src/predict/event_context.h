@@ -64,6 +64,8 @@ class StreamPosition {
 
   /// That of ContextKind::current alone.
   std::uint64_t current() const { return mix(key(ContextKind::current), recent_[0]); }
+  /// That of ContextKind::history alone.
+  std::uint64_t history() const { return mix(key(ContextKind::history), history_); }
 
   Contexts contexts() const {
     const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
@@ -75,7 +77,7 @@ class StreamPosition {
         // Long after a change the count predicts nothing, and would fill the table.
         since_ > kLongest ? 0 : mix(mix(mix(key(ContextKind::phase), recent_[0]), phase_), since_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
-        mix(key(ContextKind::history), history_),
+        history(),
     };
   }
 

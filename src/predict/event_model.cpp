@@ -10,6 +10,9 @@ constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
 // Observations of a delay that is known well.
 constexpr unsigned kKnownWell = 8;
+// A history that was right so often, and always of late: its answer is good for so many times.
+constexpr std::uint8_t kProven = 3, kAgain = 7;
+constexpr float kAlways = 0.999f;
 // A delay that was wrong, by its share.
 constexpr double kWrong = 0.1;
 // Of two losses that differ by less, the difference is chance.
@@ -56,6 +59,7 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
       // next answer.
       if (node.tested < kRemembered) ++node.tested;
       node.right += (was_right - node.right) / static_cast<float>(node.tested);
+      if (!right) node.again = 0;
       node.assumed = false;
       if (right) {
         // Surprises are measured against the usual successor, so each of them changes it only a little.
@@ -90,7 +94,19 @@ EventModel::Confirmed EventModel::confirm(std::uint64_t asked, const Event& even
   return Confirmed::yes;
 }
 
-bool EventModel::predict(const Contexts& contexts, Next& next) {
+bool EventModel::predict_again(Node& history, Next& next) {
+  if (history.again == 0) return false;
+  --history.again;
+  const Node* asked = nodes_.find(history.asked);
+  if (!asked || !(asked->next == history.next)) return false;
+  next = {history.next, history.buffer, asked->delay.expected(), history.surprise, history.asked};
+  return true;
+}
+
+bool EventModel::predict(const StreamPosition& position, Next& next) {
+  Node* history = nodes_.find(position.history());
+  if (history && predict_again(*history, next)) return true;
+  const Contexts contexts = position.contexts();
   std::array<const Node*, kContextKinds> nodes{};
   std::array<float, kContextKinds> delay_loss{};
   unsigned best = kContextKinds;
@@ -111,6 +127,11 @@ bool EventModel::predict(const Contexts& contexts, Next& next) {
   const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
   next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(),
           usual && !(usual->next == nodes[best]->next), contexts[when]};
+  if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
+    history->again = kAgain;
+    history->surprise = next.surprise;
+    history->asked = next.asked;
+  }
   return true;
 }
 

@@ -39,8 +39,8 @@ class EventModel {
     wrong,   ///< it expected another delay: nothing has happened
   };
   Confirmed confirm(std::uint64_t asked, const Event& event, Duration after);
-  /// What comes after `contexts`; false where no context is known.
-  bool predict(const Contexts& contexts, Next& next);
+  /// What comes at `position`; false where no context of it is known.
+  bool predict(const StreamPosition& position, Next& next);
   /// Whether another event than `event` usually follows the one before. `current`: the context of that one
   /// alone.
   bool surprising(std::uint64_t current, const EventName& event);
@@ -69,7 +69,13 @@ class EventModel {
     std::uint8_t trust = 0;   ///< misses until another event takes the place
     bool assumed = false;     ///< from a profile, and not tested since
     std::uint8_t kind = 0;    ///< of context; not known where assumed
+    // Of a history, which all other contexts follow from: what predict() last said there.
+    std::uint8_t again = 0;  ///< so many times the same may be said before all contexts are asked again
+    bool surprise = false;
+    std::uint64_t asked = 0;
   };
+  /// What was said there before; false where all contexts are to be asked.
+  bool predict_again(Node& history, Next& next);
   /// The probability that the node is right, by its own record, and while that is short by its kind's.
   float probability(const Node& node, unsigned kind) const;
   /// The same in a later run that begins with this one's profile.

@@ -26,6 +26,9 @@ inline float prediction_loss(float off, float interval) {
   return off / (off + 0.01f * std::max(std::abs(interval), 1.0f));
 }
 
+/// Calculated with at once.
+using Four = float __attribute__((vector_size(16)));
+
 /// 1 / n for n up to 64: every event needs several, and divisions take long.
 inline constexpr std::array<float, 65> kOneOver = [] {
   std::array<float, 65> table{};
@@ -74,7 +77,6 @@ class Interval {
 
   /// prediction_loss() of each estimate, four at a time: this is most of what an event costs.
   void judge(float value) {
-    using Four = float __attribute__((vector_size(16)));
     const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
     Four said, loss;
     std::memcpy(&said, said_.data(), sizeof said);

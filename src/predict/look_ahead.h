@@ -43,7 +43,7 @@ class LookAhead {
   Step* extend(EventModel& model) {
     if (tail_ - head_ >= kMostSteps) return nullptr;
     EventModel::Next next;
-    if (!model.predict(position_.contexts(), next)) return nullptr;
+    if (!model.predict(position_, next)) return nullptr;
     position_.advance(next.name, next.surprise);
     end_ += next.after;
     make_room();

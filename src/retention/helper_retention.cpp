@@ -531,6 +531,7 @@ bool HelperRetention::affords_by_thread(std::size_t pages, std::size_t entries, 
 }
 
 bool HelperRetention::worth_registering(const Buffer& buffer, const Estimate& next) const {
+  if (next.reuse == 1) return true;
   const double late = next.reuse * static_cast<double>(worth(buffer));
   return late >= (1 - next.reuse) * static_cast<double>(patience(buffer));
 }
