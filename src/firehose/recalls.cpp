@@ -73,7 +73,7 @@ pinion::Answer Recalls::changing(const MemoryChange& change) {
 }
 
 pinion::Answer Recalls::answer(const MemoryChange& change) {
-  if (change.takes(pinion::Answer::done) && is_private_anonymous(change.range)) return drop_in_place(change);
+  if (change.is_advice() && is_private_anonymous(change.range)) return drop_in_place(change);
   const bool waits =
       change.alternative == pinion::Answer::refuse && change.kind != ChangeKind::heap && !t_agent;
   if (waits) return wait(note(change.range, true, kAsked));

@@ -34,9 +34,11 @@ struct MemoryChange {
   /// `zeros`, `lazily` and `unmap` take the answer `done`, too.
   ChangeKind kind = ChangeKind::other;
 
+  /// The contents go, and the mapping stays.
+  bool is_advice() const { return kind == ChangeKind::zeros || kind == ChangeKind::lazily; }
   bool takes(Answer answer) const {
     return answer == Answer::proceed || answer == alternative ||
-           (answer == Answer::done && kind != ChangeKind::other && kind != ChangeKind::heap);
+           (answer == Answer::done && (is_advice() || kind == ChangeKind::unmap));
   }
 };
 
