@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/process_stat.h"
+#include "node/attendance.h"
 #include "node/node_share.h"
 #include "node/place.h"
 #include "node/room.h"
@@ -463,6 +464,30 @@ TEST(ProcessStatTest, KnowsTheLivingFromTheDead) {
 }
 
 // A process's place, from entering to leaving, beside one that runs short.
+// A program's next iteration may come a second later, and finds the others careful still.
+TEST_F(RoomTest, AShortageIsRememberedForSeconds) {
+  NodeRoom room, other;
+  ASSERT_FALSE(join(room, self(), 100 * page_size()));
+  ASSERT_FALSE(join(other, identity_of(::getppid())));
+  NodeShare ours(room), theirs(other);
+  Attendance attendance(other, 10);
+  std::size_t number = 0;
+  const auto shortage_at = [&](Duration time) {
+    attendance.attend(kSecond + time, {}, number);
+    return other.members(number)[number].shortage;
+  };
+  EXPECT_EQ(shortage_at(0), 0u);
+  ours.raise(80 * page_size());
+  for (const Duration posted : {5500 * kMillisecond, 30 * kSecond}) {
+    theirs.raise(40 * page_size());
+    EXPECT_EQ(shortage_at(posted), 40 * page_size());
+    EXPECT_EQ(shortage_at(posted + 2 * kSecond), 40 * page_size());
+    EXPECT_EQ(shortage_at(posted + 4500 * kMillisecond), 40 * page_size());
+    shortage_at(posted + 6 * kSecond);
+    EXPECT_EQ(shortage_at(posted + 12 * kSecond), 0u) << "it was not posted again";
+  }
+}
+
 TEST_F(RoomTest, PlaceTellsWhatFollows) {
   Place::Settings settings;
   EXPECT_FALSE(Place::needed(settings));

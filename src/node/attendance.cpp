@@ -1,13 +1,16 @@
 #include "node/attendance.h"
 
+#include <utility>
+
 namespace pinion::node {
 
 namespace {
 constexpr Duration kAtLeastEvery = 200 * kMillisecond;
 /// A look takes the longer the more processes there are (docs/measurements.md).
 constexpr Duration kAtMostEvery = 10 * kMillisecond, kAtMostEveryIfShort = kMillisecond;
-/// A shortage that lasts is posted again by each transfer that meets it.
-constexpr Duration kShortagesLast = kSecond;
+/// The others remember a shortage for one to two such times, beyond the next use of the buffer that met it:
+/// else a process that registers ahead takes the room each time. A shortage that lasts is posted again.
+constexpr Duration kShortagesLast = 5 * kSecond;
 }  // namespace
 
 bool Attendance::due(Time now, std::uint64_t operations) const {
@@ -22,7 +25,9 @@ std::vector<NodeRoom::Member> Attendance::attend(Time now, const NodeRoom::Post&
   shortages_seen_ = room_.shortages();
   if (now - forgave_ >= kShortagesLast) {
     forgave_ = now;
-    room_.post_shortage(0);
+    const bool lasted = std::exchange(was_short_, room_.shortage() > 0);
+    if (lasted) room_.post_shortage(0);
+    was_short_ = was_short_ && !lasted;
   }
   room_.post(post);
   std::vector<NodeRoom::Member> members = room_.members(self);

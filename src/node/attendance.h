@@ -35,7 +35,8 @@ class Attendance {
   NodeRoom& room_;
   const std::uint64_t every_;
   Time attended_ = 0;
-  Time forgave_ = 0;  ///< when unrepeated shortages were last forgotten
+  Time forgave_ = 0;        ///< when an unrepeated shortage was last to be forgotten
+  bool was_short_ = false;  ///< at that time
   std::uint64_t shortages_seen_ = 0;
 };
 

@@ -372,6 +372,10 @@ void NodeRoom::post_shortage(std::uint64_t bytes) {
   if (bytes) file_->shortages.fetch_add(1, std::memory_order_release);
 }
 
+std::uint64_t NodeRoom::shortage() const {
+  return file_->slots[slot_].shortage.load(std::memory_order_relaxed);
+}
+
 std::uint64_t NodeRoom::shortages() const { return file_->shortages.load(std::memory_order_acquire); }
 
 // ---- posts of the processes ----
