@@ -125,7 +125,7 @@ grep -q '^pinion: 4 of 6 ranks (2-5) left no log here' "$work/err" || fail "with
 clean "orderly runs"
 
 # Endpoints of nodes that share no directory find each other by PMIx or PMI-1.
-if "$pinion" info devices | grep -q 'tcp;ofi_rxm'; then
+if "$pinion" info devices | finds 'tcp;ofi_rxm'; then
   user "${launch[@]}" "$build/tests/transfer_job" 'tcp;ofi_rxm' || fail "endpoints: status $?: $(said)"
   [ "$(grep -c 'verified$' "$work/out")" -eq 6 ] || fail "endpoints: $(said)"
   clean endpoints

@@ -33,9 +33,9 @@ done
 stripped=0
 for file in "$root"/bin/pinion "$root"/lib/libpinion*.so*; do
   [ -L "$file" ] && continue
-  readelf -WS "$file" | grep -q '\.debug_info' && fail "$file is not stripped"
+  readelf -WS "$file" | finds '\.debug_info' && fail "$file is not stripped"
   id=$(readelf -n "$file" | sed -n 's/ *Build ID: //p')
-  readelf -WS "$work/debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" 2>&1 | grep -q '\.debug_line' || fail "no debug information of $file"
+  readelf -WS "$work/debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" 2>&1 | finds '\.debug_line' || fail "no debug information of $file"
   readelf -d "$file" | grep RUNPATH | grep -v '\[$ORIGIN\]' && fail "$file looks for libraries elsewhere"
   stripped=$((stripped + 1))
 done

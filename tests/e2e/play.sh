@@ -23,8 +23,8 @@ refused '--gflops' ft:W:1 --gflops 0
 PINION_TEST_SCHEDULE="$work/none" refused 'no rehearsal' is:S:1
 
 # Nothing of Pinion acts in it.
-! ldd "$examples/play" | grep -q libpinion || fail "play is linked with libpinion"
-! nm -C "$examples/play" | grep -q 'pinion::\(Helper\|LeasePath\|memory_events\)::' || fail "play holds the engine"
+! ldd "$examples/play" | finds libpinion || fail "play is linked with libpinion"
+! nm -C "$examples/play" | finds 'pinion::\(Helper\|LeasePath\|memory_events\)::' || fail "play holds the engine"
 
 # Every benchmark can be played.
 for pattern in bt:S:4 sp:S:4 lu:S:2 cg:S:2 ft:S:2 mg:S:2 is:S:2; do

@@ -11,6 +11,9 @@ fail() {
   failures=$((failures + 1))
 }
 
+# Whether standard input has PATTERN. It reads all: `grep -q` ends early, and pipefail takes the writer's end for a failure.
+finds() { grep "$@" >/dev/null; }
+
 # one_line FILE: its text without the line breaks that wrap it.
 one_line() { tr -s '\n ' '  ' <"$1"; }
 

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cluster/nodes.bash"
 . "$here/common.bash"
 job=$build/tests/transfer_job
-[ -x "$job" ] && "$build/bin/pinion" info devices | grep -q 'tcp;ofi_rxm' || exit 77
+[ -x "$job" ] && "$build/bin/pinion" info devices | finds 'tcp;ofi_rxm' || exit 77
 [ "$family" = mpich ] || ls /usr/lib/*/libpmix.so.2 >/dev/null 2>&1 || exit 77
 export FI_PROVIDER='tcp;ofi_rxm'
 
