@@ -44,7 +44,7 @@ std::string no_log_text(const Options& options, int status) {
 
 // A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
 void print_summary(const std::string& directory, const Options& options, const CommandLine& command,
-                   int status) {
+                   int status, const ArenaFigures& arena) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
     fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options, status) : error.message);
@@ -54,7 +54,6 @@ void print_summary(const std::string& directory, const Options& options, const C
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
-  const ArenaFigures arena = arena_of({directory});
   const Verdict verdict = arena.served ? arena_verdict(report, arena)
                                        : verdict_of(report, simulated, {"", quoted(command)}, site_text);
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
@@ -149,9 +148,10 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   const int status =
       metrics ? run_and_wait(command, environment, {}, refresh) : run_and_wait(command, environment);
   if (metrics) metrics->refresh();
-  print_summary(directory, options, typed, status);
+  const ArenaFigures arena = arena_of({directory});
+  print_summary(directory, options, typed, status, arena);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);
-  if (const std::string text = arena_text(arena_of({directory})); !text.empty()) tell(text);
+  if (const std::string text = arena_text(arena); !text.empty()) tell(text);
   return status;
 }
 

@@ -250,10 +250,7 @@ const std::map<std::string, std::string> kTransferUnits = {{"latency_us", "us"},
                                                            {"registered_mean_bytes", "bytes"}};
 
 TEST_F(Cli, BenchTransfersMeasuresWhatFiguresAreMadeOf) {
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", "/nonexistent", 1);  // without MPI, whose launchers take seconds
-  const Outcome o = pinion({"bench", "transfers", "--size", "17K,4M", "--rounds", "1", "--json"});
-  ::setenv("PATH", path.c_str(), 1);
+  const Outcome o = without_mpi({"bench", "transfers", "--size", "17K,4M", "--rounds", "1", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   std::ofstream(root() / "transfers.json") << o.out;
   BenchValues values = bench_values(json::parse(o.out), kTransferUnits, "");
@@ -339,10 +336,7 @@ TEST_F(Cli, BenchPrepareHasTheDelaysOfOthers) {
 }
 
 TEST_F(Cli, BenchPreregHasEachWayAndTheCollectiveOn16Nodes) {
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", "/nonexistent", 1);  // without MPI, whose launchers take seconds
-  const Outcome o = pinion({"bench", "prereg", "--size", "64M", "--rounds", "1", "--json"});
-  ::setenv("PATH", path.c_str(), 1);
+  const Outcome o = without_mpi({"bench", "prereg", "--size", "64M", "--rounds", "1", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   BenchValues values = bench_values(json::parse(o.out),
                                     {{"ns", "ns"},

@@ -1,7 +1,5 @@
 #include "node/attendance.h"
 
-#include <utility>
-
 namespace pinion::node {
 
 namespace {
@@ -25,9 +23,8 @@ std::vector<NodeRoom::Member> Attendance::attend(Time now, const NodeRoom::Post&
   shortages_seen_ = room_.shortages();
   if (now - forgave_ >= kShortagesLast) {
     forgave_ = now;
-    const bool lasted = std::exchange(was_short_, room_.shortage() > 0);
-    if (lasted) room_.post_shortage(0);
-    was_short_ = was_short_ && !lasted;
+    if (was_short_) room_.post_shortage(0);
+    was_short_ = room_.shortage() > 0;
   }
   room_.post(post);
   std::vector<NodeRoom::Member> members = room_.members(self);

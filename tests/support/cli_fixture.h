@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -91,6 +92,14 @@ class Cli : public ::testing::Test {
   }
 
   Outcome pinion(std::vector<std::string> arguments) { return finish(start(std::move(arguments))); }
+  /// On a PATH without MPI, whose launchers take seconds.
+  Outcome without_mpi(std::vector<std::string> arguments) {
+    const std::string path = std::getenv("PATH");
+    ::setenv("PATH", "/nonexistent", 1);
+    Outcome outcome = pinion(std::move(arguments));
+    ::setenv("PATH", path.c_str(), 1);
+    return outcome;
+  }
 
   /// Its first; 0: none yet.
   static pid_t child_of(pid_t process) {
