@@ -95,6 +95,16 @@ under() {
   to "$work/out" "$work/err" fresh_run $options -- "${launch[@]}" -n "$n" "$@"
 }
 
+# hpcc_under OPTIONS: HPCC on a small problem finds its answers right, in two ranks. The script goes on in $work.
+hpcc_under() {
+  local scripts
+  scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
+  cd "$work" || exit 1
+  "$scripts/hpcc-input" --small . >/dev/null
+  under "$1" 2 hpcc || fail "hpcc: status $?: $(cat "$work/err")"
+  grep -q '^Success=1$' hpccoutf.txt || fail "hpcc says no"
+}
+
 # The strategies that a program is tried under, in `retentions`: on demand, which leaves nothing to chance, and one of the
 # others in turn, or every one.
 others=(helper leave-pinned lru observe)

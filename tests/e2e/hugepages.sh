@@ -222,11 +222,7 @@ books_balance fft3d
 report_says fft3d 'r.hugepages.processes >= 2 and r.hugepages.peak_bytes > 2**20'
 
 if command -v hpcc >/dev/null; then
-  scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
-  (cd "$work" && "$scripts/hpcc-input" --small . >/dev/null)
-  cd "$work" || exit 1
-  under "--hugepages --retention helper" 2 hpcc || fail "hpcc: status $?: $(cat "$work/err")"
-  grep -q '^Success=1$' hpccoutf.txt || fail "hpcc says no"
+  hpcc_under "--hugepages --retention helper"
   placed hpcc
   books_balance hpcc
 fi

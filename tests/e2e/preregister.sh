@@ -42,11 +42,7 @@ fi
 
 # Many seconds: with PINION_TEST_SCALE above 1 alone.
 if [ -n "$all" ] && command -v hpcc >/dev/null; then
-  scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
-  (cd "$work" && "$scripts/hpcc-input" --small . >/dev/null)
-  cd "$work" || exit 1
-  under "--preregister 512M --retention helper" 2 hpcc || fail "hpcc: status $?: $(cat "$work/err")"
-  grep -q '^Success=1$' hpccoutf.txt || fail "hpcc says no"
+  hpcc_under "--preregister 512M --retention helper"
   served hpcc
 fi
 
