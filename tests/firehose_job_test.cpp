@@ -137,6 +137,44 @@ TEST_P(FirehoseJob, ManyUnderWayByHandlesImplicitAndScattered) {
   });
 }
 
+TEST_P(FirehoseJob, SmallPiecesTravelTogetherOrApart) {
+  run(2, [](FirehoseMember& member) {
+    constexpr std::size_t kPieces = 60, kCalls = 4;
+    char* const mine = map_memory(kBytes);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    std::mt19937 random(member.process());
+    std::vector<char> out(kPieces * 64), in(out.size());
+    for (std::size_t call = 0; call < kCalls; ++call) {
+      for (char& byte : out) byte = static_cast<char>(random());
+      std::vector<pinion_firehose_piece> pieces;
+      for (std::size_t i = 0; i < kPieces; ++i)
+        pieces.push_back({&out[i * 64], all[other] + i * 15'001, 1 + random() % 64});
+      pinion_firehose_handle handle;
+      ASSERT_EQ(pinion_firehose_put_v(member.firehose, other, pieces.data(), kPieces, &handle), 0);
+      ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0) << pinion_last_error();
+      for (auto& piece : pieces) piece.local = &in[static_cast<char*>(piece.local) - out.data()];
+      ASSERT_EQ(pinion_firehose_get_v(member.firehose, other, pieces.data(), kPieces, &handle), 0);
+      ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0) << pinion_last_error();
+      for (const auto& piece : pieces)
+        ASSERT_EQ(std::memcmp(piece.local, &out[static_cast<char*>(piece.local) - in.data()], piece.bytes),
+                  0);
+    }
+    const auto statistics = member.statistics();
+    EXPECT_EQ(statistics.puts, kCalls * kPieces);
+    EXPECT_GE(statistics.packed, kPieces) << "each way is tried";
+    EXPECT_LT(statistics.packed, 2 * kCalls * kPieces);
+    // One of them lies nowhere.
+    pinion_firehose_piece pieces[] = {{out.data(), all[other], 8}, {out.data(), kUnmapped, 8}};
+    for (int way = 0; way < 2; ++way) {
+      pinion_firehose_handle handle;
+      ASSERT_EQ(pinion_firehose_put_v(member.firehose, other, pieces, 2, &handle), 0);
+      EXPECT_EQ(pinion_firehose_wait(member.firehose, &handle), EFAULT);
+    }
+    member.barrier();
+  });
+}
+
 TEST_P(FirehoseJob, AtomicsOfAllProcessesAndThreads) {
   run(3, [](FirehoseMember& member) {
     constexpr unsigned kTimes = 25;

@@ -215,7 +215,23 @@ void Job::put(unsigned to, std::size_t offset, const void* from, std::size_t byt
 void Job::put_word(unsigned to, std::size_t offset, std::uint64_t word) {
   Put& put = claim(to, offset, sizeof word);
   put.word = word;
-  post(put, &put.word);
+  if (options_.scattered)
+    put.under_way = true;
+  else
+    post(put, &put.word);
+}
+
+/// The words of the window that are for that peer.
+void Job::put_together(unsigned to) {
+  std::vector<pinion_firehose_piece> pieces;
+  for (Put& put : window_) {
+    if (!put.under_way || put.to != to) continue;
+    pieces.push_back({&put.word, address(to, put.begin), sizeof put.word});
+    put.under_way = false;
+  }
+  pinion_firehose_handle handle;
+  must(pinion_firehose_put_v(firehose_, to, pieces.data(), pieces.size(), &handle));
+  must(pinion_firehose_wait(firehose_, &handle));
 }
 
 Job::Put& Job::claim(unsigned to, std::size_t offset, std::size_t bytes) {
@@ -245,6 +261,7 @@ void Job::post(Put& put, const void* from) {
 }
 
 void Job::finish(Put& put) {
+  if (options_.scattered) return put_together(put.to);
   must(pinion_firehose_wait(firehose_, &put.handle));
   put.under_way = false;
 }

@@ -114,6 +114,7 @@ void add_clients(CLI::App& app, Options& options) {
   client->add_option("--puts", options.random_put.puts, "of all processes, at least, for each set")
       ->check(count);
   add_size(*client, "--sets", options.random_put.sets, 8192, "bytes of each process that are put to");
+  client->add_flag("--scattered", options.job.scattered, "a window's puts to one process are one call");
   client->add_flag("--one-way", options.random_put.one_way, "process 0 alone puts, the others sleep");
   client = add_client(app, options, "hash-table", "a distributed hash table");
   client->add_option("--keys", options.hash_table.keys, "that each process inserts")

@@ -169,6 +169,8 @@ struct pinion_firehose_statistics {
   uint64_t victim_hits;        /* buckets wanted again that were still registered, unused */
   uint64_t recalls;            /* firehoses called back */
   uint64_t cut_off;            /* peers that did not let go in time */
+  /* As initiator. */
+  uint64_t packed; /* of `messaged`: small pieces of put_v and get_v that travelled together */
 };
 
 int pinion_firehose_statistics(const pinion_firehose* firehose,

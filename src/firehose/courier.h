@@ -62,6 +62,7 @@ class Courier {
   void pump(Peer peer, Lane& lane, std::vector<Ended>& ended);
   static std::size_t write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
                                    char* header);
+  static int take(const Part& part, const Request& request, const DataMessage& answer);
   Error post(Peer peer, Part& part, Request& request, std::uint32_t number);
   void finish_all(const std::vector<Ended>& ended) const;
 
