@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <stdexcept>
 
 namespace gas {
@@ -70,13 +71,23 @@ Job::~Job() {
   if (heap_ != nullptr && firehose_ == nullptr) ::munmap(heap_, heap_bytes_);
 }
 
-void Job::open(std::size_t heap_bytes) {
-  heap_bytes_ = heap_bytes;
-  void* const memory =
-      ::mmap(nullptr, heap_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void Job::map_heap(std::size_t bytes) {
+  constexpr std::size_t kHugepage = std::size_t{2} << 20;
+  const std::size_t multiple = options_.hugepages ? kHugepage : 1;
+  heap_bytes_ = (bytes + multiple - 1) / multiple * multiple;
+  const std::size_t mapped = heap_bytes_ + multiple - 1;
+  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no memory for the heap");
-  heap_ = static_cast<std::byte*>(memory);
-  const struct pinion_range segment { heap_, heap_bytes };
+  heap_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + multiple - 1) / multiple *
+                                       multiple);
+  if (!options_.hugepages) return;
+  ::madvise(heap_, heap_bytes_, MADV_HUGEPAGE);
+  std::memset(heap_, 0, heap_bytes_);
+}
+
+void Job::open(std::size_t heap_bytes) {
+  map_heap(heap_bytes);
+  const struct pinion_range segment { heap_, heap_bytes_ };
   struct pinion_firehose_options options {};
   options.size = sizeof options;
   if (!place_.directory.empty()) {

@@ -94,6 +94,7 @@ CLI::App* add_client(CLI::App& app, Options& options, const std::string& name, c
   add_size(*client, "--victims", job.victims, 1, "MAXVICTIM: bytes beside it, registered and unused");
   add_size(*client, "--bucket", job.bucket, 1, "bytes of a bucket, a power of two");
   client->add_flag("--all-memory", job.all_memory, "expose the whole address space, not the heap alone");
+  client->add_flag("--hugepages", job.hugepages, "the heap lies in hugepages");
   client->add_option("--window", job.window, "puts under way at a time [1]")->check(CLI::Range(1, 256));
   client->add_flag("--figures", options.figures, "one figure a line");
   return client;

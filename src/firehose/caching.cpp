@@ -7,27 +7,17 @@
 #include <string>
 #include <utility>
 
+#include "firehose/bucket_choice.h"
 #include "monitor/memory_events.h"
 
 namespace pinion::firehose {
 
 namespace {
 
-constexpr std::size_t kBucket = std::size_t{64} << 10;
 constexpr Duration kPatience = 10 * kSecond;
 constexpr Duration kCarryOutAgain = 50 * kMillisecond;
 /// Until the memory for peers doubles again, after leases lacked room.
 constexpr Duration kGrowAgain = kSecond;
-/// Of the process's limit, for peers.
-constexpr std::uint64_t kPartOfLimit = 4;
-constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
-
-std::uint64_t default_memory() {
-  struct pinion_limits limits {};
-  limits.size = sizeof limits;
-  if (pinion_limits(&limits) != 0) return 0;
-  return std::min(limits.bytes / kPartOfLimit, kMostByDefault);
-}
 
 /// Of rendezvous: more buckets than memory has.
 constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
@@ -35,7 +25,7 @@ constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
 Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes, Keeps keeps) {
   if (keeps != Keeps::firehoses)
     return {Sharing::static_share, kUnbounded, keeps == Keeps::registrations ? kUnbounded : 0, processes};
-  const std::uint64_t memory = options.memory ? options.memory : default_memory();
+  const std::uint64_t memory = memory_for_peers(options);
   Quota quota;
   quota.buckets = memory / bucket;
   quota.victims = options.victims ? options.victims / bucket : quota.buckets / 16;
@@ -75,7 +65,7 @@ bool is_sampled() {
 Caching::Caching(Ways& ways, Keeps keeps)
     : ways_(ways),
       keeps_(keeps),
-      size_(ways.options().bucket ? ways.options().bucket : kBucket),
+      size_(ways.options().bucket),
       quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers(), keeps)),
       most_light_(ways.endpoint().capabilities().max_message - kMostMessage),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)

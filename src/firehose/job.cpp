@@ -11,6 +11,7 @@
 
 #include "base/futex.h"
 #include "base/held_signals.h"
+#include "firehose/bucket_choice.h"
 #include "firehose/own_memory.h"
 #include "transfer/wire_pool.h"
 
@@ -87,6 +88,12 @@ Error Job::open_endpoint(const transfer::Job& place) {
   return made.error;
 }
 
+Error Job::agree_on_buckets() {
+  std::vector<std::uint64_t> proposals;
+  if (Error error = endpoint_->meet(proposed_bucket(options_, peers()), proposals)) return error;
+  return agreed_bucket(proposals, options_.bucket);
+}
+
 Error Job::join() {
   transfer::Job place;
   if (options_.processes > 0)
@@ -95,19 +102,21 @@ Error Job::join() {
     return error;
   else if (options_.directory)
     place.directory = options_.directory;
+  const std::string strategy = options_.strategy ? options_.strategy : kDefaultStrategy;
+  if (Error error = check_strategy(strategy)) return error;
   if (Error error = open_endpoint(place)) return error;
+  if (Error error = agree_on_buckets()) return error;
   outbox_ = std::make_unique<Outbox>(*endpoint_, place.peers);
   courier_ = std::make_unique<Courier>(*outbox_, place.peers,
                                        endpoint_->capabilities().max_message - kDataHeader, &Job::answered);
   cut_off_ = std::make_unique<std::atomic<bool>[]>(place.peers);
   gathering_ =
       std::make_unique<Gathering>(*outbox_, place.rank, place.peers, endpoint_->capabilities().max_message);
-  Error error;
-  strategy_ = make_strategy(options_.strategy ? options_.strategy : kDefaultStrategy, *this, error);
-  if (error) return error;
+  strategy_ = make_strategy(strategy, *this);
   bucket_ = strategy_->bucket_bytes();
   for (unsigned kind = 0; kind < kMessageKinds; ++kind) endpoint_->handle(kind, slots_[kind]);
-  if ((error = endpoint_->connect()) || (error = strategy_->open())) return error;
+  if (Error error = endpoint_->connect()) return error;
+  if (Error error = strategy_->open()) return error;
   options_.provider = options_.directory = options_.strategy = nullptr;  // the caller's
   options_.segments = nullptr;
   const HeldSignals held;  // for the threads
@@ -503,8 +512,8 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
   const auto message = decode_data(payload, bytes, most);
   if (!message) return;
   if (message->kind == DataMessage::Kind::answer) return courier_->answered(from, *message);
-  const bool scattered = message->kind == DataMessage::Kind::scattered_put ||
-                         message->kind == DataMessage::Kind::scattered_get;
+  const bool scattered =
+      message->kind == DataMessage::Kind::scattered_put || message->kind == DataMessage::Kind::scattered_get;
   DataMessage answer;
   answer.request = message->request;
   char data[transfer::WirePool::kBytes];
@@ -524,8 +533,7 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
     answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
                                      message->compare, answer.operand);
   }
-  if (!answer.error && !scattered)
-    strategy_->served({message->address, message->address + message->bytes});
+  if (!answer.error && !scattered) strategy_->served({message->address, message->address + message->bytes});
   char header[kDataHeader];
   const std::size_t follows = encode(answer, header);
   static_cast<void>(outbox_->send(from, kDataMessage, header, sizeof header, answer.payload, follows));

@@ -126,6 +126,7 @@ class Job final : public Ways {
   static unsigned watch_forks();
   Error join();
   Error open_endpoint(const transfer::Job& place);
+  Error agree_on_buckets();
   struct Batch;
   void add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece);
   bool travels_together(Call& call, std::span<const pinion_firehose_piece> pieces);

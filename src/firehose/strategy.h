@@ -23,6 +23,7 @@ namespace pinion::firehose {
 class Ways {
  public:
   virtual transfer::Endpoint& endpoint() = 0;
+  /// With the job's size of buckets.
   virtual const pinion_firehose_options& options() const = 0;
   /// The target's processor carries the part out. answered() follows, perhaps before this returns.
   virtual void by_message(Part& part) = 0;
@@ -78,7 +79,9 @@ class Strategy {
   virtual void add_to(struct pinion_firehose_statistics&) const {}
 };
 
-/// Null: there is no strategy of that name; `error` lists them.
-std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error);
+/// EINVAL: there is no strategy of that name; the message lists them.
+Error check_strategy(const std::string& name);
+/// Of a name that passed the check.
+std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways);
 
 }  // namespace pinion::firehose
