@@ -70,7 +70,7 @@ Caching::Caching(Ways& ways, Keeps keeps)
       most_light_(ways.endpoint().capabilities().max_message - kMostMessage),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
                                                  : kPatience),
-      initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
+      initiator_(ways.endpoint().peers(), quota_.first_limit(), *this, size_.end()),
       owner_(quota_, *this),
       pins_(kept(new Pins(ways.endpoint().domain(), size_))),
       recalls_(kept(new Recalls(
@@ -149,7 +149,8 @@ void Caching::ask(std::span<Part* const> parts) {
     part->light = part->bytes <= most_light_;
   }
   as_initiator([&] {
-    if (const Duration message = message_time_.get()) initiator_.operations_take(held_time_.get(), message);
+    if (const Duration message = message_time_.get())
+      initiator_.operations_take(held_time_.get(), message, riding_time_.get());
     for (std::size_t i = 0; i < parts.size(); ++i)
       needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
     const bool rides = keeps_ == Keeps::firehoses && parts.size() == 1;
@@ -220,7 +221,8 @@ void Caching::ended(Part& part) {
 }
 
 void Caching::answered(Part& part) {
-  if (part.begun) message_time_.add(calibration().to_duration(ticks_now() - part.begun));
+  TypicalTime& time = part.rides ? riding_time_ : message_time_;
+  if (part.begun) time.add(calibration().to_duration(ticks_now() - part.begun));
   if (part.rides) as_initiator([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
 }
 

@@ -132,8 +132,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, waited_{0}, moves_{0}, refusals_{0};
   std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
-  TypicalTime held_time_, message_time_;  ///< of puts and gets, to delivery
-  TypicalTime pin_time_, unpin_time_;     ///< with their wait for the agent
+  TypicalTime held_time_, message_time_, riding_time_;  ///< of puts and gets, to delivery
+  TypicalTime pin_time_, unpin_time_;                   ///< with their wait for the agent
 };
 
 }  // namespace pinion::firehose

@@ -372,6 +372,7 @@ void Owner::press(const PeerState& asking, Duration expected) {
   if (free > quota_.reserve()) return;
   PeerState* asked = &active_.rotate();
   if (asked == &asking) asked = &active_.rotate();
+  if (asked == &asking) return;  // it has chosen its victims
   const std::uint64_t holds = asked->holders.size();
   const std::uint64_t share = quota_.static_firehoses();
   std::uint64_t limit = holds;
