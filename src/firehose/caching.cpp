@@ -140,7 +140,7 @@ bool Caching::use_if_held(Part& part) {
   return true;
 }
 
-/// Asks for the buckets of all parts together. A part that waits may be over before this returns.
+/// One message wants the buckets of all parts. A part that waits may be over before this returns.
 void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
   std::array<BasicInitiator<>::Needed, kMostTogether> needed;
@@ -385,7 +385,7 @@ bool Caching::asked_for(std::uint64_t bytes) {
   if (pins_.bytes() == 0 || (is_agent && pinning_)) return false;
   missing_.store(bytes, std::memory_order_relaxed);
   ways_.ring();
-  return !is_agent;  // which cannot wait for itself
+  return !is_agent;  // which would wait for itself
 }
 
 void Caching::share_room(Time now) {

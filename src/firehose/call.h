@@ -2,7 +2,7 @@
 //
 // A call is one put, get, scattered put or get, or atomic. A part is bytes of one call that travel together:
 // within one bucket of the peer's, and one transfer of the provider's. The caller and each part count in
-// `left`; whoever counts the last one out ends the call.
+// `left`; the last one out ends the call.
 #pragma once
 
 #include <atomic>

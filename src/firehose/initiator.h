@@ -77,7 +77,7 @@ class BasicInitiator {
   using Firehose = BasicFirehose<Atomics>;
   using Actions = BasicInitiatorActions<Atomics>;
 
-  /// `first_limit`: firehoses at each peer, until the peer tells another. No bucket is at `end` or above.
+  /// `first_limit`: firehoses at each peer, until the peer sends another. All buckets are below `end`.
   BasicInitiator(Peer peers, std::uint32_t first_limit, Actions& actions, Bucket end = ~Bucket{0})
       : actions_(actions), end_(end), peers_(peers) {
     for (PeerState& peer : peers_) peer.limit = first_limit;
@@ -210,7 +210,7 @@ class BasicInitiator {
     send_released(peer);
   }
 
-  /// The peer takes and answers no more messages. Its waiters are refused.
+  /// The peer's connection is closed. Its waiters are refused.
   void gone(Peer peer) {
     PeerState& at = peers_[peer];
     if (at.gone) return;
@@ -332,7 +332,7 @@ class BasicInitiator {
     firehose.last_waiter = &waiter;
   }
 
-  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least. Where a
+  /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
   /// move costs more than a message, they are expected later than the bucket. False: it goes by message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
@@ -350,7 +350,7 @@ class BasicInitiator {
     return made;
   }
 
-  /// Misses of which one asks: the others' messages have then cost as much as the move.
+  /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.
   std::uint32_t pace(const PeerState& peer) const {
     if (peer.delay == 0) return 1;
     return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>((peer.delay + asking_) / saving_);

@@ -21,7 +21,7 @@ namespace {
 
 /// Messages to one peer that may wait before a call of the program does.
 constexpr std::size_t kMostKept = 64;
-/// How often the agent tries again what the endpoint's full queue kept back.
+/// Until the agent tries kept messages again, after the endpoint's queue was full.
 constexpr Duration kAgain = 200 * kMicrosecond;
 
 struct UserHeader {
@@ -297,11 +297,11 @@ void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsi
 
 void Job::part_over(Call& call) {
   ImplicitCalls* const implicit = call.implicit.get();
-  // The last one. Where two are, neither measures.
+  // The last one; two at once both see 2, and leave the call out.
   if (call.measured && call.left.load(std::memory_order_acquire) == 1 && !call.error.load())
     packing_.took(call.measured, call.together, monotonic_now() - call.begun);
   if (call.left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    // A call that somebody waits for is its owner's now.
+    // A call without `implicit` is its waiting owner's now.
     if (implicit != nullptr) {
       const std::shared_ptr<ImplicitCalls> kept = std::move(call.implicit);
       int none = 0;

@@ -1,5 +1,5 @@
 // Access to this process's memory on behalf of peers. The kernel checks each address, so that memory that is
-// unmapped, or forbids the access, is an error and never a fault of the program's.
+// unmapped, or forbids the access, is an error instead of a fault.
 //
 // An atomic operation is the processor's own: while it runs, changes of its page wait in their hooks
 // (word_guard.h). Any thread, outside of hooks.
