@@ -98,10 +98,11 @@ std::vector<char> scattered(DataMessage::Kind kind, const std::vector<DataPiece>
 
 TEST(DataMessage, ScatteredPiecesAreAllOfThePayload) {
   using Kind = DataMessage::Kind;
-  const auto read = [](const std::vector<char>& wire) {
-    return decode_data(wire.data(), wire.size(), kMost);
+  const auto read = [](const std::vector<char>& bytes) {
+    return decode_data(bytes.data(), bytes.size(), kMost);
   };
-  const auto got = read(scattered(Kind::scattered_put, {{0x1000, 2}, {0x2000, 3}}, "hello"));
+  const std::vector<char> wire = scattered(Kind::scattered_put, {{0x1000, 2}, {0x2000, 3}}, "hello");
+  const auto got = read(wire);
   ASSERT_TRUE(got);
   EXPECT_EQ(got->operand, 2U);
   EXPECT_EQ(piece_of(*got, 1).address, 0x2000U);
