@@ -196,9 +196,12 @@ bool ArenaLeases::withholds(const MemoryChange& change) {
     return false;
   if (change.kind != ChangeKind::unmap && change.kind != ChangeKind::other) return false;
   arena_.note_deprived(change.range);
-  if (change.kind == ChangeKind::other || !protect_unseen(change.range, PROT_NONE)) return false;
-  withheld_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
-  return true;
+  return change.kind == ChangeKind::unmap;
+}
+
+void ArenaLeases::withhold(Range range) {
+  if (!arena_.range().contains(range) || !protect_unseen(range, PROT_NONE)) return;
+  withheld_bytes_.fetch_add(range.bytes(), std::memory_order_relaxed);
 }
 
 bool ArenaLeases::clears(const MemoryChange& change) {

@@ -99,8 +99,10 @@ class ArenaLeases {
 
   /// Whether the change is carried out here: private memory of an open segment, cleared by writing.
   bool clears(const MemoryChange& change);
-  /// Whether a munmap is carried out here: the memory stays mapped for the heap, without rights.
+  /// Whether the memory stays mapped for the heap instead of a munmap.
   bool withholds(const MemoryChange& change);
+  /// Takes the rights from such memory.
+  void withhold(Range range);
   /// Whether one open segment has the range.
   bool is_open(Range range) const;
   /// Of the arena's bytes in the range, those that may be registered.

@@ -56,6 +56,7 @@ class MemoryWatch final : public MemorySink {
   /// Dooms the regions in the range. Leases stay valid for their holders. Open segments of the arena are
   /// cleared instead, where that is all that the program asked for; memory of the arena stays through munmap.
   Answer changing(const MemoryChange& change) override;
+  void unmapped(Range range) override { arena_.withhold(range); }
   void changed(Range) override { expect_reaping(); }
   void appeared(Range range) override { doom(range); }
   /// Learnt stacks may lead through code that has gone.

@@ -19,7 +19,7 @@ enum class ChangeKind : std::uint8_t {
   other,
   zeros,   ///< madvise: private anonymous memory reads as zeros from then on
   lazily,  ///< madvise: as it is, or zeros
-  unmap,   ///< munmap. Answered with `done`, the memory stays mapped, without rights.
+  unmap,   ///< munmap. Answered with `done`, the memory stays mapped (MemorySink::unmapped()).
   heap,    ///< the break shrinks. malloc calls, with its lock held.
 };
 

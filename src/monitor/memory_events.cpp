@@ -91,7 +91,10 @@ Answer begin(const MemoryChange& change) {
   const Answer wanted = ask_sinks(change);
   const bool done = wanted == Answer::done;
   const Answer settled = g_held_back.settle(change, done ? Answer::proceed : wanted);
-  return done && settled == Answer::proceed ? Answer::done : settled;
+  if (!done || settled != Answer::proceed) return settled;
+  if (change.kind == ChangeKind::unmap)
+    g_sinks.for_each([&](MemorySink& sink) { sink.unmapped(change.range); });
+  return Answer::done;
 }
 
 void end(Range range) {
