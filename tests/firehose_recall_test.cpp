@@ -178,10 +178,15 @@ TEST_P(FirehoseRecall, UnmappedMemoryIsHeldBackUntilPeersLetGo) {
   });
 }
 
+/// Once a process.
+bool reserve_arena() {
+  static const bool reserved = process_arena().reserve(2 * Arena::kGranule, false);
+  return reserved;
+}
+
 // The provider writes through the process's page tables: without rights there, it would fail.
 TEST_P(FirehoseRecall, UnmappedMemoryOfTheArenaKeepsItsRightsWhilePeersHoldIt) {
-  static const bool reserved = process_arena().reserve(2 * Arena::kGranule, false);
-  ASSERT_TRUE(reserved);
+  ASSERT_TRUE(reserve_arena());
   run(2, [](FirehoseMember& member) {
     char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
     ASSERT_NE(mine, nullptr);
@@ -204,6 +209,41 @@ TEST_P(FirehoseRecall, UnmappedMemoryOfTheArenaKeepsItsRightsWhilePeersHoldIt) {
     member.barrier();
     if (member.process() == 0) {
       EXPECT_EQ(word_at(mine + kBucket + 8), 18U);
+    }
+    member.barrier();
+  });
+}
+
+bool is_resident(char* at) {
+  unsigned char resident = 0;
+  return ::mincore(at, 1, &resident) == 0 && (resident & 1) != 0;
+}
+
+// The segment is registered for the process itself, beyond the buckets that peers hold.
+TEST_P(FirehoseRecall, DroppedMemoryOfTheArenaKeepsItsPages) {
+  ASSERT_TRUE(reserve_arena());
+  run(2, [](FirehoseMember& member) {
+    char* const mine = static_cast<char*>(process_heap().allocate(4 * kBucket, kBucket, true));
+    ASSERT_NE(mine, nullptr);
+    std::memset(mine, 7, 4 * kBucket);
+    const auto all = member.exchange(mine);
+    pinion_domain* domain = nullptr;
+    pinion_lease lease = PINION_LEASE_INIT;
+    if (member.process() == 1) {
+      hold_by_put(member, 0, all[0], 17);
+    } else {
+      ASSERT_EQ(pinion_domain_open("emulated", "none", &domain), 0) << pinion_last_error();
+      ASSERT_EQ(pinion_acquire(domain, mine, 4 * kBucket, PINION_ACCESS_READ, &lease), 0);
+      EXPECT_EQ(pinion_release(&lease), 0);
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      ASSERT_EQ(::madvise(mine, 4 * kBucket, MADV_DONTNEED), 0);
+      EXPECT_TRUE(is_resident(mine));
+      EXPECT_TRUE(is_resident(mine + 3 * kBucket));
+      EXPECT_EQ(word_at(mine), 0U);
+      EXPECT_EQ(word_at(mine + 3 * kBucket), 0U);
+      EXPECT_EQ(pinion_domain_close(domain), 0) << pinion_last_error();
     }
     member.barrier();
   });
