@@ -92,10 +92,13 @@ bool Recalls::is_asked(Range range) const {
 /// The contents that the kernel would leave, on the same pages: peers may go on writing there.
 pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
   if (change.kind == ChangeKind::lazily) return pinion::Answer::done;
+  // The arena's registration needs its pages, those beside the firehoses' too.
+  LeasePath* const path = LeasePath::running();
+  const bool writes_all = path != nullptr && path->arena().is_open(change.range);
   Range unpinned{change.range.begin, change.range.begin};
   for (Address page = change.range.begin; page < change.range.end; page += page_size()) {
     const Address next = page + page_size();
-    if (pins_.may_be_pinned({page, next}) && clear_page(page)) {
+    if ((writes_all || pins_.may_be_pinned({page, next})) && clear_page(page)) {
       drop(unpinned);
       unpinned.begin = next;
     }
