@@ -23,6 +23,7 @@
 
 #include "base/call_kind.h"
 #include "base/range.h"
+#include "engine/profile_file.h"
 #include "support/cli_fixture.h"
 #include "support/eventually.h"
 
@@ -397,10 +398,28 @@ TEST_F(Cli, SimulateBeginsWithAProfile) {
   EXPECT_TRUE(std::filesystem::exists(root() / "app.profile"));
   EXPECT_GT(within(), first + 0.05);
 
-  std::ofstream(root() / "app.profile") << "nonsense";
+  std::ofstream(root() / "app.profile") << "PINIONPR, then nonsense";
   const Outcome o = pinion({"simulate", "--pattern", "ft:C:4", "--profile", "app.profile"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.err.find("no profile"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, AFileThatIsNoProfileStays) {
+  const std::string letter = (root() / "letter").string();
+  std::ofstream(letter) << "Dear all";
+  const std::string refusal = letter + ": not a profile of Pinion";
+  expect_usage_error({"simulate", "--pattern", "is:S:2", "--profile", letter}, refusal.c_str());
+  expect_usage_error({"run", "--profile", letter, "--", "true"}, refusal.c_str());
+  // The engine takes it from the environment too.
+  EXPECT_TRUE(write_profile(letter, "PINIONPR"));
+  std::string kept;
+  std::getline(std::ifstream(letter), kept);
+  EXPECT_EQ(kept, "Dear all");
+
+  const std::string pipe = (root() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(write_profile(pipe, "PINIONPR"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST_F(Cli, SimulateJson) {
