@@ -681,7 +681,7 @@ TEST_F(Cli, WhatTheUserToldLaunchersStays) {
   const Outcome o = pinion({"run", "--", "sh", "-c",
                             "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
   EXPECT_NE(o.out.find(" -- strace -f\nexec-agent="), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find(" --,recoverable\nHOME,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" --,recoverable\nHOME,ASAN_OPTIONS,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
 }
 
 TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {
@@ -718,6 +718,39 @@ TEST_F(Cli, RunGivesTheStatusesOfShells) {
   EXPECT_EQ(pinion({"run", "--", "./data"}).status, 126);
   EXPECT_EQ(pinion({"run", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
   EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // run has no option -c
+}
+
+TEST_F(Cli, OutputThatIsLostIsAFailure) {
+  const std::string command = (root() / "bin/pinion").string();
+  const auto status = [](const std::string& text) {
+    const int whole = std::system(text.c_str());
+    return WIFEXITED(whole) ? WEXITSTATUS(whole) : -1;
+  };
+  EXPECT_EQ(status(command + " version 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " --help 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " version >&-"), 0);
+  EXPECT_EQ(status(command + " run --off -- sh -c 'test -e /proc/self/fd/1 || exit 5' >&-"), 5);
+}
+
+TEST_F(Cli, AMissingDirectoryForTemporaryFilesStopsNoRun) {
+  install_harmless_preload();
+  ::setenv("TMPDIR", "/nonexistent", 1);
+  EXPECT_EQ(pinion({"run", "--", "sh", "-c", "exit 3"}).status, 3);
+  ::unsetenv("TMPDIR");
+}
+
+TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
+  install_harmless_preload();
+  fs::create_directory(root() / "mine");
+  for (const char* name : {"my.arena", "notes.hugepages"})
+    std::ofstream(root() / "mine" / name) << "Dear all";
+  std::ofstream(root() / "mine" / "host.123.arena") << "bytes=0\n";
+  EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
+  EXPECT_FALSE(fs::exists(root() / "mine/host.123.arena")) << "of an earlier run";
+  std::ofstream(root() / "mine/letter.plog") << "Dear all";
+  expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
+  for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})
+    EXPECT_EQ(content_of(root() / "mine" / name), "Dear all") << name;
 }
 
 TEST_F(Cli, RunOffLeavesTheProgramAlone) {
@@ -758,7 +791,7 @@ TEST_F(Cli, RunSumsUpTheLogsOfAllRanks) {
   write_log(root() / "made", 0);
   write_log(root() / "made", 1);
   fs::create_directories(root() / "logs");
-  std::ofstream(root() / "logs/older.plog") << "of another run";
+  std::ofstream(root() / "logs/older.plog") << "PINIONLG of another run";
   const Outcome o = pinion({"run", "--log", "logs", "--", "sh", "-c", "cp made/*.plog logs/"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.err.find("pinion: 2 ranks, 2.00 s, retention helper"), std::string::npos) << o.err;
