@@ -45,6 +45,8 @@ const char* text(FirehosePattern pattern) {
       return "neighbours";
     case FirehosePattern::periodic:
       return "periodic";
+    case FirehosePattern::strided:
+      return "strided";
   }
   return "";
 }

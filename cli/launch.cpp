@@ -103,8 +103,10 @@ std::string heap_library() { return library_beside_command("libpinion-heap.so");
 bool inside_launcher() { return job_place().rank >= 0; }
 
 Environment with_pinion(const Options& options) {
-  std::string libraries = (options.hugepages || options.preregister != 0 ? heap_library() + ":" : "") +
-                          (needs_symbols(options.monitor) ? symbols_library() + ":" : "") + preload_library();
+  // Both have munmap: that of the symbols is the one that must see each call.
+  std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") +
+                          (options.hugepages || options.preregister != 0 ? heap_library() + ":" : "") +
+                          preload_library();
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited ? inherited : "";
   // A rank may have them already from a `pinion run` around its launcher.

@@ -42,5 +42,9 @@ foreach(component BENCH DEVELOPMENT)
 endforeach()
 include(CPack)
 
-add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} --config ${PROJECT_BINARY_DIR}/CPackConfig.cmake VERBATIM)
+add_custom_target(
+  deb
+  COMMAND sh -c "{ command -v file && command -v dpkg-shlibdeps; } >/dev/null || { echo 'deb: needs the packages dpkg-dev and file: apt-get install dpkg-dev file' >&2; exit 2; }"
+  COMMAND ${CMAKE_CPACK_COMMAND} --config ${PROJECT_BINARY_DIR}/CPackConfig.cmake
+  VERBATIM)
 add_dependencies(deb product)

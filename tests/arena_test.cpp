@@ -214,6 +214,102 @@ TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
   process_heap().free(other);
 }
 
+TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
+  for (const char* device : {"emulated", "pin"}) {
+    start(0, device);
+    char* const block = take(4 * kMiB);
+    char* const other = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    ASSERT_TRUE(serves(block, 4 * kMiB));
+    ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
+    EXPECT_TRUE(serves(other, 4 * kMiB));
+    EXPECT_EQ(registrations(), 1u);
+    EXPECT_EQ(leases().arena().figures().doomed, 0u);
+    // As allocators do; the pages are others from then on.
+    ASSERT_EQ(::madvise(block, kMiB, MADV_DONTNEED), 0);
+    EXPECT_FALSE(is_readable(block));
+    EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+    EXPECT_FALSE(serves(block, kMiB)) << "it lacks rights";
+    EXPECT_TRUE(serves(block + kMiB, 3 * kMiB));
+    EXPECT_EQ(registrations(), 2u) << "of the rest";
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block);
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+    process_heap().free(again);
+    process_heap().free(other);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+/// Shared memory in place of the block's, of the same contents.
+int map_shared_over(char* at, std::size_t bytes, char value) {
+  const int file = ::memfd_create("arena_test", MFD_CLOEXEC);
+  EXPECT_EQ(::ftruncate(file, static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), at);
+  std::memset(at, value, bytes);
+  return file;
+}
+bool file_is_filled(int file, std::size_t bytes, char value) {
+  std::vector<char> contents(bytes);
+  return ::pread(file, contents.data(), bytes, 0) == static_cast<ssize_t>(bytes) &&
+         std::all_of(contents.begin(), contents.end(), [&](char c) { return c == value; });
+}
+
+TEST_F(ArenaTest, AMappingOverABlockIsServedNoMore) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const other = take(4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  const int file = map_shared_over(block, kMiB, 5);
+  EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+  EXPECT_FALSE(serves(block, kMiB));
+  EXPECT_TRUE(acquires(block, kMiB)) << "the ordinary way";
+  test::in_child([&] { std::memset(block, 6, kMiB); });
+  EXPECT_TRUE(is_filled(block, kMiB, 6)) << "shared with the child";
+  // Neither unmapped nor freed memory leads a later block into the file.
+  ASSERT_EQ(::munmap(block, kMiB / 2), 0);
+  EXPECT_FALSE(is_readable(block));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+  std::memset(again, 9, 4 * kMiB);
+  EXPECT_TRUE(file_is_filled(file, kMiB, 6));
+  EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+  ::close(file);
+  process_heap().free(again);
+  process_heap().free(other);
+}
+
+TEST_F(ArenaTest, MemoryThatMovesLeavesItsPlaceMapped) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const other = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  char* const moved = static_cast<char*>(::mremap(block, kMiB, 3 * kMiB, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_FALSE(process_arena().range().overlaps(Range::of(moved, 3 * kMiB)));
+  EXPECT_TRUE(is_filled(moved, kMiB, 7));
+  EXPECT_TRUE(is_filled(moved + kMiB, 2 * kMiB, 0));
+  EXPECT_TRUE(is_readable(block)) << "no other mapping gets these addresses";
+  // In place: longer is impossible, shorter as by munmap.
+  EXPECT_EQ(::mremap(block + kMiB, kMiB, 2 * kMiB, 0), MAP_FAILED);
+  EXPECT_EQ(::mremap(block + kMiB, 2 * kMiB, kMiB, 0), block + kMiB);
+  EXPECT_TRUE(is_filled(block + kMiB, kMiB, 7));
+  EXPECT_FALSE(is_readable(block + 2 * kMiB));
+  ASSERT_EQ(::mremap(block + kMiB, kMiB, kMiB, MREMAP_MAYMOVE | MREMAP_FIXED, moved + kMiB), moved + kMiB);
+  EXPECT_TRUE(is_filled(moved, 2 * kMiB, 7));
+  EXPECT_TRUE(serves(other, 4 * kMiB));
+  EXPECT_EQ(registrations(), 1u);
+  EXPECT_EQ(leases().arena().figures().doomed, 0u);
+  ASSERT_EQ(::munmap(moved, 3 * kMiB), 0);
+  process_heap().free(block);
+  process_heap().free(other);
+}
+
 TEST_F(ArenaTest, ASegmentGoesWithItsBlocksAndComesBackEmpty) {
   start();
   char* const block = take(30 * kMiB);
@@ -245,6 +341,52 @@ TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
   leases().release(*this_thread(), held);
   wait_until([] { return registered() == 0 && process_arena().figures().segments == 1; });
   process_heap().free(other);
+}
+
+// ---- mappings of the program ----
+
+TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+  ASSERT_NE(mapping, nullptr);
+  EXPECT_TRUE(is_filled(mapping, 8 * kMiB, 0));
+  std::memset(mapping, 7, 8 * kMiB);
+  ASSERT_TRUE(serves(mapping, 8 * kMiB));
+  // The program may leave its memory as it likes.
+  ASSERT_EQ(::mprotect(mapping + 2 * kMiB, kMiB, PROT_READ), 0);
+  EXPECT_TRUE(process_heap().has_mapping(Range::of(mapping + kMiB, 2 * kMiB)));
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping + kMiB, 2 * kMiB)));
+  EXPECT_FALSE(process_heap().has_mapping(Range::of(mapping + kMiB, 2 * kMiB)));
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 3 * kMiB))) << "some of it for the second time";
+  EXPECT_TRUE(is_filled(mapping + 3 * kMiB, 5 * kMiB, 7));
+  EXPECT_TRUE(serves(mapping + 3 * kMiB, 5 * kMiB));
+  char* const again = static_cast<char*>(process_heap().map(2 * kMiB));
+  EXPECT_EQ(again, mapping + kMiB) << "the lowest addresses";
+  EXPECT_TRUE(is_filled(again, 2 * kMiB, 0));
+  std::memset(again, 8, 2 * kMiB);
+  EXPECT_TRUE(serves(again, 2 * kMiB));
+  EXPECT_EQ(registrations(), 1u) << "it has stayed registered";
+  char* const block = take(kMiB);
+  EXPECT_FALSE(process_heap().unmap(Range::of(block, kMiB))) << "a block of malloc";
+  process_heap().free(block);
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
+}
+
+TEST_F(ArenaTest, MappingsOfUnregisteredSegmentsGoBackToTheKernel) {
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
+  std::memset(mapping, 7, 4 * kMiB);
+  const int file = map_shared_over(mapping, kMiB, 5);
+  ASSERT_EQ(::mprotect(mapping + 2 * kMiB, kMiB, PROT_NONE), 0);
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
+  EXPECT_TRUE(is_filled(mapping, 4 * kMiB, 0)) << "fresh memory";
+  char* const again = static_cast<char*>(process_heap().map(4 * kMiB));
+  EXPECT_EQ(again, mapping);
+  std::memset(again, 8, 4 * kMiB);
+  EXPECT_TRUE(serves(again, 4 * kMiB)) << "nothing is left of earlier changes";
+  EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+  ::close(file);
+  EXPECT_TRUE(process_heap().unmap(Range::of(again, 4 * kMiB)));
 }
 
 // ---- the C API ----
@@ -465,33 +607,36 @@ TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
 
 // ---- a model ----
 
-/// Numbers the changes of memory that end a registration, by granule of the arena.
+/// Numbers the changes of memory that end a registration, by chunk of the arena.
 class ChangeCount final : public MemorySink {
  public:
   Answer changing(const MemoryChange& change) override {
     if (change.kind != ChangeKind::other) return Answer::proceed;
     const Range arena = process_arena().range();
+    const Range common{std::max(arena.begin, change.range.begin), std::min(arena.end, change.range.end)};
     const std::uint64_t now = last_.fetch_add(1) + 1;
-    for (std::size_t i = 0; i < kGranules; ++i) {
-      const Address begin = arena.begin + i * Arena::kGranule;
-      if (change.range.begin < begin + Arena::kGranule && begin < change.range.end) changed_[i].store(now);
-    }
+    for (Address at = common.begin; at < common.end; at += kChunk) changed_[index(at)].store(now);
     return Answer::proceed;
   }
   std::uint64_t now() const { return last_.load(); }
-  std::uint64_t of(Address address) const {
-    return changed_[(address - process_arena().range().begin) / Arena::kGranule].load();
+  /// The latest in the range.
+  std::uint64_t of(Range range) const {
+    std::uint64_t latest = 0;
+    for (Address at = range.begin; at < range.end; at += kChunk)
+      latest = std::max(latest, changed_[index(at)].load());
+    return std::max(latest, changed_[index(range.end - 1)].load());
   }
 
  private:
-  static constexpr std::size_t kGranules = 8;
+  static std::size_t index(Address at) { return (at - process_arena().range().begin) / kChunk; }
+
   std::atomic<std::uint64_t> last_{0};
-  std::array<std::atomic<std::uint64_t>, kGranules> changed_{};
+  std::array<std::atomic<std::uint64_t>, 8 * Arena::kGranule / kChunk> changed_{};
 };
 ChangeCount g_changes;
 
-/// Steps in any order, of one thread. A served request finds its memory registered since the last change of
-/// its segment; blocks keep their contents.
+/// Steps in any order, of one thread. A served request finds its memory registered since the last change
+/// of it; blocks keep their contents.
 class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsigned> {
  protected:
   static constexpr std::uint64_t kLimit = 150 * kMiB;
@@ -549,6 +694,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
   void end() {
     while (!leases_.empty()) release_one();
     while (!blocks_.empty()) free_one();
+    check_file();
     process_heap().relieve();
     leases().leave_arena(domain_);
     EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
@@ -564,6 +710,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
   struct Block {
     std::size_t bytes;
     std::vector<char> pages;  ///< the first byte of each
+    bool mapped = false;      ///< by mmap
   };
   struct Lease {
     Transfer transfer;
@@ -583,8 +730,8 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
 
   void allocate() {
     const std::size_t bytes = (32 << 10) + random_() % (random_() % 20 == 0 ? 20 * kMiB : 500 << 10);
-    const bool zeroed = random_() % 8 == 0;
-    char* const at = take(bytes, zeroed);
+    const bool mapped = random_() % 4 == 0, zeroed = mapped || random_() % 8 == 0;
+    char* const at = mapped ? static_cast<char*>(process_heap().map(bytes)) : take(bytes, zeroed);
     if (at == nullptr) {
       if (!blocks_.empty()) free_one();
       return;
@@ -592,7 +739,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     if (zeroed) {
       ASSERT_TRUE(is_filled(at, bytes, 0));
     }
-    Block block{bytes, std::vector<char>(bytes / page_size())};
+    Block block{bytes, std::vector<char>(bytes / page_size()), mapped};
     for (std::size_t i = 0; i < block.pages.size(); ++i)
       *at_page(at, i) = block.pages[i] = static_cast<char>(random_());
     blocks_[at] = std::move(block);
@@ -600,8 +747,17 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
   void free_one() {
     const auto found = some_block();
     check(found->first, found->second);
-    process_heap().free(found->first);
+    end(found->first, found->second);
     blocks_.erase(found);
+  }
+  void end(char* at, const Block& block) {
+    if (!block.mapped) return process_heap().free(at);
+    const Range whole{reinterpret_cast<Address>(at), page_ceil(reinterpret_cast<Address>(at) + block.bytes)};
+    const Address middle = whole.begin + random_() % (whole.bytes() / page_size()) * page_size();
+    if (middle != whole.begin) {
+      ASSERT_TRUE(process_heap().unmap({middle, whole.end}));
+    }
+    ASSERT_TRUE(process_heap().unmap(whole));
   }
   void lease_part() {
     const auto [at, block] = *some_block();
@@ -613,7 +769,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     lease.key = region.key;
     ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write));
     const std::lock_guard lock(mutex_);
-    ASSERT_GE(registered_at_[region.range().begin], served ? g_changes.of(lease.range.begin) : 0) << "stale";
+    ASSERT_GE(registered_at_[region.range().begin], served ? g_changes.of(lease.range) : 0) << "stale";
     leases_.push_back(lease);
   }
   void release_one() {
@@ -643,7 +799,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     check(at, block);
   }
 
-  /// Memory of a block that the program then frees: unmapped, or without rights.
+  /// Memory of a block that the program then frees: unmapped, without rights, moved, or a file's.
   void take_away() {
     const auto [at, block] = *some_block();
     const Range whole = Range::of(at, block.bytes);
@@ -652,18 +808,48 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     const std::size_t from = random_() % block.pages.size();
     const std::size_t bytes = (1 + random_() % (block.pages.size() - from)) * page_size();
     char* const begin = at_page(at, from);
-    if (random_() % 3 != 0)
+    const unsigned way = random_() % 5;
+    const bool hides = way < 3;
+    if (way == 4) {
+      move_away(begin, bytes, block.pages[from]);
+    } else if (way == 3) {
+      map_file(begin, bytes);
+    } else if (way > 0) {
       ASSERT_EQ(::munmap(begin, bytes), 0);
-    else
+    } else {
       ASSERT_EQ(::mprotect(begin, bytes, PROT_NONE), 0);
-    ASSERT_FALSE(is_readable(begin));
+    }
+    ASSERT_NE(is_readable(begin), hides);
     ASSERT_TRUE(from == 0 || *at_page(at, from - 1) == block.pages[from - 1]);
-    if (random_() % 2 == 0) test::in_child([&] { EXPECT_FALSE(is_readable(begin)); });
-    process_heap().free(at);
+    if (hides && random_() % 2 == 0) test::in_child([&] { EXPECT_FALSE(is_readable(begin)); });
+    end(at, block);
     blocks_.erase(at);
+  }
+  void move_away(char* begin, std::size_t bytes, char first) {
+    char* const moved =
+        static_cast<char*>(::mremap(begin, bytes, bytes + random_() % 2 * page_size(), MREMAP_MAYMOVE));
+    ASSERT_NE(moved, MAP_FAILED);
+    if (moved == begin) return;
+    ASSERT_FALSE(process_arena().range().contains(Range::of(moved, 1)));
+    ASSERT_EQ(*moved, first);
+    ASSERT_EQ(::munmap(moved, bytes), 0);
+  }
+  void check_file() {
+    if (file_ < 0) return;
+    EXPECT_TRUE(file_is_filled(file_, page_size(), 3));
+    ::close(file_);
+  }
+  void map_file(char* begin, std::size_t bytes) {
+    check_file();
+    file_ = map_shared_over(begin, page_size(), 3);
+    if (random_() % 2 == 0) {
+      ASSERT_EQ(::munmap(begin, bytes), 0);
+      ASSERT_EQ(::mprotect(begin, bytes, PROT_READ), 0);
+    }
   }
 
   std::mt19937 random_{GetParam()};
+  int file_ = -1;  ///< lay over a block that is freed
   test::FakeDevice* device_ = nullptr;
   std::map<char*, Block> blocks_;
   std::vector<Lease> leases_;

@@ -8,12 +8,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/range.h"
 #include "firehose/data_message.h"
 #include "firehose/own_memory.h"
+#include "firehose/packing.h"
 #include "monitor/memory_events.h"
 #include "pinion/firehose.h"
 
@@ -84,17 +86,65 @@ TEST(DataMessage, NonsenseIsRefused) {
   EXPECT_TRUE(refused(odd));
 }
 
+/// A scattered put of `data`, or a get, with the pieces as given.
+std::vector<char> scattered(DataMessage::Kind kind, const std::vector<DataPiece>& pieces,
+                            const std::string& data) {
+  std::string payload(reinterpret_cast<const char*>(pieces.data()), pieces.size() * sizeof(DataPiece));
+  payload += data;
+  DataMessage message = message_of(kind, static_cast<std::uint32_t>(payload.size()), payload.data());
+  message.operand = pieces.size();
+  return wire_of(message);
+}
+
+TEST(DataMessage, ScatteredPiecesAreAllOfThePayload) {
+  using Kind = DataMessage::Kind;
+  const auto read = [](const std::vector<char>& wire) {
+    return decode_data(wire.data(), wire.size(), kMost);
+  };
+  const auto got = read(scattered(Kind::scattered_put, {{0x1000, 2}, {0x2000, 3}}, "hello"));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->operand, 2U);
+  EXPECT_EQ(piece_of(*got, 1).address, 0x2000U);
+  EXPECT_EQ(piece_of(*got, 1).bytes, 3U);
+  EXPECT_TRUE(read(scattered(Kind::scattered_get, {{0x1000, 2}, {0x2000, kMost - 2}}, "")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_put, {{0x1000, 2}, {0x2000, 3}}, "hell")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_put, {{0x1000, 2}, {0x2000, ~std::uint64_t{0} - 1}}, "hello")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_put, {{0x1000, 5}, {0x2000, 0}}, "hello")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_put, {{kAddressEnd - 2, 5}}, "hello")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_put, {}, "hello")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_get, {{0x1000, 2}, {0x2000, kMost - 1}}, "")));
+  EXPECT_FALSE(read(scattered(Kind::scattered_get, {{0x1000, 2}}, "x")));
+}
+
 TEST(DataMessage, RandomBytesAreReadWithinTheirBounds) {
   std::mt19937 random(1);
   for (int i = 0; i < 100'000; ++i) {
     std::vector<char> wire(random() % 120);
     for (char& byte : wire) byte = static_cast<char>(random());
-    if (!wire.empty()) wire[0] = static_cast<char>(random() % 6);
+    if (!wire.empty()) wire[0] = static_cast<char>(random() % 8);
     const auto got = decode_data(wire.data(), wire.size(), kMost);
     if (got && got->payload) {
       EXPECT_EQ(static_cast<const char*>(got->payload) + got->bytes, wire.data() + wire.size());
     }
   }
+}
+
+/// Times of a call of 100 pieces, apart and together.
+unsigned calls_together(Packing& packing, unsigned calls, Duration apart, Duration together) {
+  unsigned count = 0;
+  for (unsigned i = 0; i < calls; ++i) {
+    const bool packs = packing.together(100);
+    packing.took(100, packs, packs ? together : apart);
+    count += packs;
+  }
+  return count;
+}
+
+TEST(Packing, TakesTheFasterWayAndTriesTheOther) {
+  Packing packing;
+  EXPECT_GT(calls_together(packing, 1'000, 10'000, 1'000), 960U);
+  EXPECT_LT(calls_together(packing, 1'000, 100, 1'000), 100U) << "it has changed";
+  EXPECT_GT(calls_together(packing, 1'000, 100, 1'000), 2U);
 }
 
 TEST(OwnMemory, ErrorsInsteadOfFaults) {

@@ -11,7 +11,8 @@ namespace {
 using namespace firehose;
 
 struct Played final : InitiatorActions {
-  Initiator initiator{1, 4, *this};
+  Initiator initiator{1, 4, *this, kEnd};
+  static constexpr Bucket kEnd = 1'000'000;
   std::vector<Move> moves;
   std::vector<Waiter*> riders, granted_to;
   bool takes_riders = false;
@@ -44,7 +45,7 @@ struct Played final : InitiatorActions {
   void answer(std::uint32_t delay) {
     for (const Move& move : std::exchange(moves, {})) {
       Answer answer;
-      answer.limit = 4;
+      answer.limit = limit;
       answer.delay = delay;
       for (const Bucket bucket : move.wanted)
         answer.grants.add({{bucket, ++epoch}, {{{bucket, bucket + 1, bucket, epoch}}, 1}});
@@ -52,7 +53,10 @@ struct Played final : InitiatorActions {
     }
   }
   Epoch epoch = 0;
-  Bucket far = 1000;  ///< the last of moves_of()
+  std::uint32_t limit = 4;
+  Bucket far = 1000;
+  /// To a bucket far away, by uneven steps.
+  Bucket go() { return far += far % 20 ? 10 : 30; }
 };
 
 TEST(FirehoseInitiator, ARiderNeedsNoGrant) {
@@ -107,11 +111,38 @@ TEST(FirehoseInitiator, AWalkThroughMemoryAsksAhead) {
   EXPECT_EQ(asked, (std::vector<std::size_t>{1, 3, 1})) << "up to the limit of four";
 }
 
+/// The buckets that each miss of a walk asks for.
+std::vector<std::size_t> walk(const std::vector<Bucket>& buckets) {
+  Played played;
+  played.limit = 1'000;
+  std::vector<std::size_t> asked;
+  for (const Bucket bucket : buckets) {
+    if (auto* const firehose = played.initiator.try_use(0, bucket)) {
+      played.end(*firehose);
+      continue;
+    }
+    played.miss(bucket);
+    asked.push_back(played.moves.back().wanted.count);
+    played.answer(0);
+  }
+  return asked;
+}
+
+TEST(FirehoseInitiator, AWalkByEvenStepsAsksAhead) {
+  using Asked = std::vector<std::size_t>;
+  EXPECT_EQ(walk({100, 108, 116, 124, 132, 140, 148, 156}), (Asked{1, 1, 1, 4, 4})) << "a column";
+  EXPECT_EQ(walk({100, 99, 98, 97, 96, 95}), (Asked{1, 1, 1, 4})) << "downwards";
+  EXPECT_EQ(walk({39, 29, 19, 9, 70}), (Asked{1, 1, 1, 1, 1})) << "nothing is below 0";
+  EXPECT_EQ(walk({Played::kEnd - 3, Played::kEnd - 2, Played::kEnd - 1}), (Asked{1, 2}))
+      << "or behind the end";
+  EXPECT_EQ(walk({100, 108, 117, 127, 138}), (Asked{1, 1, 1, 1, 1}));
+}
+
 /// Moves among misses of buckets far apart.
 std::size_t moves_of(Played& played, unsigned misses, std::uint32_t delay) {
   std::size_t moves = 0;
   for (unsigned i = 0; i < misses; ++i) {
-    played.miss(played.far += 10);
+    played.miss(played.go());
     moves += played.moves.size();
     played.answer(delay);
   }
@@ -124,6 +155,14 @@ TEST(FirehoseInitiator, AsksOnceItsMessagesHaveCostAsMuch) {
   EXPECT_EQ(moves_of(played, 50, 0), 50U) << "memory has room";
   moves_of(played, 1, 1800);
   EXPECT_EQ(moves_of(played, 100, 1800), 10U) << "a move costs nine messages' savings";
+}
+
+// The owner counts its registrations alone.
+TEST(FirehoseInitiator, AMoveCostsTheDelayOfItsRider) {
+  Played played;
+  played.initiator.operations_take(100, 300, 1'900);
+  moves_of(played, 1, 200);
+  EXPECT_EQ(moves_of(played, 100, 200), 10U) << "nine messages' savings";
 }
 
 TEST(FirehoseInitiator, AsksAtTimesWhereMessagesAreAsFast) {

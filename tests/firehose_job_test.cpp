@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "firehose/bucket_choice.h"
 #include "pinion/firehose.h"
 #include "support/firehose_member.h"
 #include "support/processes.h"
@@ -38,11 +40,14 @@ struct Kind {
 class FirehoseJob : public testing::TestWithParam<Kind> {
  protected:
   /// Runs `f(member)` in each process; false where the machine lacks the provider.
-  void run(unsigned processes, const std::function<void(FirehoseMember&)>& f) {
+  void run(
+      unsigned processes, const std::function<void(FirehoseMember&)>& f,
+      unsigned (*bucket)(unsigned process) = [](unsigned) { return 0U; }) {
     TemporaryDirectory directory;
     Processes all(processes, [&](unsigned process) {
       pinion_firehose_options options{};
       options.strategy = GetParam().strategy;
+      options.bucket = bucket(process);
       options.handler_context = &heard;
       options.handlers[2] = [](void* context, pinion_firehose*, unsigned from, const void* payload,
                                std::size_t bytes) {
@@ -137,6 +142,44 @@ TEST_P(FirehoseJob, ManyUnderWayByHandlesImplicitAndScattered) {
   });
 }
 
+TEST_P(FirehoseJob, SmallPiecesTravelTogetherOrApart) {
+  run(2, [](FirehoseMember& member) {
+    constexpr std::size_t kPieces = 60, kCalls = 4;
+    char* const mine = map_memory(kBytes);
+    const auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    std::mt19937 random(member.process());
+    std::vector<char> out(kPieces * 64), in(out.size());
+    for (std::size_t call = 0; call < kCalls; ++call) {
+      for (char& byte : out) byte = static_cast<char>(random());
+      std::vector<pinion_firehose_piece> pieces;
+      for (std::size_t i = 0; i < kPieces; ++i)
+        pieces.push_back({&out[i * 64], all[other] + i * 15'001, 1 + random() % 64});
+      pinion_firehose_handle handle;
+      ASSERT_EQ(pinion_firehose_put_v(member.firehose, other, pieces.data(), kPieces, &handle), 0);
+      ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0) << pinion_last_error();
+      for (auto& piece : pieces) piece.local = &in[static_cast<char*>(piece.local) - out.data()];
+      ASSERT_EQ(pinion_firehose_get_v(member.firehose, other, pieces.data(), kPieces, &handle), 0);
+      ASSERT_EQ(pinion_firehose_wait(member.firehose, &handle), 0) << pinion_last_error();
+      for (const auto& piece : pieces)
+        ASSERT_EQ(std::memcmp(piece.local, &out[static_cast<char*>(piece.local) - in.data()], piece.bytes),
+                  0);
+    }
+    const auto statistics = member.statistics();
+    EXPECT_EQ(statistics.puts, kCalls * kPieces);
+    EXPECT_GE(statistics.packed, kPieces) << "each way is tried";
+    EXPECT_LT(statistics.packed, 2 * kCalls * kPieces);
+    // One of them lies nowhere.
+    pinion_firehose_piece pieces[] = {{out.data(), all[other], 8}, {out.data(), kUnmapped, 8}};
+    for (int way = 0; way < 2; ++way) {
+      pinion_firehose_handle handle;
+      ASSERT_EQ(pinion_firehose_put_v(member.firehose, other, pieces, 2, &handle), 0);
+      EXPECT_EQ(pinion_firehose_wait(member.firehose, &handle), EFAULT);
+    }
+    member.barrier();
+  });
+}
+
 TEST_P(FirehoseJob, AtomicsOfAllProcessesAndThreads) {
   run(3, [](FirehoseMember& member) {
     constexpr unsigned kTimes = 25;
@@ -206,6 +249,67 @@ TEST_P(FirehoseJob, BadMemoryIsAnErrorOfTheOperation) {
     ASSERT_EQ(pinion_firehose_put(member.firehose, other, all[other], local.data(), kBytes), 0);
     member.barrier();
   });
+}
+
+TEST(FirehoseBuckets, SuitTheMemoryForPeers) {
+  constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * kKiB, kGiB = kKiB * kMiB;
+  EXPECT_EQ(suitable_bucket(kGiB, 2, false), 64 * kKiB);
+  EXPECT_EQ(suitable_bucket(kGiB, 1'000, false), 64 * kKiB);
+  EXPECT_EQ(suitable_bucket(kGiB, 10'000, false), 16 * kKiB) << "four for each peer";
+  EXPECT_EQ(suitable_bucket(kMiB, 10'000, false), page_size());
+  EXPECT_EQ(suitable_bucket(0, 1, false), page_size());
+  EXPECT_EQ(suitable_bucket(kGiB, 2, true), 2 * kMiB);
+  EXPECT_EQ(suitable_bucket(kGiB, 200, true), kMiB);
+  std::uint64_t bucket = 0;
+  EXPECT_EQ(agreed_bucket(std::array{2 * kMiB, 64 * kKiB, kMiB}, bucket).code, 0);
+  EXPECT_EQ(bucket, 64 * kKiB);
+  for (const std::uint64_t nonsense : {std::uint64_t{0}, 5 * kKiB, page_size() / 2})
+    EXPECT_EQ(agreed_bucket(std::array{64 * kKiB, nonsense}, bucket).code, EBADMSG);
+}
+
+TEST(FirehoseBuckets, OfMemoryInHugepagesAreHugepages) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  char* const memory = map_memory(4 * kHuge);
+  char* const first = memory + (kHuge - reinterpret_cast<std::uintptr_t>(memory) % kHuge) % kHuge;
+  ::madvise(first, 2 * kHuge, MADV_HUGEPAGE);
+  ::madvise(first + 2 * kHuge, kHuge, MADV_NOHUGEPAGE);
+  std::memset(first, 1, 3 * kHuge - 1);
+  const pinion_range huge{first, 2 * kHuge}, more{first, 3 * kHuge - 1};
+  pinion_firehose_options options{};
+  options.memory = std::uint64_t{1} << 30;
+  options.segment_count = 1;
+  options.segments = &more;
+  const std::uint64_t usual = proposed_bucket(options, 2);
+  options.segments = &huge;
+  const std::uint64_t in_hugepages = proposed_bucket(options, 2);
+  ::munmap(memory, 4 * kHuge);
+  if (in_hugepages != kHuge) GTEST_SKIP() << "the kernel gave no hugepages, or does not show them";
+  EXPECT_EQ(usual, std::size_t{64} << 10) << "a part lies outside";
+}
+
+// One names 16 KiB, the others choose 64 KiB.
+TEST_P(FirehoseJob, AgreesOnTheSmallestBucket) {
+  if (GetParam().strategy != std::string("firehose")) GTEST_SKIP() << "other strategies ask for each put";
+  run(
+      3,
+      [](FirehoseMember& member) {
+        constexpr std::size_t kWords = kBytes / (8 << 10);
+        char* const mine = map_memory(kBytes);
+        const auto all = member.exchange(mine);
+        const unsigned next = (member.process() + 1) % 3;
+        for (std::size_t i = 0; i < kWords; ++i) {
+          const std::uint64_t word = i + 1;
+          ASSERT_EQ(pinion_firehose_put(member.firehose, next, all[next] + i * (8 << 10), &word, sizeof word),
+                    0);
+        }
+        member.barrier();
+        for (std::size_t i = 0; i < kWords; ++i)
+          EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(mine + i * (8 << 10)), i + 1);
+        const auto statistics = member.statistics();
+        if (statistics.moves > 0) EXPECT_GT(statistics.distinct_buckets, kBytes / (32 << 10));
+        member.barrier();
+      },
+      [](unsigned process) { return process == 1 ? 16U << 10 : 0U; });
 }
 
 TEST(FirehoseOptions, AreChecked) {

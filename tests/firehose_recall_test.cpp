@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -21,6 +23,8 @@
 
 #include "base/clock.h"
 #include "pinion/firehose.h"
+#include "placement/arena.h"
+#include "placement/hugepage_heap.h"
 #include "support/firehose_member.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"
@@ -66,6 +70,12 @@ bool is_mapped(const void* memory, std::size_t bytes) {
   return ::msync(const_cast<void*>(memory), bytes, MS_ASYNC) == 0;
 }
 
+bool is_readable(const char* at) {
+  char copy = 0;
+  const iovec to{&copy, 1}, from{const_cast<char*>(at), 1};
+  return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
 void put_word(FirehoseMember& member, unsigned to, std::uint64_t at, std::uint64_t value) {
   ASSERT_EQ(pinion_firehose_put(member.firehose, to, at, &value, sizeof value), 0) << pinion_last_error();
 }
@@ -98,12 +108,13 @@ void hold_by_put(FirehoseMember& member, unsigned to, std::uint64_t at, std::uin
 TEST_P(FirehoseRecall, MissesOnceForEachBucket) {
   run(3, [](FirehoseMember& member) {
     constexpr unsigned kBuckets = 10, kRounds = 20;
+    constexpr unsigned kOrder[kBuckets] = {0, 3, 8, 1, 5, 2, 9, 7, 4, 6};  // no walk, which would ask ahead
     char* const mine = map_buckets(kBuckets);
     const auto all = member.exchange(mine);
     if (member.process() > 0) {
       for (unsigned round = 0; round < kRounds; ++round)
         for (unsigned i = 0; i < kBuckets; ++i) {
-          const unsigned bucket = i * 3 % kBuckets;  // no walk, which would ask ahead
+          const unsigned bucket = kOrder[i];
           put_word(member, 0, all[0] + bucket * kBucket + 8 * member.process(), 1000 * round + bucket);
         }
       const auto statistics = member.statistics();
@@ -163,6 +174,77 @@ TEST_P(FirehoseRecall, UnmappedMemoryIsHeldBackUntilPeersLetGo) {
     if (member.process() == 0) {
       EXPECT_EQ(word_at(mine), 0U);
       EXPECT_EQ(word_at(mine + 8), 18U);
+    }
+    member.barrier();
+  });
+}
+
+/// Once a process.
+bool reserve_arena() {
+  static const bool reserved = process_arena().reserve(2 * Arena::kGranule, false);
+  return reserved;
+}
+
+// The provider writes through the process's page tables: without rights there, it would fail.
+TEST_P(FirehoseRecall, UnmappedMemoryOfTheArenaKeepsItsRightsWhilePeersHoldIt) {
+  ASSERT_TRUE(reserve_arena());
+  run(2, [](FirehoseMember& member) {
+    char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
+    ASSERT_NE(mine, nullptr);
+    const auto all = member.exchange(mine);
+    if (member.process() == 1) hold_by_put(member, 0, all[0], 17);
+    member.barrier();
+    if (member.process() == 0) {
+      ASSERT_EQ(::munmap(mine, kBucket), 0);
+      EXPECT_TRUE(is_readable(mine));
+      EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
+      EXPECT_TRUE(is_readable(mine)) << "it may be a block again";
+      EXPECT_TRUE(eventually(member, [&] { return ::munmap(mine, kBucket) == 0 && !is_readable(mine); }));
+    }
+    member.barrier();
+    if (member.process() == 1) {
+      const std::uint64_t value = 18;
+      EXPECT_EQ(pinion_firehose_put(member.firehose, 0, all[0] + 8, &value, sizeof value), EFAULT);
+      put_word(member, 0, all[0] + kBucket + 8, 18);
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine + kBucket + 8), 18U);
+    }
+    member.barrier();
+  });
+}
+
+bool is_resident(char* at) {
+  unsigned char resident = 0;
+  return ::mincore(at, 1, &resident) == 0 && (resident & 1) != 0;
+}
+
+// The segment is registered for the process itself, beyond the buckets that peers hold.
+TEST_P(FirehoseRecall, DroppedMemoryOfTheArenaKeepsItsPages) {
+  ASSERT_TRUE(reserve_arena());
+  run(2, [](FirehoseMember& member) {
+    char* const mine = static_cast<char*>(process_heap().allocate(4 * kBucket, kBucket, true));
+    ASSERT_NE(mine, nullptr);
+    std::memset(mine, 7, 4 * kBucket);
+    const auto all = member.exchange(mine);
+    pinion_domain* domain = nullptr;
+    pinion_lease lease = PINION_LEASE_INIT;
+    if (member.process() == 1) {
+      hold_by_put(member, 0, all[0], 17);
+    } else {
+      ASSERT_EQ(pinion_domain_open("emulated", "none", &domain), 0) << pinion_last_error();
+      ASSERT_EQ(pinion_acquire(domain, mine, 4 * kBucket, PINION_ACCESS_READ, &lease), 0);
+      EXPECT_EQ(pinion_release(&lease), 0);
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      ASSERT_EQ(::madvise(mine, 4 * kBucket, MADV_DONTNEED), 0);
+      EXPECT_TRUE(is_resident(mine));
+      EXPECT_TRUE(is_resident(mine + 3 * kBucket));
+      EXPECT_EQ(word_at(mine), 0U);
+      EXPECT_EQ(word_at(mine + 3 * kBucket), 0U);
+      EXPECT_EQ(pinion_domain_close(domain), 0) << pinion_last_error();
     }
     member.barrier();
   });

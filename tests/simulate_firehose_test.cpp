@@ -87,6 +87,20 @@ TEST(SimulateFirehose, PutsDoNotWaitForRegistrations) {
   EXPECT_LE(simulate_firehose(job).latency_us(), static_cast<double>(2 * job.message) / 1e3);
 }
 
+// Each goes through its set once, by columns. Three of four buckets are asked for ahead, with a fourth.
+TEST(SimulateFirehose, AWalkMissesOneOfFourBuckets) {
+  for (const auto pattern : {FirehosePattern::periodic, FirehosePattern::strided}) {
+    FirehoseJob job = job_of(pattern, 7, Sharing::lending);
+    job.quota.buckets = 8'192;
+    job.working_set = 512;
+    job.puts = 6 * job.working_set;
+    job.pause = kMillisecond;
+    const FirehoseResult result = simulate_firehose(job);
+    EXPECT_GT(result.hit_rate(), 0.65);
+    EXPECT_LT(2 * result.messages, 3 * job.puts) << "a question for four, and each one's grant";
+  }
+}
+
 TEST(SimulateFirehose, RendezvousPaysAtEachPut) {
   FirehoseJob job = job_of(FirehosePattern::uniform, 2, Sharing::static_share);
   job.bucket = 4096;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <string_view>
 
 #include "device/cost_model.h"
 #include "node/room.h"
@@ -152,6 +153,22 @@ Program spread(Program program, std::size_t domains) {
   return program;
 }
 
+/// The same program on a core that others want: in three of ten turns each interval takes 4 to 32 times as
+/// long.
+Program stalled(Program program) {
+  ThreadProgram& thread = program.threads[0];
+  std::uint64_t random = 1;
+  for (std::uint64_t turn = 0; turn < thread.turns; ++turn) {
+    for (Operation operation : thread.turn) {
+      random = random * 6364136223846793005 + 1442695040888963407;
+      if (turn % 10 >= 7) operation.compute *= static_cast<Duration>(4 << (random >> 62));
+      thread.before.push_back(operation);
+    }
+  }
+  thread.turns = 0;
+  return program;
+}
+
 struct Case {
   const char* pattern;
   std::uint64_t turns;  ///< 0: as the pattern has it
@@ -267,6 +284,23 @@ TEST_P(Swapping, WithoutAnIdleCoreToo) {
     const Counts lru = run(program, RetentionKind::lru, limit);
     const Counts helper = run(program, RetentionKind::helper, limit, "adaptive", {.core_idle = false});
     EXPECT_LE(10 * helper.unbacked, lru.unbacked);
+  }
+}
+
+// All predicted uses are overdue then, and only their order tells which one comes first.
+TEST_P(Swapping, InALoopThatStallsToo) {
+  if (GetParam().bytes_per_second != kPaper || !std::string_view(GetParam().pattern).starts_with("loop"))
+    return;
+  for (const Program& steady : workload.programs) {
+    const Program program = stalled(steady);
+    const std::uint64_t limit = unlimited(program).oracle_peak + largest_buffer(program);
+    const Counts lru = run(program, RetentionKind::lru, limit);
+    for (const bool core_idle : {true, false}) {
+      const Counts helper = run(program, RetentionKind::helper, limit, "adaptive", {.core_idle = core_idle});
+      EXPECT_LE(helper.peak, limit);
+      EXPECT_LE(10 * helper.unbacked, lru.unbacked)
+          << core_idle << ": " << helper.unbacked << " to " << lru.unbacked;
+    }
   }
 }
 

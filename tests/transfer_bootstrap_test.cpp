@@ -49,6 +49,7 @@ TEST_F(TransferBootstrap, CardsAreFoundAndTheLastOneRemovesThem) {
     EXPECT_EQ(read.node, made.node);
     EXPECT_EQ(read.process, ::getpid());
     EXPECT_EQ(read.started, made.started);
+    EXPECT_EQ(read.word, made.word);
     EXPECT_EQ(read.provider, "tcp;ofi_rxm");
     EXPECT_EQ(read.address, made.address);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <stdexcept>
 
 namespace gas {
@@ -70,13 +71,23 @@ Job::~Job() {
   if (heap_ != nullptr && firehose_ == nullptr) ::munmap(heap_, heap_bytes_);
 }
 
-void Job::open(std::size_t heap_bytes) {
-  heap_bytes_ = heap_bytes;
-  void* const memory =
-      ::mmap(nullptr, heap_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void Job::map_heap(std::size_t bytes) {
+  constexpr std::size_t kHugepage = std::size_t{2} << 20;
+  const std::size_t multiple = options_.hugepages ? kHugepage : 1;
+  heap_bytes_ = (bytes + multiple - 1) / multiple * multiple;
+  const std::size_t mapped = heap_bytes_ + multiple - 1;
+  void* const memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no memory for the heap");
-  heap_ = static_cast<std::byte*>(memory);
-  const struct pinion_range segment { heap_, heap_bytes };
+  heap_ = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory) + multiple - 1) / multiple *
+                                       multiple);
+  if (!options_.hugepages) return;
+  ::madvise(heap_, heap_bytes_, MADV_HUGEPAGE);
+  std::memset(heap_, 0, heap_bytes_);
+}
+
+void Job::open(std::size_t heap_bytes) {
+  map_heap(heap_bytes);
+  const struct pinion_range segment { heap_, heap_bytes_ };
   struct pinion_firehose_options options {};
   options.size = sizeof options;
   if (!place_.directory.empty()) {
@@ -215,7 +226,23 @@ void Job::put(unsigned to, std::size_t offset, const void* from, std::size_t byt
 void Job::put_word(unsigned to, std::size_t offset, std::uint64_t word) {
   Put& put = claim(to, offset, sizeof word);
   put.word = word;
-  post(put, &put.word);
+  if (options_.scattered)
+    put.under_way = true;
+  else
+    post(put, &put.word);
+}
+
+/// The words of the window that are for that peer.
+void Job::put_together(unsigned to) {
+  std::vector<pinion_firehose_piece> pieces;
+  for (Put& put : window_) {
+    if (!put.under_way || put.to != to) continue;
+    pieces.push_back({&put.word, address(to, put.begin), sizeof put.word});
+    put.under_way = false;
+  }
+  pinion_firehose_handle handle;
+  must(pinion_firehose_put_v(firehose_, to, pieces.data(), pieces.size(), &handle));
+  must(pinion_firehose_wait(firehose_, &handle));
 }
 
 Job::Put& Job::claim(unsigned to, std::size_t offset, std::size_t bytes) {
@@ -245,6 +272,7 @@ void Job::post(Put& put, const void* from) {
 }
 
 void Job::finish(Put& put) {
+  if (options_.scattered) return put_together(put.to);
   must(pinion_firehose_wait(firehose_, &put.handle));
   put.under_way = false;
 }

@@ -26,7 +26,9 @@ struct JobOptions {
   std::string provider, strategy;
   std::uint64_t memory = 0, victims = 0, bucket = 0;
   bool all_memory = false;  ///< exposes the whole address space instead of the heap
+  bool hugepages = false;   ///< the heap lies in some, where the kernel has them
   unsigned window = 1;      ///< puts under way at a time; 1: each waits for its delivery
+  bool scattered = false;   ///< a window's words to one peer are one scattered put
 };
 
 /// Latencies, to one part in sixteen: counts by the upper bits of the nanoseconds.
@@ -115,6 +117,8 @@ class Job {
   Put& claim(unsigned to, std::size_t offset, std::size_t bytes);
   void post(Put& put, const void* from);
   void finish(Put& put);
+  void put_together(unsigned to);
+  void map_heap(std::size_t bytes);
 
   const JobOptions options_;
   const Place place_;

@@ -94,6 +94,7 @@ CLI::App* add_client(CLI::App& app, Options& options, const std::string& name, c
   add_size(*client, "--victims", job.victims, 1, "MAXVICTIM: bytes beside it, registered and unused");
   add_size(*client, "--bucket", job.bucket, 1, "bytes of a bucket, a power of two");
   client->add_flag("--all-memory", job.all_memory, "expose the whole address space, not the heap alone");
+  client->add_flag("--hugepages", job.hugepages, "the heap lies in hugepages");
   client->add_option("--window", job.window, "puts under way at a time [1]")->check(CLI::Range(1, 256));
   client->add_flag("--figures", options.figures, "one figure a line");
   return client;
@@ -114,6 +115,7 @@ void add_clients(CLI::App& app, Options& options) {
   client->add_option("--puts", options.random_put.puts, "of all processes, at least, for each set")
       ->check(count);
   add_size(*client, "--sets", options.random_put.sets, 8192, "bytes of each process that are put to");
+  client->add_flag("--scattered", options.job.scattered, "a window's puts to one process are one call");
   client->add_flag("--one-way", options.random_put.one_way, "process 0 alone puts, the others sleep");
   client = add_client(app, options, "hash-table", "a distributed hash table");
   client->add_option("--keys", options.hash_table.keys, "that each process inserts")

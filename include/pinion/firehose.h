@@ -43,7 +43,7 @@ struct pinion_firehose_options {
   const char* strategy;
   uint64_t memory;  /* M: bytes of this process that its peers may keep registered; 0: a part of the limit */
   uint64_t victims; /* MAXVICTIM: bytes beside it that stay registered unused; 0: a sixteenth of M */
-  uint64_t bucket;  /* bytes, a power of two, whole pages; 0: chosen. The same in all processes. */
+  uint64_t bucket; /* bytes, a power of two, whole pages; 0: chosen. All use the least of all processes'. */
   uint64_t recall_timeout_ns;          /* 0: 10 s. A peer that does not let go within it is cut off. */
   const struct pinion_range* segments; /* the memory exposed to peers; none: all of the address space */
   size_t segment_count;
@@ -169,6 +169,8 @@ struct pinion_firehose_statistics {
   uint64_t victim_hits;        /* buckets wanted again that were still registered, unused */
   uint64_t recalls;            /* firehoses called back */
   uint64_t cut_off;            /* peers that did not let go in time */
+  /* As initiator. */
+  uint64_t packed; /* of `messaged`: small pieces of put_v and get_v that travelled together */
 };
 
 int pinion_firehose_statistics(const pinion_firehose* firehose,

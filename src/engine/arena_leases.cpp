@@ -46,22 +46,23 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
     return open.domain == domain && open.segment == segment;
   });
-  if (is_open || !arena_.pin(segment)) return {};
-  open_.push_back({domain, segment, {}});
+  const Range pages = is_open ? Range{} : arena_.pin(segment, request);
+  if (pages.empty()) return {};
+  open_.push_back({domain, segment, monotonic_now(), {}});
   opens_.store(open_.size(), std::memory_order_release);
-  return segment;
+  return pages;
 }
 
-void ArenaLeases::finish_opening(int domain, Range segment, Region* region) {
+void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
   const auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& one) {
-    return one.domain == domain && one.segment == segment;
+    return one.domain == domain && one.segment.contains(pages);
   });
   if (region == nullptr) {
     ++figures_.refused;
-    rows_[domain].not_before[granule_of(segment.begin)].store(monotonic_now() + kRest,
-                                                              std::memory_order_relaxed);
+    rows_[domain].not_before[granule_of(open->segment.begin)].store(monotonic_now() + kRest,
+                                                                    std::memory_order_relaxed);
     open->returned = true;  // and gone: settle() finds it
     return;
   }
@@ -85,9 +86,9 @@ bool ArenaLeases::close_idle(std::uint64_t bytes) {
   for (Open& open : open_) {
     if (closed >= bytes) break;
     if (open.region.region == nullptr || is_closing(open) || leases_out(open) != 0) continue;
-    close(open);
+    close(open, monotonic_now() + kRest);
     ++figures_.let_go;
-    closed += open.segment.bytes();
+    closed += open.region.region->range().bytes();
   }
   return closed != 0;
 }
@@ -96,7 +97,8 @@ void ArenaLeases::close(int domain) {
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
   for (Open& open : open_)
-    if (open.domain == domain && open.region.region != nullptr && !open.closing) close(open);
+    if (open.domain == domain && open.region.region != nullptr && !open.closing)
+      close(open, monotonic_now() + kRest);
 }
 
 void ArenaLeases::make_way(int domain, Range pages, Access access) {
@@ -104,22 +106,22 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
     return;
   const Region* const serving =
       rows_[domain].regions[granule_of(pages.begin)].load(std::memory_order_acquire);
-  if (serving == nullptr || includes(serving->access.load(std::memory_order_relaxed), access)) return;
+  if (serving == nullptr) return;
+  const bool has_rights = includes(serving->access.load(std::memory_order_relaxed), access);
+  if (has_rights && !pages.contains(serving->range())) return;
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
   for (Open& open : open_) {
     if (open.domain != domain || open.region.region != serving || open.closing) continue;
-    close(open);
+    close(open, kNever);
     ++figures_.refused;
-    rows_[domain].not_before[granule_of(open.segment.begin)].store(kNever, std::memory_order_relaxed);
   }
 }
 
-void ArenaLeases::close(Open& open) {
+void ArenaLeases::close(Open& open, Time not_before) {
   open.closing = true;
   open.region.region->word.doom();
-  rows_[open.domain].not_before[granule_of(open.segment.begin)].store(monotonic_now() + kRest,
-                                                                      std::memory_order_relaxed);
+  rows_[open.domain].not_before[granule_of(open.segment.begin)].store(not_before, std::memory_order_relaxed);
 }
 
 bool ArenaLeases::is_closing(const Open& open) {
@@ -145,7 +147,7 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
   for (Open& open : open_) {
     if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
     if (!open.closing && arena_.segment_at(open.segment.begin) == open.segment) ++figures_.doomed;
-    if (!open.closing) close(open);
+    if (!open.closing) close(open, open.since + kRest);
     if (leases_out(open) != 0) continue;
     set_regions(open, nullptr);
     open.returned = true;
@@ -191,22 +193,38 @@ bool ArenaLeases::is_open(Range range) const {
   return open;
 }
 
-bool ArenaLeases::withholds(const MemoryChange& change) {
+ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
   if (!arena_.range().contains(change.range)) [[likely]]
-    return false;
-  if (change.kind != ChangeKind::unmap && change.kind != ChangeKind::other) return false;
-  arena_.note_deprived(change.range);
-  if (change.kind == ChangeKind::other || !protect_unseen(change.range, PROT_NONE)) return false;
-  withheld_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
-  return true;
+    return {};
+  switch (change.kind) {
+    case ChangeKind::zeros:
+    case ChangeKind::lazily:
+      if (clears(change)) return {Answer::done, false};
+      return {};
+    case ChangeKind::unmap:
+      return {Answer::done, arena_.is_replaced(change.range)};
+    case ChangeKind::rights:
+      arena_.note_deprived(change.range);
+      return {Answer::proceed, false};
+    case ChangeKind::moves:
+      // Of other mappings the kernel would leave a hole.
+      return {arena_.is_whole(change.range) ? Answer::copy : change.alternative, false};
+    default:
+      // Else the heap gives a segment back, or the change has happened already.
+      if (change.alternative == Answer::refuse) arena_.note_replaced(change.range);
+      return {};
+  }
+}
+
+void ArenaLeases::withhold(Range range) {
+  if (!arena_.range().contains(range) || !arena_.withhold(range)) return;
+  withheld_bytes_.fetch_add(range.bytes(), std::memory_order_relaxed);
 }
 
 bool ArenaLeases::clears(const MemoryChange& change) {
-  const bool lazily = change.kind == ChangeKind::lazily;
-  if ((change.kind != ChangeKind::zeros && !lazily) || touched(change.range) == 0) [[likely]]
+  if (!is_open(change.range) || !arena_.is_whole(change.range) || !is_private_anonymous(change.range))
     return false;
-  if (!is_open(change.range) || !is_private_anonymous(change.range)) return false;
-  if (lazily) return true;
+  if (change.kind == ChangeKind::lazily) return true;
   std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
   cleared_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
   return true;

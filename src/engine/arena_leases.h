@@ -5,7 +5,8 @@
 // region (registry/domain.h) under one lease of this object. A segment is registered at its first request.
 // It is closed when its memory changes, when the heap has given it back, or under a limit: its region is
 // doomed, so that requests go the ordinary way. When the leases of requests are back too, this object returns
-// its own, and the region goes like any doomed one. A closed segment may be opened again a second later.
+// its own, and the region goes like any doomed one. A segment is registered once a second at most; under a
+// limit, a second after it was closed.
 //
 // try_lease() and give_back() are lock-free, for any thread; clears() is for hooks. All else is ordinary code
 // of any thread, under one mutex; device calls, hooks and other rooms' locks stay outside of it.
@@ -70,10 +71,11 @@ class ArenaLeases {
 
   // ---- opening ----
 
-  /// The segment to register for the request, in whole; finish_opening() must follow. Empty: none.
+  /// The pages to register for the request: a segment, or the part that the program left whole.
+  /// finish_opening() must follow. Empty: none.
   Range begin_opening(int domain, Range request);
   /// `region` is leased for this object; null: the registration was refused.
-  void finish_opening(int domain, Range segment, Region* region);
+  void finish_opening(int domain, Range pages, Region* region);
 
   // ---- closing; settle() must follow ----
 
@@ -81,8 +83,8 @@ class ArenaLeases {
   bool close_idle(std::uint64_t bytes);
   /// All of a domain.
   void close(int domain);
-  /// The segment around the pages if it has too few rights for an ordinary request of this domain. It is
-  /// opened there no more.
+  /// The segment around the pages if it stands in the way of an ordinary request of this domain: registered
+  /// with too few rights, or for a part of the pages alone. It is opened there no more.
   void make_way(int domain, Range pages, Access access);
 
   /// Returns the leases of closed segments whose requests are over, by return_lease(domain, RegionRef), and
@@ -97,10 +99,15 @@ class ArenaLeases {
 
   // ---- hooks ----
 
-  /// Whether the change is carried out here: private memory of an open segment, cleared by writing.
-  bool clears(const MemoryChange& change);
-  /// Whether a munmap is carried out here: the memory stays mapped for the heap, without rights.
-  bool withholds(const MemoryChange& change);
+  struct Met {
+    Answer answer = Answer::proceed;
+    bool dooms = true;  ///< registrations in the range have pages that the program loses
+  };
+  /// How the arena meets a change of memory. Advice that drops pages of an open segment is carried out here,
+  /// by writing; memory that the program unmaps or moves stays mapped for the heap.
+  Met meet(const MemoryChange& change);
+  /// Takes the rights from memory that stays through munmap.
+  void withhold(Range range);
   /// Whether one open segment has the range.
   bool is_open(Range range) const;
   /// Of the arena's bytes in the range, those that may be registered.
@@ -120,6 +127,7 @@ class ArenaLeases {
   struct Open {
     int domain;
     Range segment;
+    Time since;        ///< it began to be registered
     RegionRef region;  ///< null while it is being registered
     bool closing = false;
     bool returned = false;  ///< this object's lease
@@ -131,7 +139,8 @@ class ArenaLeases {
 
   Settled settle_table();
   bool is_closing(const Open& open);
-  void close(Open& open);
+  bool clears(const MemoryChange& change);
+  void close(Open& open, Time not_before);
   std::int64_t leases_out(const Open& open) const;
   void set_regions(const Open& open, Region* region);
 

@@ -57,12 +57,12 @@ void MemoryWatch::report_exposure() {
 }
 
 Answer MemoryWatch::changing(const MemoryChange& change) {
-  if (arena_.clears(change)) return Answer::done;
-  const bool withheld = arena_.withholds(change);
-  doom(change.range, withheld && arena_.is_open(change.range));
+  const ArenaLeases::Met met = arena_.meet(change);
+  if (change.is_advice() && met.answer == Answer::done) return Answer::done;
+  doom(change.range, !met.dooms);
   events_.post(change.range);
   memory_events_.fetch_add(1, std::memory_order_relaxed);
-  return withheld ? Answer::done : Answer::proceed;
+  return met.answer;
 }
 
 void MemoryWatch::code_unloaded() { invalidate_call_sites(); }

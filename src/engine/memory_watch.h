@@ -53,9 +53,10 @@ class MemoryWatch final : public MemorySink {
 
   // ---- the sink ----
 
-  /// Dooms the regions in the range. Leases stay valid for their holders. Open segments of the arena are
-  /// cleared instead, where that is all that the program asked for; memory of the arena stays through munmap.
+  /// Dooms the regions in the range. Leases stay valid for their holders. Memory of the arena keeps its
+  /// registration through changes that leave its pages in place (ArenaLeases::meet()).
   Answer changing(const MemoryChange& change) override;
+  void unmapped(Range range) override { arena_.withhold(range); }
   void changed(Range) override { expect_reaping(); }
   void appeared(Range range) override { doom(range); }
   /// Learnt stacks may lead through code that has gone.

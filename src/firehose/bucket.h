@@ -33,7 +33,7 @@ struct BucketRange {
   bool operator==(const BucketRange&) const = default;
 };
 
-/// The size of a job's buckets, and what follows from it.
+/// The size of a job's buckets: from addresses to buckets, and back.
 class BucketSize {
  public:
   /// A power of two, of whole pages.

@@ -84,7 +84,7 @@ class BucketTable {
   static std::uint64_t hash(Peer peer, Bucket bucket) {
     std::uint64_t h = (bucket + (static_cast<std::uint64_t>(peer) << 45)) * 0x9E3779B97F4A7C15ull;
     h ^= h >> 32;
-    return (h * 0x94D049BB133111EBull) >> 20;  // so that sums with a mask cannot overflow
+    return (h * 0x94D049BB133111EBull) >> 20;  // small enough for a sum with a mask
   }
   static bool is(const T& object, Peer peer, Bucket bucket) {
     return object.bucket.load(std::memory_order_relaxed) == bucket &&

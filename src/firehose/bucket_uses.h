@@ -25,7 +25,7 @@ struct BucketUses {
   Duration expected_at_use(Time now) const {
     return count < 2 ? kNever : (now - since) / static_cast<Duration>(count - 1);
   }
-  /// The same at any time. Never longer than at its uses: where all buckets are used in turn, a held one
+  /// The same at any time. At most as long as at its uses: where all buckets are used in turn, a held one
   /// wins.
   Duration expected(Time now) const { return (now - since) / static_cast<Duration>(std::max(count, 1u)); }
 

@@ -7,27 +7,17 @@
 #include <string>
 #include <utility>
 
+#include "firehose/bucket_choice.h"
 #include "monitor/memory_events.h"
 
 namespace pinion::firehose {
 
 namespace {
 
-constexpr std::size_t kBucket = std::size_t{64} << 10;
 constexpr Duration kPatience = 10 * kSecond;
 constexpr Duration kCarryOutAgain = 50 * kMillisecond;
 /// Until the memory for peers doubles again, after leases lacked room.
 constexpr Duration kGrowAgain = kSecond;
-/// Of the process's limit, for peers.
-constexpr std::uint64_t kPartOfLimit = 4;
-constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
-
-std::uint64_t default_memory() {
-  struct pinion_limits limits {};
-  limits.size = sizeof limits;
-  if (pinion_limits(&limits) != 0) return 0;
-  return std::min(limits.bytes / kPartOfLimit, kMostByDefault);
-}
 
 /// Of rendezvous: more buckets than memory has.
 constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
@@ -35,7 +25,7 @@ constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
 Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes, Keeps keeps) {
   if (keeps != Keeps::firehoses)
     return {Sharing::static_share, kUnbounded, keeps == Keeps::registrations ? kUnbounded : 0, processes};
-  const std::uint64_t memory = options.memory ? options.memory : default_memory();
+  const std::uint64_t memory = memory_for_peers(options);
   Quota quota;
   quota.buckets = memory / bucket;
   quota.victims = options.victims ? options.victims / bucket : quota.buckets / 16;
@@ -75,12 +65,12 @@ bool is_sampled() {
 Caching::Caching(Ways& ways, Keeps keeps)
     : ways_(ways),
       keeps_(keeps),
-      size_(ways.options().bucket ? ways.options().bucket : kBucket),
+      size_(ways.options().bucket),
       quota_(quota_of(ways.options(), size_.bytes(), ways.endpoint().peers(), keeps)),
       most_light_(ways.endpoint().capabilities().max_message - kMostMessage),
       patience_(ways.options().recall_timeout_ns ? static_cast<Duration>(ways.options().recall_timeout_ns)
                                                  : kPatience),
-      initiator_(ways.endpoint().peers(), quota_.first_limit(), *this),
+      initiator_(ways.endpoint().peers(), quota_.first_limit(), *this, size_.end()),
       owner_(quota_, *this),
       pins_(kept(new Pins(ways.endpoint().domain(), size_))),
       recalls_(kept(new Recalls(
@@ -150,7 +140,7 @@ bool Caching::use_if_held(Part& part) {
   return true;
 }
 
-/// Asks for the buckets of all parts together. A part that waits may be over before this returns.
+/// One message wants the buckets of all parts. A part that waits may be over before this returns.
 void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
   std::array<BasicInitiator<>::Needed, kMostTogether> needed;
@@ -159,7 +149,8 @@ void Caching::ask(std::span<Part* const> parts) {
     part->light = part->bytes <= most_light_;
   }
   as_initiator([&] {
-    if (const Duration message = message_time_.get()) initiator_.operations_take(held_time_.get(), message);
+    if (const Duration message = message_time_.get())
+      initiator_.operations_take(held_time_.get(), message, riding_time_.get());
     for (std::size_t i = 0; i < parts.size(); ++i)
       needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
     const bool rides = keeps_ == Keeps::firehoses && parts.size() == 1;
@@ -230,7 +221,8 @@ void Caching::ended(Part& part) {
 }
 
 void Caching::answered(Part& part) {
-  if (part.begun) message_time_.add(calibration().to_duration(ticks_now() - part.begun));
+  TypicalTime& time = part.rides ? riding_time_ : message_time_;
+  if (part.begun) time.add(calibration().to_duration(ticks_now() - part.begun));
   if (part.rides) as_initiator([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
 }
 
@@ -393,7 +385,7 @@ bool Caching::asked_for(std::uint64_t bytes) {
   if (pins_.bytes() == 0 || (is_agent && pinning_)) return false;
   missing_.store(bytes, std::memory_order_relaxed);
   ways_.ring();
-  return !is_agent;  // which cannot wait for itself
+  return !is_agent;  // which would wait for itself
 }
 
 void Caching::share_room(Time now) {

@@ -5,12 +5,13 @@
 //   begin() ── hit ──────────────────────────────> by_provider()
 //      └─ miss: need() ── Move ──> owner ── Answer ──> granted: by_provider()    refused: by_message()
 //
-// A hit takes no lock. The initiator and the owner have a mutex each; neither is held while the other, a
-// device or a wait is. Messages are sent under them, in the protocol's order. Pins and revocations are the
-// agent's: it alone registers, and it waits for no peer.
+// A hit is free of locks. The initiator and the owner have a mutex each; a thread holds one of them at a
+// time, outside of device calls and waits. Messages are sent under them, in the protocol's order. Pins and
+// revocations are the agent's: it alone registers, and peers never keep it waiting.
 //
-// Nothing is exposed where a change of memory could not wait for the peers: where events are not seen by
-// libc's functions, while sight is lost, and where the provider writes by address past any key (shm).
+// Memory is exposed only where its change can wait for the peers. It stays private where another monitor than
+// libc's functions sees events, while sight is lost, and where the provider writes by address past any key
+// (shm).
 #pragma once
 
 #include <atomic>
@@ -132,8 +133,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, waited_{0}, moves_{0}, refusals_{0};
   std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
-  TypicalTime held_time_, message_time_;  ///< of puts and gets, to delivery
-  TypicalTime pin_time_, unpin_time_;     ///< with their wait for the agent
+  TypicalTime held_time_, message_time_, riding_time_;  ///< of puts and gets, to delivery
+  TypicalTime pin_time_, unpin_time_;                   ///< with their wait for the agent
 };
 
 }  // namespace pinion::firehose

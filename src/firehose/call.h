@@ -2,17 +2,18 @@
 //
 // A call is one put, get, scattered put or get, or atomic. A part is bytes of one call that travel together:
 // within one bucket of the peer's, and one transfer of the provider's. The caller and each part count in
-// `left`; whoever counts the last one out ends the call.
+// `left`; the last one out ends the call.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "firehose/initiator.h"
-#include "pinion/pinion.h"
+#include "pinion/firehose.h"
 #include "transfer/endpoint.h"
 
 namespace pinion::firehose {
@@ -41,13 +42,24 @@ struct Call {
   bool is_done() const { return left.load(std::memory_order_acquire) == 0; }
 
   const Peer peer;
+  // Of small pieces: how long they take is measured.
+  std::size_t measured = 0;  ///< pieces; 0: it is not
+  bool together = false;     ///< they travel in messages
+  Time begun = 0;
   std::atomic<unsigned> left{1};
   std::atomic<int> error{0};                ///< the first; 0: none
   std::shared_ptr<ImplicitCalls> implicit;  ///< null: its caller waits for it
   std::atomic<Way> way{Way::held};          ///< approximate where parts end beside each other
 };
 
-enum class PartKind : std::uint8_t { put, get, atomic };
+enum class PartKind : std::uint8_t { put, get, atomic, scattered_put, scattered_get };
+
+/// Pieces of a scattered put or get that travel in one message.
+struct Scattered {
+  std::vector<char> request;                   ///< its payload: their list, and the data to put
+  std::vector<pinion_firehose_piece> targets;  ///< of a get
+  std::size_t answer = 0;                      ///< bytes that come back
+};
 
 struct Part final : transfer::Operation, Waiter {
   Part(Job& of_job, Call& of) : job(of_job), call(&of), peer(of.peer) {}
@@ -64,7 +76,10 @@ struct Part final : transfer::Operation, Waiter {
 
   // Of an atomic.
   std::uint8_t operation = 0;
-  std::uint64_t operand = 0, compare = 0;
+  std::uint64_t operand = 0;  ///< of scattered ones: pieces
+  std::uint64_t compare = 0;
+
+  std::unique_ptr<Scattered> scattered;  ///< its request is `local`
 
   // By message: guarded by the courier.
   std::size_t asked = 0;

@@ -55,6 +55,14 @@ std::size_t Courier::write_request(const Part& part, Request& request, std::uint
       message.operand = part.operand;
       message.compare = part.compare;
       break;
+    case PartKind::scattered_put:
+    case PartKind::scattered_get: {
+      const bool puts = part.kind == PartKind::scattered_put;
+      message.kind = puts ? DataMessage::Kind::scattered_put : DataMessage::Kind::scattered_get;
+      message.payload = request.local;
+      message.operand = part.operand;
+      break;
+    }
   }
   return encode(message, header);
 }
@@ -114,6 +122,24 @@ void Courier::pump(Peer peer, Lane& lane, std::vector<Ended>& ended) {
   lane.stalled = stalled;
 }
 
+/// What came back. Returns an errno value.
+int Courier::take(const Part& part, const Request& request, const DataMessage& answer) {
+  if (answer.error) return answer.error;
+  std::size_t expected = part.kind == PartKind::get ? request.bytes : 0;
+  if (part.scattered) expected = part.scattered->answer;
+  if (answer.bytes != expected) return EPROTO;
+  if (part.kind == PartKind::get) std::memcpy(request.local, answer.payload, answer.bytes);
+  if (part.kind == PartKind::atomic && request.local)
+    std::memcpy(request.local, &answer.operand, sizeof answer.operand);
+  if (part.kind != PartKind::scattered_get) return 0;
+  const char* data = static_cast<const char*>(answer.payload);
+  for (const pinion_firehose_piece& piece : part.scattered->targets) {
+    std::memcpy(piece.local, data, piece.bytes);
+    data += piece.bytes;
+  }
+  return 0;
+}
+
 void Courier::answered(Peer from, const DataMessage& answer) {
   std::vector<Ended> ended;
   Lane& lane = lanes_[from];
@@ -122,13 +148,7 @@ void Courier::answered(Peer from, const DataMessage& answer) {
     Request& request = lane.requests[answer.request % kWindow];
     Part* const part = request.part;
     if (part == nullptr || request.uses << kRequestBits != answer.request - answer.request % kWindow) return;
-    const bool gets = part->kind == PartKind::get;
-    int error = answer.error;
-    if (!error && answer.bytes != (gets ? request.bytes : 0)) error = EPROTO;
-    if (!error && gets) std::memcpy(request.local, answer.payload, answer.bytes);
-    if (!error && part->kind == PartKind::atomic && request.local)
-      std::memcpy(request.local, &answer.operand, sizeof answer.operand);
-    if (error) part->call->fail(error);
+    if (const int error = take(*part, request, answer)) part->call->fail(error);
     request.part = nullptr;
     if (--part->unanswered == 0 && part->asked == part->bytes) ended.push_back({part, 0});
     pump(from, lane, ended);

@@ -1,5 +1,5 @@
-// Puts, gets and atomics by active message: what a strategy leaves to the target's own processor. Parts are
-// cut into messages; each peer has a window of requests without answer, so that no message floods another.
+// Puts, gets and atomics by active message: the parts that the target's own processor carries out. Parts are
+// cut into messages; each peer has a window of unanswered requests, which bounds the messages under way.
 //
 // Any thread. Each peer's lane has a mutex of its own, under which messages are posted; parts are ended
 // outside of it.
@@ -62,6 +62,7 @@ class Courier {
   void pump(Peer peer, Lane& lane, std::vector<Ended>& ended);
   static std::size_t write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
                                    char* header);
+  static int take(const Part& part, const Request& request, const DataMessage& answer);
   Error post(Peer peer, Part& part, Request& request, std::uint32_t number);
   void finish_all(const std::vector<Ended>& ended) const;
 

@@ -22,6 +22,20 @@ bool is_word(std::uint64_t address, std::size_t bytes) {
   return (bytes == 4 || bytes == 8) && address % bytes == 0;
 }
 
+/// Its pieces lie in memory, and are all of the payload, with their data if it puts.
+bool has_pieces(const DataMessage& message, std::size_t payload, std::size_t most) {
+  if (message.operand == 0 || message.operand > payload / sizeof(DataPiece)) return false;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < message.operand; ++i) {
+    const DataPiece piece = piece_of(message, i);
+    if (piece.bytes == 0 || piece.bytes > most || !is_addressable(piece.address, piece.bytes)) return false;
+    bytes += piece.bytes;
+  }
+  const std::size_t list = message.operand * sizeof(DataPiece);
+  if (message.kind == DataMessage::Kind::scattered_get) return bytes <= most && payload == list;
+  return payload == list + bytes;
+}
+
 }  // namespace
 
 std::size_t encode(const DataMessage& message, void* header) {
@@ -66,6 +80,10 @@ std::optional<DataMessage> decode_data(const void* wire, std::size_t bytes, std:
       break;
     case DataMessage::Kind::answer:
       fits = payload == in.bytes && in.error >= 0;
+      break;
+    case DataMessage::Kind::scattered_put:
+    case DataMessage::Kind::scattered_get:
+      fits = payload == in.bytes && has_pieces(message, payload, most);
       break;
   }
   if (!fits) return {};

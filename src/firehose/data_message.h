@@ -1,26 +1,39 @@
-// Puts, gets and atomics as active messages: one header, then the payload. Parsing trusts no byte of it.
+// Puts, gets and atomics as active messages: one header, then the payload. That of scattered ones is the list
+// of their pieces, and the data to put. Parsing trusts no byte of it.
 // Stateless.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 namespace pinion::firehose {
 
 struct DataMessage {
-  enum class Kind : std::uint8_t { put = 1, get, atomic, answer };
+  enum class Kind : std::uint8_t { put = 1, get, atomic, answer, scattered_put, scattered_get };
 
   Kind kind = Kind::answer;
   std::uint8_t operation = 0;  ///< of an atomic: pinion_firehose_operation
   std::uint32_t request = 0;   ///< the sender's number; an answer repeats it
-  std::uint32_t bytes = 0;     ///< to put, to get, of the atomic's word, or of an answer's payload
+  std::uint32_t bytes = 0;     ///< to put, to get, of the atomic's word; else of the payload
   std::int32_t error = 0;      ///< of an answer: an errno value
   std::uint64_t address = 0;   ///< at the receiver
-  std::uint64_t operand = 0;   ///< of an atomic; in an answer: the old value
+  std::uint64_t operand = 0;   ///< of an atomic; in an answer: the old value; of scattered ones: pieces
   std::uint64_t compare = 0;
-  const void* payload = nullptr;  ///< of a put, and of an answer to a get
+  const void* payload = nullptr;  ///< of a put, of scattered ones, and of an answer to a get
 };
+
+/// Of a scattered put or get, at the receiver.
+struct DataPiece {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+inline DataPiece piece_of(const DataMessage& message, std::size_t number) {
+  DataPiece piece;
+  std::memcpy(&piece, static_cast<const char*>(message.payload) + number * sizeof piece, sizeof piece);
+  return piece;
+}
 
 constexpr std::size_t kDataHeader = 48;
 

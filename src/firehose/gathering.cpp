@@ -7,7 +7,7 @@ namespace pinion::firehose {
 
 using Peer = transfer::Peer;
 
-// A message of shares: the header, a byte for each process that says whether it took part, and the shares.
+// A message of shares: the header, a byte for each process (1: it took part), and the shares.
 
 Gathering::Gathering(Outbox& outbox, Peer self, Peer peers, std::size_t most_message)
     : outbox_(outbox), self_(self), most_message_(most_message), members_(peers) {}
@@ -32,7 +32,7 @@ void Gathering::begin(const void* own, std::size_t bytes) {
 /// Its share is here, or never comes.
 bool Gathering::is_known(Peer peer) { return share(peer, round_).round == round_ || members_[peer].gone; }
 
-/// Sends what the steps have to, as far as shares are here.
+/// Sends the shares of the next steps, as far as they are here.
 void Gathering::advance() {
   const auto peers = static_cast<Peer>(members_.size());
   while (known_ < peers && is_known((self_ + known_) % peers)) ++known_;

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -76,8 +77,9 @@ class BasicInitiator {
   using Firehose = BasicFirehose<Atomics>;
   using Actions = BasicInitiatorActions<Atomics>;
 
-  /// `first_limit`: firehoses at each peer, until the peer tells another.
-  BasicInitiator(Peer peers, std::uint32_t first_limit, Actions& actions) : actions_(actions), peers_(peers) {
+  /// `first_limit`: firehoses at each peer, until the peer sends another. All buckets are below `end`.
+  BasicInitiator(Peer peers, std::uint32_t first_limit, Actions& actions, Bucket end = ~Bucket{0})
+      : actions_(actions), end_(end), peers_(peers) {
     for (PeerState& peer : peers_) peer.limit = first_limit;
   }
 
@@ -143,10 +145,12 @@ class BasicInitiator {
     if (Firehose* firehose = wanted(peer, bucket)) firehose->slow = true;
   }
 
-  /// How long an operation takes by a firehose, and by message. Moves beyond the peers' memory then wait
-  /// until their cost is spent on messages; before the first call, until the kFirstPace-th miss.
-  void operations_take(Duration held, Duration by_message) {
+  /// How long an operation takes by a firehose, by message, and as the rider of a question. Moves beyond the
+  /// peers' memory then wait until their cost is spent on messages; before the first call, until the
+  /// kFirstPace-th miss. The peer measures its registrations; a rider is late by all else that a move costs.
+  void operations_take(Duration held, Duration by_message, Duration riding = 0) {
     saving_ = std::max({by_message - held, by_message / kLeastSaving, Duration{1}});
+    asking_ = std::max(riding - by_message, Duration{0});
   }
 
   void answer(Peer from, const Answer& answer) {
@@ -206,7 +210,7 @@ class BasicInitiator {
     send_released(peer);
   }
 
-  /// The peer takes and answers no more messages. Its waiters are refused.
+  /// The peer's connection is closed. Its waiters are refused.
   void gone(Peer peer) {
     PeerState& at = peers_[peer];
     if (at.gone) return;
@@ -241,12 +245,16 @@ class BasicInitiator {
     std::uint32_t limit = 0;
     std::uint32_t delay = 0;   ///< see Answer
     std::uint32_t misses = 0;  ///< since the last that asked
-    Bucket ahead = 0;          ///< the next, if misses walk through memory
+    Bucket last = 0;           ///< asked for
+    Bucket step = 0;           ///< from the one before it; downwards: wrapped
+    std::uint32_t even = 0;    ///< steps before it of the same length
     bool gone = false;
   };
   /// Firehoses that one choice looks at, so that it takes O(1).
   static constexpr unsigned kMostSteps = 32;
   static constexpr std::uint32_t kFirstPace = 8;
+  /// Misses at random places rarely make three even steps.
+  static constexpr std::uint32_t kEvenSteps = 2;
   /// Buckets of which uses are known, for each that is held.
   static constexpr std::size_t kElsewhere = 4;
   /// A firehose saves this part of a message at least: it spares the peer's processor.
@@ -303,14 +311,19 @@ class BasicInitiator {
     return firehose;
   }
 
-  /// Where misses walk through memory, a move takes the buckets ahead with it, as far as there is room.
+  /// Where misses walk through memory by even steps, a move takes the buckets ahead with it, as far as there
+  /// is room.
   void want_ahead(PeerState& peer, Bucket bucket) {
-    const bool walks = bucket == peer.ahead;
-    peer.ahead = bucket + 1;
-    if (!walks || peer.delay > 0) return;
-    while (!draft_.wanted.full() && peer.ring.size() + peer.wanted < peer.limit &&
-           !table_.find(draft_to_, peer.ahead))
-      want(peer, peer.ahead++, {now_, 0}).slow = true;
+    const Bucket step = bucket - std::exchange(peer.last, bucket);
+    peer.even = step == peer.step ? peer.even + 1 : 0;
+    peer.step = step;
+    if ((step != 1 && peer.even < kEvenSteps) || peer.delay > 0) return;
+    for (Bucket next = bucket + step; next < end_ && !draft_.wanted.full() && !table_.find(draft_to_, next) &&
+                                      peer.ring.size() + peer.wanted < peer.limit;
+         next += step) {
+      want(peer, next, {now_, 0}).slow = true;
+      peer.last = next;
+    }
   }
 
   static void add_waiter(Firehose& firehose, Waiter& waiter) {
@@ -319,7 +332,7 @@ class BasicInitiator {
     firehose.last_waiter = &waiter;
   }
 
-  /// For one more at a peer. Victims go into the draft: as many as the peer asks for, one at least. Where a
+  /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
   /// move costs more than a message, they are expected later than the bucket. False: it goes by message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
@@ -337,10 +350,10 @@ class BasicInitiator {
     return made;
   }
 
-  /// Misses of which one asks: the others' messages have then cost as much as the move.
+  /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.
   std::uint32_t pace(const PeerState& peer) const {
     if (peer.delay == 0) return 1;
-    return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>(peer.delay / saving_);
+    return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>((peer.delay + asking_) / saving_);
   }
 
   /// Of choose(): any unused one; or, where all near the hand are used, one of these.
@@ -465,12 +478,14 @@ class BasicInitiator {
   }
 
   Actions& actions_;
+  const Bucket end_;
   BucketTable<Firehose, Atomics> table_;
   // Under the caller's lock.
   Time now_ = 0;
   std::vector<PeerState> peers_;
   UsesElsewhere elsewhere_;
   Duration saving_ = 0;  ///< of a firehose, against a message; 0: not known
+  Duration asking_ = 0;  ///< by which a question delays the operation that asks
   Pool<Firehose> firehoses_;
   Move draft_;  ///< of the series of need() that runs
   Peer draft_to_ = 0;

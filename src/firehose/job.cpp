@@ -11,6 +11,7 @@
 
 #include "base/futex.h"
 #include "base/held_signals.h"
+#include "firehose/bucket_choice.h"
 #include "firehose/own_memory.h"
 #include "transfer/wire_pool.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 /// Messages to one peer that may wait before a call of the program does.
 constexpr std::size_t kMostKept = 64;
-/// How often the agent tries again what the endpoint's full queue kept back.
+/// Until the agent tries kept messages again, after the endpoint's queue was full.
 constexpr Duration kAgain = 200 * kMicrosecond;
 
 struct UserHeader {
@@ -87,6 +88,12 @@ Error Job::open_endpoint(const transfer::Job& place) {
   return made.error;
 }
 
+Error Job::agree_on_buckets() {
+  std::vector<std::uint64_t> proposals;
+  if (Error error = endpoint_->meet(proposed_bucket(options_, peers()), proposals)) return error;
+  return agreed_bucket(proposals, options_.bucket);
+}
+
 Error Job::join() {
   transfer::Job place;
   if (options_.processes > 0)
@@ -95,19 +102,21 @@ Error Job::join() {
     return error;
   else if (options_.directory)
     place.directory = options_.directory;
+  const std::string strategy = options_.strategy ? options_.strategy : kDefaultStrategy;
+  if (Error error = check_strategy(strategy)) return error;
   if (Error error = open_endpoint(place)) return error;
+  if (Error error = agree_on_buckets()) return error;
   outbox_ = std::make_unique<Outbox>(*endpoint_, place.peers);
   courier_ = std::make_unique<Courier>(*outbox_, place.peers,
                                        endpoint_->capabilities().max_message - kDataHeader, &Job::answered);
   cut_off_ = std::make_unique<std::atomic<bool>[]>(place.peers);
   gathering_ =
       std::make_unique<Gathering>(*outbox_, place.rank, place.peers, endpoint_->capabilities().max_message);
-  Error error;
-  strategy_ = make_strategy(options_.strategy ? options_.strategy : kDefaultStrategy, *this, error);
-  if (error) return error;
+  strategy_ = make_strategy(strategy, *this);
   bucket_ = strategy_->bucket_bytes();
   for (unsigned kind = 0; kind < kMessageKinds; ++kind) endpoint_->handle(kind, slots_[kind]);
-  if ((error = endpoint_->connect()) || (error = strategy_->open())) return error;
+  if (Error error = endpoint_->connect()) return error;
+  if (Error error = strategy_->open()) return error;
   options_.provider = options_.directory = options_.strategy = nullptr;  // the caller's
   options_.segments = nullptr;
   const HeldSignals held;  // for the threads
@@ -195,7 +204,63 @@ void Job::add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_pie
   }
 }
 
+/// Small pieces, where that is faster.
+bool Job::travels_together(Call& call, std::span<const pinion_firehose_piece> pieces) {
+  if (pieces.size() < 2 || call.peer == self() || cut_off_[call.peer].load(std::memory_order_relaxed))
+    return false;
+  for (const pinion_firehose_piece& piece : pieces)
+    if (piece.bytes == 0 || piece.bytes > Packing::kMostBytes) return false;
+  call.measured = pieces.size();
+  call.together = packing_.together(pieces.size());
+  call.begun = monotonic_now();
+  return call.together;
+}
+
+/// The first of the pieces, as many as one message holds; returns how many.
+std::size_t Job::add_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  const std::size_t most = endpoint_->capabilities().max_message - kDataHeader;
+  const bool puts = kind == PartKind::put;
+  std::size_t count = 0, list = 0, data = 0;
+  for (; count < pieces.size(); ++count) {
+    const std::size_t with = data + pieces[count].bytes;
+    if (list + sizeof(DataPiece) + (puts ? with : 0) > most || with > most) break;
+    list += sizeof(DataPiece);
+    data = with;
+  }
+  auto* const part = new Part(*this, call);
+  part->kind = puts ? PartKind::scattered_put : PartKind::scattered_get;
+  part->operand = count;
+  part->scattered = std::make_unique<Scattered>();
+  Scattered& scattered = *part->scattered;
+  scattered.request.resize(list + (puts ? data : 0));
+  char* at = scattered.request.data();
+  for (const pinion_firehose_piece& piece : pieces.first(count)) {
+    const DataPiece wire{piece.remote, piece.bytes};
+    std::memcpy(at, &wire, sizeof wire);
+    at += sizeof wire;
+  }
+  for (std::size_t i = 0; puts && i < count; at += pieces[i++].bytes)
+    std::memcpy(at, pieces[i].local, pieces[i].bytes);
+  if (!puts) scattered.targets.assign(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(count));
+  scattered.answer = puts ? 0 : data;
+  part->local = scattered.request.data();
+  part->bytes = scattered.request.size();
+  call.left.fetch_add(1, std::memory_order_relaxed);
+  courier_->carry(*part);
+  return count;
+}
+
+void Job::start_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  const std::size_t count = pieces.size();
+  (kind == PartKind::put ? puts_ : gets_).fetch_add(count, std::memory_order_relaxed);
+  messaged_.fetch_add(count, std::memory_order_relaxed);
+  packed_.fetch_add(count, std::memory_order_relaxed);
+  call.went(Way::message);
+  while (!pieces.empty()) pieces = pieces.subspan(add_together(call, kind, pieces));
+}
+
 void Job::start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  if (travels_together(call, pieces)) return start_together(call, kind, pieces);
   Batch batch;
   for (const pinion_firehose_piece& piece : pieces) {
     if (piece.bytes == 0) continue;
@@ -232,8 +297,11 @@ void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsi
 
 void Job::part_over(Call& call) {
   ImplicitCalls* const implicit = call.implicit.get();
+  // The last one; two at once both see 2, and leave the call out.
+  if (call.measured && call.left.load(std::memory_order_acquire) == 1 && !call.error.load())
+    packing_.took(call.measured, call.together, monotonic_now() - call.begun);
   if (call.left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    // A call that somebody waits for is its owner's now.
+    // A call without `implicit` is its waiting owner's now.
     if (implicit != nullptr) {
       const std::shared_ptr<ImplicitCalls> kept = std::move(call.implicit);
       int none = 0;
@@ -418,17 +486,41 @@ void Job::user_message(Peer from, const void* payload, std::size_t bytes) {
                                     static_cast<const char*>(payload) + sizeof header, bytes - sizeof header);
 }
 
+/// Returns an errno value.
+int Job::serve_scattered(const DataMessage& message, char* data, DataMessage& answer) const {
+  std::array<iovec, transfer::WirePool::kBytes / sizeof(DataPiece)> pieces;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < message.operand; ++i) {
+    const DataPiece piece = piece_of(message, i);
+    if (!is_exposed({piece.address, piece.address + piece.bytes})) return EPERM;
+    pieces[i] = {reinterpret_cast<void*>(piece.address), piece.bytes};
+    bytes += piece.bytes;
+  }
+  const std::span<const iovec> all(pieces.data(), message.operand);
+  if (message.kind == DataMessage::Kind::scattered_put)
+    return own_memory::write(
+        all, static_cast<const char*>(message.payload) + message.operand * sizeof(DataPiece), bytes);
+  const int error = own_memory::read(data, all, bytes);
+  answer.payload = error ? nullptr : data;
+  answer.bytes = error ? 0 : static_cast<std::uint32_t>(bytes);
+  return error;
+}
+
 /// A peer's put, get or atomic, or the answer to one of this process's.
 void Job::serve(Peer from, const void* payload, std::size_t bytes) {
   const std::size_t most = endpoint_->capabilities().max_message - kDataHeader;
   const auto message = decode_data(payload, bytes, most);
   if (!message) return;
   if (message->kind == DataMessage::Kind::answer) return courier_->answered(from, *message);
+  const bool scattered =
+      message->kind == DataMessage::Kind::scattered_put || message->kind == DataMessage::Kind::scattered_get;
   DataMessage answer;
   answer.request = message->request;
   char data[transfer::WirePool::kBytes];
   if (cut_off_[from].load(std::memory_order_relaxed)) {
     answer.error = ECONNRESET;
+  } else if (scattered) {
+    answer.error = serve_scattered(*message, data, answer);
   } else if (!is_exposed({message->address, message->address + message->bytes})) {
     answer.error = EPERM;
   } else if (message->kind == DataMessage::Kind::put) {
@@ -441,7 +533,7 @@ void Job::serve(Peer from, const void* payload, std::size_t bytes) {
     answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
                                      message->compare, answer.operand);
   }
-  if (!answer.error) strategy_->served({message->address, message->address + message->bytes});
+  if (!answer.error && !scattered) strategy_->served({message->address, message->address + message->bytes});
   char header[kDataHeader];
   const std::size_t follows = encode(answer, header);
   static_cast<void>(outbox_->send(from, kDataMessage, header, sizeof header, answer.payload, follows));
@@ -520,6 +612,7 @@ void Job::statistics(struct pinion_firehose_statistics& out) const {
   out.messages = messages_.load(std::memory_order_relaxed);
   out.messaged = messaged_.load(std::memory_order_relaxed);
   out.riders = riders_.load(std::memory_order_relaxed);
+  out.packed = packed_.load(std::memory_order_relaxed);
   out.hit_ns = hit_latency_.ns.load(std::memory_order_relaxed);
   out.timed_hits = hit_latency_.puts.load(std::memory_order_relaxed);
   out.miss_ns = miss_latency_.ns.load(std::memory_order_relaxed);

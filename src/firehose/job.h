@@ -27,6 +27,7 @@
 #include "firehose/courier.h"
 #include "firehose/gathering.h"
 #include "firehose/outbox.h"
+#include "firehose/packing.h"
 #include "firehose/strategy.h"
 #include "transfer/fabric_endpoint.h"
 
@@ -125,8 +126,13 @@ class Job final : public Ways {
   static unsigned watch_forks();
   Error join();
   Error open_endpoint(const transfer::Job& place);
+  Error agree_on_buckets();
   struct Batch;
   void add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece);
+  bool travels_together(Call& call, std::span<const pinion_firehose_piece> pieces);
+  void start_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
+  std::size_t add_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
+  int serve_scattered(const DataMessage& message, char* data, DataMessage& answer) const;
   void access_own(Call& call, PartKind kind, const pinion_firehose_piece& piece);
   void part_over(Call& call);
   static void answered(Part& part, int error);
@@ -153,9 +159,11 @@ class Job final : public Ways {
   std::unique_ptr<Gathering> gathering_;
   std::unique_ptr<Strategy> strategy_;
   std::uint64_t bucket_ = 0;  ///< of the strategy's
+  Packing packing_;
 
   std::atomic<std::uint64_t> live_{0};  ///< calls under way
-  std::atomic<std::uint64_t> puts_{0}, gets_{0}, atomics_{0}, messages_{0}, messaged_{0}, riders_{0};
+  std::atomic<std::uint64_t> puts_{0}, gets_{0}, atomics_{0}, messages_{0}, messaged_{0}, riders_{0},
+      packed_{0};
 
   struct Latency {
     std::atomic<std::uint64_t> ns{0}, puts{0};

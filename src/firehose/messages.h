@@ -4,7 +4,7 @@
 //   initiator -> owner    Move      wants buckets, releases others to make room; a small put may ride along
 //                         Release   firehoses whose uses have ended: recalled, or given back
 //   owner -> initiator    Answer    grants and refusals of wanted buckets
-//                         Recall    let go of what you hold in these buckets
+//                         Recall    release your firehoses in these buckets
 //                         Limit     hold fewer
 //
 // Decoding trusts no byte. Stateless, callable from anywhere.

@@ -24,7 +24,7 @@ class Outbox {
  public:
   Outbox(transfer::Endpoint& endpoint, transfer::Peer peers);
 
-  /// A message of two pieces, sent now or later. An error says that it never will be: ECONNRESET, EMSGSIZE.
+  /// A message of two pieces, sent now or later. An error is final: ECONNRESET, EMSGSIZE.
   Error send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
              const void* payload = nullptr, std::size_t bytes = 0);
   /// The same, now or not at all: EAGAIN.

@@ -2,7 +2,6 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,10 +15,9 @@ namespace pinion::firehose::own_memory {
 namespace {
 
 template <class Copy>
-int checked(Copy&& copy, void* local, std::uint64_t remote, std::size_t bytes) {
+int checked(Copy&& copy, void* local, std::span<const iovec> remote, std::size_t bytes) {
   const iovec here{local, bytes};
-  const iovec there{reinterpret_cast<void*>(remote), bytes};
-  const ssize_t copied = copy(::getpid(), &here, 1UL, &there, 1UL, 0UL);
+  const ssize_t copied = copy(::getpid(), &here, 1UL, remote.data(), remote.size(), 0UL);
   if (copied < 0) return errno;
   return static_cast<std::size_t>(copied) == bytes ? 0 : EFAULT;
 }
@@ -59,11 +57,21 @@ std::uint64_t apply_to(std::uint64_t target, unsigned operation, Word operand, W
 }  // namespace
 
 int write(std::uint64_t target, const void* from, std::size_t bytes) {
-  return checked(::process_vm_writev, const_cast<void*>(from), target, bytes);
+  const iovec one{reinterpret_cast<void*>(target), bytes};
+  return write({&one, 1}, from, bytes);
 }
 
 int read(void* to, std::uint64_t source, std::size_t bytes) {
-  return checked(::process_vm_readv, to, source, bytes);
+  const iovec one{reinterpret_cast<void*>(source), bytes};
+  return read(to, {&one, 1}, bytes);
+}
+
+int write(std::span<const iovec> targets, const void* from, std::size_t bytes) {
+  return checked(::process_vm_writev, const_cast<void*>(from), targets, bytes);
+}
+
+int read(void* to, std::span<const iovec> sources, std::size_t bytes) {
+  return checked(::process_vm_readv, to, sources, bytes);
 }
 
 int apply(std::uint64_t target, std::size_t bytes, unsigned operation, std::uint64_t operand,

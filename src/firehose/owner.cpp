@@ -274,7 +274,7 @@ void Owner::revoke(Revocation revocation, BucketRange buckets, Time deadline) {
   revoking_.push_back({revocation, buckets, deadline, entries.size() + 1});
   for (Entry* entry : entries)
     if (!entry->doomed) doom(*entry, buckets);
-  Revoking& last = revoking_.back();  // one more than there are: its end is told once
+  Revoking& last = revoking_.back();  // one more than there are: its end comes once
   if (--last.left == 0) actions_.revoked(revocation);
   start_pins();
 }
@@ -364,14 +364,15 @@ std::uint32_t Owner::delay() const {
       std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
 }
 
-/// Where room is short, asks the next peer for firehoses that it expects to use later than the asking one its
-/// own; and for some of those that are lent to it, where the asking one is below its share.
+/// Where room is short, the next peer gives back firehoses that it will use later than the asking one its
+/// own, by its prediction; and some of those that are lent to it, where the asking one is below its share.
 void Owner::press(const PeerState& asking, Duration expected) {
   if (quota_.sharing == Sharing::static_share || active_.empty()) return;
   const std::uint64_t free = quota_.buckets - std::min(quota_.buckets, held_);
   if (free > quota_.reserve()) return;
   PeerState* asked = &active_.rotate();
   if (asked == &asking) asked = &active_.rotate();
+  if (asked == &asking) return;  // it has chosen its victims
   const std::uint64_t holds = asked->holders.size();
   const std::uint64_t share = quota_.static_firehoses();
   std::uint64_t limit = holds;
@@ -398,7 +399,7 @@ void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
   start_pins();
 }
 
-/// Each peer keeps its part of what it holds.
+/// Each peer keeps the same part of its firehoses.
 void Owner::shrink_to(std::uint64_t buckets) {
   while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
   for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {

@@ -9,7 +9,7 @@
 //
 // Never more than M + MAXVICTIM is registered: a bucket waits until another's deregistration has ended. A
 // want waits for registrations of this process only. Where peers would have to let go first, it is refused,
-// and its operation goes by message: so no peer waits for another.
+// and its operation goes by message.
 //
 // Peers are untrusted. A release counts if the peer holds that bucket in that epoch; a want of a bucket that
 // the peer holds is refused. OwnerActions decide which buckets are exposed.
@@ -42,9 +42,9 @@ class OwnerActions {
   virtual void pin(BucketRef ref) = 0;
   /// Deregister it; ends with unpinned().
   virtual void unpin(BucketRef ref) = 0;
-  /// It did not let go in time: close its connection; ends with gone().
+  /// It holds a bucket past the deadline: close its connection; ends with gone().
   virtual void cut_off(Peer peer) = 0;
-  /// No peer reaches the memory any more. Ends with end_revocation().
+  /// All peers have let go of the memory. Ends with end_revocation().
   virtual void revoked(Revocation revocation) = 0;
 
  protected:
@@ -148,8 +148,8 @@ class Owner {
     PeerHolders holders;
     bool gone = false;
     bool cut_off = false;
-    bool denied = false;       ///< it was told to hold nothing
-    std::uint64_t recall = 0;  ///< the latest revocation that sent it a Recall
+    bool denied = false;       ///< its limit is 0
+    std::uint64_t recall = 0;  ///< number of its latest Recall
     Link<PeerState> active;
   };
 

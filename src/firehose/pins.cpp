@@ -60,7 +60,7 @@ bool Pins::is_pinned(Range range) const {
   return false;
 }
 
-/// Registers first, and looks at the memory then: whatever changes it after that waits for its holders.
+/// Registers first, and looks at the memory then: a change after that waits for its holders.
 Error Pins::hold(Range pages, Holds& holds, RemoteParts& parts) {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();

@@ -1,7 +1,7 @@
 // How many firehoses a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
-// all peers, used or not. `lending` guarantees each peer that share when it asks for it, and lends the rest:
-// to any peer that asks, until it leaves it unused or another asks for its share. Pure values, callable from
-// anywhere.
+// all peers, used or not. `lending` guarantees each peer that share on demand, and lends the rest: to
+// any peer that wants more, until it leaves it unused or another one wants its share. Pure values, callable
+// from anywhere.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Quota {
   std::uint64_t buckets = 0;  ///< M: that peers may hold
   std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
   Peer processes = 1;         ///< of the job
-  /// Lending: what a move takes, that is a deregistration and a registration. Beyond M, a peer asks for a
+  /// Lending: time of a move, that is of a deregistration and a registration. Beyond M, a peer wants a
   /// bucket once its misses by message have cost as much.
   Duration move_time = 0;
 
@@ -28,12 +28,12 @@ struct Quota {
   std::uint32_t static_firehoses() const {
     return static_cast<std::uint32_t>(buckets / std::max<Peer>(1, processes - 1));
   }
-  /// Before the owner has told a peer.
+  /// Of a peer, before the owner's first answer.
   std::uint32_t first_limit() const {
     const std::uint32_t equal = static_firehoses();
     return sharing == Sharing::static_share ? equal : std::max(equal, kFirstLent);
   }
-  /// Free buckets below which an owner that lends asks for firehoses back.
+  /// With fewer free buckets, an owner that lends takes firehoses back.
   std::uint64_t reserve() const { return std::clamp<std::uint64_t>(buckets / 16, 1, kMostReserve); }
 
   static constexpr std::uint32_t kFirstLent = 16;

@@ -89,13 +89,16 @@ bool Recalls::is_asked(Range range) const {
   });
 }
 
-/// What the kernel would leave, on the same pages: peers may go on writing there.
+/// The contents that the kernel would leave, on the same pages: peers may go on writing there.
 pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
   if (change.kind == ChangeKind::lazily) return pinion::Answer::done;
+  // The arena's registration needs its pages, those beside the firehoses' too.
+  LeasePath* const path = LeasePath::running();
+  const bool writes_all = path != nullptr && path->arena().is_open(change.range);
   Range unpinned{change.range.begin, change.range.begin};
   for (Address page = change.range.begin; page < change.range.end; page += page_size()) {
     const Address next = page + page_size();
-    if (pins_.may_be_pinned({page, next}) && clear_page(page)) {
+    if ((writes_all || pins_.may_be_pinned({page, next})) && clear_page(page)) {
       drop(unpinned);
       unpinned.begin = next;
     }
@@ -127,7 +130,7 @@ Recalls::Slot* Recalls::note(Range range, bool waits, State state) {
 
 pinion::Answer Recalls::wait(Slot* slot) {
   if (!slot) return pinion::Answer::refuse;
-  // The peers' time begins when the agent asks them. It may be starved itself, but not for ever.
+  // The peers' time begins with the agent's message. The agent may be starved itself, for a while.
   const Time end = monotonic_now() + kPatienceWithAgent * patience_;
   for (Duration rest = 20 * kMicrosecond;; rest = std::min(2 * rest, kMillisecond)) {
     const std::uint32_t state = slot->state.load();

@@ -51,17 +51,17 @@ class Recalls final : public MemorySink {
   };
   /// The next that a hook has asked for. False: there is none.
   bool take(Asked& asked);
-  /// No peer reaches the memory any more. True: its hook has gone on already; the agent carries the change
+  /// All peers have let go of the memory. True: its hook has gone on already; the agent carries the change
   /// out, and then calls end().
   bool grant(std::uint64_t name);
   /// The next whose change is over, or was given up after its deadline; end() frees its slot.
   bool take_over(std::uint64_t& name);
   void end(std::uint64_t name);
 
-  /// This thread is the agent: it knows exactly which memory is pinned, and waits for itself never.
+  /// This thread is the agent: it has the exact list of pinned memory, and must not wait for itself.
   static void become_agent();
   static bool is_agent();
-  /// No peer holds anything any more: hooks are out of it on return, and pass it by. Ordinary code.
+  /// The job is over: hooks are out of it on return, and pass it by. Ordinary code.
   void leave();
 
  private:

@@ -7,17 +7,21 @@
 
 namespace pinion::firehose {
 
-std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error) {
-  if (name == "firehose") return std::make_unique<Caching>(ways, Keeps::firehoses);
+Error check_strategy(const std::string& name) {
+  for (const char* const known : {"firehose", "pin-everything", "rendezvous", "rendezvous-unpin", "bounce"})
+    if (name == known) return {};
+  return Error::make(EINVAL,
+                     "there is no strategy `%s`; valid: firehose, pin-everything, rendezvous, "
+                     "rendezvous-unpin, bounce",
+                     name.c_str());
+}
+
+std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways) {
   if (name == "rendezvous") return std::make_unique<Caching>(ways, Keeps::registrations);
   if (name == "rendezvous-unpin") return std::make_unique<Caching>(ways, Keeps::nothing);
   if (name == "pin-everything") return std::make_unique<PinEverything>(ways);
   if (name == "bounce") return std::make_unique<Bounce>(ways);
-  error = Error::make(EINVAL,
-                      "there is no strategy `%s`; valid: firehose, pin-everything, rendezvous, "
-                      "rendezvous-unpin, bounce",
-                      name.c_str());
-  return nullptr;
+  return std::make_unique<Caching>(ways, Keeps::firehoses);
 }
 
 }  // namespace pinion::firehose

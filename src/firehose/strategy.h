@@ -1,7 +1,7 @@
 // How puts and gets reach a peer's memory: the seam between a job and the algorithms that are compared.
 //
 // A strategy takes each part over at begin(), and gives it to one of the job's ways, at once or later:
-// by_message(), ride() or by_provider(). It may keep what the part needs at the peer until ended(). All
+// by_message(), ride() or by_provider(). It may keep the part's memory at the peer until ended(). All
 // functions may be called by any thread; begin(), message(), gone() and ended() also inside the endpoint's
 // progress, so they never block. Slow work belongs into work(), which one thread of the job's calls after
 // ring().
@@ -19,17 +19,18 @@
 
 namespace pinion::firehose {
 
-/// What a job offers to its strategy.
+/// A job's services to its strategy.
 class Ways {
  public:
   virtual transfer::Endpoint& endpoint() = 0;
+  /// With the job's size of buckets.
   virtual const pinion_firehose_options& options() const = 0;
   /// The target's processor carries the part out. answered() follows, perhaps before this returns.
   virtual void by_message(Part& part) = 0;
   /// The same for a small part, behind the strategy's own message to the peer. False: they do not fit in one,
   /// or other parts wait for the peer; nothing was sent.
   virtual bool ride(Part& part, const void* message, std::size_t bytes) = 0;
-  /// What came behind a message of the peer's strategy.
+  /// The part that came behind a message of the peer's strategy.
   virtual void serve(Peer from, const void* message, std::size_t bytes) = 0;
   /// The provider carries it out, with part.target as its remote memory. ended() follows, perhaps before this
   /// returns. Where its local memory cannot be registered, it goes by message after that.
@@ -63,7 +64,7 @@ class Strategy {
   /// Parts of one call, so to one peer; at most kMostTogether.
   virtual void begin(std::span<Part* const> parts) = 0;
   static constexpr std::size_t kMostTogether = 32;
-  /// A part given to by_provider() is over, if it failed or not.
+  /// A part given to by_provider() is over, perhaps by an error.
   virtual void ended(Part&) {}
   /// A part that went by message is over, without error.
   virtual void answered(Part&) {}
@@ -78,7 +79,9 @@ class Strategy {
   virtual void add_to(struct pinion_firehose_statistics&) const {}
 };
 
-/// Null: there is no strategy of that name; `error` lists them.
-std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways, Error& error);
+/// EINVAL: there is no strategy of that name; the message lists them.
+Error check_strategy(const std::string& name);
+/// Of a name that passed the check.
+std::unique_ptr<Strategy> make_strategy(const std::string& name, Ways& ways);
 
 }  // namespace pinion::firehose

@@ -1,7 +1,8 @@
 // libpinion-heap.so: the functions of malloc, in front of the next allocator in line (libc's, or one that is
 // preloaded). Blocks from the threshold on lie in the hugepage heap (placement/hugepage_heap.h); all else
 // goes on, and so does every block of the next allocator. `pinion run --hugepages` and `--preregister`
-// preload it. C++'s operators come by malloc, but for allocators that bring operators of their own.
+// preload it. mappings.cpp has the functions of mmap. C++'s operators come by malloc, but for allocators that
+// bring operators of their own.
 //
 // Owns the pointers to the next allocator's functions. They are found at the first call, which may come
 // before any constructor; the heap is used from this library's constructor on. Any thread; as with malloc,
@@ -21,6 +22,7 @@
 #include "engine/options.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
+#include "intercept/mappings.h"
 #include "intercept/same_build.h"
 #include "placement/arena.h"
 #include "placement/figures_file.h"
@@ -189,6 +191,7 @@ constinit const char* g_log = nullptr;
   next(g_next.free)(next(g_next.malloc)(kTeachingBlock));
   if (options.hugepage_static) pinion::place_static_data();
   g_log = options.log.c_str();
+  if (options.preregister_mmaps != 0) pinion::serve_mappings(options.preregister_mmaps);
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }
 

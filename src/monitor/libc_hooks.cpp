@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -168,15 +169,32 @@ Answer alternative_of(long system_call) {
   }
 }
 
+ChangeKind kind_of_advice(int advice) {
+  if (advice == MADV_DONTNEED) return ChangeKind::zeros;
+  return advice == MADV_FREE ? ChangeKind::lazily : ChangeKind::other;
+}
+
+/// Of the old place. A mapping that shrinks there loses its end, as by munmap.
+ChangeKind kind_of_mremap(const Arguments& arguments) {
+  const int flags = static_cast<int>(arguments[3]);
+  if ((flags & MREMAP_DONTUNMAP) != 0) return ChangeKind::other;
+  const bool shrinks = page_ceil(static_cast<Address>(arguments[2])) < static_cast<Address>(arguments[1]);
+  return shrinks && (flags & MREMAP_FIXED) == 0 ? ChangeKind::unmap : ChangeKind::moves;
+}
+
 ChangeKind kind_of(long system_call, const Arguments& arguments) {
-  if (system_call == SYS_brk) return ChangeKind::heap;
-  if (system_call == SYS_munmap) return ChangeKind::unmap;
-  if (system_call != SYS_madvise) return ChangeKind::other;
-  switch (static_cast<int>(arguments[2])) {
-    case MADV_DONTNEED:
-      return ChangeKind::zeros;
-    case MADV_FREE:
-      return ChangeKind::lazily;
+  switch (system_call) {
+    case SYS_brk:
+      return ChangeKind::heap;
+    case SYS_munmap:
+      return ChangeKind::unmap;
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return ChangeKind::rights;
+    case SYS_mremap:
+      return kind_of_mremap(arguments);
+    case SYS_madvise:
+      return kind_of_advice(static_cast<int>(arguments[2]));
     default:
       return ChangeKind::other;
   }
@@ -252,25 +270,62 @@ Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChang
   return possible ? answer : Answer::proceed;
 }
 
+bool copy_memory(Range from, Address to) {
+  const long self = raw_system_call(SYS_getpid, {});
+  while (!from.empty()) {
+    const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
+    const iovec target{reinterpret_cast<void*>(to), from.bytes()};
+    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
+    if (is_error(bytes) || bytes == 0) return false;
+    from.begin += static_cast<std::size_t>(bytes);
+    to += static_cast<std::size_t>(bytes);
+  }
+  return true;
+}
+
+/// mremap of a copy of the memory.
+template <class MakeCall>
+long move_copy(Range memory, const Arguments& arguments, MakeCall&& make_call) {
+  const long copy = raw_system_call(
+      SYS_mmap, arguments_of(0L, memory.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (is_error(copy)) return -ENOMEM;
+  long result = -ENOMEM;
+  if (copy_memory(memory, static_cast<Address>(copy))) {
+    Arguments moving = arguments;
+    moving[0] = copy;
+    result = make_call(moving);
+  }
+  if (is_error(result)) raw_system_call(SYS_munmap, arguments_of(copy, memory.bytes()));
+  return result;
+}
+
 /// Makes the call, whose result is in the kernel's form, between the events; or has its result from their
 /// answer.
 template <class MakeCall>
-long bracketed(long system_call, ChangeKind kind, const ConcernedMemory& memory, MakeCall&& make_call) {
-  if (memory.empty()) return make_call();
+long bracketed(long system_call, const Arguments& arguments, const ConcernedMemory& memory,
+               MakeCall&& make_call) {
+  if (memory.empty()) return make_call(arguments);
   // install publishes end before begin, so a thread that finds a begin has its end.
   const auto begin = callback_begin.load(std::memory_order_acquire);
   const auto end = callback_end.load(std::memory_order_relaxed);
   const Answer alternative = alternative_of(system_call);
   const Range ranges[] = {memory.first, memory.second};
+  const ChangeKind kinds[] = {kind_of(system_call, arguments), ChangeKind::other};
   Answer answer = Answer::proceed;
+  bool copies = false;
   int begun = 0;
   while (begun < 2 && answer == Answer::proceed) {
-    const Range& range = ranges[begun++];
+    const Range& range = ranges[begun];
+    const ChangeKind kind = kinds[begun++];
     if (!range.empty()) answer = begin_event({range, alternative, kind}, begin);
+    if (answer != Answer::copy) continue;
+    copies = true;
+    answer = Answer::proceed;
   }
-  long result = 0;
+  long result = system_call == SYS_mremap ? arguments[0] : 0;
   if (answer == Answer::refuse) result = -ENOMEM;
-  if (answer == Answer::proceed) result = make_call();
+  if (answer == Answer::proceed)
+    result = copies ? move_copy(memory.first, arguments, make_call) : make_call(arguments);
   while (begun > 0) {
     const Range& range = ranges[--begun];
     if (range.empty()) continue;
@@ -297,8 +352,8 @@ long perform(Function function, const Arguments& arguments, const ConcernedMemor
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
   const long system_call = hooks[function].system_call;
-  const long result = bracketed(system_call, kind_of(system_call, arguments), memory,
-                                [&] { return call_next(function, arguments, memory); });
+  const long result = bracketed(system_call, arguments, memory,
+                                [&](const Arguments& a) { return call_next(function, a, memory); });
   report_appeared(system_call, arguments, result);
   return to_libc(result, caller_errno);
 }
@@ -636,10 +691,9 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   number = static_cast<int>(number);  // as the kernel takes it
   const SystemCallArguments arguments{a0, a1, a2, a3, a4, a5};
   const ConcernedMemory memory = concerned_memory(number, arguments);
-  const auto make_call = [&] { return raw_system_call(number, arguments); };
+  const auto make_call = [&](const SystemCallArguments& a) { return raw_system_call(number, a); };
   const auto in_brackets = [&] {
-    return is_bracketed(memory) ? make_call()
-                                : bracketed(number, kind_of(number, arguments), memory, make_call);
+    return is_bracketed(memory) ? make_call(arguments) : bracketed(number, arguments, memory, make_call);
   };
   const bool protects = number == SYS_mprotect || number == SYS_pkey_mprotect;
   long result = protects ? protecting(arguments, in_brackets) : in_brackets();

@@ -12,6 +12,7 @@ enum class Answer : std::uint8_t {
   hold_back,  ///< the call returns success at once, and is carried out later (held_back.h)
   refuse,     ///< the call fails with ENOMEM, and the memory stays as it is
   done,       ///< the call returns success: the sink has left the memory as the call would
+  copy,       ///< mremap: the memory keeps its place, and a copy of it moves
 };
 
 /// The calls that a sink may treat in a way of their own.
@@ -19,8 +20,10 @@ enum class ChangeKind : std::uint8_t {
   other,
   zeros,   ///< madvise: private anonymous memory reads as zeros from then on
   lazily,  ///< madvise: as it is, or zeros
-  unmap,   ///< munmap. Answered with `done`, the memory stays mapped, without rights.
+  unmap,   ///< munmap. Answered with `done`, the memory stays mapped (MemorySink::unmapped()).
   heap,    ///< the break shrinks. malloc calls, with its lock held.
+  rights,  ///< mprotect: the pages stay, and lack rights
+  moves,   ///< mremap: private memory may go elsewhere
 };
 
 struct MemoryChange {
@@ -31,14 +34,15 @@ struct MemoryChange {
   ///   proceed    none: changes that the kernel reports or the program brackets
   /// A call that bypasses libc reaches the sinks by the kernel's report, or not at all.
   Answer alternative = Answer::proceed;
-  /// `zeros`, `lazily` and `unmap` take the answer `done`, too.
+  /// `zeros`, `lazily` and `unmap` take the answer `done` too; `moves` takes `copy`.
   ChangeKind kind = ChangeKind::other;
 
   /// The contents go, and the mapping stays.
   bool is_advice() const { return kind == ChangeKind::zeros || kind == ChangeKind::lazily; }
   bool takes(Answer answer) const {
     return answer == Answer::proceed || answer == alternative ||
-           (answer == Answer::done && (is_advice() || kind == ChangeKind::unmap));
+           (answer == Answer::done && (is_advice() || kind == ChangeKind::unmap)) ||
+           (answer == Answer::copy && kind == ChangeKind::moves);
   }
 };
 

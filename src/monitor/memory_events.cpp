@@ -89,9 +89,12 @@ Error earlier_reason() {
 Answer begin(const MemoryChange& change) {
   g_brackets.open(change.range);
   const Answer wanted = ask_sinks(change);
-  const bool done = wanted == Answer::done;
-  const Answer settled = g_held_back.settle(change, done ? Answer::proceed : wanted);
-  return done && settled == Answer::proceed ? Answer::done : settled;
+  const bool instead = wanted == Answer::done || wanted == Answer::copy;
+  const Answer settled = g_held_back.settle(change, instead ? Answer::proceed : wanted);
+  if (!instead || settled != Answer::proceed) return settled;
+  if (change.kind == ChangeKind::unmap)
+    g_sinks.for_each([&](MemorySink& sink) { sink.unmapped(change.range); });
+  return wanted;
 }
 
 void end(Range range) {

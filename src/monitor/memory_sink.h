@@ -23,6 +23,9 @@ class MemorySink {
   /// is doomed here, with any answer. The change may still fail, or be held back for another sink. An answer
   /// other than the change's alternative counts as `proceed`.
   virtual Answer changing(const MemoryChange& change) = 0;
+  /// Every sink lets a munmap end with `done`: the memory stays mapped. Within the bracket, and only for a
+  /// munmap that was not held back: of that one the program may use the memory again by now.
+  virtual void unmapped(Range) {}
   /// After the bracket was closed. A sink that was added in between has this call alone.
   virtual void changed(Range) {}
   /// A mapping has appeared where the kernel had none: a registration there is stale, and its end went by

@@ -23,10 +23,12 @@ std::size_t granules_for(std::size_t bytes) { return (bytes + Arena::kGranule - 
 class Arena::Locked {
  public:
   explicit Locked(std::mutex& mutex) : mutex_(mutex) {
+    ++t_held_mutexes;
     if (!t_forking) mutex_.lock();
   }
   ~Locked() {
     if (!t_forking) mutex_.unlock();
+    --t_held_mutexes;
   }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
@@ -36,7 +38,17 @@ class Arena::Locked {
 };
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
-  range_ = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
+  Range range = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
+  for (ChunkMarks* const marks : {&deprived_, &replaced_}) {
+    if (range.empty()) break;
+    void* const zeros = other_.map_records(ChunkMarks::bytes_for(range));
+    if (zeros == nullptr) {
+      unmap_unseen(range);
+      range = {};
+    }
+    marks->begin(range, zeros);
+  }
+  range_ = range;
   beyond_ = beyond || range_.empty();
   return !range_.empty();
 }
@@ -92,32 +104,70 @@ void Arena::unmap(const Pages& pages) {
   memory_events::end(pages.range);
 }
 
-void Arena::note_deprived(Range range) {
-  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
-    deprived_[i].store(true, std::memory_order_release);
-}
-
-void Arena::restore_rights(Range block) {
+void Arena::make_whole(Range block) {
   if (!range_.contains(block)) return;
-  bool deprived = false;
+  bool marked = false;
   for (std::size_t i = granule_of(block.begin); i <= granule_of(block.end - 1); ++i)
-    deprived = deprived || deprived_[i].load(std::memory_order_acquire);
-  if (deprived) protect_unseen(block, PROT_READ | PROT_WRITE);
+    marked = marked || marked_[i].load(std::memory_order_acquire);
+  if (!marked) return;
+  replaced_.for_each_run(block, [this](Range range) { renew(range); });
+  if (!deprived_.any(block)) return;
+  protect_unseen(block, PROT_READ | PROT_WRITE);
+  deprived_.clear(block);
 }
 
-/// By libc's function, so that the hooks of other libraries see it too.
+namespace {
+
+/// Fresh memory in place of any mapping. By libc's function, so that the hooks of other libraries see it too.
+bool map_over(Range range, int protection, int flags) {
+  memory_events::begin({range});
+  const bool mapped = ::mmap(reinterpret_cast<void*>(range.begin), range.bytes(), protection,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) != MAP_FAILED;
+  memory_events::end(range);
+  return mapped;
+}
+
+}  // namespace
+
+/// A registration of the segment has other pages still, so the marks stay until the segment is new.
+bool Arena::renew(Range range) {
+  if (!map_over(range, PROT_READ | PROT_WRITE, 0)) {
+    note_replaced(range);
+    return false;
+  }
+  advise_hugepages(range);
+  const Locked locked(mutex_);
+  if (segment_around(range.begin).pinned) return true;
+  replaced_.clear(range);
+  deprived_.clear(range);
+  return true;
+}
+
+bool Arena::is_pinned(Address address) {
+  const Locked locked(mutex_);
+  return segment_around(address).pinned;
+}
+
+/// A registration keeps its pages. Others go back to the kernel, as by munmap.
+bool Arena::recycle(Range range) {
+  if (!is_pinned(range.begin)) return renew(range);
+  replaced_.for_each_run(range, [this](Range run) { renew(run); });
+  deprived_.set(range);
+  if (make_plain_unseen(range)) deprived_.clear(range);
+  return false;
+}
+
 void Arena::give_back(Range segment) {
-  memory_events::begin({segment});
-  const bool gone = ::mmap(reinterpret_cast<void*>(segment.begin), segment.bytes(), PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
-  memory_events::end(segment);
+  const bool gone = map_over(segment, PROT_NONE, MAP_NORESERVE);
   const Locked locked(mutex_);
   if (gone) forget(segment_of(segment));  // else its granules stay out of use
 }
 
 void Arena::forget(Segment& segment) {
+  deprived_.clear(segment.range);
+  replaced_.clear(segment.range);
   for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
-    deprived_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
+    marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
               granules_for(segment.range.bytes()), std::uint16_t{0});
   --figures_.segments;
@@ -134,13 +184,26 @@ Range Arena::segment_at(Address address) {
   return segments_[first - 1].range;
 }
 
-bool Arena::pin(Range range) {
+Range Arena::pin(Range range, Range request) {
   const Locked locked(mutex_);
   Segment& segment = segment_of(range);
-  if (!(segment.range == range) || !segment.of_heap) return false;
-  if (!segment.pinned && !hide_unseen(range, true)) return false;
+  if (!(segment.range == range) || !segment.of_heap) return {};
+  const Range part = longest_whole(range);
+  if (!part.contains(request) || !hide_unseen(part, true)) return {};
   segment.pinned = true;
-  return true;
+  return part;
+}
+
+Range Arena::longest_whole(Range segment) const {
+  Range longest{segment.begin, segment.begin};
+  for (Address at = segment.begin; at < segment.end;) {
+    const Range rest{at, segment.end};
+    const Address end = std::min(deprived_.find(rest, true), replaced_.find(rest, true));
+    if (end - at > longest.bytes()) longest = {at, end};
+    // Past the marks of one kind; those of the other end an empty part.
+    at = end == at ? std::max(deprived_.find(rest, false), replaced_.find(rest, false)) : end;
+  }
+  return longest;
 }
 
 bool Arena::unpin(Range range) {
@@ -150,6 +213,33 @@ bool Arena::unpin(Range range) {
   if (segment.of_heap) hide_unseen(range, false);
   return !segment.of_heap;
 }
+
+// ---- hooks ----
+
+void Arena::note_deprived(Range range) {
+  deprived_.set(range);
+  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
+    marked_[i].store(true, std::memory_order_release);
+}
+
+/// Children get what takes the place of a hidden segment's memory from the kernel.
+void Arena::note_replaced(Range range) {
+  replaced_.set(range);
+  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
+    marked_[i].store(true, std::memory_order_release);
+  hide_unseen(range, false);
+}
+
+bool Arena::withhold(Range range) {
+  if (is_replaced(range)) {
+    note_replaced(range);
+    return empty_unseen(range);
+  }
+  note_deprived(range);
+  return protect_unseen(range, PROT_NONE);
+}
+
+// ---- figures ----
 
 Arena::Figures Arena::figures() {
   const Locked locked(mutex_);
@@ -171,6 +261,14 @@ void Arena::after_fork_in_parent() {
 bool Arena::hides_from_children(const Pages& pages) const {
   if (!range_.contains(pages.range)) return other_.hides_from_children(pages);
   return segments_[granule_of(pages.range.begin)].pinned;
+}
+
+void Arena::leave_out(Range area, Range copy) const {
+  if (!range_.contains(area)) return;
+  replaced_.for_each_run(area, [&](Range range) {
+    const Address begin = copy.begin + (range.begin - area.begin);
+    unmap_unseen({begin, begin + range.bytes()});
+  });
 }
 
 /// The blocks of hidden segments are there again, as copies.

@@ -12,8 +12,9 @@
 // once, and its memory goes after unpin(). So there is never a hole under a registration, and new memory is
 // always fresh from the kernel.
 //
-// The program may take rights from memory of a block, and then free it. The heap restores them when the
-// memory becomes a block again.
+// The program may take rights from memory of a block, or put another mapping in its place, and then free the
+// block. Marks on chunks have both. A segment is registered without marked chunks: the longest part between
+// them. The heap makes marked memory whole when it becomes a block again.
 #pragma once
 
 #include <array>
@@ -22,6 +23,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "placement/chunk_marks.h"
 #include "placement/page_source.h"
 
 namespace pinion {
@@ -48,20 +50,23 @@ class Arena final : public PageSource {
   bool discard(Range hugepages) override { return other_.discard(hugepages); }
   bool offer(Range hugepages) override { return other_.offer(hugepages); }
   void unmap(const Pages& pages) override;
-  void restore_rights(Range block) override;
+  void make_whole(Range block) override;
+  bool serves_mappings(Range range) const override { return range_.contains(range); }
+  bool recycle(Range range) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
   void before_fork() override;
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
   bool hides_from_children(const Pages& pages) const override;
+  void leave_out(Range area, Range copy) const override;
 
   // ---- devices ----
 
   /// The segment at the address, if the heap has it; else an empty range.
   Range segment_at(Address address);
-  /// Before its first registration. False: the heap has given it back.
-  bool pin(Range segment);
+  /// Before a registration: the part to register, which contains the request. Empty: there is none.
+  Range pin(Range segment, Range request);
   /// After its last deregistration. True: the heap has left it; give_back() must follow.
   bool unpin(Range segment);
   /// The memory of a segment that was left. Ordinary code: runs hooks.
@@ -69,8 +74,17 @@ class Arena final : public PageSource {
 
   // ---- hooks ----
 
-  /// The program takes rights from this memory of the arena. Lock-free.
+  // Lock-free. The range lies in the arena.
+
+  /// The program takes rights from this memory.
   void note_deprived(Range range);
+  /// Other pages are about to take the place of this memory.
+  void note_replaced(Range range);
+  bool is_whole(Range range) const { return !deprived_.any(range) && !is_replaced(range); }
+  bool is_replaced(Range range) const { return replaced_.any(range); }
+  /// Leaves the memory mapped without rights: that of blocks for the heap, other mappings unmapped. False:
+  /// the kernel has refused.
+  bool withhold(Range range);
 
   struct Figures {
     std::uint64_t segments = 0, most_segments = 0;
@@ -88,16 +102,22 @@ class Arena final : public PageSource {
 
   std::size_t granule_of(Address address) const { return (address - range_.begin) / kGranule; }
   Segment& segment_of(Range range) { return segments_[granule_of(range.begin)]; }
+  /// Of an address that the heap has.
+  Segment& segment_around(Address address) { return segments_[first_[granule_of(address)] - 1u]; }
   /// The first granule of so many free ones; kMostGranules: there are none.
   std::size_t find_free(std::size_t granules) const;
   Pages take(std::size_t bytes);
   void forget(Segment& segment);
+  bool renew(Range range);
+  bool is_pinned(Address address);
+  Range longest_whole(Range segment) const;
 
   PageSource& other_;
   Range range_;
   bool beyond_ = false;
-  std::array<std::atomic<bool>, kMostGranules> deprived_{};  ///< some memory of the granule lacks rights
-  mutable std::mutex mutex_;                                 ///< guards all that follows
+  ChunkMarks deprived_, replaced_;
+  std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
+  mutable std::mutex mutex_;                               ///< guards all that follows
   std::array<Segment, kMostGranules> segments_{};
   /// By granule: 1 + the granule at which its segment begins; 0: free.
   std::array<std::uint16_t, kMostGranules> first_{};

@@ -138,7 +138,7 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
 }
 
 void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
-  source_.restore_rights(memory);
+  source_.make_whole(memory);
   std::uint64_t newly_held = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
     const bool was_used = area.mark(area.used, page);
@@ -151,10 +151,75 @@ void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
   if (newly_held != 0) held_hugepages_.fetch_add(newly_held, std::memory_order_relaxed);
 }
 
+// ---- blocks that the program has by mmap ----
+
+/// Calls visit(block), which returns whether to go on.
+template <class Visit>
+void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
+  for (const Area* area = areas_; area != nullptr; area = area->next) {
+    if (!area->range().overlaps(range)) continue;
+    const Address begin = std::max(range.begin, area->range().begin);
+    Extent* at = area->extent_at(begin);  // perhaps of earlier times
+    if (at == nullptr || at->area != area || at->begin != begin) at = area->extent_at(area->range().begin);
+    for (; at != nullptr && at->begin < range.end; at = area->after(*at))
+      if (at->end() > range.begin && at->state == Extent::State::used && !visit(*at)) return;
+  }
+}
+
+bool ChunkHeap::only_mappings(Range range) const {
+  bool only = true;
+  for_each_block(range, [&](const Extent& block) {
+    only = block.mapped;
+    return only;
+  });
+  return only;
+}
+
+std::size_t ChunkHeap::mapped_bytes(Range range) const {
+  std::size_t bytes = 0;
+  for_each_block(range, [&](const Extent& block) {
+    if (block.mapped) bytes += std::min(block.end(), range.end) - std::max(block.begin, range.begin);
+    return true;
+  });
+  return bytes;
+}
+
+bool ChunkHeap::take_mapping(Range range, Idle& piece) {
+  if (!has_spare(2)) return false;
+  Extent* block = nullptr;
+  for_each_block(range, [&](Extent& one) {
+    block = one.mapped ? &one : nullptr;
+    return block == nullptr;
+  });
+  if (block == nullptr) return false;
+  if (block->begin < range.begin) block = &split(*block, range.begin);
+  if (block->end() > range.end) split(*block, range.end);
+  figures_.live_bytes -= block->bytes();
+  freed_since_look_ += block->bytes();
+  block->state = Extent::State::returning;
+  const Range whole{round_up(block->begin, kHugepage), block->end() & ~(kHugepage - 1)};
+  piece = {block, whole.begin < whole.end ? whole : Range{}, false};
+  return true;
+}
+
+/// The upper part, a block of its own.
+Extent& ChunkHeap::split(Extent& block, Address at) {
+  Extent& upper = *spare_extent();
+  upper.begin = at;
+  upper.chunks = chunks_for(block.end() - at);
+  upper.area = block.area;
+  upper.mapped = block.mapped;
+  block.chunks -= upper.chunks;
+  block.area->place(block);
+  block.area->place(upper);
+  return upper;
+}
+
 // ---- free extents ----
 
 void ChunkHeap::give(Extent& extent) {
   extent.state = Extent::State::free;
+  extent.mapped = false;
   free_.insert(extent);
   add_unmerged(extent);
 }

@@ -37,7 +37,7 @@ class ChunkHeap {
   /// block, without the lock.
   void prepare(const Area& area, Range memory, bool zeroed);
 
-  // ---- memory for the kernel ----
+  // ---- blocks that the program has by mmap ----
 
   /// Free memory on its way back: whole hugepages of an extent, or an area.
   struct Idle {
@@ -45,6 +45,16 @@ class ChunkHeap {
     Range hugepages;
     bool whole_area = false;
   };
+  /// Whether all blocks in the range are such.
+  bool only_mappings(Range range) const;
+  /// Of the range's bytes, those in such blocks.
+  std::size_t mapped_bytes(Range range) const;
+  /// Takes out the next part of them in the range, as a piece on its way back: the caller reports it by
+  /// returned(). The rest of its block stays. False: there are none, or records are short.
+  bool take_mapping(Range range, Idle& piece);
+
+  // ---- memory for the kernel ----
+
   /// Whether enough was freed since the last look, and too much free memory has contents.
   bool has_excess() const;
   /// Takes out idle memory of at least the excess, highest addresses first, or `everything`, also what the
@@ -73,6 +83,9 @@ class ChunkHeap {
 
  private:
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
+  template <class Visit>
+  void for_each_block(Range range, Visit&& visit) const;
+  Extent& split(Extent& block, Address at);
   Extent* carve(Extent& from, Address begin, std::uint32_t chunks);
   bool grow(std::size_t bytes);
   void give(Extent& extent);

@@ -34,6 +34,7 @@ struct Extent {
          *older = nullptr;  ///< of the unmerged ones (chunk_heap.h); `older` also of the spare ones
   State state = State::used;
   bool unmerged = false;
+  bool mapped = false;  ///< a block that the program has by mmap
 
   std::size_t bytes() const { return std::size_t{chunks} * kChunk; }
   Address end() const { return begin + bytes(); }

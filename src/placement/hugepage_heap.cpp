@@ -47,10 +47,12 @@ Arena& process_arena() { return g_process_arena; }
 class HugepageHeap::Locked {
  public:
   explicit Locked(Shard& shard) : shard_(shard) {
+    ++t_held_mutexes;
     if (!t_forking) shard_.mutex.lock();
   }
   ~Locked() {
     if (!t_forking) shard_.mutex.unlock();
+    --t_held_mutexes;
   }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
@@ -127,6 +129,59 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
   // The owner of a block may read its record: nobody else changes it.
   const Area& area = *map_.find(reinterpret_cast<Address>(block));
   return block_at(area, block).bytes();
+}
+
+// ---- mappings ----
+
+void* HugepageHeap::map(std::size_t bytes) {
+  if (t_held_mutexes != 0) return nullptr;
+  void* const memory = allocate(bytes, page_size(), true);
+  if (memory == nullptr) return nullptr;
+  if (!source_.serves_mappings(Range::of(memory, bytes))) {
+    free(memory);
+    return nullptr;
+  }
+  const Area& area = *map_.find(reinterpret_cast<Address>(memory));
+  const Locked locked(shard_of(area));
+  block_at(area, memory).mapped = true;
+  return memory;
+}
+
+bool HugepageHeap::has_mapping(Range range) {
+  if (t_held_mutexes != 0) return false;
+  std::size_t bytes = 0;
+  for (Shard& shard : shards_) {
+    const Locked locked(shard);
+    bytes += shard.heap.mapped_bytes(range);
+  }
+  return bytes == range.bytes();
+}
+
+bool HugepageHeap::unmap(Range range) {
+  if (t_held_mutexes != 0) return false;
+  const KeptErrno kept;
+  for (Shard& shard : shards_) {
+    const Locked locked(shard);
+    if (!shard.heap.only_mappings(range)) return false;
+  }
+  for (Shard& shard : shards_) {
+    for (ChunkHeap::Idle piece;;) {
+      {
+        const Locked locked(shard);
+        if (!shard.heap.take_mapping(range, piece)) break;
+      }
+      // Before it is free: another thread may have it next.
+      const bool zeros = source_.recycle(piece.extent->range());
+      const Locked locked(shard);
+      shard.heap.returned(piece, zeros ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
+    }
+    const auto has_excess = [&] {
+      const Locked locked(shard);
+      return shard.heap.has_excess();
+    };
+    if (has_excess()) give_back(shard, false);
+  }
+  return true;
 }
 
 // ---- memory for the kernel ----
@@ -228,12 +283,13 @@ void copy_blocks(const Area& area, Range copy) {
   }
 }
 
-void make_child_copy(Area& area) {
+void make_child_copy(const PageSource& source, Area& area) {
   area.child_copy = map_private(area.range().bytes());
   const Range copy = area.child_copy.range;
   if (!copy.empty()) {
     copy_blocks(area, copy);
     copy_rights_unseen(area.range(), copy);
+    source.leave_out(area.range(), copy);
     return;
   }
   constexpr const char* kRefused =
@@ -248,7 +304,8 @@ void HugepageHeap::before_fork() {
   const KeptErrno kept;
   for (Shard& shard : shards_) shard.mutex.lock();
   source_.before_fork();
-  for (Shard& shard : shards_) for_each_hidden_area(source_, shard.heap, make_child_copy);
+  for (Shard& shard : shards_)
+    for_each_hidden_area(source_, shard.heap, [&](Area& area) { make_child_copy(source_, area); });
   t_forking = true;
 }
 

@@ -46,6 +46,14 @@ class HugepageHeap {
   /// Whether the address is in an area. A block begins at a multiple of 4 KiB, so callers look at that first.
   bool owns(const void* address) const { return map_.find(reinterpret_cast<Address>(address)) != nullptr; }
 
+  /// Memory of zeros that the program has by mmap. Null: the kernel has to serve it.
+  void* map(std::size_t bytes);
+  /// munmap of addresses that mappings may come from: frees all such memory there. False: there are other
+  /// blocks, or the thread is inside the heap.
+  bool unmap(Range range);
+  /// Whether the range is memory of mappings.
+  bool has_mapping(Range range);
+
   /// Gives all idle memory back to the kernel. Whether there was any.
   bool relieve();
 

@@ -79,6 +79,10 @@ bool protect_unseen(Range range, int protection) {
   return !is_error(raw_system_call(SYS_mprotect, arguments_of(range.begin, range.bytes(), protection)));
 }
 
+bool make_plain_unseen(Range range) {
+  return protect_unseen(range, PROT_READ | PROT_WRITE) && advise(range, MADV_KEEPONFORK);
+}
+
 bool move_unseen(Range from, Range to) {
   return !is_error(raw_system_call(SYS_mremap, arguments_of(from.begin, from.bytes(), to.bytes(),
                                                             MREMAP_MAYMOVE | MREMAP_FIXED, to.begin)));
@@ -190,6 +194,8 @@ bool reserve_unseen_at(Range range) {
   unmap_unseen(got);  // kernels before 4.17 map elsewhere
   return false;
 }
+
+bool empty_unseen(Range range) { return !reserve(range.begin, range.bytes(), MAP_FIXED).empty(); }
 
 bool commit_unseen(Pages& pages) {
   const Range range = pages.range;

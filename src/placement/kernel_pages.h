@@ -32,6 +32,9 @@ bool move_unseen(Range from, Range to);
 /// As mprotect; no hook runs. False: refused.
 bool protect_unseen(Range range, int protection);
 
+/// Readable, writable, and inherited by children as it is. False: refused.
+bool make_plain_unseen(Range range);
+
 // ---- a child's copies; no hook runs ----
 
 /// Copies memory of the program, also what it may not read just now. Pages that the kernel refuses are left
@@ -48,6 +51,8 @@ bool move_pieces_unseen(Range from, Range to);
 Range reserve_unseen(std::size_t bytes);
 /// The same at this place, if it is free.
 bool reserve_unseen_at(Range range);
+/// Addresses without memory in place of any mapping. False: refused.
+bool empty_unseen(Range range);
 /// Private memory of zeros on reserved addresses; sets the backing. False: none.
 bool commit_unseen(Pages& pages);
 /// Whether children of fork lack the memory.

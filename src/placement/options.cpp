@@ -34,6 +34,10 @@ OptionTable<PlacementOptions> placement_options() {
                       "are registered once; 0: none",
                       Listing::everyday, "a size of 64M to 32G, or 0"},
                      "size", set_arena, [](const O& options) { return format_size(options.preregister); }),
+      size_option(&O::preregister_mmaps,
+                  {"preregister-mmaps",
+                   "with an arena: private anonymous mmaps of so many bytes and more lie in it too; 0: none",
+                   Listing::advanced}),
       switch_option(
           &O::hugepage_static,
           {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",

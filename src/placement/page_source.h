@@ -29,6 +29,9 @@ struct Pages {
   bool whole = false;  ///< goes back to the source as a whole only
 };
 
+/// Mutexes of this room that the thread holds. A signal handler in between goes to the kernel.
+inline constinit thread_local unsigned t_held_mutexes = 0;
+
 class PageSource {
  public:
   /// `wanted` bytes of zeros, or fewer, `least` at least. Both are whole hugepages.
@@ -39,8 +42,14 @@ class PageSource {
   /// it is written to. False: all is as before.
   virtual bool offer(Range hugepages) = 0;
   virtual void unmap(const Pages& pages) = 0;
-  /// Before memory becomes a block: gives back the rights that the program took away. No lock is held.
-  virtual void restore_rights(Range) {}
+  /// Before memory becomes a block: undoes what the program did to it, such as taking its rights away. No
+  /// lock is held.
+  virtual void make_whole(Range) {}
+  /// Whether the program may have this memory by mmap.
+  virtual bool serves_mappings(Range) const { return false; }
+  /// Memory of a mapping that has ended, before it is free: readable and writable, whatever the program did
+  /// to it. True: it reads as zeros. No lock is held.
+  virtual bool recycle(Range) { return false; }
 
   /// Zeros for the heap's own records; null: none.
   virtual void* map_records(std::size_t bytes) = 0;
@@ -52,6 +61,8 @@ class PageSource {
   virtual void after_fork_in_child() {}
   /// Whether children of the fork under way lack the pages.
   virtual bool hides_from_children(const Pages& pages) const { return pages.backing == Backing::pool; }
+  /// Unmaps those parts of a child's copy of such pages that children have all the same.
+  virtual void leave_out(Range, Range) const {}
 
  protected:
   constexpr PageSource() = default;

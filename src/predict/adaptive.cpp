@@ -1,6 +1,7 @@
 #include "predict/adaptive.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "predict/profile.h"
 
@@ -13,8 +14,11 @@ constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostStep
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
 // Own errors that a buffer needs until those of others no longer count.
 constexpr std::size_t kEnoughErrors = 8;
-// A stream is steady after so many events that came as expected; then one in so many is the sample.
-constexpr std::uint32_t kSteady = 160, kSample = 8;
+// A stream is steady after so many events that came as expected. Then one in so many is learnt from in all
+// contexts, and one in so many by what predicted it.
+constexpr std::uint32_t kSteady = 64, kSample = 16, kConfirmed = 4;
+// An event that came with such an error, as a share of the time since the one before, was not expected then.
+constexpr double kWrong = 0.1;
 // A margin is kept while its share of the errors is new.
 constexpr std::size_t kRenewed = 8;
 // A margin: being ready is not worth it.
@@ -41,8 +45,8 @@ void AdaptivePredictor::observe(const Use& use) {
     learn_reuse(buffer, use);
     if (buffer.thread == use.thread) buffer.gap = thread.events - buffer.event;
   }
-  Site& site = sites_.insert(site_key(use.site));
-  site.uses += 1;
+  if (buffer.site != use.site) enter_uses(sites_, buffer, true);
+  ++buffer.uses_here;
   buffer.thread = use.thread;
   buffer.site = use.site;
   ++buffer.uses;
@@ -55,10 +59,12 @@ void AdaptivePredictor::observe(const Use& use) {
   if (is_new && profiled_) meet(thread, use.buffer);
   find_next(thread, use.buffer);
   buffer.chain_at_release = chain_next(buffer, use.time);
-  if (learns_from_sample(thread) && reuse != kNever && chain_leads(buffer)) {
+  const Learns next = learns_from(thread);
+  if (next != Learns::all && reuse != kNever &&
+      ((next == Learns::nothing && buffer.by_own && buffer.settled) || chain_leads(buffer))) {
     buffer.reuse_at = buffer.last + reuse;
     buffer.contexts = {};
-  } else if (!learns_from_sample(thread) || !keep_reuse(buffer)) {
+  } else if (next == Learns::all || !keep_reuse(buffer)) {
     choose_reuse(thread, buffer);
   }
   thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
@@ -82,6 +88,7 @@ AdaptivePredictor::Buffer& AdaptivePredictor::buffer_of(const Use& use) {
 
 void AdaptivePredictor::forget(BufferId id) {
   if (id >= buffers_.size() || !buffers_[id].live) return;
+  enter_uses(sites_, buffers_[id], false);
   by_key_.erase(buffers_[id].key);
   buffers_[id] = {};
 }
@@ -121,7 +128,15 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
       known.learn(interval);
     }
   }
-  if (Site* site = sites_.find(site_key(buffer.site))) site->reused += 1;
+}
+
+/// Enters the uses of the buffer by its last site there: all of them reused, or all but the last.
+void AdaptivePredictor::enter_uses(ContextTable<Site>& sites, Buffer& buffer, bool reused) {
+  if (buffer.uses_here == 0) return;
+  Site& site = sites.insert(site_key(buffer.site));
+  site.uses += static_cast<float>(buffer.uses_here);
+  site.reused += static_cast<float>(buffer.uses_here - (reused ? 0 : 1));
+  buffer.uses_here = 0;
 }
 
 /// Whether the chain expects the buffer again, and is believed on both horizons.
@@ -141,6 +156,7 @@ bool AdaptivePredictor::keep_reuse(Buffer& buffer) {
   if (!known || !known->known()) return false;
   buffer.contexts = {own};
   buffer.reuse_at = buffer.last + known->expected();
+  buffer.settled = known->settled();
   return true;
 }
 
@@ -158,6 +174,7 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
     if (buffer.reuse_at != kNever && loss >= least) continue;
     buffer.reuse_at = buffer.last + known->expected();
     buffer.by_own = kind == 0;
+    buffer.settled = known->settled();
     least = loss;
   }
 }
@@ -206,8 +223,7 @@ void AdaptivePredictor::settle(Thread& thread) {
   // Mostly it was the only one held, and its consequences were worked out when it came.
   Newest& newest = thread.newest;
   const bool only = newest.known && thread.held.empty() && newest.learnt == model_.learnt();
-  const bool surprise =
-      only ? newest.surprise : thread.begun && model_.surprising(thread.position.current(), held.event.name);
+  const bool surprise = only ? newest.surprise : thread.begun && surprising(thread, thread.position, held);
   newest.known = false;
   if (thread.begun) learn_event(thread, held);
   thread.begun = true;
@@ -226,8 +242,10 @@ void AdaptivePredictor::settle(Thread& thread) {
   thread.passed = std::max(thread.passed, held.step);
 }
 
-bool AdaptivePredictor::learns_from_sample(const Thread& thread) {
-  return thread.steady >= kSteady && mix(7, thread.events) % kSample != 0;
+AdaptivePredictor::Learns AdaptivePredictor::learns_from(const Thread& thread) {
+  if (thread.steady < kSteady) return Learns::all;
+  const std::uint64_t drawn = mix(7, thread.events);
+  return drawn % kSample == 0 ? Learns::all : drawn % kConfirmed == 1 ? Learns::one : Learns::nothing;
 }
 
 void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
@@ -235,10 +253,15 @@ void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
   const Duration after = held.time - thread.time;
   const bool expected = held.generation == ahead.generation() && held.step == thread.passed + 1;
   thread.steady = expected ? std::min(thread.steady + 1, kSteady) : 0;
-  if (learns_from_sample(thread) && ahead.holds(held.step)) {
-    const auto confirmed = model_.confirm(ahead[held.step].asked, held.event, after);
-    if (confirmed == EventModel::Confirmed::yes) return;
-    if (confirmed == EventModel::Confirmed::wrong) thread.steady = 0;
+  if (thread.steady == kSteady && ahead.holds(thread.passed)) {
+    const auto off = static_cast<double>(after - (ahead[held.step].at - ahead[thread.passed].at));
+    if (std::abs(off) > kWrong * static_cast<double>(after)) thread.steady = 0;
+  }
+  const Learns learns = learns_from(thread);
+  if (learns != Learns::all) {
+    const LookAhead::Step& step = ahead[held.step];
+    if (learns == Learns::nothing && step.settled) return;
+    if (model_.confirm(step.asked, held.event, after)) return;
   }
   if (!thread.contexts_known) thread.contexts = thread.position.contexts();
   thread.contexts_known = true;
@@ -259,6 +282,14 @@ void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
   moved_.push_back(step.buffer);
 }
 
+/// Whether another event usually follows at `position`: as the walk found, where it came that way.
+bool AdaptivePredictor::surprising(const Thread& thread, const StreamPosition& position, const Held& held) {
+  const LookAhead& ahead = thread.ahead;
+  if (held.step != LookAhead::kNone && held.generation == ahead.generation() && ahead.holds(held.step))
+    return ahead[held.step].surprise;
+  return model_.surprising(position.current(), held.event.name);
+}
+
 const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
   Newest& newest = thread.newest;
   if (newest.known && newest.learnt == model_.learnt()) return newest;
@@ -267,7 +298,7 @@ const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
   newest.position = thread.position;
   bool begun = thread.begun;
   for (const Held& held : thread.held) {
-    newest.surprise = begun && model_.surprising(newest.position.current(), held.event.name);
+    newest.surprise = begun && surprising(thread, newest.position, held);
     newest.position.advance(held.event.name, newest.surprise);
     begun = true;
   }
@@ -493,7 +524,9 @@ std::string AdaptivePredictor::profile() const {
   reuses_.for_each([&](std::uint64_t context, const Interval& interval) {
     if (interval.known() && interval.expected() > 0) profile.reuses.push_back({context, interval.expected()});
   });
-  sites_.for_each([&](std::uint64_t key, const Site& site) {
+  ContextTable<Site> sites = sites_;
+  for (Buffer buffer : buffers_) enter_uses(sites, buffer, false);
+  sites.for_each([&](std::uint64_t key, const Site& site) {
     profile.sites.push_back(
         {key, static_cast<double>(site.uses), static_cast<double>(std::min(site.uses, site.reused))});
   });

@@ -9,9 +9,10 @@
 // Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
 // only, so the newest are held until one begins after their end, and put in order.
 //
-// A stream that comes as expected is learnt from a sample: one event in eight in all contexts, each of the
-// others only by the context that predicted it. There the walk repeats its last answer for a history that was
-// always right, and asks all contexts each eighth time.
+// A stream that comes as expected is learnt from a sample: one event in sixteen in all contexts, one in four
+// by the context that predicted it. The others change nothing, once their delay has been observed often.
+// There the walk repeats its last answer for a history that was always right, and asks all contexts each
+// sixteenth time.
 //
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
 // often leaves the expected way, the walk is short and the reuse expert predicts.
@@ -84,15 +85,17 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t key = 0;     ///< names it in another run too
     std::uint64_t site = 0;    ///< of the last use
     std::uint32_t uses = 0;
-    Time last = 0, end = 0;                      ///< of the last use
-    std::uint64_t event = 0;                     ///< number of the last use among its thread's
-    std::uint64_t gap = 0;                       ///< events of the thread from use to use
-    Plan plan, before;                           ///< `before`: of the walk before this one
+    std::uint32_t uses_here = 0;  ///< the last of them, by `site`, still to be entered there
+    Time last = 0, end = 0;       ///< of the last use
+    std::uint64_t event = 0;      ///< number of the last use among its thread's
+    std::uint64_t gap = 0;        ///< events of the thread from use to use
+    Plan plan, before;            ///< `before`: of the walk before this one
     std::uint64_t walked_to = LookAhead::kNone;  ///< its last step
     std::uint32_t walked_in = 0;                 ///< in this walk
     Time chain_at_release = kNever;
     Time reuse_at = kNever;
     std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use; 0: none learns
+    bool settled = false;                                  ///< the time until reuse is (Interval)
     bool by_own = false;  ///< reuse_at is by the first of them, the same for all uses of the buffer
     Losses loss;
     RecentValues<64> errors;  ///< actual less predicted, at last, in ns
@@ -140,11 +143,16 @@ class AdaptivePredictor final : public Predictor {
   };
 
   Buffer& buffer_of(const Use& use);
+  /// Contexts that learn from an event of the thread: all, the one that predicted it, or none.
+  enum class Learns { all, one, nothing };
+  static Learns learns_from(const Thread& thread);
   void judge(Buffer& buffer, const Use& use);
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void settle(Thread& thread);
   void learn_event(Thread& thread, const Held& held);
+  static void enter_uses(ContextTable<Site>& sites, Buffer& buffer, bool reused);
+  bool surprising(const Thread& thread, const StreamPosition& position, const Held& held);
   const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
@@ -155,7 +163,6 @@ class AdaptivePredictor final : public Predictor {
   void pass(Thread& thread, std::uint64_t step);
   bool keep_reuse(Buffer& buffer);
   void choose_reuse(Thread& thread, Buffer& buffer);
-  static bool learns_from_sample(const Thread& thread);
   static bool chain_leads(const Buffer& buffer);
 
   Time next_use(const Buffer& buffer, Time after, Time chain_says) const;

@@ -8,13 +8,9 @@ namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
-// Observations of a delay that is known well.
-constexpr unsigned kKnownWell = 8;
 // A history that was right so often, and always of late: its answer is good for so many times.
-constexpr std::uint8_t kProven = 3, kAgain = 7;
+constexpr std::uint8_t kProven = 3, kAgain = 15;
 constexpr float kAlways = 0.999f;
-// A delay that was wrong, by its share.
-constexpr double kWrong = 0.1;
 // Of two losses that differ by less, the difference is chance.
 constexpr float kAlike = 1.05f;
 // And of two delays of a profile, as a share.
@@ -82,16 +78,14 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
   }
 }
 
-EventModel::Confirmed EventModel::confirm(std::uint64_t asked, const Event& event, Duration after) {
+bool EventModel::confirm(std::uint64_t asked, const Event& event, Duration after) {
   Node* node = nodes_.find(asked);
-  if (!node || node->delay.count() < kKnownWell || !(node->next == event.name)) return Confirmed::unsure;
-  const auto off = static_cast<double>(after - node->delay.expected());
-  if (std::abs(off) > kWrong * static_cast<double>(after)) return Confirmed::wrong;
+  if (!node || !node->delay.known_well() || !(node->next == event.name)) return false;
   ++learnt_;
   node->buffer = event.buffer;
   delays_[node->kind].learn(node->delay, after);
   node->delay.learn(after);
-  return Confirmed::yes;
+  return true;
 }
 
 bool EventModel::predict_again(Node& history, Next& next) {
@@ -99,7 +93,8 @@ bool EventModel::predict_again(Node& history, Next& next) {
   --history.again;
   const Node* asked = nodes_.find(history.asked);
   if (!asked || !(asked->next == history.next)) return false;
-  next = {history.next, history.buffer, asked->delay.expected(), history.surprise, history.asked};
+  next = {history.next,     history.buffer,         asked->delay.expected(),
+          history.surprise, asked->delay.settled(), history.asked};
   return true;
 }
 
@@ -125,8 +120,12 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   if (best == kContextKinds) return false;
   const unsigned when = knows_when(nodes, delay_loss, best);
   const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
-  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(),
-          usual && !(usual->next == nodes[best]->next), contexts[when]};
+  next = {nodes[best]->next,
+          nodes[best]->buffer,
+          nodes[when]->delay.expected(),
+          usual && !(usual->next == nodes[best]->next),
+          nodes[when]->delay.settled(),
+          contexts[when]};
   if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
     history->again = kAgain;
     history->surprise = next.surprise;

@@ -26,19 +26,15 @@ class EventModel {
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
     bool surprise = false;    ///< another event usually follows
+    bool settled = false;     ///< the delay is (Interval)
     std::uint64_t asked = 0;  ///< the context that knows the delay
   };
 
   /// After `contexts` came `event`, so much later.
   void learn(const Contexts& contexts, const Event& event, Duration after);
   /// The same of an event that came as predicted: only `asked` learns, the context that its delay was taken
-  /// from.
-  enum class Confirmed {
-    yes,
-    unsure,  ///< that context knows too little yet: nothing has happened
-    wrong,   ///< it expected another delay: nothing has happened
-  };
-  Confirmed confirm(std::uint64_t asked, const Event& event, Duration after);
+  /// from. False where that knows too little yet: nothing has happened.
+  bool confirm(std::uint64_t asked, const Event& event, Duration after);
   /// What comes at `position`; false where no context of it is known.
   bool predict(const StreamPosition& position, Next& next);
   /// Whether another event than `event` usually follows the one before. `current`: the context of that one

@@ -62,6 +62,10 @@ class Interval {
   bool known() const { return count_ > 0; }
   unsigned count() const { return count_; }
   Duration expected() const { return nearest(static_cast<double>(said_[believed_])); }
+  /// It was observed often.
+  bool known_well() const { return count_ >= 8; }
+  /// So often that a further observation changes little, unless the latest ones count most.
+  bool settled() const { return known_well() && believed_ != latest && believed_ != trend; }
   /// Of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 

@@ -25,6 +25,8 @@ class LookAhead {
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
     std::uint64_t asked = 0;          ///< the model's context that knew the delay
+    bool settled = false;             ///< that delay is (Interval)
+    bool surprise = false;            ///< another event usually follows the one before
   };
 
   LookAhead() : steps_(kFirst) {}
@@ -48,7 +50,7 @@ class LookAhead {
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, end_, kNone, next.asked};
+    step = {next.name, next.buffer, false, false, end_, kNone, next.asked, next.settled, next.surprise};
     return &step;
   }
 

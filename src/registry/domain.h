@@ -166,6 +166,8 @@ class Domain : public Leases {
   bool covered(Range pages);
   /// When the region is predicted to be used next; 0: not known. For the helper.
   void expect(const RegionRef& ref, Time next_use);
+  /// Memory has been short, so that expectations matter.
+  bool pressed() const { return pressed_.load(std::memory_order_relaxed); }
   /// The constant part of a registration's time, in pages that take as long, for the choice of victims.
   void set_call_pages(double pages);
   /// Lets idle regions go until the budget holds at most so many bytes and regions, as far as there are any;

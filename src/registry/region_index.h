@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <new>
 
@@ -116,8 +117,8 @@ class BasicRegionIndex {
     const std::uint32_t at = directory->last_not_above(key, std::memory_order_relaxed);
     if (at == kNone) return;
     Block* block = directory->block(at);
-    const std::uint32_t i = block->last_not_above(key);
-    if (i == kNone || block->regions[i].load(std::memory_order_relaxed) != region) return;
+    const std::uint32_t i = block->place_of(key);
+    if (block->regions[i].load(std::memory_order_relaxed) != region) return;
     Writing writing(*this);
     block->erase(i, writing);
     if (block->count.load(std::memory_order_relaxed) == 0) {
@@ -180,6 +181,13 @@ class BasicRegionIndex {
       std::uint32_t not_above = 0;
       for (const auto& key : keys) not_above += key.load(std::memory_order_relaxed) <= a;
       return not_above - 1;
+    }
+    /// Of a key that is there; for writers, who do not wait for these lines.
+    std::uint32_t place_of(Address a) const {
+      static_assert(std::has_single_bit(kBlockEntries));
+      std::uint32_t i = 0;
+      for (std::uint32_t half = kBlockEntries / 2; half > 0; half /= 2) i += key(i + half) <= a ? half : 0;
+      return i;
     }
     void set(std::uint32_t i, Address key, R* region) {
       keys[i].store(key, std::memory_order_release);

@@ -128,10 +128,9 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   predictor_.observe(use);
   buffer.predicted_at_release = next_time(id, time);
   follow_predictor(id);
-  if (registered(region)) {
-    const Time next = earliest_time(region.region->range(), time, id, buffer.predicted_at_release);
-    domain_.expect(region, next == kNever ? 0 : next);
-  }
+  // Victims may be chosen before the decision that follows.
+  if (domain_.pressed() && registered(region))
+    expect(region, earliest_time(region.region->range(), time, id, buffer.predicted_at_release));
   undecided_.push_back(id);
   return late;
 }
@@ -235,24 +234,20 @@ void HelperRetention::follow_predictor(BufferId used) {
 void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
   ++score_.reuses;
   const auto interval = static_cast<double>(time - buffer.last_use);
-  const auto within = [&](Time predicted, double share) {
-    return predicted != kNever && std::abs(static_cast<double>(predicted - time)) <= share * interval;
+  const auto count = [&](Time predicted, std::uint64_t& within_0_5, std::uint64_t& within_5) {
+    if (predicted == kNever) return;
+    const double error = std::abs(static_cast<double>(predicted - time));
+    within_0_5 += error <= 0.005 * interval;
+    within_5 += error <= 0.05 * interval;
   };
   // Of a settled buffer: that it goes on as before.
   const Time paced = buffer.last_use + buffer.pace;
   const Time at_release = buffer.settled ? paced : buffer.predicted_at_release;
-  score_.at_release_within_0_5 += within(at_release, 0.005);
-  score_.at_release_within_5 += within(at_release, 0.05);
-  if (buffer.settled) {
-    score_.within_0_5 += within(paced, 0.005);
-    score_.within_5 += within(paced, 0.05);
-    return;
-  }
+  count(at_release, score_.at_release_within_0_5, score_.at_release_within_5);
+  if (buffer.settled) return count(paced, score_.within_0_5, score_.within_5);
   const Duration delay = delay_of(buffer);
-  Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
-  if (last != kNever) last += delay;
-  score_.within_0_5 += within(last, 0.005);
-  score_.within_5 += within(last, 0.05);
+  const Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
+  count(last == kNever ? kNever : last + delay, score_.within_0_5, score_.within_5);
 }
 
 void HelperRetention::memory_event(Range range) {
@@ -312,6 +307,8 @@ Duration HelperRetention::delay_of(const Buffer& buffer) const {
   return buffer.thread < threads_.size() ? threads_[buffer.thread].delayed : 0;
 }
 
+void HelperRetention::expect(RegionRef ref, Time next) { domain_.expect(ref, next == kNever ? 0 : next); }
+
 const Estimate& HelperRetention::next_use(BufferId id, Time after) const {
   const Buffer& buffer = buffers_[id];
   const Duration worth = this->worth(buffer);
@@ -328,15 +325,22 @@ const Estimate& HelperRetention::next_use(BufferId id, Time after) const {
 }
 
 Estimate HelperRetention::earliest_use(Range region, Time after) const {
-  Estimate earliest;
-  for (const BufferId id : buffers_in(region)) {
-    const Estimate& next = next_use(id, after);
-    earliest.time = std::min(earliest.time, next.time);
-    earliest.early = std::min(earliest.early, next.early);
-    earliest.risk = std::max(earliest.risk, next.risk);
-    earliest.reuse = std::max(earliest.reuse, next.reuse);
+  const std::vector<BufferId>& buffers = buffers_in(region);
+  if (buffers.size() == 1) return next_use(buffers.front(), after);
+  BufferId first = 0;
+  Time earliest = kNever, early = kNever;
+  for (const BufferId id : buffers) {
+    const Time next = next_time(id, after);
+    if (next == kNever) continue;
+    earliest = std::min(earliest, next);
+    if (next - buffers_[id].margin >= early) continue;
+    early = next - buffers_[id].margin;
+    first = id;
   }
-  return earliest;
+  if (earliest == kNever) return {};
+  Estimate estimate = next_use(first, after);
+  estimate.time = earliest;
+  return estimate;
 }
 
 Time HelperRetention::earliest_time(Range region, Time after, BufferId id, Time known) const {
@@ -358,14 +362,14 @@ Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
                  static_cast<double>(unseen_));
 }
 
+void HelperRetention::note_terms() {
+  const Terms terms{price(), all_pages_, unseen_, costs_.registration.observed()};
+  if (terms == terms_) return;
+  terms_ = terms;
+  ++terms_number_;
+}
+
 Duration HelperRetention::worth(const Buffer& buffer) const {
-  const double price = this->price();
-  const std::uint64_t observed = costs_.registration.observed();
-  if (observed != terms_.observed || price != terms_.price || unseen_ != terms_.unseen ||
-      all_pages_ != terms_.all_pages) {
-    terms_ = {price, all_pages_, unseen_, observed};
-    ++terms_number_;
-  }
   Worth& known = buffer.worth;
   if (known.number != terms_number_ || known.entries != buffer.entries)
     known = {terms_number_, buffer.entries, worth(buffer.pages.pages(), buffer.entries)};
@@ -376,12 +380,13 @@ Duration HelperRetention::lead(std::size_t entries) const {
   return costs_.registration.upper(entries) + costs_.wake.value();
 }
 
-void HelperRetention::enqueue(BufferId id, Time after, const Estimate& next) {
-  if (next.early != kNever && !buffers_[id].by_thread) {
-    queue_.insert(id, next.early, service_time(buffers_[id].entries));
-  } else {
-    listen(id, after, after);  // to let it go again
-  }
+void HelperRetention::enqueue(BufferId id, Time after) {
+  Buffer& buffer = buffers_[id];
+  const Estimate& next = next_use(id, after);
+  if (next.early == kNever || buffer.by_thread || !worth_registering(buffer, next))
+    return listen(id, after, after);  // to let it go again
+  buffer.margin = next.time - next.early;
+  queue_.insert(id, next.early, service_time(buffer.entries));
 }
 
 void HelperRetention::reconsider(BufferId id) {
@@ -416,8 +421,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (const Time rested = rested_at(ref, now); now < rested) {
     looks_.set(id, rested);
     settle(ref, rested);
+    expect(ref, earliest_time(ref.region->range(), after, id, next_time(id, after)));
     return false;
   }
+  note_terms();
   const std::size_t pages = ref.region->range().pages();
   const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
   const Estimate next = earliest_use(ref.region->range(), after);
@@ -430,6 +437,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
       too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
                    !worth_a_trial(buffer, late, now));
   const bool by_helper = affords(pages, entries, next, now);
+  if (after < now) expect(ref, next.time);
   if (crowded || refused || !(by_helper || affords_by_thread(pages, entries, late, next, now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
@@ -597,17 +605,20 @@ HelperRetention::Action HelperRetention::next(Time now) {
     const Buffer& buffer = buffers_[id];
     if (registered(buffer.region)) continue;
     // Meanwhile it may be expected later.
-    const Estimate& use = next_use(id, buffer.last_use);
-    if (use.early > item.asked) {
-      enqueue(id, buffer.last_use, use);
+    const Time use = next_time(id, buffer.last_use);
+    if (use == kNever) {
+      listen(id, buffer.last_use, buffer.last_use);
       continue;
     }
-    if (!worth_registering(buffer, use)) continue;
+    if (use - buffer.margin > item.asked) {
+      queue_.insert(id, use - buffer.margin, item.service);
+      continue;
+    }
     action.kind = Action::Kind::register_ahead;
     action.buffer = id;
     action.pages = buffer.pages;
     action.access = buffer.access;
-    action.use = use.time;
+    action.use = use;
     action.after = buffer.last_use;
     return action;
   }
@@ -640,7 +651,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
 
 bool HelperRetention::awaits_first_use(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
-  if (!registered(buffer.region)) return false;
+  if (buffer.last_use != kNotYet || !registered(buffer.region)) return false;
   for (const BufferId other : buffers_in(buffer.region.region->range()))
     if (buffers_[other].last_use != kNotYet) return false;
   if (looks_.of(id) == kNever) looks_.set(id, now + kTrial * worth(buffer));
@@ -689,7 +700,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   // The use that it is registered for, even if that is overdue: it is still to come.
   const Time own = next_time(action.buffer, now);
   const Time next = std::min(action.use, earliest_time(region.region->range(), now, action.buffer, own));
-  domain_.expect(region, next == kNever ? 0 : next);
+  expect(region, next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + patience(buffer));
 }

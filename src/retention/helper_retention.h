@@ -133,6 +133,7 @@ class HelperRetention final : public Retention {
     std::size_t all_pages = 0;
     Duration unseen = 0;
     std::uint64_t observed = 0;  ///< registrations
+    bool operator==(const Terms&) const = default;
   };
   /// A buffer's.
   struct Worth {
@@ -163,6 +164,7 @@ class HelperRetention final : public Retention {
     Duration lasts = 0;       ///< its transfers, lately
     Time over = kNever;       ///< when its next use should be over, as the helper was to wake for it
     Duration reserved = 0;    ///< in the time budget, for its next use
+    Duration margin = 0;      ///< so long before its next use it is to be registered, by the last plan
     mutable Answer answer;
     mutable Worth worth;
   };
@@ -199,8 +201,11 @@ class HelperRetention final : public Retention {
   Duration delay_of(const Buffer& buffer) const;
   /// The buffer's earliest predicted use later than `after`. Good until it is asked for again.
   const Estimate& next_use(BufferId id, Time after) const;
+  /// Victims of the limits are chosen by the region's next use.
+  void expect(RegionRef ref, Time next);
   /// Its time alone, which is had for less.
   Time next_time(BufferId id, Time after) const;
+  /// Of the buffer that has to be ready first, by the margins as they were last; `time` is the earliest.
   Estimate earliest_use(Range region, Time after) const;
   /// `known`: that of buffer `id`, one of them.
   Time earliest_time(Range region, Time after, BufferId id, Time known) const;
@@ -209,12 +214,14 @@ class HelperRetention final : public Retention {
   Duration worth(std::size_t pages, std::size_t entries) const;
   double price() const { return settings_.budget ? settings_.budget->price() : TimeBudget::kPrice; }
   Duration worth(const Buffer& buffer) const;
+  /// From now on by the terms of now.
+  void note_terms();
   /// How long before its use the helper must begin to register a buffer.
   Duration lead(std::size_t entries) const;
   /// Plans anew for a buffer whose next use is predicted anew.
   void reconsider(BufferId id);
-  void enqueue(BufferId id, Time after) { enqueue(id, after, next_use(id, after)); }
-  void enqueue(BufferId id, Time after, const Estimate& next);
+  /// For its next use later than `after`, if that is worth it.
+  void enqueue(BufferId id, Time after);
   /// The deregistration condition for a region of so many translation entries whose earliest deadline is
   /// `deadline`.
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
@@ -303,14 +310,14 @@ class HelperRetention final : public Retention {
   std::vector<Settled> settled_;
   std::size_t largest_pages_ = 1;  ///< of any buffer so far
   std::size_t all_pages_ = 0;      ///< of all buffers
-  mutable Terms terms_;
-  mutable std::uint64_t terms_number_ = 0;  ///< counts their changes
-  std::uint64_t learnt_ = 0;                ///< uses so far: while it is the same, so are all predictions
-  Duration unseen_ = 0;                     ///< from the end of a late use to the next look, lately
-  Time out_of_room_ = kNotYet;              ///< when the limit last made a transfer miss or bounce
-  std::size_t peak_ = 0;                    ///< most bytes registered at a decision
-  bool fitted_ = false;                     ///< all_fit(), at the last decision
-  std::uint64_t grown_at_ = 0;              ///< uses by the first one of the newest buffer
+  Terms terms_;
+  std::uint64_t terms_number_ = 1;  ///< counts their changes
+  std::uint64_t learnt_ = 0;        ///< uses so far: while it is the same, so are all predictions
+  Duration unseen_ = 0;             ///< from the end of a late use to the next look, lately
+  Time out_of_room_ = kNotYet;      ///< when the limit last made a transfer miss or bounce
+  std::size_t peak_ = 0;            ///< most bytes registered at a decision
+  bool fitted_ = false;             ///< all_fit(), at the last decision
+  std::uint64_t grown_at_ = 0;      ///< uses by the first one of the newest buffer
   RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
   std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -23,99 +23,92 @@ class RegistrationQueue {
     Duration service;  ///< cost of serving this item plus one item of the deregistration queue
   };
 
-  RegistrationQueue() = default;
-  RegistrationQueue(const RegistrationQueue&) = delete;  // at_ points into items_
-  RegistrationQueue& operator=(const RegistrationQueue&) = delete;
-
   /// Inserts (or moves) a buffer. Deadlines are only ever made earlier: this one where it would come too near
   /// to the item after it, and those before it where they would.
   void insert(BufferId buffer, Time deadline, Duration service) {
     remove(buffer);
-    if (items_.empty()) advanced_ = 0;
-    const Entry entry{spaced(deadline + advanced_), deadline + advanced_, buffer, service};
-    Items::iterator current;
-    if (spare_) {
-      spare_.value() = entry;
-      current = items_.insert(std::move(spare_));
-    } else {
-      current = items_.insert(entry);
-    }
-    if (buffer >= at_.size()) at_.resize(buffer + std::size_t{1}, items_.end());
-    at_[buffer] = current;
-    while (current != items_.begin()) {
-      const auto before = std::prev(current);
-      const Time latest = current->deadline - current->service;
-      if (before->deadline <= latest) break;
-      before->deadline = latest;
-      current = before;
+    if (empty()) advanced_ = 0;
+    const Time asked = deadline + advanced_;
+    deadline = asked;
+    std::size_t at = place(deadline);
+    while (at < items_.size() && items_[at].deadline <= deadline) ++at;
+    items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(at), {deadline, asked, buffer, service});
+    if (buffer >= deadlines_.size()) deadlines_.resize(buffer + std::size_t{1}, kNever);
+    deadlines_[buffer] = deadline;
+    for (; at > first_; --at) {
+      const Time latest = items_[at].deadline - items_[at].service;
+      Item& before = items_[at - 1];
+      if (before.deadline <= latest) break;
+      before.deadline = deadlines_[before.buffer] = latest;
     }
   }
 
   void remove(BufferId buffer) {
     if (!contains(buffer)) return;
-    spare_ = items_.extract(at_[buffer]);
-    at_[buffer] = items_.end();
+    std::size_t at = first_;
+    if (items_[at].buffer != buffer) at = not_before(deadlines_[buffer]);
+    while (items_[at].buffer != buffer) ++at;
+    deadlines_[buffer] = kNever;
+    // Mostly it is the first one. Those that have left are cleared away together.
+    if (at != first_)
+      items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(at));
+    else if (++first_ * 2 >= items_.size())
+      items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(std::exchange(first_, 0)));
   }
 
   /// What insert() would leave of `deadline`: less the service of those that would have to be served right
   /// before.
   Time room(Time deadline, Duration service) const {
-    deadline = spaced(deadline + advanced_);
+    deadline += advanced_;
+    std::size_t at = place(deadline);
+    while (at < items_.size() && items_[at].deadline <= deadline) ++at;
     Time start = deadline - service;
-    for (auto before = items_.upper_bound(deadline); before != items_.begin();) {
-      --before;
-      if (before->deadline <= start) break;
-      start -= before->service;
-    }
+    for (; at > first_ && items_[at - 1].deadline > start; --at) start -= items_[at - 1].service;
     return start + service - advanced_;
   }
 
   /// Makes all deadlines earlier.
   void advance(Duration by) { advanced_ += by; }
 
-  bool empty() const { return items_.empty(); }
-  std::size_t size() const { return items_.size(); }
-  Item first() const { return item(*items_.begin()); }
-  bool contains(BufferId buffer) const { return buffer < at_.size() && at_[buffer] != items_.end(); }
+  bool empty() const { return size() == 0; }
+  std::size_t size() const { return items_.size() - first_; }
+  Item first() const { return item(items_[first_]); }
+  bool contains(BufferId buffer) const { return buffer < deadlines_.size() && deadlines_[buffer] != kNever; }
   template <class F>
   void for_each(F&& f) const {  ///< f(item), by deadline
-    for (const Entry& entry : items_) f(item(entry));
+    for (std::size_t at = first_; at < items_.size(); ++at) f(item(items_[at]));
   }
 
  private:
-  struct Entry {
-    // Both plus `advanced_`.
-    mutable Time deadline;  ///< made earlier in place, which never changes the order
-    Time asked;
-    BufferId buffer;
-    Duration service;
-  };
-  struct ByDeadline {
-    using is_transparent = void;
-    bool operator()(const Entry& a, const Entry& b) const { return a.deadline < b.deadline; }
-    bool operator()(const Entry& a, Time b) const { return a.deadline < b; }
-    bool operator()(Time a, const Entry& b) const { return a < b.deadline; }
-  };
-  using Items = std::multiset<Entry, ByDeadline>;
-
-  Item item(const Entry& entry) const {
-    return {entry.deadline - advanced_, entry.asked - advanced_, entry.buffer, entry.service};
+  Item item(const Item& kept) const {
+    return {kept.deadline - advanced_, kept.asked - advanced_, kept.buffer, kept.service};
   }
 
-  /// `deadline`, or earlier so that the item after it keeps its time.
-  Time spaced(Time deadline) const {
-    for (auto after = items_.lower_bound(deadline);
-         after != items_.end() && deadline > after->deadline - after->service;
-         after = items_.lower_bound(deadline)) {
-      deadline = after->deadline - after->service;
+  /// Of the first item that is not due before `deadline`.
+  std::size_t not_before(Time deadline) const {
+    std::size_t at = first_;
+    for (std::size_t n = items_.size() - first_; n > 0;) {
+      const std::size_t half = n / 2;
+      const bool before = items_[at + half].deadline < deadline;
+      at += before ? half + 1 : 0;
+      n = before ? n - half - 1 : half;
     }
-    return deadline;
+    return at;
+  }
+  /// The same, once `deadline` is made so early that the item after it keeps its time.
+  std::size_t place(Time& deadline) const {
+    std::size_t at = not_before(deadline);
+    while (at < items_.size() && deadline > items_[at].deadline - items_[at].service) {
+      deadline = items_[at].deadline - items_[at].service;
+      while (at > first_ && items_[at - 1].deadline >= deadline) --at;
+    }
+    return at;
   }
 
-  Items items_;
-  Duration advanced_ = 0;                  ///< since the queue was last empty
-  std::vector<Items::const_iterator> at_;  ///< by buffer; end: not in the queue
-  Items::node_type spare_;                 ///< of the item that left last: the next one needs no allocation
+  std::vector<Item> items_;      ///< by deadline, from first_ on; both times plus advanced_
+  std::size_t first_ = 0;        ///< those before have left
+  Duration advanced_ = 0;        ///< since the queue was last empty
+  std::vector<Time> deadlines_;  ///< by buffer, as in its item; kNever: not in the queue
 };
 
 }  // namespace pinion

@@ -1,6 +1,7 @@
 #include "retention/swap.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace pinion {
 
@@ -28,21 +29,17 @@ bool Swap::take_up(KeptDomain& in, const Retention::Action& refused, Time now) {
 }
 
 Time Swap::retry_at(const KeptDomain& in, const Retention::Action& action, Time now) {
-  // Transfers that end leave room. It matters the more, the less time is left for a swap.
+  // Transfers that end leave room. It matters the more, the less time is left for a swap; overdue, the less
+  // the longer.
   const Duration swap = swap_time(in.costs, action.pages.pages());
-  return now + std::max({(action.use - now - swap) / 4, swap / 8, kLeastWait});
-}
-
-bool Swap::expired(const Waiting& waiting, Time now) {
-  // A use that is overdue may be late for the miss of another one.
-  const Time latest = waiting.action.use + swap_time(waiting.in->costs, waiting.action.pages.pages());
-  return now > latest || !waiting.in->retention->wants(waiting.action);
+  return now + std::max({std::abs(action.use - now - swap) / 4, swap / 8, kLeastWait});
 }
 
 Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
   while (claimed_.empty() && !waiting_.empty()) {
     Waiting& first = waiting_.back();
-    if (expired(first, now)) {
+    // An overdue use is still to come: the program is late with all of them.
+    if (!first.in->retention->wants(first.action)) {
       waiting_.pop_back();
       continue;
     }
@@ -52,7 +49,7 @@ Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
       makes_room_ = 0;
       return turn;
     }
-    claim(first, domains, now);
+    claim(first, domains);
     if (claimed_.empty()) break;
     makes_room_ = first.action.pages.bytes();
   }
@@ -65,9 +62,10 @@ Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
   return turn;
 }
 
-void Swap::claim(const Waiting& waiting, std::span<KeptDomain* const> domains, Time now) {
+void Swap::claim(const Waiting& waiting, std::span<KeptDomain* const> domains) {
   const Range pages = waiting.action.pages;
-  const Time use = std::max(waiting.action.use, now);
+  // Predicted uses compare among each other, not with now: where the program stalls, all are overdue alike.
+  const Time use = waiting.action.use;
   const Time back = use + swap_time(waiting.in->costs, pages.pages());
   claimed(*waiting.in, waiting.in->domain->begin_swap(pages, use, back));
   for (KeptDomain* other : domains) {

@@ -6,6 +6,8 @@
 //   - A region goes only if it can be back in time: its use must come later than the one that it goes for, by
 //     as much as a swap takes. Else the miss would only move from one buffer to the other. Where there is no
 //     other region, it would go at that use anyway, and goes if its own comes later at all.
+//   - Where the program stalls, all predicted uses are overdue alike, and their order holds: a use is waited
+//     for until it comes.
 //   - Nothing goes unless all that go together make room.
 //   - The domains of a process share its limits: the own one's regions go first.
 //   - Swaps reserve nothing of the time budget: without one, the use that it is made for costs as much for
@@ -59,9 +61,8 @@ class Swap {
   static constexpr Duration kLeastWait = 100 * kMicrosecond;
 
   static Time retry_at(const KeptDomain& in, const Retention::Action& action, Time now);
-  static bool expired(const Waiting& waiting, Time now);
   /// Claims what goes for the registration.
-  void claim(const Waiting& waiting, std::span<KeptDomain* const> domains, Time now);
+  void claim(const Waiting& waiting, std::span<KeptDomain* const> domains);
   void claimed(KeptDomain& in, const std::vector<Region*>& regions);
 
   std::vector<Waiting> waiting_;  ///< by their use, the first one last

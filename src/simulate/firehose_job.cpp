@@ -46,8 +46,8 @@ class Puts {
 
   Peer peers() const {
     const Peer others = job_.quota.processes - 1;
-    const bool few = job_.pattern == FirehosePattern::neighbours || job_.pattern == FirehosePattern::periodic;
-    return few ? std::min(others, kNeighbours) : others;
+    const bool many = job_.pattern == FirehosePattern::uniform || job_.pattern == FirehosePattern::skewed;
+    return many ? others : std::min(others, kNeighbours);
   }
   Bucket next(Peer peer) {
     switch (job_.pattern) {
@@ -58,8 +58,11 @@ class Puts {
       case FirehosePattern::neighbours:
         return peer * job_.working_set + random_.below(job_.working_set);
       case FirehosePattern::periodic:
-        turns_.resize(peers() + 1);
-        return peer * job_.working_set + turns_[peer]++ % job_.working_set;
+        return peer * job_.working_set + turn(peer);
+      case FirehosePattern::strided: {
+        const std::uint64_t now = turn(peer), rows = job_.working_set / kStride;
+        return peer * job_.working_set + now % rows * kStride + now / rows;
+      }
     }
     return 0;
   }
@@ -70,6 +73,12 @@ class Puts {
   }
 
  private:
+  static constexpr std::uint64_t kStride = 8;
+  std::uint64_t turn(Peer peer) {
+    turns_.resize(peers() + 1);
+    return turns_[peer]++ % job_.working_set;
+  }
+
   const FirehoseJob& job_;
   const Zipf popular_;
   Random random_;

@@ -16,7 +16,8 @@ enum class FirehosePattern {
   uniform,  ///< each peer puts to all of the working set, which they share
   skewed,   ///< the k-th peer puts a k-th as often as the first, to a working set of its own, by Zipf's law
   neighbours,  ///< six peers put, each to a working set of its own; the others never do
-  periodic     ///< the same, each to the buckets of its working set in turn, again and again
+  periodic,    ///< the same, each to the buckets of its working set in turn, again and again
+  strided      ///< the same, to every eighth one in turn, then to those behind them
 };
 
 struct FirehoseJob {

@@ -20,12 +20,12 @@ namespace pinion::transfer {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31647261436e6950;  // "PinCard1"
+constexpr std::uint64_t kMagic = 0x32647261436e6950;  // "PinCard2"
 constexpr std::size_t kMostAddress = 1024;
 
 /// The beginning of a file; the address follows.
 struct FileHeader {
-  std::uint64_t magic, checksum, token, node, started;
+  std::uint64_t magic, checksum, token, node, started, word;
   std::uint32_t rank, peers;
   std::int32_t process;
   std::uint32_t address_bytes;
@@ -98,6 +98,7 @@ std::string card_to_bytes(const Card& card) {
   header.token = card.token;
   header.node = card.node;
   header.started = card.started;
+  header.word = card.word;
   header.rank = card.rank;
   header.peers = card.peers;
   header.process = card.process;
@@ -124,6 +125,7 @@ Error card_from_bytes(const std::string& bytes, Card& card) {
   card.node = header.node;
   card.process = header.process;
   card.started = header.started;
+  card.word = header.word;
   card.provider = header.provider;
   card.address.assign(address, address + header.address_bytes);
   return {};

@@ -36,6 +36,7 @@ struct Card {
   Peer peers = 0;
   std::uint64_t token = 0;  ///< that messages to it carry
   std::uint64_t node = 0;   ///< the same for processes that see each other's numbers
+  std::uint64_t word = 0;   ///< of the endpoint's user
   std::int32_t process = 0;
   std::uint64_t started = 0;  ///< as ProcessStat
   std::string provider;

@@ -73,12 +73,20 @@ Error OpenEndpoint::open() {
   return post_receives();
 }
 
-Error OpenEndpoint::meet(std::vector<Card>& cards) {
+Error OpenEndpoint::meet(std::uint64_t word, std::vector<std::uint64_t>& words) {
   const Job& job = options_.job;
-  if (job.directory.empty()) return exchange_by_launcher(own_, options_.connect_within, cards);
-  Error error = directory_.open(job.directory);
-  if (!error) error = directory_.publish(own_);
-  return error ? error : directory_.collect(job.peers, options_.connect_within, cards);
+  if (job.rank >= job.peers)
+    return Error::make(EINVAL, "process %u of %u: there is no such rank", job.rank, job.peers);
+  own_.word = word;
+  Error error;
+  if (job.directory.empty()) {
+    error = exchange_by_launcher(own_, options_.connect_within, cards_);
+  } else if (!(error = directory_.open(job.directory)) && !(error = directory_.publish(own_))) {
+    error = directory_.collect(job.peers, options_.connect_within, cards_);
+  }
+  if (error) return error;
+  for (const Card& card : cards_) words.push_back(card.word);
+  return {};
 }
 
 Error OpenEndpoint::add_peer(Peer peer) {
@@ -99,16 +107,13 @@ Error OpenEndpoint::add_peer(Peer peer) {
 
 Error OpenEndpoint::connect() {
   if (connected_.load()) return Error::make(EISCONN, "the endpoint is connected already");
-  if (options_.job.rank >= options_.job.peers)
-    return Error::make(EINVAL, "process %u of %u: there is no such rank", options_.job.rank,
-                       options_.job.peers);
-  std::vector<Card> cards;
-  if (Error error = meet(cards)) return error;
-  for (const Card& card : cards)
+  std::vector<std::uint64_t> unused;
+  if (Error error = cards_.empty() ? meet(0, unused) : Error{}) return error;
+  for (const Card& card : cards_)
     if (card.provider != own_.provider)
       return Error::make(EINVAL, "process %u uses libfabric's provider %s, this one %s: name one for all",
                          card.rank, card.provider.c_str(), provider_.c_str());
-  peers_.fill(std::move(cards), own_);
+  peers_.fill(std::exchange(cards_, {}), own_);
   bool helps = !capabilities_.automatic_progress;
   for (Peer peer = 0; peer < peers_.size(); ++peer) {
     if (Error error = add_peer(peer)) return error;

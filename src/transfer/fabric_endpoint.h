@@ -7,8 +7,10 @@
 // (endpoint.h); open and close belong to one. A forked child must leave it alone.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transfer/bootstrap.h"
 #include "transfer/endpoint.h"
@@ -31,7 +33,10 @@ struct FabricEndpointOptions {
 
 class FabricEndpoint : public Endpoint {
  public:
-  /// Meets the peers: all of them call it. Once, after handle().
+  /// Meets the peers: all of them call it, once at most. Each brings a word; returns all, by rank.
+  virtual Error meet(std::uint64_t word, std::vector<std::uint64_t>& words) = 0;
+  /// Peers' messages arrive from now on; meets the peers before, if meet() was not called. All of them call
+  /// it. Once, after handle().
   virtual Error connect() = 0;
   /// Ends operations under way (ECANCELED) after a second at most, and leaves. EBUSY: leases of its domain
   /// are out; return them and call it again. The destructor calls it.

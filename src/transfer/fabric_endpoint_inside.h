@@ -41,6 +41,7 @@ class OpenEndpoint final : public FabricEndpoint {
   ~OpenEndpoint() override;
   Error open();
 
+  Error meet(std::uint64_t word, std::vector<std::uint64_t>& words) override;
   Error connect() override;
   Error close() override;
   Peer self() const override { return own_.rank; }
@@ -72,7 +73,6 @@ class OpenEndpoint final : public FabricEndpoint {
     Time due;
   };
 
-  Error meet(std::vector<Card>& cards);
   Error add_peer(Peer peer);
   void say_goodbye();
   void stop_thread();
@@ -113,6 +113,7 @@ class OpenEndpoint final : public FabricEndpoint {
   pinion_domain* domain_ = nullptr;
   std::unique_ptr<WirePool> messages_;
   Directory directory_;
+  std::vector<Card> cards_;  ///< of all, between meet() and connect()
   PeerTable peers_;
   std::array<MessageHandler*, kKinds> handlers_{};
   std::thread thread_;

@@ -65,6 +65,9 @@ for memory in 192K 1M 64M; do
   verified_on_some random-put --puts 1000 --sets 64K 2M --window 8 --provider "$provider" --memory "$memory"
 done
 
+verified exchange --piece 3M --hugepages --processes 2 --provider "$provider"
+verified random-put --puts 2000 --sets 256K --window 32 --scattered --processes 3 --provider "$provider"
+
 if [ "$provider" = 'tcp;ofi_rxm' ]; then
   verified random-put --puts 3000 --sets 2M --processes 3 --provider "$provider" --memory 64M --figures
   [ "$(figure misses)" -gt 0 ] && [ "$(figure misses)" -le "$(figure distinct_buckets)" ] && [ "$(figure refusals)" = 0 ] ||

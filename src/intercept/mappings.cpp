@@ -1,0 +1,170 @@
+// mmap, munmap and mremap of libpinion-heap.so: under `--preregister-mmaps`, large mappings lie in the arena
+// (placement/arena.h), as blocks of the heap. These are private anonymous ones, readable and writable, at an
+// address of the kernel's choice, without further flags. All others go on to libc, and so do all where the
+// heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
+//
+// Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
+#include "intercept/mappings.h"
+
+#include <link.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+
+#include "base/range.h"
+#include "intercept/definitions.h"
+#include "intercept/exports.h"
+#include "placement/arena.h"
+#include "placement/hugepage_heap.h"
+#include "placement/kernel_pages.h"
+
+namespace {
+
+using pinion::Address;
+using pinion::Range;
+
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+constexpr int kPlain = MAP_PRIVATE | MAP_ANONYMOUS;
+
+constinit std::atomic<std::size_t> g_least{SIZE_MAX};
+constinit Range g_engine;  ///< the code of libpinion.so; written before g_least
+
+int find_engine(dl_phdr_info* object, std::size_t, void* wanted) {
+  for (const ElfW(Phdr)* segment = object->dlpi_phdr; segment != object->dlpi_phdr + object->dlpi_phnum;
+       ++segment) {
+    const Address begin = object->dlpi_addr + segment->p_vaddr;
+    const Range range{begin, begin + segment->p_memsz};
+    if (segment->p_type == PT_LOAD && range.contains(Range::of(wanted, 1))) g_engine = range;
+  }
+  return 0;
+}
+
+using Mmap = void*(void*, std::size_t, int, int, int, off_t);
+using Munmap = int(void*, std::size_t);
+using Mremap = void*(void*, std::size_t, std::size_t, int, ...);
+constinit std::atomic<Mmap*> g_mmap{nullptr};
+constinit std::atomic<Munmap*> g_munmap{nullptr};
+constinit std::atomic<Mremap*> g_mremap{nullptr};
+
+/// Threads may find it at the same time: they find the same.
+template <class Function>
+Function* next(std::atomic<Function*>& known, const char* name) {
+  Function* found = known.load(std::memory_order_relaxed);
+  if (found != nullptr) return found;
+  found = reinterpret_cast<Function*>(pinion::first_definition(pinion::Where::behind_preload, name));
+  known.store(found, std::memory_order_relaxed);
+  return found;
+}
+
+/// Whole pages of the arena; empty: the range is elsewhere, or no page's begin.
+Range in_arena(const void* address, std::size_t bytes) {
+  const auto begin = reinterpret_cast<Address>(address);
+  const Range range{begin, pinion::page_ceil(begin + bytes)};
+  const bool within =
+      begin % pinion::page_size() == 0 && !range.empty() && pinion::process_arena().range().contains(range);
+  return within ? range : Range{};
+}
+
+/// A mapping that replaces others may meet those of the arena.
+void note_fixed(const void* address, std::size_t bytes) {
+  const Range arena = pinion::process_arena().range(), fixed = Range::of(address, bytes).to_pages();
+  const Range common{std::max(arena.begin, fixed.begin), std::min(arena.end, fixed.end)};
+  if (common.begin < common.end) pinion::process_arena().note_replaced(common);
+}
+
+/// For the code at `caller`.
+void* map(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset, void* caller) {
+  const bool plain = address == nullptr && protection == kReadWrite && flags == kPlain;
+  if (plain && bytes >= g_least.load(std::memory_order_acquire) && !g_engine.contains(Range::of(caller, 1)))
+      [[unlikely]]
+    if (void* const memory = pinion::process_heap().map(bytes)) return memory;
+  if ((flags & MAP_FIXED) != 0) note_fixed(address, bytes);
+  return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
+}
+
+/// The kernel would leave a hole in the arena, so a copy moves.
+void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
+  if (new_bytes == 0) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  const bool fixed = (flags & MREMAP_FIXED) != 0;
+  const Range kept{old.begin, std::min(old.end, old.begin + new_bytes)};
+  if (!fixed && kept.bytes() == new_bytes) {
+    if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
+    return reinterpret_cast<void*>(old.begin);
+  }
+  if ((flags & MREMAP_MAYMOVE) == 0) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  // An own one first: it then takes the wanted place as the kernel checks it.
+  void* made = fixed ? next(g_mmap, "mmap")(nullptr, new_bytes, kReadWrite, kPlain, -1, 0)
+                     : ::mmap(nullptr, new_bytes, kReadWrite, kPlain, -1, 0);
+  if (made == MAP_FAILED) return MAP_FAILED;
+  const Range copy = Range::of(made, kept.bytes());
+  pinion::copy_unseen(kept, copy.begin);
+  pinion::copy_rights_unseen(kept, copy);
+  if (fixed) {
+    note_fixed(wanted, new_bytes);
+    void* const moved = next(g_mremap, "mremap")(made, new_bytes, new_bytes, flags, wanted);
+    if (moved == MAP_FAILED) {
+      const int error = errno;
+      next(g_munmap, "munmap")(made, new_bytes);
+      errno = error;
+      return MAP_FAILED;
+    }
+    made = moved;
+  }
+  ::munmap(reinterpret_cast<void*>(old.begin), old.bytes());
+  return made;
+}
+
+}  // namespace
+
+void pinion::serve_mappings(std::size_t least) {
+  ::dl_iterate_phdr(find_engine, reinterpret_cast<void*>(&pinion::process_heap));
+  g_least.store(least, std::memory_order_release);
+}
+
+extern "C" {
+
+PINION_EXPORT void* mmap(void* address, std::size_t bytes, int protection, int flags, int file,
+                         off_t offset) noexcept {
+  return map(address, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
+PINION_EXPORT void* mmap64(void* address, std::size_t bytes, int protection, int flags, int file,
+                           off64_t offset) noexcept {
+  return map(address, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
+PINION_EXPORT int munmap(void* address, std::size_t bytes) noexcept {
+  const Range range = in_arena(address, bytes);
+  if (!range.empty() && pinion::process_heap().unmap(range)) [[unlikely]]
+    return 0;
+  return next(g_munmap, "munmap")(address, bytes);
+}
+
+PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new_bytes, int flags,
+                           ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* const wanted = va_arg(rest, void*);  // the flags decide whether it counts
+  va_end(rest);
+  const Range old = in_arena(address, old_bytes);
+  if (!old.empty() && (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 &&
+      pinion::process_heap().has_mapping(old)) [[unlikely]]
+    return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
+  return next(g_mremap, "mremap")(address, old_bytes, new_bytes, flags, wanted);
+}
+
+}  // extern "C"
