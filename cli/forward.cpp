@@ -49,7 +49,7 @@ std::string decoded(std::string_view text) {
 std::string agent(const Environment& environment) {
   std::string command = std::filesystem::read_symlink("/proc/self/exe").string() + " run";
   for (const auto& [name, value] : environment)
-    if (name != "LD_PRELOAD")  // the agent makes one for its own node
+    if (name != "LD_PRELOAD" && name != "ASAN_OPTIONS")  // the agent makes those of its own node
       command += " --inherit " + encoded(name + "=" + value);
   return command + " --";
 }

@@ -114,7 +114,13 @@ Environment with_pinion(const Options& options) {
     libraries = others;
   else if (!others.empty())
     libraries += ":" + others;
+  // AddressSanitizer's runtime refuses to start behind any preloaded library. The preload lets it be second.
+  const char* const asan = std::getenv("ASAN_OPTIONS");
+  std::string checks = asan ? asan : "";
+  if (checks.find("verify_asan_link_order") == std::string::npos)
+    checks += (checks.empty() ? "" : ":") + std::string("verify_asan_link_order=0");
   return {{"PINION", format_options(options)},
+          {"ASAN_OPTIONS", checks},
           {"PINION_CONFIG", ""},
           {"LD_PRELOAD", libraries},
           {kCachesOffVariable, may_act_below(options) ? caches_to_switch_off() : ""}};

@@ -27,8 +27,9 @@ std::string symbols_library();
 std::string heap_library();
 
 /// The variables of a program that runs under Pinion with these options: PINION with all of them, from
-/// file, environment and flags alike, so that ranks elsewhere get them resolved; and LD_PRELOAD. Where
-/// Pinion may act below libraries, also kCachesOffVariable.
+/// file, environment and flags alike, so that ranks elsewhere get them resolved; and LD_PRELOAD, which
+/// ASAN_OPTIONS lets come before AddressSanitizer's runtime. Where Pinion may act below libraries, also
+/// kCachesOffVariable.
 Environment with_pinion(const Options& options);
 
 /// A name for a run that starts here, for kRunVariable in the environment of its processes: their logs are

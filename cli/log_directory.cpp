@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "command.h"
+#include "runlog/format.h"
 
 namespace pinion::cli {
 
@@ -18,6 +22,21 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& path, const fs::filesystem_error& error) {
   throw UsageError(fmt::format("log directory {}: {}", path, error.code().message()));
+}
+
+/// Of an earlier run here. Throws UsageError where another program's file has a log's name.
+bool is_left_by_a_run(const fs::path& file) {
+  if (file.extension() == ".plog") {
+    char mark[sizeof runlog::kMagic] = {};
+    std::ifstream(file, std::ios::binary).read(mark, sizeof mark);
+    if (std::memcmp(mark, runlog::kMagic, sizeof mark) == 0) return true;
+    throw UsageError(
+        fmt::format("{}: not a log of Pinion; name a directory for logs alone: --log DIR", file.string()));
+  }
+  if (file.extension() != ".hugepages" && file.extension() != ".arena") return false;
+  const std::string process = file.stem().extension().string();  // HOST.PID.arena
+  return process.size() > 1 && std::all_of(process.begin() + 1, process.end(),
+                                           [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 }  // namespace
@@ -37,10 +56,7 @@ std::string prepare_log_directory(const std::string& path) {
   try {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
-      if (entry.is_regular_file() &&
-          (entry.path().extension() == ".plog" || entry.path().extension() == ".hugepages" ||
-           entry.path().extension() == ".arena"))
-        older.push_back(entry.path());
+      if (entry.is_regular_file() && is_left_by_a_run(entry.path())) older.push_back(entry.path());
     for (const fs::path& file : older) fs::remove(file);
   } catch (const fs::filesystem_error& error) {
     refuse(path, error);
@@ -49,8 +65,14 @@ std::string prepare_log_directory(const std::string& path) {
 }
 
 TemporaryLogDirectory::TemporaryLogDirectory() {
-  path_ = (fs::temp_directory_path() / "pinion-run-XXXXXX").string();
-  if (!::mkdtemp(path_.data())) throw Failure(fmt::format("{}: {}", path_, std::strerror(errno)));
+  // Batch systems set TMPDIR on nodes that may lack it.
+  std::error_code missing;
+  for (const fs::path& place : {fs::temp_directory_path(missing), fs::path("/tmp")}) {
+    path_ = (place / "pinion-run-XXXXXX").string();
+    if (!missing && ::mkdtemp(path_.data())) return;
+    missing.clear();
+  }
+  throw Failure(fmt::format("/tmp: {}; name a place for the run's logs: --log DIR", std::strerror(errno)));
 }
 
 TemporaryLogDirectory::~TemporaryLogDirectory() {

@@ -9,7 +9,8 @@ namespace pinion::cli {
 /// UsageError.
 std::string make_log_directory(const std::string& path);
 
-/// The same, and takes an older run's logs (*.plog) out of it, because a directory holds one run.
+/// The same, and takes an older run's logs (*.plog) out of it, because a directory holds one run. Files of
+/// other programs stay; one with a log's name is refused.
 std::string prepare_log_directory(const std::string& path);
 
 class TemporaryLogDirectory {

@@ -1,10 +1,14 @@
 // `pinion`: splits off the command behind `--`, lets CLI11 read the rest, and turns errors into one line and
 // a status.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -146,9 +150,25 @@ int complain(const CLI::App& app, const std::string& message, int status) {
   return status;
 }
 
+/// A file that a command opens must not become its standard output. Programs that it starts miss what it
+/// missed.
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (fd >= 0) ::close(fd);
+}
+
+/// Standard output may be a file on a full disk.
+int finish(int status) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  fmt::print(stderr, "pinion: cannot write to standard output: {}\n", std::strerror(errno));
+  return status == 0 ? 1 : status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == kFrontReachFlag)
     return answer_front_reach({arguments.begin() + 1, arguments.end()});
@@ -188,7 +208,7 @@ int main(int argc, char** argv) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    return finish(app.exit(help));
   } catch (const CLI::ParseError& error) {
     return complain(app, usage_message(app, error, arguments), 2);
   } catch (const UsageError& error) {
@@ -196,5 +216,5 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return complain(app, error.what(), 1);
   }
-  return status;
+  return finish(status);
 }

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "device/cost_model.h"
 #include "device/make.h"
+#include "engine/profile_file.h"
 
 namespace pinion::cli {
 
@@ -57,6 +58,8 @@ Options OptionFlags::options() const {
   // Here it is one message; in the program it would be one a rank.
   if (const CostModelResult nic = load_cost_model(options.nic); nic.error)
     throw UsageError(nic.error.message);
+  if (std::string profile; !options.profile.empty())
+    if (const Error unread = read_profile(options.profile, profile)) throw UsageError(unread.message);
   return options;
 }
 

@@ -449,10 +449,11 @@ void read_profiles(Row& row, const std::string& path) {
   for (const std::string& of : profile_paths(row, path)) {
     std::string& profile = row.settings.profiles.emplace_back();
     if (of.empty()) continue;  // no rank follows this program
-    Error unread = read_profile(of, profile);
-    if (!unread && !profile.empty()) unread = Profile().from_bytes(profile);
-    if (!unread) continue;
-    fmt::print(stderr, "pinion: no profile: {}\n", unread.message);
+    if (const Error unread = read_profile(of, profile)) throw UsageError(unread.message);
+    if (profile.empty()) continue;
+    const Error unused = Profile().from_bytes(profile);
+    if (!unused) continue;
+    fmt::print(stderr, "pinion: no profile: {}\n", unused.message);
     profile.clear();
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/shown_text.h"
 #include "base/units.h"
 
 namespace pinion::cli {
@@ -17,23 +18,6 @@ constexpr double kWidth = 640, kHeight = 320;
 constexpr double kLeft = 70, kRight = 18, kBottom = 48;
 constexpr double kLegendTop = 40, kLegendRow = 17;
 constexpr std::size_t kColours = 8;
-
-/// Bytes of the UTF-8 sequence at `text[at]`; 0: none.
-std::size_t sequence_at(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(at);
-  const std::size_t bytes = first < 0x80                    ? 1
-                            : first >= 0xC2 && first < 0xE0 ? 2
-                            : first >= 0xE0 && first < 0xF0 ? 3
-                            : first >= 0xF0 && first < 0xF5 ? 4
-                                                            : 0;
-  if (bytes == 0 || at + bytes > text.size()) return 0;
-  for (std::size_t i = 1; i < bytes; ++i)
-    if ((byte(at + i) & 0xC0) != 0x80) return 0;
-  const bool is_overlong = (first == 0xE0 && byte(at + 1) < 0xA0) || (first == 0xF0 && byte(at + 1) < 0x90);
-  const bool is_beyond = (first == 0xED && byte(at + 1) >= 0xA0) || (first == 0xF4 && byte(at + 1) >= 0x90);
-  return is_overlong || is_beyond ? 0 : bytes;
-}
 
 /// From values, `least` to `most`, to places along one side of a panel.
 class Axis {
@@ -187,7 +171,7 @@ std::string content_of(const PlotPanel& panel, const std::vector<std::string>& n
 std::string escaped(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = sequence_at(text, at);
+    const std::size_t bytes = utf8_sequence(text, at);
     const char c = text[at];
     if (bytes == 0) {
       out += "\xEF\xBF\xBD";

@@ -3,13 +3,13 @@
 
 #include <string>
 
+#include "base/shown_text.h"
 #include "command.h"
 #include "engine/options.h"
 
 namespace pinion::cli {
 
-/// As a shell takes it.
-std::string quoted(const std::string& word);
+using pinion::quoted;
 /// All words, quoted.
 std::string quoted(const CommandLine& command);
 

@@ -23,6 +23,7 @@
 
 #include "base/call_kind.h"
 #include "base/range.h"
+#include "engine/profile_file.h"
 #include "support/cli_fixture.h"
 #include "support/eventually.h"
 
@@ -397,10 +398,28 @@ TEST_F(Cli, SimulateBeginsWithAProfile) {
   EXPECT_TRUE(std::filesystem::exists(root() / "app.profile"));
   EXPECT_GT(within(), first + 0.05);
 
-  std::ofstream(root() / "app.profile") << "nonsense";
+  std::ofstream(root() / "app.profile") << "PINIONPR, then nonsense";
   const Outcome o = pinion({"simulate", "--pattern", "ft:C:4", "--profile", "app.profile"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.err.find("no profile"), std::string::npos) << o.err;
+}
+
+TEST_F(Cli, AFileThatIsNoProfileStays) {
+  const std::string letter = (root() / "letter").string();
+  std::ofstream(letter) << "Dear all";
+  const std::string refusal = letter + ": not a profile of Pinion";
+  expect_usage_error({"simulate", "--pattern", "is:S:2", "--profile", letter}, refusal.c_str());
+  expect_usage_error({"run", "--profile", letter, "--", "true"}, refusal.c_str());
+  // The engine takes it from the environment too.
+  EXPECT_TRUE(write_profile(letter, "PINIONPR"));
+  std::string kept;
+  std::getline(std::ifstream(letter), kept);
+  EXPECT_EQ(kept, "Dear all");
+
+  const std::string pipe = (root() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(write_profile(pipe, "PINIONPR"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST_F(Cli, SimulateJson) {
@@ -662,7 +681,7 @@ TEST_F(Cli, WhatTheUserToldLaunchersStays) {
   const Outcome o = pinion({"run", "--", "sh", "-c",
                             "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
   EXPECT_NE(o.out.find(" -- strace -f\nexec-agent="), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find(" --,recoverable\nHOME,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" --,recoverable\nHOME,ASAN_OPTIONS,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
 }
 
 TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {
@@ -699,6 +718,39 @@ TEST_F(Cli, RunGivesTheStatusesOfShells) {
   EXPECT_EQ(pinion({"run", "--", "./data"}).status, 126);
   EXPECT_EQ(pinion({"run", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
   EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // run has no option -c
+}
+
+TEST_F(Cli, OutputThatIsLostIsAFailure) {
+  const std::string command = (root() / "bin/pinion").string();
+  const auto status = [](const std::string& text) {
+    const int whole = std::system(text.c_str());
+    return WIFEXITED(whole) ? WEXITSTATUS(whole) : -1;
+  };
+  EXPECT_EQ(status(command + " version 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " --help 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " version >&-"), 0);
+  EXPECT_EQ(status(command + " run --off -- sh -c 'test -e /proc/self/fd/1 || exit 5' >&-"), 5);
+}
+
+TEST_F(Cli, AMissingDirectoryForTemporaryFilesStopsNoRun) {
+  install_harmless_preload();
+  ::setenv("TMPDIR", "/nonexistent", 1);
+  EXPECT_EQ(pinion({"run", "--", "sh", "-c", "exit 3"}).status, 3);
+  ::unsetenv("TMPDIR");
+}
+
+TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
+  install_harmless_preload();
+  fs::create_directory(root() / "mine");
+  for (const char* name : {"my.arena", "notes.hugepages"})
+    std::ofstream(root() / "mine" / name) << "Dear all";
+  std::ofstream(root() / "mine" / "host.123.arena") << "bytes=0\n";
+  EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
+  EXPECT_FALSE(fs::exists(root() / "mine/host.123.arena")) << "of an earlier run";
+  std::ofstream(root() / "mine/letter.plog") << "Dear all";
+  expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
+  for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})
+    EXPECT_EQ(content_of(root() / "mine" / name), "Dear all") << name;
 }
 
 TEST_F(Cli, RunOffLeavesTheProgramAlone) {
@@ -739,7 +791,7 @@ TEST_F(Cli, RunSumsUpTheLogsOfAllRanks) {
   write_log(root() / "made", 0);
   write_log(root() / "made", 1);
   fs::create_directories(root() / "logs");
-  std::ofstream(root() / "logs/older.plog") << "of another run";
+  std::ofstream(root() / "logs/older.plog") << "PINIONLG of another run";
   const Outcome o = pinion({"run", "--log", "logs", "--", "sh", "-c", "cp made/*.plog logs/"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.err.find("pinion: 2 ranks, 2.00 s, retention helper"), std::string::npos) << o.err;

@@ -169,7 +169,7 @@ TEST_F(Report, TextsOfLogsAreNoMarkup) {
     const std::string text = content_of(root() / file);
     EXPECT_EQ(text.find("<script"), std::string::npos) << file;
     EXPECT_NE(text.find("./app &lt;script&gt;alert(1)&lt;/script&gt; &quot;a&quot; &amp; &#39;b&#39; "
-                        "\xC3\xA9 \xEF\xBF\xBD"),
+                        "\xC3\xA9 ?"),
               std::string::npos)
         << file;
     EXPECT_EQ(unbalanced(text), "") << file;

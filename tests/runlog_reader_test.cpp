@@ -311,9 +311,10 @@ TEST_F(Reader, AMemoryEventMayBeOfAllMemory) {
 
 TEST_F(Reader, TextsDoNotSpeakToTerminals) {
   std::string content = valid_;
-  std::strcpy(content.data() + kHeader + offsetof(ProcessHeader, command), "a\x1b[2Jb\n");
+  std::strcpy(content.data() + kHeader + offsetof(ProcessHeader, command),
+              "a\x1b[2Jb\n \xC3\xA9 \xE2\x80\xAE \xC2\x9B \xFF \xE2\x82");
   ASSERT_FALSE(read(content));
-  EXPECT_STREQ(log_.header.command, "a?[2Jb?");
+  EXPECT_STREQ(log_.header.command, "a?[2Jb? \xC3\xA9 ? ? ? ??") << "accents stay";
 }
 
 TEST_F(Reader, WhatIsNoFile) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/process_stat.h"
+#include "base/shown_text.h"
 #include "predict/context.h"
 
 namespace pinion {
@@ -128,9 +129,9 @@ int most_in_room() {
 }
 
 std::string command_line() {
-  std::string text = content("/proc/self/cmdline");
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
+  std::istringstream words(content("/proc/self/cmdline"));
+  std::string text;
+  for (std::string word; std::getline(words, word, '\0');) text += (text.empty() ? "" : " ") + quoted(word);
   return text;
 }
 

@@ -38,7 +38,7 @@ std::uint64_t room_key();
 /// The most processes that meet in the room, as the launcher gives it; 0: unknown.
 int most_in_room();
 
-/// The command that started the process, its arguments separated by spaces.
+/// The command that started the process, as a shell takes it.
 std::string command_line();
 
 }  // namespace pinion

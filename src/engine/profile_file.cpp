@@ -11,6 +11,7 @@
 
 #include "base/warning.h"
 #include "predict/context.h"
+#include "predict/profile.h"
 
 namespace pinion {
 
@@ -30,6 +31,13 @@ Error failed(const char* what, const std::string& path) {
   return Error::make(errno, "%s: %s: %s", path.c_str(), what, std::strerror(errno));
 }
 
+Error foreign(const std::string& path) {
+  return Error::make(EINVAL, "%s: not a profile of Pinion", path.c_str());
+}
+
+/// A mistyped name may lead to any file of the user's. An empty one has nothing to lose.
+bool is_profile_or_empty(const std::string& bytes) { return bytes.empty() || Profile::has_mark(bytes); }
+
 }  // namespace
 
 std::string profile_path(const std::string& path, int rank) {
@@ -42,8 +50,7 @@ Error read_profile(const std::string& path, std::string& bytes) {
   if (file.fd < 0) return errno == ENOENT ? Error{} : failed("cannot be opened", path);
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) return failed("cannot be read", path);
-  if (!S_ISREG(status.st_mode) || status.st_size > kMostBytes)
-    return Error::make(EINVAL, "%s: not a profile of Pinion", path.c_str());
+  if (!S_ISREG(status.st_mode) || status.st_size > kMostBytes) return foreign(path);
   bytes.resize(static_cast<std::size_t>(status.st_size));
   std::size_t done = 0;
   while (done < bytes.size()) {
@@ -54,10 +61,14 @@ Error read_profile(const std::string& path, std::string& bytes) {
     done += static_cast<std::size_t>(n);
   }
   bytes.resize(done);
-  return {};
+  if (is_profile_or_empty(bytes)) return {};
+  bytes.clear();
+  return foreign(path);
 }
 
 Error write_profile(const std::string& path, const std::string& bytes) {
+  std::string replaced;
+  if (Error unread = read_profile(path, replaced)) return unread;
   const std::string part = path + ".part." + std::to_string(::getpid());
   {
     const File file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

@@ -15,9 +15,9 @@ namespace pinion {
 
 /// Of a rank: `path` of rank 0 or where there are no ranks, else `path`.<rank>.
 std::string profile_path(const std::string& path, int rank);
-/// Empty, without an error, where the file is still missing.
+/// Empty, without an error, where the file is still missing. Refuses a file that is no profile.
 Error read_profile(const std::string& path, std::string& bytes);
-/// Atomically.
+/// Atomically. Replaces a profile or an empty file alone: any other file stays as it is.
 Error write_profile(const std::string& path, const std::string& bytes);
 
 /// Names call sites by module and offset of their frames, independent of load addresses. A module is

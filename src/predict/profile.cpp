@@ -47,6 +47,10 @@ Error broken(const char* why) { return Error::make(EINVAL, "profile: %s; it is n
 
 }  // namespace
 
+bool Profile::has_mark(const std::string& bytes) {
+  return bytes.size() >= sizeof kMagic && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+}
+
 std::string Profile::to_bytes() const {
   std::string bytes(sizeof(Header), '\0');
   append(bytes, transitions);
@@ -66,9 +70,9 @@ std::string Profile::to_bytes() const {
 Error Profile::from_bytes(const std::string& bytes) {
   *this = {};
   Header header;
+  if (!has_mark(bytes)) return broken("not a profile of Pinion");
   if (bytes.size() < sizeof header) return broken("cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return broken("not a profile of Pinion");
   if (header.version != kVersion)
     return Error::make(
         EINVAL, "profile: format %u, written by %s Pinion; this one (%s) reads format %u; it is not used",

@@ -650,8 +650,7 @@ void Domain::evict(std::uint64_t bytes, std::vector<Region*>& victims) {
 
 namespace {
 
-/// Of a cap; 0: none.
-std::string number_text(std::uint64_t cap) { return cap == 0 ? "any number of" : std::to_string(cap); }
+std::string regions_text(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " region" : " regions"); }
 
 }  // namespace
 
@@ -659,23 +658,23 @@ Error Domain::limit_error(std::size_t needed) const {
   if (const Error refusal = budget_->refusal()) return refusal;
   const auto& limits = budget_->limits();
   return Error::make(ENOMEM,
-                     "registered memory is limited to %s (%s) and %s regions; %s in %llu regions are in use "
-                     "and %s more are needed: raise the limit",
+                     "registered memory is limited to %s (%s)%s; %s in %s are in use and %s more are needed: "
+                     "raise the limit",
                      SizeText(limits.bytes).text, limits.bytes_from.c_str(),
-                     number_text(limits.regions == UINT64_MAX ? 0 : limits.regions).c_str(),
-                     SizeText(budget_->bytes()).text, static_cast<unsigned long long>(budget_->regions()),
+                     limits.regions == UINT64_MAX ? "" : (" and " + regions_text(limits.regions)).c_str(),
+                     SizeText(budget_->bytes()).text, regions_text(budget_->regions()).c_str(),
                      SizeText(needed).text);
 }
 
 Error Domain::device_limit_error(std::size_t needed) const {
-  return Error::make(ENOMEM,
-                     "device %s registers at most %s in %s regions at a time; %s in %zu regions "
-                     "are in use and %s more are needed: use fewer or smaller buffers at a time, or a "
-                     "device with larger caps",
-                     device_->name(),
-                     caps_.max_bytes ? SizeText(caps_.max_bytes).text : "any number of bytes",
-                     number_text(caps_.max_regions).c_str(), SizeText(region_bytes_).text,
-                     region_count_.load(std::memory_order_relaxed), SizeText(needed).text);
+  return Error::make(
+      ENOMEM,
+      "device %s registers at most %s in %s at a time; %s in %s are in use and %s more are "
+      "needed: use fewer or smaller buffers at a time, or a device with larger caps",
+      device_->name(), caps_.max_bytes ? SizeText(caps_.max_bytes).text : "any number of bytes",
+      caps_.max_regions ? regions_text(caps_.max_regions).c_str() : "any number of regions",
+      SizeText(region_bytes_).text, regions_text(region_count_.load(std::memory_order_relaxed)).c_str(),
+      SizeText(needed).text);
 }
 
 void Domain::unindex(Region* region) {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include <system_error>
 
 #include "base/range.h"
+#include "base/shown_text.h"
 #include "runlog/one_run.h"
 
 namespace pinion::runlog {
@@ -64,13 +64,6 @@ class File {
 template <std::size_t size>
 bool terminated(const char (&text)[size]) {
   return std::memchr(text, 0, size) != nullptr;
-}
-
-// Reports go to terminals: a log must not speak to one.
-template <std::size_t size>
-void make_printable(char (&text)[size]) {
-  for (char& c : text)
-    if (c != 0 && std::iscntrl(static_cast<unsigned char>(c))) c = '?';
 }
 
 bool amount(double value) { return std::isfinite(value) && value >= 0; }

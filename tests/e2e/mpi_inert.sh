@@ -67,4 +67,43 @@ refused "absent.conf: No such file" PINION_CONFIG="$work/absent.conf"
 PINION_CONFIG=$work/good.conf under "" 2 "$programs/mpi_counted" || fail "good.conf: $(cat "$work/err")"
 report_says good.conf 'r.retention == "observe" and r.acquires.observed == 160'
 
+# Inside a launcher, rank 0 names the next command.
+"${launch[@]}" -n 2 "$pinion" run --log "$work/my logs" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err"
+grep -qF "\`pinion report '$work/my logs'\`" "$work/err" || grep -q '^pinion: rank 0: registered' "$work/err" ||
+  fail "next command: $(cat "$work/err")"
+
+# AddressSanitizer's runtime wants to be the first library.
+echo 'int main(void) { return 7; }' >"$work/seven.c"
+if cc -fsanitize=address -o "$work/seven" "$work/seven.c" 2>/dev/null; then
+  ASAN_OPTIONS=detect_leaks=0 "$pinion" run --log "$work/asan" -- "$work/seven" >"$work/out" 2>&1
+  status=$?
+  [ $status -eq 7 ] || fail "asan: status $status: $(cat "$work/out")"
+fi
+
+# Without a thread for the helper: the program runs as without Pinion.
+cat >"$work/threadless.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  static int (*next)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  Dl_info caller;
+  if (dladdr(__builtin_return_address(0), &caller) && strstr(caller.dli_fname, "libpinion")) return EAGAIN;
+  if (!next) *(void**)&next = dlsym(RTLD_NEXT, "pthread_create");
+  return next(thread, attributes, run, argument);
+}
+END
+cc -shared -fPIC -o "$work/threadless.so" "$work/threadless.c" || fail "threadless.c"
+LD_PRELOAD=$preload:$work/threadless.so ranks 2 "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "no thread: status $?"
+verified && [ "$(unwrapped "$work/err" | grep -c 'helper thread cannot be started.*runs without Pinion')" -eq 2 ] ||
+  fail "no thread: $(cat "$work/out" "$work/err")"
+
+# A profile's name that leads to another file: the run goes on, and the file stays.
+echo "Dear all" >"$work/letter"
+PINION="device=pin,profile=$work/letter" LD_PRELOAD=$preload ranks 2 "$programs/mpi_counted" >"$work/out" 2>"$work/err"
+verified && unwrapped "$work/err" | finds 'letter: not a profile of Pinion' || fail "profile: $(cat "$work/out" "$work/err")"
+[ "$(cat "$work/letter")" = "Dear all" ] || fail "the letter is lost"
+
 [ "$failures" -eq 0 ]

@@ -1,10 +1,14 @@
 #include "intercept/mpi/session.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <mutex>
+#include <string>
 
+#include "base/shown_text.h"
+#include "base/warning.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"
@@ -16,13 +20,15 @@ namespace pinion::mpi {
 
 namespace {
 
-void print_summary(const runlog::Counters& c, double seconds, bool measured) {
+/// `log`: the directory; empty: none.
+void print_summary(const runlog::Counters& c, double seconds, bool measured, const std::string& log) {
   if (measured) {
     std::fprintf(
         stderr,
-        "pinion: rank 0: %s; %llu transfers seen: `pinion report` of a run with --log shows the memory "
-        "and time of each strategy\n",
-        kMeasuredOnly, static_cast<unsigned long long>(c.acquires));
+        "pinion: rank 0: %s; %llu transfers seen: `pinion report%s` shows the memory and time of each "
+        "strategy\n",
+        kMeasuredOnly, static_cast<unsigned long long>(c.acquires),
+        log.empty() ? "` of a run with `--log DIR" : (" " + quoted(log)).c_str());
     return;
   }
   constexpr double kMiB = 1 << 20;
@@ -68,6 +74,8 @@ void begin_session(bool spawned) {
   if (spawned || g_runs > 0) place = {-1, -1, place.local_ranks};
   // The program may have started Pinion itself: then its options hold.
   error = Engine::join(options, place, false);
+  // The machine lacks something, and the program can do without Pinion. All else is the user's to put right.
+  if (error && error.code == EAGAIN) return warn("%s; it runs without Pinion", error.message);
   if (error) refuse(place.rank, error);
   const char* summary = std::getenv("PINION_SUMMARY");
   g_joined = true;
@@ -96,7 +104,7 @@ void end_session() {
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
   const bool measured = acts_at_start(engine->options()) == Acts::measured && !engine->leases().acts_below();
-  if (g_summary) print_summary(engine->counters().all(), seconds, measured);
+  if (g_summary) print_summary(engine->counters().all(), seconds, measured, engine->options().log);
 }
 
 void switch_recording(bool on) {
