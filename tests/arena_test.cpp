@@ -20,6 +20,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -65,6 +66,15 @@ class ArenaTest : public ::testing::Test {
 
   static char* take(std::size_t bytes, bool zeroed = false) {
     return static_cast<char*>(process_heap().allocate(bytes, 1, zeroed));
+  }
+  /// Two blocks of 4 MiB; the first one is filled with 7 and served.
+  std::pair<char*, char*> start_with_two_blocks(const char* device) {
+    start(0, device);
+    char* const block = take(4 * kMiB);
+    char* const other = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    EXPECT_TRUE(serves(block, 4 * kMiB));
+    return {block, other};
   }
   static LeasePath& leases() { return Engine::running()->leases(); }
   /// The domain that requests go to is a new one, on a device that refuses where the test wants it.
@@ -155,11 +165,7 @@ TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
 
 TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
   for (const char* device : {"emulated", "pin"}) {
-    start(0, device);
-    char* const block = take(4 * kMiB);
-    char* const other = take(4 * kMiB);
-    std::memset(block, 7, 4 * kMiB);
-    ASSERT_TRUE(serves(block, 4 * kMiB));
+    const auto [block, other] = start_with_two_blocks(device);
     ASSERT_EQ(::munmap(block + kMiB, kMiB), 0);
     EXPECT_FALSE(is_readable(block + kMiB));
     EXPECT_TRUE(is_filled(block, kMiB, 7));
@@ -216,11 +222,7 @@ TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
 
 TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
   for (const char* device : {"emulated", "pin"}) {
-    start(0, device);
-    char* const block = take(4 * kMiB);
-    char* const other = take(4 * kMiB);
-    std::memset(block, 7, 4 * kMiB);
-    ASSERT_TRUE(serves(block, 4 * kMiB));
+    const auto [block, other] = start_with_two_blocks(device);
     ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
     EXPECT_TRUE(serves(other, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);

@@ -96,25 +96,10 @@ TEST(FirehoseInitiator, WhatCannotRideWaits) {
   EXPECT_EQ(played.granted_to, std::vector<Waiter*>{&played.waiter});
 }
 
-TEST(FirehoseInitiator, AWalkThroughMemoryAsksAhead) {
-  Played played;
-  std::vector<std::size_t> asked;
-  for (const Bucket bucket : {10u, 11u, 12u, 13u, 20u}) {
-    if (auto* const firehose = played.initiator.try_use(0, bucket)) {
-      played.end(*firehose);
-      continue;
-    }
-    played.miss(bucket);
-    asked.push_back(played.moves.back().wanted.count);
-    played.answer(0);
-  }
-  EXPECT_EQ(asked, (std::vector<std::size_t>{1, 3, 1})) << "up to the limit of four";
-}
-
 /// The buckets that each miss of a walk asks for.
-std::vector<std::size_t> walk(const std::vector<Bucket>& buckets) {
+std::vector<std::size_t> walk(const std::vector<Bucket>& buckets, std::size_t limit = 1'000) {
   Played played;
-  played.limit = 1'000;
+  played.limit = limit;
   std::vector<std::size_t> asked;
   for (const Bucket bucket : buckets) {
     if (auto* const firehose = played.initiator.try_use(0, bucket)) {
@@ -126,6 +111,10 @@ std::vector<std::size_t> walk(const std::vector<Bucket>& buckets) {
     played.answer(0);
   }
   return asked;
+}
+
+TEST(FirehoseInitiator, AWalkThroughMemoryAsksAhead) {
+  EXPECT_EQ(walk({10, 11, 12, 13, 20}, 4), (std::vector<std::size_t>{1, 3, 1})) << "up to the limit of four";
 }
 
 TEST(FirehoseInitiator, AWalkByEvenStepsAsksAhead) {

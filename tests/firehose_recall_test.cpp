@@ -85,17 +85,6 @@ std::uint64_t word_at(const char* memory) {
   return value;
 }
 
-/// Waits for a condition that other processes bring about, for a minute at most.
-bool eventually(FirehoseMember& member, const std::function<bool()>& holds) {
-  const Time end = monotonic_now() + 60 * kSecond;
-  while (!holds()) {
-    if (monotonic_now() > end) return false;
-    pinion_firehose_progress(member.firehose);
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 /// Puts until one hits: then the bucket is held.
 void hold_by_put(FirehoseMember& member, unsigned to, std::uint64_t at, std::uint64_t value) {
   EXPECT_TRUE(eventually(member, [&] {

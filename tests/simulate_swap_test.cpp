@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "device/cost_model.h"
@@ -169,6 +170,28 @@ Program stalled(Program program) {
   return program;
 }
 
+/// Twenty turns of the program, and from then on only the uses of its first three buffers.
+Program narrowed(Program program) {
+  ThreadProgram& thread = program.threads[0];
+  for (int turn = 0; turn < 20; ++turn)
+    thread.before.insert(thread.before.end(), thread.turn.begin(), thread.turn.end());
+  std::set<Address> buffers;
+  std::set<std::uint32_t> left_out;
+  std::vector<Operation> narrow;
+  for (const Operation& operation : thread.turn) {
+    if (operation.kind == Operation::Kind::acquire) {
+      if (buffers.size() < 3) buffers.insert(operation.range.begin);
+      if (buffers.count(operation.range.begin) != 0)
+        left_out.erase(operation.slot);
+      else
+        left_out.insert(operation.slot);
+    }
+    if (left_out.count(operation.slot) == 0) narrow.push_back(operation);
+  }
+  thread.turn = narrow;
+  return program;
+}
+
 struct Case {
   const char* pattern;
   std::uint64_t turns;  ///< 0: as the pattern has it
@@ -301,6 +324,19 @@ TEST_P(Swapping, InALoopThatStallsToo) {
       EXPECT_LE(10 * helper.unbacked, lru.unbacked)
           << core_idle << ": " << helper.unbacked << " to " << lru.unbacked;
     }
+  }
+}
+
+// Registrations ahead of uses that never come wait for room at that time.
+TEST_P(Swapping, WhereUsesNoLongerComeToo) {
+  if (std::string_view(GetParam().pattern) != "loop5:4M:2") return;
+  for (const Program& all : workload.programs) {
+    const Program program = narrowed(all);
+    const std::uint64_t limit = unlimited(program).oracle_peak + largest_buffer(program);
+    const Counts lru = run(program, RetentionKind::lru, limit);
+    const Counts helper = run(program, RetentionKind::helper, limit, "adaptive", {.core_idle = false});
+    EXPECT_GT(lru.unbacked, 150u);
+    EXPECT_LE(10 * helper.unbacked, lru.unbacked) << helper.unbacked << " to " << lru.unbacked;
   }
 }
 

@@ -12,7 +12,8 @@ namespace {
 bool is_unshown(std::string_view sequence) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(sequence[i]); };
   if (sequence.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7F;
-  if (sequence.size() == 2) return byte(0) == 0xC2 && byte(1) < 0xA0;  // U+0080 to U+009F
+  if (sequence.size() == 2)  // U+0080 to U+009F, U+061C
+    return (byte(0) == 0xC2 && byte(1) < 0xA0) || (byte(0) == 0xD8 && byte(1) == 0x9C);
   if (sequence.size() != 3 || byte(0) != 0xE2) return false;
   return (byte(1) == 0x80 && (byte(2) == 0x8E || byte(2) == 0x8F || (byte(2) >= 0xA8 && byte(2) <= 0xAE))) ||
          (byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9);  // U+200E and F, 2028 to 202E, 2066 to 2069

@@ -129,7 +129,10 @@ int most_in_room() {
 }
 
 std::string command_line() {
-  std::istringstream words(content("/proc/self/cmdline"));
+  std::string all = content("/proc/self/cmdline");
+  // A program that has written another title there leaves a tail of zeros.
+  all.erase(all.find_last_not_of('\0') + 1);
+  std::istringstream words(all);
   std::string text;
   for (std::string word; std::getline(words, word, '\0');) text += (text.empty() ? "" : " ") + quoted(word);
   return text;

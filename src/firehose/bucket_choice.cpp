@@ -12,6 +12,7 @@ namespace pinion::firehose {
 namespace {
 
 constexpr std::size_t kUsual = std::size_t{64} << 10;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kHugepage = std::size_t{2} << 20;
 /// Of the process's limit, for peers.
 constexpr std::uint64_t kPartOfLimit = 4;
@@ -34,6 +35,10 @@ std::uint64_t memory_for_peers(const pinion_firehose_options& options) {
   return std::min(limits.bytes / kPartOfLimit, kMostByDefault);
 }
 
+bool is_bucket(std::uint64_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= page_size() && bytes <= kMostBytes;
+}
+
 std::size_t suitable_bucket(std::uint64_t memory, Peer processes, bool in_hugepages) {
   const std::uint64_t most = memory / std::max<Peer>(1, processes - 1) / kMostMoved;
   const std::size_t wished = in_hugepages ? kHugepage : kUsual;
@@ -50,9 +55,9 @@ std::uint64_t proposed_bucket(const pinion_firehose_options& options, Peer proce
 
 Error agreed_bucket(std::span<const std::uint64_t> proposals, std::uint64_t& bucket) {
   bucket = *std::min_element(proposals.begin(), proposals.end());
-  if (std::has_single_bit(bucket) && bucket >= page_size()) return {};
+  if (is_bucket(bucket)) return {};
   return Error::make(EBADMSG,
-                     "a process proposes buckets of %llu bytes: valid are powers of two, of whole pages",
+                     "a process proposes buckets of %llu bytes: valid are powers of two from a page to 1 GiB",
                      static_cast<unsigned long long>(bucket));
 }
 

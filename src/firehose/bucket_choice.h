@@ -15,6 +15,8 @@ namespace pinion::firehose {
 /// M: the bytes of this process that its peers may keep registered.
 std::uint64_t memory_for_peers(const pinion_firehose_options& options);
 
+/// A power of two from a page to 1 GiB.
+bool is_bucket(std::uint64_t bytes);
 /// 64 KiB, or a hugepage; less where M would not hold four for each peer: so many move at a time.
 std::size_t suitable_bucket(std::uint64_t memory, Peer processes, bool in_hugepages);
 

@@ -9,6 +9,7 @@
 
 #include "engine/build_stamp.h"
 #include "engine/c_api_inside.h"
+#include "firehose/bucket_choice.h"
 #include "firehose/job.h"
 #include "pinion/firehose.h"
 
@@ -191,9 +192,9 @@ Error check_options(const pinion_firehose_options& options) {
                        options.processes);
   if (options.processes > 0 && !options.directory)
     return Error::make(EINVAL, "%s: name a directory where the processes meet", name);
-  if (options.bucket && (options.bucket & (options.bucket - 1) || options.bucket < page_size()))
-    return Error::make(EINVAL, "%s: a bucket of %llu bytes: valid are powers of two, of whole pages", name,
-                       static_cast<unsigned long long>(options.bucket));
+  if (options.bucket && !pinion::firehose::is_bucket(options.bucket))
+    return Error::make(EINVAL, "%s: a bucket of %llu bytes: valid are powers of two from a page to 1 GiB",
+                       name, static_cast<unsigned long long>(options.bucket));
   if (options.segment_count > 0 && !options.segments)
     return Error::make(EINVAL, "%s: the segments are NULL", name);
   return {};

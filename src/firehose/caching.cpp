@@ -233,6 +233,7 @@ bool Caching::send_with(Peer to, const Move& move, Waiter& rider) {
   part.rides = true;  // it may be over before ride() returns
   if (part.peer == to && ways_.ride(part, wire, encode(move, wire))) return true;
   part.rides = false;
+  part.begun = 0;
   return false;
 }
 

@@ -258,7 +258,7 @@ void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
     if (std::abs(off) > kWrong * static_cast<double>(after)) thread.steady = 0;
   }
   const Learns learns = learns_from(thread);
-  if (learns != Learns::all) {
+  if (learns != Learns::all && ahead.holds(held.step)) {
     const LookAhead::Step& step = ahead[held.step];
     if (learns == Learns::nothing && step.settled) return;
     if (model_.confirm(step.asked, held.event, after)) return;

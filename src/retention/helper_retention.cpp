@@ -554,6 +554,10 @@ void HelperRetention::give_back(Buffer& buffer) {
   buffer.reserved = 0;
 }
 
+Time HelperRetention::waits_until(const Action& action) const {
+  return wants(action) ? action.use + kPatience * buffers_[action.buffer].longest_interval : 0;
+}
+
 Duration HelperRetention::patience(const Buffer& buffer) const {
   return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
 }

@@ -106,6 +106,7 @@ class HelperRetention final : public Retention {
     const Buffer& buffer = buffers_[action.buffer];
     return buffer.live && action.pages.contains(buffer.pages) && buffer.last_use == action.after;
   }
+  Time waits_until(const Action& action) const override;
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
   std::size_t settled_bytes(Time now) override;
   Time next_deadline() const override { return next_deadline(first_due()); }

@@ -89,6 +89,8 @@ class Retention {
   virtual Action next(Time /*now*/) { return {}; }
   /// Whether the reason for a registration ahead still holds.
   virtual bool wants(const Action& /*action*/) const { return true; }
+  /// Until when its use is waited for, however late the program is; in the past where the reason has gone.
+  virtual Time waits_until(const Action& /*action*/) const { return kNever; }
   /// The action is done. `region`: the one that was registered. `took`: the device call that succeeded; 0:
   /// none.
   virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,

@@ -36,22 +36,19 @@ Time Swap::retry_at(const KeptDomain& in, const Retention::Action& action, Time 
 }
 
 Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
-  while (claimed_.empty() && !waiting_.empty()) {
-    Waiting& first = waiting_.back();
-    // An overdue use is still to come: the program is late with all of them.
-    if (!first.in->retention->wants(first.action)) {
-      waiting_.pop_back();
-      continue;
-    }
-    if (now >= first.retry || first.in->domain->has_room(first.action.pages)) {
-      const Turn turn{first.in, first.action};
-      waiting_.pop_back();
+  // A use that is overdue is still to come: where the program stalls, all are. But not for ever.
+  std::erase_if(waiting_, [now](const Waiting& waiting) {
+    return now > waiting.in->retention->waits_until(waiting.action);
+  });
+  for (auto at = waiting_.rbegin(); claimed_.empty() && at != waiting_.rend(); ++at) {
+    if (now >= at->retry || at->in->domain->has_room(at->action.pages)) {
+      const Turn turn{at->in, at->action};
+      waiting_.erase(std::next(at).base());
       makes_room_ = 0;
       return turn;
     }
-    claim(first, domains);
-    if (claimed_.empty()) break;
-    makes_room_ = first.action.pages.bytes();
+    claim(*at, domains);
+    if (!claimed_.empty()) makes_room_ = at->action.pages.bytes();
   }
   if (claimed_.empty()) {
     makes_room_ = 0;
@@ -105,6 +102,10 @@ Duration Swap::wasted(const KeptDomain& in, Range pages) {
   return work;
 }
 
-Time Swap::next_deadline() const { return waiting_.empty() ? kNever : waiting_.back().retry; }
+Time Swap::next_deadline() const {
+  Time first = kNever;
+  for (const Waiting& waiting : waiting_) first = std::min(first, waiting.retry);
+  return first;
+}
 
 }  // namespace pinion

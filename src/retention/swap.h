@@ -7,7 +7,7 @@
 //     as much as a swap takes. Else the miss would only move from one buffer to the other. Where there is no
 //     other region, it would go at that use anyway, and goes if its own comes later at all.
 //   - Where the program stalls, all predicted uses are overdue alike, and their order holds: a use is waited
-//     for until it comes.
+//     for until it comes, or has been overdue for longer than its buffer ever was away.
 //   - Nothing goes unless all that go together make room.
 //   - The domains of a process share its limits: the own one's regions go first.
 //   - Swaps reserve nothing of the time budget: without one, the use that it is made for costs as much for

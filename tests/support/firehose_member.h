@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "pinion/firehose.h"
 #include "processes.h"
 
@@ -63,5 +66,16 @@ class FirehoseMember {
 
   pinion_firehose* firehose = nullptr;
 };
+
+/// Waits for a condition that other processes bring about, for a minute at most.
+inline bool eventually(FirehoseMember& member, const std::function<bool()>& holds) {
+  const Time end = monotonic_now() + 60 * kSecond;
+  while (!holds()) {
+    if (monotonic_now() > end) return false;
+    pinion_firehose_progress(member.firehose);
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 }  // namespace pinion::test
