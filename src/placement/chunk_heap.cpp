@@ -27,6 +27,26 @@ std::uint32_t chunks_for(std::size_t bytes) {
 // ---- blocks ----
 
 Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
+  for (;;) {
+    Extent* const block = place(bytes, alignment);
+    if (block == nullptr || source_.laid_over(block->range()).empty()) return block;
+    set_aside(*block);
+  }
+}
+
+/// What the program has laid over is the program's, like a mapping of the heap's. The rest is free.
+void ChunkHeap::set_aside(Extent& block) {
+  block.mapped = true;
+  const Range whole = block.range();
+  for (Address at = whole.begin; at < whole.end;) {
+    const Range taken = source_.laid_over({at, whole.end});
+    const Range rest{at, taken.empty() ? whole.end : taken.begin};
+    if (Idle piece; !rest.empty() && take_mapping(rest, piece)) returned(piece, Fate::kept);
+    at = taken.empty() ? whole.end : taken.end;
+  }
+}
+
+Extent* ChunkHeap::place(std::size_t bytes, std::size_t alignment) {
   const std::uint32_t chunks = chunks_for(bytes);
   if (!has_spare(2)) return nullptr;
   Address begin = 0;
@@ -119,6 +139,7 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
        next != nullptr && next->state == Extent::State::free && found < more; next = area.after(*next))
     found += next->chunks;
   if (found < more) return false;
+  if (!source_.laid_over({block.end(), block.end() + std::size_t{more} * kChunk}).empty()) return false;
   while (block.chunks < chunks) {
     Extent& next = *area.after(block);
     const std::uint32_t taken = std::min(next.chunks, chunks - block.chunks);
@@ -137,8 +158,8 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
   return true;
 }
 
-void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
-  source_.make_whole(memory);
+bool ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
+  if (!source_.make_whole(memory)) return false;
   std::uint64_t newly_held = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
     const bool was_used = area.mark(area.used, page);
@@ -149,6 +170,7 @@ void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
     std::memset(reinterpret_cast<void*>(begin), 0, end - begin);
   }
   if (newly_held != 0) held_hugepages_.fetch_add(newly_held, std::memory_order_relaxed);
+  return true;
 }
 
 // ---- blocks that the program has by mmap ----
@@ -345,7 +367,7 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
   if (area.pages.backing == Backing::pool || area.pages.whole)
-    return piece.whole_area && area.range().bytes() <= most;
+    return piece.whole_area && area.range().bytes() <= most && source_.laid_over(area.range()).empty();
   piece.whole_area = piece.whole_area && most == UINT64_MAX;
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};

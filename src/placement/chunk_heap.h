@@ -34,8 +34,8 @@ class ChunkHeap {
   bool resize(Extent& block, std::size_t bytes);
 
   /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
-  /// block, without the lock.
-  void prepare(const Area& area, Range memory, bool zeroed);
+  /// block, without the lock. False: the memory cannot be used; once free, it stays out of use.
+  bool prepare(const Area& area, Range memory, bool zeroed);
 
   // ---- blocks that the program has by mmap ----
 
@@ -82,6 +82,8 @@ class ChunkHeap {
   void rebacked(Area& area, Backing backing);
 
  private:
+  Extent* place(std::size_t bytes, std::size_t alignment);
+  void set_aside(Extent& block);
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
   template <class Visit>
   void for_each_block(Range range, Visit&& visit) const;

@@ -88,11 +88,15 @@ void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zero
     const Locked locked(shard);
     return shard.heap.allocate(bytes, std::max(alignment, kChunk));
   };
-  Extent* block = place();
-  if (block == nullptr && relieve()) block = place();
-  if (block == nullptr) return nullptr;
-  shard.heap.prepare(*block->area, block->range(), zeroed);
-  return reinterpret_cast<void*>(block->begin);
+  for (;;) {
+    Extent* block = place();
+    if (block == nullptr && relieve()) block = place();
+    if (block == nullptr) return nullptr;
+    if (shard.heap.prepare(*block->area, block->range(), zeroed))
+      return reinterpret_cast<void*>(block->begin);
+    const Locked locked(shard);
+    shard.heap.free(*block);
+  }
 }
 
 void HugepageHeap::free(void* block) {
@@ -100,9 +104,14 @@ void HugepageHeap::free(void* block) {
   Area* const area = map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(*area);
   bool excess = false;
+  const bool reclaimed = source_.reclaim(block_at(*area, block).range());
   {
     const Locked locked(shard);
-    shard.heap.free(block_at(*area, block));
+    Extent& extent = block_at(*area, block);
+    if (reclaimed)
+      shard.heap.free(extent);
+    else
+      extent.mapped = true;  // so that its memory stays out of use
     excess = shard.heap.has_excess();
   }
   if (excess) give_back(shard, false);
@@ -121,8 +130,10 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
     if (!shard.heap.resize(extent, bytes)) return false;
     new_end = extent.end();
   }
-  if (new_end > end) shard.heap.prepare(area, {end, new_end}, false);
-  return true;
+  if (new_end <= end || shard.heap.prepare(area, {end, new_end}, false)) return true;
+  const Locked locked(shard);
+  shard.heap.resize(block_at(area, block), end - reinterpret_cast<Address>(block));
+  return false;
 }
 
 std::size_t HugepageHeap::usable_bytes(const void* block) const {
@@ -171,9 +182,11 @@ bool HugepageHeap::unmap(Range range) {
         if (!shard.heap.take_mapping(range, piece)) break;
       }
       // Before it is free: another thread may have it next.
-      const bool zeros = source_.recycle(piece.extent->range());
+      const Recycled recycled = source_.recycle(piece.extent->range());
+      if (recycled == Recycled::refused) continue;  // taken out for good
       const Locked locked(shard);
-      shard.heap.returned(piece, zeros ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
+      shard.heap.returned(piece,
+                          recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
     }
     const auto has_excess = [&] {
       const Locked locked(shard);
@@ -181,6 +194,7 @@ bool HugepageHeap::unmap(Range range) {
     };
     if (has_excess()) give_back(shard, false);
   }
+  source_.vacate(range);
   return true;
 }
 
