@@ -163,6 +163,8 @@ bool Arena::is_pinned(Address address) {
   return segment_around(address).pinned;
 }
 
+bool Arena::is_open() { return t_forking || comes_free(mutex_); }
+
 bool Arena::reclaim(Range block) {
   if (laid_over(block).empty()) return true;
   bool renewed = true;

@@ -58,6 +58,7 @@ class Arena final : public PageSource {
   bool reclaim(Range block) override;
   void vacate(Range range) override;
   bool serves_mappings(Range range) const override { return range_.contains(range); }
+  bool is_open() override;
   Recycled recycle(Range range) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }

@@ -41,7 +41,8 @@ void ChunkHeap::set_aside(Extent& block) {
   for (Address at = whole.begin; at < whole.end;) {
     const Range taken = source_.laid_over({at, whole.end});
     const Range rest{at, taken.empty() ? whole.end : taken.begin};
-    if (Idle piece; !rest.empty() && take_mapping(rest, piece)) returned(piece, Fate::kept);
+    if (Idle piece; !rest.empty() && cut_mappings(rest) && take_mapping(rest, piece))
+      returned(piece, Fate::kept);
     at = taken.empty() ? whole.end : taken.end;
   }
 }
@@ -188,13 +189,21 @@ void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
   }
 }
 
-bool ChunkHeap::only_mappings(Range range) const {
-  bool only = true;
+bool ChunkHeap::cut_mappings(Range range) {
+  bool only = has_spare(2);
   for_each_block(range, [&](const Extent& block) {
-    only = block.mapped;
+    only = only && block.mapped;
     return only;
   });
-  return only;
+  if (!only) return false;
+  for_each_block(range, [&](Extent& block) {
+    if (block.begin < range.begin)
+      split(block, range.begin);
+    else if (block.end() > range.end)
+      split(block, range.end);
+    return true;
+  });
+  return true;
 }
 
 std::size_t ChunkHeap::mapped_bytes(Range range) const {
@@ -207,15 +216,12 @@ std::size_t ChunkHeap::mapped_bytes(Range range) const {
 }
 
 bool ChunkHeap::take_mapping(Range range, Idle& piece) {
-  if (!has_spare(2)) return false;
   Extent* block = nullptr;
   for_each_block(range, [&](Extent& one) {
     block = one.mapped ? &one : nullptr;
     return block == nullptr;
   });
   if (block == nullptr) return false;
-  if (block->begin < range.begin) block = &split(*block, range.begin);
-  if (block->end() > range.end) split(*block, range.end);
   figures_.live_bytes -= block->bytes();
   freed_since_look_ += block->bytes();
   block->state = Extent::State::returning;

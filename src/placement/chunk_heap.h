@@ -45,12 +45,12 @@ class ChunkHeap {
     Range hugepages;
     bool whole_area = false;
   };
-  /// Whether all blocks in the range are such.
-  bool only_mappings(Range range) const;
+  /// Cuts them at the range's ends. False: there are other blocks in it, or records are short.
+  bool cut_mappings(Range range);
   /// Of the range's bytes, those in such blocks.
   std::size_t mapped_bytes(Range range) const;
-  /// Takes out the next part of them in the range, as a piece on its way back: the caller reports it by
-  /// returned(). The rest of its block stays. False: there are none, or records are short.
+  /// Takes out the next of them in the range, which cut_mappings() has cut, as a piece on its way back: the
+  /// caller reports it by returned(). False: there are none.
   bool take_mapping(Range range, Idle& piece);
 
   // ---- memory for the kernel ----

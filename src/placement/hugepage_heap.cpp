@@ -144,8 +144,18 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 
 // ---- mappings ----
 
+/// For mappings: whether the thread may wait for the mutexes.
+bool HugepageHeap::is_open() {
+  if (t_held_mutexes != 0) return false;
+  if (t_forking) return true;
+  for (Shard& shard : shards_)
+    if (!comes_free(shard.mutex)) return false;
+  return source_.is_open();
+}
+
 void* HugepageHeap::map(std::size_t bytes) {
-  if (t_held_mutexes != 0) return nullptr;
+  if (bytes > kMostBytes || !is_open()) return nullptr;
+  bytes = page_ceil(bytes);
   void* const memory = allocate(bytes, page_size(), true);
   if (memory == nullptr) return nullptr;
   if (!source_.serves_mappings(Range::of(memory, bytes))) {
@@ -159,7 +169,7 @@ void* HugepageHeap::map(std::size_t bytes) {
 }
 
 bool HugepageHeap::has_mapping(Range range) {
-  if (t_held_mutexes != 0) return false;
+  if (!is_open()) return false;
   std::size_t bytes = 0;
   for (Shard& shard : shards_) {
     const Locked locked(shard);
@@ -169,11 +179,11 @@ bool HugepageHeap::has_mapping(Range range) {
 }
 
 bool HugepageHeap::unmap(Range range) {
-  if (t_held_mutexes != 0) return false;
+  if (!is_open()) return false;
   const KeptErrno kept;
   for (Shard& shard : shards_) {
     const Locked locked(shard);
-    if (!shard.heap.only_mappings(range)) return false;
+    if (!shard.heap.cut_mappings(range)) return false;
   }
   for (Shard& shard : shards_) {
     for (ChunkHeap::Idle piece;;) {
@@ -316,14 +326,17 @@ void make_child_copy(const PageSource& source, Area& area) {
 
 void HugepageHeap::before_fork() {
   const KeptErrno kept;
+  ++t_held_mutexes;
   for (Shard& shard : shards_) shard.mutex.lock();
   source_.before_fork();
   for (Shard& shard : shards_)
     for_each_hidden_area(source_, shard.heap, [&](Area& area) { make_child_copy(source_, area); });
   t_forking = true;
+  --t_held_mutexes;
 }
 
 void HugepageHeap::after_fork_in_parent() {
+  ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {
     for_each_hidden_area(source_, shard.heap, [](Area& area) {
@@ -333,9 +346,11 @@ void HugepageHeap::after_fork_in_parent() {
   }
   source_.after_fork_in_parent();
   for (Shard& shard : shards_) shard.mutex.unlock();
+  --t_held_mutexes;
 }
 
 void HugepageHeap::after_fork_in_child() {
+  ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {
     for_each_hidden_area(source_, shard.heap, [&](Area& area) {
@@ -346,6 +361,7 @@ void HugepageHeap::after_fork_in_child() {
   }
   source_.after_fork_in_child();
   for (Shard& shard : shards_) new (&shard.mutex) std::mutex;
+  --t_held_mutexes;
 }
 
 }  // namespace pinion

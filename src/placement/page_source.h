@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "base/range.h"
 
@@ -35,6 +36,10 @@ enum class Recycled : std::uint8_t { refused, kept, zeroed };
 /// Mutexes of this room that the thread holds. A signal handler in between goes to the kernel.
 inline constinit thread_local unsigned t_held_mutexes = 0;
 
+/// Whether the mutex is free, or comes free within about 100 ms. A collector may have stopped the thread that
+/// has it, and may call before it lets that thread go on.
+bool comes_free(std::mutex& mutex);
+
 class PageSource {
  public:
   /// `wanted` bytes of zeros, or fewer, `least` at least. Both are whole hugepages.
@@ -58,6 +63,8 @@ class PageSource {
   virtual void vacate(Range) {}
   /// Whether the program may have this memory by mmap.
   virtual bool serves_mappings(Range) const { return false; }
+  /// Whether no other thread stays inside (comes_free()).
+  virtual bool is_open() { return true; }
   /// Memory of a mapping that has ended, before it is free: readable and writable, whatever the program did
   /// to it. Refused: it stays out of use. No lock is held.
   virtual Recycled recycle(Range) { return Recycled::kept; }
