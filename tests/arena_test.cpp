@@ -343,6 +343,19 @@ TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
   process_heap().free(other);
 }
 
+TEST_F(ArenaTest, AChangeAcrossTheArenasEdgeLeavesItsMark) {
+  start();
+  char* const block = take(4 * kMiB);
+  const Address begin = process_arena().range().begin;
+  ASSERT_EQ(reinterpret_cast<Address>(block), begin) << "the lowest addresses";
+  const Range across{begin - page_size(), begin + kMiB};  // below, the memory may be others': as a hook alone
+  memory_events::begin({across, Answer::refuse, ChangeKind::rights});
+  memory_events::end(across);
+  EXPECT_FALSE(process_arena().is_whole({begin, begin + kMiB}));
+  EXPECT_TRUE(process_arena().is_whole({begin + kMiB, begin + 4 * kMiB}));
+  process_heap().free(block);
+}
+
 // ---- mappings of the program ----
 
 TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
