@@ -218,7 +218,7 @@ std::size_t ChunkHeap::mapped_bytes(Range range) const {
 bool ChunkHeap::take_mapping(Range range, Idle& piece) {
   Extent* block = nullptr;
   for_each_block(range, [&](Extent& one) {
-    block = one.mapped ? &one : nullptr;
+    block = one.mapped && range.contains(one.range()) ? &one : nullptr;
     return block == nullptr;
   });
   if (block == nullptr) return false;

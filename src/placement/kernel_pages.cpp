@@ -73,7 +73,7 @@ Range map_aligned(std::size_t bytes) {
 }  // namespace
 
 bool comes_free(std::mutex& mutex) {
-  constexpr int kTries = 1000;
+  constexpr int kTries = 1100, kQuickTries = 100;
   const timespec pause{0, 100'000};
   for (int i = 0; i < kTries; ++i) {
     ++t_held_mutexes;
@@ -81,7 +81,10 @@ bool comes_free(std::mutex& mutex) {
     if (free) mutex.unlock();
     --t_held_mutexes;
     if (free) return true;
-    raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
+    if (i < kQuickTries)
+      raw_system_call(SYS_sched_yield, {});
+    else
+      raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
   }
   return false;
 }
