@@ -345,6 +345,19 @@ TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
   process_heap().free(other);
 }
 
+TEST_F(ArenaTest, AChangeAcrossTheArenasEdgeLeavesItsMark) {
+  start();
+  char* const block = take(4 * kMiB);
+  const Address begin = process_arena().range().begin;
+  ASSERT_EQ(reinterpret_cast<Address>(block), begin) << "the lowest addresses";
+  const Range across{begin - page_size(), begin + kMiB};  // below, the memory may be others': as a hook alone
+  memory_events::begin({across, Answer::refuse, ChangeKind::rights});
+  memory_events::end(across);
+  EXPECT_FALSE(process_arena().is_whole({begin, begin + kMiB}));
+  EXPECT_TRUE(process_arena().is_whole({begin + kMiB, begin + 4 * kMiB}));
+  process_heap().free(block);
+}
+
 // ---- mappings of the program ----
 
 TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
@@ -389,6 +402,107 @@ TEST_F(ArenaTest, MappingsOfUnregisteredSegmentsGoBackToTheKernel) {
   EXPECT_TRUE(file_is_filled(file, kMiB, 5));
   ::close(file);
   EXPECT_TRUE(process_heap().unmap(Range::of(again, 4 * kMiB)));
+}
+
+// The program has them from a mapping that it ended.
+TEST_F(ArenaTest, AMappingOverFreeMemoryIsTheProgramsUntilItEnds) {
+  for (const bool registered : {false, true}) {
+    start();
+    char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+    if (registered) {
+      ASSERT_TRUE(serves(mapping, 8 * kMiB));
+    }
+    ASSERT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
+    char* const over = mapping + kMiB;
+    const int file = map_shared_over(over, kMiB, 5);
+    char* const below = static_cast<char*>(process_heap().map(kMiB));
+    EXPECT_EQ(below, mapping) << "free, as before";
+    char* const block = take(7 * kMiB);
+    EXPECT_FALSE(Range::of(block, 7 * kMiB).overlaps(Range::of(over, kMiB)));
+    std::memset(below, 9, kMiB);
+    std::memset(block, 9, 7 * kMiB);
+    EXPECT_FALSE(process_heap().resize(below, 2 * kMiB)) << "the program's memory is in the way";
+    EXPECT_TRUE(process_heap().unmap(Range::of(below, kMiB)));
+    process_heap().free(block);
+    process_heap().relieve();
+    EXPECT_TRUE(is_filled(over, kMiB, 5));
+    over[0] = 6;
+    char first = 0;
+    EXPECT_TRUE(::pread(file, &first, 1, 0) == 1 && first == 6) << "still the file";
+    EXPECT_TRUE(process_heap().unmap(Range::of(over, kMiB)));
+    char* const again = static_cast<char*>(process_heap().map(31 * kMiB));
+    EXPECT_EQ(again, mapping);
+    EXPECT_TRUE(is_filled(again, 31 * kMiB, 0));
+    std::memset(again, 9, 31 * kMiB);
+    EXPECT_TRUE(::pread(file, &first, 1, 0) == 1 && first == 6);
+    ::close(file);
+    EXPECT_TRUE(process_heap().unmap(Range::of(again, 31 * kMiB)));
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, AMappingOverFreeAddressesIsTheProgramsUntilItEnds) {
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+  ASSERT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
+  process_heap().relieve();
+  ASSERT_EQ(process_arena().figures().segments, 0u);
+  const int file = map_shared_over(mapping, kMiB, 5);
+  char* const other = static_cast<char*>(process_heap().map(8 * kMiB));
+  ASSERT_NE(other, nullptr);
+  EXPECT_NE(other, mapping);
+  std::memset(other, 9, 8 * kMiB);
+  EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, kMiB)));
+  EXPECT_FALSE(is_readable(mapping));
+  EXPECT_TRUE(process_heap().unmap(Range::of(other, 8 * kMiB)));
+  process_heap().relieve();
+  char* const again = static_cast<char*>(process_heap().map(8 * kMiB));
+  EXPECT_EQ(again, mapping);
+  EXPECT_TRUE(is_filled(again, 8 * kMiB, 0));
+  EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+  ::close(file);
+  EXPECT_TRUE(process_heap().unmap(Range::of(again, 8 * kMiB)));
+}
+
+// As the firehose does while a peer holds the memory.
+class Refusing final : public MemorySink {
+ public:
+  Answer changing(const MemoryChange& change) override {
+    return refuses && change.alternative == Answer::refuse ? Answer::refuse : Answer::proceed;
+  }
+  std::atomic<bool> refuses{false};
+};
+
+TEST_F(ArenaTest, MemoryThatTheKernelRefusesStaysOutOfUse) {
+  // Some of it for good: in a process of its own.
+  test::in_child([this] {
+    static Refusing sink;
+    start();
+    ASSERT_FALSE(memory_events::add(sink));
+    for (const bool mapped : {false, true}) {
+      char* const block = mapped ? static_cast<char*>(process_heap().map(4 * kMiB)) : take(4 * kMiB);
+      const int file = map_shared_over(block, kMiB, 5);
+      sink.refuses = true;
+      if (mapped)
+        process_heap().unmap(Range::of(block, 4 * kMiB));
+      else
+        process_heap().free(block);
+      sink.refuses = false;
+      char* const other = take(4 * kMiB, true);
+      std::memset(other, 9, 4 * kMiB);
+      EXPECT_FALSE(Range::of(block, kMiB).overlaps(Range::of(other, 4 * kMiB)));
+      EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+      ::close(file);
+      process_heap().free(other);
+      if (!mapped) {
+        EXPECT_TRUE(process_heap().unmap(Range::of(block, 4 * kMiB))) << "now";
+      }
+    }
+    memory_events::remove(sink);
+    Engine::stop();
+  });
 }
 
 // ---- the C API ----

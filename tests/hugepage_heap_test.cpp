@@ -394,6 +394,41 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
   EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
 }
 
+/// A thread stays in map(), under its shard's mutex, as one that a collector has stopped there.
+class StoppingPages final : public PageSource {
+ public:
+  Pages map(std::size_t least, std::size_t wanted) override {
+    inside = true;
+    inside.notify_all();
+    stops.wait(true);
+    return kernel_.map(least, wanted);
+  }
+  bool discard(Range hugepages) override { return kernel_.discard(hugepages); }
+  bool offer(Range hugepages) override { return kernel_.offer(hugepages); }
+  void unmap(const Pages& pages) override { kernel_.unmap(pages); }
+  void* map_records(std::size_t bytes) override { return kernel_.map_records(bytes); }
+  void unmap_records(void* records, std::size_t bytes) override { kernel_.unmap_records(records, bytes); }
+  std::atomic<bool> inside{false}, stops{true};
+
+ private:
+  KernelPages kernel_;
+};
+
+TEST(HugepageHeap, mappings_do_not_wait_for_a_thread_that_stays_inside) {
+  StoppingPages pages;
+  auto heap = std::make_unique<HugepageHeap>(pages);
+  std::thread stopped([&] { heap->free(heap->allocate(kHugepage, 1, false)); });
+  pages.inside.wait(false);
+  const Range range{kHugepage, 2 * kHugepage};
+  EXPECT_EQ(heap->map(kHugepage), nullptr);
+  EXPECT_FALSE(heap->has_mapping(range));
+  EXPECT_FALSE(heap->unmap(range));
+  pages.stops = false;
+  pages.stops.notify_all();
+  stopped.join();
+  EXPECT_TRUE(heap->unmap(range)) << "none of its blocks are there";
+}
+
 TEST(HugepageHeap, parent_and_child_have_blocks_of_their_own_after_a_fork) {
   Made made;
   made.pages.pool_bytes = 2 * kHugepage;

@@ -194,8 +194,14 @@ bool ArenaLeases::is_open(Range range) const {
 }
 
 ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
-  if (!arena_.range().contains(change.range)) [[likely]]
+  const Range arena = arena_.range();
+  if (!arena.overlaps(change.range)) [[likely]]
     return {};
+  if (!arena.contains(change.range)) {
+    const Range common{std::max(arena.begin, change.range.begin), std::min(arena.end, change.range.end)};
+    if (change.kind == ChangeKind::rights) arena_.note_deprived(common);
+    return {};
+  }
   switch (change.kind) {
     case ChangeKind::zeros:
     case ChangeKind::lazily:

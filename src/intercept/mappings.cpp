@@ -60,45 +60,59 @@ Function* next(std::atomic<Function*>& known, const char* name) {
   return found;
 }
 
-/// Whole pages of the arena; empty: the range is elsewhere, or no page's begin.
-Range in_arena(const void* address, std::size_t bytes) {
+/// Empty where the kernel would refuse.
+Range whole_pages(const void* address, std::size_t bytes) {
   const auto begin = reinterpret_cast<Address>(address);
-  const Range range{begin, pinion::page_ceil(begin + bytes)};
-  const bool within =
-      begin % pinion::page_size() == 0 && !range.empty() && pinion::process_arena().range().contains(range);
-  return within ? range : Range{};
+  return begin % pinion::page_size() == 0 ? Range{begin, pinion::page_ceil(begin + bytes)} : Range{};
+}
+
+Range arena_part(Range range) {
+  const Range arena = pinion::process_arena().range();
+  return {std::max(arena.begin, range.begin), std::min(arena.end, range.end)};
 }
 
 /// A mapping that replaces others may meet those of the arena.
 void note_fixed(const void* address, std::size_t bytes) {
-  const Range arena = pinion::process_arena().range(), fixed = Range::of(address, bytes).to_pages();
-  const Range common{std::max(arena.begin, fixed.begin), std::min(arena.end, fixed.end)};
-  if (common.begin < common.end) pinion::process_arena().note_replaced(common);
+  const Range common = arena_part(Range::of(address, bytes).to_pages());
+  if (!common.empty()) pinion::process_arena().note_replaced(common);
 }
 
 /// For the code at `caller`.
 void* map(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset, void* caller) {
-  const bool plain = address == nullptr && protection == kReadWrite && flags == kPlain;
+  const bool plain = address == nullptr && protection == kReadWrite && flags == kPlain &&
+                     static_cast<std::size_t>(offset) % pinion::page_size() == 0;
   if (plain && bytes >= g_least.load(std::memory_order_acquire) && !g_engine.contains(Range::of(caller, 1)))
       [[unlikely]]
     if (void* const memory = pinion::process_heap().map(bytes)) return memory;
-  if ((flags & MAP_FIXED) != 0) note_fixed(address, bytes);
+  if ((flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
+    note_fixed(address, bytes);
   return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
 }
 
-/// The kernel would leave a hole in the arena, so a copy moves.
+/// The heap ends its own memory; libc ends that beside the arena, and that of other blocks.
+int unmap_parts(Range whole, Range inner) {
+  const auto by_libc = [](Range part) {
+    return part.empty() ? 0 : next(g_munmap, "munmap")(reinterpret_cast<void*>(part.begin), part.bytes());
+  };
+  if (!pinion::process_heap().unmap(inner) && by_libc(inner) != 0) return -1;
+  const int below = by_libc({whole.begin, inner.begin}), above = by_libc({inner.end, whole.end});
+  return below != 0 ? below : above;
+}
+
+/// The kernel would leave a hole in the arena, so a copy moves. Of the program's own mappings over those of
+/// the heap, none can.
 void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
-  if (new_bytes == 0) {
+  const bool fixed = (flags & MREMAP_FIXED) != 0;
+  if (new_bytes == 0 || (fixed && (flags & MREMAP_MAYMOVE) == 0)) {
     errno = EINVAL;
     return MAP_FAILED;
   }
-  const bool fixed = (flags & MREMAP_FIXED) != 0;
   const Range kept{old.begin, std::min(old.end, old.begin + new_bytes)};
   if (!fixed && kept.bytes() == new_bytes) {
     if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
     return reinterpret_cast<void*>(old.begin);
   }
-  if ((flags & MREMAP_MAYMOVE) == 0) {
+  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().laid_over(old).empty()) {
     errno = ENOMEM;
     return MAP_FAILED;
   }
@@ -148,9 +162,9 @@ PINION_EXPORT void* mmap64(void* address, std::size_t bytes, int protection, int
 }
 
 PINION_EXPORT int munmap(void* address, std::size_t bytes) noexcept {
-  const Range range = in_arena(address, bytes);
-  if (!range.empty() && pinion::process_heap().unmap(range)) [[unlikely]]
-    return 0;
+  const Range whole = whole_pages(address, bytes), inner = arena_part(whole);
+  if (!inner.empty()) [[unlikely]]
+    return unmap_parts(whole, inner);
   return next(g_munmap, "munmap")(address, bytes);
 }
 
@@ -160,10 +174,11 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new
   va_start(rest, flags);
   void* const wanted = va_arg(rest, void*);  // the flags decide whether it counts
   va_end(rest);
-  const Range old = in_arena(address, old_bytes);
-  if (!old.empty() && (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 &&
-      pinion::process_heap().has_mapping(old)) [[unlikely]]
+  const Range old = whole_pages(address, old_bytes);
+  if (!old.empty() && pinion::process_arena().range().contains(old) &&
+      (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
     return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
+  if ((flags & MREMAP_FIXED) != 0) note_fixed(wanted, new_bytes);
   return next(g_mremap, "mremap")(address, old_bytes, new_bytes, flags, wanted);
 }
 

@@ -39,7 +39,7 @@ class Arena::Locked {
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
   Range range = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
-  for (ChunkMarks* const marks : {&deprived_, &replaced_}) {
+  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_}) {
     if (range.empty()) break;
     void* const zeros = other_.map_records(ChunkMarks::bytes_for(range));
     if (zeros == nullptr) {
@@ -84,7 +84,7 @@ std::size_t Arena::find_free(std::size_t granules) const {
   const std::size_t all = range_.bytes() / kGranule;
   std::size_t free = 0;
   for (std::size_t i = 0; i < all; ++i) {
-    free = first_[i] == 0 ? free + 1 : 0;
+    free = first_[i] == 0 && laid_over(granule(i)).empty() ? free + 1 : 0;
     if (free == granules) return i + 1 - granules;
   }
   return kMostGranules;
@@ -104,16 +104,30 @@ void Arena::unmap(const Pages& pages) {
   memory_events::end(pages.range);
 }
 
-void Arena::make_whole(Range block) {
-  if (!range_.contains(block)) return;
+bool Arena::is_marked(Range range) const {
   bool marked = false;
-  for (std::size_t i = granule_of(block.begin); i <= granule_of(block.end - 1); ++i)
+  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
     marked = marked || marked_[i].load(std::memory_order_acquire);
-  if (!marked) return;
-  replaced_.for_each_run(block, [this](Range range) { renew(range); });
-  if (!deprived_.any(block)) return;
-  protect_unseen(block, PROT_READ | PROT_WRITE);
+  return marked;
+}
+
+Range Arena::laid_over(Range range) const {
+  if (range.empty() || !range_.contains(range) || !is_marked(range)) return {};
+  const Address begin = laid_over_.find(range, true);
+  return {begin, laid_over_.find({begin, range.end}, false)};
+}
+
+/// What replaced the heap's memory has gone by reclaim().
+bool Arena::make_whole(Range block) {
+  if (!range_.contains(block) || !is_marked(block)) return true;
+  if (!is_pinned(block.begin)) replaced_.clear(block);
+  if (!deprived_.any(block)) return true;
+  if (!protect_unseen(block, PROT_READ | PROT_WRITE)) {
+    deprived_.for_each_run(block, [this](Range run) { note_replaced(run); });
+    return false;
+  }
   deprived_.clear(block);
+  return true;
 }
 
 namespace {
@@ -136,6 +150,7 @@ bool Arena::renew(Range range) {
     return false;
   }
   advise_hugepages(range);
+  laid_over_.clear(range);
   const Locked locked(mutex_);
   if (segment_around(range.begin).pinned) return true;
   replaced_.clear(range);
@@ -148,16 +163,45 @@ bool Arena::is_pinned(Address address) {
   return segment_around(address).pinned;
 }
 
+bool Arena::is_open() { return t_forking || comes_free(mutex_); }
+
+bool Arena::reclaim(Range block) {
+  if (laid_over(block).empty()) return true;
+  bool renewed = true;
+  laid_over_.for_each_run(block, [&](Range run) { renewed = renew(run) && renewed; });
+  return renewed;
+}
+
 /// A registration keeps its pages. Others go back to the kernel, as by munmap.
-bool Arena::recycle(Range range) {
-  if (!is_pinned(range.begin)) return renew(range);
-  replaced_.for_each_run(range, [this](Range run) { renew(run); });
-  deprived_.set(range);
-  if (make_plain_unseen(range)) deprived_.clear(range);
-  return false;
+Recycled Arena::recycle(Range range) {
+  if (!is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
+  if (!reclaim(range)) return Recycled::refused;
+  if (make_plain_unseen(range))
+    deprived_.clear(range);
+  else
+    note_deprived(range);
+  return Recycled::kept;
+}
+
+/// In areas of the heap the memory is free; elsewhere addresses stay reserved.
+void Arena::vacate(Range range) {
+  if (laid_over(range).empty()) return;
+  for (Address at = range.begin; at < range.end;) {
+    const Range part{at, std::min(range.end, granule(granule_of(at)).end)};
+    const bool in_area = !segment_at(at).empty();
+    at = part.end;
+    if (laid_over(part).empty()) continue;
+    laid_over_.for_each_run(part, [&](Range run) {
+      if (in_area)
+        renew(run);
+      else if (map_over(run, PROT_NONE, MAP_NORESERVE))
+        laid_over_.clear(run);
+    });
+  }
 }
 
 void Arena::give_back(Range segment) {
+  if (!laid_over(segment).empty()) return;  // the program's; the granules stay out of use
   const bool gone = map_over(segment, PROT_NONE, MAP_NORESERVE);
   const Locked locked(mutex_);
   if (gone) forget(segment_of(segment));  // else its granules stay out of use
@@ -166,6 +210,7 @@ void Arena::give_back(Range segment) {
 void Arena::forget(Segment& segment) {
   deprived_.clear(segment.range);
   replaced_.clear(segment.range);
+  laid_over_.clear(segment.range);
   for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
     marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
@@ -225,6 +270,7 @@ void Arena::note_deprived(Range range) {
 /// Children get what takes the place of a hidden segment's memory from the kernel.
 void Arena::note_replaced(Range range) {
   replaced_.set(range);
+  laid_over_.set(range);
   for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
     marked_[i].store(true, std::memory_order_release);
   hide_unseen(range, false);

@@ -15,6 +15,9 @@
 // The program may take rights from memory of a block, or put another mapping in its place, and then free the
 // block. Marks on chunks have both. A segment is registered without marked chunks: the longest part between
 // them. The heap makes marked memory whole when it becomes a block again.
+//
+// A mapping of the program over memory that the heap has free is the program's: the heap keeps off it until
+// the program unmaps it. Free granules and segments that were left stay out of use as long.
 #pragma once
 
 #include <array>
@@ -50,9 +53,13 @@ class Arena final : public PageSource {
   bool discard(Range hugepages) override { return other_.discard(hugepages); }
   bool offer(Range hugepages) override { return other_.offer(hugepages); }
   void unmap(const Pages& pages) override;
-  void make_whole(Range block) override;
+  bool make_whole(Range block) override;
+  Range laid_over(Range range) const override;
+  bool reclaim(Range block) override;
+  void vacate(Range range) override;
   bool serves_mappings(Range range) const override { return range_.contains(range); }
-  bool recycle(Range range) override;
+  bool is_open() override;
+  Recycled recycle(Range range) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
   void before_fork() override;
@@ -110,12 +117,18 @@ class Arena final : public PageSource {
   void forget(Segment& segment);
   bool renew(Range range);
   bool is_pinned(Address address);
+  bool is_marked(Range range) const;
+  Range granule(std::size_t i) const {
+    return {range_.begin + i * kGranule, range_.begin + (i + 1) * kGranule};
+  }
   Range longest_whole(Range segment) const;
 
   PageSource& other_;
   Range range_;
   bool beyond_ = false;
-  ChunkMarks deprived_, replaced_;
+  ChunkMarks deprived_;
+  ChunkMarks replaced_;   ///< a registration may have other pages
+  ChunkMarks laid_over_;  ///< of these, the chunks where the program's mapping still lies
   std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
   mutable std::mutex mutex_;                               ///< guards all that follows
   std::array<Segment, kMostGranules> segments_{};

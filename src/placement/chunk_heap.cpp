@@ -27,6 +27,27 @@ std::uint32_t chunks_for(std::size_t bytes) {
 // ---- blocks ----
 
 Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
+  for (;;) {
+    Extent* const block = place(bytes, alignment);
+    if (block == nullptr || source_.laid_over(block->range()).empty()) return block;
+    set_aside(*block);
+  }
+}
+
+/// What the program has laid over is the program's, like a mapping of the heap's. The rest is free.
+void ChunkHeap::set_aside(Extent& block) {
+  block.mapped = true;
+  const Range whole = block.range();
+  for (Address at = whole.begin; at < whole.end;) {
+    const Range taken = source_.laid_over({at, whole.end});
+    const Range rest{at, taken.empty() ? whole.end : taken.begin};
+    if (Idle piece; !rest.empty() && cut_mappings(rest) && take_mapping(rest, piece))
+      returned(piece, Fate::kept);
+    at = taken.empty() ? whole.end : taken.end;
+  }
+}
+
+Extent* ChunkHeap::place(std::size_t bytes, std::size_t alignment) {
   const std::uint32_t chunks = chunks_for(bytes);
   if (!has_spare(2)) return nullptr;
   Address begin = 0;
@@ -119,6 +140,7 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
        next != nullptr && next->state == Extent::State::free && found < more; next = area.after(*next))
     found += next->chunks;
   if (found < more) return false;
+  if (!source_.laid_over({block.end(), block.end() + std::size_t{more} * kChunk}).empty()) return false;
   while (block.chunks < chunks) {
     Extent& next = *area.after(block);
     const std::uint32_t taken = std::min(next.chunks, chunks - block.chunks);
@@ -137,8 +159,8 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
   return true;
 }
 
-void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
-  source_.make_whole(memory);
+bool ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
+  if (!source_.make_whole(memory)) return false;
   std::uint64_t newly_held = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
     const bool was_used = area.mark(area.used, page);
@@ -149,6 +171,7 @@ void ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
     std::memset(reinterpret_cast<void*>(begin), 0, end - begin);
   }
   if (newly_held != 0) held_hugepages_.fetch_add(newly_held, std::memory_order_relaxed);
+  return true;
 }
 
 // ---- blocks that the program has by mmap ----
@@ -166,13 +189,21 @@ void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
   }
 }
 
-bool ChunkHeap::only_mappings(Range range) const {
-  bool only = true;
+bool ChunkHeap::cut_mappings(Range range) {
+  bool only = has_spare(2);
   for_each_block(range, [&](const Extent& block) {
-    only = block.mapped;
+    only = only && block.mapped;
     return only;
   });
-  return only;
+  if (!only) return false;
+  for_each_block(range, [&](Extent& block) {
+    if (block.begin < range.begin)
+      split(block, range.begin);
+    else if (block.end() > range.end)
+      split(block, range.end);
+    return true;
+  });
+  return true;
 }
 
 std::size_t ChunkHeap::mapped_bytes(Range range) const {
@@ -185,15 +216,12 @@ std::size_t ChunkHeap::mapped_bytes(Range range) const {
 }
 
 bool ChunkHeap::take_mapping(Range range, Idle& piece) {
-  if (!has_spare(2)) return false;
   Extent* block = nullptr;
   for_each_block(range, [&](Extent& one) {
-    block = one.mapped ? &one : nullptr;
+    block = one.mapped && range.contains(one.range()) ? &one : nullptr;
     return block == nullptr;
   });
   if (block == nullptr) return false;
-  if (block->begin < range.begin) block = &split(*block, range.begin);
-  if (block->end() > range.end) split(*block, range.end);
   figures_.live_bytes -= block->bytes();
   freed_since_look_ += block->bytes();
   block->state = Extent::State::returning;
@@ -345,7 +373,7 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
   if (area.pages.backing == Backing::pool || area.pages.whole)
-    return piece.whole_area && area.range().bytes() <= most;
+    return piece.whole_area && area.range().bytes() <= most && source_.laid_over(area.range()).empty();
   piece.whole_area = piece.whole_area && most == UINT64_MAX;
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};

@@ -34,8 +34,8 @@ class ChunkHeap {
   bool resize(Extent& block, std::size_t bytes);
 
   /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
-  /// block, without the lock.
-  void prepare(const Area& area, Range memory, bool zeroed);
+  /// block, without the lock. False: the memory cannot be used; once free, it stays out of use.
+  bool prepare(const Area& area, Range memory, bool zeroed);
 
   // ---- blocks that the program has by mmap ----
 
@@ -45,12 +45,12 @@ class ChunkHeap {
     Range hugepages;
     bool whole_area = false;
   };
-  /// Whether all blocks in the range are such.
-  bool only_mappings(Range range) const;
+  /// Cuts them at the range's ends. False: there are other blocks in it, or records are short.
+  bool cut_mappings(Range range);
   /// Of the range's bytes, those in such blocks.
   std::size_t mapped_bytes(Range range) const;
-  /// Takes out the next part of them in the range, as a piece on its way back: the caller reports it by
-  /// returned(). The rest of its block stays. False: there are none, or records are short.
+  /// Takes out the next of them in the range, which cut_mappings() has cut, as a piece on its way back: the
+  /// caller reports it by returned(). False: there are none.
   bool take_mapping(Range range, Idle& piece);
 
   // ---- memory for the kernel ----
@@ -82,6 +82,8 @@ class ChunkHeap {
   void rebacked(Area& area, Backing backing);
 
  private:
+  Extent* place(std::size_t bytes, std::size_t alignment);
+  void set_aside(Extent& block);
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
   template <class Visit>
   void for_each_block(Range range, Visit&& visit) const;

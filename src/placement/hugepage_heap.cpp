@@ -88,11 +88,15 @@ void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zero
     const Locked locked(shard);
     return shard.heap.allocate(bytes, std::max(alignment, kChunk));
   };
-  Extent* block = place();
-  if (block == nullptr && relieve()) block = place();
-  if (block == nullptr) return nullptr;
-  shard.heap.prepare(*block->area, block->range(), zeroed);
-  return reinterpret_cast<void*>(block->begin);
+  for (;;) {
+    Extent* block = place();
+    if (block == nullptr && relieve()) block = place();
+    if (block == nullptr) return nullptr;
+    if (shard.heap.prepare(*block->area, block->range(), zeroed))
+      return reinterpret_cast<void*>(block->begin);
+    const Locked locked(shard);
+    shard.heap.free(*block);
+  }
 }
 
 void HugepageHeap::free(void* block) {
@@ -100,9 +104,14 @@ void HugepageHeap::free(void* block) {
   Area* const area = map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(*area);
   bool excess = false;
+  const bool reclaimed = source_.reclaim(block_at(*area, block).range());
   {
     const Locked locked(shard);
-    shard.heap.free(block_at(*area, block));
+    Extent& extent = block_at(*area, block);
+    if (reclaimed)
+      shard.heap.free(extent);
+    else
+      extent.mapped = true;  // so that its memory stays out of use
     excess = shard.heap.has_excess();
   }
   if (excess) give_back(shard, false);
@@ -121,8 +130,10 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
     if (!shard.heap.resize(extent, bytes)) return false;
     new_end = extent.end();
   }
-  if (new_end > end) shard.heap.prepare(area, {end, new_end}, false);
-  return true;
+  if (new_end <= end || shard.heap.prepare(area, {end, new_end}, false)) return true;
+  const Locked locked(shard);
+  shard.heap.resize(block_at(area, block), end - reinterpret_cast<Address>(block));
+  return false;
 }
 
 std::size_t HugepageHeap::usable_bytes(const void* block) const {
@@ -133,8 +144,18 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 
 // ---- mappings ----
 
+/// For mappings: whether the thread may wait for the mutexes.
+bool HugepageHeap::is_open() {
+  if (t_held_mutexes != 0) return false;
+  if (t_forking) return true;
+  for (Shard& shard : shards_)
+    if (!comes_free(shard.mutex)) return false;
+  return source_.is_open();
+}
+
 void* HugepageHeap::map(std::size_t bytes) {
-  if (t_held_mutexes != 0) return nullptr;
+  if (bytes > kMostBytes || !is_open()) return nullptr;
+  bytes = page_ceil(bytes);
   void* const memory = allocate(bytes, page_size(), true);
   if (memory == nullptr) return nullptr;
   if (!source_.serves_mappings(Range::of(memory, bytes))) {
@@ -148,7 +169,7 @@ void* HugepageHeap::map(std::size_t bytes) {
 }
 
 bool HugepageHeap::has_mapping(Range range) {
-  if (t_held_mutexes != 0) return false;
+  if (!is_open()) return false;
   std::size_t bytes = 0;
   for (Shard& shard : shards_) {
     const Locked locked(shard);
@@ -158,11 +179,11 @@ bool HugepageHeap::has_mapping(Range range) {
 }
 
 bool HugepageHeap::unmap(Range range) {
-  if (t_held_mutexes != 0) return false;
+  if (!is_open()) return false;
   const KeptErrno kept;
   for (Shard& shard : shards_) {
     const Locked locked(shard);
-    if (!shard.heap.only_mappings(range)) return false;
+    if (!shard.heap.cut_mappings(range)) return false;
   }
   for (Shard& shard : shards_) {
     for (ChunkHeap::Idle piece;;) {
@@ -171,9 +192,11 @@ bool HugepageHeap::unmap(Range range) {
         if (!shard.heap.take_mapping(range, piece)) break;
       }
       // Before it is free: another thread may have it next.
-      const bool zeros = source_.recycle(piece.extent->range());
+      const Recycled recycled = source_.recycle(piece.extent->range());
+      if (recycled == Recycled::refused) continue;  // taken out for good
       const Locked locked(shard);
-      shard.heap.returned(piece, zeros ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
+      shard.heap.returned(piece,
+                          recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
     }
     const auto has_excess = [&] {
       const Locked locked(shard);
@@ -181,6 +204,7 @@ bool HugepageHeap::unmap(Range range) {
     };
     if (has_excess()) give_back(shard, false);
   }
+  source_.vacate(range);
   return true;
 }
 
@@ -302,14 +326,17 @@ void make_child_copy(const PageSource& source, Area& area) {
 
 void HugepageHeap::before_fork() {
   const KeptErrno kept;
+  ++t_held_mutexes;
   for (Shard& shard : shards_) shard.mutex.lock();
   source_.before_fork();
   for (Shard& shard : shards_)
     for_each_hidden_area(source_, shard.heap, [&](Area& area) { make_child_copy(source_, area); });
   t_forking = true;
+  --t_held_mutexes;
 }
 
 void HugepageHeap::after_fork_in_parent() {
+  ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {
     for_each_hidden_area(source_, shard.heap, [](Area& area) {
@@ -319,9 +346,11 @@ void HugepageHeap::after_fork_in_parent() {
   }
   source_.after_fork_in_parent();
   for (Shard& shard : shards_) shard.mutex.unlock();
+  --t_held_mutexes;
 }
 
 void HugepageHeap::after_fork_in_child() {
+  ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {
     for_each_hidden_area(source_, shard.heap, [&](Area& area) {
@@ -332,6 +361,7 @@ void HugepageHeap::after_fork_in_child() {
   }
   source_.after_fork_in_child();
   for (Shard& shard : shards_) new (&shard.mutex) std::mutex;
+  --t_held_mutexes;
 }
 
 }  // namespace pinion

@@ -49,7 +49,7 @@ class HugepageHeap {
   /// Memory of zeros that the program has by mmap. Null: the kernel has to serve it.
   void* map(std::size_t bytes);
   /// munmap of addresses that mappings may come from: frees all such memory there. False: there are other
-  /// blocks, or the thread is inside the heap.
+  /// blocks, records are short, or a thread is inside the heap and stays there.
   bool unmap(Range range);
   /// Whether the range is memory of mappings.
   bool has_mapping(Range range);
@@ -85,6 +85,7 @@ class HugepageHeap {
       : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
 
   Shard& own_shard();
+  bool is_open();
   Shard& shard_of(const Area& area);
   Extent& block_at(const Area& area, const void* address) const;
   bool give_back(Shard& shard, bool everything);

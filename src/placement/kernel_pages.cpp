@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +71,23 @@ Range map_aligned(std::size_t bytes) {
 }
 
 }  // namespace
+
+bool comes_free(std::mutex& mutex) {
+  constexpr int kTries = 1100, kQuickTries = 100;
+  const timespec pause{0, 100'000};
+  for (int i = 0; i < kTries; ++i) {
+    ++t_held_mutexes;
+    const bool free = mutex.try_lock();
+    if (free) mutex.unlock();
+    --t_held_mutexes;
+    if (free) return true;
+    if (i < kQuickTries)
+      raw_system_call(SYS_sched_yield, {});
+    else
+      raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
+  }
+  return false;
+}
 
 void unmap_unseen(Range range) {
   if (!range.empty()) raw_system_call(SYS_munmap, arguments_of(range.begin, range.bytes()));

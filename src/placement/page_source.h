@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "base/range.h"
 
@@ -29,8 +30,15 @@ struct Pages {
   bool whole = false;  ///< goes back to the source as a whole only
 };
 
+/// What is left of memory that was recycled.
+enum class Recycled : std::uint8_t { refused, kept, zeroed };
+
 /// Mutexes of this room that the thread holds. A signal handler in between goes to the kernel.
 inline constinit thread_local unsigned t_held_mutexes = 0;
+
+/// Whether the mutex is free, or comes free within about 100 ms. A collector may have stopped the thread that
+/// has it, and may call before it lets that thread go on.
+bool comes_free(std::mutex& mutex);
 
 class PageSource {
  public:
@@ -43,13 +51,23 @@ class PageSource {
   virtual bool offer(Range hugepages) = 0;
   virtual void unmap(const Pages& pages) = 0;
   /// Before memory becomes a block: undoes what the program did to it, such as taking its rights away. No
+  /// lock is held. False: the memory stays as it is, and is laid_over().
+  virtual bool make_whole(Range) { return true; }
+  /// The first part over which the program has laid other mappings since reclaim(); empty: there is none. The
+  /// heap may have no block there; the memory is the program's all the same. Lock-free.
+  virtual Range laid_over(Range) const { return {}; }
+  /// Puts memory of zeros in the place of such mappings, before a block is free. False: some of them stay. No
   /// lock is held.
-  virtual void make_whole(Range) {}
+  virtual bool reclaim(Range) { return true; }
+  /// Ends such mappings outside of blocks: munmap. No lock is held.
+  virtual void vacate(Range) {}
   /// Whether the program may have this memory by mmap.
   virtual bool serves_mappings(Range) const { return false; }
+  /// Whether no other thread stays inside (comes_free()).
+  virtual bool is_open() { return true; }
   /// Memory of a mapping that has ended, before it is free: readable and writable, whatever the program did
-  /// to it. True: it reads as zeros. No lock is held.
-  virtual bool recycle(Range) { return false; }
+  /// to it. Refused: it stays out of use. No lock is held.
+  virtual Recycled recycle(Range) { return Recycled::kept; }
 
   /// Zeros for the heap's own records; null: none.
   virtual void* map_records(std::size_t bytes) = 0;

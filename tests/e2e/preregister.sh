@@ -19,6 +19,78 @@ to "$work/out" "$work/err" "$pinion" run --preregister 1M -- true
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
 python3=/usr/bin/python3
+if [ -x $python3 ]; then
+  cat >"$work/fixed.py" <<'END'
+import ctypes, errno, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+size, word = ctypes.c_size_t, ctypes.c_long
+libc.mmap.restype = libc.mremap.restype = size
+libc.mmap.argtypes = [size, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, word]
+libc.mremap.argtypes = [size, size, size, ctypes.c_int, size]
+libc.munmap.argtypes = [size, size]
+PAGE, MIB, FAILED = 4096, 1 << 20, ctypes.c_size_t(-1).value
+RW, SHARED, PLAIN, FIXED = 3, 1, 0x22, 0x10
+def mapping(bytes):
+    at = libc.mmap(0, bytes, RW, PLAIN, -1, 0)
+    assert at != FAILED
+    return at
+def has(at):
+    """The line of /proc/self/maps."""
+    for line in open("/proc/self/maps"):
+        begin, end = (int(x, 16) for x in line.split()[0].split("-"))
+        if begin <= at < end:
+            return line
+def refused(result, error):
+    assert result == FAILED and ctypes.get_errno() == error, (hex(result), ctypes.get_errno())
+file = tempfile.TemporaryFile()
+file.truncate(MIB)
+def lay_over(at):
+    assert libc.mmap(at, MIB, RW, SHARED | FIXED, file.fileno(), 0) == at
+    ctypes.memset(at, 5, MIB)
+def is_kept():
+    file.seek(0)
+    return file.read() == b"\5" * MIB
+
+# Over memory that the program has unmapped.
+free = mapping(4 * MIB)
+assert libc.munmap(free, 4 * MIB) == 0 and has(free), "the arena's addresses stay reserved"
+lay_over(free)
+for _ in range(4):
+    ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
+assert is_kept() and "deleted" in has(free)
+assert libc.munmap(free, MIB) == 0 and "deleted" not in has(free)
+
+# Over a mapping: no copy moves.
+own = mapping(4 * MIB)
+lay_over(own)
+refused(libc.mremap(own, MIB, 2 * MIB, 1, 0), errno.ENOMEM)
+assert libc.mremap(own, MIB, MIB // 2, 1, 0) == own
+assert is_kept() and "deleted" in has(own) and "deleted" not in has(own + MIB // 2)
+refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
+refused(libc.mmap(0, 4 * MIB, RW, PLAIN, -1, 1), errno.EINVAL)
+
+# From outside, by mremap.
+moved = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)
+assert moved != FAILED and not own <= moved < own + 4 * MIB
+assert libc.mremap(moved, MIB, MIB, 3, own + 2 * MIB) == own + 2 * MIB
+refused(libc.mremap(own + 2 * MIB, MIB, 2 * MIB, 1, 0), errno.ENOMEM)
+assert libc.munmap(own, 4 * MIB) == 0
+for _ in range(4):
+    ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
+assert is_kept()
+
+# Across the arena's end, where nothing lies behind it.
+end = own
+while (line := has(end)) is not None:
+    end = int(line.split()[0].split("-")[1], 16)
+    if not has(end) and "---p" in line:
+        assert libc.munmap(end - MIB, MIB + PAGE) == 0
+        assert has(end - PAGE), "still reserved"
+print("right")
+END
+  to "$work/out" "$work/err" fresh_run --preregister 512M --preregister-mmaps 1M --hugepage-threshold 1G -- $python3 "$work/fixed.py" || fail "fixed mappings: status $?: $(cat "$work/err")"
+  [ "$(cat "$work/out")" = right ] || fail "fixed mappings: $(cat "$work/out")"
+fi
 if $python3 -c 'import numpy, mpi4py' 2>/dev/null; then
   cat >"$work/arrays.py" <<'END'
 import numpy
