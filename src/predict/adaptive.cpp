@@ -12,19 +12,19 @@ constexpr std::size_t kMostHeld = 32;
 constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
 // How far ahead a buffer is looked for: so many times the events between its uses, and at least so many.
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
-// Own errors that a buffer needs until those of others no longer count.
+// Own errors that a buffer needs until it stops borrowing those of others.
 constexpr std::size_t kEnoughErrors = 8;
 // A stream is steady after so many events that came as expected. Then one in so many is learnt from in all
-// contexts, and one in so many by what predicted it.
+// contexts, and one in so many by the context that predicted it.
 constexpr std::uint32_t kSteady = 64, kSample = 16, kConfirmed = 4;
-// An event that came with such an error, as a share of the time since the one before, was not expected then.
+// The error, as a share of the time since the event before, from which an event counts as unexpected.
 constexpr double kWrong = 0.1;
 // A margin is kept while its share of the errors is new.
 constexpr std::size_t kRenewed = 8;
-// A margin: being ready is not worth it.
+// A margin: being ready costs more than it saves.
 constexpr Duration kNotReady = INT64_MIN;
 
-std::uint64_t site_key(std::uint64_t site) { return mix(6, site); }  // never 0 for a site that has no name
+std::uint64_t site_key(std::uint64_t site) { return mix(6, site); }  // a nonzero one even for a nameless site
 }  // namespace
 
 // ---- learning ----
@@ -110,7 +110,7 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
   const auto error = static_cast<float>(use.time - believed_last);
   buffer.errors.add(error);
   shares_.add(error / interval);
-  // One error among many hardly moves the margin, unless it went beyond.
+  // One error among many hardly moves the margin, except where it went beyond.
   Margin& margin = buffer.margin;
   const bool beyond = margin.by != kNotReady && nearest(error) < -margin.by;
   if (beyond || margin.errors == 0)
@@ -139,7 +139,7 @@ void AdaptivePredictor::enter_uses(ContextTable<Site>& sites, Buffer& buffer, bo
   buffer.uses_here = 0;
 }
 
-/// Whether the chain expects the buffer again, and is believed on both horizons.
+/// Whether the chain expects the buffer again, and leads on both horizons.
 bool AdaptivePredictor::chain_leads(const Buffer& buffer) {
   const auto leads = [&](Horizon horizon) {
     return 0.85f * buffer.loss.of(horizon, chain) <= buffer.loss.of(horizon, reuse);
@@ -183,7 +183,7 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
 
 void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel::Event& event) {
   thread.credit = std::min(thread.credit + kStepsPerEvent, kMostCredit);
-  // Whatever began before this one and was under way has ended by now, if it had ended when this one began.
+  // Held events that ended before this one began are put in order now; the others stay held.
   while (!thread.held.empty() && (thread.held.front().end <= use.time || thread.held.size() >= kMostHeld))
     settle(thread);
 
@@ -211,7 +211,7 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
   Buffer& buffer = buffers_[event.buffer];
   if (buffer.plan.generation == ahead.generation() && buffer.plan.step <= step)
     plan(buffer, ahead, ahead[step].next_same);
-  // Those passed over so long ago that they will not come any more.
+  // Those passed over so long ago that they are given up.
   for (std::uint64_t i = head; i < ahead.head(); ++i) {
     if (i >= LookAhead::kTolerance) pass(thread, i - LookAhead::kTolerance);
   }
@@ -268,7 +268,7 @@ void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
   model_.learn(thread.contexts, held.event, after);
 }
 
-/// Nothing is expected at a step any more that was passed over.
+/// Ends all expectation at a step that was passed over.
 void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
   LookAhead& ahead = thread.ahead;
   if (!ahead.holds(i) || ahead[i].seen || i >= ahead.head()) return;
@@ -365,7 +365,7 @@ void AdaptivePredictor::plan(Buffer& buffer, const LookAhead& ahead, std::uint64
 
 void AdaptivePredictor::find_next(Thread& thread, BufferId id) {
   const Buffer& buffer = buffers_[id];
-  if (buffer.uses < 2 && !profiled_) return;  // nothing has ever led back to it
+  if (buffer.uses < 2 && !profiled_) return;  // its first return is still to come
   const LookAhead& ahead = thread.ahead;
   const std::uint64_t reach = std::max(kLeastReach, kReach * buffer.gap);
   while (buffer.plan.generation != ahead.generation() && ahead.tail() - ahead.head() < reach &&
@@ -454,7 +454,7 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   }
   margin = {worth, 0, 0.5, 0};
   if (n == 0) return margin;
-  // Not to be ready at all costs as much as being late for certain.
+  // Giving up readiness costs as much as being late for certain.
   margin = {worth, kNotReady, 1, buffer.errors.size() / kRenewed};
   const auto late = static_cast<double>(worth);
   double least = late, best = 0;
@@ -476,7 +476,7 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   const double most = 2 * late;
   double sum = 0;  // of the errors from the k-th on
   std::size_t k = n;
-  // All of these mean no margin.
+  // For all of these the margin is zero.
   const auto cut = static_cast<float>(most);
   for (; k > 1 && errors[k - 2] > 0; --k) sum += static_cast<double>(std::min(errors[k - 1], cut));
   while (k-- > 0) {

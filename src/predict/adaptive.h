@@ -1,17 +1,17 @@
 // The default predictor (docs/prediction.md). Each buffer has two experts. On each horizon, the one with the
 // least recent loss gives the prediction:
 //
-//   chain  which event comes next, and after what delay, walked ahead to the buffer's next use, from anew at
-//          every event (EventModel, LookAhead): its errors are those of the last short gap
-//   reuse  how long after a use in this context the buffer is used again (Interval): right where events come
-//          in no order that repeats
+//   chain  the next event and its delay, walked ahead to the buffer's next use, from anew at every event
+//          (EventModel, LookAhead): its errors are those of the last short gap
+//   reuse  how long after a use in this context the buffer is used again (Interval): right where the
+//          order of events changes from turn to turn
 //
 // Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
 // only, so the newest are held until one begins after their end, and put in order.
 //
 // A stream that comes as expected is learnt from a sample: one event in sixteen in all contexts, one in four
-// by the context that predicted it. The others change nothing, once their delay has been observed often.
-// There the walk repeats its last answer for a history that was always right, and asks all contexts each
+// by the context that predicted it. The others are left out, once their delay has been observed often.
+// There the walk repeats its last answer for a history that was always right, and queries all contexts each
 // sixteenth time.
 //
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
@@ -85,11 +85,11 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t key = 0;     ///< names it in another run too
     std::uint64_t site = 0;    ///< of the last use
     std::uint32_t uses = 0;
-    std::uint32_t uses_here = 0;  ///< the last of them, by `site`, still to be entered there
-    Time last = 0, end = 0;       ///< of the last use
-    std::uint64_t event = 0;      ///< number of the last use among its thread's
-    std::uint64_t gap = 0;        ///< events of the thread from use to use
-    Plan plan, before;            ///< `before`: of the walk before this one
+    std::uint32_t uses_here = 0;                 ///< the last of them, by `site`, still to be entered there
+    Time last = 0, end = 0;                      ///< of the last use
+    std::uint64_t event = 0;                     ///< number of the last use among its thread's
+    std::uint64_t gap = 0;                       ///< events of the thread from use to use
+    Plan plan, before;                           ///< `before`: of the walk before this one
     std::uint64_t walked_to = LookAhead::kNone;  ///< its last step
     std::uint32_t walked_in = 0;                 ///< in this walk
     Time chain_at_release = kNever;

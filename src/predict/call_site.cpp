@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
-// The words read here are those of live frames: return addresses and saved registers, which no thread but
-// this one touches. Sanitizers miss the writes of these words, so they are kept out.
+// The words read here are those of live frames: return addresses and saved registers, which only
+// this thread touches. Sanitizers miss the writes of these words, so they are kept out.
 #define PINION_READS_STACK __attribute__((no_sanitize("address"), no_sanitize("thread")))
 
 namespace pinion {
@@ -117,7 +117,8 @@ class CallSiteCache::Unwinding {
         if (!settle_frame_pointer() || !read(frame_pointer_ + rule.cfa_offset, cfa)) return false;
         break;
     }
-    // Callers lie higher on the stack. Anything else is no frame, even if the tables describe one.
+    // Callers lie higher on the stack. Any other address is rejected, even if the tables describe a frame
+    // there.
     if (cfa <= stack_pointer_ || !read(cfa - sizeof(Address), return_address)) return false;
     stack_pointer_ = cfa;
     switch (rule.frame_pointer) {
@@ -162,7 +163,7 @@ class CallSiteCache::Unwinding {
     place_ = Place::stack;
   }
 
-  /// Reads a word of the stack and notes it; false when the address cannot be one.
+  /// Reads a word of the stack and notes it; false for an address far from the stack, or between words.
   PINION_READS_STACK bool read(Address at, Address& word) {
     const Address offset = at - entry_.stack_pointer;
     if (offset > UINT32_MAX || at % sizeof(Address) != 0) return false;

@@ -1,5 +1,5 @@
-// Call sites: a 64-bit name for "where in the program was this interposed function called from", made from
-// the return addresses of the caller's stack, at a cost that every call can bear.
+// Call sites: a 64-bit name for "where in the program was this interposed function called from". It is made
+// from the return addresses of the caller's stack, at a cost that every call can bear.
 //
 // Owns: per thread, a cache of stack templates (CallSiteCache); per process, the frames behind each hash, for
 // reports (call_site_frames).
@@ -7,16 +7,16 @@
 // process table is append-only and lock-free. invalidate_call_sites() may be called by any thread, hooks
 // included. Nothing here allocates, blocks or makes a system call (see unwind.h for old C libraries).
 //
-// How a hit works. Unwinding a stack is a deterministic computation. Its inputs are the caller's return
-// address and stack pointer, the frame-pointer register if a frame on the way depends on it, the unwind
-// tables, and the words that it reads from the stack: return addresses, saved frame pointers, and stored
+// How a hit works. Unwinding a stack is a deterministic computation. Its inputs are the unwind tables,
+// the caller's return address and stack pointer, the frame-pointer register if a frame on the way depends on
+// it, and the words read from the stack: return addresses, saved frame pointers, and stored
 // frame addresses of functions that realign their stack. A template keeps these inputs, the words in the
 // order in which the unwinding read them, and its result. If all the inputs are the same again, so is the
 // result.
 //
 // Why verifying reads only live words. The address of each word was computed from the words before it. As
-// long as those have been found equal, a new unwinding would have come to the same address, a word of a live
-// frame of the current stack; at the first difference the verification stops. So fibers and
+// long as those have been found equal, a new unwinding would have come to the same address. It is a word of a
+// live frame of the current stack. At the first difference the verification stops. So fibers and
 // freed stacks stay untouched, as by an unwinding, and a stale slot ends it (alloca, other callers at the
 // same depth).
 //
@@ -56,12 +56,12 @@ std::uint32_t code_generation();
 /// The process-wide table of frames has this many places.
 constexpr std::size_t kMaxNamedCallSites = 4096;
 
-/// The frames of a captured call site. False when it is unknown: it was never captured, or the table was
-/// full. Frames in code that has been unmapped since are still returned.
+/// The frames of a captured call site. False when it is unknown: still to be captured, or refused by the full
+/// table. Frames in code that has been unmapped since are still returned.
 bool call_site_frames(CallSite site, CallFrames& frames);
 
-/// How often the table had no place. The hashes of these sites are as good as any, only reports cannot name
-/// them; a site counts whenever a thread meets it on a stack that is new to it.
+/// How often the table was too full for a site. The hashes of these sites are as good as any, but reports
+/// leave them nameless; a site counts whenever a thread meets it on a stack that is new to it.
 std::uint64_t unnamed_call_sites();
 
 /// One thread's templates. Lives in zeroed memory of its owner (about 310 KiB; only its used part is
@@ -92,7 +92,7 @@ class CallSiteCache {
   };
   struct Template {
     CallSite site;
-    Address frame_pointer_mask;  ///< 0 when no frame depended on the register, else all ones
+    Address frame_pointer_mask;  ///< all ones when a frame depended on the register, else 0
     Address frame_pointer;
     std::uint32_t word_count;
     std::uint32_t offsets[kMaxWords];  ///< of the words from the stack pointer, in the order of the unwinding

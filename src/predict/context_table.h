@@ -1,7 +1,7 @@
 // A hash table of bounded size that forgets its longest unused entry: sets of four ways, grown by doubling up
-// to its bound. Keys lie apart from the values, a set's in one line of the cache, so that a vain look touches
-// keys only, and growing moves keys only. A key is not 0. Pointers are good until the next insert(). One
-// thread.
+// to its bound. Keys lie apart from the values, a set's in one line of the cache. So a vain look touches keys
+// only, and growing moves keys only. 0 marks a free place, so keys differ from it. Pointers are good until
+// the next insert(). One thread.
 #pragma once
 
 #include <array>

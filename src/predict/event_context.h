@@ -13,13 +13,13 @@ namespace pinion {
 /// A communication point: this call site with this buffer.
 struct EventName {
   std::uint64_t site = 0;
-  std::uint64_t buffer = 0;  ///< the buffer's key, not its number
+  std::uint64_t buffer = 0;  ///< the buffer's key rather than its number
 
   std::uint64_t symbol() const { return mix(mix(2, site), buffer); }
   bool operator==(const EventName& other) const { return site == other.site && buffer == other.buffer; }
 };
 
-/// Stands for any buffer that has never been used before.
+/// Stands for any buffer at its first use.
 constexpr std::uint64_t kNewBuffer = 1;
 
 enum class ContextKind : unsigned {
@@ -28,7 +28,7 @@ enum class ContextKind : unsigned {
   recent,    ///< the last four
   run,       ///< how often this event came in a row, and the one before the run
   phase,     ///< how many events ago it was that the stream took an unusual turn, and which
-  sites,     ///< this and the previous call site, whatever the buffers
+  sites,     ///< this and the previous call site, for all buffers
   history,   ///< the last sixteen
 };
 constexpr unsigned kContextKinds = 7;
@@ -74,7 +74,7 @@ class StreamPosition {
         pair,
         mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
         mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
-        // Long after a change the count predicts nothing, and would fill the table.
+        // Long after a change the count has lost its value, and would fill the table.
         since_ > kLongest ? 0 : mix(mix(mix(key(ContextKind::phase), recent_[0]), phase_), since_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
         history(),

@@ -134,7 +134,7 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   return true;
 }
 
-// The one that has seen the event most often, of those that expect it too and are not worse at its delay:
+// The one that has seen the event most often, of those that expect it too and are as good at its delay:
 // noise averages out over many. A profile lacks that number, but shorter contexts than the history were seen
 // more often.
 unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,

@@ -27,15 +27,15 @@ class EventModel {
     Duration after = 0;
     bool surprise = false;    ///< another event usually follows
     bool settled = false;     ///< the delay is (Interval)
-    std::uint64_t asked = 0;  ///< the context that knows the delay
+    std::uint64_t asked = 0;  ///< the context that gave the delay
   };
 
   /// After `contexts` came `event`, so much later.
   void learn(const Contexts& contexts, const Event& event, Duration after);
   /// The same of an event that came as predicted: only `asked` learns, the context that its delay was taken
-  /// from. False where that knows too little yet: nothing has happened.
+  /// from. False where that has too few observations yet: the model stays as it is.
   bool confirm(std::uint64_t asked, const Event& event, Duration after);
-  /// What comes at `position`; false where no context of it is known.
+  /// The event that follows `position`; false where all its contexts are unknown.
   bool predict(const StreamPosition& position, Next& next);
   /// Whether another event than `event` usually follows the one before. `current`: the context of that one
   /// alone.
@@ -63,14 +63,14 @@ class EventModel {
     float right = 0;          ///< share of right predictions, of the last 32 or so
     std::uint8_t tested = 0;  ///< predictions so far, up to 32
     std::uint8_t trust = 0;   ///< misses until another event takes the place
-    bool assumed = false;     ///< from a profile, and not tested since
-    std::uint8_t kind = 0;    ///< of context; not known where assumed
-    // Of a history, which all other contexts follow from: what predict() last said there.
-    std::uint8_t again = 0;  ///< so many times the same may be said before all contexts are asked again
+    bool assumed = false;     ///< from a profile, and still untested
+    std::uint8_t kind = 0;    ///< of context; unknown where assumed
+    // Of a history, which all other contexts follow from: the last answer of predict() there.
+    std::uint8_t again = 0;  ///< times that the answer may be repeated before all contexts are queried again
     bool surprise = false;
     std::uint64_t asked = 0;
   };
-  /// What was said there before; false where all contexts are to be asked.
+  /// The answer given there before; false where all contexts are to be queried.
   bool predict_again(Node& history, Next& next);
   /// The probability that the node is right, by its own record, and while that is short by its kind's.
   float probability(const Node& node, unsigned kind) const;

@@ -64,7 +64,7 @@ class Interval {
   Duration expected() const { return nearest(static_cast<double>(said_[believed_])); }
   /// It was observed often.
   bool known_well() const { return count_ >= 8; }
-  /// So often that a further observation changes little, unless the latest ones count most.
+  /// So often that a further observation changes little; false where the latest ones count most.
   bool settled() const { return known_well() && believed_ != latest && believed_ != trend; }
   /// Of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
@@ -79,7 +79,7 @@ class Interval {
   enum Estimate : std::uint8_t { steady, least, median, latest, trend };
   static constexpr unsigned kEstimates = 5;
 
-  /// prediction_loss() of each estimate, four at a time: this is most of what an event costs.
+  /// prediction_loss() of each estimate, four at a time: this is most of the cost of an event.
   void judge(float value) {
     const float pace = kOneOver[std::min<unsigned>(count_, 32u)];
     Four said, loss;
@@ -122,7 +122,7 @@ class Interval {
   }
 
   std::uint8_t best() const {
-    // The calmest one, unless another is clearly better: the less calm, and the fewer observations, the
+    // The calmest one, except where another is clearly better: the less calm, and the fewer observations, the
     // clearer. Where something can be known at all, too early is better than too late.
     const float for_least = loss_[least] < 0.6f ? 1.02f : 0.95f;
     const float factor[kEstimates] = {1, for_least, 0.85f, 0.85f, 0.97f};

@@ -24,15 +24,15 @@ class LookAhead {
     bool seen = false;                ///< the event has come
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
-    std::uint64_t asked = 0;          ///< the model's context that knew the delay
+    std::uint64_t asked = 0;          ///< the model's context that gave the delay
     bool settled = false;             ///< that delay is (Interval)
     bool surprise = false;            ///< another event usually follows the one before
   };
 
   LookAhead() : steps_(kFirst) {}
 
-  /// Begins anew behind an event that came at `time`. Steps before are gone; their numbers are not used
-  /// again.
+  /// Begins anew behind an event that came at `time`. Steps before are gone; their numbers stay
+  /// retired.
   void restart(const StreamPosition& position, Time time) {
     first_ = head_ = tail_;
     position_ = position;
@@ -41,7 +41,7 @@ class LookAhead {
     ++generation_;
   }
 
-  /// Walks one step further; null where the model has no successor.
+  /// Walks one step further; null where the model lacks a successor.
   Step* extend(EventModel& model) {
     if (tail_ - head_ >= kMostSteps) return nullptr;
     EventModel::Next next;

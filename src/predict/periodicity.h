@@ -5,7 +5,7 @@
 //
 // and the stream's period is the smallest m with d(m) = 0. The sum is zero when the last N points equal those
 // m before them, so a count per lag of equal points in a row decides the same at O(1) a lag. Long windows
-// learn late, short ones see periods that are none.
+// learn late, short ones see false periods.
 //
 // A buffer's next use is predicted when it is used, one full reuse ahead: the points that followed m ago will
 // follow again, after the same time. The prediction then stands until the use.

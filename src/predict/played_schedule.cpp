@@ -123,7 +123,7 @@ std::optional<std::size_t> PlayedPredictor::Follower::locate(const Use& use) con
   return *std::prev(after);
 }
 
-// The program has filled in the schedule before its first transfer, so not before the predictor exists.
+// The program fills in the schedule before its first transfer, but maybe after the predictor is made.
 void PlayedPredictor::open() {
   tried_ = true;
   if (const Error error = played_.open(path_)) {

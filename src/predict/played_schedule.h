@@ -1,7 +1,7 @@
-// For tests of live runs: a program that knows what it will use, and when (examples/play), hands that to the
-// predictor of its own process, so that perfect prediction runs live. Under PINION_TEST_SCHEDULE=PREFIX both
+// For tests of live runs: a program with a fixed schedule of uses (examples/play) hands it to the predictor
+// of its own process, so that perfect prediction runs live. Under PINION_TEST_SCHEDULE=PREFIX both
 // map the file PREFIX.<process id>. The program writes down the beginning of each use, so the predictor
-// locates uses by time: neither lost records nor summaries of many uses mislead it.
+// locates uses by time, even where records are lost or sum up many uses.
 //
 // The program is one thread; the predictor belongs to the helper. They share `begun` only.
 #pragma once
@@ -31,11 +31,11 @@ class PlayedSchedule {
   PlayedSchedule(const PlayedSchedule&) = delete;
   PlayedSchedule& operator=(const PlayedSchedule&) = delete;
 
-  /// The file of this process, or empty where the environment names none.
+  /// The file of this process; empty where PINION_TEST_SCHEDULE is unset or empty.
   static std::string path();
   /// The program's part: creates the file. All is zero until filled in, which precedes the first transfer.
   Error create(const std::string& path, std::size_t uses);
-  /// The predictor's part. The name of the file is no longer needed afterwards.
+  /// The predictor's part. The file's name may be removed afterwards.
   Error open(const std::string& path);
 
   bool is_open() const { return mapped_ != nullptr; }
@@ -49,7 +49,8 @@ class PlayedSchedule {
   std::size_t count_ = 0;
 };
 
-/// The predictor that follows the schedule of this process; null where the environment names none.
+/// The predictor that follows the schedule of this process; null where PINION_TEST_SCHEDULE is unset or
+/// empty.
 std::unique_ptr<Predictor> played_predictor();
 
 }  // namespace pinion

@@ -39,7 +39,7 @@ struct Use {
 
 /// The prediction of a buffer's next use.
 struct Estimate {
-  Time time = kNever;   ///< when; kNever: none is predicted
+  Time time = kNever;   ///< when; kNever: unpredicted
   Time early = kNever;  ///< when to be ready for it, at the caller's price
   double risk = 0;      ///< probability that the use comes before `early`
   double reuse = 0;     ///< estimated probability that the buffer is used again at all
@@ -57,10 +57,10 @@ class Predictor {
   /// The buffer is gone.
   virtual void forget(BufferId buffer) = 0;
 
-  /// The earliest predicted use of `buffer` later than `after`; kNever when none is predicted.
+  /// The earliest predicted use of `buffer` later than `after`; kNever when its uses are unpredicted.
   virtual Time next_use(BufferId buffer, Time after) const = 0;
   /// The same with its sureness. `worth`: being ready so much sooner is as bad as the use coming before one
-  /// is ready; `early` makes the sum of both least, by what the errors were lately.
+  /// is ready; `early` makes the sum of both least, by the recent errors.
   virtual Estimate estimate(BufferId buffer, Time after, Duration worth) const;
   /// The answer of next_use() at `moment` about the use after the buffer's last one, from the uses that were
   /// over by then. For the score, before the use itself is observed.

@@ -1,6 +1,6 @@
 // A learnt profile as bytes: the successors of contexts, the times until reuse, the share of a site's buffers
-// that are reused. Keys are hashes of names that mean the same in another run (call sites by module and
-// offset, buffers by the site that used them first), so the keys of another program, or of an older build,
+// that are reused. Keys are hashes of names that mean the same in another run: call sites by module and
+// offset, buffers by the site that used them first. So the keys of another program, or of an older build,
 // never match. Readers trust nothing: a profile that is cut, damaged or of another version is an error.
 // Values; any thread.
 #pragma once

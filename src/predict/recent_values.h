@@ -32,7 +32,7 @@ class RecentValues {
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
-  /// Of a value that is there, with all places taken. Without branches, as a processor would mispredict them.
+  /// Of a value that is there, with all places taken. Branch-free, as a processor would mispredict branches.
   std::size_t place_of(float value) const {
     std::size_t at = 0;
     for (std::size_t half = most / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);

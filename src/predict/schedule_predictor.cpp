@@ -64,7 +64,7 @@ Time SchedulePredictor::next_use(BufferId buffer, Time after, AnchorOf&& anchor_
   Time earliest = kNever;
   for (const auto& [thread, times, positions] : schedule_->times(known_as_[buffer])) {
     const Anchor& anchor = anchor_of(threads_[thread]);
-    // Not one that was seen already: `after` may lie before it, by what the thread has waited since.
+    // Only unseen ones: `after` may lie before a seen one, by the thread's waits since.
     const auto unseen = std::lower_bound(positions.begin(), positions.end(), anchor.next);
     const auto later =
         std::upper_bound(times.begin() + (unseen - positions.begin()), times.end(), after - anchor.shift);
@@ -78,7 +78,7 @@ Time SchedulePredictor::next_use(BufferId buffer, Time after) const {
 }
 
 Time SchedulePredictor::predicted_at(BufferId buffer, Time last_use, Time moment) const {
-  // Nothing can be done about the next use before the last one is over.
+  // Retention can prepare for the next use only once the last one is over.
   if (buffer < over_.size()) moment = std::max(moment, over_[buffer]);
   return next_use(buffer, last_use, [&](const Thread& thread) -> const Anchor& { return thread.by(moment); });
 }

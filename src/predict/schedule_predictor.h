@@ -1,10 +1,10 @@
-// Predictors that are given what is to come, to judge others by: in the simulator, and in tests of live runs
+// Predictors that are given the future, to judge others by: in the simulator, and in tests of live runs
 // (played_schedule.h).
 //   - `oracle` has the very schedule that the process follows: every use to the nanosecond, but for the waits
 //     for registration that Pinion itself makes, which retention takes out of its times.
-//   - `schedule` has the schedule without the noise, and is put right at each use of the thread: what a
-//     predictor could know at best that has learnt the program, but cannot see the noise of the intervals to
-//     come.
+//   - `schedule` has the noise-free schedule, and is put right at each use of the thread: the best that a
+//     predictor could do that has learnt the program, while the noise of the intervals to come is hidden from
+//     it.
 // One thread, as every predictor.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace pinion {
 
-/// When each thread uses what, on the program's own time: without waits for registration.
+/// The uses of each thread, on the program's own time: less its waits for registration.
 class Schedule {
  public:
   struct Use {
@@ -65,7 +65,7 @@ class SchedulePredictor : public Predictor {
 
  protected:
   const Schedule& schedule() const { return *schedule_; }
-  /// The position of `use` in the schedule of its thread. By default the first one not seen that it can be:
+  /// The position of `use` in the schedule of its thread. By default the first unseen one that fits:
   /// records may be lost, or come in another order.
   virtual std::optional<std::size_t> locate(const Use& use) const;
   /// How much later than scheduled the thread's last use was.
@@ -75,7 +75,7 @@ class SchedulePredictor : public Predictor {
   /// Where a thread was in its schedule when a use of it had just been seen.
   struct Anchor {
     Time known = INT64_MIN;  ///< when that was
-    std::size_t next = 0;    ///< the first use that had not been seen
+    std::size_t next = 0;    ///< the first unseen use
     Duration shift = 0;      ///< how much later than scheduled the last one was
   };
   struct Thread {

@@ -42,7 +42,8 @@ CallFrames unwind_with_runtime(const EntryFrame& entry) {
 
 #if defined(__x86_64__)
 
-// The search that the runtime itself uses; part of libgcc's stable interface (GCC_3.0) though in no header.
+// The search that the runtime itself uses; part of libgcc's stable interface (GCC_3.0) but missing from its
+// headers.
 extern "C" const void* _Unwind_Find_FDE(const void* address, void* bases);
 
 namespace {
@@ -208,7 +209,7 @@ struct Row {
   Column rbp;
   Column return_address;
 
-  /// The column of a register, null for the many that do not matter.
+  /// The column of a register, null for the many that are irrelevant here.
   Column* column(std::uint64_t reg) {
     return reg == kRbp ? &rbp : reg == kReturnAddress ? &return_address : nullptr;
   }

@@ -42,18 +42,18 @@ struct CallFrames {
 };
 
 /// Unwinds with the compiler's runtime (libgcc), a microsecond or more per stack. The stack ends at an
-/// outermost function, at code without unwind tables, or above a signal handler (whose last frame is the
-/// trampoline it returns to): the interrupted code did not make the call.
+/// outermost function, at code without unwind tables, or above a signal handler: the interrupted code did not
+/// make the call. A handler's last frame is the trampoline it returns to.
 CallFrames unwind_with_runtime(const EntryFrame& entry);
 
 #if defined(__x86_64__)
 
 /// Where the caller of a frame is, for one return address into that frame's function: the canonical frame
-/// address, from which the caller's return address is at −8 and which is also the caller's stack pointer, and
-/// what became of the frame pointer.
+/// address (CFA) and the whereabouts of the frame pointer. The caller's return address is at CFA − 8; the CFA
+/// is also the caller's stack pointer.
 struct FrameRule {
   enum class Cfa : std::uint8_t {
-    none,           ///< end of the stack: outermost function, signal trampoline, or not describable here
+    none,           ///< end of the stack: outermost function, signal trampoline, or beyond these rules
     stack_pointer,  ///< rsp + cfa_offset
     frame_pointer,  ///< rbp + cfa_offset
     stored_at_frame_pointer,  ///< the word at rbp + cfa_offset: functions that realign their stack (AVX code)
@@ -62,7 +62,7 @@ struct FrameRule {
     unchanged,                ///< the caller's is still in the register
     stored_at_cfa,            ///< saved at CFA + frame_pointer_offset
     stored_at_frame_pointer,  ///< saved at rbp + frame_pointer_offset: functions that realign their stack
-    lost,                     ///< not recoverable here
+    lost,                     ///< beyond recovery here
   };
 
   Cfa cfa;

@@ -1,4 +1,4 @@
-// What the helper's operations are expected to cost: the terms of t_p in the paper's inequality (1),
+// The expected costs of the helper's operations: the terms of t_p in the paper's inequality (1),
 // section 3.2. Owned by the helper; one thread. Durations in ns.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace pinion {
 
-/// t = a * entries + b, for the translation entries of a registration (its pages, where the device counts
-/// none); fitted online by least squares over the recent observations (each weighs 1/32 less than
-/// the next), with an allowance for what the line does not explain.
+/// t = a * entries + b, for the translation entries of a registration (its pages, where the device leaves
+/// them uncounted). Fitted online by least squares over the recent observations: each weighs 1/32 less than
+/// the next. upper() allows for the excess over the line.
 ///
 /// One call may take a thousand times as long as the others, where the host or another process had the core.
-/// By itself it moves the line no further than `kFar` times; two in a row that are so far off on the same
-/// side show another device than assumed, and what was known before then counts no more.
+/// A single outlier is clamped to within `kFar` times the line. Two outliers in a row on the same side show
+/// another device than assumed; the observations before them then keep a small weight only.
 class LinearFit {
  public:
   LinearFit(double a_ns, double b_ns) {
@@ -49,13 +49,13 @@ class LinearFit {
   std::uint64_t observed() const { return observed_; }
   double a() const { return a_; }
   double b() const { return b_; }
-  /// Never negative, as neither term is.
+  /// At least 0, as both terms are.
   Duration expected(std::size_t entries) const {
     return static_cast<Duration>(a_ * static_cast<double>(entries) + b_ + 0.5);
   }
   /// The line has risen by little evidence, which may keep all further evidence away.
   bool doubted() const { return unconfirmed_ > 0; }
-  /// The paper asks for "the maximum potential cost": the line times the largest recent excess over it.
+  /// The paper's "maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
     return static_cast<Duration>(static_cast<double>(expected(entries)) * excess_ + 0.5);
   }
@@ -64,7 +64,7 @@ class LinearFit {
   static constexpr double kFar = 4;
   static constexpr int kConfirming = 8;  ///< observations
   static constexpr double kOfAnotherDevice =
-      1.0 / 32;  ///< what the past still weighs: a slope, if nothing else
+      1.0 / 32;  ///< the weight left to past observations, which then still give a slope
 
   void add(double x, double y, double w) {
     n_ += w, sx_ += w * x, sy_ += w * y, sxx_ += w * x * x, sxy_ += w * x * y;
@@ -73,10 +73,10 @@ class LinearFit {
   void solve() {
     const double spread = n_ * sxx_ - sx_ * sx_;
     const double mean_x = sx_ / n_, mean_y = sy_ / n_;
-    // All observations of one size leave the slope open: keep the last one (within what the mean allows).
+    // All observations of one size leave the slope open: keep the last one (as far as the mean allows).
     if (spread > 1e-6 * n_ * sxx_) a_ = (n_ * sxy_ - sx_ * sy_) / spread;
     a_ = std::clamp(a_, 0.0, mean_y / std::max(1.0, mean_x));
-    b_ = std::max(0.0, mean_y - a_ * mean_x);  // rounding must not make it negative
+    b_ = std::max(0.0, mean_y - a_ * mean_x);  // rounding could make it negative
   }
 
   double n_ = 0, sx_ = 0, sy_ = 0, sxx_ = 0, sxy_ = 0;
@@ -141,7 +141,7 @@ class WakeMargin {
     late_.observe(std::max<Duration>(0, late));
     add_up();
   }
-  /// What the helper may have to wait besides, for its turn on a core that it shares (node/policy.h).
+  /// An additional wait of the helper: for its turn on a core that it shares (node/policy.h).
   void set_turn(Duration turn) {
     turn_ = turn;
     add_up();

@@ -1,5 +1,5 @@
-// When something is due for each of many buffers, the earliest first: a heap that knows where each buffer
-// stands in it, so that times move without a search and without allocation. Owned by the helper; one thread.
+// Indexed min-heap of per-buffer deadlines. It keeps each buffer's position, so a time moves without a search
+// or an allocation. Owned by the helper; one thread.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
   const Record& record = taken.record;
   runlog::Event event = event_of(taken, scale_);
   const Range range{record.address, record.address + record.bytes};
-  // What a device call takes on a core of its own.
+  // The duration of the device call on a core of its own.
   const Duration took = event.end_ns - event.begin_ns - record.preempted();
   const bool failed = (event.flags & runlog::kFailed) != 0;
   time_budget_.leave_pinned_waited(leave_pinned.wait);
@@ -51,7 +51,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
 void Desk::learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned) {
   CostEstimates& costs = kept(record.domain).costs;
   const std::size_t pages = Range{record.address, record.address + record.bytes}.pages();
-  // Pages that were never touched take far longer than they ever will again.
+  // The first touch of pages makes their registration take far longer than any later one.
   if (leave_pinned.fresh_bytes == 0 || took < costs.registration.expected(record.entries()))
     costs.registered(pages, record.entries(), took);
   else
@@ -198,7 +198,7 @@ Time Desk::next_occasion(Time now) const {
 void Desk::used(Duration cpu, Time now) {
   const bool rested = helper_share_.resting();
   helper_share_.used(cpu, time_budget_.reserved_for_helper(), std::exchange(only_looked_, true), now);
-  if (rested && !helper_share_.resting()) sweep();  // after uses that were not learnt from
+  if (rested && !helper_share_.resting()) sweep();  // after uses that learning skipped
 }
 
 Time Desk::next_deadline() const {

@@ -56,9 +56,10 @@ class Desk {
 
   // ---- records, in order of their end ----
 
-  /// Learns from a record and returns its event, complete. `leave_pinned`: what it would have meant there.
+  /// Learns from a record and returns its event, complete. `leave_pinned`: the record's
+  /// meaning under that strategy.
   runlog::Event take(const TakenRecord& taken, const UnderLeavePinned& leave_pinned);
-  /// Some records were lost, or some releases left none.
+  /// Some records were lost or omitted at release.
   void sweep();
   /// The rings were looked at, and there was something.
   void found(Time now) { looks_.found(now); }
@@ -82,8 +83,8 @@ class Desk {
     bool swapped = false;  ///< for want of room (swap.h)
   };
   /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
-  /// had no room (swap.h), then decisions of retention. `attend()` is called before the second: the moment to
-  /// look at the other processes, and to call share().
+  /// wait for room (swap.h), then decisions of retention. `attend()` is called before the second: the moment
+  /// to look at the other processes, and to call share().
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
@@ -103,9 +104,9 @@ class Desk {
   /// the budget gives back its reserve. `binds`: its part of the node's limit is less than it would hold.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds);
   /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
-  /// registrations stay and uses are not learnt from.
+  /// registrations stay and learning stops.
   void set_helper(bool has_helper, Duration turn);
-  /// Nothing is registered ahead, or kept by decision, from now on.
+  /// Ends registering ahead and keeping by decision.
   void stop_acting();
 
   // ---- sleep ----
@@ -118,14 +119,14 @@ class Desk {
   bool learning() const { return traits_.predicts && has_helper_; }
   /// Records are looked at in time for decisions about them.
   bool acting() const { return acts() && has_helper_; }
-  /// The time of the next decision, if no records come.
+  /// The time of the next decision, if records stay away.
   Time next_deadline() const;
   /// When the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
   /// The next record wakes the helper: they come seldom, and are decided about.
   bool deep(Time now) const { return acting() && looks_.deep(now); }
-  /// The next look is so far off that a transfer that found no registration wakes the helper: else what it
-  /// has registered would be held until then.
+  /// The next look is so far off that an unforeseen transfer (record.h) wakes the helper. Else the region
+  /// that the transfer has registered would be held until that look.
   bool alert(Time now, Time until) const {
     return acting() && !helper_share_.resting() && looks_.far(now, until);
   }
@@ -151,7 +152,7 @@ class Desk {
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// By the fits of all domains.
   Duration cost_of_registering_once() const;
-  /// By what there is to do alone.
+  /// By the pending work alone.
   Time next_occasion(Time now) const;
   Job next_to_reap();
   Job next_to_share();
@@ -169,8 +170,8 @@ class Desk {
   Duration beat_ = 0;  ///< of wake-ups; 0: each at its own time
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};
   std::atomic<int> count_{0};
-  std::atomic<bool> registers_{false};  ///< a domain that is not only observed has been added
-  std::optional<Sharing> sharing_;      ///< not done yet
+  std::atomic<bool> registers_{false};  ///< a domain that registers has been added
+  std::optional<Sharing> sharing_;      ///< still to be done
   bool part_binds_ = false;             ///< of the node's limit
   std::vector<Range> shrunk_;           ///< by the job for it that is under way
   Swap swap_;

@@ -16,11 +16,11 @@ constexpr Duration kLeastIdle = 250 * kMicrosecond;
 constexpr Duration kOver = 10 * kMicrosecond;
 // A use that is later than that is left to the looks.
 constexpr Duration kLongestOver = kMillisecond;
-// Letting a buffer go that was used once only is an experiment: it may cost this part of what may be lost.
+// Letting a buffer go that was used once only is an experiment: it may cost this part of the budget.
 constexpr Duration kExperiment = 4;
 // A limit that was too low so long ago still is.
 constexpr Duration kShortage = kSecond;
-// No further buffers are expected after so many times the uses by the newest one's first.
+// The set of buffers counts as complete after so many times the uses by the newest one's first.
 constexpr std::uint64_t kSettled = 4;
 // Uses of a thread in a row that each came too soon for a decision, until their buffers are settled. Then one
 // in so many of a buffer's is learnt from.
@@ -31,10 +31,10 @@ constexpr std::uint32_t kOfRun = 16;
 constexpr Duration kOfSettled = 16;
 constexpr Duration kLongestSettled = 250 * kMillisecond;
 constexpr std::size_t kMostSettled = 64;
-// What is always kept is tried when that has cost so many times what a late use would.
+// An always kept region is let go for a trial when keeping it has cost so many late uses.
 constexpr int kTrial = 8;
 
-/// Its four highest bits, so that margins need not be worked out anew for every change of the price.
+/// Its four highest bits, so that small changes of the price leave the margins as they are.
 Duration rounded(double value) {
   const auto whole = static_cast<std::uint64_t>(std::clamp(value, 0.0, 1e17));
   const int rest = std::max(0, static_cast<int>(std::bit_width(whole)) - 4);
@@ -79,7 +79,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const auto waited = static_cast<Duration>(lease.wait_ns);
   delayed = delayed_before(lease.thread, time, delayed);
   const Range pages = Range{lease.address, lease.address + lease.bytes}.to_pages();
-  // The event came before its end, and so before this record: there is nothing here to be used again.
+  // The event came before its end, and so before this record: this memory is gone.
   if (lease.flags & runlog::kMemoryGone) {
     memory_event(pages);
     return false;
@@ -166,7 +166,7 @@ Time HelperRetention::rested_at(RegionRef ref, Time now) const {
     since = std::min(since, buffers_[id].settled_since);
   }
   if (rested == kNotYet || now < rested) return rested;
-  // The uses of a run have left no record yet.
+  // The uses of a run leave their record when it ends.
   const Ticks used = ref.region->last_use.load(std::memory_order_relaxed);
   if (used <= domain_.clock().ticks_at(now - kLeastPatience)) return rested;
   return now + std::clamp((now - since) / kOfSettled, kLeastPatience, kLongestSettled);
@@ -280,7 +280,7 @@ void HelperRetention::stop_acting() {
   if (!settings_.act) return;
   settings_.act = false;
   settled_.clear();
-  memory_event({0, ~Address{0}});  // nothing is queued, or to be looked at again
+  memory_event({0, ~Address{0}});  // empties the queue and the list of looks
 }
 
 void HelperRetention::act_again() {
@@ -407,7 +407,7 @@ Duration HelperRetention::service_time(std::size_t entries) const {
 }
 
 bool HelperRetention::may_deregister(std::size_t entries, Time deadline, Time now) const {
-  if (deadline == kNever) return true;  // used for the first time, or not expected back
+  if (deadline == kNever) return true;  // used for the first time, or expected to stay away
   const auto compares = static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare;
   const Duration t_p = costs_.deregistration.upper(entries) + compares /* insert */ +
                        costs_.registration.upper(entries) + compares /* update */ + costs_.wake.value();
@@ -430,7 +430,8 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Estimate next = earliest_use(ref.region->range(), after);
   const bool too_dear = settings_.budget && !buffer.reused && next.time == kNever &&
                         !settings_.budget->fits(kExperiment * worst_cost(ref));
-  // What goes for no other buffer leaves room that the next one may need for longer than it is away.
+  // Outside a swap, a region leaves its room to any buffer, which may need it for longer than the region is
+  // away.
   const bool crowded = out_of_room_ != kNotYet && now - out_of_room_ < std::max(patience(buffer), kShortage);
   const Duration late = worth(pages, entries);
   const bool refused =
@@ -441,7 +442,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (crowded || refused || !(by_helper || affords_by_thread(pages, entries, late, next, now))) {
     listen(id, after, now);
     const Time meanwhile = too_dear ? settings_.budget->enough_at(kExperiment * worst_cost(ref)) : next.time;
-    // A use that is overdue is waited for no longer because something else was decided meanwhile.
+    // Another decision meanwhile keeps the earlier end of the wait for an overdue use.
     const bool later = meanwhile != kNever && meanwhile > now;
     const Time look = (later ? meanwhile : now) + patience(buffer);
     looks_.set(id, later ? look : std::min(look, looks_.of(id)));
@@ -451,7 +452,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     if (!by_helper) leave_to_threads(ref);
     return true;
   }
-  // It is in use, and its release brings it back; or there was no room for it in the budget.
+  // It is in use, and its release brings it back; or the budget refused it.
   if (settings_.budget && ref.current() && ref.region->word.load().idle()) {
     const Time enough = settings_.budget->enough_at(worst_cost(ref));
     if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
@@ -608,7 +609,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     queue_.remove(id);
     const Buffer& buffer = buffers_[id];
     if (registered(buffer.region)) continue;
-    // Meanwhile it may be expected later.
+    // The prediction may have moved to a later time.
     const Time use = next_time(id, buffer.last_use);
     if (use == kNever) {
       listen(id, buffer.last_use, buffer.last_use);
@@ -642,7 +643,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     if (let_go(id, buffers_[id].last_use, now, action)) return action;
   }
 
-  // Here it does not: the use was waited for long enough.
+  // Here a passed deadline is left out: the wait for the use was long enough.
   while (!looks_.empty() && looks_.first().time <= now) {
     const BufferId id = looks_.first().buffer;
     looks_.set(id, kNever);
@@ -668,7 +669,7 @@ void HelperRetention::learn_unseen(Buffer& buffer, Time now) {
   unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
 }
 
-/// What was kept while all buffers fitted is looked at again when they no longer do.
+/// When the buffers together stop fitting, the regions kept till then are looked at again.
 void HelperRetention::look_at_peak() {
   peak_ = std::max(peak_, domain_.registered_bytes());
   const bool fit = all_fit();
@@ -752,7 +753,8 @@ void HelperRetention::drop(BufferId id) {
 }
 
 void HelperRetention::forget_oldest(BufferId except) {
-  // Half of those without a region at once, so that a stream of buffers used only once costs O(1) amortized.
+  // Half of those that lack a region at once, so that a stream of buffers used only once costs O(1)
+  // amortized.
   std::vector<std::pair<Time, BufferId>> by_use;
   for (const auto& [key, id] : by_begin_) {
     if (id != except && !registered(buffers_[id].region)) by_use.emplace_back(buffers_[id].last_use, id);
@@ -760,7 +762,7 @@ void HelperRetention::forget_oldest(BufferId except) {
   const auto middle = by_use.begin() + static_cast<std::ptrdiff_t>(by_use.size() / 2);
   std::nth_element(by_use.begin(), middle, by_use.end());
   for (auto at = by_use.begin(); at != middle; ++at) drop(at->second);
-  // Where most have one, not again at every new buffer.
+  // Where most have a region, the next attempt waits for more new buffers.
   forget_beyond_ = std::max(kMostBuffers, by_begin_.size() + kMostBuffers / 4);
 }
 

@@ -1,34 +1,34 @@
 // Retention `helper`: the helper-thread scheme of Li et al. (CF'11), sections 3.2 and 4, as steps.
 //
 // Owns the helper's view: buffers and their predicted uses, the registration queue, the cost estimates. It
-// belongs to one thread (the helper's, or the simulator's); it knows time only as the `now` it is given and
-// registration only through a Domain, and it makes no device call itself: next() says what to do, done()
-// hears how it went.
+// belongs to one thread (the helper's, or the simulator's); it takes time only from the `now` it is given
+// and registration only through a Domain. Its caller makes the device calls: next() returns the action,
+// done() takes the result.
 //
 // Where it goes beyond the paper:
-//   - a region that is kept for a use, or registered ahead of it, is let go when waiting for the use has cost
-//     as much as being late for it would, or three of the longest intervals between uses of its buffer (the
-//     paper would keep it to the end of the run);
-//   - a region is let go only while the RQ has room for it, not by its own deadline alone;
-//   - predictions are made on the program's own time, without its waits for registration: an interval that a
+//   - a region that is kept for a use, or registered ahead of it, is let go when the wait has cost as much
+//     as a late use would. The wait ends after three of the longest intervals between the buffer's uses
+//     (the paper would keep it to the end of the run);
+//   - a region is let go only while the RQ has room for it, in addition to its own deadline;
+//   - predictions are made on the program's own time, less its waits for registration: an interval that a
 //     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
 //   - the sleeping helper's wake-up lateness is a term of t_p;
 //   - a predictor that re-anchors is followed: the queue's deadlines move with its predictions, and an item
 //     whose time has come is asked for once more before it is served;
-//   - nothing is queued for memory that changed;
-//   - a region is let go only where the time budget has room for the worst that this may cost, and where the
-//     bytes freed are worth the time that it is likely to cost (time_budget.h); the margin before a use grows
+//   - a change of memory drops its queued items;
+//   - a region is let go only where the time budget has room for its worst cost. The bytes freed must also
+//     be worth the likely cost (time_budget.h); the margin before a use grows
 //     with that price, from on-demand to leave-pinned;
-//   - what was never let go, or seems too dear by few calls, is tried when keeping it has cost eight times
-//     a late use;
-//   - a region stays as long as before such a trial where its uses are unknown: they left no record, or the
-//     helper's share was used up;
+//   - a region that has always been kept, or seems too dear by few calls, is let go for a trial when
+//     keeping it has cost eight times a late use;
+//   - a region stays as long as before such a trial where its uses are unknown: their records are missing, or
+//     the helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
-//     *settled*: nothing is decided about it until it rests. Its region says so to the threads, which count
-//     its hits in runs (use_runs.h), and the predictor sees a sample of the others;
+//     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, which
+//     count its hits in runs (use_runs.h), and the predictor sees a sample of the others;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
 //     thread registers it, within the time budget;
-//   - the helper wakes when a transfer that it has registered for should be over, not at its next look.
+//   - the helper wakes when a transfer that it has registered for should be over, before its next look.
 #pragma once
 
 #include <deque>
@@ -49,7 +49,7 @@
 
 namespace pinion {
 
-/// How good the predictions were: every reuse of a buffer counts, one without a prediction as
+/// How good the predictions were: every reuse of a buffer counts, an unpredicted one as
 /// wrong.
 struct PredictionScore {
   std::uint64_t reuses = 0;
@@ -57,7 +57,7 @@ struct PredictionScore {
   std::uint64_t at_release_within_0_5 = 0, at_release_within_5 = 0;  ///< one full reuse ahead
   std::uint64_t late = 0;
 
-  /// Into the counters of the process, for which nothing has been counted yet or another domain's.
+  /// Into the counters of the process, which are zero or have another domain's counts.
   void add_to(runlog::Counters& counters) const {
     counters.reuses += reuses;
     counters.within_0_5 += within_0_5;
@@ -72,13 +72,13 @@ class HelperRetention final : public Retention {
  public:
   struct Settings {
     bool act = true;  ///< false: predict and keep score only (retention observe)
-    /// What may be lost. None: nothing is refused.
+    /// The time budget. Null: all is allowed.
     TimeBudget* budget = nullptr;
-    /// The helper's own work. None: nothing is refused.
+    /// The helper's own work. Null: all is allowed.
     const HelperShare* share = nullptr;
     /// Registered bytes count only where all buffers together are more than were ever registered.
     bool minimize_peak = false;
-    /// What a call site is called in predictions, if not by its number: a name that outlives the run.
+    /// The name of a call site in predictions, which outlives the run; empty: its number.
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };
 
@@ -120,8 +120,8 @@ class HelperRetention final : public Retention {
 
  private:
   static constexpr Time kNotYet = INT64_MIN / 2;
-  /// What the predictor last said of a buffer. It says the same again until it learns, and is asked several
-  /// times a use.
+  /// The predictor's last answer for a buffer. The answer holds until the predictor learns, and is needed
+  /// several times a use.
   struct Answer {
     std::uint64_t learnt = 0;  ///< uses by then
     Time after = 0;
@@ -149,8 +149,8 @@ class HelperRetention final : public Retention {
     std::uint16_t thread = 0;  ///< that used it last
     Time last_use = kNotYet;
     Time busy_until = kNotYet;  ///< the end of its transfers so far
-    bool reused = false;        ///< its last use was not its first
-    bool late = false;          ///< its last use, about which nothing is decided yet
+    bool reused = false;        ///< it has had a use before its last
+    bool late = false;          ///< its last use, which awaits a decision
     bool tried = false;         ///< it was let go before
     bool by_thread = false;     ///< it was let go for its thread to register
     Time kept_since = kNotYet;  ///< its first use, or when it was last let go
@@ -187,7 +187,7 @@ class HelperRetention final : public Retention {
   bool settles(const Buffer& buffer, const runlog::Event& lease, RegionRef region);
   /// When the region has rested long enough for a decision, as far as is known now; kNotYet: at once.
   Time rested_at(RegionRef ref, Time now) const;
-  /// Nothing is decided about the region until then: hits on it leave no records of their own.
+  /// Decisions about the region wait until then: threads count hits on it in runs.
   void settle(RegionRef ref, Time until);
   void keep_score(const Buffer& buffer, BufferId id, Time time);
   /// Those that lie in `range`, by address. Good until a buffer comes or goes, or other ranges are asked for.
@@ -210,8 +210,8 @@ class HelperRetention final : public Retention {
   Estimate earliest_use(Range region, Time after) const;
   /// `known`: that of buffer `id`, one of them.
   Time earliest_time(Range region, Time after, BufferId id, Time known) const;
-  /// Holding so many pages for that long is as bad as one late transfer of them, which takes so many
-  /// translation entries to register, and leaves them registered until the next look.
+  /// Holding so many pages for that long is as bad as one late transfer of them. Such a transfer registers so
+  /// many translation entries, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
   double price() const { return settings_.budget ? settings_.budget->price() : TimeBudget::kPrice; }
   Duration worth(const Buffer& buffer) const;
@@ -226,12 +226,12 @@ class HelperRetention final : public Retention {
   /// The deregistration condition for a region of so many translation entries whose earliest deadline is
   /// `deadline`.
   bool may_deregister(std::size_t entries, Time deadline, Time now) const;
-  /// Claims the buffer's region for deregistration, unless it is to be kept for a use later than `after`.
+  /// Claims the buffer's region for deregistration, or keeps it for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
-  /// Whether to let the buffer go although it seems too dear: its cost is unknown, as it never went or the
-  /// estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
+  /// Whether to let the buffer go although it seems too dear: its cost is unknown, as it has always stayed or
+  /// the estimate is doubted, and keeping it has cost far more than a late use. `worth`: the region's.
   bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
-  /// What a use of each buffer of the region may cost, when this region is gone, beyond what is reserved for
+  /// The cost of one use of each buffer of the region, when this region is gone, beyond the time reserved for
   /// it.
   Duration worst_cost(RegionRef ref) const { return std::max<Duration>(more_reserved(ref), 0); }
   /// The same; negative where less than that is needed now.
@@ -245,31 +245,32 @@ class HelperRetention final : public Retention {
                          Time now) const;
   /// Seconds of holding everything that are saved while so many pages are gone.
   double freed(std::size_t pages, Duration gone) const;
-  /// Whether a late transfer, if the use comes, is worse than having the region in vain, if it does not.
+  /// Whether a late transfer, if the use comes, is worse than having the region in vain, if the use
+  /// stays away.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
-  /// Whether all buffers together fit below the peak, and no further ones are expected.
+  /// Whether all buffers together fit below the peak, and their set counts as complete.
   bool all_fit() const;
   void look_at_peak();
   static bool served_elsewhere(const Buffer& buffer, RegionRef than);
   void give_back(Buffer& buffer);
-  /// Claims the region for deregistration, if it is idle and what it may cost fits the budget.
+  /// Claims the region for deregistration, if it is idle and its worst cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
   /// The next uses of the region's buffers register them. The region is claimed.
   void leave_to_threads(RegionRef ref);
-  /// No use of the region was learnt, as after a rest of the share: it stays for the next one, or until
+  /// All uses of the region are unknown, as after a rest of the share: it stays for the next one, or until
   /// keeping it has cost as much as may be for a trial.
   bool awaits_first_use(BufferId id, Time now);
-  /// A use that was late, and so not waited for, is seen only now.
+  /// A late use comes unawaited, so the helper sees it only now.
   void learn_unseen(Buffer& buffer, Time now);
   /// How long after its predicted use a region is kept for it: until that has cost as much as a late use
   /// would.
   Duration patience(const Buffer& buffer) const;
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
-  /// The use that the helper woke for is not over yet: wakes again, after twice as long each time.
+  /// The use that the helper woke for is still under way: wakes again, after twice as long each time.
   void listen_on(BufferId id, Time now);
-  /// The earliest `now` at which the registration condition no longer lets the RQ's first item wait; kNever:
-  /// it is empty.
+  /// The earliest `now` at which the registration condition calls for the RQ's first item; kNever: the RQ is
+  /// empty.
   Time first_due() const;
   /// first_due() or an earlier deadline.
   Time next_deadline(Time first_due) const;
@@ -292,7 +293,7 @@ class HelperRetention final : public Retention {
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   std::uint64_t changes_ = 0;  ///< of by_begin_
-  /// An answer of buffers_in(): each use asks several times about one region.
+  /// An answer of buffers_in(): each use needs that of one region several times.
   struct Found {
     std::uint64_t changes = UINT64_MAX;
     Range range{};
@@ -312,14 +313,14 @@ class HelperRetention final : public Retention {
   std::size_t largest_pages_ = 1;  ///< of any buffer so far
   std::size_t all_pages_ = 0;      ///< of all buffers
   Terms terms_;
-  std::uint64_t terms_number_ = 1;  ///< counts their changes
-  std::uint64_t learnt_ = 0;        ///< uses so far: while it is the same, so are all predictions
-  Duration unseen_ = 0;             ///< from the end of a late use to the next look, lately
-  Time out_of_room_ = kNotYet;      ///< when the limit last made a transfer miss or bounce
-  std::size_t peak_ = 0;            ///< most bytes registered at a decision
-  bool fitted_ = false;             ///< all_fit(), at the last decision
-  std::uint64_t grown_at_ = 0;      ///< uses by the first one of the newest buffer
-  RecentLargest<std::size_t, 1> item_entries_{1};  ///< what an item of the DQ may ask to deregister
+  std::uint64_t terms_number_ = 1;                 ///< counts their changes
+  std::uint64_t learnt_ = 0;                       ///< uses so far: predictions change only with it
+  Duration unseen_ = 0;                            ///< from the end of a late use to the next look, lately
+  Time out_of_room_ = kNotYet;                     ///< when the limit last made a transfer miss or bounce
+  std::size_t peak_ = 0;                           ///< most bytes registered at a decision
+  bool fitted_ = false;                            ///< all_fit(), at the last decision
+  std::uint64_t grown_at_ = 0;                     ///< uses by the first one of the newest buffer
+  RecentLargest<std::size_t, 1> item_entries_{1};  ///< of one item of the DQ, to deregister
   std::size_t forget_beyond_ = kMostBuffers;
   PredictionScore score_;
 };

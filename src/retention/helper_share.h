@@ -1,8 +1,8 @@
-// The ledger of the helper's work where no core of the node is idle: there it takes its time from the
-// program. It counts in seconds that the run loses: ranks wait for the rank that a helper delays, and a node
-// with more ranks than cores loses the sum over its ranks divided by its cores. Allowed are a credit, for
-// learning, and a share of the time that passed without an idle core. Where a core is idle nothing is
-// counted, and nothing bound.
+// The ledger of the helper's work while all cores of the node are busy: the helper then takes its time from
+// the program. It counts in seconds that the run loses, as ranks wait for the rank that a helper delays. A
+// node with more ranks than cores loses the sum over its ranks divided by its cores. Allowed are a credit,
+// for learning, and a share of the time with all cores busy. While a core is idle the ledger stands still,
+// and the helper works without bound.
 //
 // The bound is kept in three ways:
 //   - a region is let go only where deregistering and registering it again fits, and frees enough for it. The
@@ -10,12 +10,12 @@
 //     deregistration fits, the region's thread may register it, within the time budget;
 //   - looks at the records take at most a quarter of the share: the dearer a look, the longer the sleep
 //     before it. The helper wakes for the end of a transfer only where that is affordable;
-//   - with the share used up, the helper learns from no record until enough has come together again. Regions
-//     that are gone are still registered ahead: their cost was set aside.
-// So work exceeds the bound by no more than the records of a rest cost to drain.
+//   - with the share used up, the helper stops learning until enough has come together again. Regions that
+//     are gone are still registered ahead: their cost was set aside.
+// So work exceeds the bound by the cost of draining the records of a rest, at most.
 //
-// Under a limit, what the helper swaps in is work that the thread would have to do otherwise, and wait for:
-// it raises the bound by its own time, unless it was in vain.
+// Under a limit, the helper's swaps spare a thread the same work, and the wait for it. So each raises the
+// bound by its own time, except where it was in vain.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -30,7 +30,7 @@ namespace pinion {
 class HelperShare {
  public:
   struct Settings {
-    double share = 0.06;     ///< kUnbounded: nothing is refused
+    double share = 0.06;     ///< kUnbounded: all is allowed
     double delay = 1;        ///< seconds that the run loses by one of the helper's: delay_of()
     bool core_idle = false;  ///< until set_core_idle()
   };
@@ -54,10 +54,10 @@ class HelperShare {
   bool binds() const { return settings_.share >= 0 && !settings_.core_idle; }
 
   /// The helper has used so much CPU since its start; modelled device time counts as such. `set_aside`: to
-  /// register what is gone. `only_looked`: no job since the last call.
+  /// register the regions that are gone. `only_looked`: just looks since the last call.
   void used(Duration cpu, Duration set_aside, bool only_looked, Time now);
 
-  /// So much work was done in place of the program's threads. Negative: it was not, after all.
+  /// So much work was done in place of the program's threads. Negative: it was in vain.
   void did_for_threads(Duration work) {
     if (!settings_.core_idle) for_threads_ = std::max(0.0, for_threads_ + lost(work));
   }
@@ -66,10 +66,10 @@ class HelperShare {
   bool affords(Duration work, double freed) const;
   /// The longest of these and its own time is the helper's sleep.
   Duration least_sleep() const;
-  /// The share is used up: no record is learnt from.
+  /// The share is used up: learning stops.
   bool resting() const { return resting_; }
 
-  Duration allowed() const;  ///< so far; 0 where nothing is bounded
+  Duration allowed() const;  ///< so far; 0 while unbounded
   Duration spent() const { return static_cast<Duration>(spent_); }
 
  private:
@@ -80,11 +80,11 @@ class HelperShare {
   Settings settings_;
   Time now_;
   Duration cpu_ = 0;
-  Duration busy_ = 0;  ///< time without an idle core
+  Duration busy_ = 0;  ///< time with all cores busy
   double spent_ = 0;
   double for_threads_ = 0;
   double set_aside_ = 0;
-  double look_ = 5.0 * kMicrosecond;  ///< CPU of a look without a job, lately
+  double look_ = 5.0 * kMicrosecond;  ///< CPU of a mere look, lately
   bool resting_ = false;
 };
 

@@ -14,7 +14,7 @@ namespace pinion {
 struct KeptDomain {
   int number = 0;  ///< by Desk::add()
   Domain* domain = nullptr;
-  bool observed = false;  ///< nothing is ever registered in it; set before Desk::add()
+  bool observed = false;  ///< it only sees transfers; set before Desk::add()
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
   RegisteredOnce once;

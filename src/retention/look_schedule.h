@@ -1,4 +1,4 @@
-// When the sleeping helper looks at its rings, if no deadline of retention comes first: the oftener, the
+// When the sleeping helper looks at its rings, if that is before retention's next deadline: the oftener, the
 // denser records come. Owned by the helper, or by the simulator that stands for it; one thread.
 #pragma once
 
@@ -21,13 +21,13 @@ class LookSchedule {
     last_record_ = now;
   }
 
-  /// The next record wakes the helper itself: records come seldom, or none has come for long.
+  /// The next record wakes the helper itself: records come seldom, or the last one is long past.
   bool deep(Time now) const { return gap_ > seldom() || now - last_record_ >= kQuiet; }
 
   /// A look at `until` is farther off than where communication is dense.
   bool far(Time now, Time until) const { return until - now > poll_; }
 
-  /// The next look, at `deadline` at the latest, and after `least` unless there is one. `undecided_bytes`:
+  /// The next look: after `least` or later, but at `deadline` at the latest. `undecided_bytes`:
   /// registered, and to be let go as records come.
   Time next(Time now, Time deadline, std::size_t undecided_bytes, Duration least = 0) const {
     // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest
@@ -45,7 +45,7 @@ class LookSchedule {
   }
   Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
 
-  // ---- where no core is idle ----
+  // ---- where all cores are busy ----
 
   /// Wake-ups wait for the next beat of the node's clock: one serves all decisions of a beat, and the helpers
   /// of a node take their cores at the same time, so that their delays overlap. `bounded`: few are
@@ -72,7 +72,7 @@ class LookSchedule {
   static constexpr int kLooksPerGap = 16;
   static constexpr int kUpdatesPerAge = 16;
   static constexpr int kLongestPolls = 16;     ///< the longest sleep between looks, in units of `poll`
-  static constexpr Duration kQuiet = kSecond;  ///< without records for so long
+  static constexpr Duration kQuiet = kSecond;  ///< so long since the last record
 
   /// In such a gap a wake-up by its record costs far less than looks, however far apart.
   Duration seldom() const { return poll_ * kLongestPolls * kLooksPerGap; }
@@ -80,7 +80,7 @@ class LookSchedule {
   Duration within(Duration until_deadline, std::size_t undecided_bytes, Time now) const {
     const Duration look = std::max(gap_ / kLooksPerGap, poll_);
     if (until_deadline == kNever || undecided_bytes > 0) return look;
-    // Nothing can be let go until the next deadline: looks come nearer as it does.
+    // The next chance to let a region go is the next deadline: looks come nearer as it does.
     return std::clamp(until_deadline / 2, look, std::max({look, gap_ / 2, (now - last_record_) / 2}));
   }
 

@@ -21,7 +21,7 @@ class LruRetention final : public Retention {
   bool may_claim() const override { return domain_.registered_bytes() > keep_bytes_; }
   Region* claim_after_release(RegionRef) override { return domain_.begin_trim(keep_bytes_); }
 
-  /// A refused hit may hold a region's last count for a moment: then no release finds it idle.
+  /// A refused hit may hold a region's last count for a moment: then all releases find it in use.
   void sweep() override { swept_ = true; }
   Action next(Time) override {
     if (!swept_) return {};

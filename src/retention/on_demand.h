@@ -15,7 +15,7 @@ class OnDemandRetention final : public Retention {
   bool may_claim() const override { return true; }
   Region* claim_after_release(RegionRef idle) override { return domain_.begin_retire(idle); }
 
-  /// A refused hit may hold a region's last count for a moment: then no release finds it idle.
+  /// A refused hit may hold a region's last count for a moment: then all releases find it in use.
   void sweep() override { swept_ = domain_.idle_regions(); }
   Action next(Time) override {
     while (!swept_.empty()) {

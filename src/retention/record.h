@@ -1,4 +1,4 @@
-// What an application thread leaves behind for the helper: one record a transfer (an item of the paper's
+// The records that application threads leave for the helper: one a transfer (an item of the paper's
 // deregistration queue), a device call on the critical path, or a memory event. Plain data in raw ticks; made
 // in a few stores. From the ring on it is an event (runlog/format.h), for retention and for the log alike.
 #pragma once
@@ -71,7 +71,7 @@ struct Record {
 static_assert(sizeof(Record) == 64);
 static_assert(runlog::kMaxDomains <= 16);
 
-/// The record is of a transfer that found no registration.
+/// The record is of a transfer whose memory was still unregistered.
 inline bool is_unforeseen(const Record& record) {
   return record.kind == runlog::EventKind::lease &&
          (record.outcome == runlog::Outcome::miss || record.outcome == runlog::Outcome::wait);
@@ -86,7 +86,7 @@ struct TakenRecord {
 /// The record of a memory event.
 Record memory_event_at(Ticks time, Range range);
 
-/// The record of a device call, made for the transfer of record `transfer`, or for none.
+/// The record of a device call, made for the transfer of record `transfer` (a default one: on its own).
 Record record_of(const DeviceCall& call, const Record& transfer);
 
 /// The record as the log keeps it and retention learns from it: times in ns. Only `late` is still missing in

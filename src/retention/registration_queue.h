@@ -1,6 +1,6 @@
-// The registration queue (RQ) of section 3.2: buffers to be registered ahead, ordered by deadline, and spaced
-// so that the helper, which serves one after the other, completes each by its deadline, and an item of the
-// deregistration queue in between. All deadlines can be made earlier at once.
+// The registration queue (RQ) of section 3.2: buffers to be registered ahead, ordered by deadline. The helper
+// serves one after the other. The queue spaces them so that each is complete by its deadline, with an item of
+// the deregistration queue in between. All deadlines can be made earlier at once.
 // Owned by the helper; one thread.
 #pragma once
 
@@ -18,7 +18,7 @@ class RegistrationQueue {
  public:
   struct Item {
     Time deadline;
-    Time asked;  ///< what insert() was asked for
+    Time asked;  ///< as given to insert()
     BufferId buffer;
     Duration service;  ///< cost of serving this item plus one item of the deregistration queue
   };
@@ -56,8 +56,8 @@ class RegistrationQueue {
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(std::exchange(first_, 0)));
   }
 
-  /// What insert() would leave of `deadline`: less the service of those that would have to be served right
-  /// before.
+  /// The deadline that insert() would set for `deadline`: less the service of those that would have to be
+  /// served right before.
   Time room(Time deadline, Duration service) const {
     deadline += advanced_;
     std::size_t at = place(deadline);
@@ -84,7 +84,7 @@ class RegistrationQueue {
     return {kept.deadline - advanced_, kept.asked - advanced_, kept.buffer, kept.service};
   }
 
-  /// Of the first item that is not due before `deadline`.
+  /// Of the first item that is due at `deadline` or later.
   std::size_t not_before(Time deadline) const {
     std::size_t at = first_;
     for (std::size_t n = items_.size() - first_; n > 0;) {

@@ -2,8 +2,8 @@
 // for each strategy; make.h makes it from the options, and the engine and the simulator run the same objects.
 // To add a strategy: a class here, its row in traits.h and its case in make.cpp.
 //
-// A retention decides and claims; its caller makes the device calls. It knows time only as the `now` that it
-// is given, and registration only through its Domain.
+// A retention decides and claims; its caller makes the device calls. It takes time only from the `now` that
+// it is given, and registration only through its Domain.
 //
 // claim_after_registration() and claim_after_release() are for application threads, any number of them at a
 // time, outside of hooks. All other calls are for one thread: the helper's, or the simulator's.
@@ -36,7 +36,7 @@ class Retention {
     Range pages{};
     Access access = Access::read;
     std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
-    Time use = kNever;        ///< of a registration: what it is made for
+    Time use = kNever;        ///< of a registration: the use that it serves
     /// Of a deregistration: uses expected later than this are queued. Of a registration: the buffer's last
     /// use.
     Time after = 0;
@@ -65,18 +65,18 @@ class Retention {
 
   /// Learns from a use. `lease`: its event, of kind `lease`. `region`: the one that served it. `delayed`: how
   /// long the thread had waited for registrations before, in all. Returns whether the use was late: its
-  /// buffer was used before, and was not registered in time.
+  /// buffer had been used before, and its registration came too late.
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
-  /// Learns of a run: uses that no decision depended on, `run.count` of them.
+  /// Learns of a run: `run.count` uses that leave all decisions as they are.
   virtual void ran(const runlog::Event& /*run*/) {}
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
   /// The region of these pages has been deregistered for want of room, by another thread or for another
   /// process.
   virtual void evicted(Range /*pages*/, Time /*now*/) {}
-  /// Looks at all idle regions: some uses or releases left no record.
+  /// Looks at all idle regions: the records of some uses or releases are missing.
   virtual void sweep() {}
 
   // ---- the helper: acting ----
@@ -95,9 +95,9 @@ class Retention {
   /// none.
   virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
                     Time /*now*/) {}
-  /// Registered bytes about which nothing is decided before next_deadline(), whatever records come.
+  /// Registered bytes whose next decision is at next_deadline() or later, whichever records come.
   virtual std::size_t settled_bytes(Time /*now*/) { return 0; }
-  /// The time of the next action, if no records come.
+  /// The time of the next action, if records stay away.
   virtual Time next_deadline() const { return kNever; }
 
   // ---- results ----

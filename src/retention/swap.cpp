@@ -7,7 +7,7 @@ namespace pinion {
 
 namespace {
 
-/// What it takes to have a region of so many entries back in place of another one.
+/// The time it takes to have a region of so many entries back in place of another one.
 Duration swap_time(const CostEstimates& costs, std::size_t pages) {
   const std::size_t entries = costs.entries_a_page.of(pages);
   return costs.deregistration.upper(entries) + costs.registration.upper(entries) + costs.wake.value();
@@ -61,7 +61,8 @@ Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
 
 void Swap::claim(const Waiting& waiting, std::span<KeptDomain* const> domains) {
   const Range pages = waiting.action.pages;
-  // Predicted uses compare among each other, not with now: where the program stalls, all are overdue alike.
+  // Predicted uses compare among each other instead of with now: where the program stalls, all are overdue
+  // alike.
   const Time use = waiting.action.use;
   const Time back = use + swap_time(waiting.in->costs, pages.pages());
   claimed(*waiting.in, waiting.in->domain->begin_swap(pages, use, back));

@@ -1,17 +1,17 @@
-// Swapping under a limit: a registration ahead for which there is no room waits here. As soon as regions are
+// Swapping under a limit: a registration ahead that lacks room waits here. As soon as regions are
 // idle that are needed later, these go for it, the farthest next use first (registry/victims.h): Belady's
 // choice, made before the use instead of at it. So a loop over more buffers than the limit has room for finds
 // each of them registered.
 //
 //   - A region goes only if it can be back in time: its use must come later than the one that it goes for, by
-//     as much as a swap takes. Else the miss would only move from one buffer to the other. Where there is no
-//     other region, it would go at that use anyway, and goes if its own comes later at all.
+//     as much as a swap takes. Else the miss would only move from one buffer to the other. The
+//     only region would go at that use anyway, so it goes if its own use comes later at all.
 //   - Where the program stalls, all predicted uses are overdue alike, and their order holds: a use is waited
 //     for until it comes, or has been overdue for longer than its buffer ever was away.
-//   - Nothing goes unless all that go together make room.
+//   - Regions go only if all that go together make room.
 //   - The domains of a process share its limits: the own one's regions go first.
-//   - Swaps reserve nothing of the time budget: without one, the use that it is made for costs as much for
-//     certain as the other may.
+//   - Swaps are exempt from reservations of the time budget: if one is left out, its use costs for certain as
+//     much as the other one may.
 //
 // Owned by the desk; the helper's thread, or the simulator's.
 #pragma once
@@ -29,26 +29,26 @@ class Swap {
   /// An action in a domain; null: none now.
   using Turn = std::pair<KeptDomain*, Retention::Action>;
 
-  /// Takes up a registration ahead that was refused; false where the reason was not the want of room.
+  /// Takes up a registration ahead that was refused; false where the reason was other than want of room.
   bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
   /// The next region to let go, or the registration that there is room for now.
   Turn next(std::span<KeptDomain* const> domains, Time now);
-  /// Bytes that the regions of a swap under way leave to the registration that they go for: the node's other
-  /// processes are not to have them.
+  /// Bytes that the regions of a swap under way leave to the registration that they go for: they stay
+  /// withheld from the node's other processes.
   std::uint64_t makes_room() const { return makes_room_; }
-  /// The device call of a turn has taken so long. What the program's threads were spared, once the
-  /// registration is made.
+  /// The device call of a turn has taken so long. Returns the time spared to the program's threads, once
+  /// the registration is made.
   Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
-  /// The region of these pages went: what was registered there, and never used.
+  /// The region of these pages went. Returns the work of registrations there that went unused.
   Duration wasted(const KeptDomain& in, Range pages);
-  /// When to look again, if nothing happens until then.
+  /// When to look again, if all stays quiet until then.
   Time next_deadline() const;
 
  private:
   struct Waiting {
     KeptDomain* in;
     Retention::Action action;
-    Time retry;  ///< even if no room is seen: others may have given theirs back
+    Time retry;  ///< even if room still seems to lack: others may have given theirs back
   };
   /// A registration that awaits its use.
   struct Made {
@@ -56,12 +56,12 @@ class Swap {
     Retention::Action action;
     Duration work;
   };
-  /// More than these make no difference: only the ones needed first are looked at.
+  /// So many suffice: only the ones needed first are looked at.
   static constexpr std::size_t kMost = 64;
   static constexpr Duration kLeastWait = 100 * kMicrosecond;
 
   static Time retry_at(const KeptDomain& in, const Retention::Action& action, Time now);
-  /// Claims what goes for the registration.
+  /// Claims the regions that go for the registration.
   void claim(const Waiting& waiting, std::span<KeptDomain* const> domains);
   void claimed(KeptDomain& in, const std::vector<Region*>& regions);
 

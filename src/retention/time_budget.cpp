@@ -6,8 +6,8 @@
 namespace pinion {
 
 namespace {
-// Learning a program that registers several times as much as it has idle costs 2.3 times what registering
-// everything once does (FT).
+// Learning a program that registers several times as much as it has idle costs 2.3 times as much as
+// registering everything once (FT).
 constexpr double kCreditOfOnce = 2.5;
 constexpr Duration kLeastCredit = 20 * kMillisecond;
 

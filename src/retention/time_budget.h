@@ -1,16 +1,16 @@
 // The ledger of the time that retention may cost the program's own threads, against leave-pinned: a credit
-// plus a share of the time that has passed. By default the credit grows with what registering everything once
-// costs, as learning a program costs a multiple of that. Letting a region go may cost what registering its
-// buffers on the critical path costs, so that much is reserved, and given back when the region is registered
-// again in time; what threads really lost is charged, however long it took. A reservation that does not fit
-// is refused, and the region stays. So what is lost never exceeds credit + share * elapsed, whatever the
-// program does, as far as reservations cover the worst and threads lose nothing that leave-pinned would lose
-// as well.
+// plus a share of the time that has passed. By default the credit grows with the cost of registering
+// everything once, as learning a program costs a multiple of that. Letting a region go may cost as much as
+// registering its buffers on the critical path. So much is reserved, and given back when the region is
+// registered again in time. The ledger charges the real losses of threads, however long. A reservation that
+// exceeds the rest is refused, and the region stays. So the loss stays within credit + share * elapsed for
+// every program, under two conditions: reservations cover the worst, and threads lose only time that
+// leave-pinned would save.
 //
 // The ledger also has the price: how many seconds of holding everything one lost second is worth. An unused
-// budget and no budget at all have the same price; it grows as the budget runs out, so that the rest goes
-// where it frees most. A larger budget never has a higher price. Where a limit binds, memory below it is held
-// for little: a late use is worth far more.
+// budget has the price of an absent one; it grows as the budget runs out, so that the rest goes
+// where it frees most. A larger budget has an equal or a lower price. Where a limit binds, memory below it is
+// held for little: a late use is worth far more.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -24,19 +24,19 @@
 
 namespace pinion {
 
-/// What leave-pinned would have waited of a wait for a range, of which the share `fresh` (0 to 1) is
-/// registered for the first time, when `expected` is what registering that much takes. Pages that were never
-/// touched take much longer than expected, with leave-pinned too: so it is its share of the wait at least.
+/// The part of a wait for a range that leave-pinned would have had too. The share `fresh` (0 to 1) of the
+/// range is registered for the first time; `expected` is the usual time for that much. Untouched pages take
+/// much longer than expected, with leave-pinned too: so it is its share of the wait at least.
 inline Duration leave_pinned_wait(Duration waited, Duration expected, double fresh) {
   return std::min(waited, std::max(expected, static_cast<Duration>(static_cast<double>(waited) * fresh)));
 }
 
-/// What a record means to leave-pinned, in its domain.
+/// A record's meaning to leave-pinned, in its domain.
 struct UnderLeavePinned {
   std::size_t fresh_bytes = 0;  ///< of its pages, registered for the first time
   std::size_t all_bytes = 0;    ///< registered since, these included
-  /// Of a registration, its time: the lease that it was made for may last until the end. Of a lease, what its
-  /// wait was beyond that.
+  /// Of a registration, its time: the lease that it was made for may last until the end. Of a lease, the rest
+  /// of its wait.
   Duration wait = 0;
 };
 
@@ -55,23 +55,23 @@ struct RegisteredOnce {
 class TimeBudget {
  public:
   static constexpr double kUnbounded = -1;
-  /// While nothing is lost. At 4, retention spends on what repays it within the first turns of a loop; at 200
-  /// (0.5 % of the time for holding nothing) most short programs end with the budget unused.
+  /// While the budget is unused. At 4, retention spends where a loop repays it within its first turns; at 200
+  /// (0.5 % of the time for an empty registry) most short programs end with the budget unused.
   static constexpr double kPrice = 4;
-  /// So many times that where a limit binds. With intervals between half and twice their length, a loop over
-  /// three buffers with room for two is late in 2 % of its uses then, and in nearly all at 50.
+  /// So many times that where a limit binds. With intervals between half and twice their length, take a loop
+  /// over three buffers with room for two: it is late in 2 % of its uses then, and in nearly all at 50.
   static constexpr double kPriceWhereALimitBinds = 1000;
-  /// 2.5 times what registering everything once costs, 20 ms at least.
+  /// 2.5 times the cost of registering everything once, 20 ms at least.
   static constexpr Duration kAutoCredit = -1;
   struct Settings {
-    double share = 0.005;           ///< of elapsed time; kUnbounded: nothing is refused
+    double share = 0.005;           ///< of elapsed time; kUnbounded: all is allowed
     Duration credit = kAutoCredit;  ///< negative: that
   };
 
   TimeBudget(Settings settings, Time start) : settings_(settings), start_(start), now_(start) {}
 
   bool bounded() const { return settings_.share >= 0; }
-  /// Time has passed. Never back.
+  /// Time has passed; `now` only grows.
   void advance(Time now);
   /// Registering once everything that has been used so far costs so much, by the fits of all domains.
   void registering_once(Duration cost) { set(once_, cost); }
@@ -82,7 +82,7 @@ class TimeBudget {
     limit_binds_ = binds;
   }
 
-  // ---- what was lost ----
+  // ---- losses so far ----
 
   /// All threads have waited for registrations so long: their own totals, so that records may be lost.
   void waited(Duration total);
@@ -91,26 +91,26 @@ class TimeBudget {
   /// Bookkeeping on application threads, and time that was only charged, so far.
   void kept_books(Duration total);
 
-  // ---- what may be lost ----
+  // ---- possible losses ----
 
   /// Whether a reservation would fit.
   bool fits(Duration worst) const { return !bounded() || worst <= left(); }
   bool reserve(Duration worst);
   void give_back(Duration worst) { reserved_ -= worst; }
-  /// So much of what is reserved is for registrations that threads will make; negative: no longer.
+  /// So much of the reserved time is for registrations that threads will make; negative: no longer.
   void leave_to_threads(Duration worst) { for_threads_ += worst; }
-  /// When that reservation will fit, if nothing is lost until then.
+  /// When that reservation will fit, if losses stay as they are until then.
   Time enough_at(Duration worst) const;
 
-  /// Seconds of holding everything that one lost second is worth. Rounded, as much is kept that was worked
-  /// out from it.
+  /// Seconds of holding everything that one lost second is worth. Rounded, so that small changes leave the
+  /// values computed from it.
   double price() const {
     if (stale_) price_ = priced();
     stale_ = false;
     return price_;
   }
 
-  Duration allowed() const;  ///< credit and share, so far; 0 where nothing is bounded
+  Duration allowed() const;  ///< credit and share, so far; 0 while unbounded
   Duration lost() const { return waited_ - leave_pinned_ + books_; }
   Duration reserved() const { return reserved_; }
   /// For registrations that the helper will make.
@@ -125,7 +125,7 @@ class TimeBudget {
     stale_ |= value != term;
     term = value;
   }
-  /// For reservations. All of them may come true at once, so they share what is left once.
+  /// For reservations. All of them may come true at once, so they share the rest once.
   Duration left() const { return allowed() - lost() - reserved_; }
 
   const Settings settings_;

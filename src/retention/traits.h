@@ -14,9 +14,9 @@ struct RetentionTraits {
   const char* text;        ///< one line for users
   bool registers = true;   ///< false: transfers are only observed
   bool settles = false;    ///< decides on application threads (Retention::claim_after_*)
-  bool keeps_idle = true;  ///< false: no registration outlives its transfers
+  bool keeps_idle = true;  ///< false: each registration ends with its transfers
   bool acts = false;       ///< the helper lets go and registers ahead, as it learns from records
-  bool predicts = false;   ///< asks a predictor
+  bool predicts = false;   ///< uses a predictor
 };
 
 constexpr RetentionTraits traits_of(RetentionKind kind) {

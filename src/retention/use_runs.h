@@ -1,6 +1,6 @@
-// Runs of hits on settled regions (Region::settled_until): such a hit changes no decision, so it is counted
-// here instead of leaving a record of its own. A run ends in one record for all its uses. A hit after a gap
-// of more than Region::settled_gap leaves a record: its region may no longer be settled.
+// Runs of hits on settled regions (Region::settled_until): such a hit leaves all decisions as they are, so
+// it is counted here instead of leaving a record of its own. A run ends in one record for all its uses. A hit
+// after a gap of more than Region::settled_gap leaves a record: its region may have ceased to be settled.
 //
 // Owned by a thread, as its ring is. Each call site and buffer has a place; where two meet, the older run
 // ends.
@@ -16,7 +16,7 @@ namespace pinion {
 
 class UseRuns {
  public:
-  /// Whether a run is open. Without one, end_or_count() is for hits on settled regions only.
+  /// Whether a run is open. Otherwise end_or_count() is for hits on settled regions only.
   bool any() const { return open_ != 0; }
 
   /// A lease has ended. `settled`: it began while its region was. True: it is counted. Else it leaves its own
@@ -60,7 +60,7 @@ class UseRuns {
            a.call == b.call && a.flags == b.flags && a.kind == b.kind && a.outcome == b.outcome &&
            a.domain == b.domain && a.peer == b.peer;
   }
-  /// The thread used the region not long ago.
+  /// The thread used the region a short time ago.
   bool soon_again(const Record& lease) {
     const Ticks before = std::exchange(used_[place(lease.region_line)], lease.end);
     return lease.begin < before + lease.region().region->settled_gap.load(std::memory_order_relaxed);
@@ -87,7 +87,7 @@ class UseRuns {
     --open_;
     ended(record);
   }
-  /// One place after the other, so that no run stays open for long behind its last use.
+  /// One place after the other, so that each run ends soon after its last use.
   template <class F>
   void end_old(Ticks now, F&& ended) {
     Run& run = runs_[next_++ % kRuns];
