@@ -15,14 +15,15 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
-#include <vector>
 
 #include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
+#include "firehose/operation_times.h"
 #include "firehose/owner.h"
 #include "firehose/pins.h"
 #include "firehose/recalls.h"
@@ -47,18 +48,13 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void served(Range memory) override;
   void message(Peer from, const void* payload, std::size_t bytes) override;
   void gone(Peer peer) override;
+  void disconnected(Peer peer) override;
   Time work() override;
   void add_to(struct pinion_firehose_statistics& out) const override;
 
  private:
   using Firehose = BasicFirehose<>;
 
-  /// A part whose bucket was granted, or (null) refused.
-  struct Answered {
-    Part* part;
-    Firehose* firehose;
-    int error;
-  };
   struct Task {
     enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off, look } kind;
     BucketRef ref{};
@@ -84,6 +80,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void send(Peer to, const Message& message) override;
 
   // ---- owner
+  bool reserve(std::size_t actions) override;
   bool exposes(Bucket bucket) const override;
   void pin(BucketRef ref) override;
   void unpin(BucketRef ref) override;
@@ -95,6 +92,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   // ---- the agent
   void share_room(Time now);
+  void add_task(const Task& task);
   void carry_out(const Task& task);
   void carry_out_changes();
   void pin_now(const Task& task);
@@ -113,12 +111,13 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   std::atomic<bool> exposes_{false};
 
   mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
-  std::vector<Answered> answered_;
+  Parts answered_;                      ///< granted; or (without firehose) refused, by their error
   DistinctCount distinct_;
   BasicInitiator<> initiator_;
 
   mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
-  std::deque<Task> tasks_;
+  std::list<Task> tasks_, spare_;   ///< to do; room for more
+  unsigned looks_ = 0;              ///< among tasks_
   Owner owner_;
 
   // Never freed: hooks may be inside.
@@ -126,6 +125,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   Recalls& recalls_;
   // The agent's.
   bool pinning_ = false;
+  std::optional<Recalls::Asked> revoking_;  ///< begins next
   Time carry_out_at_ = kNever;
   Time grow_at_ = kNever;  ///< the memory for peers, after it has shrunk
 
@@ -133,8 +133,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, waited_{0}, moves_{0}, refusals_{0};
   std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
-  TypicalTime held_time_, message_time_, riding_time_;  ///< of puts and gets, to delivery
-  TypicalTime pin_time_, unpin_time_;                   ///< with their wait for the agent
+  OperationTimes times_;
+  TypicalTime pin_time_, unpin_time_;  ///< with their wait for the agent
 };
 
 }  // namespace pinion::firehose

@@ -9,12 +9,15 @@
 // bucket. A use never waits for another firehose, so operations cannot block each other. An operation over
 // several buckets is several uses.
 //
+// need() alone allocates; where that fails, operations go by message. So no event that has begun fails.
+//
 // Each peer's firehoses form a ring. Its hand passes some for each choice, and takes the unused one that is
 // expected latest (bucket_uses.h); before at() was called, one unused since the hand last passed.
 #pragma once
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -50,7 +53,7 @@ struct alignas(64) BasicFirehose {
   bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
-  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
+  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones; of wanted ones, as their peer goes
 };
 
 /// Called within an event, under the caller's lock: they note it down and return.
@@ -117,6 +120,7 @@ class BasicInitiator {
     if (at.gone) return {Need::gone};
     if (Firehose* firehose = table_.find(peer, bucket)) return need_known(*firehose, waiter);
     if (draft_to_ != peer || draft_.wanted.full() || draft_.victims.full()) flush();
+    if (!reserve()) return {Need::by_message};
     draft_to_ = peer;
     const BucketUses uses = used_elsewhere(bucket);
     const Duration expected = now_ ? uses.expected_at_use(now_) : 0;
@@ -216,11 +220,11 @@ class BasicInitiator {
     if (at.gone) return;
     at.gone = true;
     if (draft_to_ == peer) draft_ = {};
-    std::vector<Firehose*> asked;
+    Ring asked;
     table_.for_each([&](Firehose& firehose) {
-      if (wanted(peer, firehose)) asked.push_back(&firehose);
+      if (wanted(peer, firehose)) asked.push_back(firehose);
     });
-    for (Firehose* firehose : asked) refused(at, *firehose, ECONNRESET);
+    while (Firehose* firehose = asked.pop_front()) refused(at, *firehose, ECONNRESET);
     recall(peer, {{0, ~std::uint64_t{0}}, ~Epoch{0}});
   }
 
@@ -290,10 +294,21 @@ class BasicInitiator {
     }
   }
 
+  /// Room for one more bucket, and for those ahead of it. False: out of memory.
+  bool reserve() {
+    try {
+      firehoses_.reserve(kMostMoved);
+      table_.reserve(kMostMoved);
+      if (now_ != 0) elsewhere_.reserve(kElsewhere * (1 + table_.size()));
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   /// Of a bucket that is not held, with this use.
   BucketUses used_elsewhere(Bucket bucket) {
     if (now_ == 0) return {};
-    elsewhere_.reserve(kElsewhere * (1 + table_.size()));
     return elsewhere_.add(draft_to_, bucket, now_);
   }
 
