@@ -9,7 +9,8 @@
  *     barrier and exchange are collective: one thread of every process makes them, in the same order.
  *   - Peers' memory is named by its address there. Addresses and sizes are in bytes, of any alignment.
  *   - ECONNRESET: the peer is gone. EPERM: the memory is not exposed. EFAULT: it is not mapped there, or
- *     forbids the access. None of these ends the job.
+ *     forbids the access. ENOMEM: this process is out of memory. None of these ends the job.
+ *   - Local memory has to be mapped: a bad address is EFAULT or a fault, as the provider or a copy finds it.
  */
 #ifndef PINION_FIREHOSE_H
 #define PINION_FIREHOSE_H

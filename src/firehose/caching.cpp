@@ -36,15 +36,14 @@ Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer 
   return quota;
 }
 
-/// Whether a change of memory can wait for peers: it can where libc's functions are hooked, and the provider
+/// Whose change can wait for peers: that of any memory where libc's functions are hooked, and the provider
 /// checks keys.
-bool can_expose(const char* provider) {
-  const std::string name = provider;
-  if (name.starts_with("shm") || name.starts_with("sm2")) return false;
+Exposes can_expose(const char* provider) {
   MemoryMonitor* const monitor = memory_events::monitor();
-  if (!monitor) return false;
-  const std::string by = monitor->chosen().name();
-  return by == "libc" || by == "symbols";
+  const std::string by = monitor ? monitor->chosen().name() : "";
+  if (by != "libc" && by != "symbols") return Exposes::nothing;
+  const std::string name = provider;
+  return name.starts_with("shm") || name.starts_with("sm2") ? Exposes::own_segments : Exposes::everything;
 }
 
 /// Reachable for ever.
@@ -79,13 +78,14 @@ Caching::Caching(Ways& ways, Keeps keeps)
       recalls_(kept(new Recalls(
           pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))),
       times_(ways.endpoint().peers()) {
-  exposes_ = can_expose(ways.endpoint().capabilities().provider) && !memory_events::add(recalls_);
+  const Exposes can = can_expose(ways.endpoint().capabilities().provider);
+  if (can != Exposes::nothing && !memory_events::add(recalls_)) exposes_ = can;
   if (LeasePath* const leases = LeasePath::running()) leases->add(*this);
 }
 
 void Caching::close() {
   if (LeasePath* const leases = LeasePath::running()) leases->remove(*this);
-  exposes_ = false;
+  exposes_ = Exposes::nothing;
   recalls_.leave();
   memory_events::remove(recalls_);
   pins_.unpin_all();
@@ -303,8 +303,16 @@ void Caching::gone(Peer peer) {
 // ---- owner
 
 bool Caching::exposes(Bucket bucket) const {
-  return exposes_ && !memory_events::brackets().sight.blind() &&
-         !ways_.exposed_part(size_.range(bucket)).empty();
+  return !memory_events::brackets().sight.blind() && !exposed_part(bucket).empty();
+}
+
+/// The part of a bucket that peers may have registered; empty: none.
+Range Caching::exposed_part(Bucket bucket) const {
+  const Exposes exposes = exposes_;
+  const Range part = exposes == Exposes::nothing ? Range{} : ways_.exposed_part(size_.range(bucket));
+  if (exposes != Exposes::own_segments) return part;
+  LeasePath* const leases = LeasePath::running();
+  return leases && leases->arena().is_own(part) ? part : Range{};
 }
 
 bool Caching::reserve(std::size_t actions) {
@@ -348,7 +356,12 @@ void Caching::pin_now(const Task& task) {
   RemoteParts parts;
   const Bucket bucket = task.ref.bucket;
   pinning_ = true;
-  const Error error = pins_.pin(bucket, ways_.exposed_part(size_.range(bucket)), parts);
+  Error error = pins_.pin(bucket, exposed_part(bucket), parts);
+  // Its memory may have changed hands before it counted as pinned.
+  if (!error && exposed_part(bucket).empty()) {
+    pins_.unpin(bucket);
+    error = Error::make(EPERM, "the memory is not exposed any more");
+  }
   pinning_ = false;
   const std::lock_guard lock(owner_mutex_);
   if (error) return owner_.pin_failed(task.ref, error.code);
@@ -368,7 +381,7 @@ void Caching::unpin_now(const Task& task) {
 /// Its memory may have been mapped since its bucket was registered.
 void Caching::look_now(const Task& task) {
   const Bucket bucket = task.ref.bucket;
-  if (!Pins::would_pin(ways_.exposed_part(size_.range(bucket)), task.memory)) return;
+  if (!Pins::would_pin(exposed_part(bucket), task.memory)) return;
   const std::lock_guard lock(owner_mutex_);
   owner_.renew(bucket);
 }

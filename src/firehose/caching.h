@@ -10,8 +10,8 @@
 // revocations are the agent's: it alone registers, and peers never keep it waiting.
 //
 // Memory is exposed only where its change can wait for the peers. It stays private where another monitor than
-// libc's functions sees events, while sight is lost, and where the provider writes by address past any key
-// (shm).
+// libc's functions sees events, and while sight is lost. Where the provider writes by address past any key
+// (shm), Pinion's own segments are exposed: they leave the arena once all peers have let go.
 #pragma once
 
 #include <atomic>
@@ -35,6 +35,9 @@ namespace pinion::firehose {
 /// Once an operation's data is in place: a rendezvous lets its firehose go; then the owner keeps the
 /// registration for good, or nothing.
 enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
+
+/// Memory that peers may have registered.
+enum class Exposes : std::uint8_t { nothing, own_segments, everything };
 
 class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant {
  public:
@@ -82,6 +85,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   // ---- owner
   bool reserve(std::size_t actions) override;
   bool exposes(Bucket bucket) const override;
+  Range exposed_part(Bucket bucket) const;
   void pin(BucketRef ref) override;
   void unpin(BucketRef ref) override;
   void cut_off(Peer peer) override;
@@ -108,7 +112,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   const Quota quota_;
   const std::size_t most_light_;  ///< bytes of a part that one message carries
   const Duration patience_;
-  std::atomic<bool> exposes_{false};
+  std::atomic<Exposes> exposes_{Exposes::nothing};
 
   mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
   Parts answered_;                      ///< granted; or (without firehose) refused, by their error
