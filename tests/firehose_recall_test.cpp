@@ -587,9 +587,24 @@ TEST_P(FirehoseRecall, MemoryOutsideOfSegmentsIsOutOfReach) {
     EXPECT_EQ(put(at + kBucket + 4096), 0);
     EXPECT_EQ(put(at + 2 * kBucket + 4096 - 8), 0);
     EXPECT_EQ(put(at + 2 * kBucket + 4096 - 4), EPERM);
+    // Pieces of a call, which travel together at times: those inside go with the others, or stay behind.
+    std::array<std::uint64_t, 3> words{17, 18, 19};
+    const std::array<pinion_firehose_piece, 3> pieces{{{&words[0], at + kBucket + 4096, 8},
+                                                       {&words[1], at + 8, 8},
+                                                       {&words[2], at + kBucket + 4096 - 4, 8}}};
+    for (int call = 0; call < 4; ++call)
+      for (const auto begin : {pinion_firehose_put_v, pinion_firehose_get_v}) {
+        pinion_firehose_handle handle;
+        ASSERT_EQ(begin(member.firehose, other, pieces.data(), pieces.size(), &handle), 0);
+        EXPECT_EQ(pinion_firehose_wait(member.firehose, &handle), EPERM);
+      }
+    EXPECT_EQ(words[1], 18U);
+    EXPECT_EQ(words[2], 19U);
     member.barrier();
     EXPECT_EQ(word_at(memory + kBucket + 4096), 17U);
     EXPECT_EQ(word_at(memory + kBucket), 0U);
+    EXPECT_EQ(word_at(memory + 8), 0U);
+    EXPECT_EQ(word_at(memory + kBucket + 4096 - 8), 0U);
   });
 }
 

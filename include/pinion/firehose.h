@@ -44,7 +44,7 @@ struct pinion_firehose_options {
   const char* strategy;
   uint64_t memory;  /* M: bytes of this process that its peers may keep registered; 0: a part of the limit */
   uint64_t victims; /* MAXVICTIM: bytes beside it that stay registered unused; 0: a sixteenth of M */
-  uint64_t bucket; /* bytes, a power of two, whole pages; 0: chosen. All use the least of all processes'. */
+  uint64_t bucket;  /* bytes, a power of two, whole pages; 0: chosen. All use the least of all processes'. */
   uint64_t recall_timeout_ns;          /* 0: 10 s. A peer that does not let go within it is cut off. */
   const struct pinion_range* segments; /* the memory exposed to peers; none: all of the address space */
   size_t segment_count;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -149,6 +150,8 @@ void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
   std::array<BasicInitiator<>::Needed, kMostTogether> needed;
   for (Part* const part : parts) {
+    assert(
+        !part->leased);  // remote memory before local: no part that waits for a peer holds what others need
     part->call->went(Way::asked_for);
     part->light = part->bytes <= most_light_;
   }
