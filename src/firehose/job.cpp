@@ -506,7 +506,15 @@ void Job::Slot::gone(Peer peer) {
   if (kind_ == kUserMessage) job_.lose(peer);
 }
 
-void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes) try {
+/// A protocol cannot go on without its message.
+void Job::strategy_message(Peer from, const void* payload, std::size_t bytes) try {
+  strategy_->message(from, payload, bytes);
+} catch (const std::bad_alloc&) {
+  outbox_->lose(from);
+  ring();
+}
+
+void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes) {
   const Inside inside;
   switch (kind) {
     case kUserMessage:
@@ -514,7 +522,7 @@ void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t
     case kDataMessage:
       return serve(from, payload, bytes);
     case kControlMessage:
-      return strategy_->message(from, payload, bytes);
+      return strategy_message(from, payload, bytes);
     case kGatheringMessage:
       gathering_->arrived(from, payload, bytes);
       if (!outbox_->empty()) ring();
@@ -522,9 +530,6 @@ void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t
     default:
       return;
   }
-} catch (const std::bad_alloc&) {
-  outbox_->lose(from);
-  ring();
 }
 
 void Job::user_message(Peer from, const void* payload, std::size_t bytes) {

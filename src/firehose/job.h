@@ -148,6 +148,7 @@ class Job final : public Ways {
   bool post_waiting();
   void dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes);
   void user_message(Peer from, const void* payload, std::size_t bytes);
+  void strategy_message(Peer from, const void* payload, std::size_t bytes);
   bool is_exposed(Range range) const;
   void lose(Peer peer);
   void cut_off_lost();
