@@ -85,13 +85,17 @@ std::uint64_t word_at(const char* memory) {
   return value;
 }
 
-/// A process that is stopped, and killed in the end.
-struct Stopped {
-  explicit Stopped(pid_t which) : process(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
-  ~Stopped() { ::kill(process, SIGKILL); }
-  Stopped(const Stopped&) = delete;
-  Stopped& operator=(const Stopped&) = delete;
+/// A process that is killed in the end.
+struct Doomed {
+  explicit Doomed(pid_t which) : process(which) {}
+  ~Doomed() { ::kill(process, SIGKILL); }
+  Doomed(const Doomed&) = delete;
+  Doomed& operator=(const Doomed&) = delete;
   const pid_t process;
+};
+/// It is stopped until then.
+struct Stopped : Doomed {
+  explicit Stopped(pid_t which) : Doomed(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
 };
 
 /// Puts until one hits: then the bucket is held.
@@ -185,6 +189,8 @@ bool reserve_arena() {
 
 /// Memory of Pinion's own segments, the only memory that is exposed over `shm`.
 class FirehoseArena : public FirehoseRecall {};
+/// Over a provider whose writes no closed connection ends.
+class FirehoseByAddress : public FirehoseRecall {};
 
 // The provider writes through the process's page tables: without rights there, it would fail.
 TEST_P(FirehoseArena, UnmappedMemoryKeepsItsRightsWhilePeersHoldIt) {
@@ -315,6 +321,43 @@ TEST_P(FirehoseArena, MemoryStaysWhileAStoppedPeerLives) {
     peer.reset();
     EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
     EXPECT_TRUE(eventually(member, [&] { return ::munmap(mine, kBucket) == 0 && !is_readable(mine); }));
+  });
+  all.expect_killed(1);
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+}
+
+// A peer that has cut this process off may be at a write still: its buckets stay until its process has ended.
+TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
+  ASSERT_TRUE(reserve_arena());
+  options_.recall_timeout_ns = 100 * kMillisecond;
+  Processes all(2, [&](unsigned process) {
+    const auto joined = join(process, 2);
+    FirehoseMember& member = *joined;
+    char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
+    const auto addresses = member.exchange(mine);
+    const auto numbers = member.exchange(reinterpret_cast<void*>(static_cast<std::uintptr_t>(::getpid())));
+    const auto other = static_cast<pid_t>(numbers[1 - process]);
+    hold_by_put(member, 1 - process, addresses[1 - process], 17);
+    member.barrier();
+    if (process == 1) {
+      // The other one holds memory here, and is silent.
+      EXPECT_EQ(::kill(other, SIGSTOP), 0);
+      EXPECT_EQ(::munmap(mine, kBucket), 0);
+      EXPECT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
+      EXPECT_EQ(::kill(other, SIGCONT), 0);
+      for (;;) ::pause();
+    }
+    auto peer = std::make_unique<Doomed>(other);
+    const std::uint64_t value = 18;
+    EXPECT_TRUE(eventually(member, [&] {
+      return pinion_firehose_put(member.firehose, 1, addresses[1], &value, sizeof value) == ECONNRESET;
+    }));
+    ASSERT_EQ(::munmap(mine, kBucket), 0);
+    ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; })) << "it held nothing";
+    EXPECT_EQ(word_at(mine), 17U);
+    EXPECT_EQ(member.statistics().exposed_bytes, kBucket);
+    peer.reset();
+    EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
   });
   all.expect_killed(1);
   if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
@@ -771,6 +814,8 @@ const auto kProviders = testing::Values("tcp;ofi_rxm");
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseRecall, kProviders,
                          [](const auto& info) { return test::test_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseArena, testing::Values("tcp;ofi_rxm", "shm"),
+                         [](const auto& info) { return test::test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Providers, FirehoseByAddress, testing::Values("shm"),
                          [](const auto& info) { return test::test_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseCutOff, testing::Values("tcp;ofi_rxm", "sockets"),
                          [](const auto& info) { return test::test_name(info.param); });

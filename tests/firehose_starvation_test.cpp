@@ -199,7 +199,7 @@ struct Traffic {
   pinion_firehose* firehose;
   std::uint64_t target;  ///< moves on: each operation finds new buckets
   std::vector<char> local = std::vector<char>(3 * kBucket);
-  std::vector<pinion_firehose_piece> pieces;
+  std::vector<pinion_firehose_piece> pieces = {};
 
   void fill(char seed) {
     for (std::size_t i = 0; i < local.size(); ++i) local[i] = static_cast<char>(seed + i % 101);

@@ -75,6 +75,7 @@ Caching::Caching(Ways& ways, Keeps keeps)
                                                  : kPatience),
       initiator_(ways.endpoint().peers(), quota_.first_limit(), *this, size_.end()),
       owner_(quota_, *this),
+      outlives_(ways.endpoint().peers()),
       pins_(kept(new Pins(ways.endpoint().domain(), size_))),
       recalls_(kept(new Recalls(
           pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))),
@@ -300,7 +301,10 @@ void Caching::disconnected(Peer peer) {
 void Caching::gone(Peer peer) {
   disconnected(peer);
   const std::lock_guard lock(owner_mutex_);
-  owner_.gone(peer);
+  if (exposes_ != Exposes::own_segments) return owner_.gone(peer);
+  outlives_[peer] = true;
+  bury_at_ = 0;
+  ways_.ring();
 }
 
 // ---- owner
@@ -464,6 +468,19 @@ void Caching::end_revocations() {
   }
 }
 
+/// Peers whose processes have ended. Under the owner's lock.
+void Caching::bury(Time now) {
+  bury_at_ = kNever;
+  for (Peer peer = 0; peer < outlives_.size(); ++peer) {
+    if (!outlives_[peer]) continue;
+    outlives_[peer] = ways_.endpoint().lives(peer);
+    if (outlives_[peer])
+      bury_at_ = now + kCarryOutAgain;
+    else
+      owner_.gone(peer);
+  }
+}
+
 Time Caching::work() {
   Recalls::become_agent();
   for (;;) {
@@ -472,10 +489,11 @@ Time Caching::work() {
     if (carry_out_at_ <= monotonic_now()) carry_out_changes();
     share_room(monotonic_now());
     std::unique_lock lock(owner_mutex_);
+    if (bury_at_ <= monotonic_now()) bury(monotonic_now());
     if (tasks_.empty()) {
       const Time now = monotonic_now();
       if (owner_.deadline() <= now) owner_.late(now);
-      if (tasks_.empty()) return std::min({owner_.deadline(), carry_out_at_, grow_at_});
+      if (tasks_.empty()) return std::min({owner_.deadline(), carry_out_at_, grow_at_, bury_at_});
     }
     const Task task = tasks_.front();
     spare_.splice(spare_.begin(), tasks_, tasks_.begin());

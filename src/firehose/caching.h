@@ -11,7 +11,8 @@
 //
 // Memory is exposed only where its change can wait for the peers. It stays private where another monitor than
 // libc's functions sees events, and while sight is lost. Where the provider writes by address past any key
-// (shm), Pinion's own segments are exposed: they leave the arena once all peers have let go.
+// (shm), Pinion's own segments are exposed: they leave the arena once all peers have let go. A peer that is
+// gone without that may be at a write still, so its buckets stay until its process has ended.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
@@ -105,6 +107,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void revoked_now(Revocation revocation);
   void begin_revocations();
   void end_revocations();
+  void bury(Time now);
 
   Ways& ways_;
   const Keeps keeps_;
@@ -123,6 +126,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   std::list<Task> tasks_, spare_;   ///< to do; room for more
   unsigned looks_ = 0;              ///< among tasks_
   Owner owner_;
+  std::vector<bool> outlives_;  ///< by peer: it is gone, but its process lives
+  Time bury_at_ = kNever;       ///< looks at those again
 
   // Never freed: hooks may be inside.
   Pins& pins_;

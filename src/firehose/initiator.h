@@ -348,14 +348,16 @@ class BasicInitiator {
   }
 
   /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
-  /// move costs more than a message, they are expected later than the bucket. False: it goes by message.
+  /// move costs more than a message, they are expected clearly later than the bucket. False: it goes by
+  /// message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
+    const Duration later = now_ && peer.delay ? clearly_later(expected) : kUnused;
     if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
-      Firehose* victim = choose(peer, now_ && peer.delay ? expected : kUnused);
+      Firehose* victim = choose(peer, later);
       if (!victim) break;
       draft_.victims.add({victim->bucket.load(std::memory_order_relaxed), victim->epoch});
       drop(peer, *victim);
@@ -363,6 +365,11 @@ class BasicInitiator {
     }
     if (made) peer.misses = 0;
     return made;
+  }
+
+  /// Predictions vary by as much. Between buckets that are used alike a move gains nothing.
+  static Duration clearly_later(Duration expected) {
+    return expected > kNever / 2 ? expected : expected + expected / 4;
   }
 
   /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.
