@@ -236,6 +236,11 @@ bool ArenaLeases::clears(const MemoryChange& change) {
   return true;
 }
 
+bool ArenaLeases::is_own(Range range) const {
+  return !range.empty() && holds(range.begin) && arena_.segment_at(range.begin).contains(range) &&
+         !arena_.is_replaced(range);
+}
+
 // ---- figures ----
 
 ArenaFigures ArenaLeases::figures() {
