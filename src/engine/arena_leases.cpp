@@ -217,8 +217,9 @@ ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
       return {arena_.is_whole(change.range) ? Answer::copy : change.alternative, false};
     default:
       // Else the heap gives a segment back, or the change has happened already.
-      if (change.alternative == Answer::refuse) arena_.note_replaced(change.range);
-      return {};
+      if (change.alternative != Answer::refuse) return {};
+      arena_.note_replaced(change.range);
+      return {arena_.is_in_change(change.range) ? Answer::refuse : Answer::proceed};
   }
 }
 
