@@ -73,8 +73,14 @@ TEST_F(AdaptiveTest, SaysWhatItSaidThen) {
   }
   const Time last = now;
   use(0, 12 * ms, 1);
-  EXPECT_EQ(predictor.predicted_at(1, last, now), now + 20 * ms);
-  EXPECT_EQ(predictor.predicted_at(1, last, now - us), last + 30 * ms) << "before it was heard of";
+  Use next;
+  next.buffer = 1;
+  next.site = 2;
+  next.lead = 100 * us;
+  next.time = next.end = now + next.lead;
+  EXPECT_EQ(AdaptivePredictor(predictor).observe(next).foreseen, now + 20 * ms);
+  next.lead += us;
+  EXPECT_EQ(AdaptivePredictor(predictor).observe(next).foreseen, last + 30 * ms) << "before it was known";
 }
 
 TEST_F(AdaptiveTest, KnowsTheLastTurnOfAnInnerLoop) {

@@ -29,7 +29,7 @@ std::uint64_t site_key(std::uint64_t site) { return mix(6, site); }  // a nonzer
 
 // ---- learning ----
 
-void AdaptivePredictor::observe(const Use& use) {
+Observed AdaptivePredictor::observe(const Use& use) {
   sooner_ = 0;
   moved_.clear();
   if (use.thread >= threads_.size()) threads_.resize(use.thread + std::size_t{1});
@@ -37,11 +37,12 @@ void AdaptivePredictor::observe(const Use& use) {
   Buffer& buffer = buffer_of(use);
   if (use.continues) {
     buffer.end = std::max(buffer.end, use.end);
-    return;
+    return {kNever, next_use(use.buffer, use.time)};
   }
+  Observed observed;
   const bool is_new = buffer.uses == 0;
   if (!is_new) {
-    judge(buffer, use);
+    observed.foreseen = judge(buffer, use);
     learn_reuse(buffer, use);
     if (buffer.thread == use.thread) buffer.gap = thread.events - buffer.event;
   }
@@ -70,6 +71,8 @@ void AdaptivePredictor::observe(const Use& use) {
   thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
                                                            thread.ahead.generation(), thread.events};
   ++thread.events;
+  observed.next = next_use(buffer, use.time, buffer.chain_at_release);
+  return observed;
 }
 
 AdaptivePredictor::Buffer& AdaptivePredictor::buffer_of(const Use& use) {
@@ -93,7 +96,7 @@ void AdaptivePredictor::forget(BufferId id) {
   buffers_[id] = {};
 }
 
-void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
+Time AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
   const auto interval = static_cast<float>(use.time - buffer.last);
   Horizon horizon{};
   const Time chain_last = chain_at(buffer, use.time - use.lead, horizon);
@@ -106,7 +109,7 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
                      by_reuse, by_chain, by_reuse};
   buffer.loss.learn(loss, 1.0f / 16);
   loss_.learn(loss, 1.0f / 64);
-  if (believed_last == kNever || interval <= 0) return;
+  if (believed_last == kNever || interval <= 0) return believed_last;
   const auto error = static_cast<float>(use.time - believed_last);
   buffer.errors.add(error);
   shares_.add(error / interval);
@@ -117,6 +120,7 @@ void AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
     margin = {};
   else
     --margin.errors;
+  return believed_last;
 }
 
 void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
@@ -424,14 +428,6 @@ Time AdaptivePredictor::next_use(BufferId id, Time after) const {
 
 Time AdaptivePredictor::next_use(const Buffer& buffer, Time after, Time chain_says) const {
   return believed(buffer, horizon_of(buffer), chain_says, reuse_next(buffer, after));
-}
-
-Time AdaptivePredictor::predicted_at(BufferId id, Time, Time moment) const {
-  if (id >= buffers_.size() || buffers_[id].uses == 0) return kNever;
-  const Buffer& buffer = buffers_[id];
-  Horizon horizon{};
-  const Time chain_says = chain_at(buffer, moment, horizon);
-  return believed(buffer, horizon, chain_says, buffer.reuse_at);
 }
 
 const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buffer, Duration worth) const {

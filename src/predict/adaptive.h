@@ -36,11 +36,10 @@ namespace pinion {
 class AdaptivePredictor final : public Predictor {
  public:
   const char* name() const override { return "adaptive"; }
-  void observe(const Use& use) override;
+  Observed observe(const Use& use) override;
   void forget(BufferId buffer) override;
   Time next_use(BufferId buffer, Time after) const override;
   Estimate estimate(BufferId buffer, Time after, Duration worth) const override;
-  Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   Duration sooner() const override { return sooner_; }
   const std::vector<BufferId>& moved() const override { return moved_; }
   bool samples_runs() const override { return true; }
@@ -146,7 +145,8 @@ class AdaptivePredictor final : public Predictor {
   /// Contexts that learn from an event of the thread: all, the one that predicted it, or none.
   enum class Learns { all, one, nothing };
   static Learns learns_from(const Thread& thread);
-  void judge(Buffer& buffer, const Use& use);
+  /// Returns when the use was predicted.
+  Time judge(Buffer& buffer, const Use& use);
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void settle(Thread& thread);

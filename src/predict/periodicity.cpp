@@ -17,11 +17,12 @@ unsigned PeriodicityPredictor::period(std::uint16_t thread) const {
   return thread < streams_.size() ? period_of(streams_[thread]) : 0;
 }
 
-void PeriodicityPredictor::observe(const Use& use) {
+Observed PeriodicityPredictor::observe(const Use& use) {
   if (use.thread >= streams_.size()) streams_.resize(use.thread + std::size_t{1});
   if (use.buffer >= buffers_.size()) buffers_.resize(use.buffer + std::size_t{1});
   Stream& stream = streams_[use.thread];
   Buffer& buffer = buffers_[use.buffer];
+  const Time foreseen = next_use(use.buffer, use.last);
   const std::uint64_t value = mix(mix(mix(1, use.site), use.buffer), buffer.incarnation);
   stream.points[stream.count++ % stream.points.size()] = {value, use.buffer, use.time};
   const unsigned lags = static_cast<unsigned>(std::min<std::uint64_t>(kLongestPeriod, stream.count - 1));
@@ -36,6 +37,7 @@ void PeriodicityPredictor::observe(const Use& use) {
     buffer.next = use.time + (stream.back(m - j).time - stream.back(m).time);
     break;
   }
+  return {foreseen, next_use(use.buffer, use.time)};
 }
 
 Time PeriodicityPredictor::next_use(BufferId buffer, Time after) const {

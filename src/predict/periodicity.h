@@ -26,7 +26,7 @@ class PeriodicityPredictor final : public Predictor {
   explicit PeriodicityPredictor(unsigned window) : window_(window) {}
 
   const char* name() const override { return "periodicity"; }
-  void observe(const Use& use) override;
+  Observed observe(const Use& use) override;
   Time next_use(BufferId buffer, Time after) const override;
   void forget(BufferId buffer) override;
 

@@ -71,15 +71,12 @@ class PlayedPredictor final : public Predictor {
   explicit PlayedPredictor(std::string path) : path_(std::move(path)) {}
 
   const char* name() const override { return "played"; }
-  void observe(const Use& use) override;
+  Observed observe(const Use& use) override;
   void forget(BufferId buffer) override {
     if (follower_) follower_->forget(buffer);
   }
   Time next_use(BufferId buffer, Time after) const override {
     return follower_ ? follower_->next_use(buffer, after) : kNever;
-  }
-  Time predicted_at(BufferId buffer, Time last_use, Time moment) const override {
-    return follower_ ? follower_->predicted_at(buffer, last_use, moment) : kNever;
   }
   Duration sooner() const override { return sooner_; }
 
@@ -135,14 +132,15 @@ void PlayedPredictor::open() {
   follower_ = std::make_unique<Follower>(std::move(plan), played_);
 }
 
-void PlayedPredictor::observe(const Use& use) {
+Observed PlayedPredictor::observe(const Use& use) {
   if (!tried_) open();
-  if (!follower_) return;
+  if (!follower_) return {};
   const Duration before = follower_->shift_of(0);
   Use of_the_thread = use;
   of_the_thread.thread = 0;
-  follower_->observe(of_the_thread);
+  const Observed observed = follower_->observe(of_the_thread);
   sooner_ = std::max<Duration>(before - follower_->shift_of(0), 0);
+  return observed;
 }
 
 }  // namespace

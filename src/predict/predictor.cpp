@@ -11,10 +11,6 @@ Estimate Predictor::estimate(BufferId buffer, Time after, Duration) const {
   return {next, next, 0, next == kNever ? 0.0 : 1.0};
 }
 
-Time Predictor::predicted_at(BufferId buffer, Time last_use, Time) const {
-  return next_use(buffer, last_use);
-}
-
 const std::vector<BufferId>& Predictor::moved() const {
   static const std::vector<BufferId> none;
   return none;

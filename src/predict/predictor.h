@@ -33,8 +33,17 @@ struct Use {
   bool continues = false;
   /// How long before the use a prediction of it could still be acted upon.
   Duration lead = 0;
+  Time last = 0;  ///< the buffer's use before, on the time line of `time`
   /// Already taken out of both times: how long its thread had waited for registration by then.
   Duration delayed = 0;
+};
+
+/// Both sides of a use.
+struct Observed {
+  /// When the use itself was predicted, by the uses that were over `lead` before it: for the score. Only of a
+  /// use that begins anew, after another one of its buffer.
+  Time foreseen = kNever;
+  Time next = kNever;  ///< next_use() after it
 };
 
 /// The prediction of a buffer's next use.
@@ -53,7 +62,7 @@ class Predictor {
 
   /// Learns from a use. All answers change here, and those about a buffer in forget(), and nowhere else:
   /// callers keep them in between.
-  virtual void observe(const Use& use) = 0;
+  virtual Observed observe(const Use& use) = 0;
   /// The buffer is gone.
   virtual void forget(BufferId buffer) = 0;
 
@@ -62,9 +71,6 @@ class Predictor {
   /// The same with its sureness. `worth`: being ready so much sooner is as bad as the use coming before one
   /// is ready; `early` makes the sum of both least, by the recent errors.
   virtual Estimate estimate(BufferId buffer, Time after, Duration worth) const;
-  /// The answer of next_use() at `moment` about the use after the buffer's last one, from the uses that were
-  /// over by then. For the score, before the use itself is observed.
-  virtual Time predicted_at(BufferId buffer, Time last_use, Time moment) const;
 
   // A predictor that follows the program re-anchors its predictions at every use. A caller that has planned
   // by them learns here which of them the last observe() has moved.

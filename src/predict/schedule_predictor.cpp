@@ -42,7 +42,17 @@ std::optional<std::size_t> SchedulePredictor::locate(const Use& use) const {
   return std::nullopt;
 }
 
-void SchedulePredictor::observe(const Use& use) {
+Observed SchedulePredictor::observe(const Use& use) {
+  // Retention can prepare for a use only once the one before is over.
+  const Time over = use.buffer < over_.size() ? over_[use.buffer] : 0;
+  const Time moment = std::max(use.time - use.lead, over);
+  const Time foreseen = next_use(use.buffer, use.last,
+                                 [&](const Thread& thread) -> const Anchor& { return thread.by(moment); });
+  follow(use);
+  return {foreseen, next_use(use.buffer, use.time)};
+}
+
+void SchedulePredictor::follow(const Use& use) {
   const std::optional<std::size_t> found = locate(use);
   if (!found) return;
   Thread& thread = threads_[use.thread];
@@ -75,12 +85,6 @@ Time SchedulePredictor::next_use(BufferId buffer, Time after, AnchorOf&& anchor_
 
 Time SchedulePredictor::next_use(BufferId buffer, Time after) const {
   return next_use(buffer, after, [](const Thread& thread) -> const Anchor& { return thread.latest(); });
-}
-
-Time SchedulePredictor::predicted_at(BufferId buffer, Time last_use, Time moment) const {
-  // Retention can prepare for the next use only once the last one is over.
-  if (buffer < over_.size()) moment = std::max(moment, over_[buffer]);
-  return next_use(buffer, last_use, [&](const Thread& thread) -> const Anchor& { return thread.by(moment); });
 }
 
 void SchedulePredictor::forget(BufferId buffer) {

@@ -58,9 +58,8 @@ class SchedulePredictor : public Predictor {
   SchedulePredictor(const char* name, std::shared_ptr<const Schedule> schedule);
 
   const char* name() const override { return name_; }
-  void observe(const Use& use) override;
+  Observed observe(const Use& use) override;
   Time next_use(BufferId buffer, Time after) const override;
-  Time predicted_at(BufferId buffer, Time last_use, Time moment) const override;
   void forget(BufferId buffer) override;
 
  protected:
@@ -88,6 +87,7 @@ class SchedulePredictor : public Predictor {
     /// The latest one that was there at `moment`, if it is remembered.
     const Anchor& by(Time moment) const;
   };
+  void follow(const Use& use);
   template <class AnchorOf>
   Time next_use(BufferId buffer, Time after, AnchorOf&& anchor_of) const;
 

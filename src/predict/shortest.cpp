@@ -4,7 +4,13 @@
 
 namespace pinion {
 
-void ShortestPredictor::observe(const Use& use) {
+Observed ShortestPredictor::observe(const Use& use) {
+  const Time foreseen = next_use(use.buffer, use.last);
+  learn(use);
+  return {foreseen, next_use(use.buffer, use.time)};
+}
+
+void ShortestPredictor::learn(const Use& use) {
   const Signature signature = context_.enter(use);
   if (use.buffer >= contexts_of_.size()) contexts_of_.resize(use.buffer + std::size_t{1});
   auto& contexts = contexts_of_[use.buffer];

@@ -16,13 +16,14 @@ class ShortestPredictor final : public Predictor {
   explicit ShortestPredictor(unsigned window) : context_(window) {}
 
   const char* name() const override { return "shortest"; }
-  void observe(const Use& use) override;
+  Observed observe(const Use& use) override;
   Time next_use(BufferId buffer, Time after) const override;
   void forget(BufferId buffer) override;
 
   std::size_t entries() const { return entries_.size(); }
 
  private:
+  void learn(const Use& use);
   struct Entry {
     Time last = 0;
     Duration period = 0;  ///< shortest interval; 0: used once only

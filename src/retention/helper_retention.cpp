@@ -41,6 +41,9 @@ Duration rounded(double value) {
   return static_cast<Duration>(whole >> rest << rest);
 }
 
+/// A predictor's time as the program's: its thread has waited so long for registrations before.
+Time delayed_by(Time predicted, Duration delay) { return predicted == kNever ? kNever : predicted + delay; }
+
 bool registered(const RegionRef& ref) { return ref.current() && ref.region->word.load().leasable(); }
 
 /// Of the region's translation entries, those of `pages` in it.
@@ -94,10 +97,15 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   if (!settled && buffer.settled && registered(buffer.region))
     buffer.region.region->settled_until.store(0, std::memory_order_relaxed);
   buffer.settled = settled;
-  if (buffer.last_use != kNotYet && !continues) {
-    keep_score(buffer, id, time);
-    buffer.pace = time - buffer.last_use;
-    buffer.longest_interval = std::max(buffer.longest_interval, buffer.pace);
+  const bool reuse = buffer.last_use != kNotYet && !continues;
+  const Time last_use = buffer.last_use, at_release = buffer.predicted_at_release;
+  const Duration interval = time - last_use;
+  if (reuse) {
+    // Of a settled buffer: that it goes on as before.
+    const Time paced = last_use + buffer.pace;
+    if (settled) keep_score(time, interval, paced, paced);
+    buffer.pace = interval;
+    buffer.longest_interval = std::max(buffer.longest_interval, interval);
     buffer.reused = true;
   }
   if (buffer.settled && buffer.passed++ % kOfRun != 0) {
@@ -124,9 +132,11 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   use.continues = continues;
   use.delayed = delayed;
   use.lead = lead(buffer.entries);
+  use.last = last_use - delayed;
   ++learnt_;
-  predictor_.observe(use);
-  buffer.predicted_at_release = next_time(id, time);
+  const Observed observed = predictor_.observe(use);
+  if (reuse && !settled) keep_score(time, interval, at_release, delayed_by(observed.foreseen, delayed));
+  buffer.predicted_at_release = delayed_by(observed.next, delayed);
   follow_predictor(id);
   // Victims may be chosen before the decision that follows.
   if (domain_.pressed() && registered(region))
@@ -231,23 +241,17 @@ void HelperRetention::follow_predictor(BufferId used) {
   }
 }
 
-void HelperRetention::keep_score(const Buffer& buffer, BufferId id, Time time) {
+void HelperRetention::keep_score(Time time, Duration interval, Time at_release, Time at_last) {
   ++score_.reuses;
-  const auto interval = static_cast<double>(time - buffer.last_use);
+  const double whole = static_cast<double>(interval), most = 0.05 * whole, least = 0.005 * whole;
   const auto count = [&](Time predicted, std::uint64_t& within_0_5, std::uint64_t& within_5) {
     if (predicted == kNever) return;
     const double error = std::abs(static_cast<double>(predicted - time));
-    within_0_5 += error <= 0.005 * interval;
-    within_5 += error <= 0.05 * interval;
+    within_0_5 += error <= least;
+    within_5 += error <= most;
   };
-  // Of a settled buffer: that it goes on as before.
-  const Time paced = buffer.last_use + buffer.pace;
-  const Time at_release = buffer.settled ? paced : buffer.predicted_at_release;
   count(at_release, score_.at_release_within_0_5, score_.at_release_within_5);
-  if (buffer.settled) return count(paced, score_.within_0_5, score_.within_5);
-  const Duration delay = delay_of(buffer);
-  const Time last = predictor_.predicted_at(id, buffer.last_use - delay, time - lead(buffer.entries) - delay);
-  count(last == kNever ? kNever : last + delay, score_.within_0_5, score_.within_5);
+  count(at_last, score_.within_0_5, score_.within_5);
 }
 
 void HelperRetention::memory_event(Range range) {
@@ -318,9 +322,9 @@ const Estimate& HelperRetention::next_use(BufferId id, Time after) const {
   const Duration delay = delay_of(buffer);
   answer = {learnt_, after, worth, predictor_.estimate(id, after - delay, worth)};
   Estimate& next = answer.next;
-  if (next.time != kNever) next.time += delay;
-  if (next.early != kNever) next.early += delay;
-  if (next.until != kNever) next.until += delay;
+  next.time = delayed_by(next.time, delay);
+  next.early = delayed_by(next.early, delay);
+  next.until = delayed_by(next.until, delay);
   return next;
 }
 
@@ -352,8 +356,7 @@ Time HelperRetention::earliest_time(Range region, Time after, BufferId id, Time 
 
 Time HelperRetention::next_time(BufferId id, Time after) const {
   const Duration delay = delay_of(buffers_[id]);
-  const Time next = predictor_.next_use(id, after - delay);
-  return next == kNever ? kNever : next + delay;
+  return delayed_by(predictor_.next_use(id, after - delay), delay);
 }
 
 Duration HelperRetention::worth(std::size_t pages, std::size_t entries) const {
@@ -587,7 +590,7 @@ void HelperRetention::listen_on(BufferId id, Time now) {
 Time HelperRetention::first_due() const {
   if (queue_.empty()) return kNever;
   const RegistrationQueue::Item item = queue_.first();
-  return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
+  return item.deadline - item.service - costs_.wake.value();
 }
 
 HelperRetention::Action HelperRetention::next(Time now) {

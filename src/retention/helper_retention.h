@@ -189,7 +189,8 @@ class HelperRetention final : public Retention {
   Time rested_at(RegionRef ref, Time now) const;
   /// Decisions about the region wait until then: threads count hits on it in runs.
   void settle(RegionRef ref, Time until);
-  void keep_score(const Buffer& buffer, BufferId id, Time time);
+  /// Of a use that came so long after the one before.
+  void keep_score(Time time, Duration interval, Time at_release, Time at_last);
   /// Those that lie in `range`, by address. Good until a buffer comes or goes, or other ranges are asked for.
   const std::vector<BufferId>& buffers_in(Range range) const {
     const Found& found = found_[slot_of(range)];
