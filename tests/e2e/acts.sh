@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Where Pinion acts, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is
-# active and the program registers, and only there. A program that meets a failing device ends as without
-# Pinion.
+# active and the program registers, and only there. A program that meets a failing device ends as it does
+# alone.
 . "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 made_up=$build/tests/verbs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The self-checking MPI programs print the same with Pinion and without, and acquires and releases balance.
+# The self-checking MPI programs print the same under Pinion and alone, and acquires and releases balance.
 . "$(dirname "$0")/common.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
