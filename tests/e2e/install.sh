@@ -84,7 +84,9 @@ mkdir "$work/tools"
 for tool in bash env id dpkg-query apt-get apt-cache grep realpath; do ln -s "$(command -v $tool)" "$work/tools/"; done
 if [ "$(id -u)" -ne 0 ]; then as_user=(); else as_user=(setpriv --reuid 65534 --clear-groups); fi
 chmod a+rx "$work"
-"${as_user[@]}" env PATH="$work/tools" bash -s these no-such-package <"$source/scripts/install-dependencies" >"$work/out" 2>&1 &&
+# From a directory that the user may read: a checkout in root's home is not one.
+(cd "$work" && "${as_user[@]}" env PATH="$work/tools" bash -s these no-such-package) \
+  <"$source/scripts/install-dependencies" >"$work/out" 2>&1 &&
   fail "without sudo: $(cat "$work/out")"
 [ "$(wc -l <"$work/out")" -eq 1 ] && grep -q "no sudo here; root can type '.* these no-such-package'" "$work/out" ||
   fail "without sudo: $(cat "$work/out")"
