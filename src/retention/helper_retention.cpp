@@ -590,7 +590,7 @@ void HelperRetention::listen_on(BufferId id, Time now) {
 Time HelperRetention::first_due() const {
   if (queue_.empty()) return kNever;
   const RegistrationQueue::Item item = queue_.first();
-  return item.deadline - item.service - costs_.wake.value();
+  return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
 }
 
 HelperRetention::Action HelperRetention::next(Time now) {
