@@ -273,7 +273,7 @@ void run(Bench& bench) {
   if (!options.plot.empty()) plot(bench);
 }
 
-const BenchRegistration registration{"firehose", "one-sided puts by each strategy of registration", run,
+const BenchRegistration registration{"firehose", "One-sided puts by each strategy of registration", run,
                                      kTakesNetwork | kTakesPlot};
 
 }  // namespace

@@ -592,10 +592,11 @@ TEST_F(Cli, HelpAndVersionAreWordsToo) {
   EXPECT_EQ(o.out, "pinion " PINION_VERSION "\n");
   EXPECT_EQ(pinion({"version"}).out, o.out);
   EXPECT_EQ(pinion({"help"}).out, pinion({"--help"}).out);
+  expect_narrow(pinion({"help"}).out);
   expect_usage_error({"help", "runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"help", "run", "report"}, "one command at most");
   for (const char* command :
-       {"run", "compare", "report", "simulate", "info", "doctor", "bench", "softroce"}) {
+       {"run", "compare", "report", "top", "simulate", "info", "doctor", "bench", "softroce"}) {
     const std::string help = pinion({"help", command}).out;
     EXPECT_EQ(help, pinion({command, "--help"}).out);
     EXPECT_NE(help.find("--help"), std::string::npos) << help;

@@ -69,7 +69,7 @@ report_says good.conf 'r.retention == "observe" and r.acquires.observed == 160'
 
 # Inside a launcher, rank 0 names the next command.
 "${launch[@]}" -n 2 "$pinion" run --log "$work/my logs" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err"
-grep -qF "\`pinion report '$work/my logs'\`" "$work/err" || grep -q '^pinion: rank 0: registered' "$work/err" ||
+grep -qFx "pinion:   pinion report '$work/my logs'" "$work/err" || grep -q '^pinion: rank 0 on .*: registered' "$work/err" ||
   fail "next command: $(cat "$work/err")"
 
 # AddressSanitizer's runtime wants to be the first library.
