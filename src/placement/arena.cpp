@@ -367,7 +367,8 @@ void Arena::before_fork() {
 }
 
 void Arena::show_to_children() {
-  if (t_held_mutexes != 0 || !is_open()) return;  // the memory of this thread's own block is in doubt anyway
+  // A signal handler inside the heap, or beside a stopped thread: the child goes without.
+  if (t_held_mutexes != 0 || !is_open()) return;
   const Locked locked(mutex_);
   if (!std::exchange(shown_, true)) hide_pinned(false);
 }
