@@ -78,7 +78,9 @@ on node0 rm /tmp/options.conf
 # Inside it, with a directory that is relative to where everybody is.
 user "${launch[@]}" "$pinion" run --device pin --retention lru --log inside -- "${app[@]}" || fail "inside: status $?: $(said)"
 [ "$(what_is "$all_there and r.retention == 'lru'" inside)" = True ] || fail "inside: $(said; what_is r.nodes inside)"
-[ "$(grep -c '^pinion: ' "$work/err")" -eq $((${#app[@]} == 1)) ] || fail "inside: $(said)"
+# One rank tells; one that skips MPI_Finalize does not.
+[ "$(grep -c '^pinion: rank 0 on node0: ' "$work/err")" -eq $((${#app[@]} == 1)) ] || fail "inside: $(said)"
+finds '^pinion: rank [1-5] ' <"$work/err" && fail "inside: $(said)"
 
 # The variables that the user forwards arrive as well, and those nearer to the program win.
 library=$(readlink -f "$(gcc -print-file-name=libm.so.6)")
