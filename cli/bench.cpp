@@ -133,6 +133,13 @@ BenchRegistration::BenchRegistration(const char* name, const char* text, void (*
   registered_benches().push_back({name, text, run, takes});
 }
 
+std::vector<std::pair<std::string, std::string>> bench_names() {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const Registered& bench : registered_benches()) names.emplace_back(bench.name, bench.text);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::string size_name(std::size_t bytes) {
   if (bytes >> 30) return fmt::format("{}G", bytes >> 30);
   return bytes >> 20 ? fmt::format("{}M", bytes >> 20) : fmt::format("{}K", bytes >> 10);
@@ -207,11 +214,12 @@ std::vector<std::size_t> sizes_of(const std::vector<std::string>& texts) {
 void add_bench(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("bench", "Measure a part of Pinion beside its peers");
   auto arguments = std::make_shared<Arguments>();
-  auto& benches = registered_benches();
-  std::sort(benches.begin(), benches.end(),
-            [](const Registered& a, const Registered& b) { return std::string(a.name) < b.name; });
-  std::string names;
-  for (const Registered& bench : benches) names += fmt::format("{}{}", names.empty() ? "" : ", ", bench.name);
+  std::string names, footer = "Benches:";
+  for (const auto& [name, text] : bench_names()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+    footer += fmt::format("\n  {:<14}{}", name, text);
+  }
+  sub->footer(footer);
   sub->add_option("name", arguments->name, "one of: " + names)->type_name("NAME");
   sub->add_option("--rounds", arguments->options.rounds,
                   "interleaved rounds, of which the median is taken [9]")

@@ -98,4 +98,7 @@ struct BenchRegistration {
   BenchRegistration(const char* name, const char* text, void (*run)(Bench&), unsigned takes = kTakesNothing);
 };
 
+/// Each bench and its subject, by name.
+std::vector<std::pair<std::string, std::string>> bench_names();
+
 }  // namespace pinion::cli

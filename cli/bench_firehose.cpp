@@ -12,6 +12,7 @@
 
 #include "base/units.h"
 #include "bench.h"
+#include "bench_firehose_hit.h"
 #include "bench_mpi.h"
 #include "command.h"
 #include "plot.h"
@@ -252,6 +253,7 @@ void run(Bench& bench) {
   if (options.wire_bytes_per_second > 0) throw UsageError("bench firehose has no --wire");
   std::vector<std::string> providers{options.provider.empty() ? kFirstProvider : options.provider};
   if (options.full && options.provider.empty()) providers = {"shm", kFirstProvider, "sockets"};
+  measure_hits(bench);
   for (const std::string& provider : providers) Measurement(bench, provider).run();
   bench.note(fmt::format(
       "Providers of libfabric: {}. A sample is a run of all processes on this node, subjects by turns, a "
@@ -260,6 +262,10 @@ void run(Bench& bench) {
       "random-put 8 bytes. pinned_bytes: the most that a process had registered for its peers.",
       fmt::join(providers, ", ")));
   bench.note(
+      "hit-COUNT: the use of a firehose and its end, at random ones of so many that are held; beside a "
+      "look-up "
+      "in a hash table of so many entries, and two uncontended atomic pairs.");
+  bench.note(
       "random-put-SIZE: words of SIZE bytes of each process, in random order, with M = 1 MiB and MAXVICTIM = "
       "128 KiB. properties: one process puts, the other one sleeps: its CPU a put (one-sided: its provider's "
       "alone), puts that were copied by message, round trips before the data, puts to memory outside of "
@@ -267,7 +273,7 @@ void run(Bench& bench) {
   if (!options.plot.empty()) plot(bench);
 }
 
-const BenchRegistration registration{"firehose", "one-sided puts by each strategy of registration", run,
+const BenchRegistration registration{"firehose", "One-sided puts by each strategy of registration", run,
                                      kTakesNetwork | kTakesPlot};
 
 }  // namespace

@@ -239,7 +239,7 @@ void run(Bench& bench) {
   bench.note("paper: hugepages-data-placement-2006, Figures 3 and 4, eHCA; its best offset is 64.");
 }
 
-const BenchRegistration registration{"gather", "lists of scattered pieces: in place, packed, and planned",
+const BenchRegistration registration{"gather", "Lists of scattered pieces: in place, packed, and planned",
                                      run, kTakesNetwork};
 
 }  // namespace

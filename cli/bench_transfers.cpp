@@ -176,7 +176,7 @@ void run(Bench& bench) {
   if (!options.plot.empty()) plot(bench);
 }
 
-const BenchRegistration registration{"transfers", "large messages by each protocol and retention", run,
+const BenchRegistration registration{"transfers", "Large messages by each protocol and retention", run,
                                      kTakesNetwork | kTakesSizes | kTakesPlot};
 
 }  // namespace

@@ -472,8 +472,8 @@ void compare(Arguments& arguments) {
 }  // namespace
 
 void add_compare(CLI::App& app, const CommandLine& command) {
-  CLI::App* sub = app.add_subcommand(
-      "compare", "Run a program under several strategies: pinion compare [options] -- CMD...");
+  CLI::App* sub =
+      app.add_subcommand("compare", "Run a program under several strategies: compare [options] -- CMD...");
   auto arguments = std::make_shared<Arguments>();
   sub->add_option("--retention", arguments->rows,
                   "strategies to compare, with commas; `off`: without Pinion; under --front verbs also "

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench.h"
 #include "option_flags.h"
 #include "report_json.h"
 
@@ -70,6 +71,8 @@ void print_parser_table(const CLI::App& app) {
   json["commands"] = Json::array();
   for (const CLI::App* command : app.get_subcommands({}))
     json["commands"].push_back(to_json(*command, specs));
+  json["benches"] = Json::array();
+  for (const auto& [name, text] : bench_names()) json["benches"].push_back({{"name", name}, {"text", text}});
   fmt::print("{}", dump(json));
 }
 

@@ -34,10 +34,11 @@ struct Arguments {
   std::string trace, html, plot, prometheus;
 };
 
-void save_trace(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs) {
+void save_trace(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs,
+                const SiteText& site_text) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
-  const Error unread = write_trace(file, report, logs);
+  const Error unread = write_trace(file, report, logs, site_text);
   const bool failed = std::ferror(file);
   if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", path));
   if (unread) throw UsageError(unread.message);
@@ -67,17 +68,19 @@ void report(const Arguments& arguments) {
   runlog::Report result;
   if (const Error error = runlog::analyse(arguments.logs, result)) throw UsageError(error.message);
   if (!arguments.prometheus.empty()) write_text(arguments.prometheus, prometheus_text(result));
-  if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs);
+  SourcePlaces places;
+  const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
+  if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs, site_text);
   if (!arguments.plot.empty()) save_plot(arguments.plot, result);
   const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
-  SourcePlaces places;
-  const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   const ArenaFigures arena = arena_of(arguments.logs);
-  const Verdict verdict = arena.served ? arena_verdict(result, arena)
-                                       : verdict_of(result, simulated, typed_program(result), site_text);
+  const Verdict verdict =
+      arena.served
+          ? arena_verdict(result, arena)
+          : verdict_of(result, simulated, typed_program(result.command, result.job_ranks), site_text);
   if (!arguments.html.empty())
     save_html(arguments.html, result, arguments.logs, {simulated, nullptr, held ? &*held : nullptr}, verdict,
               site_text);

@@ -41,6 +41,7 @@ th, td { padding: 4px 12px 4px 0; text-align: right; vertical-align: top; border
 th:first-child, td:first-child, td.words { text-align: left; } th { color: var(--soft); font-weight: 600; }
 td.words { overflow-wrap: anywhere; } td.bar { width: 30%; min-width: 80px; }
 td.bar svg { width: 100%; height: 10px; } td.bar rect { fill: var(--bar); }
+@media screen and (max-width: 600px) { .plots { overflow-x: auto; } svg.plot { min-width: 560px; } }
 @media print { :root { --text: #000; --soft: #333; --line: #bbb; --back: #fff; --box: #fff; --bar: #0072b2; color-scheme: light; }
   body { max-width: none; padding: 0; font-size: 11px; } .wide { overflow: visible; } table { font-size: 10px; }
   .plots { grid-template-columns: 1fr 1fr; } svg.plot, tr, .verdict, .tile { break-inside: avoid; } h2 { break-after: avoid; } }
@@ -49,6 +50,8 @@ td.bar svg { width: 100%; height: 10px; } td.bar rect { fill: var(--bar); }
 std::string element(const char* name, const std::string& text) {
   return fmt::format("<{0}>{1}</{0}>\n", name, escaped(text));
 }
+
+std::string words(const std::string& text) { return escaped(with_units_kept(text, "\u00a0")); }
 
 std::string row(const std::vector<std::string>& cells, const char* cell) {
   std::string out = "<tr>";
@@ -104,35 +107,54 @@ std::string plots_html(const std::vector<PlotPanel>& panels) {
 }
 
 std::string tile(const std::string& value, const std::string& meaning) {
-  return fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>\n", escaped(value),
-                     escaped(meaning));
+  return fmt::format("<div class=\"tile\"><b>{}</b><span>{}</span></div>\n", escaped(value), words(meaning));
 }
 
 std::string verdict_html(const Verdict& verdict) {
   std::string out = "<section class=\"verdict\">\n";
-  out += element("p", fmt::format("{}", fmt::join(verdict.sentences, " ")));
+  out += fmt::format("<p>{}</p>\n", words(fmt::format("{}", fmt::join(verdict.sentences, " "))));
   for (const Advice& advice : verdict.advice)
-    out += element("p", advice.text) + element("code", advice.command);
+    out += fmt::format("<p>{}</p>\n", words(advice.text)) + element("code", advice.command);
   return out + "</section>\n";
 }
 
-std::string tiles_html(const Report& r) {
-  const runlog::RegisteredBytes& b = r.registered();
+/// Registered memory and time, of this run or simulated.
+std::string memory_tiles(const char* who, const runlog::RegisteredBytes& b, double added, double seconds) {
   const auto against = [&](double value, double reference) {
     return b.bounds_known && reference > 0
                ? fmt::format(" ({} against leave-pinned)", change_text(value, reference, 0))
                : std::string();
   };
   const auto peak = static_cast<double>(b.peak);
-  return "<div class=\"tiles\">\n" +
-         tile(bytes_text(peak),
-              "registered at most" + against(peak, static_cast<double>(b.leave_pinned_peak))) +
-         tile(bytes_text(b.mean), "registered on average" + against(b.mean, b.leave_pinned_mean)) +
-         tile(seconds_text(r.cost.added()),
-              fmt::format("added to {} ({})", seconds_text(r.wall_seconds), percent_text(r.share_added()))) +
-         tile(count_text(r.acquires.misses),
-              fmt::format("of {} missed", plural_text(r.acquires.total, "transfer", "transfers"))) +
-         tile(count_text(r.acquires.late), "of them late: their memory had been used before") + "</div>\n";
+  return tile(bytes_text(peak), fmt::format("{}registered at most{}", who,
+                                            against(peak, static_cast<double>(b.leave_pinned_peak)))) +
+         tile(bytes_text(b.mean),
+              fmt::format("{}registered on average{}", who, against(b.mean, b.leave_pinned_mean))) +
+         tile(seconds_text(added), fmt::format("{}added to {} ({})", who, seconds_text(seconds),
+                                               percent_text(seconds > 0 ? added / seconds : 0)));
+}
+
+std::string measured_tiles(const Report& r, const Strategies* strategies) {
+  const simulate::Result* const helper = row_of(strategies, RetentionKind::helper);
+  std::string out;
+  if (helper != nullptr)
+    out = memory_tiles("simulated helper: ", helper->registered, helper->cost.added(), helper->seconds);
+  return out +
+         tile(bytes_text(static_cast<double>(r.registered().leave_pinned_peak)),
+              "leave-pinned: all memory of transfers") +
+         tile(count_text(r.acquires.total),
+              r.acquires.total == 1 ? "transfer recorded" : "transfers recorded");
+}
+
+std::string tiles_html(const Report& r, const Strategies* strategies) {
+  const std::string tiles =
+      is_measured(r)
+          ? measured_tiles(r, strategies)
+          : memory_tiles("", r.registered(), r.cost.added(), r.wall_seconds) +
+                tile(count_text(r.acquires.misses),
+                     fmt::format("of {} missed", plural_text(r.acquires.total, "transfer", "transfers"))) +
+                tile(count_text(r.acquires.late), "of them late: their memory had been used before");
+  return "<div class=\"tiles\">\n" + tiles + "</div>\n";
 }
 
 std::string memory_html(const Report& r) {
@@ -228,7 +250,8 @@ std::string report_html(const Report& r, const ReportParts& parts, const Verdict
   out += fmt::format("<p class=\"soft\">Pinion report: {} on {}, {}</p>\n",
                      plural_text(r.per_rank.size(), "rank", "ranks"),
                      plural_text(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds));
-  out += verdict_html(verdict) + tiles_html(r) + memory_html(r) + time_html(r) + prediction_html(r);
+  out += verdict_html(verdict) + tiles_html(r, parts.strategies) + memory_html(r) + time_html(r) +
+         prediction_html(r);
   out += strategies_html(r, parts) + call_sites_html(r, site_text);
   out += element("h2", "Transfers") + figures_html(transfer_figures(r)) + element("p", device_calls_text(r));
   out += domains_html(r) + element("h2", "Ranks") + table_html(ranks_table(r));

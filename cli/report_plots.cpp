@@ -6,6 +6,7 @@
 
 #include "engine/options.h"
 #include "report_notes.h"
+#include "report_tables.h"
 
 namespace pinion::cli {
 
@@ -31,11 +32,15 @@ PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, doubl
   return line;
 }
 
-PlotPanel memory_panel(const std::string& title, const MemorySeries& series, double bin_seconds,
+/// A run that was only measured registered nothing.
+PlotPanel memory_panel(const Report& r, const std::string& title, const MemorySeries& series,
                        std::uint64_t limit) {
+  const double bin_seconds = static_cast<double>(r.series_bin) * 1e-9;
   PlotPanel panel{title, "seconds", "MiB registered", {}, Scale::linear, Scale::linear, false};
-  panel.lines.push_back(line_of("this run, mean", series.registered.mean, bin_seconds));
-  panel.lines.push_back(line_of("this run, peak", series.registered.peak, bin_seconds));
+  if (!is_measured(r)) {
+    panel.lines.push_back(line_of("this run, mean", series.registered.mean, bin_seconds));
+    panel.lines.push_back(line_of("this run, peak", series.registered.peak, bin_seconds));
+  }
   if (!series.leave_pinned.mean.empty()) {
     panel.lines.push_back(line_of("leave-pinned", series.leave_pinned.mean, bin_seconds));
     panel.lines.push_back(line_of("oracle", series.oracle.mean, bin_seconds));
@@ -52,8 +57,6 @@ PlotPanel memory_panel(const std::string& title, const MemorySeries& series, dou
   return panel;
 }
 
-double bin_seconds_of(const Report& r) { return static_cast<double>(r.series_bin) * 1e-9; }
-
 std::uint64_t node_limit_of(const Report& r, const runlog::NodeReport& node) {
   const std::uint64_t sum = r.limit_bytes * node.ranks;
   const std::uint64_t of_node = recorded_options(r.options).node_limit;
@@ -65,8 +68,8 @@ std::uint64_t node_limit_of(const Report& r, const runlog::NodeReport& node) {
 std::vector<PlotPanel> node_panels(const Report& r, std::size_t most) {
   std::vector<PlotPanel> panels;
   for (std::size_t i = 0; i < std::min(most, r.nodes.size()); ++i)
-    panels.push_back(memory_panel(fmt::format("node {}", r.nodes[i].host), r.nodes[i].series,
-                                  bin_seconds_of(r), node_limit_of(r, r.nodes[i])));
+    panels.push_back(memory_panel(r, fmt::format("node {}", r.nodes[i].host), r.nodes[i].series,
+                                  node_limit_of(r, r.nodes[i])));
   return panels;
 }
 
@@ -78,7 +81,7 @@ std::vector<PlotPanel> rank_panels(const Report& r, std::size_t most) {
   ranks.resize(std::min(most, ranks.size()));
   std::vector<PlotPanel> panels;
   for (const runlog::RankReport* rank : ranks)
-    panels.push_back(memory_panel(rank_text(*rank), rank->series, bin_seconds_of(r), r.limit_bytes));
+    panels.push_back(memory_panel(r, rank_text(*rank), rank->series, r.limit_bytes));
   return panels;
 }
 

@@ -39,6 +39,7 @@ std::string against_text(double value, double reference) {
 }  // namespace
 
 bool has_rank(const Report& r) { return !r.per_rank.empty() && r.per_rank.front().rank >= 0; }
+bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 bool acts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
 
 const char* const kTimeTitle = "Time lost to registration, mean over ranks";
@@ -82,7 +83,7 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
                      bytes_text(peers.mean), plural_text(peers.count, "hold", "holds")));
   if (const std::string text = keys_text(r.keys); !text.empty()) line("keys of peers", text);
   if (!r.options.empty()) line("options", r.options);
-  line("device", r.device);
+  if (!is_measured(r)) line("device", r.device);
   line("kernel's count", kernel_count_text(r));
   if (const std::string text = unseen_text(r); !text.empty()) line("note", text);
   line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
@@ -163,7 +164,7 @@ Table registered_table(const Report& r) {
                against_text(static_cast<double>(peak), static_cast<double>(b.leave_pinned_peak)),
                against_text(mean, b.leave_pinned_mean)});
   };
-  row("this run", b.peak, b.mean);
+  if (!is_measured(r)) row("this run", b.peak, b.mean);
   row("oracle", b.oracle_peak, b.oracle_mean, b.bounds_known);
   row("leave-pinned", b.leave_pinned_peak, b.leave_pinned_mean, b.bounds_known);
   return table;

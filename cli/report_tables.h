@@ -18,6 +18,7 @@ struct Figure {
 
 bool has_rank(const runlog::Report& report);  ///< it is of an MPI program
 bool acts(const runlog::Report& report);      ///< its retention is helper
+bool is_measured(const runlog::Report& report);
 
 /// "helper (predictor adaptive)"
 std::string retention_text(const runlog::Report& report);

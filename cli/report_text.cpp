@@ -16,8 +16,6 @@ namespace {
 
 using runlog::Report;
 
-bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
-
 std::string section(const std::string& title) { return fmt::format("\n{}\n", strong(title)); }
 
 /// A name and its value, which continues below itself.
@@ -40,8 +38,8 @@ std::string registered_section(const Report& r) {
 std::string transfers_section(const Report& r) {
   std::string out = section("Transfers");
   for (const Figure& figure : transfer_figures(r))
-    out +=
-        fmt::format("  {:<16}{:>12}  {:>8}  {}\n", figure.name, figure.value, figure.share, figure.meaning);
+    out += fmt::format("  {:<16}{:>12}  {:>8}{}{}\n", figure.name, figure.value, figure.share,
+                       figure.meaning.empty() ? "" : "  ", figure.meaning);
   return out + fmt::format("  {}\n", device_calls_text(r));
 }
 
@@ -96,12 +94,14 @@ std::string notes_text(const Report& r) {
 
 std::string measured_summary(const Report& r, const Strategies* strategies) {
   const runlog::RegisteredBytes& b = r.registered();
-  std::string out = fmt::format("pinion: {}, {}, {}\n", plural_text(r.per_rank.size(), "rank", "ranks"),
-                                seconds_text(r.wall_seconds), kMeasuredOnly);
-  out += fmt::format("pinion: {} of {} seen", plural_text(r.acquires.total, "transfer", "transfers"),
-                     bytes_text(static_cast<double>(b.leave_pinned_peak)));
-  if (strategies == nullptr || r.acquires.total == 0) return out + "\n";
-  return out + "; memory and time of each strategy:\n" + strategies_text(*strategies, "pinion:   ");
+  std::string out = fmt::format("pinion: {}, {}", plural_text(r.per_rank.size(), "rank", "ranks"),
+                                seconds_text(r.wall_seconds));
+  if (r.acquires.total != 0)
+    out +=
+        fmt::format(": {} from and to {} of memory", plural_text(r.acquires.total, "transfer", "transfers"),
+                    bytes_text(static_cast<double>(b.leave_pinned_peak)));
+  if (strategies == nullptr) return out + "\n";
+  return out + "; memory and time of each strategy,\n" + strategies_text(*strategies, "pinion: ");
 }
 
 std::string acted_summary(const Report& r) {

@@ -92,6 +92,7 @@ using Choice = std::map<std::string, std::string>;
 
 struct Row {
   const Workload* workload;
+  Options options;  ///< of a run like it
   Settings settings;
   Choice choice;
   Result result;
@@ -173,7 +174,9 @@ std::vector<Workload> workloads_of(const Arguments& arguments) {
     if (!tiling.ppn && tiling.placement != "packed")
       throw UsageError(
           "--placement of a log's ranks needs --ppn; without it, they run where they were recorded");
+    const std::string command = logs.front().header.command;
     check(simulate::log_workload(std::move(logs), tiling, workloads.emplace_back()));
+    workloads.back().command = command;
     workloads.back().log = fmt::format("{}", fmt::join(arguments.logs, " "));
   }
   if (workloads.empty()) throw UsageError("nothing to simulate: give logs, or --pattern NAME:CLASS:RANKS");
@@ -202,7 +205,8 @@ Row row_of(const Arguments& arguments, const Workload& workload, const Choice& c
   check(set_option(options, "period-window", arguments.period_window));
   check(set_option(options, "policy", arguments.policy));
   check(set_option(options, "policy-every", arguments.policy_every));
-  Row row{&workload, simulated(options), choice, {}, 0, arguments.nics.size() > 1};
+  (void)set_option(options, "predictor", choice.at("predictor"));  // some are for simulations alone
+  Row row{&workload, options, simulated(options), choice, {}, 0, arguments.nics.size() > 1};
   Settings& settings = row.settings;
   settings.predictor = row.value("predictor");
   if (!simulate::is_predictor(settings.predictor)) {
@@ -397,10 +401,13 @@ Verdict verdict_of(const std::vector<Row>& rows) {
              });
     };
     for (; i < rows.size() && rows[i].workload == workload; ++i)
-      if (is_plain(rows[i]))
-        of.push_back({rows[i].settings.retention, rows[i].settings.limit, rows[i].settings.time_budget.share,
-                      &rows[i].result});
-    judge(verdict, workload->log.empty() ? workload->pattern : workload->log, of);
+      if (is_plain(rows[i])) of.push_back({rows[i].options, &rows[i].result});
+    const bool is_log = !workload->log.empty(), is_only = rows.back().workload == rows.front().workload;
+    judge(verdict,
+          is_only  ? ""
+          : is_log ? workload->log
+                   : workload->pattern,
+          typed_program(is_log ? workload->command : "CMD", first.result.ranks), of);
   }
   return verdict;
 }

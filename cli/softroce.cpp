@@ -64,14 +64,16 @@ int boot(const Arguments& given) {
 
 void add_softroce(CLI::App& app, const CommandLine& command, int& status) {
   auto given = std::make_shared<Arguments>();
-  CLI::App* sub = app.add_subcommand(
-      "softroce", "Run a command in a virtual machine with a kernel RDMA stack (Soft-RoCE).");
-  sub->add_option("--memory", given->memory, "of the machine")->capture_default_str();
-  sub->add_option("--timeout", given->timeout, "after which it is stopped, with status 124")
-      ->capture_default_str();
-  sub->add_option("--cpus", given->cpus, "of the machine")->capture_default_str()->check(CLI::Range(1, 64));
-  sub->add_option("--share", given->shares, "directory in which the command's files stay");
-  sub->add_flag("--kvm", given->kvm, "by the processor's virtualization, not QEMU's emulation")
+  CLI::App* sub =
+      app.add_subcommand("softroce", "Run a command in a machine with a kernel RDMA stack (Soft-RoCE)");
+  sub->add_option("--memory", given->memory, "memory of the machine [2G]")->type_name("SIZE");
+  sub->add_option("--timeout", given->timeout, "time after which it is stopped, with status 124 [600s]")
+      ->type_name("TIME");
+  sub->add_option("--cpus", given->cpus, "processors of the machine [1]")
+      ->check(CLI::Range(1, 64))
+      ->type_name("N");
+  sub->add_option("--share", given->shares, "directory in which the command's files stay")->type_name("DIR");
+  sub->add_flag("--kvm", given->kvm, "run by the processor's virtualization instead of QEMU's emulation")
       ->disable_flag_override();
   sub->add_option("command", given->command, "the program and its arguments, best behind `--`")
       ->type_name("CMD");

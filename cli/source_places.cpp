@@ -33,6 +33,20 @@ std::string without_parameters(const std::string& name) {
   return name;
 }
 
+/// A long name of C++ with its arguments of templates as "<...>".
+std::string shortened(const std::string& name) {
+  constexpr std::size_t kLong = 60;
+  if (name.size() <= kLong || name.find("operator") != std::string::npos) return name;
+  std::string out;
+  int depth = 0;
+  for (const char c : name) {
+    if (c == '>' && depth > 0) --depth;
+    if (depth == 0) out += c;
+    if (c == '<' && ++depth == 1) out += "...";
+  }
+  return out;
+}
+
 /// The log's names of frames, innermost first.
 std::vector<std::string> recorded_frames(const std::string& name) {
   std::vector<std::string> frames;
@@ -72,7 +86,7 @@ std::string demangled(const std::string& symbol) {
   int status = 0;
   char* const name = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status);
   if (name != nullptr && symbol.starts_with("_Z")) {
-    const std::string text = without_parameters(name);
+    const std::string text = shortened(without_parameters(name));
     std::free(name);
     return text + "()";
   }
@@ -122,7 +136,7 @@ std::string function_name(Dwarf_Die* die, Dwarf_Die unit) {
   const char* const linkage = text_of(die, DW_AT_linkage_name);
   const bool mangled = linkage != nullptr && linkage[0] == '_' && (linkage[1] == 'Z' || is_fortran(unit));
   if (mangled) return demangled(linkage);
-  return name == nullptr ? std::string("?") : std::string(name) + "()";
+  return name == nullptr ? std::string("?") : shortened(name) + "()";
 }
 
 int number_of(Dwarf_Die* die, unsigned attribute) {

@@ -28,7 +28,8 @@ class SourcePlaces {
   std::map<std::string, std::unique_ptr<Module>> modules_;  ///< by path and build id
 };
 
-/// A symbol as the source has it: C++ without its parameters, Fortran without its module's decoration.
+/// A symbol as the source has it: C++ without its parameters, and where it is long without the arguments of
+/// templates; Fortran without its module's decoration.
 std::string demangled(const std::string& symbol);
 
 }  // namespace pinion::cli

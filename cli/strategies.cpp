@@ -214,6 +214,13 @@ WhatIfGrid what_if_grid(const runlog::Report& report, const std::vector<std::str
   return Simulator(report, logs).grid();
 }
 
+const simulate::Result* row_of(const Strategies* strategies, RetentionKind kind) {
+  if (strategies == nullptr) return nullptr;
+  for (const Strategies::Row& row : strategies->rows)
+    if (row.retention == to_string(kind)) return &row.result;
+  return nullptr;
+}
+
 std::string strategies_title(const Strategies& strategies) {
   std::string part;
   if (strategies.ranks < strategies.of_ranks)

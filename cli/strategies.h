@@ -37,6 +37,9 @@ struct Strategies {
 /// Empty for a run without transfers, and for one that cannot be simulated here (a line on stderr).
 std::optional<Strategies> strategies_of(const runlog::Report& report, const std::vector<std::string>& logs);
 
+/// Null where it was not simulated.
+const simulate::Result* row_of(const Strategies* strategies, RetentionKind kind);
+
 /// Strategies under limits: a line each, from the least limit on; the last point is without one.
 struct WhatIfGrid {
   struct Point {

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 
 namespace pinion::cli {
@@ -17,6 +19,12 @@ std::string figure(double value) {
   const double size = std::fabs(value);
   const int decimals = size >= 99.95 || size == 0 ? 0 : size >= 9.995 ? 1 : 2;
   return fmt::format("{:.{}f}", value, decimals);
+}
+
+bool is_unit(const std::string& word) {
+  static const std::set<std::string> units = {"%",   "B",  "KiB", "MiB", "GiB", "TiB",
+                                              "PiB", "ns", "us",  "ms",  "s"};
+  return units.count(word.substr(0, word.find_first_of(").,:;"))) != 0;  // "%" of "(6.59 %)."
 }
 
 }  // namespace
@@ -69,13 +77,26 @@ std::string strong(const std::string& text) {
   return terminal ? "\033[1m" + text + "\033[0m" : text;
 }
 
+std::string with_units_kept(const std::string& text, const std::string& gap) {
+  std::string out;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool after_number = !out.empty() && std::isdigit(static_cast<unsigned char>(out.back())) != 0;
+    if (!out.empty()) out += after_number && is_unit(word) ? gap : " ";
+    out += word;
+  }
+  return out;
+}
+
 std::string wrapped(const std::string& text, const std::string& indent) {
+  constexpr char kGap = '\1';  // as wide as the blank that it stands for
   std::string out, line;
   const auto end_line = [&] {
+    std::replace(line.begin(), line.end(), kGap, ' ');
     if (!line.empty()) out += indent + line + "\n";
     line.clear();
   };
-  std::istringstream words(text);
+  std::istringstream words(with_units_kept(text, std::string(1, kGap)));
   for (std::string word; words >> word;) {
     if (indent.size() + line.size() + 1 + word.size() > kColumns) end_line();
     line += (line.empty() ? "" : " ") + word;

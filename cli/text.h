@@ -24,7 +24,10 @@ std::string plural_text(std::uint64_t n, const char* one, const char* many);
 std::string strong(const std::string& text);
 
 constexpr std::size_t kColumns = 100;
-/// Words in lines of kColumns at most, each after `indent`; a longer word has a line of its own.
+/// Words with a blank between them, but `gap` between a number and its unit: "64.0 MiB", "(6.59 %)".
+std::string with_units_kept(const std::string& text, const std::string& gap);
+/// Words in lines of kColumns at most, each after `indent`; a longer word has a line of its own. A unit stays
+/// with its number.
 std::string wrapped(const std::string& text, const std::string& indent);
 
 /// Columns as wide as their widest cell; the first is set left, the others right. Where that makes lines

@@ -31,31 +31,50 @@ void add(TopRow& sum, const TopRow& row) {
   sum.share_allowed += row.share_allowed;
 }
 
-void add_line(Table& table, const std::string& name, const TopRow& r) {
-  table.add({name, bytes_text(static_cast<double>(r.registered_now)),
-             bytes_text(static_cast<double>(r.registered_peak)),
-             r.limit ? bytes_text(static_cast<double>(r.limit)) : "none", count_text(r.acquires.total),
-             count_text(r.acquires.misses), count_text(r.acquires.late), count_text(r.acquires.bounced),
-             share_text(r.budget_spent, r.budget_allowed), share_text(r.share_spent, r.share_allowed)});
+/// Columns of the whole table; a narrower terminal gets it without the peak and the bounced.
+constexpr std::size_t kWhole = 92;
+
+std::vector<std::string> header(bool whole) {
+  if (!whole) return {"node, rank", "registered", "limit", "transfers", "misses", "late", "budget", "helper"};
+  return {"node, rank", "registered", "peak",    "limit",  "transfers",
+          "misses",     "late",       "bounced", "budget", "helper"};
+}
+
+void add_line(Table& table, bool whole, const std::string& name, const TopRow& r) {
+  std::vector<std::string> cells{name, bytes_text(static_cast<double>(r.registered_now))};
+  if (whole) cells.push_back(bytes_text(static_cast<double>(r.registered_peak)));
+  cells.push_back(r.limit ? bytes_text(static_cast<double>(r.limit)) : "none");
+  for (const std::uint64_t count : {r.acquires.total, r.acquires.misses, r.acquires.late})
+    cells.push_back(count_text(count));
+  if (whole) cells.push_back(count_text(r.acquires.bounced));
+  cells.push_back(share_text(r.budget_spent, r.budget_allowed));
+  cells.push_back(share_text(r.share_spent, r.share_allowed));
+  table.add(std::move(cells));
 }
 
 std::string rank_name(const TopRow& r) {
   return r.rank >= 0 ? fmt::format("  rank {}", r.rank) : fmt::format("  pid {}", r.process);
 }
 
-std::string heading(const std::vector<TopRow>& rows, std::size_t nodes) {
+/// The command is shortened to `columns` in all; 0: any number.
+std::string heading(const std::vector<TopRow>& rows, std::size_t nodes, std::size_t columns) {
   double longest = 0;
   std::uint64_t running = 0;
   for (const TopRow& row : rows) {
     longest = std::max(longest, row.seconds);
     running += row.is_running ? 1 : 0;
   }
-  return fmt::format("{}: {} on {}, {}, {}\n\n", rows.front().command,
-                     plural_text(rows.size(), "rank", "ranks"), plural_text(nodes, "node", "nodes"),
-                     seconds_text(longest),
-                     running == 0             ? "ended"
-                     : running == rows.size() ? "running"
-                                              : fmt::format("{} running", count_text(running)));
+  const std::string state =
+      fmt::format(": {} on {}, {}, {}", plural_text(rows.size(), "rank", "ranks"),
+                  plural_text(nodes, "node", "nodes"), seconds_text(longest),
+                  running == 0             ? "ended"
+                  : running == rows.size() ? "running"
+                                           : fmt::format("{} running", count_text(running)));
+  std::string command = rows.front().command;
+  constexpr std::size_t kLeast = 8;
+  if (columns != 0 && command.size() + state.size() > columns)
+    command = command.substr(0, std::max(columns, state.size() + kLeast) - state.size() - 3) + "...";
+  return command + state + "\n\n";
 }
 
 /// The first lines of `text`, and how many are left out; each line to its first columns.
@@ -99,8 +118,8 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
   std::sort(rows.begin(), rows.end(), [](const TopRow& a, const TopRow& b) {
     return std::tie(a.host, a.rank, a.process) < std::tie(b.host, b.rank, b.process);
   });
-  Table table({"node, rank", "registered", "peak", "limit", "transfers", "misses", "late", "bounced",
-               "budget", "helper"});
+  const bool whole = columns == 0 || columns >= kWhole;
+  Table table(header(whole));
   std::size_t nodes = 0;
   for (auto begin = rows.begin(); begin != rows.end();) {
     const auto end =
@@ -108,12 +127,12 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
     TopRow sum;
     for (auto row = begin; row != end; ++row) add(sum, *row);
     if (begin->node_limit) sum.limit = std::min(sum.limit, begin->node_limit);
-    add_line(table, begin->host, sum);
-    for (auto row = begin; row != end; ++row) add_line(table, rank_name(*row), *row);
+    add_line(table, whole, begin->host, sum);
+    for (auto row = begin; row != end; ++row) add_line(table, whole, rank_name(*row), *row);
     begin = end;
     ++nodes;
   }
-  return cut(heading(rows, nodes) + table.text(), columns, lines);
+  return cut(heading(rows, nodes, columns) + table.text(), columns, lines);
 }
 
 }  // namespace pinion::cli

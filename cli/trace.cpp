@@ -95,7 +95,7 @@ class Writer {
   bool first_ = true;
 };
 
-using SiteNames = std::unordered_map<std::uint64_t, const char*>;
+using SiteNames = std::unordered_map<std::uint64_t, std::string>;
 
 Json arguments_of(const Event& e, const SiteNames& sites) {
   Json args = {{"address", fmt::format("{:#x}", e.address)}, {"bytes", e.bytes}, {"domain", e.domain}};
@@ -188,11 +188,11 @@ void mark_late(Writer& writer, const Event& e, Json event) {
   writer.add(event);
 }
 
-void write_rank(Writer& writer, const Log& log, int process) {
+void write_rank(Writer& writer, const Log& log, int process, const SiteText& site_text) {
   name_process(writer, log, process);
   name_threads(writer, log, process);
   SiteNames sites;
-  for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site.name;
+  for (const runlog::SiteEntry& site : log.sites) sites[site.hash] = site_text(call_site_of(log, site));
   std::uint64_t id = 0;
   for (const Event& e : log.events) {
     Json event = {{"pid", process},
@@ -227,12 +227,13 @@ void write_rank(Writer& writer, const Log& log, int process) {
 
 }  // namespace
 
-Error write_trace(std::FILE* out, const runlog::Report& report, const std::vector<std::string>& paths) {
+Error write_trace(std::FILE* out, const runlog::Report& report, const std::vector<std::string>& paths,
+                  const SiteText& site_text) {
   Writer writer(out, report.start);
   ProcessNumbers numbers(report);
   std::uint64_t lost = 0;
   const Error error = runlog::for_each_log(paths, [&](const Log& log) {
-    write_rank(writer, log, numbers.of(log));
+    write_rank(writer, log, numbers.of(log), site_text);
     lost += lost_events(log);
   });
   writer.end(lost);

@@ -9,10 +9,12 @@
 
 #include "base/error.h"
 #include "runlog/analysis.h"
+#include "verdict.h"
 
 namespace pinion::cli {
 
 /// `report`: of the same logs. Times count from its start. Reads the logs of `paths` one after another.
-Error write_trace(std::FILE* out, const runlog::Report& report, const std::vector<std::string>& paths);
+Error write_trace(std::FILE* out, const runlog::Report& report, const std::vector<std::string>& paths,
+                  const SiteText& site_text);
 
 }  // namespace pinion::cli

@@ -8,6 +8,7 @@
 
 #include "engine/acts.h"
 #include "report_notes.h"
+#include "report_tables.h"
 #include "text.h"
 #include "typed.h"
 
@@ -31,20 +32,12 @@ struct Outcome {
 Outcome outcome_of(const Report& r) { return {r.registered(), r.cost.added(), r.wall_seconds}; }
 Outcome outcome_of(const simulate::Result& r) { return {r.registered, r.cost.added(), r.seconds}; }
 
-const simulate::Result* row_of(const Strategies* strategies, RetentionKind kind) {
-  if (strategies == nullptr) return nullptr;
-  for (const Strategies::Row& row : strategies->rows)
-    if (row.retention == to_string(kind)) return &row.result;
-  return nullptr;
-}
-
 Options options_of(const Report& r) {
   Options options = recorded_options(r.options);
   options.log.clear();
   return options;
 }
 
-bool is_measured(const Report& r) { return r.acts == runlog::Acts::measured; }
 bool predicts(const Report& r) { return r.retention == to_string(RetentionKind::helper); }
 
 std::string against_text(double value, double reference) {
@@ -52,7 +45,7 @@ std::string against_text(double value, double reference) {
 }
 
 std::string cost_text(const Outcome& o) {
-  if (o.added <= 0) return fmt::format("for no time of {}", seconds_text(o.seconds));
+  if (o.added <= 0) return fmt::format("at no cost in time (run: {})", seconds_text(o.seconds));
   return fmt::format("for {} of {} ({})", seconds_text(o.added), seconds_text(o.seconds),
                      percent_text(o.seconds > 0 ? o.added / o.seconds : 0));
 }
@@ -141,6 +134,10 @@ std::string where_text(const Report& r) {
                          : fmt::format("Registered memory of {} ranks", count_text(node.ranks));
 }
 
+std::string command_text(const Options& options, const TypedProgram& program) {
+  return program.before + typed_run(options) + program.after;
+}
+
 /// Collects sentences and advice on one run.
 class Judge {
  public:
@@ -167,8 +164,13 @@ class Judge {
   void advise(std::string text, std::string command) {
     verdict_.advice.push_back({std::move(text), std::move(command)});
   }
-  std::string typed(const Options& options) const {
-    return program_.before + typed_run(options) + program_.after;
+  std::string typed(const Options& options) const { return command_text(options, program_); }
+  /// As a what-if row was simulated.
+  Options options_with(const Strategies::WhatIf& row) const {
+    Options options = options_;
+    options.retention = RetentionKind::helper;
+    (void)set_option(options, row.option, row.value);
+    return options;
   }
 
   void nothing_seen() {
@@ -182,7 +184,7 @@ class Judge {
 
   void measured() {
     const simulate::Result* const helper = row_of(strategies_, RetentionKind::helper);
-    if (helper == nullptr) return;
+    if (helper == nullptr) return say("The log lacks the events to simulate strategies from.");
     const Outcome o = outcome_of(*helper);
     const bool worth = saves(o.bytes);
     say(fmt::format("Simulated from this run's log with NIC '{}', Pinion would hold {}, {}.",
@@ -238,9 +240,11 @@ class Judge {
     }
     if (most == nullptr || most->held_byte_seconds <= 0) return;
     const double share = most->held_byte_seconds / sum;
-    say(fmt::format("{} of it stays registered after {} in {}.",
+    // A log names its call sites at the end of the run.
+    const std::string where = most->name.starts_with("site ") ? "" : " in " + site_text_(*most);
+    say(fmt::format("{} of it stays registered after {}{}.",
                     share > 0.5 ? "Most" : fmt::format("The largest part ({})", percent_text(share)),
-                    most->call, site_text_(*most)));
+                    most->call, where));
   }
 
   void limit_binds() {
@@ -271,11 +275,9 @@ class Judge {
       if (row.option != "time-budget") continue;
       const Outcome with = outcome_of(row.result);
       if (with.bytes.mean > (1 - 4 * kWorthTelling) * o.bytes.mean) continue;
-      Options options = options_;
-      (void)set_option(options, "time-budget", row.value);
       return advise(fmt::format("A time budget of {} would hold {} on average, {} (simulated):", row.value,
                                 bytes_text(with.bytes.mean), cost_text(with)),
-                    typed(options));
+                    typed(options_with(row)));
     }
   }
 
@@ -287,8 +289,7 @@ class Judge {
       if (row.option != "limit") continue;
       const bool binds = r_.acquires.bounced > 0;
       if (!(binds ? costs_no_time(row.result, *helper) : costs_nothing_more(row.result, *helper))) continue;
-      Options options = options_;
-      (void)set_option(options, "limit", row.value);
+      const Options options = options_with(row);
       if (options.limit == options_.limit ||
           (options_.limit != 0 && !binds && options.limit > options_.limit))
         return;
@@ -309,8 +310,8 @@ class Judge {
 
 }  // namespace
 
-TypedProgram typed_program(const Report& report) {
-  return {report.job_ranks > 1 ? fmt::format("mpirun -n {} ", report.job_ranks) : "", report.command};
+TypedProgram typed_program(const std::string& command, int ranks) {
+  return {ranks > 1 ? fmt::format("mpirun -n {} ", ranks) : "", command};
 }
 
 Verdict verdict_of(const Report& report, const Strategies* strategies, const TypedProgram& program,
@@ -358,34 +359,40 @@ Verdict verdict_of(const std::vector<ComparedRow>& rows) {
   return verdict;
 }
 
-void judge(Verdict& verdict, const std::string& name, const std::vector<SimulatedRow>& rows) {
+void judge(Verdict& verdict, const std::string& name, const TypedProgram& program,
+           const std::vector<SimulatedRow>& rows) {
   const SimulatedRow* helper = nullptr;
   std::optional<double> on_demand;
   for (const SimulatedRow& row : rows) {
-    if (row.retention == RetentionKind::helper &&
-        (helper == nullptr || (row.limit == 0 && helper->limit != 0)))
+    const Options& o = row.options;
+    if (o.retention == RetentionKind::helper &&
+        (helper == nullptr || (o.limit == 0 && helper->options.limit != 0)))
       helper = &row;
-    if (row.retention == RetentionKind::on_demand && row.result->seconds > 0)
+    if (o.retention == RetentionKind::on_demand && row.result->seconds > 0)
       on_demand = row.result->cost.added() / row.result->seconds;
   }
   if (helper == nullptr) return;
   const simulate::Result& r = *helper->result;
-  verdict.sentences.push_back(fmt::format("{}: strategy helper would hold {}, {}.", name,
+  verdict.sentences.push_back(fmt::format("{} would hold {}, {}.",
+                                          name.empty() ? "Strategy helper" : name + ": strategy helper",
                                           instead_text(r.registered), cost_text(outcome_of(r))));
   if (!saves(r.registered))
-    verdict.sentences.push_back(why_not_text(
-        {r.registered, r.acquires.total, r.prediction.reuses, r.ranks, helper->time_budget, on_demand}));
+    verdict.sentences.push_back(why_not_text({r.registered, r.acquires.total, r.prediction.reuses, r.ranks,
+                                              helper->options.time_budget, on_demand}));
   const SimulatedRow* least = nullptr;
-  for (const SimulatedRow& row : rows)
-    if (row.retention == RetentionKind::helper && row.limit != 0 && row.limit != helper->limit &&
-        costs_nothing_more(*row.result, r) && (least == nullptr || row.limit < least->limit))
+  for (const SimulatedRow& row : rows) {
+    const Options& o = row.options;
+    if (o.retention == RetentionKind::helper && o.limit != 0 && o.limit != helper->options.limit &&
+        costs_nothing_more(*row.result, r) && (least == nullptr || o.limit < least->options.limit))
       least = &row;
-  if (least == nullptr) return;
-  Options options;
-  options.limit = least->limit;
-  verdict.advice.push_back({fmt::format("{}: a limit of {} a process would cost nothing more:", name,
-                                        bytes_text(static_cast<double>(least->limit))),
-                            typed_run(options) + "CMD"});
+  }
+  const std::string of = name.empty() ? "it" : name;
+  if (least != nullptr)
+    verdict.advice.push_back({fmt::format("Run {} under a limit of {} a process, which costs nothing more:",
+                                          of, bytes_text(static_cast<double>(least->options.limit))),
+                              command_text(least->options, program)});
+  else if (saves(r.registered))
+    verdict.advice.push_back({fmt::format("Run {} so:", of), command_text(helper->options, program)});
 }
 
 std::string to_text(const Verdict& verdict, const std::string& indent) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/options.h"
 #include "report_json.h"
 #include "runlog/analysis.h"
 #include "strategies.h"
@@ -27,8 +28,8 @@ struct Verdict {
 struct TypedProgram {
   std::string before, after;
 };
-/// As far as the log shows it.
-TypedProgram typed_program(const runlog::Report& report);
+/// As far as a log shows it.
+TypedProgram typed_program(const std::string& command, int ranks);
 
 /// The name of a call site, for people.
 using SiteText = std::function<std::string(const runlog::CallSite&)>;
@@ -49,13 +50,12 @@ Verdict verdict_of(const std::vector<ComparedRow>& rows);
 
 /// A row of `pinion simulate`, of one workload.
 struct SimulatedRow {
-  RetentionKind retention;
-  std::uint64_t limit;
-  double time_budget;  ///< a share; negative: off
+  Options options;  ///< of a run like it
   const simulate::Result* result;
 };
-/// Adds to a verdict on several workloads; `name`: this one's.
-void judge(Verdict& verdict, const std::string& name, const std::vector<SimulatedRow>& rows);
+/// Adds to a verdict; `name`: of the workload, empty where there is one.
+void judge(Verdict& verdict, const std::string& name, const TypedProgram& program,
+           const std::vector<SimulatedRow>& rows);
 
 /// Sentences as a paragraph and the advice below it; each line begins with `indent` and has 100 columns at
 /// most, but for commands.

@@ -14,11 +14,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -466,6 +472,246 @@ TEST_F(ArenaTest, AMappingOverFreeAddressesIsTheProgramsUntilItEnds) {
   EXPECT_TRUE(process_heap().unmap(Range::of(again, 8 * kMiB)));
 }
 
+/// The marks that a program leaves on memory, by the names in /proc/self/smaps: left out of dumps and of
+/// children, wiped for them, locked, merged with others.
+std::string marks_at(const char* at) {
+  std::ifstream smaps("/proc/self/smaps");
+  std::string marks;
+  bool there = false;
+  for (std::string line; std::getline(smaps, line);) {
+    Range mapping;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &mapping.begin, &mapping.end) == 2)
+      there = mapping.contains(Range::of(at, 1));
+    if (!there || !line.starts_with("VmFlags:")) continue;
+    for (const char* mark : {"dd", "dc", "wf", "lo", "mg"})
+      if (line.find(std::string(" ") + mark) != line.npos) marks += mark;
+  }
+  return marks;
+}
+int memory_policy_at(const char* at) {
+  constexpr int kOfAddress = 2;  // MPOL_F_ADDR
+  int policy = 0;
+  ::syscall(SYS_get_mempolicy, &policy, nullptr, 0, at, kOfAddress);
+  return policy;
+}
+/// As a program may leave memory. What the kernel lacks goes unmarked. By direct calls, as sanitizers drop
+/// locks.
+void leave_marks(char* at, std::size_t bytes) {
+  ASSERT_EQ(::madvise(at, bytes, MADV_DONTDUMP), 0);
+  ASSERT_EQ(::madvise(at, bytes, MADV_DONTFORK), 0);
+  ::madvise(at, bytes, MADV_MERGEABLE);
+  ASSERT_EQ(::syscall(SYS_mlock, at, page_size()), 0);
+  constexpr int kBind = 2;  // MPOL_BIND
+  const unsigned long first_node = 1;
+  ::syscall(SYS_mbind, at, bytes, kBind, &first_node, 8 * sizeof first_node, 0);
+}
+
+TEST_F(ArenaTest, AMappingBeginsAsTheKernelsWould) {
+  for (const bool registered : {false, true}) {
+    start();
+    char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
+    if (registered) {
+      ASSERT_TRUE(serves(mapping, 4 * kMiB));
+    }
+    const std::string plain = marks_at(mapping);
+    EXPECT_EQ(plain, registered ? "dc" : "") << "registered memory is hidden from children";
+    ASSERT_NO_FATAL_FAILURE(leave_marks(mapping, kMiB));
+    EXPECT_EQ(marks_at(mapping).find("dddclo"), 0u);
+    EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
+    EXPECT_EQ(marks_at(mapping), plain) << "at once: locked memory counts against a limit";
+    char* const again = static_cast<char*>(process_heap().map(4 * kMiB));
+    EXPECT_EQ(again, mapping);
+    EXPECT_EQ(marks_at(again), plain);
+    EXPECT_EQ(memory_policy_at(again), 0);
+    EXPECT_TRUE(process_heap().unmap(Range::of(again, 4 * kMiB)));
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, UnmappedMemoryOfABlockBeginsAsTheKernelsWould) {
+  start();
+  char* const block = take(4 * kMiB);
+  ASSERT_NO_FATAL_FAILURE(leave_marks(block, kMiB));
+  ASSERT_EQ(::munmap(block, kMiB), 0);
+  EXPECT_EQ(marks_at(block).find("lo"), std::string::npos);
+  process_heap().free(block);
+  char* const again = take(4 * kMiB);
+  EXPECT_EQ(again, block);
+  EXPECT_EQ(marks_at(again), "");
+  EXPECT_EQ(memory_policy_at(again), 0);
+  process_heap().free(again);
+}
+
+TEST_F(ArenaTest, MemoryThatLocksByDefaultStaysLocked) {
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
+  ASSERT_TRUE(serves(mapping, 4 * kMiB));
+  ASSERT_EQ(::syscall(SYS_mlock, mapping, page_size()), 0);
+  process_arena().note_locks_future(true);
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
+  process_arena().note_locks_future(false);
+  EXPECT_EQ(marks_at(mapping), "dclo");
+  ASSERT_EQ(::syscall(SYS_munlock, mapping, page_size()), 0);
+}
+
+TEST_F(ArenaTest, MemoryThatIsWipedForChildrenIsServedNoMore) {
+  const auto [block, other] = start_with_two_blocks("emulated");
+  ASSERT_EQ(::madvise(block, kMiB, MADV_WIPEONFORK), 0);
+  test::in_child([&] {
+    EXPECT_TRUE(is_filled(block, kMiB, 0));
+    EXPECT_TRUE(is_filled(block + kMiB, 3 * kMiB, 7));
+  });
+  EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
+  EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+  EXPECT_FALSE(serves(block, kMiB));
+  EXPECT_TRUE(acquires(block, kMiB)) << "the ordinary way";
+  process_heap().free(block);
+  char* const again = take(4 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+  std::memset(again, 8, 4 * kMiB);
+  test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)); });
+  process_heap().free(again);
+  process_heap().free(other);
+}
+
+// As mmap with MAP_FIXED_NOREPLACE does (intercept/mappings.cpp).
+TEST_F(ArenaTest, FreeMemoryMakesWayForAMappingOfTheProgram) {
+  for (const bool registered : {false, true}) {
+    start();
+    char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+    const Range wanted = Range::of(mapping + kMiB, kMiB);
+    if (registered) {
+      ASSERT_TRUE(serves(mapping, 8 * kMiB));
+    }
+    EXPECT_FALSE(process_heap().lay_over_free(wanted)) << "a mapping is there";
+    ASSERT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
+    ASSERT_TRUE(process_heap().lay_over_free(wanted));
+    const int file = map_shared_over(mapping + kMiB, kMiB, 5);
+    EXPECT_FALSE(process_heap().lay_over_free(wanted)) << "another one is";
+    char* const block = take(8 * kMiB);
+    std::memset(block, 9, 8 * kMiB);
+    EXPECT_FALSE(process_heap().lay_over_free(Range::of(block, kMiB))) << "a block is";
+    EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+    ::close(file);
+    process_heap().free(block);
+    ASSERT_TRUE(process_heap().unmap(wanted));
+    Engine::stop();
+    process_heap().relieve();
+    ASSERT_EQ(process_arena().figures().segments, 0u) << "nothing is lost";
+    // Addresses without a segment. The program has not used its chance.
+    ASSERT_TRUE(process_heap().lay_over_free(wanted));
+    EXPECT_FALSE(process_heap().lay_over_free(wanted));
+    ASSERT_TRUE(process_heap().unmap(wanted));
+    ASSERT_TRUE(process_heap().lay_over_free(wanted));
+    ASSERT_TRUE(process_heap().unmap(wanted));
+  }
+}
+
+TEST_F(ArenaTest, ASegmentUnderAMappingGoesWithIt) {
+  start();
+  char* const block = take(30 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(block, 30 * kMiB, held));
+  process_heap().free(block);
+  ASSERT_TRUE(process_heap().relieve());
+  const int file = map_shared_over(block, kMiB, 5);
+  leases().release(*this_thread(), held);
+  EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
+  leases().settle_arena();
+  EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+  ASSERT_TRUE(process_heap().unmap(Range::of(block, kMiB)));
+  EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));
+  char* const again = take(30 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 30 * kMiB, 0));
+  EXPECT_TRUE(file_is_filled(file, kMiB, 5));
+  ::close(file);
+  process_heap().free(again);
+}
+
+/// Runs code in the middle of the next change of the memory that it watches.
+class Meanwhile final : public MemorySink {
+ public:
+  Answer changing(const MemoryChange& change) override {
+    if (change.range.overlaps(watched) && !ran.exchange(true)) run();
+    return Answer::proceed;
+  }
+  /// The code runs while `change` does.
+  void during(Range memory, std::function<void()> code, const std::function<void()>& change) {
+    watched = memory;
+    run = std::move(code);
+    ran = false;
+    ASSERT_FALSE(memory_events::add(*this));
+    change();
+    memory_events::remove(*this);
+    EXPECT_TRUE(ran);
+  }
+
+ private:
+  Range watched;
+  std::function<void()> run;
+  std::atomic<bool> ran{true};
+};
+
+TEST_F(ArenaTest, ASegmentGoesBackBesideAMapping) {
+  static Meanwhile meanwhile;
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+  const Range all = Range::of(mapping, 8 * kMiB);
+  ASSERT_TRUE(process_heap().unmap(all));
+  const auto relieve = [] { process_heap().relieve(); };
+  // By a call that the heap learns of in its hook alone: refused.
+  void* mapped = nullptr;
+  const auto map_by_hook = [&] {
+    mapped = ::mmap(mapping, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  };
+  ASSERT_NO_FATAL_FAILURE(meanwhile.during(
+      all, [&] { std::thread(map_by_hook).join(); }, relieve));
+  EXPECT_EQ(mapped, MAP_FAILED);
+  EXPECT_EQ(process_arena().figures().segments, 0u);
+  // Otherwise it waits.
+  ASSERT_EQ(process_heap().map(8 * kMiB), mapping);
+  ASSERT_TRUE(process_heap().unmap(all));
+  std::thread thread;
+  int file = -1;
+  const auto map_in_time = [&] {
+    EXPECT_TRUE(process_heap().lay_over(Range::of(mapping, kMiB)));
+    file = map_shared_over(mapping, kMiB, 5);
+  };
+  ASSERT_NO_FATAL_FAILURE(meanwhile.during(
+      all, [&] { thread = std::thread(map_in_time); }, relieve));
+  thread.join();
+  EXPECT_TRUE(is_filled(mapping, kMiB, 5));
+  mapping[0] = 6;
+  char first = 0;
+  EXPECT_TRUE(::pread(file, &first, 1, 0) == 1 && first == 6) << "the file's memory";
+  ::close(file);
+  EXPECT_TRUE(process_heap().unmap(Range::of(mapping, kMiB)));
+  EXPECT_EQ(process_heap().map(8 * kMiB), mapping) << "the addresses are free again";
+  EXPECT_TRUE(process_heap().unmap(all));
+}
+
+TEST_F(ArenaTest, AMappingEndsBesideAnAllocation) {
+  static Meanwhile meanwhile;
+  start();
+  char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
+  ASSERT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
+  ::close(map_shared_over(mapping, 2 * kMiB, 5));
+  // In pieces, so that the rest is the program's still.
+  for (char* const part : {mapping, mapping + kMiB}) {
+    char* block = nullptr;
+    ASSERT_NO_FATAL_FAILURE(meanwhile.during(
+        Range::of(part, kMiB), [&] { block = take(kMiB); },
+        [&] { EXPECT_TRUE(process_heap().unmap(Range::of(part, kMiB))); }));
+    EXPECT_NE(block, nullptr);
+    process_heap().free(block);
+  }
+  process_heap().relieve();
+  EXPECT_EQ(process_arena().figures().segments, 0u) << "all addresses are free again";
+}
+
 // As the firehose does while a peer holds the memory.
 class Refusing final : public MemorySink {
  public:
@@ -646,6 +892,25 @@ TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
   EXPECT_EQ(again, block);
   EXPECT_TRUE(is_writable(again + kMiB)) << "freed without rights";
   process_heap().free(again);
+}
+
+// As clone and _Fork are met (intercept/mappings.cpp).
+TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
+  const auto [block, other] = start_with_two_blocks("pin");
+  EXPECT_EQ(marks_at(block), "dc");
+  process_arena().show_to_children();
+  const long child = ::syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(block[0] == 7 && block[4 * kMiB - 1] == 7 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(static_cast<pid_t>(child), &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(serves(other, 4 * kMiB));
+  test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
+  EXPECT_EQ(marks_at(block), "dc") << "hidden again";
+  EXPECT_EQ(registrations(), 1u);
+  process_heap().free(block);
+  process_heap().free(other);
 }
 
 TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
@@ -924,9 +1189,12 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     const std::size_t from = random_() % block.pages.size();
     const std::size_t bytes = (1 + random_() % (block.pages.size() - from)) * page_size();
     char* const begin = at_page(at, from);
-    const unsigned way = random_() % 5;
+    const unsigned way = random_() % 6;
     const bool hides = way < 3;
-    if (way == 4) {
+    if (way == 5) {
+      ASSERT_EQ(::madvise(begin, bytes, MADV_WIPEONFORK), 0);
+      test::in_child([&] { EXPECT_EQ(*begin, 0); });
+    } else if (way == 4) {
       move_away(begin, bytes, block.pages[from]);
     } else if (way == 3) {
       map_file(begin, bytes);

@@ -9,6 +9,7 @@
 Prints a line for each fault; exit status 1 if there is any."""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -122,11 +123,11 @@ def check_rooms(page):
 
 
 def main():
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
-                            capture_output=True, text=True)
-    if listed.returncode == 0:
+    listed = shutil.which("git") and subprocess.run(
+        ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
+    if listed and listed.returncode == 0:
         files = [root / name for name in listed.stdout.splitlines()]
-    else:  # unpacked from an archive
+    else:  # no git, or unpacked from an archive
         files = [path for top in [*TOP.split("|"), "*.md"] for path in root.glob(top + "/**/*" if "*" not in top else top)]
     files = [path for path in files if path.is_file()]
     for path in files:

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -265,6 +266,26 @@ TEST(FirehoseBuckets, SuitTheMemoryForPeers) {
   EXPECT_EQ(bucket, 64 * kKiB);
   for (const std::uint64_t nonsense : {std::uint64_t{0}, 5 * kKiB, page_size() / 2})
     EXPECT_EQ(agreed_bucket(std::array{64 * kKiB, nonsense}, bucket).code, EBADMSG);
+}
+
+// Whatever the peers propose, the job has buckets of whole pages, no larger than anyone's.
+TEST(FirehoseBuckets, AreAgreedOnWhateverIsProposed) {
+  std::mt19937_64 random(1);
+  unsigned agreed = 0;
+  for (int round = 0; round < 10'000; ++round) {
+    std::array<std::uint64_t, 3> proposals;
+    for (std::uint64_t& one : proposals)
+      one = random() % 4 ? std::uint64_t{1} << random() % 40 : random() >> random() % 64;
+    std::uint64_t bucket = 0;
+    const Error error = agreed_bucket(proposals, bucket);
+    const std::uint64_t least = *std::min_element(proposals.begin(), proposals.end());
+    ASSERT_EQ(error.code, is_bucket(least) ? 0 : EBADMSG) << least;
+    if (error) continue;
+    ++agreed;
+    ASSERT_EQ(bucket, least);
+    ASSERT_EQ(bucket % page_size(), 0U);
+  }
+  EXPECT_GT(agreed, 100U);
 }
 
 TEST(FirehoseBuckets, OfMemoryInHugepagesAreHugepages) {

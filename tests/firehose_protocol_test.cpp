@@ -157,6 +157,24 @@ TEST_P(EachSharing, ABucketIsRenewed) {
   expect_right(job);
 }
 
+// A message to its owner finds no memory. The puts under way land in memory that is still registered.
+TEST_P(EachSharing, APeerCutsItsOwnerOff) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{{1, {0}}}, {{0, {0}}, {0, {1}}, {0, {0}}}};
+  job.revocations = {{{0, 1}}};
+  job.cuts = true;
+  expect_right(job);
+}
+
+// Victims are those expected latest, and another peer gives back what it expects later.
+TEST(FirehoseLending, MovesByPrediction) {
+  MadeJob job = job_of(quota(Sharing::lending, 2, 0, 3));
+  job.predicts = true;
+  job.quota.move_time = 50;
+  job.puts = {{}, {{0, {0}}, {0, {1}}, {0, {0}}, {0, {2}}}, {{0, {3}}}};
+  expect_right(job);
+}
+
 // A peer that waits for its moves to pay goes by message meanwhile.
 TEST(FirehoseLending, MovesThatCostMore) {
   MadeJob job = job_of(quota(Sharing::lending, 1, 0, 2));

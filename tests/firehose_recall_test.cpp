@@ -1,5 +1,5 @@
 // Firehoses while memory changes under them: recalls, changes held back, and puts that land in their target
-// alone. Strategy `firehose`, on the providers that expose memory by keys.
+// alone. Strategy `firehose`, on the providers that expose memory by keys; over `shm` memory of the arena.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -84,6 +84,19 @@ std::uint64_t word_at(const char* memory) {
   std::memcpy(&value, memory, sizeof value);
   return value;
 }
+
+/// A process that is killed in the end.
+struct Doomed {
+  explicit Doomed(pid_t which) : process(which) {}
+  ~Doomed() { ::kill(process, SIGKILL); }
+  Doomed(const Doomed&) = delete;
+  Doomed& operator=(const Doomed&) = delete;
+  const pid_t process;
+};
+/// It is stopped until then.
+struct Stopped : Doomed {
+  explicit Stopped(pid_t which) : Doomed(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
+};
 
 /// Puts until one hits: then the bucket is held.
 void hold_by_put(FirehoseMember& member, unsigned to, std::uint64_t at, std::uint64_t value) {
@@ -174,8 +187,13 @@ bool reserve_arena() {
   return reserved;
 }
 
+/// Memory of Pinion's own segments, the only memory that is exposed over `shm`.
+class FirehoseArena : public FirehoseRecall {};
+/// Over a provider whose writes no closed connection ends.
+class FirehoseByAddress : public FirehoseRecall {};
+
 // The provider writes through the process's page tables: without rights there, it would fail.
-TEST_P(FirehoseRecall, UnmappedMemoryOfTheArenaKeepsItsRightsWhilePeersHoldIt) {
+TEST_P(FirehoseArena, UnmappedMemoryKeepsItsRightsWhilePeersHoldIt) {
   ASSERT_TRUE(reserve_arena());
   run(2, [](FirehoseMember& member) {
     char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
@@ -209,8 +227,144 @@ bool is_resident(char* at) {
   return ::mincore(at, 1, &resident) == 0 && (resident & 1) != 0;
 }
 
+TEST_P(FirehoseArena, HoldsWhatWasPut) {
+  ASSERT_TRUE(reserve_arena());
+  run(3, [](FirehoseMember& member) {
+    constexpr unsigned kPuts = 400, kBuckets = 4;
+    constexpr std::size_t kWords = kBuckets * kBucket / 8;
+    char* const mine = static_cast<char*>(process_heap().allocate(3 * kBuckets * kBucket, kBucket, true));
+    ASSERT_NE(mine, nullptr);
+    char* const outside = map_buckets(1);
+    const auto all = member.exchange(mine), others = member.exchange(outside);
+    std::mt19937_64 random(member.process());
+    std::map<std::pair<unsigned, std::size_t>, std::uint64_t> known;
+    const auto at = [&](unsigned to, std::size_t word) {
+      return all[to] + member.process() * kBuckets * kBucket + 8 * word;
+    };
+    for (unsigned i = 0; i < kPuts; ++i) {
+      const unsigned to = (member.process() + 1 + static_cast<unsigned>(random() % 2)) % 3;
+      const std::size_t word = random() % kWords;
+      put_word(member, to, at(to, word), known[{to, word}] = random());
+    }
+    EXPECT_GT(member.statistics().hits, 0U);
+    for (const auto& [where, value] : known) {
+      std::uint64_t got = 0;
+      ASSERT_EQ(pinion_firehose_get(member.firehose, where.first, at(where.first, where.second), &got, 8), 0);
+      EXPECT_EQ(got, value);
+    }
+    // What lies beside the arena is hit on providers that check keys.
+    const auto hits = member.statistics().hits;
+    for (std::uint64_t i = 0; i < 20; ++i)
+      put_word(member, (member.process() + 1) % 3, others[(member.process() + 1) % 3], i);
+    if (GetParam() == std::string("shm")) {
+      EXPECT_EQ(member.statistics().hits, hits);
+    }
+    member.barrier();
+    EXPECT_EQ(word_at(outside), 19U);
+    member.barrier();
+  });
+}
+
+// The heap gives a segment back: its memory goes once the peer has let go.
+TEST_P(FirehoseArena, ASegmentThatGoesIsRecalled) {
+  ASSERT_TRUE(reserve_arena());
+  run(2, [](FirehoseMember& member) {
+    const auto take_segment = [](Pages& pages) {
+      pages = process_arena().map(Arena::kGranule, Arena::kGranule);
+      EXPECT_FALSE(pages.range.empty());
+      return reinterpret_cast<char*>(pages.range.begin);
+    };
+    Pages pages;
+    char* mine = take_segment(pages);
+    auto all = member.exchange(mine);
+    const unsigned other = 1 - member.process();
+    hold_by_put(member, other, all[other] + 2 * kBucket, 17);
+    member.barrier();
+    EXPECT_EQ(word_at(mine + 2 * kBucket), 17U);
+    EXPECT_GT(member.statistics().exposed_bytes, 0U);
+    process_arena().unmap(pages);
+    EXPECT_EQ(member.statistics().exposed_bytes, 0U);
+    EXPECT_FALSE(is_readable(mine + 2 * kBucket));
+    member.barrier();
+    mine = take_segment(pages);
+    EXPECT_EQ(word_at(mine + 2 * kBucket), 0U) << "fresh from the kernel";
+    all = member.exchange(mine);
+    put_word(member, other, all[other] + 2 * kBucket, 18);
+    member.barrier();
+    EXPECT_EQ(word_at(mine + 2 * kBucket), 18U);
+    member.barrier();
+  });
+}
+
+// Its late write would land in memory that is still the old one.
+TEST_P(FirehoseArena, MemoryStaysWhileAStoppedPeerLives) {
+  ASSERT_TRUE(reserve_arena());
+  options_.recall_timeout_ns = 100 * kMillisecond;
+  Processes all(2, [&](unsigned process) {
+    const auto joined = join(process, 2);
+    FirehoseMember& member = *joined;
+    char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
+    const auto addresses = member.exchange(mine);
+    const auto numbers = member.exchange(reinterpret_cast<void*>(static_cast<std::uintptr_t>(::getpid())));
+    if (process == 1) hold_by_put(member, 0, addresses[0], 17);
+    member.barrier();
+    if (process == 1) {
+      for (;;) ::pause();
+    }
+    auto peer = std::make_unique<Stopped>(static_cast<pid_t>(numbers[1]));
+    ASSERT_EQ(::munmap(mine, kBucket), 0);
+    ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
+    if (GetParam() == std::string("shm")) {
+      EXPECT_GT(member.statistics().exposed_bytes, 0U);
+      EXPECT_EQ(word_at(mine), 17U);
+    }
+    peer.reset();
+    EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
+    EXPECT_TRUE(eventually(member, [&] { return ::munmap(mine, kBucket) == 0 && !is_readable(mine); }));
+  });
+  all.expect_killed(1);
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+}
+
+// A peer that has cut this process off may be at a write still: its buckets stay until its process has ended.
+TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
+  ASSERT_TRUE(reserve_arena());
+  options_.recall_timeout_ns = 100 * kMillisecond;
+  Processes all(2, [&](unsigned process) {
+    const auto joined = join(process, 2);
+    FirehoseMember& member = *joined;
+    char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
+    const auto addresses = member.exchange(mine);
+    const auto numbers = member.exchange(reinterpret_cast<void*>(static_cast<std::uintptr_t>(::getpid())));
+    const auto other = static_cast<pid_t>(numbers[1 - process]);
+    hold_by_put(member, 1 - process, addresses[1 - process], 17);
+    member.barrier();
+    if (process == 1) {
+      // The other one holds memory here, and is silent.
+      EXPECT_EQ(::kill(other, SIGSTOP), 0);
+      EXPECT_EQ(::munmap(mine, kBucket), 0);
+      EXPECT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
+      EXPECT_EQ(::kill(other, SIGCONT), 0);
+      for (;;) ::pause();
+    }
+    auto peer = std::make_unique<Doomed>(other);
+    const std::uint64_t value = 18;
+    EXPECT_TRUE(eventually(member, [&] {
+      return pinion_firehose_put(member.firehose, 1, addresses[1], &value, sizeof value) == ECONNRESET;
+    }));
+    ASSERT_EQ(::munmap(mine, kBucket), 0);
+    ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; })) << "it held nothing";
+    EXPECT_EQ(word_at(mine), 17U);
+    EXPECT_EQ(member.statistics().exposed_bytes, kBucket);
+    peer.reset();
+    EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
+  });
+  all.expect_killed(1);
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam();
+}
+
 // The segment is registered for the process itself, beyond the buckets that peers hold.
-TEST_P(FirehoseRecall, DroppedMemoryOfTheArenaKeepsItsPages) {
+TEST_P(FirehoseArena, DroppedMemoryKeepsItsPages) {
   ASSERT_TRUE(reserve_arena());
   run(2, [](FirehoseMember& member) {
     char* const mine = static_cast<char*>(process_heap().allocate(4 * kBucket, kBucket, true));
@@ -300,15 +454,6 @@ TEST_P(FirehoseRecall, ReplacedMovedAndProtectedMemoryWaitsForPeers) {
     member.barrier();
   });
 }
-
-/// A process that is stopped, and killed in the end.
-struct Stopped {
-  explicit Stopped(pid_t which) : process(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
-  ~Stopped() { ::kill(process, SIGKILL); }
-  Stopped(const Stopped&) = delete;
-  Stopped& operator=(const Stopped&) = delete;
-  const pid_t process;
-};
 
 /// Over TCP, where a connection can be closed.
 class FirehoseCutOff : public FirehoseRecall {};
@@ -485,9 +630,24 @@ TEST_P(FirehoseRecall, MemoryOutsideOfSegmentsIsOutOfReach) {
     EXPECT_EQ(put(at + kBucket + 4096), 0);
     EXPECT_EQ(put(at + 2 * kBucket + 4096 - 8), 0);
     EXPECT_EQ(put(at + 2 * kBucket + 4096 - 4), EPERM);
+    // Pieces of a call, which travel together at times: those inside go with the others, or stay behind.
+    std::array<std::uint64_t, 3> words{17, 18, 19};
+    const std::array<pinion_firehose_piece, 3> pieces{{{&words[0], at + kBucket + 4096, 8},
+                                                       {&words[1], at + 8, 8},
+                                                       {&words[2], at + kBucket + 4096 - 4, 8}}};
+    for (int call = 0; call < 4; ++call)
+      for (const auto begin : {pinion_firehose_put_v, pinion_firehose_get_v}) {
+        pinion_firehose_handle handle;
+        ASSERT_EQ(begin(member.firehose, other, pieces.data(), pieces.size(), &handle), 0);
+        EXPECT_EQ(pinion_firehose_wait(member.firehose, &handle), EPERM);
+      }
+    EXPECT_EQ(words[1], 18U);
+    EXPECT_EQ(words[2], 19U);
     member.barrier();
     EXPECT_EQ(word_at(memory + kBucket + 4096), 17U);
     EXPECT_EQ(word_at(memory + kBucket), 0U);
+    EXPECT_EQ(word_at(memory + 8), 0U);
+    EXPECT_EQ(word_at(memory + kBucket + 4096 - 8), 0U);
   });
 }
 
@@ -652,6 +812,10 @@ const auto kProviders = testing::Values("tcp;ofi_rxm", "sockets");
 const auto kProviders = testing::Values("tcp;ofi_rxm");
 #endif
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseRecall, kProviders,
+                         [](const auto& info) { return test::test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Providers, FirehoseArena, testing::Values("tcp;ofi_rxm", "shm"),
+                         [](const auto& info) { return test::test_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Providers, FirehoseByAddress, testing::Values("shm"),
                          [](const auto& info) { return test::test_name(info.param); });
 INSTANTIATE_TEST_SUITE_P(Providers, FirehoseCutOff, testing::Values("tcp;ofi_rxm", "sockets"),
                          [](const auto& info) { return test::test_name(info.param); });

@@ -14,13 +14,23 @@ TEST(HelperShare, CountsTimeOfTheRunWhereNoCoreIsIdle) {
   HelperShare share({.share = 0.02, .delay = 4, .core_idle = true}, kSecond);
   share.used(30 * ms, 0, false, 2 * kSecond);
   EXPECT_EQ(share.spent(), 0) << "a core was idle";
-  EXPECT_EQ(share.allowed(), HelperShare::kCredit);
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit);
   EXPECT_FALSE(share.binds());
   EXPECT_EQ(share.least_sleep(), 0);
   share.set_core_idle(false);
   share.used(32 * ms, 0, false, 3 * kSecond);
   EXPECT_EQ(share.spent(), 8 * ms) << "four ranks on two cores lose it";
-  EXPECT_EQ(share.allowed(), HelperShare::kCredit + 20 * ms);
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit + 20 * ms);
+}
+
+TEST(HelperShare, LearningMayCostWhatRegisteringEverythingOnceDoes) {
+  HelperShare share({.share = 0.02}, 0);
+  share.registering_once(ms);
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit);
+  share.registering_once(40 * ms);
+  EXPECT_EQ(share.allowed(), 100 * ms);
+  share.used(0, 0, false, kSecond);
+  EXPECT_EQ(share.allowed(), 120 * ms);
 }
 
 TEST(HelperShare, PeersAndOversubscribedCoresWait) {
@@ -43,16 +53,16 @@ TEST(HelperShare, RefusesWorkThatDoesNotFitBesideWorkSetAside) {
 TEST(HelperShare, WhatItDoesInPlaceOfThreadsRaisesTheBound) {
   HelperShare share({.share = 0.01, .core_idle = true}, 0);
   share.did_for_threads(5 * ms);
-  EXPECT_EQ(share.allowed(), HelperShare::kCredit) << "where nothing is spent, nothing is added";
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit) << "where nothing is spent, nothing is added";
   share.set_core_idle(false);
   share.used(10 * ms, 0, false, 0);
   EXPECT_TRUE(share.resting());
   share.did_for_threads(5 * ms);
   share.used(10 * ms, 0, false, 0);
-  EXPECT_EQ(share.allowed(), HelperShare::kCredit + 5 * ms);
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit + 5 * ms);
   EXPECT_FALSE(share.resting());
   share.did_for_threads(-5 * ms);
-  EXPECT_EQ(share.allowed(), HelperShare::kCredit) << "it was in vain";
+  EXPECT_EQ(share.allowed(), HelperShare::kLeastCredit) << "it was in vain";
 }
 
 TEST(HelperShare, ThePriceRisesAsTheRestShrinks) {

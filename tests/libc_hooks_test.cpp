@@ -365,7 +365,7 @@ TEST_F(LibcHooks, MadviseIsAnEventWhereItDropsPages) {
     madvise(p, page_, advice);
     EXPECT_EQ(seen_ranges(), Ranges{}) << advice;
   }
-  for (const int advice : {MADV_FREE, MADV_REMOVE}) {
+  for (const int advice : {MADV_FREE, MADV_REMOVE, MADV_WIPEONFORK}) {
     watch(Range::of(p, 2 * page_));
     madvise(p, page_, advice);
     EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, page_)})) << advice;

@@ -5,6 +5,7 @@
   - completion for bash, and for fish where it is installed, asked as a user's key does; zsh's, which zsh reads without an error;
   - docs/commands.md: a section for each command that takes arguments, which names the command's own options;
   - README.md and docs/: each option behind `pinion COMMAND` exists, and each everyday option of the table is named;
+  - docs/options.md: it is what packaging/manual/options_page.py makes;
   - include/: each public call has a man page.
 
 Prints a line for each fault; exit status 1 if there is any."""
@@ -128,6 +129,14 @@ def check_documents(table):
                     expect(option in options.get(name, {option}), f"{page.name}:{n}: pinion {name} has no {option}")
 
 
+def check_options_page(table):
+    sys.path.insert(0, str(root / "packaging/manual"))
+    sys.dont_write_bytecode = True
+    import options_page
+    expect((root / "docs/options.md").read_text() == options_page.page(table),
+           "docs/options.md differs from the parser: packaging/manual/options_page.py build/bin/pinion >docs/options.md")
+
+
 def main():
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PINION")}
     table = json.loads(output(str(build / "bin/pinion"), "--parser-table", env=environment).stdout)
@@ -135,6 +144,7 @@ def main():
     check_pages(table)
     check_completion(table)
     check_documents(table)
+    check_options_page(table)
     print("\n".join(faults) or f"{sum(len(command['options']) for command in table['commands'])} options: no fault")
     return 1 if faults else 0
 

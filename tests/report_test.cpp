@@ -251,6 +251,21 @@ TEST_F(Report, ATraceHasRanksInOrderCountersAndLateTransfers) {
   EXPECT_EQ(late, 3 * 3 * made.buffers);
 }
 
+TEST_F(Report, ARunThatWasOnlyMeasuredHeldNothingItself) {
+  MadeRun made;
+  made.acts = runlog::Acts::measured;
+  made.retention = "observe";
+  made.outcome = runlog::Outcome::observed;
+  write_run(made, 0, 1);
+  const std::string text = pinion({"report", "logs", "--html", "page.html"}).out;
+  const std::string page = content_of(root() / "page.html");
+  EXPECT_EQ(text.find("-100"), std::string::npos) << text;
+  EXPECT_EQ(page.find("-100"), std::string::npos);
+  EXPECT_EQ(page.find("this run,"), std::string::npos);
+  EXPECT_NE(page.find("simulated helper: registered at most (-75\u00a0% against leave-pinned)"),
+            std::string::npos);
+}
+
 TEST_F(Report, MetricsAreInPrometheusFormat) {
   MadeRun made;
   made.command = "./app \"a\\b\"";
@@ -360,6 +375,7 @@ class Terminal {
 
 TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
   MadeRun made;
+  made.command = "./app --with-so-many-words that-no-terminal-of-eighty-columns has-room-for-all";
   runlog::LogWriter writer;
   ASSERT_FALSE(writer.open((root() / "logs").string(), info_of(made, 0, 1), 1 << 16));
   runlog::Counters counters{};
@@ -379,6 +395,11 @@ TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
   writer.update(counters, series, 3 * kSecond);
   EXPECT_TRUE(terminal.shows(contains("5.00 MiB")));
 
+  terminal.resize({24, 80, 0, 0});
+  EXPECT_TRUE(terminal.shows([](const std::string& picture) {
+    return picture.find("running\r\n") != std::string::npos &&
+           picture.find("  helper\r\n") != std::string::npos && picture.find("peak") == std::string::npos;
+  }));
   terminal.resize({5, 30, 0, 0});
   EXPECT_TRUE(terminal.shows([](const std::string& picture) {
     std::istringstream lines(picture);
@@ -417,7 +438,7 @@ class SourceLines : public Report {
   std::string source_of(const std::string& symbol) {
     using namespace runlog;
     if (address_ == 0) {
-      EXPECT_TRUE(in_root("nm app.so >symbols && grep ' T " + symbol + "$' symbols >address")) << symbol;
+      EXPECT_TRUE(in_root("nm app.so >symbols && grep ' [TW] " + symbol + "$' symbols >address")) << symbol;
       address_ = std::strtoull(content_of(root() / "address").c_str(), nullptr, 16);
     }
     EXPECT_NE(address_, 0u) << symbol;
@@ -437,7 +458,13 @@ class SourceLines : public Report {
     Counters counters{};
     counters.acquires = counters.hits = 1;
     writer.finish(counters, Series{}, 2 * kSecond, 0);
-    return json::parse(pinion({"report", logs.string(), "--json"}).out).at("call_sites").at(0).at("source");
+    const json report = json::parse(pinion({"report", logs.string(), "--json", "--trace", "trace.json"}).out);
+    const std::string source = report.at("call_sites").at(0).at("source");
+    for (const json& e : json::parse(content_of(root() / "trace.json")).at("traceEvents"))
+      if (e["ph"] == "b") {
+        EXPECT_EQ(e["args"]["site"], source);
+      }
+    return source;
   }
 
   int calls_ = 0;
@@ -445,6 +472,13 @@ class SourceLines : public Report {
 };
 
 constexpr const char* kInC = "volatile int x;\n\nint exchange(void) { return x + x; }\n";
+
+TEST_F(SourceLines, OfATemplateWithLongArguments) {
+  make("c++", "app.cpp",
+       "volatile int x;\ntemplate <class F>\nint exchange(F) { return x + x; }\n"
+       "template int exchange(int (*)(void*, unsigned long, void*, unsigned long, void*));\n");
+  EXPECT_EQ(source_of("_Z8exchangeIPFiPvmS0_mS0_EEiT_"), "int exchange<...>() app.cpp:3");
+}
 
 TEST_F(SourceLines, OfC) {
   make("cc", "app.c", kInC);
@@ -555,6 +589,24 @@ TEST_F(Verdicts, OnALogWithoutEvents) {
   MadeRun made;
   made.keeps_events = false;
   expect_verdict(made, "no-events");
+  made.acts = runlog::Acts::measured;
+  made.retention = "observe";
+  made.outcome = runlog::Outcome::observed;
+  expect_verdict(made, "measured-no-events");
+}
+
+TEST_F(Verdicts, OfASimulationGivesTheRecordedProgramToType) {
+  MadeRun made;
+  made.held = 4 * kMillisecond;
+  for (const int rank : {0, 1}) write_run(made, rank, 2);
+  const auto command = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"simulate", "logs", "--json"});
+    const json advice = json::parse(pinion(arguments).out).at("verdict").at("advice");
+    return advice.size() == 1 ? advice[0].at("command").get<std::string>() : advice.dump();
+  };
+  EXPECT_EQ(command({}), "mpirun -n 2 pinion run -- ./app");
+  EXPECT_EQ(command({"--time-budget", "5%"}), "mpirun -n 2 pinion run --time-budget 5% -- ./app");
+  EXPECT_EQ(command({"--limit", "0,16M"}), "mpirun -n 2 pinion run --limit 16M -- ./app");
 }
 
 }  // namespace

@@ -81,6 +81,26 @@ TEST(SimulateFirehose, BeyondItsMemoryBucketsInUseStay) {
   EXPECT_GT(simulate_firehose(job).hit_rate(), simulate_fifo(job).hit_rate() + 0.05);
 }
 
+// One peer puts to random places of twice to eight times the memory, at tcp's times: buckets that are used
+// alike rarely replace each other.
+TEST(SimulateFirehose, BeyondItsMemoryBucketsUsedAlikeStay) {
+  for (const std::uint64_t times : {2u, 4u, 8u}) {
+    FirehoseJob job = job_of(FirehosePattern::uniform, 2, Sharing::lending);
+    job.quota.buckets = 16;
+    job.quota.victims = 1;
+    job.quota.move_time = 150 * kMicrosecond;
+    job.working_set = times * job.quota.buckets;
+    job.put = 32 * kMicrosecond;
+    job.message = 20 * kMicrosecond;
+    job.pause = kMicrosecond;
+    job.nic.register_ns_base = 100'000;
+    job.nic.deregister_ns_base = 30'000;
+    const FirehoseResult result = simulate_firehose(job);
+    EXPECT_GT(result.hit_rate(), 0.9 / static_cast<double>(times)) << times;
+    EXPECT_LT(result.pins, 400u) << times;
+  }
+}
+
 // Twenty puts of each peer are over while the first registrations still run.
 TEST(SimulateFirehose, PutsDoNotWaitForRegistrations) {
   const FirehoseJob job = job_of(FirehosePattern::uniform, 2'000, Sharing::lending);

@@ -9,7 +9,8 @@
  *     barrier and exchange are collective: one thread of every process makes them, in the same order.
  *   - Peers' memory is named by its address there. Addresses and sizes are in bytes, of any alignment.
  *   - ECONNRESET: the peer is gone. EPERM: the memory is not exposed. EFAULT: it is not mapped there, or
- *     forbids the access. None of these ends the job.
+ *     forbids the access. ENOMEM: this process is out of memory. None of these ends the job.
+ *   - Local memory has to be mapped: a bad address is EFAULT or a fault, as the provider or a copy finds it.
  */
 #ifndef PINION_FIREHOSE_H
 #define PINION_FIREHOSE_H
@@ -43,7 +44,7 @@ struct pinion_firehose_options {
   const char* strategy;
   uint64_t memory;  /* M: bytes of this process that its peers may keep registered; 0: a part of the limit */
   uint64_t victims; /* MAXVICTIM: bytes beside it that stay registered unused; 0: a sixteenth of M */
-  uint64_t bucket; /* bytes, a power of two, whole pages; 0: chosen. All use the least of all processes'. */
+  uint64_t bucket;  /* bytes, a power of two, whole pages; 0: chosen. All use the least of all processes'. */
   uint64_t recall_timeout_ns;          /* 0: 10 s. A peer that does not let go within it is cut off. */
   const struct pinion_range* segments; /* the memory exposed to peers; none: all of the address space */
   size_t segment_count;

@@ -48,23 +48,28 @@ def see_also(names, besides):
     return [", ".join(f"\\fB{roff.escaped(name)}\\fR(1)" for name in names if name != besides)]
 
 
-def command_page(command, text, names, version):
+def bench_lines(benches):
+    return [line for bench in benches for line in (".TP", f"\\fB{roff.escaped(bench['name'])}\\fR", roff.inline(bench["text"]))]
+
+
+def command_page(command, text, names, table):
     own = [option for option in command["options"] if not option["of_table"]]
-    table = [option for option in command["options"] if option["of_table"] and not option["advanced"]]
+    everyday = [option for option in command["options"] if option["of_table"] and not option["advanced"]]
     advanced = [option for option in command["options"] if option["advanced"]]
     options = option_lines(own)
-    if table:
-        options += [".SS Pinion's options", *option_lines(table)]
+    if everyday:
+        options += [".SS Pinion's options", *option_lines(everyday)]
     if advanced:
         options += [".SS For comparisons and experts", *option_lines(advanced)]
     name = f"pinion-{command['name']}"
     parts = [("NAME", [f"{roff.escaped(name)} \\- {roff.inline(command['text'])}"]), ("SYNOPSIS", synopsis(command)),
              ("DESCRIPTION", roff.from_markdown(text or command["text"])), ("OPTIONS", options),
+             *([("BENCHES", bench_lines(table["benches"]))] if command["name"] == "bench" else []),
              ("EXIT STATUS", EXIT_STATUS + (PROGRAM_STATUS if command["name"] in ("run", "softroce") else []))]
-    if table:
+    if everyday:
         parts.append(("ENVIRONMENT", ENVIRONMENT))
     parts.append(("SEE ALSO", see_also(names, name)))
-    return roff.page(name, 1, version, parts)
+    return roff.page(name, 1, table["version"], parts)
 
 
 def main_page(table, text, names):
@@ -85,5 +90,5 @@ def pages(table, markdown):
     names = ["pinion", *(f"pinion-{command['name']}" for command in table["commands"])]
     made = {"pinion.1": main_page(table, text, names)}
     for command in table["commands"]:
-        made[f"pinion-{command['name']}.1"] = command_page(command, text.get(command["name"], ""), names, table["version"])
+        made[f"pinion-{command['name']}.1"] = command_page(command, text.get(command["name"], ""), names, table)
     return made

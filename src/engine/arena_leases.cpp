@@ -217,8 +217,9 @@ ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
       return {arena_.is_whole(change.range) ? Answer::copy : change.alternative, false};
     default:
       // Else the heap gives a segment back, or the change has happened already.
-      if (change.alternative == Answer::refuse) arena_.note_replaced(change.range);
-      return {};
+      if (change.alternative != Answer::refuse) return {};
+      arena_.note_replaced(change.range);
+      return {arena_.is_in_change(change.range) ? Answer::refuse : Answer::proceed};
   }
 }
 
@@ -234,6 +235,11 @@ bool ArenaLeases::clears(const MemoryChange& change) {
   std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
   cleared_bytes_.fetch_add(change.range.bytes(), std::memory_order_relaxed);
   return true;
+}
+
+bool ArenaLeases::is_own(Range range) const {
+  return !range.empty() && holds(range.begin) && arena_.segment_at(range.begin).contains(range) &&
+         !arena_.is_replaced(range);
 }
 
 // ---- figures ----

@@ -116,6 +116,10 @@ class ArenaLeases {
   /// Of the run so far, all threads. Ordinary code.
   ArenaFigures figures();
 
+  /// Whether the range is memory of one segment, as the heap made it: no mapping of the program lies over it.
+  /// Ordinary code.
+  bool is_own(Range range) const;
+
  private:
   /// Local ones. Remote access would open the whole segment to peers.
   static constexpr Access kRights = Access::write;

@@ -1,5 +1,5 @@
 // Hash table from (peer, bucket) to objects that live elsewhere. Open addressing with linear probing; each
-// operation takes O(1), a growing one amortised.
+// operation takes O(1), reserve() amortised.
 //
 // Any thread may call find() at any time, without a lock: best effort, because a change may hide an entry
 // from it for a moment. Its caller verifies the object, and repeats a failed search under the lock. insert()
@@ -36,9 +36,12 @@ class BucketTable {
     return nullptr;
   }
 
-  /// Of a key that is absent.
+  /// Room for so many more, in insert(). Throws bad_alloc, without effect.
+  void reserve(std::size_t objects) {
+    while (2 * (size_ + objects) > newest().mask + 1) grow(2 * (newest().mask + 1));
+  }
+  /// Of a key that is absent. There is room for it.
   void insert(T* object) {
-    if (2 * (size_ + 1) > newest().mask + 1) grow(2 * (newest().mask + 1));
     put(newest(), object);
     ++size_;
   }
@@ -102,6 +105,7 @@ class BucketTable {
   }
 
   void grow(std::uint64_t slots) {
+    tables_.reserve(tables_.size() + 1);
     auto larger = std::make_unique<Slots>(slots);
     if (!tables_.empty()) for_each([&](T& object) { put(*larger, &object); });
     newest_.store(larger.get(), std::memory_order_release);

@@ -120,10 +120,12 @@ int wait_for(const char* name, Job& job, pinion_firehose_handle& handle) {
 
 using Pieces = std::span<const pinion_firehose_piece>;
 
-/// Makes a call of pieces. It is the caller's to end.
+/// Makes a call of pieces. It is the caller's to end, but for an implicit one. Throws bad_alloc, without
+/// effect.
 Call* launch(Job& job, unsigned peer, PartKind kind, Pieces pieces, bool implicit = false) {
-  auto* const call = new Call(peer);
-  if (implicit) call->implicit = job.implicit();
+  auto made = std::make_unique<Call>(peer);
+  if (implicit) made->implicit = job.implicit();
+  Call* const call = made.release();  // its parts end it
   job.count(*call);
   job.start(*call, kind, pieces);
   job.launched(*call);

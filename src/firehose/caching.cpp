@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,8 @@ namespace {
 
 constexpr Duration kPatience = 10 * kSecond;
 constexpr Duration kCarryOutAgain = 50 * kMillisecond;
+/// Looks at memory that wait for the agent; peers ask for them.
+constexpr unsigned kMostLooks = 64;
 /// Until the memory for peers doubles again, after leases lacked room.
 constexpr Duration kGrowAgain = kSecond;
 
@@ -33,15 +37,14 @@ Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer 
   return quota;
 }
 
-/// Whether a change of memory can wait for peers: it can where libc's functions are hooked, and the provider
+/// Whose change can wait for peers: that of any memory where libc's functions are hooked, and the provider
 /// checks keys.
-bool can_expose(const char* provider) {
-  const std::string name = provider;
-  if (name.starts_with("shm") || name.starts_with("sm2")) return false;
+Exposes can_expose(const char* provider) {
   MemoryMonitor* const monitor = memory_events::monitor();
-  if (!monitor) return false;
-  const std::string by = monitor->chosen().name();
-  return by == "libc" || by == "symbols";
+  const std::string by = monitor ? monitor->chosen().name() : "";
+  if (by != "libc" && by != "symbols") return Exposes::nothing;
+  const std::string name = provider;
+  return name.starts_with("shm") || name.starts_with("sm2") ? Exposes::own_segments : Exposes::everything;
 }
 
 /// Reachable for ever.
@@ -72,16 +75,19 @@ Caching::Caching(Ways& ways, Keeps keeps)
                                                  : kPatience),
       initiator_(ways.endpoint().peers(), quota_.first_limit(), *this, size_.end()),
       owner_(quota_, *this),
+      outlives_(ways.endpoint().peers()),
       pins_(kept(new Pins(ways.endpoint().domain(), size_))),
       recalls_(kept(new Recalls(
-          pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))) {
-  exposes_ = can_expose(ways.endpoint().capabilities().provider) && !memory_events::add(recalls_);
+          pins_, patience_, [](void* to) { static_cast<Ways*>(to)->ring(); }, &ways))),
+      times_(ways.endpoint().peers()) {
+  const Exposes can = can_expose(ways.endpoint().capabilities().provider);
+  if (can != Exposes::nothing && !memory_events::add(recalls_)) exposes_ = can;
   if (LeasePath* const leases = LeasePath::running()) leases->add(*this);
 }
 
 void Caching::close() {
   if (LeasePath* const leases = LeasePath::running()) leases->remove(*this);
-  exposes_ = false;
+  exposes_ = Exposes::nothing;
   recalls_.leave();
   memory_events::remove(recalls_);
   pins_.unpin_all();
@@ -93,20 +99,20 @@ void Caching::close() {
 /// Runs `f` under the lock, and then goes on with the parts that it has answered.
 template <class F>
 void Caching::as_initiator(F&& f) {
-  std::vector<Answered> answered;
+  Parts answered;
   {
     const std::lock_guard lock(initiator_mutex_);
     initiator_.at(monotonic_now());
     f();
-    answered.swap(answered_);
+    answered = std::exchange(answered_, {});
   }
-  for (const Answered& each : answered) {
-    if (each.firehose)
-      use(*each.part, *each.firehose);
-    else if (each.error == ECONNRESET)
-      ways_.fail(*each.part, each.error);
+  while (Part* const part = answered.pop_front()) {
+    if (part->firehose)
+      use(*part, *part->firehose);
+    else if (part->error == ECONNRESET)
+      ways_.fail(*part, part->error);
     else
-      by_message(*each.part);
+      by_message(*part);
   }
 }
 
@@ -145,12 +151,14 @@ void Caching::ask(std::span<Part* const> parts) {
   using Need = BasicInitiator<>::Need;
   std::array<BasicInitiator<>::Needed, kMostTogether> needed;
   for (Part* const part : parts) {
+    assert(
+        !part->leased);  // remote memory before local: no part that waits for a peer holds what others need
     part->call->went(Way::asked_for);
     part->light = part->bytes <= most_light_;
   }
   as_initiator([&] {
-    if (const Duration message = message_time_.get())
-      initiator_.operations_take(held_time_.get(), message, riding_time_.get());
+    if (const Duration message = times_.by_message.get())
+      initiator_.operations_take(times_.held.get(), message, times_.riding.settled());
     for (std::size_t i = 0; i < parts.size(); ++i)
       needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
     const bool rides = keeps_ == Keeps::firehoses && parts.size() == 1;
@@ -178,7 +186,7 @@ void Caching::ask(std::span<Part* const> parts) {
 }
 
 void Caching::by_message(Part& part) {
-  part.begun = ticks_now();
+  part.begun = times_.begin(part.peer, ticks_now());
   ways_.by_message(part);
 }
 
@@ -212,7 +220,7 @@ void Caching::ended(Part& part) {
   Firehose* const firehose = std::exchange(part.firehose, nullptr);
   if (!firehose) return;
   const Ticks begin = part.sampled ? ticks_now() : 0;
-  if (part.begun) held_time_.add(calibration().to_duration(begin - part.begun));
+  if (part.begun) times_.held.add(calibration().to_duration(begin - part.begun));
   part.begun = 0;
   if (initiator_.end_use(*firehose)) return as_initiator([&] { initiator_.drained(*firehose); });
   if (part.sampled) bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
@@ -221,14 +229,15 @@ void Caching::ended(Part& part) {
 }
 
 void Caching::answered(Part& part) {
-  TypicalTime& time = part.rides ? riding_time_ : message_time_;
+  times_.met(part.peer);
+  TypicalTime& time = part.rides ? times_.riding : times_.by_message;
   if (part.begun) time.add(calibration().to_duration(ticks_now() - part.begun));
   if (part.rides) as_initiator([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
 }
 
 bool Caching::send_with(Peer to, const Move& move, Waiter& rider) {
   auto& part = static_cast<Part&>(rider);
-  part.begun = ticks_now();
+  part.begun = times_.begin(to, ticks_now());
   char wire[kMostMessage];
   part.rides = true;  // it may be over before ride() returns
   if (part.peer == to && ways_.ride(part, wire, encode(move, wire))) return true;
@@ -238,12 +247,16 @@ bool Caching::send_with(Peer to, const Move& move, Waiter& rider) {
 }
 
 void Caching::granted(Waiter& waiter, Firehose& firehose) {
-  answered_.push_back({static_cast<Part*>(&waiter), &firehose, 0});
+  auto& part = static_cast<Part&>(waiter);
+  part.firehose = &firehose;
+  answered_.push_back(part);
 }
 
 void Caching::refused(Waiter& waiter, int error) {
   refusals_.fetch_add(1, std::memory_order_relaxed);
-  answered_.push_back({static_cast<Part*>(&waiter), nullptr, error});
+  auto& part = static_cast<Part&>(waiter);
+  part.error = error;
+  answered_.push_back(part);
 }
 
 // ---- messages
@@ -256,6 +269,7 @@ void Caching::send(Peer to, const Message& message) {
 void Caching::message(Peer from, const void* payload, std::size_t bytes) {
   const auto decoded = decode(payload, bytes, size_);
   if (!decoded) return;
+  times_.met(from);
   const Message& message = decoded->message;
   if (const auto* move = std::get_if<Move>(&message)) {
     {
@@ -280,41 +294,68 @@ void Caching::message(Peer from, const void* payload, std::size_t bytes) {
   }
 }
 
-void Caching::gone(Peer peer) {
+void Caching::disconnected(Peer peer) {
   as_initiator([&] { initiator_.gone(peer); });
+}
+
+void Caching::gone(Peer peer) {
+  disconnected(peer);
   const std::lock_guard lock(owner_mutex_);
-  owner_.gone(peer);
+  if (exposes_ != Exposes::own_segments) return owner_.gone(peer);
+  outlives_[peer] = true;
+  bury_at_ = 0;
+  ways_.ring();
 }
 
 // ---- owner
 
 bool Caching::exposes(Bucket bucket) const {
-  return exposes_ && !memory_events::brackets().sight.blind() &&
-         !ways_.exposed_part(size_.range(bucket)).empty();
+  return !memory_events::brackets().sight.blind() && !exposed_part(bucket).empty();
 }
 
-void Caching::pin(BucketRef ref) {
-  tasks_.push_back({Task::Kind::pin, ref, 0, monotonic_now()});
+/// The part of a bucket that peers may have registered; empty: none.
+Range Caching::exposed_part(Bucket bucket) const {
+  const Exposes exposes = exposes_;
+  const Range part = exposes == Exposes::nothing ? Range{} : ways_.exposed_part(size_.range(bucket));
+  if (exposes != Exposes::own_segments) return part;
+  LeasePath* const leases = LeasePath::running();
+  return leases && leases->arena().is_own(part) ? part : Range{};
+}
+
+bool Caching::reserve(std::size_t actions) {
+  const std::size_t most = actions + ways_.endpoint().peers() + kMostLooks;
+  try {
+    while (tasks_.size() + spare_.size() < most) spare_.emplace_back();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+/// There is room for all but those of a revocation that was given up.
+void Caching::add_task(const Task& task) {
+  if (spare_.empty()) spare_.emplace_back();
+  spare_.front() = task;
+  tasks_.splice(tasks_.end(), spare_, spare_.begin());
   ways_.ring();
 }
 
-void Caching::unpin(BucketRef ref) {
-  tasks_.push_back({Task::Kind::unpin, ref, 0, monotonic_now()});
-  ways_.ring();
-}
+void Caching::pin(BucketRef ref) { add_task({Task::Kind::pin, ref, 0, monotonic_now()}); }
+
+void Caching::unpin(BucketRef ref) { add_task({Task::Kind::unpin, ref, 0, monotonic_now()}); }
 
 void Caching::served(Range memory) {
   if (pins_.bytes() == 0) return;
   const Bucket bucket = size_.of(memory.begin);
   const std::lock_guard lock(owner_mutex_);
-  if (!owner_.lacks(memory, bucket)) return;
-  tasks_.push_back({Task::Kind::look, {bucket}, 0, 0, memory});
-  ways_.ring();
+  if (looks_ == kMostLooks || !owner_.lacks(memory, bucket)) return;
+  ++looks_;
+  add_task({Task::Kind::look, {bucket}, 0, 0, memory});
 }
 
-void Caching::cut_off(Peer peer) { tasks_.push_back({Task::Kind::cut_off, {}, peer}); }
+void Caching::cut_off(Peer peer) { add_task({Task::Kind::cut_off, {}, peer}); }
 
-void Caching::revoked(Revocation revocation) { tasks_.push_back({Task::Kind::revoked, {}, revocation}); }
+void Caching::revoked(Revocation revocation) { add_task({Task::Kind::revoked, {}, revocation}); }
 
 // ---- the agent
 
@@ -322,7 +363,12 @@ void Caching::pin_now(const Task& task) {
   RemoteParts parts;
   const Bucket bucket = task.ref.bucket;
   pinning_ = true;
-  const Error error = pins_.pin(bucket, ways_.exposed_part(size_.range(bucket)), parts);
+  Error error = pins_.pin(bucket, exposed_part(bucket), parts);
+  // Its memory may have changed hands before it counted as pinned.
+  if (!error && exposed_part(bucket).empty()) {
+    pins_.unpin(bucket);
+    error = Error::make(EPERM, "the memory is not exposed any more");
+  }
   pinning_ = false;
   const std::lock_guard lock(owner_mutex_);
   if (error) return owner_.pin_failed(task.ref, error.code);
@@ -342,7 +388,7 @@ void Caching::unpin_now(const Task& task) {
 /// Its memory may have been mapped since its bucket was registered.
 void Caching::look_now(const Task& task) {
   const Bucket bucket = task.ref.bucket;
-  if (!Pins::would_pin(ways_.exposed_part(size_.range(bucket)), task.memory)) return;
+  if (!Pins::would_pin(exposed_part(bucket), task.memory)) return;
   const std::lock_guard lock(owner_mutex_);
   owner_.renew(bucket);
 }
@@ -373,11 +419,8 @@ void Caching::carry_out(const Task& task) {
       return revoked_now(task.number);
     case Task::Kind::look:
       return look_now(task);
-    case Task::Kind::cut_off: {
-      const auto peer = static_cast<Peer>(task.number);
-      ways_.cut_off(peer);
-      return as_initiator([&] { initiator_.gone(peer); });
-    }
+    case Task::Kind::cut_off:
+      return ways_.cut_off(static_cast<Peer>(task.number));
   }
 }
 
@@ -406,15 +449,11 @@ void Caching::share_room(Time now) {
 }
 
 void Caching::begin_revocations() {
-  for (Recalls::Asked asked; recalls_.take(asked);) {
-    const Range whole{asked.range.begin, std::min(asked.range.end, kAddressEnd)};
-    if (whole.empty()) {
-      const std::lock_guard lock(owner_mutex_);
-      tasks_.push_back({Task::Kind::revoked, {}, asked.name});
-      continue;
-    }
+  for (Recalls::Asked asked; revoking_ || recalls_.take(asked); revoking_.reset()) {
+    if (!revoking_) revoking_ = asked;  // until it has begun
+    const Range whole{revoking_->range.begin, std::min(revoking_->range.end, kAddressEnd)};
     const std::lock_guard lock(owner_mutex_);
-    owner_.revoke(asked.name, size_.touched(whole), asked.deadline);
+    owner_.revoke(revoking_->name, whole.empty() ? BucketRange{} : size_.touched(whole), revoking_->deadline);
   }
 }
 
@@ -429,6 +468,19 @@ void Caching::end_revocations() {
   }
 }
 
+/// Peers whose processes have ended. Under the owner's lock.
+void Caching::bury(Time now) {
+  bury_at_ = kNever;
+  for (Peer peer = 0; peer < outlives_.size(); ++peer) {
+    if (!outlives_[peer]) continue;
+    outlives_[peer] = ways_.endpoint().lives(peer);
+    if (outlives_[peer])
+      bury_at_ = now + kCarryOutAgain;
+    else
+      owner_.gone(peer);
+  }
+}
+
 Time Caching::work() {
   Recalls::become_agent();
   for (;;) {
@@ -437,13 +489,15 @@ Time Caching::work() {
     if (carry_out_at_ <= monotonic_now()) carry_out_changes();
     share_room(monotonic_now());
     std::unique_lock lock(owner_mutex_);
+    if (bury_at_ <= monotonic_now()) bury(monotonic_now());
     if (tasks_.empty()) {
       const Time now = monotonic_now();
       if (owner_.deadline() <= now) owner_.late(now);
-      if (tasks_.empty()) return std::min({owner_.deadline(), carry_out_at_, grow_at_});
+      if (tasks_.empty()) return std::min({owner_.deadline(), carry_out_at_, grow_at_, bury_at_});
     }
     const Task task = tasks_.front();
-    tasks_.pop_front();
+    spare_.splice(spare_.begin(), tasks_, tasks_.begin());
+    looks_ -= task.kind == Task::Kind::look;
     lock.unlock();
     carry_out(task);
   }

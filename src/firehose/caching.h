@@ -10,19 +10,22 @@
 // revocations are the agent's: it alone registers, and peers never keep it waiting.
 //
 // Memory is exposed only where its change can wait for the peers. It stays private where another monitor than
-// libc's functions sees events, while sight is lost, and where the provider writes by address past any key
-// (shm).
+// libc's functions sees events, and while sight is lost. Where the provider writes by address past any key
+// (shm), Pinion's own segments are exposed: they leave the arena once all peers have let go. A peer that is
+// gone without that may be at a write still, so its buckets stay until its process has ended.
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
+#include "firehose/operation_times.h"
 #include "firehose/owner.h"
 #include "firehose/pins.h"
 #include "firehose/recalls.h"
@@ -34,6 +37,9 @@ namespace pinion::firehose {
 /// Once an operation's data is in place: a rendezvous lets its firehose go; then the owner keeps the
 /// registration for good, or nothing.
 enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
+
+/// Memory that peers may have registered.
+enum class Exposes : std::uint8_t { nothing, own_segments, everything };
 
 class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant {
  public:
@@ -47,18 +53,13 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void served(Range memory) override;
   void message(Peer from, const void* payload, std::size_t bytes) override;
   void gone(Peer peer) override;
+  void disconnected(Peer peer) override;
   Time work() override;
   void add_to(struct pinion_firehose_statistics& out) const override;
 
  private:
   using Firehose = BasicFirehose<>;
 
-  /// A part whose bucket was granted, or (null) refused.
-  struct Answered {
-    Part* part;
-    Firehose* firehose;
-    int error;
-  };
   struct Task {
     enum class Kind : std::uint8_t { pin, unpin, revoked, cut_off, look } kind;
     BucketRef ref{};
@@ -84,7 +85,9 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void send(Peer to, const Message& message) override;
 
   // ---- owner
+  bool reserve(std::size_t actions) override;
   bool exposes(Bucket bucket) const override;
+  Range exposed_part(Bucket bucket) const;
   void pin(BucketRef ref) override;
   void unpin(BucketRef ref) override;
   void cut_off(Peer peer) override;
@@ -95,6 +98,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   // ---- the agent
   void share_room(Time now);
+  void add_task(const Task& task);
   void carry_out(const Task& task);
   void carry_out_changes();
   void pin_now(const Task& task);
@@ -103,6 +107,7 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   void revoked_now(Revocation revocation);
   void begin_revocations();
   void end_revocations();
+  void bury(Time now);
 
   Ways& ways_;
   const Keeps keeps_;
@@ -110,22 +115,26 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
   const Quota quota_;
   const std::size_t most_light_;  ///< bytes of a part that one message carries
   const Duration patience_;
-  std::atomic<bool> exposes_{false};
+  std::atomic<Exposes> exposes_{Exposes::nothing};
 
   mutable std::mutex initiator_mutex_;  ///< guards the initiator's slow calls, and the next
-  std::vector<Answered> answered_;
+  Parts answered_;                      ///< granted; or (without firehose) refused, by their error
   DistinctCount distinct_;
   BasicInitiator<> initiator_;
 
   mutable std::mutex owner_mutex_;  ///< guards the owner, and the next
-  std::deque<Task> tasks_;
+  std::list<Task> tasks_, spare_;   ///< to do; room for more
+  unsigned looks_ = 0;              ///< among tasks_
   Owner owner_;
+  std::vector<bool> outlives_;  ///< by peer: it is gone, but its process lives
+  Time bury_at_ = kNever;       ///< looks at those again
 
   // Never freed: hooks may be inside.
   Pins& pins_;
   Recalls& recalls_;
   // The agent's.
   bool pinning_ = false;
+  std::optional<Recalls::Asked> revoking_;  ///< begins next
   Time carry_out_at_ = kNever;
   Time grow_at_ = kNever;  ///< the memory for peers, after it has shrunk
 
@@ -133,8 +142,8 @@ class Caching final : public Strategy, InitiatorActions, OwnerActions, Occupant 
 
   std::atomic<std::uint64_t> hits_{0}, misses_{0}, waited_{0}, moves_{0}, refusals_{0};
   std::atomic<std::uint64_t> sampled_hits_{0}, bookkeeping_ticks_{0};
-  TypicalTime held_time_, message_time_, riding_time_;  ///< of puts and gets, to delivery
-  TypicalTime pin_time_, unpin_time_;                   ///< with their wait for the agent
+  OperationTimes times_;
+  TypicalTime pin_time_, unpin_time_;  ///< with their wait for the agent
 };
 
 }  // namespace pinion::firehose

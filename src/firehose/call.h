@@ -2,7 +2,8 @@
 //
 // A call is one put, get, scattered put or get, or atomic. A part is bytes of one call that travel together:
 // within one bucket of the peer's, and one transfer of the provider's. The caller and each part count in
-// `left`; the last one out ends the call.
+// `left`; the last one out ends the call. A part that has begun needs no further memory to end: it waits in
+// lists through its own link.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "firehose/initiator.h"
+#include "firehose/pool.h"
 #include "pinion/firehose.h"
 #include "transfer/endpoint.h"
 
@@ -81,6 +83,9 @@ struct Part final : transfer::Operation, Waiter {
 
   std::unique_ptr<Scattered> scattered;  ///< its request is `local`
 
+  Link<Part> link;  ///< of the list that has it: one at a time
+  int error = 0;    ///< that it ends with, in lists of ended ones
+
   // By message: guarded by the courier.
   std::size_t asked = 0;
   unsigned unanswered = 0;
@@ -96,5 +101,7 @@ struct Part final : transfer::Operation, Waiter {
   bool rides = false;                   ///< it travels with its miss
   Ticks begun = 0;                      ///< its time is measured since; 0: it is not
 };
+
+using Parts = LinkedList<Part, &Part::link>;
 
 }  // namespace pinion::firehose

@@ -15,18 +15,23 @@ Courier::Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish)
       finish_(finish),
       lanes_(std::make_unique<Lane[]>(peers)) {}
 
-void Courier::finish_all(const std::vector<Ended>& ended) const {
-  for (const Ended& each : ended) finish_(*each.part, each.error);
+void Courier::note_ended(Part& part, int error, Parts& ended) {
+  part.error = error;
+  ended.push_back(part);
+}
+
+void Courier::finish_all(Parts& ended) const {
+  while (Part* const part = ended.pop_front()) finish_(*part, part->error);
 }
 
 void Courier::carry(Part& part) {
-  std::vector<Ended> ended;
+  Parts ended;
   Lane& lane = lanes_[part.peer];
   {
     const std::lock_guard lock(lane.mutex);
     part.asked = 0;
     part.unanswered = 0;
-    lane.waiting.push_back(&part);
+    lane.waiting.push_back(part);
     pump(part.peer, lane, ended);
   }
   finish_all(ended);
@@ -94,7 +99,7 @@ bool Courier::ride(Part& part, const void* head, std::size_t bytes) {
 }
 
 /// Posts requests while the window and the endpoint have room.
-void Courier::pump(Peer peer, Lane& lane, std::vector<Ended>& ended) {
+void Courier::pump(Peer peer, Lane& lane, Parts& ended) {
   bool stalled = false;
   for (std::uint32_t i = 0; i < kWindow && !lane.waiting.empty(); ++i) {
     Request& request = lane.requests[i];
@@ -116,7 +121,7 @@ void Courier::pump(Peer peer, Lane& lane, std::vector<Ended>& ended) {
     }
     if (part.asked < part.bytes) continue;
     lane.waiting.pop_front();
-    if (part.unanswered == 0) ended.push_back({&part, error.code});
+    if (part.unanswered == 0) note_ended(part, error.code, ended);
   }
   if (stalled != lane.stalled) stalled_.fetch_add(stalled ? 1 : -1U, std::memory_order_release);
   lane.stalled = stalled;
@@ -141,7 +146,7 @@ int Courier::take(const Part& part, const Request& request, const DataMessage& a
 }
 
 void Courier::answered(Peer from, const DataMessage& answer) {
-  std::vector<Ended> ended;
+  Parts ended;
   Lane& lane = lanes_[from];
   {
     const std::lock_guard lock(lane.mutex);
@@ -150,7 +155,7 @@ void Courier::answered(Peer from, const DataMessage& answer) {
     if (part == nullptr || request.uses << kRequestBits != answer.request - answer.request % kWindow) return;
     if (const int error = take(*part, request, answer)) part->call->fail(error);
     request.part = nullptr;
-    if (--part->unanswered == 0 && part->asked == part->bytes) ended.push_back({part, 0});
+    if (--part->unanswered == 0 && part->asked == part->bytes) note_ended(*part, 0, ended);
     pump(from, lane, ended);
   }
   finish_all(ended);
@@ -158,7 +163,7 @@ void Courier::answered(Peer from, const DataMessage& answer) {
 
 bool Courier::flush() {
   if (stalled_.load(std::memory_order_acquire) == 0) return true;
-  std::vector<Ended> ended;
+  Parts ended;
   for (Peer peer = 0; peer < peers_; ++peer) {
     Lane& lane = lanes_[peer];
     const std::lock_guard lock(lane.mutex);
@@ -169,7 +174,7 @@ bool Courier::flush() {
 }
 
 void Courier::end(Peer peer, int error) {
-  std::vector<Ended> ended;
+  Parts ended;
   Lane& lane = lanes_[peer];
   {
     const std::lock_guard lock(lane.mutex);
@@ -177,10 +182,9 @@ void Courier::end(Peer peer, int error) {
       Part* const part = request.part;
       request.part = nullptr;
       if (part != nullptr && --part->unanswered == 0 && part->asked == part->bytes)
-        ended.push_back({part, error});
+        note_ended(*part, error, ended);
     }
-    for (Part* const part : lane.waiting) ended.push_back({part, error});
-    lane.waiting.clear();
+    while (Part* const part = lane.waiting.pop_front()) note_ended(*part, error, ended);
     if (lane.stalled) stalled_.fetch_sub(1, std::memory_order_release);
     lane.stalled = false;
   }

@@ -8,10 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "firehose/call.h"
 #include "firehose/data_message.h"
@@ -47,24 +45,20 @@ class Courier {
   };
   struct Lane {
     std::mutex mutex;  ///< guards all below, and the parts' own fields
-    std::deque<Part*> waiting;
+    Parts waiting;
     std::array<Request, kWindow> requests;
     bool stalled = false;
   };
-  struct Ended {
-    Part* part;
-    int error;
-  };
-
   static constexpr unsigned kRequestBits = 4;
   static_assert(kWindow == 1U << kRequestBits);
 
-  void pump(Peer peer, Lane& lane, std::vector<Ended>& ended);
+  void pump(Peer peer, Lane& lane, Parts& ended);
   static std::size_t write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
                                    char* header);
   static int take(const Part& part, const Request& request, const DataMessage& answer);
   Error post(Peer peer, Part& part, Request& request, std::uint32_t number);
-  void finish_all(const std::vector<Ended>& ended) const;
+  static void note_ended(Part& part, int error, Parts& ended);
+  void finish_all(Parts& ended) const;
 
   Outbox& outbox_;
   const Peer peers_;

@@ -1,9 +1,10 @@
 // Counts different values of 64 bits: exactly up to `kMost`, beyond that by the sample of those whose hash
-// ends in zeros. One thread at a time.
+// ends in zeros. A value without memory for it goes uncounted. One thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <unordered_set>
 
 namespace pinion::firehose {
@@ -13,7 +14,11 @@ class DistinctCount {
   void add(std::uint64_t value) {
     const std::uint64_t hash = mixed(value);
     if ((hash & mask_) != 0) return;
-    sample_.insert(hash);
+    try {
+      sample_.insert(hash);
+    } catch (const std::bad_alloc&) {
+      return;
+    }
     while (sample_.size() > kMost) {
       mask_ = 2 * mask_ + 1;
       std::erase_if(sample_, [this](std::uint64_t kept) { return (kept & mask_) != 0; });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transfer/wire_pool.h"
+
 namespace pinion::firehose {
 
 using Peer = transfer::Peer;
@@ -47,12 +49,12 @@ std::size_t Gathering::size_of(const Header& header) const {
 void Gathering::send_shares(Peer to, Round round, Peer first, Peer count) {
   const auto peers = static_cast<Peer>(members_.size());
   Header header{round, Kind::shares, 0, 0, bytes_[round % 2]};
-  std::vector<char> payload;
+  std::array<char, transfer::WirePool::kBytes> payload;
   for (Peer done = 0; done < count; done += header.count) {
     const std::size_t a_share = std::size_t{1} + header.bytes;
     header.first = (first + done) % peers;
     header.count = std::min(count - done, static_cast<Peer>((most_message_ - sizeof header) / a_share));
-    payload.assign(header.count * a_share, 0);
+    std::memset(payload.data(), 0, header.count * a_share);
     for (Peer i = 0; i < header.count; ++i) {
       const Share& each = share((header.first + i) % peers, round);
       if (each.round != round || !each.took_part) continue;
@@ -61,7 +63,7 @@ void Gathering::send_shares(Peer to, Round round, Peer first, Peer count) {
     }
     // An error is the peer's end, which gone() reports.
     static_cast<void>(
-        outbox_.send(to, kGatheringMessage, &header, sizeof header, payload.data(), payload.size()));
+        outbox_.send(to, kGatheringMessage, &header, sizeof header, payload.data(), header.count * a_share));
   }
 }
 

@@ -9,12 +9,15 @@
 // bucket. A use never waits for another firehose, so operations cannot block each other. An operation over
 // several buckets is several uses.
 //
+// need() alone allocates; where that fails, operations go by message. So no event that has begun fails.
+//
 // Each peer's firehoses form a ring. Its hand passes some for each choice, and takes the unused one that is
 // expected latest (bucket_uses.h); before at() was called, one unused since the hand last passed.
 #pragma once
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -50,7 +53,7 @@ struct alignas(64) BasicFirehose {
   bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   Waiter* first_waiter = nullptr;
   Waiter* last_waiter = nullptr;
-  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones
+  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones; of wanted ones, as their peer goes
 };
 
 /// Called within an event, under the caller's lock: they note it down and return.
@@ -117,6 +120,7 @@ class BasicInitiator {
     if (at.gone) return {Need::gone};
     if (Firehose* firehose = table_.find(peer, bucket)) return need_known(*firehose, waiter);
     if (draft_to_ != peer || draft_.wanted.full() || draft_.victims.full()) flush();
+    if (!reserve()) return {Need::by_message};
     draft_to_ = peer;
     const BucketUses uses = used_elsewhere(bucket);
     const Duration expected = now_ ? uses.expected_at_use(now_) : 0;
@@ -216,11 +220,11 @@ class BasicInitiator {
     if (at.gone) return;
     at.gone = true;
     if (draft_to_ == peer) draft_ = {};
-    std::vector<Firehose*> asked;
+    Ring asked;
     table_.for_each([&](Firehose& firehose) {
-      if (wanted(peer, firehose)) asked.push_back(&firehose);
+      if (wanted(peer, firehose)) asked.push_back(firehose);
     });
-    for (Firehose* firehose : asked) refused(at, *firehose, ECONNRESET);
+    while (Firehose* firehose = asked.pop_front()) refused(at, *firehose, ECONNRESET);
     recall(peer, {{0, ~std::uint64_t{0}}, ~Epoch{0}});
   }
 
@@ -290,10 +294,21 @@ class BasicInitiator {
     }
   }
 
+  /// Room for one more bucket, and for those ahead of it. False: out of memory.
+  bool reserve() {
+    try {
+      firehoses_.reserve(kMostMoved);
+      table_.reserve(kMostMoved);
+      if (now_ != 0) elsewhere_.reserve(kElsewhere * (1 + table_.size()));
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   /// Of a bucket that is not held, with this use.
   BucketUses used_elsewhere(Bucket bucket) {
     if (now_ == 0) return {};
-    elsewhere_.reserve(kElsewhere * (1 + table_.size()));
     return elsewhere_.add(draft_to_, bucket, now_);
   }
 
@@ -333,14 +348,16 @@ class BasicInitiator {
   }
 
   /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
-  /// move costs more than a message, they are expected later than the bucket. False: it goes by message.
+  /// move costs more than a message, they are expected clearly later than the bucket. False: it goes by
+  /// message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
+    const Duration later = now_ && peer.delay ? clearly_later(expected) : kUnused;
     if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
-      Firehose* victim = choose(peer, now_ && peer.delay ? expected : kUnused);
+      Firehose* victim = choose(peer, later);
       if (!victim) break;
       draft_.victims.add({victim->bucket.load(std::memory_order_relaxed), victim->epoch});
       drop(peer, *victim);
@@ -348,6 +365,11 @@ class BasicInitiator {
     }
     if (made) peer.misses = 0;
     return made;
+  }
+
+  /// Predictions vary by as much. Between buckets that are used alike a move gains nothing.
+  static Duration clearly_later(Duration expected) {
+    return expected > kNever / 2 ? expected : expected + expected / 4;
   }
 
   /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/futex.h"
@@ -184,24 +185,37 @@ void Job::access_own(Call& call, PartKind kind, const pinion_firehose_piece& pie
   if (error) call.fail(error);
 }
 
-void Job::add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece) {
+/// Null: out of memory, and the call fails.
+Part* Job::make_part(Call& call, PartKind kind) {
+  auto* const part = new (std::nothrow) Part(*this, call);
+  if (part == nullptr) {
+    call.fail(ENOMEM);
+    return nullptr;
+  }
+  part->kind = kind;
+  call.left.fetch_add(1, std::memory_order_relaxed);
+  return part;
+}
+
+/// False: out of memory.
+bool Job::add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece) {
   const std::size_t most = endpoint_->capabilities().max_transfer;
   for (std::size_t at = 0; at < piece.bytes;) {
     const std::uint64_t remote = piece.remote + at;
     std::size_t bytes = std::min(piece.bytes - at, most);
     if (bucket_ > 0) bytes = std::min<std::size_t>(bytes, bucket_ - remote % bucket_);
-    auto* const part = new Part(*this, call);
-    part->kind = kind;
+    Part* const part = make_part(call, kind);
+    if (part == nullptr) return false;
     part->remote = remote;
     part->local = static_cast<char*>(piece.local) + at;
     part->bytes = bytes;
-    call.left.fetch_add(1, std::memory_order_relaxed);
     batch.parts[batch.count++] = part;
     at += bytes;
     if (batch.count < batch.parts.size()) continue;
     strategy_->begin(batch.parts);
     batch.count = 0;
   }
+  return true;
 }
 
 /// Small pieces, where that is faster.
@@ -216,7 +230,20 @@ bool Job::travels_together(Call& call, std::span<const pinion_firehose_piece> pi
   return call.together;
 }
 
-/// The first of the pieces, as many as one message holds; returns how many.
+/// The message of so many pieces. Null: out of memory.
+std::unique_ptr<Scattered> make_scattered(std::span<const pinion_firehose_piece> pieces, std::size_t request,
+                                          bool puts) {
+  try {
+    auto made = std::make_unique<Scattered>();
+    made->request.resize(request);
+    if (!puts) made->targets.assign(pieces.begin(), pieces.end());
+    return made;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+/// The first of the pieces, as many as one message holds; returns how many. 0: out of memory.
 std::size_t Job::add_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
   const std::size_t most = endpoint_->capabilities().max_message - kDataHeader;
   const bool puts = kind == PartKind::put;
@@ -227,52 +254,62 @@ std::size_t Job::add_together(Call& call, PartKind kind, std::span<const pinion_
     list += sizeof(DataPiece);
     data = with;
   }
-  auto* const part = new Part(*this, call);
-  part->kind = puts ? PartKind::scattered_put : PartKind::scattered_get;
+  pieces = pieces.first(count);
+  auto made = make_scattered(pieces, list + (puts ? data : 0), puts);
+  if (!made) return 0;
+  Part* const part = make_part(call, puts ? PartKind::scattered_put : PartKind::scattered_get);
+  if (part == nullptr) return 0;
   part->operand = count;
-  part->scattered = std::make_unique<Scattered>();
+  part->scattered = std::move(made);
   Scattered& scattered = *part->scattered;
-  scattered.request.resize(list + (puts ? data : 0));
   char* at = scattered.request.data();
-  for (const pinion_firehose_piece& piece : pieces.first(count)) {
+  for (const pinion_firehose_piece& piece : pieces) {
     const DataPiece wire{piece.remote, piece.bytes};
     std::memcpy(at, &wire, sizeof wire);
     at += sizeof wire;
   }
   for (std::size_t i = 0; puts && i < count; at += pieces[i++].bytes)
     std::memcpy(at, pieces[i].local, pieces[i].bytes);
-  if (!puts) scattered.targets.assign(pieces.begin(), pieces.begin() + static_cast<std::ptrdiff_t>(count));
   scattered.answer = puts ? 0 : data;
   part->local = scattered.request.data();
   part->bytes = scattered.request.size();
-  call.left.fetch_add(1, std::memory_order_relaxed);
   courier_->carry(*part);
   return count;
 }
 
-void Job::start_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
-  const std::size_t count = pieces.size();
-  (kind == PartKind::put ? puts_ : gets_).fetch_add(count, std::memory_order_relaxed);
-  messaged_.fetch_add(count, std::memory_order_relaxed);
-  packed_.fetch_add(count, std::memory_order_relaxed);
-  call.went(Way::message);
-  while (!pieces.empty()) pieces = pieces.subspan(add_together(call, kind, pieces));
+void Job::count(PartKind kind, std::size_t pieces) {
+  (kind == PartKind::put ? puts_ : gets_).fetch_add(pieces, std::memory_order_relaxed);
 }
 
-void Job::start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
-  if (travels_together(call, pieces)) return start_together(call, kind, pieces);
+void Job::start_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  call.went(Way::message);
+  while (!pieces.empty()) {
+    const std::size_t added = add_together(call, kind, pieces);
+    if (added == 0) return start_apart(call, kind, pieces);
+    count(kind, added);
+    messaged_.fetch_add(added, std::memory_order_relaxed);
+    packed_.fetch_add(added, std::memory_order_relaxed);
+    pieces = pieces.subspan(added);
+  }
+}
+
+void Job::start_apart(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
   Batch batch;
   for (const pinion_firehose_piece& piece : pieces) {
     if (piece.bytes == 0) continue;
-    (kind == PartKind::put ? puts_ : gets_).fetch_add(1, std::memory_order_relaxed);
+    count(kind, 1);
     if (call.peer == self())
       access_own(call, kind, piece);
     else if (cut_off_[call.peer].load(std::memory_order_relaxed))
       call.fail(ECONNRESET);
-    else
-      add(batch, call, kind, piece);
+    else if (!add(batch, call, kind, piece))
+      break;
   }
   if (batch.count > 0) strategy_->begin({batch.parts.data(), batch.count});
+}
+
+void Job::start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces) {
+  travels_together(call, pieces) ? start_together(call, kind, pieces) : start_apart(call, kind, pieces);
 }
 
 void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsigned operation,
@@ -283,15 +320,14 @@ void Job::start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsi
       call.fail(error);
     return;
   }
-  auto* const part = new Part(*this, call);
-  part->kind = PartKind::atomic;
+  Part* const part = make_part(call, PartKind::atomic);
+  if (part == nullptr) return;
   part->remote = remote;
   part->local = reinterpret_cast<char*>(old);
   part->bytes = bytes;
   part->operation = static_cast<std::uint8_t>(operation);
   part->operand = operand;
   part->compare = compare;
-  call.left.fetch_add(1, std::memory_order_relaxed);
   courier_->carry(*part);
 }
 
@@ -349,7 +385,7 @@ void Job::by_provider(Part& part) {
   if (post(part)) return;
   {
     const std::lock_guard lock(waiting_mutex_);
-    waiting_.push_back(&part);
+    waiting_.push_back(part);
     has_waiting_.store(true, std::memory_order_release);
   }
   ring();
@@ -392,16 +428,21 @@ bool Job::post(Part& part) {
 /// True: none waits any more.
 bool Job::post_waiting() {
   if (!has_waiting_.load(std::memory_order_acquire)) return true;
-  std::deque<Part*> now;
+  Parts now;
   {
     const std::lock_guard lock(waiting_mutex_);
-    now.swap(waiting_);
+    now = std::exchange(waiting_, {});
     has_waiting_.store(false, std::memory_order_release);
   }
-  while (!now.empty() && post(*now.front())) now.pop_front();
+  while (Part* const part = now.pop_front()) {
+    if (post(*part)) continue;
+    now.push_front(*part);
+    break;
+  }
   if (now.empty()) return true;
   const std::lock_guard lock(waiting_mutex_);
-  waiting_.insert(waiting_.begin(), now.begin(), now.end());
+  while (Part* const part = waiting_.pop_front()) now.push_back(*part);
+  waiting_ = now;
   has_waiting_.store(true, std::memory_order_release);
   return false;
 }
@@ -447,6 +488,12 @@ void Job::cut_off(Peer peer) {
   endpoint_->disconnect(peer);
   gathering_->gone(peer);
   courier_->end(peer, ECONNRESET);
+  strategy_->disconnected(peer);
+}
+
+/// Peers to which a message could not be kept.
+void Job::cut_off_lost() {
+  for (Peer peer = 0; outbox_->take_lost(peer);) cut_off(peer);
 }
 
 // ---- messages
@@ -459,6 +506,14 @@ void Job::Slot::gone(Peer peer) {
   if (kind_ == kUserMessage) job_.lose(peer);
 }
 
+/// A protocol cannot go on without its message.
+void Job::strategy_message(Peer from, const void* payload, std::size_t bytes) try {
+  strategy_->message(from, payload, bytes);
+} catch (const std::bad_alloc&) {
+  outbox_->lose(from);
+  ring();
+}
+
 void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes) {
   const Inside inside;
   switch (kind) {
@@ -467,7 +522,7 @@ void Job::dispatch(Peer from, MessageKind kind, const void* payload, std::size_t
     case kDataMessage:
       return serve(from, payload, bytes);
     case kControlMessage:
-      return strategy_->message(from, payload, bytes);
+      return strategy_message(from, payload, bytes);
     case kGatheringMessage:
       gathering_->arrived(from, payload, bytes);
       if (!outbox_->empty()) ring();
@@ -585,17 +640,25 @@ void Job::ring() {
   futex_wake(bell_, 1);
 }
 
+/// Returns the time by which it has to be called again.
+Time Job::work() try {
+  Time next = strategy_->work();
+  cut_off_lost();
+  // All three, each time.
+  bool nothing_waits = outbox_->flush();
+  nothing_waits &= courier_->flush();
+  nothing_waits &= post_waiting();
+  if (!nothing_waits) next = std::min(next, monotonic_now() + kAgain);
+  return next;
+} catch (const std::bad_alloc&) {
+  return monotonic_now() + kAgain;
+}
+
 void Job::run_agent() {
   ::prctl(PR_SET_NAME, "pinion-firehose");
   while (!stop_.load()) {
     const std::uint32_t seen = bell_.load();
-    Time next = strategy_->work();
-    // All three, each time.
-    bool nothing_waits = outbox_->flush();
-    nothing_waits &= courier_->flush();
-    nothing_waits &= post_waiting();
-    if (!nothing_waits) next = std::min(next, monotonic_now() + kAgain);
-    futex_wait(bell_, seen, next);
+    futex_wait(bell_, seen, work());
   }
 }
 

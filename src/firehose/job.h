@@ -10,10 +10,13 @@
 //
 // Any thread between open() and close(). Inside a handler of the program's nothing waits. Each part states
 // its own lock; the job's are named at their members.
+//
+// Out of memory: a call that cannot begin throws bad_alloc, without effect. One that has begun ends, by
+// ENOMEM where a part of it found no memory. Where a message of the job's own cannot be kept, the connection
+// with its peer is closed.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -56,7 +59,7 @@ class Job final : public Ways {
 
   // ---- calls ----
 
-  /// Adds puts or gets to a call, under way from here on.
+  /// Adds puts or gets to a call, under way from here on. Throws nothing: the call fails.
   void start(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
   void start_atomic(Call& call, std::uint64_t remote, std::size_t bytes, unsigned operation,
                     std::uint64_t operand, std::uint64_t compare, std::uint64_t* old);
@@ -128,9 +131,12 @@ class Job final : public Ways {
   Error open_endpoint(const transfer::Job& place);
   Error agree_on_buckets();
   struct Batch;
-  void add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece);
+  Part* make_part(Call& call, PartKind kind);
+  bool add(Batch& batch, Call& call, PartKind kind, const pinion_firehose_piece& piece);
   bool travels_together(Call& call, std::span<const pinion_firehose_piece> pieces);
+  void count(PartKind kind, std::size_t pieces);
   void start_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
+  void start_apart(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
   std::size_t add_together(Call& call, PartKind kind, std::span<const pinion_firehose_piece> pieces);
   int serve_scattered(const DataMessage& message, char* data, DataMessage& answer) const;
   void access_own(Call& call, PartKind kind, const pinion_firehose_piece& piece);
@@ -142,8 +148,11 @@ class Job final : public Ways {
   bool post_waiting();
   void dispatch(Peer from, MessageKind kind, const void* payload, std::size_t bytes);
   void user_message(Peer from, const void* payload, std::size_t bytes);
+  void strategy_message(Peer from, const void* payload, std::size_t bytes);
   bool is_exposed(Range range) const;
   void lose(Peer peer);
+  void cut_off_lost();
+  Time work();
   void run_agent();
   void run_progress();
   void stop_threads();
@@ -170,8 +179,8 @@ class Job final : public Ways {
   };
   Latency hit_latency_, miss_latency_;
 
-  std::mutex waiting_mutex_;   ///< guards the next
-  std::deque<Part*> waiting_;  ///< for room in the endpoint's queue
+  std::mutex waiting_mutex_;  ///< guards the next
+  Parts waiting_;             ///< for room in the endpoint's queue
   std::atomic<bool> has_waiting_{false};
 
   std::unique_ptr<std::atomic<bool>[]> cut_off_;  ///< by peer

@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "transfer/wire_pool.h"
 
@@ -53,14 +55,42 @@ Error Outbox::post(Peer to, MessageKind kind, const char* message, std::size_t b
   const std::lock_guard lock(queue.mutex);
   Error error = Error::make(EAGAIN, "messages to process %u wait already", to);
   if (queue.messages.empty()) error = endpoint_.send(to, kind, message, bytes, nullptr);
-  if (error.code != EAGAIN || !keep) return error;
-  queue.messages.push_back({kind, {message, message + bytes}});
+  return error.code == EAGAIN && keep ? this->keep(queue, kind, message, bytes) : error;
+}
+
+Error Outbox::keep(Queue& queue, MessageKind kind, const char* message, std::size_t bytes) {
+  try {
+    queue.messages.push_back({kind, {message, message + bytes}});
+  } catch (const std::bad_alloc&) {
+    if (kind != kUserMessage) lose(queue);
+    return Error::make(ENOMEM, "no memory to keep a message of %zu bytes", bytes);
+  }
   kept_.fetch_add(1, std::memory_order_release);
   return {};
 }
 
+void Outbox::lose(Queue& queue) {
+  if (!std::exchange(queue.lost, true)) lost_.fetch_add(1, std::memory_order_release);
+}
+
+void Outbox::lose(Peer peer) {
+  const std::lock_guard lock(queues_[peer].mutex);
+  lose(queues_[peer]);
+}
+
+bool Outbox::take_lost(Peer& peer) {
+  if (lost_.load(std::memory_order_acquire) == 0) return false;
+  for (peer = 0; peer < peers_; ++peer) {
+    const std::lock_guard lock(queues_[peer].mutex);
+    if (!std::exchange(queues_[peer].lost, false)) continue;
+    lost_.fetch_sub(1, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
 bool Outbox::flush() {
-  if (empty()) return true;
+  if (kept_.load(std::memory_order_acquire) == 0) return true;
   for (Peer peer = 0; peer < peers_; ++peer) {
     Queue& queue = queues_[peer];
     const std::lock_guard lock(queue.mutex);
@@ -73,7 +103,7 @@ bool Outbox::flush() {
       kept_.fetch_sub(1, std::memory_order_release);
     }
   }
-  return empty();
+  return kept_.load(std::memory_order_acquire) == 0;
 }
 
 std::size_t Outbox::kept(Peer peer) {

@@ -1,5 +1,8 @@
 // Active messages to peers, kept while the endpoint's queue is full, so that handlers never wait. Messages to
-// one peer leave in order.
+// one peer leave in order. Nothing here throws.
+//
+// A protocol cannot go on without one of its messages. Where there is no memory to keep it, the peer is noted
+// as lost, and the caller of take_lost() closes its connection.
 //
 // Any thread. Each peer's queue has a mutex of its own, under which the endpoint is called: it calls nothing
 // back from there.
@@ -24,7 +27,8 @@ class Outbox {
  public:
   Outbox(transfer::Endpoint& endpoint, transfer::Peer peers);
 
-  /// A message of two pieces, sent now or later. An error is final: ECONNRESET, EMSGSIZE.
+  /// A message of two pieces, sent now or later. An error is final: ECONNRESET, EMSGSIZE, ENOMEM. By ENOMEM
+  /// the peer is lost, unless the message is the program's own, which learns of it.
   Error send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
              const void* payload = nullptr, std::size_t bytes = 0);
   /// The same, now or not at all: EAGAIN.
@@ -32,7 +36,14 @@ class Outbox {
                  const void* payload = nullptr, std::size_t bytes = 0);
   /// Tries the kept ones again. True: none is left.
   bool flush();
-  bool empty() const { return kept_.load(std::memory_order_acquire) == 0; }
+  /// None is kept, and no peer is lost.
+  bool empty() const {
+    return kept_.load(std::memory_order_acquire) == 0 && lost_.load(std::memory_order_acquire) == 0;
+  }
+  /// The next peer that is lost. False: there is none.
+  bool take_lost(transfer::Peer& peer);
+  /// As if a message to it had found no memory.
+  void lose(transfer::Peer peer);
   /// Kept for that peer.
   std::size_t kept(transfer::Peer peer);
   void drop(transfer::Peer peer);
@@ -45,14 +56,18 @@ class Outbox {
   struct Queue {
     std::mutex mutex;  ///< guards the next
     std::deque<Kept> messages;
+    bool lost = false;
   };
 
   Error post(transfer::Peer to, MessageKind kind, const char* message, std::size_t bytes, bool keep);
+  Error keep(Queue& queue, MessageKind kind, const char* message, std::size_t bytes);
+  void lose(Queue& queue);
 
   transfer::Endpoint& endpoint_;
   const transfer::Peer peers_;
   const std::unique_ptr<Queue[]> queues_;
   std::atomic<std::size_t> kept_{0};
+  std::atomic<unsigned> lost_{0};  ///< peers
 };
 
 }  // namespace pinion::firehose

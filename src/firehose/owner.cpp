@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 
 namespace pinion::firehose {
 
@@ -67,8 +68,23 @@ bool Owner::is_congested() const {
          waiting_.size() + pinning_ >= kMostQueued;
 }
 
+/// Room for one more want. False: out of memory.
+bool Owner::reserve() {
+  try {
+    entry_pool_.reserve(1);
+    entries_.reserve(1);
+    holder_pool_.reserve(1);
+    holders_.reserve(1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return actions_.reserve(entries_.size() + 1 + revoking_.size());
+}
+
 void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {
-  if (const int error = why_refused(peer, bucket)) {
+  int error = why_refused(peer, bucket);
+  if (!error && !reserve()) error = ENOMEM;
+  if (error) {
     refuse(bucket, error, answer);
     return;
   }
@@ -255,24 +271,25 @@ void Owner::make_absent(Entry& entry) {
 
 // ---- revocation ----
 
-std::vector<Owner::Entry*> Owner::entries_in(BucketRange buckets) {
-  std::vector<Entry*> found;
+Owner::Found Owner::entries_in(BucketRange buckets) {
+  Found found;
   if (buckets.count <= entries_.size()) {
     for (std::uint64_t i = 0; i < buckets.count; ++i)
-      if (Entry* entry = entries_.find(kNone, buckets.first + i)) found.push_back(entry);
+      if (Entry* entry = entries_.find(kNone, buckets.first + i)) found.push_back(*entry);
   } else {
     entries_.for_each([&](Entry& entry) {
-      if (buckets.contains(relaxed(entry.bucket))) found.push_back(&entry);
+      if (buckets.contains(relaxed(entry.bucket))) found.push_back(entry);
     });
   }
   return found;
 }
 
 void Owner::revoke(Revocation revocation, BucketRange buckets, Time deadline) {
-  ++recalls_;
-  const std::vector<Entry*> entries = entries_in(buckets);
+  if (!actions_.reserve(entries_.size() + revoking_.size() + 1)) throw std::bad_alloc();
+  Found entries = entries_in(buckets);
   revoking_.push_back({revocation, buckets, deadline, entries.size() + 1});
-  for (Entry* entry : entries)
+  ++recalls_;
+  while (Entry* entry = entries.pop_front())
     if (!entry->doomed) doom(*entry, buckets);
   Revoking& last = revoking_.back();  // one more than there are: its end comes once
   if (--last.left == 0) actions_.revoked(revocation);
@@ -314,7 +331,8 @@ void Owner::late(Time now) {
   for (Revoking& revoking : revoking_) {
     if (revoking.left == 0 || revoking.deadline > now) continue;
     revoking.deadline = kNever;
-    for (const Entry* entry : entries_in(revoking.buckets)) {
+    Found entries = entries_in(revoking.buckets);
+    while (const Entry* entry = entries.pop_front()) {
       for (Holder* holder = entry->holders.front(); holder; holder = EntryHolders::next(*holder)) {
         PeerState& peer = peers_[relaxed(holder->peer)];
         if (peer.cut_off) continue;

@@ -11,6 +11,9 @@
 // want waits for registrations of this process only. Where peers would have to let go first, it is refused,
 // and its operation goes by message.
 //
+// Wants and revocations allocate before they change anything: a want is refused with ENOMEM, revoke() throws
+// bad_alloc. No other event fails.
+//
 // Peers are untrusted. A release counts if the peer holds that bucket in that epoch; a want of a bucket that
 // the peer holds is refused. OwnerActions decide which buckets are exposed.
 #pragma once
@@ -36,6 +39,8 @@ class OwnerActions {
  public:
   /// Messages to one peer leave in the order of these calls.
   virtual void send(Peer to, const Message& message) = 0;
+  /// Room to note down so many pin(), unpin() and revoked() that have not ended. False: out of memory.
+  virtual bool reserve(std::size_t) { return true; }
   /// Whether peers may have it registered, in part or whole.
   virtual bool exposes(Bucket bucket) const = 0;
   /// Register it; ends with pinned() or pin_failed().
@@ -81,6 +86,7 @@ class Owner {
 
   /// Memory of these buckets is about to change. Ends with OwnerActions::revoked(); until end_revocation(),
   /// wants of these buckets are refused. Peers that hold one after `deadline` are cut off, by late().
+  /// Throws bad_alloc, without effect.
   void revoke(Revocation revocation, BucketRange buckets, Time deadline);
   /// The memory has changed, or will not; also before revoked(), which then never comes.
   void end_revocation(Revocation revocation);
@@ -140,8 +146,10 @@ class Owner {
     std::uint32_t lacking = 0;  ///< operations by message on memory that `parts` lack
     EntryHolders holders;
     Link<Entry> queue;  ///< waiting_, or the FIFO
+    Link<Entry> found;  ///< the result of entries_in()
   };
   using Queue = LinkedList<Entry, &Entry::queue>;
+  using Found = LinkedList<Entry, &Entry::found>;
 
   struct PeerState {
     Peer number = 0;
@@ -164,6 +172,7 @@ class Owner {
   static constexpr std::uint64_t kMostQueued = 4;
 
   int why_refused(const PeerState& peer, Bucket bucket) const;
+  bool reserve();
   bool is_congested() const;
   void want(PeerState& peer, Bucket bucket, Answer& answer);
   void grant(Holder& holder, Answer& answer);
@@ -184,7 +193,7 @@ class Owner {
   void shrink_to(std::uint64_t buckets);
   void send(Peer to, Answer& answer);
   Entry* entry_of(BucketRef ref, State state);
-  std::vector<Entry*> entries_in(BucketRange buckets);
+  Found entries_in(BucketRange buckets);
 
   Quota quota_;
   OwnerActions& actions_;

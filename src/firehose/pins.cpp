@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <vector>
 
 #include "device/fault_in.h"
@@ -79,17 +80,25 @@ Error Pins::hold(Range pages, Holds& holds, RemoteParts& parts) {
 }
 
 Error Pins::pin(Bucket bucket, Range exposed, RemoteParts& parts) {
+  if (exposed.empty()) return Error::make(EPERM, "no memory of the bucket is exposed");
   count(bucket, 1);
-  Holds holds;
-  Error error = hold(exposed, holds, parts);
-  if (error.code == EFAULT)
-    for (const Range usable : usable_parts(exposed)) error = hold(usable, holds, parts);
-  if (holds.count == 0) {
+  Error error;
+  try {
+    Holds& holds = holds_[bucket];
+    error = hold(exposed, holds, parts);
+    if (error.code == EFAULT)
+      for (const Range usable : usable_parts(exposed)) error = hold(usable, holds, parts);
+  } catch (const std::bad_alloc&) {
+    error = Error::make(ENOMEM, "no memory to register a bucket for peers");
+  }
+  const auto made = holds_.find(bucket);
+  const std::uint64_t bytes = made == holds_.end() ? 0 : bytes_of(made->second);
+  if (bytes == 0) {
+    holds_.erase(bucket);
     count(bucket, -1);
     return error;
   }
-  holds_.emplace(bucket, holds);
-  const std::uint64_t now = bytes_.fetch_add(bytes_of(holds)) + bytes_of(holds);
+  const std::uint64_t now = bytes_.fetch_add(bytes) + bytes;
   peak_.store(std::max(peak_.load(), now));
   return {};
 }

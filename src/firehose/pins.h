@@ -24,8 +24,8 @@ class Pins {
  public:
   Pins(pinion_domain* domain, BucketSize size) : domain_(domain), size_(size) {}
 
-  /// Registers the bucket's memory within `exposed`; where it has holes, the longest parts that are mapped
-  /// and writable.
+  /// Registers the bucket's memory within `exposed`, which may be empty: EPERM. Where it has holes, the
+  /// longest parts that are mapped and writable.
   Error pin(Bucket bucket, Range exposed, RemoteParts& parts);
   /// Whether pin() would register that memory now.
   static bool would_pin(Range exposed, Range memory);

@@ -1,5 +1,7 @@
 // Objects at constant addresses, and lists through them. A pool's objects are reused, and freed with the
 // pool, so lock-free readers may look at one that has been recycled. Guarded by their owner's lock.
+//
+// Only reserve() allocates. It throws bad_alloc, without effect; after it, take() finds so many objects.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +13,14 @@ namespace pinion::firehose {
 template <class T>
 class Pool {
  public:
+  void reserve(std::size_t objects) {
+    while (free_.size() < objects) {
+      if (free_.capacity() == all_.size()) free_.reserve(2 * all_.size() + objects);
+      free_.push_back(&all_.emplace_back());
+    }
+  }
   /// In the state that its last user left it in.
   T& take() {
-    if (free_.empty()) return all_.emplace_back();
     T& object = *free_.back();
     free_.pop_back();
     return object;
@@ -22,7 +29,7 @@ class Pool {
 
  private:
   std::deque<T> all_;
-  std::vector<T*> free_;
+  std::vector<T*> free_;  ///< with room for all
 };
 
 template <class T>
@@ -40,6 +47,12 @@ class LinkedList {
   T* front() const { return first_; }
   static T* next(const T& object) { return (object.*link).next; }
 
+  void push_front(T& object) {
+    (object.*link) = {first_, nullptr};
+    (first_ ? (first_->*link).previous : last_) = &object;
+    first_ = &object;
+    ++size_;
+  }
   void push_back(T& object) {
     (object.*link) = {nullptr, last_};
     (last_ ? (last_->*link).next : first_) = &object;
@@ -51,6 +64,12 @@ class LinkedList {
     (at.next ? (at.next->*link).previous : last_) = at.previous;
     (at.previous ? (at.previous->*link).next : first_) = at.next;
     --size_;
+  }
+  /// Null: it is empty.
+  T* pop_front() {
+    T* const object = first_;
+    if (object) erase(*object);
+    return object;
   }
   /// The first becomes the last.
   T& rotate() {

@@ -4,7 +4,8 @@
 // by_message(), ride() or by_provider(). It may keep the part's memory at the peer until ended(). All
 // functions may be called by any thread; begin(), message(), gone() and ended() also inside the endpoint's
 // progress, so they never block. Slow work belongs into work(), which one thread of the job's calls after
-// ring().
+// ring(). Three may throw bad_alloc: open(); work(), which is then called again; and message(), by which the
+// peer is cut off.
 #pragma once
 
 #include <memory>
@@ -74,6 +75,8 @@ class Strategy {
 
   virtual void message(Peer, const void*, std::size_t) {}
   virtual void gone(Peer) {}
+  /// Operations with the peer end, and none begins. It may still reach this process's memory, until gone().
+  virtual void disconnected(Peer) {}
   /// The time by which it has to be called again.
   virtual Time work() { return kNever; }
   virtual void add_to(struct pinion_firehose_statistics&) const {}

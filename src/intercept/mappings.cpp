@@ -3,11 +3,16 @@
 // address of the kernel's choice, without further flags. All others go on to libc, and so do all where the
 // heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
 //
+// clone and _Fork, too, which miss the handlers of forks: the arena's memory is made visible to their
+// children.
+//
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
 #include "intercept/mappings.h"
 
 #include <link.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/types.h>
 
 #include <algorithm>
 #include <atomic>
@@ -66,15 +71,31 @@ Range whole_pages(const void* address, std::size_t bytes) {
   return begin % pinion::page_size() == 0 ? Range{begin, pinion::page_ceil(begin + bytes)} : Range{};
 }
 
+void* no_memory() {
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+
 Range arena_part(Range range) {
   const Range arena = pinion::process_arena().range();
   return {std::max(arena.begin, range.begin), std::min(arena.end, range.end)};
 }
 
-/// A mapping that replaces others may meet those of the arena.
-void note_fixed(const void* address, std::size_t bytes) {
+/// A mapping that replaces others may meet those of the arena. False: memory there stays with another thread.
+bool meets_arena(const void* address, std::size_t bytes) {
   const Range common = arena_part(Range::of(address, bytes).to_pages());
-  if (!common.empty()) pinion::process_arena().note_replaced(common);
+  if (common.empty()) return true;
+  if (pinion::process_heap().is_open()) return pinion::process_heap().lay_over(common);
+  pinion::process_arena().note_replaced(common);
+  return true;
+}
+
+/// MAP_FIXED_NOREPLACE: addresses of the arena are free where the program has nothing.
+bool arena_gives_way(const void* address, std::size_t bytes, int flags) {
+  const Range wanted = whole_pages(address, bytes);
+  return (flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE && (flags & MAP_HUGETLB) == 0 &&
+         !wanted.empty() && pinion::process_arena().range().contains(wanted) &&
+         pinion::process_heap().lay_over_free(wanted);
 }
 
 /// For the code at `caller`.
@@ -84,9 +105,18 @@ void* map(void* address, std::size_t bytes, int protection, int flags, int file,
   if (plain && bytes >= g_least.load(std::memory_order_acquire) && !g_engine.contains(Range::of(caller, 1)))
       [[unlikely]]
     if (void* const memory = pinion::process_heap().map(bytes)) return memory;
-  if ((flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
-    note_fixed(address, bytes);
-  return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
+  const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
+  if (replaces && !meets_arena(address, bytes)) return no_memory();
+  if (!arena_gives_way(address, bytes, flags))
+    return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
+  void* const mapped = next(g_mmap, "mmap")(address, bytes, protection,
+                                            (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, file, offset);
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    pinion::process_heap().unmap(whole_pages(address, bytes));
+    errno = error;
+  }
+  return mapped;
 }
 
 /// The heap ends its own memory; libc ends that beside the arena, and that of other blocks.
@@ -112,10 +142,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
     if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
     return reinterpret_cast<void*>(old.begin);
   }
-  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().laid_over(old).empty()) {
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
+  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().laid_over(old).empty()) return no_memory();
   if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
     errno = EINVAL;
     return MAP_FAILED;
@@ -128,8 +155,9 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   pinion::copy_unseen(kept, copy.begin);
   pinion::copy_rights_unseen(kept, copy);
   if (fixed) {
-    note_fixed(wanted, new_bytes);
-    void* const moved = next(g_mremap, "mremap")(made, new_bytes, new_bytes, flags, wanted);
+    void* const moved = meets_arena(wanted, new_bytes)
+                            ? next(g_mremap, "mremap")(made, new_bytes, new_bytes, flags, wanted)
+                            : no_memory();
     if (moved == MAP_FAILED) {
       const int error = errno;
       next(g_munmap, "munmap")(made, new_bytes);
@@ -141,6 +169,15 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   ::munmap(reinterpret_cast<void*>(old.begin), old.bytes());
   return made;
 }
+
+// ---- children without handlers ----
+
+using Clone = int(int (*)(void*), void*, int, void*, ...);
+using Fork = pid_t();
+constinit std::atomic<Clone*> g_clone{nullptr};
+constinit std::atomic<Fork*> g_fork{nullptr};
+constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
+constinit std::atomic<int (*)()> g_munlockall{nullptr};
 
 }  // namespace
 
@@ -168,6 +205,33 @@ PINION_EXPORT int munmap(void* address, std::size_t bytes) noexcept {
   return next(g_munmap, "munmap")(address, bytes);
 }
 
+PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) noexcept {
+  va_list rest;
+  va_start(rest, argument);
+  void* const parent_tid = va_arg(rest, void*);  // the flags decide whether they count
+  void* const tls = va_arg(rest, void*);
+  void* const child_tid = va_arg(rest, void*);
+  va_end(rest);
+  if ((flags & CLONE_VM) == 0) pinion::process_arena().show_to_children();
+  return next(g_clone, "clone")(run, stack, flags, argument, parent_tid, tls, child_tid);
+}
+
+PINION_EXPORT pid_t _Fork() noexcept {
+  pinion::process_arena().show_to_children();
+  return next(g_fork, "_Fork")();
+}
+
+PINION_EXPORT int mlockall(int flags) noexcept {
+  const int result = next(g_mlockall, "mlockall")(flags);
+  if (result == 0) pinion::process_arena().note_locks_future((flags & MCL_FUTURE) != 0);
+  return result;
+}
+
+PINION_EXPORT int munlockall() noexcept {
+  pinion::process_arena().note_locks_future(false);
+  return next(g_munlockall, "munlockall")();
+}
+
 PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new_bytes, int flags,
                            ...) noexcept {
   va_list rest;
@@ -178,7 +242,7 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new
   if (!old.empty() && pinion::process_arena().range().contains(old) &&
       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
     return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
-  if ((flags & MREMAP_FIXED) != 0) note_fixed(wanted, new_bytes);
+  if ((flags & MREMAP_FIXED) != 0 && !meets_arena(wanted, new_bytes)) return no_memory();
   return next(g_mremap, "mremap")(address, old_bytes, new_bytes, flags, wanted);
 }
 

@@ -89,6 +89,7 @@ std::size_t mapped_length(std::size_t length, int flags, int fd) {
 
 bool drops_pages(int advice) {
   switch (advice) {
+    case MADV_WIPEONFORK:  // in children, where the arena would put copies
     case MADV_DONTNEED:
     case MADV_DONTNEED_LOCKED:
     case MADV_FREE:

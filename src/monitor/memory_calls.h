@@ -6,12 +6,11 @@
 //   - munmap, shmdt, a shrinking brk;
 //   - mmap and shmat over existing mappings, remap_file_pages;
 //   - mremap: the old place when it may move, the tail when it shrinks, the destination of MREMAP_FIXED;
-//   - madvise and process_madvise that drop pages;
+//   - madvise and process_madvise that drop pages, MADV_WIPEONFORK also, which drops them in children;
 //   - mprotect and pkey_mprotect to anything less than reading and writing. Adding rights is not an event, so
 //     malloc's growing heaps are free: a registration refused for want of rights is tried anew each time.
 //     Protection keys take rights from a thread and leave the pages' alone.
-// What does not: MADV_DONTFORK and MADV_WIPEONFORK concern children; paging
-// out and migration leave pinned pages alone.
+// What does not: MADV_DONTFORK concerns children; paging out and migration leave pinned pages alone.
 //
 // Owns nothing. Any thread, any signal handler: free of allocation, with small stacks and direct system
 // calls.

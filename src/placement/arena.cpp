@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "monitor/memory_events.h"
@@ -15,6 +16,8 @@ namespace {
 
 /// The thread forks, and holds the mutex.
 constinit thread_local bool t_forking = false;
+/// The thread gives or takes the memory of granules.
+constinit thread_local bool t_changing = false;
 
 std::size_t granules_for(std::size_t bytes) { return (bytes + Arena::kGranule - 1) / Arena::kGranule; }
 
@@ -35,6 +38,28 @@ class Arena::Locked {
 
  private:
   std::mutex& mutex_;
+};
+
+/// Until its end, no mapping is laid over these granules. A mapping marks them before it looks at this; the
+/// owner looks for marks when it has begun.
+class Arena::Changing {
+ public:
+  Changing(Arena& arena, Range range)
+      : arena_(arena), first_(arena.granule_of(range.begin)), last_(arena.granule_of(range.end - 1)) {
+    set(true);
+  }
+  ~Changing() { set(false); }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  void set(bool changes) {
+    t_changing = changes;
+    for (std::size_t i = first_; i <= last_; ++i) arena_.in_change_[i].store(changes);
+  }
+
+  Arena& arena_;
+  const std::size_t first_, last_;
 };
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
@@ -70,7 +95,8 @@ Pages Arena::take(std::size_t bytes) {
   if (first == kMostGranules) return {};
   const Address begin = range_.begin + first * kGranule;
   Pages pages{{begin, begin + bytes}, Backing::base, true};
-  if (!commit_unseen(pages)) return {};
+  const Changing changing(*this, pages.range);
+  if (!laid_over(pages.range).empty() || !commit_unseen(pages)) return {};
   segments_[first] = {pages.range, true, false};
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(first), granules,
               static_cast<std::uint16_t>(first + 1));
@@ -120,9 +146,10 @@ Range Arena::laid_over(Range range) const {
 /// What replaced the heap's memory has gone by reclaim().
 bool Arena::make_whole(Range block) {
   if (!range_.contains(block) || !is_marked(block)) return true;
-  if (!is_pinned(block.begin)) replaced_.clear(block);
+  const bool pinned = is_pinned(block.begin);
+  if (!pinned) replaced_.clear(block);
   if (!deprived_.any(block)) return true;
-  if (!protect_unseen(block, PROT_READ | PROT_WRITE)) {
+  if (!make_plain_unseen(block, pinned)) {
     deprived_.for_each_run(block, [this](Range run) { note_replaced(run); });
     return false;
   }
@@ -176,16 +203,22 @@ bool Arena::reclaim(Range block) {
 Recycled Arena::recycle(Range range) {
   if (!is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
   if (!reclaim(range)) return Recycled::refused;
-  if (make_plain_unseen(range))
+  unlock(range);
+  if (make_plain_unseen(range, true))
     deprived_.clear(range);
   else
     note_deprived(range);
   return Recycled::kept;
 }
 
+/// A new mapping of a process that locks all of them is locked.
+void Arena::unlock(Range range) const {
+  if (!locks_future_.load(std::memory_order_relaxed)) unlock_unseen(range);
+}
+
 /// In areas of the heap the memory is free; elsewhere addresses stay reserved.
-void Arena::vacate(Range range) {
-  if (laid_over(range).empty()) return;
+bool Arena::vacate(Range range) {
+  if (laid_over(range).empty()) return false;
   for (Address at = range.begin; at < range.end;) {
     const Range part{at, std::min(range.end, granule(granule_of(at)).end)};
     const bool in_area = !segment_at(at).empty();
@@ -197,14 +230,46 @@ void Arena::vacate(Range range) {
       else if (map_over(run, PROT_NONE, MAP_NORESERVE))
         laid_over_.clear(run);
     });
+    if (const Range left = left_segment_at(part.begin); !left.empty()) give_back(left);
   }
+  return true;
 }
 
-void Arena::give_back(Range segment) {
-  if (!laid_over(segment).empty()) return;  // the program's; the granules stay out of use
-  const bool gone = map_over(segment, PROT_NONE, MAP_NORESERVE);
+bool Arena::lay_over(Range range) {
   const Locked locked(mutex_);
-  if (gone) forget(segment_of(segment));  // else its granules stay out of use
+  if (is_in_change(range)) return false;
+  note_replaced(range);
+  return true;
+}
+
+bool Arena::is_in_change(Range range) const {
+  if (t_changing) return false;
+  bool changes = false;
+  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
+    changes = changes || in_change_[i].load();
+  return changes;
+}
+
+/// One that waited for its registrations, or for a mapping of the program over it.
+Range Arena::left_segment_at(Address address) {
+  const Locked locked(mutex_);
+  const std::size_t first = first_[granule_of(address)];
+  if (first == 0 || segments_[first - 1].of_heap || segments_[first - 1].pinned) return {};
+  return segments_[first - 1].range;
+}
+
+void Arena::give_back(Range range) {
+  std::optional<Changing> changing;
+  {
+    const Locked locked(mutex_);
+    const Segment& segment = segment_of(range);
+    if (!(segment.range == range) || segment.pinned || is_in_change(range)) return;
+    changing.emplace(*this, range);
+    if (!laid_over(range).empty()) return;  // the program's: the granules stay out of use as long
+  }
+  if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return;  // they stay out of use
+  const Locked locked(mutex_);
+  forget(segment_of(range));
 }
 
 void Arena::forget(Segment& segment) {
@@ -234,7 +299,7 @@ Range Arena::pin(Range range, Range request) {
   Segment& segment = segment_of(range);
   if (!(segment.range == range) || !segment.of_heap) return {};
   const Range part = longest_whole(range);
-  if (!part.contains(request) || !hide_unseen(part, true)) return {};
+  if (!part.contains(request) || (!shown_ && !hide_unseen(part, true))) return {};
   segment.pinned = true;
   return part;
 }
@@ -282,6 +347,7 @@ bool Arena::withhold(Range range) {
     return empty_unseen(range);
   }
   note_deprived(range);
+  unlock(range);
   return protect_unseen(range, PROT_NONE);
 }
 
@@ -297,6 +363,23 @@ Arena::Figures Arena::figures() {
 void Arena::before_fork() {
   mutex_.lock();
   t_forking = true;
+  if (std::exchange(shown_, false)) hide_pinned(true);
+}
+
+void Arena::show_to_children() {
+  // A signal handler inside the heap, or beside a stopped thread: the child goes without.
+  if (t_held_mutexes != 0 || !is_open()) return;
+  const Locked locked(mutex_);
+  if (!std::exchange(shown_, true)) hide_pinned(false);
+}
+
+/// Children have what took the place of a segment's memory in any case.
+void Arena::hide_pinned(bool hidden) const {
+  for (const Segment& segment : segments_) {
+    if (!segment.pinned) continue;
+    hide_unseen(segment.range, hidden);
+    replaced_.for_each_run(segment.range, [](Range run) { hide_unseen(run, false); });
+  }
 }
 
 void Arena::after_fork_in_parent() {
@@ -320,9 +403,11 @@ void Arena::leave_out(Range area, Range copy) const {
 /// The blocks of hidden segments are there again, as copies.
 void Arena::after_fork_in_child() {
   t_forking = false;
+  for (std::atomic<bool>& changes : in_change_) changes.store(false);
   for (Segment& segment : segments_) {
-    if (segment.range.empty() || !std::exchange(segment.pinned, false) || segment.of_heap) continue;
-    if (reserve_unseen_at(segment.range)) forget(segment);
+    const bool hidden = std::exchange(segment.pinned, false);
+    if (segment.range.empty() || segment.of_heap || !laid_over(segment.range).empty()) continue;
+    if (hidden ? reserve_unseen_at(segment.range) : empty_unseen(segment.range)) forget(segment);
   }
   new (&mutex_) std::mutex;
 }

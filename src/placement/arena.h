@@ -17,7 +17,8 @@
 // them. The heap makes marked memory whole when it becomes a block again.
 //
 // A mapping of the program over memory that the heap has free is the program's: the heap keeps off it until
-// the program unmaps it. Free granules and segments that were left stay out of use as long.
+// the program unmaps it. Free granules and segments that were left stay out of use as long. No mapping gets
+// between the look at a granule and the system call that gives or takes its memory: it waits, or is refused.
 #pragma once
 
 #include <array>
@@ -56,13 +57,17 @@ class Arena final : public PageSource {
   bool make_whole(Range block) override;
   Range laid_over(Range range) const override;
   bool reclaim(Range block) override;
-  void vacate(Range range) override;
+  bool vacate(Range range) override;
+  bool lay_over(Range range) override;
   bool serves_mappings(Range range) const override { return range_.contains(range); }
   bool is_open() override;
   Recycled recycle(Range range) override;
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
   void before_fork() override;
+  /// Before a child that no handler prepares: the kernel copies registered segments for it. Until the next
+  /// fork.
+  void show_to_children();
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
   bool hides_from_children(const Pages& pages) const override;
@@ -87,11 +92,16 @@ class Arena final : public PageSource {
   void note_deprived(Range range);
   /// Other pages are about to take the place of this memory.
   void note_replaced(Range range);
+  /// Other threads give or take the memory of its granules: no mapping may be laid there now.
+  bool is_in_change(Range range) const;
   bool is_whole(Range range) const { return !deprived_.any(range) && !is_replaced(range); }
   bool is_replaced(Range range) const { return replaced_.any(range); }
   /// Leaves the memory mapped without rights: that of blocks for the heap, other mappings unmapped. False:
   /// the kernel has refused.
   bool withhold(Range range);
+
+  /// mlockall: whether the kernel locks new memory of the process.
+  void note_locks_future(bool locks) { locks_future_.store(locks, std::memory_order_relaxed); }
 
   struct Figures {
     std::uint64_t segments = 0, most_segments = 0;
@@ -101,6 +111,7 @@ class Arena final : public PageSource {
 
  private:
   class Locked;
+  class Changing;
   struct Segment {
     Range range;          ///< empty: no segment begins at this granule
     bool of_heap = true;  ///< false: left, or on its way out
@@ -115,9 +126,12 @@ class Arena final : public PageSource {
   std::size_t find_free(std::size_t granules) const;
   Pages take(std::size_t bytes);
   void forget(Segment& segment);
+  Range left_segment_at(Address address);
+  void unlock(Range range) const;
   bool renew(Range range);
   bool is_pinned(Address address);
   bool is_marked(Range range) const;
+  void hide_pinned(bool hidden) const;
   Range granule(std::size_t i) const {
     return {range_.begin + i * kGranule, range_.begin + (i + 1) * kGranule};
   }
@@ -130,11 +144,14 @@ class Arena final : public PageSource {
   ChunkMarks replaced_;   ///< a registration may have other pages
   ChunkMarks laid_over_;  ///< of these, the chunks where the program's mapping still lies
   std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
-  mutable std::mutex mutex_;                               ///< guards all that follows
+  std::array<std::atomic<bool>, kMostGranules> in_change_{};
+  std::atomic<bool> locks_future_{false};
+  mutable std::mutex mutex_;  ///< guards all that follows, and setting in_change_
   std::array<Segment, kMostGranules> segments_{};
   /// By granule: 1 + the granule at which its segment begins; 0: free.
   std::array<std::uint16_t, kMostGranules> first_{};
   Figures figures_;
+  bool shown_ = false;  ///< pinned segments are not hidden
 };
 
 /// That of process_heap() (hugepage_heap.h).

@@ -36,7 +36,7 @@ Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
 
 /// What the program has laid over is the program's, like a mapping of the heap's. The rest is free.
 void ChunkHeap::set_aside(Extent& block) {
-  block.mapped = true;
+  block.mapped = block.aside = true;
   const Range whole = block.range();
   for (Address at = whole.begin; at < whole.end;) {
     const Range taken = source_.laid_over({at, whole.end});
@@ -176,17 +176,23 @@ bool ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
 
 // ---- blocks that the program has by mmap ----
 
-/// Calls visit(block), which returns whether to go on.
+/// Calls visit(extent), which returns whether to go on.
 template <class Visit>
-void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
+void ChunkHeap::for_each_extent(Range range, Visit&& visit) const {
   for (const Area* area = areas_; area != nullptr; area = area->next) {
     if (!area->range().overlaps(range)) continue;
     const Address begin = std::max(range.begin, area->range().begin);
     Extent* at = area->extent_at(begin);  // perhaps of earlier times
     if (at == nullptr || at->area != area || at->begin != begin) at = area->extent_at(area->range().begin);
     for (; at != nullptr && at->begin < range.end; at = area->after(*at))
-      if (at->end() > range.begin && at->state == Extent::State::used && !visit(*at)) return;
+      if (at->end() > range.begin && !visit(*at)) return;
   }
+}
+
+template <class Visit>
+void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
+  for_each_extent(range,
+                  [&](Extent& extent) { return extent.state != Extent::State::used || visit(extent); });
 }
 
 bool ChunkHeap::cut_mappings(Range range) {
@@ -230,6 +236,28 @@ bool ChunkHeap::take_mapping(Range range, Idle& piece) {
   return true;
 }
 
+void ChunkHeap::take_back(Range range) {
+  for_each_block(range, [&](Extent& block) {
+    const Range common{std::max(block.begin, range.begin), std::min(block.end(), range.end)};
+    if (!block.aside || !source_.laid_over(common).empty()) return true;
+    if (!has_spare(2)) return false;
+    Extent& upper = block.begin < range.begin ? split(block, range.begin) : block;
+    if (upper.end() > range.end) split(upper, range.end);
+    free(upper);
+    return true;
+  });
+}
+
+ChunkHeap::Occupied ChunkHeap::occupied(Range range) const {
+  Occupied found = Occupied::no;
+  for_each_extent(range, [&](const Extent& extent) {
+    if (extent.state == Extent::State::returning) found = Occupied::leaves;
+    if (extent.state == Extent::State::used) found = Occupied::yes;
+    return found != Occupied::yes;
+  });
+  return found;
+}
+
 /// The upper part, a block of its own.
 Extent& ChunkHeap::split(Extent& block, Address at) {
   Extent& upper = *spare_extent();
@@ -237,6 +265,7 @@ Extent& ChunkHeap::split(Extent& block, Address at) {
   upper.chunks = chunks_for(block.end() - at);
   upper.area = block.area;
   upper.mapped = block.mapped;
+  upper.aside = block.aside;
   block.chunks -= upper.chunks;
   block.area->place(block);
   block.area->place(upper);
@@ -247,7 +276,7 @@ Extent& ChunkHeap::split(Extent& block, Address at) {
 
 void ChunkHeap::give(Extent& extent) {
   extent.state = Extent::State::free;
-  extent.mapped = false;
+  extent.mapped = extent.aside = false;
   free_.insert(extent);
   add_unmerged(extent);
 }

@@ -52,6 +52,11 @@ class ChunkHeap {
   /// Takes out the next of them in the range, which cut_mappings() has cut, as a piece on its way back: the
   /// caller reports it by returned(). False: there are none.
   bool take_mapping(Range range, Idle& piece);
+  /// The program's mappings over free memory there have ended: what was set aside for them is free.
+  void take_back(Range range);
+  enum class Occupied : std::uint8_t { no, leaves, yes };
+  /// By blocks, or by memory on its way back.
+  Occupied occupied(Range range) const;
 
   // ---- memory for the kernel ----
 
@@ -85,6 +90,8 @@ class ChunkHeap {
   Extent* place(std::size_t bytes, std::size_t alignment);
   void set_aside(Extent& block);
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
+  template <class Visit>
+  void for_each_extent(Range range, Visit&& visit) const;
   template <class Visit>
   void for_each_block(Range range, Visit&& visit) const;
   Extent& split(Extent& block, Address at);

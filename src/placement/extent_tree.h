@@ -35,6 +35,7 @@ struct Extent {
   State state = State::used;
   bool unmerged = false;
   bool mapped = false;  ///< a block that the program has by mmap
+  bool aside = false;   ///< mapped: the program's mapping over free memory
 
   std::size_t bytes() const { return std::size_t{chunks} * kChunk; }
   Address end() const { return begin + bytes(); }

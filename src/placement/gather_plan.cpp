@@ -36,8 +36,16 @@ constexpr std::size_t kPack = 1;              ///< chosen
 constexpr std::size_t kPlaceAfterPacked = 2;  ///< the cheapest way to this run in place: the last one packed
 constexpr std::size_t kPackAfterPacked = 4;   ///< likewise to this run packed
 
-std::size_t join(std::span<const pinion_range> pieces, std::size_t most, std::span<Element> runs) {
-  std::size_t count = 0;
+/// Of all runs.
+struct Joined {
+  std::size_t runs = 0, pieces = 0, bytes = 0;
+  std::size_t most_pieces = 0, most_bytes = 0;  ///< of one
+  bool cut = false;                             ///< one of them was
+};
+
+Joined join(std::span<const pinion_range> pieces, std::size_t most, std::span<Element> runs) {
+  Joined all;
+  std::size_t& count = all.runs;
   for (std::size_t i = 0; i < pieces.size();) {
     if (pieces[i].bytes == 0) {
       ++i;
@@ -56,9 +64,14 @@ std::size_t join(std::span<const pinion_range> pieces, std::size_t most, std::sp
       runs[count + cut] = {begin + at, std::min(most, bytes - at), i, cuts == 1 ? next - i : 0, 0};
     }
     count += cuts;
+    all.cut = all.cut || cuts > 1;
+    all.pieces += next - i;
+    all.bytes += bytes;
+    all.most_pieces = std::max(all.most_pieces, next - i);
+    all.most_bytes = std::max(all.most_bytes, bytes);
     i = next;
   }
-  return count;
+  return all;
 }
 
 // ---- elements and requests ----
@@ -71,6 +84,11 @@ double elements_ns(const pinion_gather_costs& costs, std::size_t elements) {
   const double low = point > 0 ? costs.elements_ns[point - 1] : 0, high = costs.elements_ns[point];
   const auto begin = static_cast<double>(std::size_t{1} << point);
   return low + (high - low) * (static_cast<double>(elements) - begin) / begin;
+}
+
+double copy_ns(const pinion_gather_costs& costs, std::size_t pieces, std::size_t bytes) {
+  return static_cast<double>(pieces) * costs.copied_piece_ns +
+         static_cast<double>(bytes) * costs.copied_byte_ns;
 }
 
 /// Lays out runs one after another, as the device will get them.
@@ -96,7 +114,7 @@ class Layout {
     request_bytes_ += run.bytes;
     if (packed) {
       used_ = at + run.bytes;
-      copied_ns_ += copy_ns(costs_, run);
+      copied_ns_ += copy_ns(costs_, run.pieces, run.bytes);
     }
     in_packed_ = packed;
     return {packed, opens, at};
@@ -104,10 +122,6 @@ class Layout {
   std::size_t request() const { return requests_ - 1; }
 
   double ns() const { return ended_ns_ + elements_ns(costs_, in_request_) + copied_ns_; }
-  static double copy_ns(const pinion_gather_costs& costs, const Element& run) {
-    return static_cast<double>(run.pieces) * costs.copied_piece_ns +
-           static_cast<double>(run.bytes) * costs.copied_byte_ns;
-  }
 
  private:
   void open_element(std::size_t bytes) {
@@ -135,14 +149,30 @@ class Layout {
 
 // ---- the choice ----
 
+/// A further one, of lists of so many runs: the mean of full requests.
+double mean_element_ns(const pinion_gather_costs& costs, std::size_t runs) {
+  const bool one_request = costs.max_elements >= runs;
+  const std::size_t most = one_request ? runs : costs.max_elements;
+  return (elements_ns(costs, most) + (one_request ? 0 : costs.request_ns)) /
+         static_cast<double>(one_request ? most - 1 : most);
+}
+
+/// Short of all: no run costs more to copy than an element, and all of them together fit in one element.
+/// Whether it is cheapest to copy them all, which needs no search.
+bool packs_all(const pinion_gather_costs& costs, const Joined& all, std::size_t room) {
+  const Limits limits(costs);
+  if (all.cut || all.bytes > std::min(room, limits.element_bytes)) return false;
+  if (copy_ns(costs, all.most_pieces, all.most_bytes) > mean_element_ns(costs, all.runs)) return false;
+  const std::size_t full = (all.runs - 1) / limits.elements, rest = all.runs - full * limits.elements;
+  const double in_place = static_cast<double>(full) * (elements_ns(costs, limits.elements) + costs.request_ns) +
+                          elements_ns(costs, rest);
+  return copy_ns(costs, all.pieces, all.bytes) < in_place;
+}
+
 /// Marks the runs whose packing saves more elements than it costs copying: the shortest path through two
-/// states, the last run in place or packed. An element costs the mean of those of full requests. Returns how
-/// many it marks.
+/// states, the last run in place or packed. Returns how many it marks.
 std::size_t mark_cheapest(const pinion_gather_costs& costs, std::span<Element> runs) {
-  const std::size_t most = std::min(costs.max_elements, runs.size());
-  const double request_ns = most < runs.size() ? costs.request_ns : 0;
-  const double element_ns =
-      (elements_ns(costs, most) + request_ns) / static_cast<double>(most < runs.size() ? most : most - 1);
+  const double element_ns = mean_element_ns(costs, runs.size());
   constexpr double kNever = std::numeric_limits<double>::infinity();
   double placed = 0, packed = kNever;
   for (Element& run : runs) {
@@ -150,7 +180,7 @@ std::size_t mark_cheapest(const pinion_gather_costs& costs, std::span<Element> r
     const bool after_packed = packed < placed;
     // A new packed element follows a run in place: two packed ones in a row would be one.
     const bool extends = packed <= placed + element_ns;
-    const double copy = run.pieces > 0 ? Layout::copy_ns(costs, run) : kNever;
+    const double copy = run.pieces > 0 ? copy_ns(costs, run.pieces, run.bytes) : kNever;
     run.request = (after_packed ? kPlaceAfterPacked : 0) | (extends ? kPackAfterPacked : 0);
     packed = copy + (extends ? packed : placed + element_ns);
     placed = before + element_ns;
@@ -188,17 +218,14 @@ void choose(const pinion_gather_costs& costs, std::size_t room, std::span<Elemen
 
 /// The part of the buffer from the good offset on, where it has room for all that may be copied.
 std::span<char> from_good_offset(const pinion_gather_costs& costs, std::span<char> packed,
-                                 std::span<const Element> runs) {
+                                 std::span<const Element> runs, const Joined& all) {
   const std::size_t page = page_size();
   const std::size_t skip = (costs.packed_offset - reinterpret_cast<Address>(packed.data())) & (page - 1);
   if (skip >= packed.size()) return packed;
-  std::size_t left = packed.size() - skip;
-  for (const Element& run : runs) {
-    if (run.pieces == 0) continue;
-    if (run.bytes > left) return packed;
-    left -= run.bytes;
-  }
-  return packed.subspan(skip);
+  std::size_t copied = all.bytes;
+  for (std::size_t i = 0; all.cut && i < runs.size(); ++i)
+    if (runs[i].pieces == 0) copied -= runs[i].bytes;
+  return copied <= packed.size() - skip ? packed.subspan(skip) : packed;
 }
 
 /// Runs become elements, in their own memory: no run lies behind its element.
@@ -224,11 +251,19 @@ std::size_t lay_out(const pinion_gather_costs& costs, std::span<char> packed, st
 
 std::size_t plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
                         std::span<char> packed, std::span<pinion_gather_element> elements) {
-  const std::size_t count = join(pieces, Limits(costs).element_bytes, elements);
-  if (count > elements.size()) return count;
-  const auto runs = elements.first(count);
-  if (!packed.empty()) packed = from_good_offset(costs, packed, runs);
-  if (count > 1 && !packed.empty()) choose(costs, packed.size(), runs);
+  const Joined all = join(pieces, Limits(costs).element_bytes, elements);
+  if (all.runs > elements.size()) return all.runs;
+  const auto runs = elements.first(all.runs);
+  if (!packed.empty()) packed = from_good_offset(costs, packed, runs, all);
+  if (all.runs > 1 && !packed.empty()) {
+    if (packs_all(costs, all, packed.size())) {
+      const Element& last = runs.back();
+      const std::size_t first_piece = runs.front().first_piece;
+      runs.front() = {packed.data(), all.bytes, first_piece, last.first_piece + last.pieces - first_piece, 0};
+      return 1;
+    }
+    choose(costs, packed.size(), runs);
+  }
   return lay_out(costs, packed, runs);
 }
 

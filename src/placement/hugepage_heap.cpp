@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "placement/arena.h"
 #include "placement/kernel_pages.h"
@@ -144,7 +145,6 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 
 // ---- mappings ----
 
-/// For mappings: whether the thread may wait for the mutexes.
 bool HugepageHeap::is_open() {
   if (t_held_mutexes != 0) return false;
   if (t_forking) return true;
@@ -204,8 +204,36 @@ bool HugepageHeap::unmap(Range range) {
     };
     if (has_excess()) give_back(shard, false);
   }
-  source_.vacate(range);
+  if (!source_.vacate(range)) return true;
+  // Other threads looked for memory there meanwhile.
+  for (Shard& shard : shards_) {
+    const Locked locked(shard);
+    shard.heap.take_back(range);
+  }
   return true;
+}
+
+bool HugepageHeap::lay_over(Range range) {
+  return holds_soon([&] { return source_.lay_over(range); });
+}
+
+bool HugepageHeap::lay_over_free(Range range) {
+  bool given = false;
+  const auto try_it = [&] {
+    std::array<std::optional<Locked>, kMostShards> locked;  // all: no block gets there meanwhile
+    for (std::size_t i = 0; i < kMostShards; ++i) locked[i].emplace(shards_[i]);
+    bool leaves = false;
+    for (const Shard& shard : shards_) {
+      const ChunkHeap::Occupied occupied = shard.heap.occupied(range);
+      if (occupied == ChunkHeap::Occupied::yes) return true;
+      leaves = leaves || occupied == ChunkHeap::Occupied::leaves;
+    }
+    if (leaves) return false;
+    if (!source_.laid_over(range).empty()) return true;
+    given = source_.lay_over(range);
+    return given;
+  };
+  return is_open() && holds_soon(try_it) && given;
 }
 
 // ---- memory for the kernel ----

@@ -53,6 +53,12 @@ class HugepageHeap {
   bool unmap(Range range);
   /// Whether the range is memory of mappings.
   bool has_mapping(Range range);
+  /// The program is about to lay a mapping of its own over the memory. False: it stays with another thread.
+  bool lay_over(Range range);
+  /// The same if the memory is free; else false.
+  bool lay_over_free(Range range);
+  /// Whether the thread may wait for the mutexes: it is not inside the heap, nor does another one stay there.
+  bool is_open();
 
   /// Gives all idle memory back to the kernel. Whether there was any.
   bool relieve();
@@ -85,7 +91,6 @@ class HugepageHeap {
       : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
 
   Shard& own_shard();
-  bool is_open();
   Shard& shard_of(const Area& area);
   Extent& block_at(const Area& area, const void* address) const;
   bool give_back(Shard& shard, bool everything);

@@ -72,21 +72,23 @@ Range map_aligned(std::size_t bytes) {
 
 }  // namespace
 
-bool comes_free(std::mutex& mutex) {
-  constexpr int kTries = 1100, kQuickTries = 100;
+void pause_before_try(int number) {
+  constexpr int kQuickTries = 100;
   const timespec pause{0, 100'000};
-  for (int i = 0; i < kTries; ++i) {
+  if (number < kQuickTries)
+    raw_system_call(SYS_sched_yield, {});
+  else
+    raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
+}
+
+bool comes_free(std::mutex& mutex) {
+  return holds_soon([&] {
     ++t_held_mutexes;
     const bool free = mutex.try_lock();
     if (free) mutex.unlock();
     --t_held_mutexes;
-    if (free) return true;
-    if (i < kQuickTries)
-      raw_system_call(SYS_sched_yield, {});
-    else
-      raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
-  }
-  return false;
+    return free;
+  });
 }
 
 void unmap_unseen(Range range) {
@@ -97,9 +99,21 @@ bool protect_unseen(Range range, int protection) {
   return !is_error(raw_system_call(SYS_mprotect, arguments_of(range.begin, range.bytes(), protection)));
 }
 
-bool make_plain_unseen(Range range) {
-  return protect_unseen(range, PROT_READ | PROT_WRITE) && advise(range, MADV_KEEPONFORK);
+bool make_plain_unseen(Range range, bool hidden) {
+  // A plain mprotect would leave the protection key. Key 0 is refused where the processor has no keys.
+  constexpr int kBoth = PROT_READ | PROT_WRITE, kCommonKey = 0;
+  const bool writable = !is_error(raw_system_call(SYS_pkey_mprotect, arguments_of(range.begin, range.bytes(),
+                                                                                  kBoth, kCommonKey))) ||
+                        protect_unseen(range, kBoth);
+  // Refusals mean that this kernel lacks the feature, so that nobody used it.
+  advise(range, MADV_DODUMP);
+  advise(range, MADV_UNMERGEABLE);
+  constexpr int kDefaultPolicy = 0;  // MPOL_DEFAULT
+  raw_system_call(SYS_mbind, arguments_of(range.begin, range.bytes(), kDefaultPolicy, 0L, 0L, 0L));
+  return writable && (hidden || hide_unseen(range, false)) && advise(range, MADV_KEEPONFORK);
 }
+
+void unlock_unseen(Range range) { raw_system_call(SYS_munlock, arguments_of(range.begin, range.bytes())); }
 
 bool move_unseen(Range from, Range to) {
   return !is_error(raw_system_call(SYS_mremap, arguments_of(from.begin, from.bytes(), to.bytes(),

@@ -32,8 +32,11 @@ bool move_unseen(Range from, Range to);
 /// As mprotect; no hook runs. False: refused.
 bool protect_unseen(Range range, int protection);
 
-/// Readable, writable, and inherited by children as it is. False: refused.
-bool make_plain_unseen(Range range);
+/// As fresh from mmap, but for contents and locks: rights, protection key, memory policy, and what children
+/// and dumps get. Children still lack it if `hidden`. False: refused.
+bool make_plain_unseen(Range range, bool hidden);
+/// As munlock.
+void unlock_unseen(Range range);
 
 // ---- a child's copies; no hook runs ----
 

@@ -36,8 +36,19 @@ enum class Recycled : std::uint8_t { refused, kept, zeroed };
 /// Mutexes of this room that the thread holds. A signal handler in between goes to the kernel.
 inline constinit thread_local unsigned t_held_mutexes = 0;
 
-/// Whether the mutex is free, or comes free within about 100 ms. A collector may have stopped the thread that
-/// has it, and may call before it lets that thread go on.
+void pause_before_try(int number);
+/// Whether the condition comes to hold within about 100 ms. A collector may have stopped the thread that has
+/// to bring it about, and may call before it lets that thread go on.
+template <class Condition>
+bool holds_soon(Condition&& condition) {
+  constexpr int kTries = 1100;
+  for (int i = 0; i < kTries; ++i) {
+    if (condition()) return true;
+    pause_before_try(i + 1);
+  }
+  return false;
+}
+/// Whether the mutex is free, or comes free soon.
 bool comes_free(std::mutex& mutex);
 
 class PageSource {
@@ -59,8 +70,11 @@ class PageSource {
   /// Puts memory of zeros in the place of such mappings, before a block is free. False: some of them stay. No
   /// lock is held.
   virtual bool reclaim(Range) { return true; }
-  /// Ends such mappings outside of blocks: munmap. No lock is held.
-  virtual void vacate(Range) {}
+  /// Ends such mappings outside of blocks: munmap. Whether there were any. No lock is held.
+  virtual bool vacate(Range) { return false; }
+  /// The program is about to lay a mapping there: from now on the memory is laid_over(). False: another
+  /// thread gives it to the kernel, or takes it.
+  virtual bool lay_over(Range) { return false; }
   /// Whether the program may have this memory by mmap.
   virtual bool serves_mappings(Range) const { return false; }
   /// Whether no other thread stays inside (comes_free()).

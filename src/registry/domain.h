@@ -1,9 +1,9 @@
 // A domain: a device (with its protection domain) and the registration cache over it.
 //
 // Owns its regions, their index and the count of registered pages. Guards:
-//   - leases and holds are taken and returned without a lock (lease.h);
+//   - leases and holds are taken and returned lock-free (lease.h);
 //   - everything else is decided under the slow lock, in steps: begin -> device -> commit. Device calls and
-//     hooks run without the slow lock; ordinary code may allocate under it;
+//     hooks run outside the slow lock; ordinary code may allocate under it;
 //   - doom() is for hooks: free of locks, allocations and system calls.
 // Steps leave waiting and device calls to their caller, so that the same code runs under real threads
 // (registry/blocking.h) and in virtual time.
@@ -19,7 +19,7 @@
 //
 // A permanent region belongs to an owner that hands its memory out itself (an arena). Limits, victims and
 // retention leave it alone, and its owner's memory events leave it intact. Requests within it are
-// served by it. It is never merged or replaced.
+// served by it. Merges and replacements pass it by.
 #pragma once
 
 #include <atomic>
@@ -76,7 +76,7 @@ class Domain : public Leases {
   struct Ticket {
     Range pages;  ///< whole pages
     Access access = Access::read;
-    bool lease = true;  ///< false: the helper registers ahead; it waits for nothing and evicts nothing
+    bool lease = true;  ///< false: the helper registers ahead; it neither waits nor evicts
     /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered,
     /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
     /// (end_permanence) before the domain is closed.
@@ -112,7 +112,7 @@ class Domain : public Leases {
   Step commit(Ticket& ticket, const Registration& registration);
   /// A wait has lasted until `overdue`: the thread that registers ahead has lost its processor. Dooms its
   /// region, so that begin() registers another for the ticket; the late one is deregistered by its own
-  /// thread. It has no effect where the registration is done, or where a limit has too little room for two.
+  /// thread. It is ignored where the registration is done, or where a limit has too little room for two.
   void overtake(const Ticket& ticket);
   /// The end of another thread's memory event was waited for until patience ran out: later acquires skip the
   /// wait.
@@ -188,7 +188,7 @@ class Domain : public Leases {
   /// Of them, those that are claimed for deregistration, by any thread. The budget's departures() change with
   /// it.
   std::size_t leaving() const { return leaving_.load(std::memory_order_acquire); }
-  /// Memory of the regions and their index. It is used again, and never given back.
+  /// Memory of the regions and their index. It is used again.
   std::size_t own_bytes();
   Device& device() { return *device_; }
   Budget& budget() { return *budget_; }

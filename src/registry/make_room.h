@@ -9,8 +9,8 @@
 
 namespace pinion {
 
-/// Whether a request of so many bytes fits if the domains' idle regions go. A request that cannot fit even
-/// then should evict nothing.
+/// Whether a request of so many bytes fits if the domains' idle regions go. Requests that exceed even that
+/// should leave all regions.
 /// `for_each(f)` calls f with each domain.
 template <class ForEach>
 bool idle_regions_make_room(const Budget& budget, std::size_t bytes, ForEach&& for_each) {

@@ -1,5 +1,5 @@
 // A region: one registration of a domain, from its begin to its return to the slab.
-// Memory of regions is never unmapped (slab.h), so a pointer to one may be dereferenced for ever. Its fields
+// Memory of regions stays mapped (slab.h), so a pointer to one may be dereferenced for ever. Its fields
 // hold under a lease or a hold, or under the domain's slow lock.
 #pragma once
 
@@ -29,7 +29,7 @@ struct alignas(64) Region {
   std::atomic<std::uint32_t> entries{0};    ///< translation entries; pages, where the device counts none
   Transitions transitions;                  ///< changes when `registering` ends; waiters sleep on it
 
-  // Hints without order among them. What the helper writes often is on another line than the one that a hit
+  // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
   std::atomic<Ticks> last_use{0};  ///< by leaseholders
   /// By the helper: nothing is decided about the region until then, so that hits on it are only counted

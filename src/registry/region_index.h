@@ -17,7 +17,7 @@
 //   - Instead of fences, which ThreadSanitizer does not know, every store of a writer releases and every load
 //     of for_each_overlap() acquires: a reader that saw one store of a step sees that the step was counted.
 // Writers: insert() and erase() under the domain's slow lock; they are free of allocation (reserve() before).
-// Memory of blocks and directories is never unmapped.
+// Memory of blocks and directories stays mapped.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // The state word of a region: leases, holds, state, marks and generation in one atomic 64-bit value. One
-// read-modify-write decides each transition, so leases and holds are taken and returned without a lock.
+// read-modify-write decides each transition, so leases and holds are taken and returned lock-free.
 //
 //          begin_registering           commit               try_retire (no lease, no hold)
 //   free ─────────────────> registering ──────> registered ───────────────────────> retiring ──> free

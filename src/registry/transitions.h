@@ -2,7 +2,7 @@
 //
 // CONCURRENCY. A waiter counts itself before it sleeps, and the kernel compares the number when it falls
 // asleep. The end of a registration changes the number before it reads the count. So either it sees the
-// waiter, or the waiter sees the change; with no waiter it skips the system call. Any thread, outside of
+// waiter, or the waiter sees the change; it makes a system call for waiters alone. Any thread, outside of
 // hooks.
 #pragma once
 

@@ -58,7 +58,7 @@ void Desk::learn_registration(const Record& record, Duration took, const UnderLe
     costs.entries_a_page.observe(pages, record.entries());
 }
 
-Duration Desk::cost_of_registering_once() const {
+void Desk::see_cost_of_registering_once() {
   double cost = 0;
   for (int i = 0; i < count(); ++i) {
     const CostEstimates& costs = kept(i).costs;
@@ -66,7 +66,8 @@ Duration Desk::cost_of_registering_once() const {
     cost += costs.registration.a() * costs.entries_a_page.value() * static_cast<double>(once.pages) +
             costs.registration.b() * static_cast<double>(once.calls);
   }
-  return static_cast<Duration>(cost);
+  time_budget_.registering_once(static_cast<Duration>(cost));
+  helper_share_.registering_once(static_cast<Duration>(cost));
 }
 
 void Desk::see_limits(const Budget& budget) {
@@ -125,7 +126,7 @@ Desk::Job Desk::job_of(KeptDomain& in, const Retention::Action& action) {
 }
 
 Desk::Job Desk::next_decided(Time now) {
-  time_budget_.registering_once(cost_of_registering_once());
+  see_cost_of_registering_once();
   using Kind = Retention::Action::Kind;
   const std::span<KeptDomain* const> all(domains_.data(), static_cast<std::size_t>(count()));
   if (const auto [in, action] = swap_.next(all, now); in) {
@@ -224,7 +225,7 @@ void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!acts()) return;
-  time_budget_.registering_once(cost_of_registering_once());
+  see_cost_of_registering_once();
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
   counters.budget_spent_ns = time_budget_.lost();

@@ -151,7 +151,7 @@ class Desk {
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// By the fits of all domains.
-  Duration cost_of_registering_once() const;
+  void see_cost_of_registering_once();
   /// By the pending work alone.
   Time next_occasion(Time now) const;
   Job next_to_reap();

@@ -37,7 +37,9 @@ void HelperShare::used(Duration cpu, Duration set_aside, bool only_looked, Time 
 
 Duration HelperShare::allowed() const {
   if (settings_.share < 0) return 0;
-  return kCredit + static_cast<Duration>(settings_.share * static_cast<double>(busy_) + for_threads_);
+  const Duration credit =
+      std::max(kLeastCredit, static_cast<Duration>(kCreditOfOnce * static_cast<double>(once_)));
+  return credit + static_cast<Duration>(settings_.share * static_cast<double>(busy_) + for_threads_);
 }
 
 double HelperShare::left() const { return static_cast<double>(allowed()) - spent_ - set_aside_; }

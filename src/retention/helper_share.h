@@ -1,7 +1,8 @@
 // The ledger of the helper's work while all cores of the node are busy: the helper then takes its time from
 // the program. It counts in seconds that the run loses, as ranks wait for the rank that a helper delays. A
-// node with more ranks than cores loses the sum over its ranks divided by its cores. Allowed are a credit,
-// for learning, and a share of the time with all cores busy. While a core is idle the ledger stands still,
+// node with more ranks than cores loses the sum over its ranks divided by its cores. Allowed are a credit for
+// learning, which grows with the cost of registering everything once, and a share of the time with all cores
+// busy. While a core is idle the ledger stands still,
 // and the helper works without bound.
 //
 // The bound is kept in three ways:
@@ -35,8 +36,10 @@ class HelperShare {
     bool core_idle = false;  ///< until set_core_idle()
   };
   static constexpr double kUnbounded = -1;
-  /// Learning costs most at first, when little time has passed.
-  static constexpr Duration kCredit = 10 * kMillisecond;
+  /// Learning costs most at first, when little time has passed: the least credit, and so many times what
+  /// registering everything once costs.
+  static constexpr Duration kLeastCredit = 10 * kMillisecond;
+  static constexpr double kCreditOfOnce = 2.5;
   /// A rank that a helper delays has its peers wait; their own helpers delay them at other times. Measured:
   /// up to twice the helper's time (docs/measurements.md).
   static constexpr double kWaitsForPeers = 2;
@@ -56,6 +59,9 @@ class HelperShare {
   /// The helper has used so much CPU since its start; modelled device time counts as such. `set_aside`: to
   /// register the regions that are gone. `only_looked`: just looks since the last call.
   void used(Duration cpu, Duration set_aside, bool only_looked, Time now);
+
+  /// Registering once everything that has been used so far costs so much.
+  void registering_once(Duration cost) { once_ = cost; }
 
   /// So much work was done in place of the program's threads. Negative: it was in vain.
   void did_for_threads(Duration work) {
@@ -79,6 +85,7 @@ class HelperShare {
 
   Settings settings_;
   Time now_;
+  Duration once_ = 0;
   Duration cpu_ = 0;
   Duration busy_ = 0;  ///< time with all cores busy
   double spent_ = 0;

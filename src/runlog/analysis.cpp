@@ -373,6 +373,17 @@ std::vector<SiteFrame> frames_of(const Log& log, const SiteEntry& site) {
   return frames;
 }
 
+}  // namespace
+
+CallSite call_site_of(const Log& log, const SiteEntry& site) {
+  CallSite found;
+  found.name = site_key(&site, site.hash);
+  found.frames = frames_of(log, site);
+  return found;
+}
+
+namespace {
+
 /// By name and call.
 using CallSites = std::map<std::pair<std::string, std::uint8_t>, CallSite>;
 

@@ -211,6 +211,9 @@ Prediction prediction_of(const Counters& counters);
 
 // The parts, for tests and exporters. The time lines may extend beyond the run.
 
+/// Its name and frames; no figures.
+CallSite call_site_of(const Log& log, const SiteEntry& site);
+
 /// From events; where the log lacks some, from the time series that was kept online.
 Timeline registered_timeline(const Log& log);
 Timeline oracle_timeline(const Log& log);

@@ -32,6 +32,7 @@ struct Workload {
   };
 
   std::string log, pattern;  ///< its source; one of them is empty
+  std::string command;       ///< that a log was recorded of
   Placement placement;
   std::vector<Program> programs;  ///< ranks that do the same share one
   std::vector<Rank> ranks;

@@ -106,6 +106,9 @@ class Endpoint {
   /// silent for too long. Gets that it may still answer end then, too. Ordinary code.
   virtual void disconnect(Peer peer) = 0;
 
+  /// The peer's process is on this node and has not ended, whether or not the peer is gone. Any thread.
+  virtual bool lives(Peer) const { return false; }
+
   /// `kind` < kKinds; before the first message can come, so before connect().
   virtual void handle(unsigned kind, MessageHandler& handler) = 0;
 

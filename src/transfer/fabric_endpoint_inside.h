@@ -54,6 +54,7 @@ class OpenEndpoint final : public FabricEndpoint {
                  Operation& operation) override;
   Error send(Peer to, unsigned kind, const void* payload, std::size_t bytes, Operation* operation) override;
   void disconnect(Peer peer) override;
+  bool lives(Peer peer) const override { return peers_.lives(peer); }
   void handle(unsigned kind, MessageHandler& handler) override;
   unsigned progress() override;
   void wait(Duration at_most) override;

@@ -2,14 +2,24 @@
 
 #ifdef PINION_HAS_LIBFABRIC
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace pinion::transfer {
 
+void OperationTable::make_slots(std::size_t count) {
+  free_.reserve(slots_.size() + count);
+  for (std::size_t i = 0; i < count; ++i) free_.push_back(&slots_.emplace_back());
+}
+
 OperationSlot* OperationTable::take(Peer peer, Operation* operation) {
   const std::lock_guard lock(mutex_);
   if (live_ == kMost) return nullptr;
-  if (free_.empty()) free_.push_back(&slots_.emplace_back());
+  try {
+    if (free_.empty()) make_slots(slots_.size());
+  } catch (const std::bad_alloc&) {
+    if (free_.empty()) return nullptr;
+  }
   OperationSlot& slot = *free_.back();
   free_.pop_back();
   slot.operation = operation;
@@ -35,6 +45,7 @@ template <class Chosen>
 std::vector<Operation*> OperationTable::abandon_where(Chosen&& chosen) {
   std::vector<Operation*> waiting;
   const std::lock_guard lock(mutex_);
+  waiting.reserve(live_);
   for (OperationSlot& slot : slots_) {
     if (!slot.used || slot.abandoned || !chosen(slot)) continue;
     slot.abandoned = true;

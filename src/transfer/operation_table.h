@@ -36,7 +36,8 @@ struct OperationSlot : Context {
 
 class OperationTable {
  public:
-  /// Null: too many are under way.
+  OperationTable() { make_slots(kFirst); }
+  /// Null: too many are under way, or there is no memory for one more.
   OperationSlot* take(Peer peer, Operation* operation);
   /// The provider has completed it, or has refused it. Returns the operation that waits, or null.
   /// `abandoned` (may be null) receives whether it has been done() early.
@@ -52,12 +53,16 @@ class OperationTable {
   static constexpr std::size_t kMost = 4096;
 
  private:
+  /// So that without memory operations wait for others at most.
+  static constexpr std::size_t kFirst = 64;
+
+  void make_slots(std::size_t count);
   template <class Chosen>
   std::vector<Operation*> abandon_where(Chosen&& chosen);
 
   mutable std::mutex mutex_;  ///< guards all below, and the slots
   std::deque<OperationSlot> slots_;
-  std::vector<OperationSlot*> free_;
+  std::vector<OperationSlot*> free_;  ///< with room for all
   std::size_t live_ = 0;
 };
 

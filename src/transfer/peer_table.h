@@ -58,6 +58,8 @@ class PeerTable {
   Peer size() const { return size_; }
   Entry& at(Peer peer) { return entries_[peer]; }
   bool is_here(Peer peer) const { return entries_[peer].condition.load() == Condition::here; }
+  /// Its process, on this node.
+  bool lives(Peer peer) const { return entries_[peer].same_node && !process_has_ended(peer); }
   /// Operations with it have ended.
   static bool is_over(Condition condition) {
     return condition == Condition::cut_off || condition == Condition::gone;

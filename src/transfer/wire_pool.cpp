@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <new>
 
 namespace pinion::transfer {
 
@@ -40,9 +41,18 @@ Error WirePool::grow() {
     }
   }
   const std::lock_guard lock(mutex_);
-  blocks_.push_back(block);
-  for (std::size_t i = 0; i < kBlock; ++i)
-    free_.push_back(&buffers_.emplace_back(WireBuffer{block.memory + i * kBytes, keys.descriptor}));
+  try {
+    free_.reserve(buffers_.size() + kBlock);
+    blocks_.push_back(block);
+    for (std::size_t i = 0; i < kBlock; ++i)
+      free_.push_back(&buffers_.emplace_back(WireBuffer{block.memory + i * kBytes, keys.descriptor}));
+  } catch (const std::bad_alloc&) {
+    // What is made already stays, with its block.
+    if (!blocks_.empty() && blocks_.back().memory == block.memory) return {};
+    if (domain_ != nullptr) pinion_release(&block.lease);
+    ::munmap(memory, kBlockBytes);
+    return Error::make(ENOMEM, "no memory for buffers of messages");
+  }
   return {};
 }
 

@@ -50,7 +50,7 @@ class WirePool {
   mutable std::mutex mutex_;  ///< guards all below
   std::deque<Block> blocks_;
   std::deque<WireBuffer> buffers_;
-  std::vector<WireBuffer*> free_;
+  std::vector<WireBuffer*> free_;  ///< with room for all
 };
 
 }  // namespace pinion::transfer

@@ -17,6 +17,10 @@ enter_room() {
     ip link set lo up
     return
   fi
+  if [ ! -e /etc/hosts ]; then
+    echo "skipped: /etc/hosts is missing, which the nodes' names are laid over"
+    exit 77
+  fi
   local room=(unshare --fork --pid --kill-child --mount-proc --mount --net --uts --ipc)
   if ! "${room[@]}" ip link add bridge type bridge 2>/dev/null; then
     echo "skipped: namespaces of network, mounts and processes cannot be made here (root is needed, and veth and bridge)"

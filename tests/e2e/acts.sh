@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Where Pinion acts, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is
-# active and the program registers, and only there. A program that meets a failing device ends as without
-# Pinion.
+# active and the program registers, and only there. A program that meets a failing device ends as it does
+# alone.
 . "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 made_up=$build/tests/verbs
@@ -92,7 +92,7 @@ export PINION_TEST_INFINIBAND=$work/absent
 registers "--retention leave-pinned" measured
 reached 40 "no directory"
 report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["registrations"] == 0' "no directory"
-says "measured only: no NIC registers here; your MPI's own registrations are unchanged" "no directory"
+says "Pinion only measured: no NIC registers here" "no directory"
 
 # The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
 # a node without a device hands on the proof, and the user's choice.

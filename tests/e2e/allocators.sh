@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Under other allocators: every page that jemalloc, mimalloc, tcmalloc or glibc gives back takes its registration
-# with it, by any system call of the allocator. Where that is invisible, Pinion reports it and keeps nothing.
+# with it, by any system call of the allocator. Where that is invisible, Pinion reports it, and each
+# registration goes with its transfer.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 

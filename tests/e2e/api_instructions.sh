@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# An acquire that hits and its release, by the C API, in instructions: exact where times are not. They are counted by
+# An acquire that hits and its release, by the C API, in instructions: exact where times vary. They are counted by
 # callgrind while the program's loop runs, for ordinary memory and for a block of the arena. Bounds are the counts that were
 # measured (485, 328) and one tenth more, for other compilers.
 #
-# Valgrind supports neither code patched at run time nor userfaultfd: memory events are left to brackets.
+# Valgrind lacks code patched at run time and userfaultfd: memory events are left to brackets.
 source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 command -v valgrind >/dev/null || exit 77

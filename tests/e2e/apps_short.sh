@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Applications that know nothing of Pinion, the short form: part of mpi4py's own suite, and NetPIPE's integrity checks,
+# Applications of other people, the short form: part of mpi4py's own suite, and NetPIPE's integrity checks,
 # under the helper at both thresholds. All of them, under everything: tests/apps/run.
 . "$(dirname "$0")/common.bash"
 apps=$(cd "$(dirname "$0")/../apps" && pwd)

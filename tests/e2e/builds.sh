@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A preload that meets the libpinion of another build reports it in one line, and the program runs as without
-# it. A path for libraries decides here which libpinion the process gets.
+# A preload that meets the libpinion of another build reports it in one line, and the program runs as it does
+# alone. A path for libraries decides here which libpinion the process gets.
 . "$(dirname "$0")/common.bash"
 
 # others_library WHAT WITH: libpinion with each WHAT replaced.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Three nodes of two ranks each, which are namespaces of this machine (tests/cluster/nodes.bash): the user's
 # options reach ranks on other nodes, in every form and under every launcher. Logs are found at their place,
-# and missing ones are reported. Nodes without Pinion and killed ranks do only the unavoidable harm.
+# and missing ones are reported. Nodes that lack Pinion, and killed ranks, do only the unavoidable harm.
 one_by_one=yes # six ranks each, which meet over TCP
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../cluster/nodes.bash"
@@ -20,8 +20,8 @@ case $family in
   openmpi) launch=("$mpirun" --host "$hosts") ;;
   mpich)
     launch=("$mpirun" -launcher ssh -launcher-exec "$agent" -hosts "$hosts" -n 6)
-    # Debian's MPICH 4.0 hangs in every other MPI_Finalize of several nodes, without Pinion as well. So ranks leave without
-    # it, which hydra would end the others for.
+    # Debian's MPICH 4.0 hangs in every other MPI_Finalize of several nodes, in plain runs as well. So ranks skip it, for
+    # which hydra would end the others.
     app+=(leave)
     launch+=(-disable-auto-cleanup)
     ;;
@@ -31,7 +31,7 @@ esac
 once() { on node0 timeout 240 "$@" >"$work/out" 2>"$work/err"; }
 user() {
   local status
-  # A launcher ends by a SIGPIPE of its own now and then, without Pinion too, and may take a rank with it.
+  # A launcher ends by a SIGPIPE of its own now and then, in plain runs too, and may take a rank with it.
   for _ in 1 2 3; do
     once "$@"
     status=$?

@@ -66,7 +66,7 @@ ranks() {
   timeout 240 "${launch[@]}" -n "$n" "$@"
 }
 
-# to OUT ERR COMMAND...: runs it. A launcher ends by a SIGPIPE of its own now and then, without Pinion too: that is
+# to OUT ERR COMMAND...: runs it. A launcher ends by a SIGPIPE of its own now and then, in plain runs too: that is
 # tried again.
 to() {
   local status

@@ -11,7 +11,7 @@ verified_by() {
   grep -q '\bverified$' <<<"$output" || fail "$ranks ranks of $program $*: $output"
 }
 
-# refused PROGRAM ARGUMENTS...: started alone, so that nothing but the program speaks.
+# refused PROGRAM ARGUMENTS...: started alone, so that the output is the program's.
 refused() {
   local program=$1
   shift

@@ -79,12 +79,14 @@ bash "$work/phases" "$work/log" "$source/scripts/phases.bash" >"$work/out" 2>"$w
 [ "$(wc -l <"$work/out")" -eq 2 ] && grep -qE '^what works +[0-9]+ s' "$work/out" || fail "phases: $(cat "$work/out")"
 grep -q "failed: what fails; the end of $work/log" "$work/err" && grep -q '^    the reason$' "$work/err" || fail "phases: $(cat "$work/err")"
 
-# A user without sudo learns the command for root.
+# A user who lacks sudo gets the command for root.
 mkdir "$work/tools"
 for tool in bash env id dpkg-query apt-get apt-cache grep realpath; do ln -s "$(command -v $tool)" "$work/tools/"; done
 if [ "$(id -u)" -ne 0 ]; then as_user=(); else as_user=(setpriv --reuid 65534 --clear-groups); fi
 chmod a+rx "$work"
-"${as_user[@]}" env PATH="$work/tools" bash -s these no-such-package <"$source/scripts/install-dependencies" >"$work/out" 2>&1 &&
+# From a directory that the user may read: a checkout in root's home is not one.
+(cd "$work" && "${as_user[@]}" env PATH="$work/tools" bash -s these no-such-package) \
+  <"$source/scripts/install-dependencies" >"$work/out" 2>&1 &&
   fail "without sudo: $(cat "$work/out")"
 [ "$(wc -l <"$work/out")" -eq 1 ] && grep -q "no sudo here; root can type '.* these no-such-package'" "$work/out" ||
   fail "without sudo: $(cat "$work/out")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Collectives among neighbours, one-sided and file operations, partitioned and freed requests, sessions: contents as
-# without Pinion, in every form, and the books balance.
+# in plain runs, in every form, and the books balance.
 . "$(dirname "$0")/common.bash"
 
 try() {

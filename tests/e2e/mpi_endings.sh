@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs that end badly, logs that cannot be written: the program ends as without Pinion, and the report
+# Programs that end badly, logs that cannot be written: the program ends as it does alone, and the report
 # uses the logs that exist.
 . "$(dirname "$0")/common.bash"
 leaving=$programs/mpi_leaving

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The program's error handlers run equally often with Pinion and without. This holds for all handles and
+# The program's error handlers run equally often under Pinion and alone. This holds for all handles and
 # counts that it gives MPI, and all fates of requests that it freed.
 . "$(dirname "$0")/common.bash"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A program that nobody changed: HPC Challenge finds its answers right under Pinion.
+# An unchanged program: HPC Challenge finds its answers right under Pinion.
 only_family=openmpi
 . "$(dirname "$0")/common.bash"
 command -v hpcc >/dev/null || exit 77

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The preload is inert where it has no task, and reports wrong options in one line.
+# The preload is inert where it lacks a task, and reports wrong options in one line.
 . "$(dirname "$0")/common.bash"
 
 # It loads without an MPI, and exports only the calls that it intercepts.
@@ -39,7 +39,7 @@ same "${launch[@]}" -n 2 bash -c 'grep Threads /proc/self/status'
 same "${launch[@]}" -n 1 true
 same "$mpirun" --version
 
-# PINION=off: an MPI program stays without a thread and a log.
+# PINION=off: an MPI program gets neither thread nor log.
 [ "$(PINION=off LD_PRELOAD=$preload ranks 2 "$programs/mpi_counted" 2>&1)" = verified ] || fail "PINION=off"
 "$pinion" run --off yes --log "$work/inert" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>&1 || fail "off"
 [ "$(cat "$work/out")" = verified ] && [ ! -e "$work/inert" ] || fail "run --off: $(cat "$work/out")"
@@ -69,7 +69,7 @@ report_says good.conf 'r.retention == "observe" and r.acquires.observed == 160'
 
 # Inside a launcher, rank 0 names the next command.
 "${launch[@]}" -n 2 "$pinion" run --log "$work/my logs" -- "$programs/mpi_counted" >"$work/out" 2>"$work/err"
-grep -qF "\`pinion report '$work/my logs'\`" "$work/err" || grep -q '^pinion: rank 0: registered' "$work/err" ||
+grep -qFx "pinion:   pinion report '$work/my logs'" "$work/err" || grep -q '^pinion: rank 0 on .*: registered' "$work/err" ||
   fail "next command: $(cat "$work/err")"
 
 # AddressSanitizer's runtime wants to be the first library.
@@ -80,7 +80,7 @@ if cc -fsanitize=address -o "$work/seven" "$work/seven.c" 2>/dev/null; then
   [ $status -eq 7 ] || fail "asan: status $status: $(cat "$work/out")"
 fi
 
-# Without a thread for the helper: the program runs as without Pinion.
+# Without a thread for the helper: the program runs as it does alone.
 cat >"$work/threadless.c" <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>

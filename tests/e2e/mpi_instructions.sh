@@ -7,7 +7,7 @@
 # A call whose buffer is registered already (`allreduce`) is counted under retention leave-pinned: the front's whole way
 # of a lease. Its bound is the count that was measured (984) and one tenth more.
 #
-# Valgrind supports neither code patched at run time nor userfaultfd: memory events are left to brackets.
+# Valgrind lacks code patched at run time and userfaultfd: memory events are left to brackets.
 . "$(dirname "$0")/common.bash"
 command -v valgrind >/dev/null || exit 77
 program=$build/libexec/pinion/p2p-$family

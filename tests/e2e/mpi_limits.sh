@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Registered memory never exceeds the limit, and the program goes on: by eviction, or without registration.
+# Registered memory stays within the limit, and the program goes on: by eviction, or without registration.
 . "$(dirname "$0")/common.bash"
 
 # Every buffer of this program has 400,000 bytes: 98 or 99 pages. Strategies take the two devices in turn.

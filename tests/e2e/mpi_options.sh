@@ -71,7 +71,7 @@ ranks 2 "$pinion" run --device pin --only-ranks 1 --log "$work/inside" -- "$prog
   fail "inside the launcher: $(cat "$work/err")"
 [ "$(what_is 'r.acquires.total' "$work/inside")" = 80 ] || fail "inside the launcher: $(what_is r.acquires "$work/inside")"
 
-# A rank whose options are invalid does not start its program.
+# A rank whose options are invalid ends before its program starts.
 ranks 2 "$pinion" run --limit 0.4 -- touch "$work/half-run" >"$work/out" 2>"$work/err" &&
   fail "a bad value inside the launcher: status 0"
 grep -q "option limit: '0.4' is not valid" "$work/err" || fail "a bad value inside the launcher: $(cat "$work/err")"

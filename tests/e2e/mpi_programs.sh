@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The self-checking MPI programs print the same with Pinion and without, and acquires and releases balance.
+# The self-checking MPI programs print the same under Pinion and alone, and acquires and releases balance.
 . "$(dirname "$0")/common.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -60,6 +60,6 @@ done
 # Inside a launcher, rank 0 sums up.
 ranks 2 "$pinion" run --device pin -- "$programs/mpi_counted" >"$work/out" 2>"$work/err" || fail "inside mpirun: status $?"
 verified || fail "inside mpirun: $(cat "$work/out")"
-[ "$(grep -c '^pinion: rank 0: .*; 80 acquires: ' "$work/err")" -eq 1 ] || fail "inside mpirun: $(cat "$work/err")"
+[ "$(grep -c '^pinion: rank 0 on .*: registered .*; 80 transfers: ' "$work/err")" -eq 1 ] || fail "inside mpirun: $(cat "$work/err")"
 
 [ "$failures" -eq 0 ]

@@ -22,7 +22,7 @@ refused 'does not have' reuse:1M:1
 refused '--gflops' ft:W:1 --gflops 0
 PINION_TEST_SCHEDULE="$work/none" refused 'no rehearsal' is:S:1
 
-# Nothing of Pinion acts in it.
+# All of Pinion is inert in it.
 ! ldd "$examples/play" | finds libpinion || fail "play is linked with libpinion"
 ! nm -C "$examples/play" | finds 'pinion::\(Helper\|LeasePath\|memory_events\)::' || fail "play holds the engine"
 

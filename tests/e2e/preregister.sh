@@ -79,6 +79,22 @@ for _ in range(4):
     ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
 assert is_kept()
 
+# Where nothing may be replaced.
+NOREPLACE = 0x100000
+def at_free_place(at):
+    return libc.mmap(at, MIB, RW, PLAIN | NOREPLACE, -1, 0)
+own = mapping(4 * MIB)
+refused(at_free_place(own), errno.EEXIST)
+assert libc.munmap(own, 4 * MIB) == 0
+assert at_free_place(own + MIB) == own + MIB
+refused(at_free_place(own + MIB), errno.EEXIST)
+ctypes.memset(own + MIB, 5, MIB)
+for _ in range(4):
+    ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
+assert ctypes.string_at(own + MIB, MIB) == b"\5" * MIB
+assert libc.munmap(own + MIB, MIB) == 0
+own = mapping(4 * MIB)
+
 # Across the arena's end, where nothing lies behind it.
 end = own
 while (line := has(end)) is not None:

@@ -22,7 +22,7 @@ look=$(dirname "${BASH_SOURCE[0]}")/../second_look
 Kinds/Suite.Parameter/"size=4, name=two words"
 hangs' ] || fail "passed: $(cat "$work/passed" "$work/out")"
 
-# More than a few are no accident.
+# More than a few are a pattern.
 for i in 1 2 3 4 5 6; do
   echo "add_test(once$i sh -c \"test -e $work/once$i || { touch $work/once$i; exit 1; }\")" >>"$tests/CTestTestfile.cmake"
 done

@@ -46,7 +46,7 @@ sys.exit(any(wrong))
 PYTHON
 }
 
-# A second family runs one program of the two: the simulator knows nothing of MPI.
+# A second family runs one program of the two: the simulator sees transfers, MPI's part is invisible to it.
 for retention in on-demand leave-pinned helper; do
   agrees "figure1 under $retention" "$retention" 2 "$work/heavy" "$examples/figure1" --size 4M --iterations 20 --compute 30ms
   [ -z "$suffix" ] || [ -n "$all" ] || continue

@@ -48,6 +48,8 @@ struct MadeJob {
   bool timeouts = false;                                  ///< a recall's deadline may pass at any time
   bool gives_up = false;  ///< a revocation may end before its holders let go: its memory stays
   bool rides = false;     ///< small puts travel with their misses
+  bool predicts = false;  ///< initiators have a clock, and know what operations take
+  bool cuts = false;      ///< the last process may find no memory for a message to the first: it cuts it off
   unsigned resized = 0;   ///< times: the first process's memory for peers halves, and grows again
   unsigned renewed = 0;   ///< times: peers let go of the first process's bucket 0
   Fault fault = Fault::none;
@@ -72,7 +74,8 @@ class FirehoseWorld {
       die,
       notice,
       resize,
-      renew
+      renew,
+      cut
     } kind;
     unsigned process = 0;
     unsigned other = 0;
@@ -111,6 +114,7 @@ class FirehoseWorld {
       if (job_.one_dies && i + 1 == processes_.size()) add(Step::die);
       if (i == 0 && p.resized < job_.resized) add(Step::resize);
       if (i == 0 && p.renewed < job_.renewed) add(Step::renew);
+      if (job_.cuts && i + 1 == processes_.size() && !p.cut[0]) add(Step::cut);
     }
     return steps;
   }
@@ -162,6 +166,9 @@ class FirehoseWorld {
         ++p.renewed;
         p.owner.renew(0);
         break;
+      case Step::cut:
+        p.cut_off_by_itself(*processes_[0]);
+        break;
     }
     for (const auto& process : processes_) check(*process);
   }
@@ -185,7 +192,7 @@ class FirehoseWorld {
   void revoke_all() {
     job_.puts.clear();
     job_.revocations.clear();
-    job_.one_dies = job_.gives_up = job_.timeouts = job_.pins_fail = false;
+    job_.one_dies = job_.gives_up = job_.timeouts = job_.pins_fail = job_.cuts = false;
     job_.resized = job_.renewed = 0;
     for (const auto& p : processes_)
       if (p->alive) p->begin_revocation({0, 1u << 20});
@@ -246,11 +253,14 @@ class FirehoseWorld {
           owner(quota, *this),
           sent(quota.processes),
           must_notice(quota.processes),
-          lost(quota.processes) {}
+          lost(quota.processes),
+          cut(quota.processes) {
+      if (in.job_.predicts) initiator.operations_take(1, 100);
+    }
 
     // ---- actions ----
     void send(fh::Peer to, const fh::Message& message) override {
-      if (lost[to] || !world.processes_[to]->alive) return;
+      if (lost[to] || cut[to] || !world.processes_[to]->alive) return;
       if (world.job_.fault == Fault::lost_release && std::holds_alternative<fh::Release>(message)) return;
       Wire wire(fh::kMostMessage);
       wire.resize(fh::encode(message, wire.data()));
@@ -279,7 +289,11 @@ class FirehoseWorld {
     void revoked(fh::Revocation name) override { finish_revocation(name); }
 
     // ---- events ----
+    void look_at_clock() {
+      if (world.job_.predicts) initiator.at(1000 * static_cast<Time>(1 + next_put));
+    }
     void begin_put(const MadePut& put) {
+      look_at_clock();
       for (const fh::Bucket bucket : put.buckets) {
         auto& operation = *operations.emplace_back(std::make_unique<Operation>());
         operation.to = put.to;
@@ -365,6 +379,14 @@ class FirehoseWorld {
         if (peer->alive) peer->must_notice[number] = true;
       }
     }
+    /// Its operations with the peer end here. Puts under way may land until the peer knows.
+    void cut_off_by_itself(Process& peer) {
+      cut[peer.number] = true;
+      sent[peer.number].clear();
+      initiator.gone(peer.number);
+      must_notice[peer.number] = true;
+      peer.must_notice[number] = true;
+    }
     /// The connection with it is closed.
     void notice(fh::Peer peer) {
       must_notice[peer] = false;
@@ -403,7 +425,7 @@ class FirehoseWorld {
       for (const auto& [name, buckets] : revoking) mix(name);
       for (const Revoked& done : revoked_now) mix(done.name);
       for (fh::Peer peer = 0; peer < sent.size(); ++peer) {
-        mix(must_notice[peer] * 2u + lost[peer]);
+        mix(must_notice[peer] * 4u + lost[peer] * 2u + cut[peer]);
         mix(sent[peer].size());
         for (const Wire& wire : sent[peer])
           mix(std::hash<std::string_view>()({reinterpret_cast<const char*>(wire.data()), wire.size()}));
@@ -436,7 +458,7 @@ class FirehoseWorld {
     std::vector<Revoked> revoked_now;
     std::array<std::uint64_t, kBuckets> version{};
     std::vector<std::deque<Wire>> sent;  ///< to each
-    std::vector<char> must_notice, lost;
+    std::vector<char> must_notice, lost, cut;
   };
 
   template <class Of>
@@ -454,7 +476,8 @@ class FirehoseWorld {
     const auto decoded = fh::decode(wire.data(), wire.size(), kMadeBucket);
     if (!decoded || decoded->bytes != wire.size()) return violate("a message cannot be read");
     const fh::Peer peer = from.number;
-    if (to.lost[peer]) return;
+    if (to.lost[peer] || to.cut[peer]) return;
+    to.look_at_clock();
     if (const auto* move = std::get_if<fh::Move>(&decoded->message)) to.owner.move(peer, *move);
     if (const auto* release = std::get_if<fh::Release>(&decoded->message)) to.owner.release(peer, *release);
     if (const auto* answer = std::get_if<fh::Answer>(&decoded->message)) to.initiator.answer(peer, *answer);

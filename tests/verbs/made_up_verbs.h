@@ -1,6 +1,6 @@
-// A libibverbs of which tests see the inside: it pins nothing, lists all its registrations, and returns
-// EINVAL for dead handles without reading them. Devices, protection domains and handles have
-// addresses that never come back. Its device may not be opened where MADE_UP_REFUSES is set. Any thread; one
+// A libibverbs of which tests see the inside: it leaves memory unpinned, lists all its registrations,
+// and returns EINVAL for dead handles, which it leaves unread. Devices, protection domains and handles have
+// addresses that are used once. Its device may not be opened where MADE_UP_REFUSES is set. Any thread; one
 // mutex inside.
 #pragma once
 
@@ -32,7 +32,7 @@ Held held();
 Held take_peak();
 /// Of the last registration.
 std::uint64_t last_number();
-/// Deregistrations of handles that are not alive.
+/// Deregistrations of dead handles.
 std::uint64_t strangers();
 
 /// The device disappears: from now on calls that need it, and deregistrations, fail with EIO.

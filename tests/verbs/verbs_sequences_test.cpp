@@ -279,7 +279,7 @@ class Program {
     EXPECT_EQ((ibv_reg_mr)(r.pd, r.address, r.bytes, IBV_ACCESS_REMOTE_WRITE), nullptr);
     EXPECT_EQ(errno, EINVAL);
     EXPECT_EQ((ibv_reg_mr)(r.pd, r.address, 0, IBV_ACCESS_LOCAL_WRITE), nullptr);
-    // Handles that nobody gave out: the library's to judge.
+    // Made-up handles: the library's to judge.
     ibv_mr own{};
     EXPECT_EQ(ibv_dereg_mr(&own), EINVAL);
     if (!held_.empty()) {
@@ -463,7 +463,7 @@ TEST(VerbsSequences, ForksBesideThreads) {
 TEST(VerbsSequences, ManyRegistrationsAtATime) {
   with_options("retention=helper,remote-keys=shared", [] {
     constexpr std::size_t kMany = kSanitized ? 20'000 : 100'000;
-    // Every other page: none is merged with another.
+    // Every other page: each stays by itself.
     char* const memory = static_cast<char*>(::mmap(nullptr, 2 * kMany * page_size(), PROT_READ | PROT_WRITE,
                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     ibv_context* const context = open_device();

@@ -20,29 +20,29 @@ namespace pinion::mpi {
 
 namespace {
 
-/// `log`: the directory; empty: none.
+/// Of this rank alone. `log`: the directory; empty: none.
 void print_summary(const runlog::Counters& c, double seconds, bool measured, const std::string& log) {
-  if (measured) {
-    std::fprintf(
-        stderr,
-        "pinion: rank 0: %s; %llu transfers seen: `pinion report%s` shows the memory and time of each "
-        "strategy\n",
-        kMeasuredOnly, static_cast<unsigned long long>(c.acquires),
-        log.empty() ? "` of a run with `--log DIR" : (" " + quoted(log)).c_str());
-    return;
+  const auto acquires = static_cast<unsigned long long>(c.acquires);
+  const char* const s = c.acquires == 1 ? "" : "s";
+  if (measured && log.empty()) {
+    warn(
+        "%s; %llu transfer%s. With --log DIR, `pinion report DIR` shows the memory and time of each strategy",
+        kMeasuredOnly, acquires, s);
+  } else if (measured) {
+    warn("%s; %llu transfer%s. The memory and time of each strategy:", kMeasuredOnly, acquires, s);
+    std::fprintf(stderr, "pinion:   pinion report %s\n", quoted(log).c_str());
+  } else {
+    constexpr double kMiB = 1 << 20;
+    const double mean = seconds > 0 ? c.registered_byte_ns / 1e9 / seconds : 0;
+    warn(
+        "registered %.1f MiB at most, %.1f MiB on average; %llu transfer%s: hits %llu, waits %llu, misses "
+        "%llu (late %llu), bounced %llu; %.3f s lost to registration",
+        static_cast<double>(c.registered_peak_bytes) / kMiB, mean / kMiB, acquires, s,
+        static_cast<unsigned long long>(c.hits), static_cast<unsigned long long>(c.waits),
+        static_cast<unsigned long long>(c.misses), static_cast<unsigned long long>(c.late),
+        static_cast<unsigned long long>(c.bounced),
+        static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
   }
-  constexpr double kMiB = 1 << 20;
-  const double mean = seconds > 0 ? c.registered_byte_ns / 1e9 / seconds : 0;
-  std::fprintf(
-      stderr,
-      "pinion: rank 0: registered peak %.1f MiB, mean %.1f MiB; %llu acquires: %llu hits, %llu waits, "
-      "%llu misses "
-      "(%llu late), %llu bounced; %.3f s on the critical path\n",
-      static_cast<double>(c.registered_peak_bytes) / kMiB, mean / kMiB,
-      static_cast<unsigned long long>(c.acquires), static_cast<unsigned long long>(c.hits),
-      static_cast<unsigned long long>(c.waits), static_cast<unsigned long long>(c.misses),
-      static_cast<unsigned long long>(c.late), static_cast<unsigned long long>(c.bounced),
-      static_cast<double>(c.registration_ns + c.wait_ns + c.bounce_ns) / 1e9);
 }
 
 // MPI sessions may begin and end in any thread.

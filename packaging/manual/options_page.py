@@ -1,0 +1,49 @@
+"""docs/options.md: every option and bench, from the parser's table. `options_page.py COMMAND >docs/options.md` makes it anew."""
+import json
+import re
+import subprocess
+import sys
+
+HEAD = """# Options and benches
+
+Every option and bench of `pinion`, as `pinion help COMMAND` lists them: [commands](commands.md) explains their use.
+`packaging/manual/options_page.py build/bin/pinion` makes this page from the command's own parser, and a test compares the two.
+
+Defaults are in brackets.
+"""
+TABLE = ["| option | value | meaning |", "|---|---|---|"]
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+
+
+def rows(options):
+    lines = list(TABLE)
+    for option in options:
+        value = option["type"] + (" (may be left out)" if option["type"] and option["value_optional"] else "")
+        lines.append(f"| `{option['name']}` | {cell(value)} | {cell(option['text'])} |")
+    return lines
+
+
+def page(table):
+    of_table = next(command for command in table["commands"] if command["name"] == "run")["options"]
+    lines = [HEAD, "## Pinion's options", "", "Of `run` and `compare`, of `PINION`, and of files of settings.", ""]
+    lines += rows(option for option in of_table if option["of_table"] and not option["advanced"])
+    lines += ["", "## For comparisons and experts", ""]
+    lines += rows(option for option in of_table if option["advanced"])
+    for command in table["commands"]:
+        own = [option for option in command["options"] if not option["of_table"] and option["name"] != "--help"]
+        if own:
+            lines += ["", f"## {command['name']}", "", re.split(r": (pinion |compare )", command["text"])[0] + ".", "", *rows(own)]
+    lines += ["", "## The benches", "", "| `pinion bench` | measures |", "|---|---|"]
+    lines += [f"| `{bench['name']}` | {cell(bench['text'])} |" for bench in table["benches"]]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    print(page(json.loads(subprocess.run([sys.argv[1], "--parser-table"], check=True, capture_output=True).stdout)), end="")
+
+
+if __name__ == "__main__":
+    main()
