@@ -291,7 +291,7 @@ class HelperRetention final : public Retention {
     Duration delayed = 0;  ///< how long registration had held it up by then
     unsigned soon = 0;     ///< uses in a row that came too soon for a decision, up to a run
   };
-  std::vector<Thread> threads_{1};
+  std::vector<Thread> threads_ = std::vector<Thread>(1);  ///< a fresh buffer's thread is the first
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   std::uint64_t changes_ = 0;  ///< of by_begin_
