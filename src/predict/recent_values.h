@@ -22,11 +22,13 @@ class RecentValues {
     if (count_ >= most) {
       // The oldest makes room; only values between it and the new one move.
       at = place_of(recent_[count_ % most]);
-      for (; at + kBlock < n && sorted_[at + kBlock] < value; at += kBlock) move_block(at + 1, at);
+      if constexpr (most > kBlock)
+        for (; at + kBlock < n && sorted_[at + kBlock] < value; at += kBlock) move_block(at + 1, at);
       for (; at + 1 < n && sorted_[at + 1] < value; ++at) sorted_[at] = sorted_[at + 1];
     }
-    for (; at >= kBlock && value < sorted_[at - kBlock]; at -= kBlock)
-      move_block(at - kBlock, at - kBlock + 1);
+    if constexpr (most > kBlock)
+      for (; at >= kBlock && value < sorted_[at - kBlock]; at -= kBlock)
+        move_block(at - kBlock, at - kBlock + 1);
     for (; at > 0 && value < sorted_[at - 1]; --at) sorted_[at] = sorted_[at - 1];
     sorted_[at] = value;
     recent_[count_ % most] = value;
