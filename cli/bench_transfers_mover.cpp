@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "base/clock.h"
 #include "bench_api.h"
@@ -193,11 +194,11 @@ void TransferMover::message(Peer, const void* payload, std::size_t bytes) {
 }
 
 bool TransferMover::try_tell(unsigned what, const void* data, std::size_t bytes) {
-  std::array<unsigned char, 64> message{};
   const std::uint32_t name = what;
+  std::vector<unsigned char> message(sizeof name + bytes);
   std::memcpy(message.data(), &name, sizeof name);
   if (bytes > 0) std::memcpy(message.data() + sizeof name, data, bytes);
-  const Error error = endpoint_.send(other(), kKind, message.data(), sizeof name + bytes, nullptr);
+  const Error error = endpoint_.send(other(), kKind, message.data(), message.size(), nullptr);
   if (error.code == EAGAIN) return false;
   check(error);
   return true;

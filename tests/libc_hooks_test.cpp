@@ -1032,8 +1032,7 @@ TEST_F(PatchedByOthers, WhoThenUseSyscall) {
 
 TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
   install();
-  foreign_original =
-      reinterpret_cast<int (*)(void*, std::size_t)>(jump_target(static_cast<std::byte*>(other_.entry())));
+  foreign_original = reinterpret_cast<int (*)(void*, std::size_t)>(jump_target(other_.code()));
   ASSERT_NE(foreign_original, nullptr);
   other_.write(absolute_jump(reinterpret_cast<void*>(foreign_munmap)));
   expect_one_munmap(1, 1);  // theirs, then ours

@@ -51,7 +51,12 @@ mpirun=$(command -v mpirun.$family || command -v mpirun) && [ -x "$programs/mpi_
 "$mpirun" --version >"$work/version" 2>&1
 case $family in
   openmpi) grep -q 'Open MPI\|OpenRTE' "$work/version" || exit 77; launch=("$mpirun" --oversubscribe) ;;
-  mpich) grep -q HYDRA "$work/version" || exit 77; launch=("$mpirun") ;;
+  mpich)
+    grep -q HYDRA "$work/version" || exit 77
+    launch=("$mpirun")
+    # Ubuntu 24.04's library asks PMIx for its world, which its launcher does not speak: each rank is alone.
+    if ldd "$programs/mpi_counted" | grep 'libpmix' >/dev/null; then exit 77; fi
+    ;;
 esac
 
 if [ -n "${heavy_session:-}" ]; then
