@@ -913,6 +913,23 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   process_heap().free(other);
 }
 
+TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {
+  start();
+  char* const block = take(4 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(block, 4 * kMiB, held));
+  test::in_child([&] {
+    start();
+    EXPECT_TRUE(serves(block, 4 * kMiB));
+    EXPECT_NE(registered(), 0u);
+    leases().leave_arena(0);
+    EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
+    Engine::stop();
+  });
+  leases().release(*this_thread(), held);
+  process_heap().free(block);
+}
+
 TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
   start();
   char* const kept = take(kMiB);
@@ -1146,7 +1163,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     Lease lease{{}, Range::of(at + from, bytes), {}};
     const bool served = this->lease(at + from, bytes, lease.transfer);
     if (!served && !acquire(at + from, bytes, lease.transfer)) return;
-    const Region& region = *lease.transfer.record.region().region;
+    const Region& region = *lease.transfer.region();
     lease.key = region.key;
     ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write));
     const std::lock_guard lock(mutex_);
