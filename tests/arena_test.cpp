@@ -576,6 +576,72 @@ TEST_F(ArenaTest, MemoryThatIsWipedForChildrenIsServedNoMore) {
   process_heap().free(other);
 }
 
+/// As by madvise of the program (intercept/mappings.cpp).
+void share(Range memory, bool shared) {
+  if (shared)
+    process_arena().note_shared(memory);
+  else
+    process_arena().note_unshared(memory);
+  ASSERT_EQ(
+      ::madvise(reinterpret_cast<void*>(memory.begin), memory.bytes(), shared ? MADV_DOFORK : MADV_DONTFORK),
+      0);
+}
+
+TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
+  for (const bool served_before : {false, true}) {
+    start();
+    char* const block = take(4 * kMiB);
+    const Range hidden = Range::of(block + kMiB, kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    if (served_before) {
+      ASSERT_TRUE(serves(block, 4 * kMiB));
+    }
+    ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+    EXPECT_TRUE(serves(block, 4 * kMiB)) << "children alone lack it";
+    leases().leave_arena(0);
+    EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
+    EXPECT_EQ(marks_at(block), "");
+    EXPECT_EQ(marks_at(block + kMiB), "dc") << "its mark outlives the registration";
+    ASSERT_NO_FATAL_FAILURE(share(hidden, true));
+    EXPECT_EQ(marks_at(block + kMiB), "");
+    test::in_child([&] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, AChildLacksWhatTheProgramKeepsFromIt) {
+  const auto [block, other] = start_with_two_blocks("pin");
+  const Range hidden = Range::of(block + kMiB, kMiB);
+  Transfer held;  // so that the segment stays registered
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
+  ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+  test::in_child([block = block] {
+    EXPECT_TRUE(is_filled(block, kMiB, 7));
+    EXPECT_FALSE(is_readable(block + kMiB));
+    EXPECT_TRUE(is_filled(block + 2 * kMiB, 2 * kMiB, 7));
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block);
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0)) << "its hole ended with the block";
+  });
+  // Shown to children while the segment stays registered.
+  ASSERT_NO_FATAL_FAILURE(share(hidden, true));
+  test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
+  EXPECT_EQ(marks_at(block + kMiB), "dc") << "hidden again for the sake of time";
+  ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB);
+  EXPECT_EQ(again, block);
+  std::memset(again, 8, 4 * kMiB);
+  test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)) << "a new block is shared"; });
+  EXPECT_EQ(registrations(), 1u);
+  leases().release(*this_thread(), held);
+  process_heap().free(again);
+  process_heap().free(other);
+}
+
 // As mmap with MAP_FIXED_NOREPLACE does (intercept/mappings.cpp).
 TEST_F(ArenaTest, FreeMemoryMakesWayForAMappingOfTheProgram) {
   for (const bool registered : {false, true}) {
@@ -850,22 +916,32 @@ TEST_F(ArenaTest, ASegmentWithoutLeasesMakesRoomForOthers) {
 // ---- forks ----
 
 TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
-  start();
-  char* const block = take(4 * kMiB);
-  std::memset(block, 7, 4 * kMiB);
-  ASSERT_TRUE(serves(block, 4 * kMiB));
-  test::in_child([&] {
+  for (const bool leased : {false, true}) {
+    start();
+    char* const block = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    Transfer held;
+    ASSERT_TRUE(lease(block, 4 * kMiB, held));
+    if (!leased) leases().release(*this_thread(), held);
+    test::in_child([&] {
+      EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
+      std::memset(block, 8, 4 * kMiB);
+      const char* const own = take(kMiB, true);
+      ASSERT_NE(own, nullptr);
+      EXPECT_TRUE(is_filled(own, kMiB, 0));
+      EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
+    });
     EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
-    std::memset(block, 8, 4 * kMiB);
-    const char* const own = take(kMiB, true);
-    ASSERT_NE(own, nullptr);
-    EXPECT_TRUE(is_filled(own, kMiB, 0));
-    EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
-  });
-  EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
-  EXPECT_TRUE(serves(block, 4 * kMiB));
-  EXPECT_EQ(registrations(), 1u) << "the fork has left it registered";
-  process_heap().free(block);
+    // Of a segment that nobody uses the kernel makes the child's copy, on write.
+    EXPECT_EQ(leases().arena().figures().let_go, leased ? 0u : 1u);
+    EXPECT_EQ(registered() != 0, leased);
+    EXPECT_TRUE(serves(block, 4 * kMiB));
+    EXPECT_EQ(registrations(), leased ? 1u : 2u);
+    if (leased) leases().release(*this_thread(), held);
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
 }
 
 TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
@@ -897,6 +973,8 @@ TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
 // As clone and _Fork are met (intercept/mappings.cpp).
 TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   const auto [block, other] = start_with_two_blocks("pin");
+  Transfer held;
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
   EXPECT_EQ(marks_at(block), "dc");
   process_arena().show_to_children();
   const long child = ::syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
@@ -909,6 +987,7 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
   EXPECT_EQ(marks_at(block), "dc") << "hidden again";
   EXPECT_EQ(registrations(), 1u);
+  leases().release(*this_thread(), held);
   process_heap().free(block);
   process_heap().free(other);
 }
