@@ -93,7 +93,7 @@ void ArenaLeases::set_regions(const Open& open, Region* region) {
 
 // ---- closing ----
 
-bool ArenaLeases::close_idle(std::uint64_t bytes) {
+bool ArenaLeases::close_idle(std::uint64_t bytes, Duration rest) {
   if (opens_.load(std::memory_order_acquire) == 0) return false;
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
@@ -101,7 +101,7 @@ bool ArenaLeases::close_idle(std::uint64_t bytes) {
   for (Open& open : open_) {
     if (closed >= bytes) break;
     if (open.region.region == nullptr || is_closing(open) || leases_out(open) != 0) continue;
-    close(open, monotonic_now() + kRest);
+    close(open, monotonic_now() + rest);
     ++figures_.let_go;
     closed += open.region.region->range().bytes();
   }

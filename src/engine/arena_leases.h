@@ -70,8 +70,9 @@ class ArenaLeases {
 
   // ---- closing; settle() must follow ----
 
-  /// Those without leases of requests, until they hold so many bytes: memory is short. False: there are none.
-  bool close_idle(std::uint64_t bytes);
+  /// Those without leases of requests, until they hold so many bytes. They may be opened again after `rest`.
+  /// False: there are none.
+  bool close_idle(std::uint64_t bytes, Duration rest);
   /// All of a domain.
   void close(int domain);
   /// The segment around the pages if it stands in the way of an ordinary request of this domain: registered

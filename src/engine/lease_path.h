@@ -133,6 +133,8 @@ class LeasePath {
   void settle_arena();
   /// All segments of the domain are closed: it is being emptied.
   void leave_arena(int domain);
+  /// Lets segments go that nobody uses at the moment, until they hold so many bytes. False: there are none.
+  bool let_arena_go(ThreadContext& thread, std::size_t bytes, Duration rest);
   ArenaLeases& arena() { return arena_; }
 
   const Options& options() const { return options_; }
@@ -190,8 +192,6 @@ class LeasePath {
   /// A lease of a doomed segment is back.
   void close_segments(ThreadContext& thread);
   void release_region(ThreadContext& thread, Transfer& transfer);
-  /// Lets segments go that nobody uses at the moment, where there are any.
-  bool arena_makes_room(ThreadContext& thread, std::size_t bytes);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
