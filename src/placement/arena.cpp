@@ -64,7 +64,7 @@ class Arena::Changing {
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
   Range range = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
-  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_, &unshared_}) {
+  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_, &unshared_, &withheld_}) {
     if (range.empty()) break;
     void* const zeros = other_.map_records(ChunkMarks::bytes_for(range));
     if (zeros == nullptr) {
@@ -148,6 +148,7 @@ bool Arena::make_whole(Range block) {
   if (!range_.contains(block) || !is_marked(block)) return true;
   const bool pinned = is_pinned(block.begin);
   if (!pinned) replaced_.clear(block);
+  withheld_.clear(block);
   if (!deprived_.any(block) && !unshared_.any(block)) return true;
   if (!make_plain_unseen(block, pinned)) {
     deprived_.for_each_run(block, [this](Range run) { note_replaced(run); });
@@ -180,6 +181,7 @@ bool Arena::renew(Range range) {
   advise_hugepages(range);
   laid_over_.clear(range);
   unshared_.clear(range);
+  withheld_.clear(range);
   const Locked locked(mutex_);
   if (segment_around(range.begin).pinned) return true;
   replaced_.clear(range);
@@ -211,6 +213,7 @@ Recycled Arena::recycle(Range range) {
   if (!reclaim(range)) return Recycled::refused;
   unlock(range);
   unshared_.clear(range);
+  withheld_.clear(range);
   if (make_plain_unseen(range, true))
     deprived_.clear(range);
   else
@@ -249,6 +252,14 @@ bool Arena::lay_over(Range range) {
   return true;
 }
 
+Range Arena::take_withheld(Range block) {
+  if (!range_.contains(block) || !is_marked(block)) return {};
+  const Address begin = withheld_.find(block, true);
+  const Range run{begin, withheld_.find({begin, block.end}, false)};
+  withheld_.clear(run);
+  return run;
+}
+
 bool Arena::is_in_change(Range range) const {
   if (t_changing) return false;
   bool changes = false;
@@ -284,6 +295,7 @@ void Arena::forget(Segment& segment) {
   replaced_.clear(segment.range);
   laid_over_.clear(segment.range);
   unshared_.clear(segment.range);
+  withheld_.clear(segment.range);
   for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
     marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
@@ -349,6 +361,7 @@ void Arena::note_replaced(Range range) {
   replaced_.set(range);
   laid_over_.set(range);
   unshared_.clear(range);
+  withheld_.clear(range);
   mark_granules(range);
   hide_unseen(range, false);
 }
@@ -369,6 +382,8 @@ bool Arena::withhold(Range range) {
     return empty_unseen(range);
   }
   note_deprived(range);
+  withheld_.set(range);
+  withholds_.store(true);
   unlock(range);
   return protect_unseen(range, PROT_NONE);
 }

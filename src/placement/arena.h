@@ -60,6 +60,8 @@ class Arena final : public PageSource {
   bool reclaim(Range block) override;
   bool vacate(Range range) override;
   bool lay_over(Range range) override;
+  bool withholds() override { return withholds_.exchange(false); }
+  Range take_withheld(Range block) override;
   bool serves_mappings(Range range) const override { return range_.contains(range); }
   bool is_open() override;
   Recycled recycle(Range range) override;
@@ -151,9 +153,11 @@ class Arena final : public PageSource {
   ChunkMarks replaced_;   ///< a registration may have other pages
   ChunkMarks laid_over_;  ///< of these, the chunks where the program's mapping still lies
   ChunkMarks unshared_;   ///< by the program
+  ChunkMarks withheld_;   ///< of blocks: unmapped by the program
   std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
   std::array<std::atomic<bool>, kMostGranules> in_change_{};
   std::atomic<bool> locks_future_{false};
+  std::atomic<bool> withholds_{false};
   std::atomic<bool> shown_{false};  ///< not all pinned segments are hidden
   mutable std::mutex mutex_;        ///< guards all that follows, and setting in_change_
   std::array<Segment, kMostGranules> segments_{};
