@@ -44,7 +44,8 @@ class ArenaLeases {
   [[gnu::always_inline]] Region* try_lease(ThreadContext& thread, std::size_t place, Range request,
                                            Access access) {
     const Service& service = services_[place];
-    // A proof is published after its region. So the region is the proof's or a later one, which it fits not.
+    // A proof is published after its region. So the region is the proof's, or a later one that it does not
+    // fit.
     const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
     Region* const region = service.region.load(std::memory_order_acquire);
     if (region == nullptr || !includes(kRights, access)) [[unlikely]]
