@@ -393,6 +393,34 @@ TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
   EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
 }
 
+// As by munmap of libc's own, or by syscall().
+TEST_F(ArenaTest, MappingsThatEndPastTheHeapGiveTheirAddressesBack) {
+  for (const bool served_before : {false, true}) {
+    start();
+    char* const mapping = static_cast<char*>(process_heap().map(8 * kMiB));
+    std::memset(mapping, 7, 8 * kMiB);
+    if (served_before) {
+      ASSERT_TRUE(serves(mapping, 8 * kMiB));
+    }
+    char* const block = take(kMiB);
+    ASSERT_EQ(::munmap(mapping, 8 * kMiB), 0);
+    if (served_before) {
+      ASSERT_EQ(::munmap(block, page_size()), 0);
+      EXPECT_EQ(block, mapping + 8 * kMiB) << "beside it, of malloc";
+    }
+    EXPECT_FALSE(is_readable(mapping));
+    char* const again = static_cast<char*>(process_heap().map(8 * kMiB));
+    EXPECT_EQ(again, mapping);
+    EXPECT_TRUE(is_filled(again, 8 * kMiB, 0));
+    EXPECT_TRUE(serves(again, 8 * kMiB));
+    EXPECT_EQ(registrations(), 1u);
+    EXPECT_TRUE(process_heap().unmap(Range::of(again, 8 * kMiB)));
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
 TEST_F(ArenaTest, MappingsOfUnregisteredSegmentsGoBackToTheKernel) {
   start();
   char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
@@ -572,6 +600,72 @@ TEST_F(ArenaTest, MemoryThatIsWipedForChildrenIsServedNoMore) {
   EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
   std::memset(again, 8, 4 * kMiB);
   test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)); });
+  process_heap().free(again);
+  process_heap().free(other);
+}
+
+/// As by madvise of the program (intercept/mappings.cpp).
+void share(Range memory, bool shared) {
+  if (shared)
+    process_arena().note_shared(memory);
+  else
+    process_arena().note_unshared(memory);
+  ASSERT_EQ(
+      ::madvise(reinterpret_cast<void*>(memory.begin), memory.bytes(), shared ? MADV_DOFORK : MADV_DONTFORK),
+      0);
+}
+
+TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
+  for (const bool served_before : {false, true}) {
+    start();
+    char* const block = take(4 * kMiB);
+    const Range hidden = Range::of(block + kMiB, kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    if (served_before) {
+      ASSERT_TRUE(serves(block, 4 * kMiB));
+    }
+    ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+    EXPECT_TRUE(serves(block, 4 * kMiB)) << "children alone lack it";
+    leases().leave_arena(0);
+    EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
+    EXPECT_EQ(marks_at(block), "");
+    EXPECT_EQ(marks_at(block + kMiB), "dc") << "its mark outlives the registration";
+    ASSERT_NO_FATAL_FAILURE(share(hidden, true));
+    EXPECT_EQ(marks_at(block + kMiB), "");
+    test::in_child([&] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, AChildLacksWhatTheProgramKeepsFromIt) {
+  const auto [block, other] = start_with_two_blocks("pin");
+  const Range hidden = Range::of(block + kMiB, kMiB);
+  Transfer held;  // so that the segment stays registered
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
+  ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+  test::in_child([block = block] {
+    EXPECT_TRUE(is_filled(block, kMiB, 7));
+    EXPECT_FALSE(is_readable(block + kMiB));
+    EXPECT_TRUE(is_filled(block + 2 * kMiB, 2 * kMiB, 7));
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block);
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0)) << "its hole ended with the block";
+  });
+  // Shown to children while the segment stays registered.
+  ASSERT_NO_FATAL_FAILURE(share(hidden, true));
+  test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
+  EXPECT_EQ(marks_at(block + kMiB), "dc") << "hidden again for the sake of time";
+  ASSERT_NO_FATAL_FAILURE(share(hidden, false));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB);
+  EXPECT_EQ(again, block);
+  std::memset(again, 8, 4 * kMiB);
+  test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)) << "a new block is shared"; });
+  EXPECT_EQ(registrations(), 1u);
+  leases().release(*this_thread(), held);
   process_heap().free(again);
   process_heap().free(other);
 }
@@ -850,22 +944,32 @@ TEST_F(ArenaTest, ASegmentWithoutLeasesMakesRoomForOthers) {
 // ---- forks ----
 
 TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
-  start();
-  char* const block = take(4 * kMiB);
-  std::memset(block, 7, 4 * kMiB);
-  ASSERT_TRUE(serves(block, 4 * kMiB));
-  test::in_child([&] {
+  for (const bool leased : {false, true}) {
+    start();
+    char* const block = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    Transfer held;
+    ASSERT_TRUE(lease(block, 4 * kMiB, held));
+    if (!leased) leases().release(*this_thread(), held);
+    test::in_child([&] {
+      EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
+      std::memset(block, 8, 4 * kMiB);
+      const char* const own = take(kMiB, true);
+      ASSERT_NE(own, nullptr);
+      EXPECT_TRUE(is_filled(own, kMiB, 0));
+      EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
+    });
     EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
-    std::memset(block, 8, 4 * kMiB);
-    const char* const own = take(kMiB, true);
-    ASSERT_NE(own, nullptr);
-    EXPECT_TRUE(is_filled(own, kMiB, 0));
-    EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
-  });
-  EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
-  EXPECT_TRUE(serves(block, 4 * kMiB));
-  EXPECT_EQ(registrations(), 1u) << "the fork has left it registered";
-  process_heap().free(block);
+    // Of a segment that nobody uses the kernel makes the child's copy, on write.
+    EXPECT_EQ(leases().arena().figures().let_go, leased ? 0u : 1u);
+    EXPECT_EQ(registered() != 0, leased);
+    EXPECT_TRUE(serves(block, 4 * kMiB));
+    EXPECT_EQ(registrations(), leased ? 1u : 2u);
+    if (leased) leases().release(*this_thread(), held);
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
 }
 
 TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
@@ -897,6 +1001,8 @@ TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
 // As clone and _Fork are met (intercept/mappings.cpp).
 TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   const auto [block, other] = start_with_two_blocks("pin");
+  Transfer held;
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
   EXPECT_EQ(marks_at(block), "dc");
   process_arena().show_to_children();
   const long child = ::syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
@@ -909,8 +1015,27 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
   EXPECT_EQ(marks_at(block), "dc") << "hidden again";
   EXPECT_EQ(registrations(), 1u);
+  leases().release(*this_thread(), held);
   process_heap().free(block);
   process_heap().free(other);
+}
+
+TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {
+  if (kSanitized) GTEST_SKIP() << "ThreadSanitizer refuses threads in a child";
+  start();
+  char* const block = take(4 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(block, 4 * kMiB, held));
+  test::in_child([&] {
+    start();
+    EXPECT_TRUE(serves(block, 4 * kMiB));
+    EXPECT_NE(registered(), 0u);
+    leases().leave_arena(0);
+    EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
+    Engine::stop();
+  });
+  leases().release(*this_thread(), held);
+  process_heap().free(block);
 }
 
 TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
@@ -984,6 +1109,59 @@ TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
   start();
   EXPECT_TRUE(serves(block, 4 * kMiB));
   process_heap().free(block);
+}
+
+// ---- a kernel that refuses memory ----
+
+/// So much address space, or private memory, as the process has now: the kernel refuses more.
+class Shortage {
+ public:
+  explicit Shortage(int resource) : resource_(resource) {
+    ::getrlimit(resource_, &before_);
+    rlimit least = before_;
+    least.rlim_cur =
+        std::min<rlim_t>(before_.rlim_cur, bytes_of(resource == RLIMIT_AS ? "VmSize:" : "VmData:"));
+    ::setrlimit(resource_, &least);
+  }
+  ~Shortage() { ::setrlimit(resource_, &before_); }
+  Shortage(const Shortage&) = delete;
+  Shortage& operator=(const Shortage&) = delete;
+
+ private:
+  static rlim_t bytes_of(const std::string& name) {
+    std::ifstream status("/proc/self/status");
+    rlim_t kilobytes = 0;
+    for (std::string word; status >> word;)
+      if (word == name) status >> kilobytes;
+    return kilobytes << 10;
+  }
+  const int resource_;
+  rlimit before_{};
+};
+
+TEST_F(ArenaTest, MemoryThatTheKernelRefusesComesLater) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers need memory of their own";
+  start();
+  for (const int resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    ASSERT_EQ(process_arena().figures().segments, 0u);
+    const auto take_short = [&] {
+      const Shortage shortage(resource);
+      return std::pair{take(20 * kMiB), process_heap().map(20 * kMiB)};
+    };
+    const auto [block, mapping] = take_short();
+    EXPECT_EQ(block, nullptr) << resource;
+    EXPECT_EQ(mapping, nullptr) << resource;
+    EXPECT_EQ(process_arena().figures().segments, 0u);
+    char* const later = take(20 * kMiB, true);
+    ASSERT_NE(later, nullptr);
+    EXPECT_TRUE(is_filled(later, 20 * kMiB, 0));
+    EXPECT_TRUE(serves(later, 20 * kMiB));
+    process_heap().free(later);
+    leases().leave_arena(0);
+    process_heap().relieve();
+    EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));
+    leases().settle_arena();
+  }
 }
 
 // ---- a model ----
@@ -1076,6 +1254,8 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     while (!leases_.empty()) release_one();
     while (!blocks_.empty()) free_one();
     check_file();
+    // Memory whose rights the kernel would not give back was set aside.
+    EXPECT_TRUE(process_heap().unmap(process_arena().range()));
     process_heap().relieve();
     leases().leave_arena(domain_);
     EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
@@ -1112,7 +1292,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
   void allocate() {
     const std::size_t bytes = (32 << 10) + random_() % (random_() % 20 == 0 ? 20 * kMiB : 500 << 10);
     const bool mapped = random_() % 4 == 0, zeroed = mapped || random_() % 8 == 0;
-    char* const at = mapped ? static_cast<char*>(process_heap().map(bytes)) : take(bytes, zeroed);
+    char* const at = take_perhaps_short(bytes, mapped, zeroed);
     if (at == nullptr) {
       if (!blocks_.empty()) free_one();
       return;
@@ -1124,6 +1304,14 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     for (std::size_t i = 0; i < block.pages.size(); ++i)
       *at_page(at, i) = block.pages[i] = static_cast<char>(random_());
     blocks_[at] = std::move(block);
+  }
+  char* take_perhaps_short(std::size_t bytes, bool mapped, bool zeroed) {
+    const auto take_now = [&] {
+      return mapped ? static_cast<char*>(process_heap().map(bytes)) : take(bytes, zeroed);
+    };
+    if (kSanitized || random_() % 4 != 0) return take_now();  // sanitizers need memory of their own
+    const Shortage shortage(random_() % 2 == 0 ? RLIMIT_AS : RLIMIT_DATA);
+    return take_now();
   }
   void free_one() {
     const auto found = some_block();
@@ -1146,7 +1334,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     Lease lease{{}, Range::of(at + from, bytes), {}};
     const bool served = this->lease(at + from, bytes, lease.transfer);
     if (!served && !acquire(at + from, bytes, lease.transfer)) return;
-    const Region& region = *lease.transfer.record.region().region;
+    const Region& region = *lease.transfer.region();
     lease.key = region.key;
     ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write));
     const std::lock_guard lock(mutex_);

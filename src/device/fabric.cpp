@@ -22,6 +22,7 @@
 #include "device/fault_in.h"
 #include "device/handle_table.h"
 #include "device/memlock.h"
+#include "device/own_verbs_call.h"
 #include "device/pin.h"
 
 namespace pinion {
@@ -192,6 +193,7 @@ class FabricDevice final : public Device {
   Registration register_range(Range pages, Access access, Actor actor) override {
     if (pages.empty() || pages.to_pages() != pages)
       return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
+    const OwnVerbsCall own_call;
     Error error;
     Opened* const opened = this->opened(error);
     if (opened == nullptr) return {error, {}, {}};
@@ -211,6 +213,7 @@ class FabricDevice final : public Device {
   }
 
   Error deregister(const RegistrationKey& key, Actor actor) override {
+    const OwnVerbsCall own_call;
     auto entry = state_->table.take(key.handle);
     if (!entry) return {};
     Error error = let_go(*entry, actor);

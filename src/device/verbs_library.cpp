@@ -2,6 +2,15 @@
 
 #include "device/own_verbs_call.h"
 
+namespace pinion {
+
+int& OwnVerbsCall::depth() {
+  static constinit thread_local int depth = 0;
+  return depth;
+}
+
+}  // namespace pinion
+
 #ifdef PINION_HAS_VERBS
 #include <dlfcn.h>
 
@@ -10,11 +19,6 @@
 #include "device/optional_library.h"
 
 namespace pinion {
-
-int& OwnVerbsCall::depth() {
-  static constinit thread_local int depth = 0;
-  return depth;
-}
 
 namespace {
 

@@ -1,12 +1,11 @@
 #include "engine/arena_leases.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "base/held_signals.h"
+#include "engine/thread_fence.h"
 #include "monitor/memory_calls.h"
 #include "placement/kernel_pages.h"
 
@@ -17,30 +16,38 @@ namespace {
 /// Until a closed segment, or one whose registration was refused, is tried again.
 constexpr Duration kRest = kSecond;
 
+std::uint64_t leases_out_at(std::size_t place) {
+  return leases_out([place](auto&& visit) {
+    for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+      visit(thread->arena().at[place]);
+  });
+}
+
+/// A forked child has the counts of its parent's threads, whose leases nobody returns here.
+std::unique_ptr<std::uint64_t[]> inherited_leases() {
+  if (!is_forked_child()) return nullptr;
+  auto leases = std::make_unique<std::uint64_t[]>(kArenaPlaces);
+  for (std::size_t place = 0; place < kArenaPlaces; ++place) leases[place] = leases_out_at(place);
+  return leases;
+}
+
 }  // namespace
 
 ArenaLeases::ArenaLeases(Arena& arena)
     : arena_(arena),
       begin_(arena.range().begin),
       bytes_(arena.range().bytes()),
-      rows_(bytes_ == 0 ? nullptr : std::make_unique<Row[]>(kMostDomains)) {}
-
-bool ArenaLeases::prepare(ThreadContext& thread) {
-  if (thread.arena.load(std::memory_order_relaxed) != nullptr) return true;
-  void* const memory =
-      ::mmap(nullptr, sizeof(ArenaCounts), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  thread.arena.store(static_cast<ArenaCounts*>(memory), std::memory_order_release);  // zeros
-  return true;
-}
+      ordered_(bytes_ == 0 || !prepare_thread_fence()),
+      services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kArenaPlaces)),
+      inherited_(bytes_ == 0 ? nullptr : inherited_leases()),
+      served_before_(served_so_far()) {}
 
 // ---- opening ----
 
 Range ArenaLeases::begin_opening(int domain, Range request) {
   const Range segment = arena_.segment_at(request.begin);
   if (!segment.contains(request)) return {};
-  const Row& row = rows_[domain];
-  if (monotonic_now() < row.not_before[granule_of(segment.begin)].load(std::memory_order_relaxed)) return {};
+  if (monotonic_now() < first_service(domain, segment).not_before.load(std::memory_order_relaxed)) return {};
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
@@ -61,8 +68,7 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   });
   if (region == nullptr) {
     ++figures_.refused;
-    rows_[domain].not_before[granule_of(open->segment.begin)].store(monotonic_now() + kRest,
-                                                                    std::memory_order_relaxed);
+    first_service(domain, open->segment).not_before.store(monotonic_now() + kRest, std::memory_order_relaxed);
     open->returned = true;  // and gone: settle() finds it
     return;
   }
@@ -71,14 +77,23 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   set_regions(*open, region);
 }
 
-void ArenaLeases::set_regions(const Open& open, Region* region) {
+template <class Visit>
+void ArenaLeases::for_each_place(const Open& open, Visit&& visit) const {
   for (Address at = open.segment.begin; at < open.segment.end; at += Arena::kGranule)
-    rows_[open.domain].regions[granule_of(at)].store(region, std::memory_order_seq_cst);
+    visit(place_of(open.domain, at));
+}
+
+void ArenaLeases::set_regions(const Open& open, Region* region) {
+  for_each_place(open, [&](std::size_t place) {
+    services_[place].region.store(region, std::memory_order_release);
+    if (region != nullptr)
+      services_[place].proof.store(region->word.load().proof(), std::memory_order_release);
+  });
 }
 
 // ---- closing ----
 
-bool ArenaLeases::close_idle(std::uint64_t bytes) {
+bool ArenaLeases::close_idle(std::uint64_t bytes, Duration rest) {
   if (opens_.load(std::memory_order_acquire) == 0) return false;
   const HeldSignals held;
   const std::lock_guard lock(mutex_);
@@ -86,7 +101,7 @@ bool ArenaLeases::close_idle(std::uint64_t bytes) {
   for (Open& open : open_) {
     if (closed >= bytes) break;
     if (open.region.region == nullptr || is_closing(open) || leases_out(open) != 0) continue;
-    close(open, monotonic_now() + kRest);
+    close(open, monotonic_now() + rest);
     ++figures_.let_go;
     closed += open.region.region->range().bytes();
   }
@@ -105,7 +120,7 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
   if (!holds(pages.begin)) [[likely]]
     return;
   const Region* const serving =
-      rows_[domain].regions[granule_of(pages.begin)].load(std::memory_order_acquire);
+      services_[place_of(domain, pages.begin)].region.load(std::memory_order_acquire);
   if (serving == nullptr) return;
   const bool has_rights = includes(serving->access.load(std::memory_order_relaxed), access);
   if (has_rights && !pages.contains(serving->range())) return;
@@ -121,7 +136,7 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
 void ArenaLeases::close(Open& open, Time not_before) {
   open.closing = true;
   open.region.region->word.doom();
-  rows_[open.domain].not_before[granule_of(open.segment.begin)].store(not_before, std::memory_order_relaxed);
+  first_service(open.domain, open.segment).not_before.store(not_before, std::memory_order_relaxed);
 }
 
 bool ArenaLeases::is_closing(const Open& open) {
@@ -129,15 +144,17 @@ bool ArenaLeases::is_closing(const Open& open) {
          !(arena_.segment_at(open.segment.begin) == open.segment);
 }
 
-std::int64_t ArenaLeases::leases_out(const Open& open) const {
-  std::int64_t sum = 0;
-  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    const ArenaCounts* const counts = thread->arena.load(std::memory_order_acquire);
-    if (counts == nullptr) continue;
-    for (Address at = open.segment.begin; at < open.segment.end; at += Arena::kGranule)
-      sum += counts->leases[open.domain][granule_of(at)].load(std::memory_order_seq_cst);
-  }
+std::uint64_t ArenaLeases::leases_out(const Open& open) const {
+  std::uint64_t sum = 0;
+  for_each_place(open, [&](std::size_t place) {
+    sum += leases_out_at(place) - (inherited_ != nullptr ? inherited_[place] : 0);
+  });
   return sum;
+}
+
+/// Of a doomed segment: all leases of requests are back. The sum before the fence spares it most fences.
+bool ArenaLeases::is_over(const Open& open) const {
+  return leases_out(open) == 0 && (ordered_ || (thread_fence() && leases_out(open) == 0));
 }
 
 ArenaLeases::Settled ArenaLeases::settle_table() {
@@ -148,7 +165,7 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
     if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
     if (!open.closing && arena_.segment_at(open.segment.begin) == open.segment) ++figures_.doomed;
     if (!open.closing) close(open, open.since + kRest);
-    if (leases_out(open) != 0) continue;
+    if (!is_over(open)) continue;
     set_regions(open, nullptr);
     open.returned = true;
     settled.over.push_back(open);
@@ -169,7 +186,7 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
     if (is_open || !arena_.unpin(segment)) continue;
     settled.left.push_back(segment);
     for (int domain = 0; domain < kMostDomains; ++domain)
-      rows_[domain].not_before[granule_of(segment.begin)].store(0, std::memory_order_relaxed);
+      first_service(domain, segment).not_before.store(0, std::memory_order_relaxed);
   }
   return settled;
 }
@@ -187,7 +204,7 @@ bool ArenaLeases::is_open(Range range) const {
   bool open = false;
   for (int domain = 0; domain < kMostDomains && !open && holds(range.begin); ++domain) {
     const Region* const region =
-        rows_[domain].regions[granule_of(range.begin)].load(std::memory_order_acquire);
+        services_[place_of(domain, range.begin)].region.load(std::memory_order_acquire);
     open = region != nullptr && region->word.load().leasable() && region->range().contains(range);
   }
   return open;
@@ -255,12 +272,25 @@ ArenaFigures ArenaLeases::figures() {
   sum.segment_bytes = of_arena.most_bytes;
   sum.withheld_bytes = withheld_bytes_.load(std::memory_order_relaxed);
   sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed);
+  const ArenaFigures served = served_so_far();
+  sum.served = served.served - served_before_.served;
+  sum.served_bytes = served.served_bytes - served_before_.served_bytes;
+  sum.requests = sum.served;
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    for (const ThreadCounters& counters : thread->counters) sum.requests += counters.arena_passed.get();
+  return sum;
+}
+
+ArenaFigures ArenaLeases::served_so_far() const {
+  ArenaFigures sum;
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    for (const ThreadCounters& counters : thread->counters) {
-      sum.served += counters.arena_served.get();
-      sum.served_bytes += counters.arena_bytes.get();
-      sum.requests += counters.arena_served.get() + counters.arena_passed.get();
-    }
+    for (int domain = 0; domain < kMostDomains; ++domain)
+      for (std::size_t granule = 0; granule < bytes_ / Arena::kGranule; ++granule) {
+        const LeaseCount& count = thread->arena().at[arena_place(domain, granule)];
+        sum.served +=
+            count.taken.load(std::memory_order_relaxed) - count.refused.load(std::memory_order_relaxed);
+        sum.served_bytes += count.bytes.load(std::memory_order_relaxed);
+      }
   }
   return sum;
 }

@@ -11,10 +11,7 @@
 // try_lease() and give_back() are lock-free, for any thread; clears() is for hooks. All else is ordinary code
 // of any thread, under one mutex; device calls, hooks and other rooms' locks stay outside of it.
 //
-// COUNTS. Each thread counts leases by granule: +1 for one it takes, -1 for one it returns, also of another
-// thread's. Only the sum over threads has a meaning, and only once the segment is closed: from then on it
-// falls. Taking counts first and then looks at the region's doom; closing dooms first and then sums. Both are
-// sequentially consistent, so at least one of them sees the other.
+// COUNTS. Each thread counts its leases by granule, in plain stores (lease_count.h).
 #pragma once
 
 #include <atomic>
@@ -36,38 +33,33 @@ class ArenaLeases {
   explicit ArenaLeases(Arena& arena);
 
   bool holds(Address address) const { return address - begin_ < bytes_; }
-  std::size_t granule_of(Address address) const { return (address - begin_) / Arena::kGranule; }
+  std::size_t place_of(int domain, Address address) const {
+    return arena_place(domain, (address - begin_) / Arena::kGranule);
+  }
 
   // ---- requests ----
 
-  /// The region that serves the request, which holds(); counted for the thread. Null: none does.
-  Region* try_lease(ThreadContext& thread, int domain, Range request, Access access) {
-    const std::size_t granule = granule_of(request.begin);
-    std::atomic<Region*>& slot = rows_[domain].regions[granule];
-    ArenaCounts* const counts = thread.arena.load(std::memory_order_relaxed);
-    Region* const region = slot.load(std::memory_order_acquire);
-    if (region == nullptr || counts == nullptr || !includes(kRights, access)) [[unlikely]]
+  /// The region that serves the request, which holds() at this place; counted for the thread. Null: none
+  /// does.
+  [[gnu::always_inline]] Region* try_lease(ThreadContext& thread, std::size_t place, Range request,
+                                           Access access) {
+    const Service& service = services_[place];
+    // A proof is published after its region. So the region is the proof's, or a later one that it does not
+    // fit.
+    const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
+    Region* const region = service.region.load(std::memory_order_acquire);
+    if (region == nullptr || !includes(kRights, access)) [[unlikely]]
       return nullptr;
-    const auto before = region->word.load();
-    if (!before.leasable() || !region->range().contains(request)) [[unlikely]]
+    LeaseCount& count = thread.arena().at[place];
+    if (!count.take(region->word, proof, ordered_)) [[unlikely]]
       return nullptr;
-    ArenaCounts::Count& count = counts->leases[domain][granule];
-    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_seq_cst);
-    // Equal again, so the region is the same, and this object returns its lease after ours.
-    const auto now = region->word.load_ordered();
-    if (now.leasable() && now.generation() == before.generation() &&
-        slot.load(std::memory_order_seq_cst) == region) [[likely]]
-      return region;
-    give_back(thread, domain, granule);
-    return nullptr;
+    if (!region->range().contains(request)) [[unlikely]] {
+      count.refuse();
+      return nullptr;
+    }
+    LeaseCount::add(count.bytes, request.bytes());
+    return region;
   }
-  /// By the thread that took it, or another.
-  static void give_back(ThreadContext& thread, int domain, std::size_t granule) {
-    ArenaCounts::Count& count = thread.arena.load(std::memory_order_relaxed)->leases[domain][granule];
-    count.store(count.load(std::memory_order_relaxed) - 1, std::memory_order_release);
-  }
-  /// Before a thread's first request. False: memory is short.
-  static bool prepare(ThreadContext& thread);
 
   // ---- opening ----
 
@@ -79,8 +71,9 @@ class ArenaLeases {
 
   // ---- closing; settle() must follow ----
 
-  /// Those without leases of requests, until they hold so many bytes: memory is short. False: there are none.
-  bool close_idle(std::uint64_t bytes);
+  /// Those without leases of requests, until they hold so many bytes. They may be opened again after `rest`.
+  /// False: there are none.
+  bool close_idle(std::uint64_t bytes, Duration rest);
   /// All of a domain.
   void close(int domain);
   /// The segment around the pages if it stands in the way of an ordinary request of this domain: registered
@@ -124,9 +117,10 @@ class ArenaLeases {
   /// Local ones. Remote access would open the whole segment to peers.
   static constexpr Access kRights = Access::write;
 
-  struct Row {
-    std::atomic<Region*> regions[Arena::kMostGranules];
-    std::atomic<Time> not_before[Arena::kMostGranules];  ///< by the segment's first granule
+  struct alignas(sizeof(LeaseCount)) Service {  // found by the same offset as the count
+    std::atomic<std::uint64_t> proof{0};        ///< of the region, while it was open
+    std::atomic<Region*> region{nullptr};
+    std::atomic<Time> not_before{0};  ///< of the segment that begins here
   };
   struct Open {
     int domain;
@@ -145,18 +139,27 @@ class ArenaLeases {
   bool is_closing(const Open& open);
   bool clears(const MemoryChange& change);
   void close(Open& open, Time not_before);
-  std::int64_t leases_out(const Open& open) const;
+  std::uint64_t leases_out(const Open& open) const;
+  bool is_over(const Open& open) const;
+  template <class Visit>
+  void for_each_place(const Open& open, Visit&& visit) const;
   void set_regions(const Open& open, Region* region);
+  Service& first_service(int domain, Range segment) { return services_[place_of(domain, segment.begin)]; }
+  ArenaFigures served_so_far() const;
 
   Arena& arena_;
   const Address begin_;
-  const std::size_t bytes_;            ///< 0: there is no arena
-  const std::unique_ptr<Row[]> rows_;  ///< by domain; null without an arena
+  const std::size_t bytes_;                    ///< 0: there is no arena
+  const bool ordered_;                         ///< leases are counted by locked instructions
+  const std::unique_ptr<Service[]> services_;  ///< by place; null without an arena
+  const std::unique_ptr<std::uint64_t[]>
+      inherited_;                      ///< by place: leases that ended with the parent; or null
+  const ArenaFigures served_before_;   ///< by earlier runs of the process
   std::atomic<std::size_t> opens_{0};  ///< of open_
   std::atomic<std::uint64_t> cleared_bytes_{0};
   std::atomic<std::uint64_t> withheld_bytes_{0};
 
-  std::mutex mutex_;  ///< guards all that follows, and writing to rows_
+  std::mutex mutex_;  ///< guards all that follows, and writing to services_
   std::vector<Open> open_;
   ArenaFigures figures_;  ///< those of segments
 };

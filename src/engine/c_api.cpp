@@ -47,7 +47,7 @@ int fail(const Error& error) { return set_last_error(error); }
 
 /// Runs `body`, which returns an errno value.
 template <class Body>
-int guarded(const char* call, Body&& body) {
+[[gnu::always_inline]] inline int guarded(const char* call, Body&& body) {
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -103,8 +103,8 @@ bool is_range(const void* address, std::size_t bytes) {
                           domain ? " and open the domain again" : " first"));
 }
 
-bool is_request(const pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
-                const pinion_lease* lease) {
+[[gnu::always_inline]] inline bool is_request(const pinion_domain* domain, const void* address,
+                                              std::size_t bytes, unsigned access, const pinion_lease* lease) {
   return domain && lease && is_range(address, bytes) && access <= static_cast<unsigned>(Access::all) &&
          domain->leases == LeasePath::running();
 }
@@ -274,9 +274,34 @@ int pinion_domain_close(pinion_domain* domain) {
 
 // ---- leases ----
 
+namespace {
+
+void hand_out(LeaseBody& body, LeasePath& leases) {
+  body.leases = &leases;
+  body.mark = LeaseBody::kOut;
+}
+
+/// Out of line, as a request that the arena serves is to be short.
+[[gnu::noinline]] int acquire_by_registry(const pinion_domain& domain, ThreadContext& thread, Range range,
+                                          Access access, const EntryFrame& entry, LeaseBody& body) {
+  return guarded("pinion_acquire", [&] {
+    LeasePath& leases = *domain.leases;
+    if (!leases.lease_in_arena(thread, domain.number, range, access, body.transfer)) {
+      const Ticks now = ticks_now();
+      const CallPoint call{now, thread.sites->capture(entry), CallKind::api};
+      if (!leases.acquire(thread, domain.number, call, range, access, body.transfer, Refusal::report,
+                          &t_last_error)) [[unlikely]]
+        return t_last_error.code;
+    }
+    hand_out(body, leases);
+    return 0;
+  });
+}
+
+}  // namespace
+
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                    pinion_lease* lease) {
-  const EntryFrame entry = EntryFrame::here();
   if (lease) body_of(lease)->mark = 0;
   if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
     return bad_request("pinion_acquire", domain, address, bytes, access, lease);
@@ -284,21 +309,13 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
   if (!thread) [[unlikely]]
     return no_context("pinion_acquire");
   LeaseBody& body = *body_of(lease);
-  return guarded("pinion_acquire", [&] {
-    LeasePath& leases = *domain->leases;
-    const Range range = Range::of(address, bytes);
-    const auto rights = static_cast<Access>(access);
-    if (!leases.lease_in_arena(*thread, domain->number, range, rights, body.transfer)) {
-      const Ticks now = ticks_now();
-      const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
-      if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
-                          &t_last_error)) [[unlikely]]
-        return t_last_error.code;
-    }
-    body.leases = &leases;
-    body.mark = LeaseBody::kOut;
-    return 0;
-  });
+  LeasePath& leases = *domain->leases;
+  const Range range = Range::of(address, bytes);
+  const auto rights = static_cast<Access>(access);
+  if (!leases.try_lease_in_arena(*thread, domain->number, range, rights, body.transfer))
+    return acquire_by_registry(*domain, *thread, range, rights, EntryFrame::here(), body);
+  hand_out(body, leases);
+  return 0;
 }
 
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
@@ -327,8 +344,7 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
     std::memcpy(t_last_error.message, kText, sizeof kText);
     return EAGAIN;
   }
-  body.leases = &leases;
-  body.mark = LeaseBody::kOut;
+  hand_out(body, leases);
   return 0;
 }
 
@@ -360,7 +376,7 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
                             "pinion_lease_keys: the lease is of the process that this one was forked "
                             "from, whose registrations do not hold here"));
   // Under a lease a region does not change.
-  const Region* region = body.transfer.record.region().region;
+  const Region* region = body.transfer.region();
   if (!region)
     return fail(Error::make(ENODATA,
                             "pinion_lease_keys: retention `observe` registers nothing: transfer without "

@@ -64,6 +64,8 @@ void Engine::let_go_before_fork() {
   }
   for (int i = 0; i < domains_.count(); ++i) leases_.reap_now(*thread, i);
   leases_.let_idle_go(*thread);
+  // Registering segments again costs less than copying their blocks for the child.
+  leases_.let_arena_go(*thread, UINT64_MAX, 0);
 }
 
 }  // namespace pinion

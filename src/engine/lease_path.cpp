@@ -194,7 +194,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   if (step == Domain::Step::refused && ticket.over_limit) {
     const Ticks asked = ticks_now();
     if (others_make_room(thread, number, ticket.pages.bytes()) ||
-        (ticket.owner == nullptr && arena_makes_room(thread, ticket.pages.bytes()))) {
+        (ticket.owner == nullptr && let_arena_go(thread, ticket.pages.bytes(), kSecond))) {
       for_others = ticks_now() - asked;
       step = run();
     }
@@ -248,15 +248,10 @@ bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t 
 
 bool LeasePath::open_in_arena(ThreadContext& thread, int number, Range request, Access access,
                               Transfer& transfer) {
-  Region* region = nullptr;
-  if (ArenaLeases::prepare(thread) && register_segment(thread, number, request))
-    region = arena_.try_lease(thread, number, request, access);
-  if (region == nullptr) {
-    thread.counters[number].arena_passed.add(1);
-    return false;
-  }
-  take_in_arena(thread, number, request, region, transfer);
-  return true;
+  if (register_segment(thread, number, request) && try_in_arena(thread, number, request, access, transfer))
+    return true;
+  thread.counters[number].arena_passed.add(1);
+  return false;
 }
 
 bool LeasePath::register_segment(ThreadContext& thread, int number, Range request) {
@@ -281,15 +276,9 @@ bool LeasePath::register_segment(ThreadContext& thread, int number, Range reques
   return false;
 }
 
-void LeasePath::release_in_arena(ThreadContext& thread, Transfer& transfer) {
-  const Region* const region = transfer.record.region().region;
-  if (thread.arena.load(std::memory_order_relaxed) == nullptr && !ArenaLeases::prepare(thread)) [[unlikely]]
-    return;  // the segment stays
-  ArenaLeases::give_back(thread, transfer.record.domain, std::exchange(transfer.in_arena, 0) - 1u);
-  if (!region->word.load().doomed()) [[likely]]
-    return;
+void LeasePath::close_segments(ThreadContext& thread) {
   settle_arena();
-  reap_now(thread, transfer.record.domain);
+  for (int i = 0; i < domains_.count(); ++i) reap_now(thread, i);
 }
 
 void LeasePath::settle_arena() {
@@ -301,10 +290,10 @@ void LeasePath::leave_arena(int number) {
   settle_arena();
 }
 
-bool LeasePath::arena_makes_room(ThreadContext& thread, std::size_t bytes) {
-  if (!arena_.close_idle(bytes)) return false;
+bool LeasePath::let_arena_go(ThreadContext& thread, std::size_t bytes, Duration rest) {
+  if (!arena_.close_idle(bytes, rest)) return false;
+  close_segments(thread);
   settle_arena();
-  for (int i = 0; i < domains_.count(); ++i) reap_now(thread, i);
   return true;
 }
 
@@ -349,9 +338,8 @@ void LeasePath::charge_bounce(ThreadContext& thread, Transfer& transfer, const E
   counters.bounce_ticks.add(cost);
 }
 
-void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
+void LeasePath::release_region(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
-  if (transfer.in_arena != 0) return release_in_arena(thread, transfer);
   Record& record = transfer.record;
   record.end = ticks_now();
   bool settled = false;
@@ -391,6 +379,7 @@ void LeasePath::end_runs(ThreadContext& thread) {
 }
 
 void LeasePath::undo(ThreadContext& thread, Transfer& transfer) {
+  if (transfer.in_arena != 0) return release(thread, transfer);
   const RegionRef ref = transfer.record.region();
   const bool registered = transfer.record.outcome == runlog::Outcome::miss;
   transfer.record.kind = runlog::EventKind::none;  // no use to learn from
@@ -400,12 +389,12 @@ void LeasePath::undo(ThreadContext& thread, Transfer& transfer) {
 
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
-  const RegionRef ref = transfer.record.region();
-  if (!ref.region || ::getpid() != process_) return;
-  if (transfer.in_arena == 0) return domains_.release_after_run(transfer.record.domain, ref);
+  if (transfer.region() == nullptr || ::getpid() != process_) return;
+  if (transfer.in_arena == 0)
+    return domains_.release_after_run(transfer.record.domain, transfer.record.region());
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr || !ArenaLeases::prepare(*thread)) return;
-  ArenaLeases::give_back(*thread, transfer.record.domain, std::exchange(transfer.in_arena, 0) - 1u);
+  if (thread == nullptr) return;
+  thread->arena().at[std::exchange(transfer.in_arena, 0) - 1u].give_back();
   arena_.settle([this](int number, const RegionRef& open) { domains_.release_after_run(number, open); });
 }
 

@@ -43,8 +43,12 @@ struct CallPoint {
 struct Transfer {
   Record record;
   bool active = false;
-  std::uint16_t in_arena = 0;  ///< 1 + the granule, of a request that the arena serves; it leaves no record
+  std::uint16_t in_arena = 0;  ///< 1 + the place, of a request that the arena serves; it leaves no record
   Ticks bookkeeping = 0;       ///< of the acquire, when this one is sampled
+  Region* segment = nullptr;   ///< of a request that the arena serves
+
+  /// The registration that serves it; null: none.
+  Region* region() const { return in_arena != 0 ? segment : record.region().region; }
 };
 
 /// The consequence for a transfer whose memory cannot be registered.
@@ -73,22 +77,13 @@ class LeasePath {
   bool lease_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer) {
     if (!arena_.holds(request.begin)) [[likely]]
       return false;
-    Region* const region = arena_.try_lease(thread, domain, request, access);
-    if (region == nullptr) [[unlikely]]
-      return open_in_arena(thread, domain, request, access, transfer);
-    take_in_arena(thread, domain, request, region, transfer);
-    return true;
+    return try_in_arena(thread, domain, request, access, transfer) ||
+           open_in_arena(thread, domain, request, access, transfer);
   }
   /// The same where the segment is registered already; else false, without effect.
-  bool try_lease_in_arena(ThreadContext& thread, int domain, Range request, Access access,
-                          Transfer& transfer) {
-    if (!arena_.holds(request.begin)) [[likely]]
-      return false;
-    Region* const region =
-        ArenaLeases::prepare(thread) ? arena_.try_lease(thread, domain, request, access) : nullptr;
-    if (region == nullptr) return false;
-    take_in_arena(thread, domain, request, region, transfer);
-    return true;
+  [[gnu::always_inline]] bool try_lease_in_arena(ThreadContext& thread, int domain, Range request,
+                                                 Access access, Transfer& transfer) {
+    return arena_.holds(request.begin) && try_in_arena(thread, domain, request, access, transfer);
   }
   /// Leases `request` for a transfer. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
@@ -97,7 +92,15 @@ class LeasePath {
   /// The same where the memory is registered already; else false, without effect.
   bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                    Transfer& transfer);
-  void release(ThreadContext& thread, Transfer& transfer);
+  void release(ThreadContext& thread, Transfer& transfer) {
+    const std::size_t place = transfer.in_arena;
+    if (place == 0) return release_region(thread, transfer);
+    transfer.active = false;
+    transfer.in_arena = 0;
+    thread.arena().at[place - 1].give_back();
+    if (transfer.segment->word.load().doomed()) [[unlikely]]
+      close_segments(thread);
+  }
   /// The run of the process is about to end: the thread's runs of uses leave their records.
   void end_runs(ThreadContext& thread);
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
@@ -130,6 +133,8 @@ class LeasePath {
   void settle_arena();
   /// All segments of the domain are closed: it is being emptied.
   void leave_arena(int domain);
+  /// Lets segments go that nobody uses at the moment, until they hold so many bytes. False: there are none.
+  bool let_arena_go(ThreadContext& thread, std::size_t bytes, Duration rest);
   ArenaLeases& arena() { return arena_; }
 
   const Options& options() const { return options_; }
@@ -170,22 +175,23 @@ class LeasePath {
   Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
   /// Lets idle regions of other domains go, where that makes room for `bytes` in this one.
   bool others_make_room(ThreadContext& thread, int domain, std::size_t bytes);
-  void take_in_arena(ThreadContext& thread, int domain, Range request, Region* region,
-                     Transfer& transfer) const {
+  [[gnu::always_inline]] bool try_in_arena(ThreadContext& thread, int domain, Range request, Access access,
+                                           Transfer& transfer) {
+    const std::size_t place = arena_.place_of(domain, request.begin);
+    Region* const segment = arena_.try_lease(thread, place, request, access);
+    if (segment == nullptr) [[unlikely]]
+      return false;
     transfer.active = true;
-    transfer.in_arena = static_cast<std::uint16_t>(1 + arena_.granule_of(request.begin));
-    transfer.record.set_region({region, region->generation()});
-    transfer.record.domain = static_cast<unsigned>(domain);
-    ThreadCounters& counters = thread.counters[domain];
-    counters.arena_served.add(1);
-    counters.arena_bytes.add(request.bytes());
+    transfer.in_arena = static_cast<std::uint16_t>(1 + place);
+    transfer.segment = segment;
+    return true;
   }
   /// Registers the segment first, where that may be.
   bool open_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);
   bool register_segment(ThreadContext& thread, int domain, Range request);
-  void release_in_arena(ThreadContext& thread, Transfer& transfer);
-  /// Lets segments go that nobody uses at the moment, where there are any.
-  bool arena_makes_room(ThreadContext& thread, std::size_t bytes);
+  /// A lease of a doomed segment is back.
+  void close_segments(ThreadContext& thread);
+  void release_region(ThreadContext& thread, Transfer& transfer);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);

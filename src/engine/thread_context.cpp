@@ -11,14 +11,14 @@ namespace pinion {
 
 namespace {
 
-thread_local ThreadContext* t_context = nullptr;
 std::atomic<ThreadContext*> g_newest{nullptr};
 std::atomic<std::uint16_t> g_count{0};
+std::atomic<bool> g_forked{false};
 pthread_key_t g_key;
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
 void leave(void* left) {
-  t_context = nullptr;
+  this_thread_context = nullptr;
   auto* context = static_cast<ThreadContext*>(left);
   if (LeasePath* leases = LeasePath::running()) leases->end_runs(*context);
   context->state.store(ThreadContext::State::left, std::memory_order_release);
@@ -41,7 +41,7 @@ ThreadContext* reuse() {
 }
 
 ThreadContext* create() {
-  void* memory = map_zeroed(sizeof(ThreadContext));
+  void* memory = map_zeroed(sizeof(ThreadContext) + sizeof(ArenaCounts));
   void* sites = map_zeroed(sizeof(CallSiteCache));
   if (!memory || !sites) return nullptr;
   auto* context = new (memory) ThreadContext;
@@ -57,26 +57,27 @@ ThreadContext* create() {
 
 }  // namespace
 
-ThreadContext* this_thread() {
-  if (t_context) [[likely]]
-    return t_context;
+constinit thread_local ThreadContext* this_thread_context = nullptr;
+
+ThreadContext* this_thread_first() {
   pthread_once(&g_key_once, [] { pthread_key_create(&g_key, leave); });
   ThreadContext* context = reuse();
   if (!context) context = create();
   if (!context) return nullptr;
   context->depth = 0;
   pthread_setspecific(g_key, context);
-  t_context = context;
+  this_thread_context = context;
   return context;
 }
 
-ThreadContext* known_thread() { return t_context; }
-
 ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }
 
+bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
+
 void forget_this_thread() {
-  if (t_context) pthread_setspecific(g_key, nullptr);
-  t_context = nullptr;
+  g_forked.store(true, std::memory_order_relaxed);
+  if (this_thread_context) pthread_setspecific(g_key, nullptr);
+  this_thread_context = nullptr;
 }
 
 }  // namespace pinion

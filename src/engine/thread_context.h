@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/ring.h"
+#include "engine/lease_count.h"
 #include "placement/arena.h"
 #include "predict/call_site.h"
 #include "registry/recent_regions.h"
@@ -61,14 +62,18 @@ struct ThreadCounters {
   Counter registrations, deregistrations, registration_failures;
   Counter preempted_ns;  ///< of wait_ticks and registration_ticks
   SampledTime bookkeeping;
-  // Requests within the arena, which leave no records. Passed: they went the ordinary way.
-  Counter arena_served, arena_bytes, arena_passed;
+  Counter arena_passed;  ///< requests within the arena that went the ordinary way
 };
 
-/// The thread's part of the leases that arena_leases.h counts, by domain and granule. Written by the thread.
+/// A granule of the arena in a domain, as one number.
+constexpr std::size_t arena_place(int domain, std::size_t granule) {
+  return static_cast<std::size_t>(domain) * Arena::kMostGranules + granule;
+}
+constexpr std::size_t kArenaPlaces = arena_place(kMostDomains, 0);
+
+/// The thread's part of the leases that arena_leases.h counts. Written by the thread.
 struct ArenaCounts {
-  using Count = std::atomic<std::int32_t>;
-  Count leases[kMostDomains][Arena::kMostGranules];
+  LeaseCount at[kArenaPlaces];
 };
 
 class LeasePath;
@@ -82,7 +87,6 @@ struct ThreadContext {
   bool counts_runs = false;  ///< runs.any(): here a hit finds it without a further line
   ThreadCounters counters[kMostDomains];
 
-  std::atomic<ArenaCounts*> arena{nullptr};  ///< from the first request there on
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   UseRuns runs;
@@ -92,16 +96,30 @@ struct ThreadContext {
   alignas(64) std::atomic<State> state{State::live};
   std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
+
+  /// Behind the context, in memory that is touched where the thread has leases of the arena.
+  ArenaCounts& arena() { return *reinterpret_cast<ArenaCounts*>(this + 1); }
+  const ArenaCounts& arena() const { return *reinterpret_cast<const ArenaCounts*>(this + 1); }
 };
+
+/// The calling thread's context, once this_thread() has made it. The model of access spares callers in other
+/// libraries a call.
+extern constinit thread_local ThreadContext* this_thread_context __attribute__((tls_model("initial-exec")));
+ThreadContext* this_thread_first();
 
 /// The calling thread's context, made at the first call (by mmap instead of malloc). Null only when the
 /// system gives no memory. Not from hooks.
-ThreadContext* this_thread();
+inline ThreadContext* this_thread() {
+  ThreadContext* const known = this_thread_context;
+  return known != nullptr ? known : this_thread_first();
+}
 /// The same where it has been made; else null.
-ThreadContext* known_thread();
+inline ThreadContext* known_thread() { return this_thread_context; }
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();
 /// In a forked child: the child's only thread starts without a context.
 void forget_this_thread();
+/// Whether contexts are a parent's.
+bool is_forked_child();
 
 }  // namespace pinion

@@ -4,7 +4,7 @@
 // heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
 //
 // clone and _Fork, too, which miss the handlers of forks: the arena's memory is made visible to their
-// children.
+// children. madvise, for memory that the program keeps from its children.
 //
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
 #include "intercept/mappings.h"
@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "base/range.h"
+#include "device/own_verbs_call.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 #include "placement/arena.h"
@@ -177,6 +178,7 @@ using Fork = pid_t();
 constinit std::atomic<Clone*> g_clone{nullptr};
 constinit std::atomic<Fork*> g_fork{nullptr};
 constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
+constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
 constinit std::atomic<int (*)()> g_munlockall{nullptr};
 
 }  // namespace
@@ -219,6 +221,20 @@ PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argumen
 PINION_EXPORT pid_t _Fork() noexcept {
   pinion::process_arena().show_to_children();
   return next(g_fork, "_Fork")();
+}
+
+/// What a device's library hides while it registers a segment for Pinion is not the program's wish.
+PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
+  if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
+    const Range common = arena_part(whole_pages(address, bytes));
+    if (!common.empty() && !pinion::OwnVerbsCall::now()) {
+      if (advice == MADV_DONTFORK)
+        pinion::process_arena().note_unshared(common);
+      else
+        pinion::process_arena().note_shared(common);
+    }
+  }
+  return next(g_madvise, "madvise")(address, bytes, advice);
 }
 
 PINION_EXPORT int mlockall(int flags) noexcept {

@@ -64,7 +64,7 @@ class Arena::Changing {
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
   Range range = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
-  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_}) {
+  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_, &unshared_, &withheld_}) {
     if (range.empty()) break;
     void* const zeros = other_.map_records(ChunkMarks::bytes_for(range));
     if (zeros == nullptr) {
@@ -148,12 +148,14 @@ bool Arena::make_whole(Range block) {
   if (!range_.contains(block) || !is_marked(block)) return true;
   const bool pinned = is_pinned(block.begin);
   if (!pinned) replaced_.clear(block);
-  if (!deprived_.any(block)) return true;
+  withheld_.clear(block);
+  if (!deprived_.any(block) && !unshared_.any(block)) return true;
   if (!make_plain_unseen(block, pinned)) {
     deprived_.for_each_run(block, [this](Range run) { note_replaced(run); });
     return false;
   }
   deprived_.clear(block);
+  unshared_.clear(block);
   return true;
 }
 
@@ -178,6 +180,8 @@ bool Arena::renew(Range range) {
   }
   advise_hugepages(range);
   laid_over_.clear(range);
+  unshared_.clear(range);
+  withheld_.clear(range);
   const Locked locked(mutex_);
   if (segment_around(range.begin).pinned) return true;
   replaced_.clear(range);
@@ -193,7 +197,11 @@ bool Arena::is_pinned(Address address) {
 bool Arena::is_open() { return t_forking || comes_free(mutex_); }
 
 bool Arena::reclaim(Range block) {
-  if (laid_over(block).empty()) return true;
+  if (!range_.contains(block) || !is_marked(block)) return true;
+  if (unshared_.any(block)) {
+    unshared_.clear(block);
+    if (!is_pinned(block.begin)) hide_unseen(block, false);
+  }
   bool renewed = true;
   laid_over_.for_each_run(block, [&](Range run) { renewed = renew(run) && renewed; });
   return renewed;
@@ -204,6 +212,8 @@ Recycled Arena::recycle(Range range) {
   if (!is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
   if (!reclaim(range)) return Recycled::refused;
   unlock(range);
+  unshared_.clear(range);
+  withheld_.clear(range);
   if (make_plain_unseen(range, true))
     deprived_.clear(range);
   else
@@ -242,6 +252,14 @@ bool Arena::lay_over(Range range) {
   return true;
 }
 
+Range Arena::take_withheld(Range block) {
+  if (!range_.contains(block) || !is_marked(block)) return {};
+  const Address begin = withheld_.find(block, true);
+  const Range run{begin, withheld_.find({begin, block.end}, false)};
+  withheld_.clear(run);
+  return run;
+}
+
 bool Arena::is_in_change(Range range) const {
   if (t_changing) return false;
   bool changes = false;
@@ -276,6 +294,8 @@ void Arena::forget(Segment& segment) {
   deprived_.clear(segment.range);
   replaced_.clear(segment.range);
   laid_over_.clear(segment.range);
+  unshared_.clear(segment.range);
+  withheld_.clear(segment.range);
   for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
     marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
@@ -299,7 +319,7 @@ Range Arena::pin(Range range, Range request) {
   Segment& segment = segment_of(range);
   if (!(segment.range == range) || !segment.of_heap) return {};
   const Range part = longest_whole(range);
-  if (!part.contains(request) || (!shown_ && !hide_unseen(part, true))) return {};
+  if (!part.contains(request) || (!shown_.load() && !hide_unseen(part, true))) return {};
   segment.pinned = true;
   return part;
 }
@@ -320,25 +340,40 @@ bool Arena::unpin(Range range) {
   const Locked locked(mutex_);
   Segment& segment = segment_of(range);
   segment.pinned = false;
-  if (segment.of_heap) hide_unseen(range, false);
+  if (segment.of_heap) hide(range, false);
   return !segment.of_heap;
 }
 
 // ---- hooks ----
 
-void Arena::note_deprived(Range range) {
-  deprived_.set(range);
+void Arena::mark_granules(Range range) {
   for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
     marked_[i].store(true, std::memory_order_release);
+}
+
+void Arena::note_deprived(Range range) {
+  deprived_.set(range);
+  mark_granules(range);
 }
 
 /// Children get what takes the place of a hidden segment's memory from the kernel.
 void Arena::note_replaced(Range range) {
   replaced_.set(range);
   laid_over_.set(range);
-  for (std::size_t i = granule_of(range.begin); i <= granule_of(range.end - 1); ++i)
-    marked_[i].store(true, std::memory_order_release);
+  unshared_.clear(range);
+  withheld_.clear(range);
+  mark_granules(range);
   hide_unseen(range, false);
+}
+
+void Arena::note_unshared(Range range) {
+  unshared_.set(range);
+  mark_granules(range);
+}
+
+void Arena::note_shared(Range range) {
+  unshared_.clear(range);
+  shown_.store(true);
 }
 
 bool Arena::withhold(Range range) {
@@ -347,6 +382,8 @@ bool Arena::withhold(Range range) {
     return empty_unseen(range);
   }
   note_deprived(range);
+  withheld_.set(range);
+  withholds_.store(true);
   unlock(range);
   return protect_unseen(range, PROT_NONE);
 }
@@ -363,22 +400,28 @@ Arena::Figures Arena::figures() {
 void Arena::before_fork() {
   mutex_.lock();
   t_forking = true;
-  if (std::exchange(shown_, false)) hide_pinned(true);
+  if (shown_.exchange(false)) hide_pinned(true);
 }
 
 void Arena::show_to_children() {
   // A signal handler inside the heap, or beside a stopped thread: the child goes without.
   if (t_held_mutexes != 0 || !is_open()) return;
   const Locked locked(mutex_);
-  if (!std::exchange(shown_, true)) hide_pinned(false);
+  shown_.store(true);
+  hide_pinned(false);
+}
+
+void Arena::hide(Range range, bool hidden) const {
+  hide_unseen(range, hidden);
+  if (!hidden) unshared_.for_each_run(range, [](Range run) { hide_unseen(run, true); });
 }
 
 /// Children have what took the place of a segment's memory in any case.
 void Arena::hide_pinned(bool hidden) const {
   for (const Segment& segment : segments_) {
     if (!segment.pinned) continue;
-    hide_unseen(segment.range, hidden);
-    replaced_.for_each_run(segment.range, [](Range run) { hide_unseen(run, false); });
+    hide(segment.range, hidden);
+    replaced_.for_each_run(segment.range, [this](Range run) { hide(run, false); });
   }
 }
 
@@ -394,18 +437,21 @@ bool Arena::hides_from_children(const Pages& pages) const {
 
 void Arena::leave_out(Range area, Range copy) const {
   if (!range_.contains(area)) return;
-  replaced_.for_each_run(area, [&](Range range) {
-    const Address begin = copy.begin + (range.begin - area.begin);
-    unmap_unseen({begin, begin + range.bytes()});
-  });
+  for (const ChunkMarks* const marks : {&replaced_, &unshared_})
+    marks->for_each_run(area, [&](Range range) {
+      const Address begin = copy.begin + (range.begin - area.begin);
+      unmap_unseen({begin, begin + range.bytes()});
+    });
 }
 
-/// The blocks of hidden segments are there again, as copies.
+/// The blocks of hidden segments are there again, as copies. What the program keeps from its children is a
+/// hole, which ends with its block like a mapping of the program's.
 void Arena::after_fork_in_child() {
   t_forking = false;
   for (std::atomic<bool>& changes : in_change_) changes.store(false);
   for (Segment& segment : segments_) {
     const bool hidden = std::exchange(segment.pinned, false);
+    if (segment.of_heap) unshared_.for_each_run(segment.range, [this](Range run) { note_replaced(run); });
     if (segment.range.empty() || segment.of_heap || !laid_over(segment.range).empty()) continue;
     if (hidden ? reserve_unseen_at(segment.range) : empty_unseen(segment.range)) forget(segment);
   }

@@ -10,7 +10,8 @@
 // would copy its pages at the fork, one by one. The heap copies the blocks for the child instead
 // (hugepage_heap.h). A pinned segment that the heap gives back is *left*: its registrations are doomed at
 // once, and its memory goes after unpin(). So there is never a hole under a registration, and new memory is
-// always fresh from the kernel.
+// always fresh from the kernel. Memory that the program itself keeps from its children (MADV_DONTFORK) stays
+// so, whether its segment is pinned or not, until its block ends.
 //
 // The program may take rights from memory of a block, or put another mapping in its place, and then free the
 // block. Marks on chunks have both. A segment is registered without marked chunks: the longest part between
@@ -59,6 +60,8 @@ class Arena final : public PageSource {
   bool reclaim(Range block) override;
   bool vacate(Range range) override;
   bool lay_over(Range range) override;
+  bool withholds() override { return withholds_.exchange(false); }
+  Range take_withheld(Range block) override;
   bool serves_mappings(Range range) const override { return range_.contains(range); }
   bool is_open() override;
   Recycled recycle(Range range) override;
@@ -96,6 +99,10 @@ class Arena final : public PageSource {
   bool is_in_change(Range range) const;
   bool is_whole(Range range) const { return !deprived_.any(range) && !is_replaced(range); }
   bool is_replaced(Range range) const { return replaced_.any(range); }
+  /// Before the program's MADV_DONTFORK.
+  void note_unshared(Range range);
+  /// Before its MADV_DOFORK, which shows pinned memory too, until the next fork.
+  void note_shared(Range range);
   /// Leaves the memory mapped without rights: that of blocks for the heap, other mappings unmapped. False:
   /// the kernel has refused.
   bool withhold(Range range);
@@ -131,7 +138,9 @@ class Arena final : public PageSource {
   bool renew(Range range);
   bool is_pinned(Address address);
   bool is_marked(Range range) const;
+  void hide(Range range, bool hidden) const;
   void hide_pinned(bool hidden) const;
+  void mark_granules(Range range);
   Range granule(std::size_t i) const {
     return {range_.begin + i * kGranule, range_.begin + (i + 1) * kGranule};
   }
@@ -143,15 +152,18 @@ class Arena final : public PageSource {
   ChunkMarks deprived_;
   ChunkMarks replaced_;   ///< a registration may have other pages
   ChunkMarks laid_over_;  ///< of these, the chunks where the program's mapping still lies
+  ChunkMarks unshared_;   ///< by the program
+  ChunkMarks withheld_;   ///< of blocks: unmapped by the program
   std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
   std::array<std::atomic<bool>, kMostGranules> in_change_{};
   std::atomic<bool> locks_future_{false};
-  mutable std::mutex mutex_;  ///< guards all that follows, and setting in_change_
+  std::atomic<bool> withholds_{false};
+  std::atomic<bool> shown_{false};  ///< not all pinned segments are hidden
+  mutable std::mutex mutex_;        ///< guards all that follows, and setting in_change_
   std::array<Segment, kMostGranules> segments_{};
   /// By granule: 1 + the granule at which its segment begins; 0: free.
   std::array<std::uint16_t, kMostGranules> first_{};
   Figures figures_;
-  bool shown_ = false;  ///< pinned segments are not hidden
 };
 
 /// That of process_heap() (hugepage_heap.h).

@@ -221,6 +221,17 @@ std::size_t ChunkHeap::mapped_bytes(Range range) const {
   return bytes;
 }
 
+/// Under the lock: a block is of a mapping once earlier marks there are gone (prepare()).
+Range ChunkHeap::take_withheld() {
+  Range found;
+  for (const Area* area = areas_; area != nullptr && found.empty(); area = area->next)
+    for_each_block(area->range(), [&](const Extent& block) {
+      if (block.mapped) found = source_.take_withheld(block.range());
+      return found.empty();
+    });
+  return found;
+}
+
 bool ChunkHeap::take_mapping(Range range, Idle& piece) {
   Extent* block = nullptr;
   for_each_block(range, [&](Extent& one) {

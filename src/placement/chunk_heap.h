@@ -49,6 +49,8 @@ class ChunkHeap {
   bool cut_mappings(Range range);
   /// Of the range's bytes, those in such blocks.
   std::size_t mapped_bytes(Range range) const;
+  /// A part of such a block that the program has unmapped past the heap; empty: there is none.
+  Range take_withheld();
   /// Takes out the next of them in the range, which cut_mappings() has cut, as a piece on its way back: the
   /// caller reports it by returned(). False: there are none.
   bool take_mapping(Range range, Idle& piece);

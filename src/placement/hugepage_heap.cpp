@@ -155,6 +155,7 @@ bool HugepageHeap::is_open() {
 
 void* HugepageHeap::map(std::size_t bytes) {
   if (bytes > kMostBytes || !is_open()) return nullptr;
+  end_withheld();
   bytes = page_ceil(bytes);
   void* const memory = allocate(bytes, page_size(), true);
   if (memory == nullptr) return nullptr;
@@ -166,6 +167,18 @@ void* HugepageHeap::map(std::size_t bytes) {
   const Locked locked(shard_of(area));
   block_at(area, memory).mapped = true;
   return memory;
+}
+
+/// Mappings that ended by calls past this heap. Blocks of malloc there end by free().
+void HugepageHeap::end_withheld() {
+  if (!source_.withholds()) return;
+  for (Shard& shard : shards_) {
+    const auto next = [&] {
+      const Locked locked(shard);
+      return shard.heap.take_withheld();
+    };
+    for (Range part = next(); !part.empty() && unmap(part);) part = next();
+  }
 }
 
 bool HugepageHeap::has_mapping(Range range) {

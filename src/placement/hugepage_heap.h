@@ -90,6 +90,7 @@ class HugepageHeap {
   constexpr HugepageHeap(PageSource& source, std::index_sequence<i...>)
       : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
 
+  void end_withheld();
   Shard& own_shard();
   Shard& shard_of(const Area& area);
   Extent& block_at(const Area& area, const void* address) const;

@@ -75,6 +75,10 @@ class PageSource {
   /// The program is about to lay a mapping there: from now on the memory is laid_over(). False: another
   /// thread gives it to the kernel, or takes it.
   virtual bool lay_over(Range) { return false; }
+  /// Whether the program has unmapped memory past HugepageHeap::unmap() since this was asked.
+  virtual bool withholds() { return false; }
+  /// The first such part of a block, which is so no more; empty: none. Lock-free.
+  virtual Range take_withheld(Range) { return {}; }
   /// Whether the program may have this memory by mmap.
   virtual bool serves_mappings(Range) const { return false; }
   /// Whether no other thread stays inside (comes_free()).

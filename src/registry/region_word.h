@@ -92,6 +92,11 @@ class BasicRegionWord {
   /// The same, in one order with doom() and the caller's own sequentially consistent stores.
   Value load_ordered() const { return {word_.load(std::memory_order_seq_cst)}; }
 
+  /// Whether a lease that is counted elsewhere (engine/lease_count.h) is one on the region of that proof.
+  bool grants(std::uint64_t proof) const {
+    return ((load_ordered().bits ^ proof) & (kGeneration | kLeasable)) == 0;
+  }
+
   /// Counts the caller in; a hit is this one locked instruction. True: the count is a lease on the region of
   /// that proof (Value::proof). False: no lease, but the count stands and release() must return it: it may be
   /// the last one of a doomed region, which must be noticed.

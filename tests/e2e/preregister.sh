@@ -102,6 +102,33 @@ while (line := has(end)) is not None:
     if not has(end) and "---p" in line:
         assert libc.munmap(end - MIB, MIB + PAGE) == 0
         assert has(end - PAGE), "still reserved"
+
+# Memory that the program keeps from its children, under a registration and after it.
+import os
+pinion, domain, lease = ctypes.CDLL(None), ctypes.c_void_p(), (ctypes.c_uint64 * 20)()
+pinion.pinion_acquire.argtypes = [ctypes.c_void_p, size, size, ctypes.c_uint, ctypes.c_void_p]
+libc.madvise.argtypes = [size, size, ctypes.c_int]
+DONTFORK = 10
+assert pinion.pinion_start(None) == 0 and pinion.pinion_domain_open(b"pin", None, ctypes.byref(domain)) == 0
+own = mapping(4 * MIB)
+ctypes.memset(own, 7, 4 * MIB)
+assert pinion.pinion_acquire(domain, own, 64 << 10, 1, lease) == 0
+assert libc.madvise(own + MIB, MIB, DONTFORK) == 0
+def child_lacks_it():
+    child = os.fork()
+    if child == 0:
+        rest = ctypes.string_at(own, MIB) + ctypes.string_at(own + 2 * MIB, 2 * MIB)
+        os._exit(0 if has(own + MIB) is None and rest == b"\7" * 3 * MIB else 1)
+    return os.waitpid(child, 0)[1] == 0
+assert child_lacks_it(), "under a lease"
+assert pinion.pinion_release(lease) == 0
+assert child_lacks_it() and child_lacks_it(), "without one"
+
+# Ended past munmap: the next mapping has its addresses.
+MUNMAP = 11
+if os.uname().machine == "x86_64":
+    assert libc.syscall(word(MUNMAP), size(own), size(4 * MIB)) == 0
+    assert mapping(4 * MIB) == own
 print("right")
 END
   to "$work/out" "$work/err" fresh_run --preregister 512M --preregister-mmaps 1M --hugepage-threshold 1G -- $python3 "$work/fixed.py" || fail "fixed mappings: status $?: $(cat "$work/err")"

@@ -153,7 +153,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   }
   backing.access = asked.access;
   backing.real = nullptr;
-  if (backing.transfer.record.region().region != nullptr) return true;
+  if (backing.transfer.region() != nullptr) return true;
   // Retention observe: the program's own registration, whose time is recorded.
   const OwnVerbsCall own_call;
   backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
@@ -209,7 +209,7 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
     mr.rkey = backing.real->rkey;
   } else {
     // Does not change under the lease.
-    const RegistrationKey& key = backing.transfer.record.region().region->key;
+    const RegistrationKey& key = backing.transfer.region()->key;
     mr.handle = key.system_handle;
     mr.lkey = key.lkey;
     mr.rkey = static_cast<std::uint32_t>(key.remote_key);
