@@ -90,8 +90,12 @@ class BasicInitiator {
 
   /// Null: need() decides.
   Firehose* try_use(Peer peer, Bucket bucket) {
-    Firehose* firehose = table_.find(peer, bucket);
-    return firehose && try_use(*firehose, peer, bucket) ? firehose : nullptr;
+    typename BasicFirehoseWord<Atomics>::Value seen;
+    Firehose* firehose = table_.find(peer, bucket, [&](const Firehose& each) { seen = each.word.load(); });
+    // It may have become another bucket's since. Then it is of a later generation than `seen`.
+    if (!firehose || !firehose->word.try_use(seen)) return nullptr;
+    count_use(*firehose);
+    return firehose;
   }
 
   /// True: the caller calls drained(), under its lock.
@@ -263,16 +267,6 @@ class BasicInitiator {
   static constexpr std::size_t kElsewhere = 4;
   /// A firehose saves this part of a message at least: it spares the peer's processor.
   static constexpr Duration kLeastSaving = 8;
-
-  static bool try_use(Firehose& firehose, Peer peer, Bucket bucket) {
-    const auto seen = firehose.word.load();
-    // It may have become another's since it was found. The word now vouches for these two.
-    if (firehose.bucket.load(std::memory_order_relaxed) != bucket ||
-        firehose.peer.load(std::memory_order_relaxed) != peer || !firehose.word.try_use(seen))
-      return false;
-    count_use(firehose);
-    return true;
-  }
 
   /// On the line of its word, which is this thread's just now.
   static void count_use(Firehose& firehose) {
