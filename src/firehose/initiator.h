@@ -127,7 +127,7 @@ class BasicInitiator {
     if (!reserve()) return {Need::by_message};
     draft_to_ = peer;
     const BucketUses uses = used_elsewhere(bucket);
-    const Duration expected = now_ ? uses.expected_at_use(now_) : 0;
+    const Duration expected = now_ ? uses.latest_at_use(now_) : 0;
     if (!make_room(at, expected)) return {Need::by_message};
     draft_.expected = std::min(draft_.expected, expected);
     add_waiter(want(at, bucket, uses), waiter);
@@ -342,12 +342,12 @@ class BasicInitiator {
   }
 
   /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
-  /// move costs more than a message, they are expected clearly later than the bucket. False: it goes by
+  /// move costs more than a message, they are surely expected later than the bucket. False: it goes by
   /// message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
-    const Duration later = now_ && peer.delay ? clearly_later(expected) : kUnused;
+    const Duration later = now_ && peer.delay ? expected : kUnused;
     if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
@@ -359,11 +359,6 @@ class BasicInitiator {
     }
     if (made) peer.misses = 0;
     return made;
-  }
-
-  /// Predictions vary by as much. Between buckets that are used alike a move gains nothing.
-  static Duration clearly_later(Duration expected) {
-    return expected > kNever / 2 ? expected : expected + expected / 4;
   }
 
   /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.
@@ -405,7 +400,7 @@ class BasicInitiator {
     if (used) firehose.used.store(0, std::memory_order_relaxed);
     if (now_ == 0) return used ? 0 : kNever;
     firehose.uses.add(used, now_);
-    return firehose.uses.expected(now_);
+    return firehose.uses.earliest(now_);
   }
 
   Firehose* wanted(Peer peer, Bucket bucket) {
