@@ -59,7 +59,8 @@ std::string machine_text(const Json& m) {
                      m["transparent_hugepages"].get<std::string>());
 }
 
-std::string figure_text(double value) {
+std::string figure_text(double value, const std::string& unit) {
+  if (unit == "bytes") return bytes_text(value);
   return fmt::format("{:.{}f}", value, value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3);
 }
 
@@ -75,32 +76,42 @@ std::string ratio_text(const Bench& bench, const BenchRow& row) {
   return &first == &row || first.value == 0 ? "" : fmt::format("{:.2f} x", row.value / first.value);
 }
 
-void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
-  fmt::print("{}{}\n", wrapped(bench_text, ""), wrapped(machine_text(m), ""));
-  // A bench with one metric in one unit has them above the table.
-  const auto all_same = [&](auto member) {
-    return std::all_of(bench.rows().begin(), bench.rows().end(),
-                       [&](const BenchRow& row) { return row.*member == bench.rows().front().*member; });
-  };
-  const bool one_metric = all_same(&BenchRow::metric), one_provider = all_same(&BenchRow::provider);
-  if (one_provider && !bench.rows().empty() && !bench.rows().front().provider.empty())
-    fmt::print("Provider {}.\n", bench.rows().front().provider);
-  std::vector<std::string> header{"case", "subject", "median", "95 % of it", "", "beside the first"};
-  if (!one_metric) header.insert(header.begin() + 2, "metric");
-  if (!one_provider) header.emplace_back("provider");
-  Table table(header);
+/// Rows that share metric, unit and provider: one table, so that no column repeats what its heading has.
+using Group = std::vector<const BenchRow*>;
+
+std::vector<Group> groups_of(const Bench& bench) {
+  std::vector<Group> groups;
   for (const BenchRow& row : bench.rows()) {
-    std::vector<std::string> cells{row.name,
-                                   row.subject,
-                                   figure_text(row.value),
-                                   fmt::format("{} to {}", figure_text(row.low), figure_text(row.high)),
-                                   row.unit,
-                                   ratio_text(bench, row)};
-    if (!one_metric) cells.insert(cells.begin() + 2, row.metric);
-    if (!one_provider) cells.push_back(row.provider);
-    table.add(std::move(cells));
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& known) {
+      const BenchRow& first = *known.front();
+      return first.metric == row.metric && first.unit == row.unit && first.provider == row.provider;
+    });
+    if (group == groups.end()) group = groups.emplace(groups.end());
+    group->push_back(&row);
   }
-  fmt::print("{}", table.text());
+  return groups;
+}
+
+std::string heading_of(const Group& group) {
+  const BenchRow& row = *group.front();
+  std::string text = row.metric == row.unit ? row.unit : fmt::format("{}, {}", row.metric, row.unit);
+  if (!row.provider.empty()) text += fmt::format(", provider {}", row.provider);
+  return text + ":";
+}
+
+void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
+  fmt::print("{}{}", wrapped(bench_text, ""), wrapped(machine_text(m), ""));
+  for (const Group& group : groups_of(bench)) {
+    fmt::print("\n{}\n", heading_of(group));
+    Table table({"case", "subject", "median", "95 % of it", "beside the first"});
+    for (const BenchRow* row : group) {
+      table.add({row->name, row->subject, figure_text(row->value, row->unit),
+                 fmt::format("{} to {}", figure_text(row->low, row->unit), figure_text(row->high, row->unit)),
+                 ratio_text(bench, *row)});
+    }
+    fmt::print("{}", table.text());
+  }
+  fmt::print("\n");
   for (const std::string& note : bench.notes()) fmt::print("{}", wrapped(note, ""));
 }
 

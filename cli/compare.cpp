@@ -285,8 +285,9 @@ Verdict verdict_of(const Arguments& arguments, const std::vector<Strategy>& stra
   for (const Strategy& s : strategies) {
     const Spread w = by_logs ? run_length(s) : elapsed(s);
     rows.push_back({s.row.name, reported(s) ? medians_of_bytes(s) : runlog::RegisteredBytes{}, w.median,
-                    w.least, w.most, typed(s.row, s.flags, s.variables, arguments.command),
-                    s.runs.front().logs});
+                    w.least, w.most,
+                    reported(s) ? median(s, [](const auto& r) { return r.cost.added(); }) : 0,
+                    typed(s.row, s.flags, s.variables, arguments.command), s.runs.front().logs});
   }
   return cli::verdict_of(rows);
 }

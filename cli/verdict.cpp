@@ -320,6 +320,7 @@ Verdict verdict_of(const Report& report, const Strategies* strategies, const Typ
 }
 
 Verdict verdict_of(const std::vector<ComparedRow>& rows) {
+  constexpr double kNoise = 0.01;  ///< of a run's time: differences that need no explanation
   Verdict verdict;
   const auto find = [&](const char* name) {
     const auto found =
@@ -337,6 +338,16 @@ Verdict verdict_of(const std::vector<ComparedRow>& rows) {
                                             run_text(theirs), against_text(ours.seconds, theirs.seconds),
                                             overlap ? ", within the spread of the runs" : ""));
   };
+  // A longer time than registration explains is other work's, mostly, in so few runs.
+  const auto add_unexplained = [&](const ComparedRow& ours, const ComparedRow& theirs) {
+    const double longer = ours.least_seconds - theirs.most_seconds;
+    const double explained = ours.added_seconds - theirs.added_seconds;
+    if (longer <= std::max(kNoise * theirs.seconds, 2 * explained)) return;
+    verdict.sentences.push_back(fmt::format(
+        "Registration explains {} of the difference; more runs (--repeat 9) on a quiet machine tell "
+        "whether the rest is other work's.",
+        seconds_text(std::max(0.0, explained))));
+  };
   const ComparedRow* const helper = find("helper");
   const ComparedRow* const pinned = find("leave-pinned");
   if (helper && pinned) {
@@ -344,6 +355,7 @@ Verdict verdict_of(const std::vector<ComparedRow>& rows) {
     verdict.sentences.push_back(
         fmt::format("Strategy helper held {}.", instead_text(helper->bytes, peak, pinned->bytes.mean)));
     add_times(*helper, *pinned);
+    add_unexplained(*helper, *pinned);
     if (saves(helper->bytes, peak, pinned->bytes.mean))
       verdict.advice.push_back({"Run it so:", helper->command});
     else

@@ -43,6 +43,7 @@ struct ComparedRow {
   std::string name;
   runlog::RegisteredBytes bytes;
   double seconds, least_seconds, most_seconds;  ///< of the run
+  double added_seconds;                         ///< by registration, as the logs account for it
   std::string command;                          ///< to type
   std::string logs;                             ///< of one run
 };

@@ -1109,6 +1109,28 @@ TEST_F(Cli, CompareMakesOneTable) {
   EXPECT_NE(logged.out.find("20.0 ms (1.00 %)"), std::string::npos) << logged.out;
 }
 
+TEST_F(Cli, CompareNamesADifferenceThatRegistrationDoesNotExplain) {
+  install_harmless_preload();
+  write_log(root() / "made/helper", 0, 0, 1 << 16, 13 * kSecond);
+  write_log(root() / "made/leave-pinned", 0);
+  // Each strategy leaves the log made for it.
+  const auto compared = [&](const char* from) {
+    return pinion(
+               {"compare", "--retention", "leave-pinned,helper", "--repeat", "1", "--log", "cmp", "--", "sh",
+                "-c",
+                std::string("d=$(echo $PINION | tr , '\\n' | sed -n s/^log=//p | tail -1); "
+                            "s=$(echo $PINION | tr , '\\n' | sed -n s/^retention=//p | tail -1); cp made/") +
+                    from + "/*.plog $d/"})
+        .out;
+  };
+  const std::string longer = compared("${s:-helper}");
+  EXPECT_NE(longer.find("helper for 3.00 s"), std::string::npos) << longer;
+  EXPECT_NE(longer.find("Registration explains 0 s of the difference"), std::string::npos) << longer;
+  const std::string equal = compared("helper");
+  EXPECT_NE(equal.find("helper for 3.00 s"), std::string::npos) << equal;
+  EXPECT_EQ(equal.find("Registration explains"), std::string::npos) << equal;
+}
+
 TEST_F(Cli, CompareAsJson) {
   install_harmless_preload();
   write_log(root() / "made", 0);

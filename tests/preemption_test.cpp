@@ -2,11 +2,11 @@
 #include "base/preemption.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
-#include <atomic>
 #include <chrono>
 #include <thread>
+
+#include "support/contend.h"
 
 namespace pinion {
 namespace {
@@ -18,35 +18,8 @@ TEST(PreemptionMeter, SleepIsNoPreemption) {
   EXPECT_EQ(meter.lost(0), 0);
 }
 
-void stay_on_one_cpu() {
-  cpu_set_t all, one;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
-  CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-}
-
-/// Runs `measure` beside a thread that contends for its core.
-template <class Measure>
-void contend(Measure&& measure) {
-  std::atomic<bool> over{false};
-  std::thread other([&] {
-    stay_on_one_cpu();
-    while (!over.load(std::memory_order_relaxed)) {
-    }
-  });
-  std::thread measured([&] {
-    stay_on_one_cpu();
-    measure();
-    over = true;
-  });
-  measured.join();
-  other.join();
-}
-
 TEST(PreemptionMeter, WhatAnotherThreadHadOfTheCoreIsLost) {
-  contend([] {
+  test::contend([] {
     const Time began = monotonic_now();
     PreemptionMeter meter;
     Duration lost = 0;
@@ -61,7 +34,7 @@ TEST(PreemptionMeter, WhatAnotherThreadHadOfTheCoreIsLost) {
 
 // Else the call would seem to have taken no time at all, or less.
 TEST(PreemptionMeter, PreemptionAfterTheEndIsNotLost) {
-  contend([] {
+  test::contend([] {
     const Time began = monotonic_now();
     PreemptionMeter ended, later;
     while (monotonic_now() - began < 30 * kMicrosecond) {

@@ -16,7 +16,10 @@ MEASURES = ("registered", "oracle", "leave_pinned")
 
 
 def _command(*arguments):
-    done = subprocess.run(["pinion", "report", *arguments], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["pinion", "report", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise FileNotFoundError("the command `pinion`, which reads logs, is not on PATH") from None
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"pinion report: status {done.returncode}")
     return done.stdout

@@ -35,6 +35,8 @@ class PreemptionMeter {
     if (now.forced == before_.forced || now.own != before_.own) return 0;
     return std::max<Duration>(0, took_ - std::max(thread_cpu_now() - before_.booked, least));
   }
+  /// Whether the kernel has taken the core from the thread since the beginning.
+  bool forced() const { return Usage::now().forced != before_.forced; }
 
  private:
   // Two context switches and the other work between them take longer: a shorter call was not preempted.

@@ -199,12 +199,15 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
       step = run();
     }
   }
-  preempted = std::max(preempted + ticket.preempted, waited ? 0 : meter.lost(least));
-  counters.preempted_ns.add(static_cast<std::uint64_t>(preempted));
   const Ticks all = ticks_now() - begin;
   record.wait = std::min(all, Record::kMostWait);
   counters.registration_ticks.add(in_device);
-  if (all > in_device + for_others) counters.wait_ticks.add(all - in_device - for_others);
+  const Ticks between = all > in_device + for_others ? all - in_device - for_others : 0;  // device calls
+  counters.wait_ticks.add(between);
+  const Duration lost = lost_waking(calibration().to_duration(between) - ticket.rested);
+  preempted += ticket.preempted + (lost > 0 && meter.forced() ? lost : 0);
+  preempted = std::max(preempted, waited ? 0 : meter.lost(least));
+  counters.preempted_ns.add(static_cast<std::uint64_t>(preempted));
   counters.delayed_ticks.add(std::max(all, in_device));
   if (step == Domain::Step::refused) {
     // The helper may register it ahead for a later use, so it must learn if the memory goes before. Where its

@@ -434,19 +434,19 @@ const AdaptivePredictor::Margin& AdaptivePredictor::margin_of(const Buffer& buff
   Margin& margin = buffer.margin;
   if (margin.worth == worth) return margin;
   // While a buffer has few errors of its own, those of all others count, in proportion to its interval.
-  std::array<float, kEnoughErrors> mixed;
+  std::array<float, kEnoughErrors> of_others, mixed;
   std::span<const float> errors = buffer.errors.sorted();
   std::size_t n = errors.size();
   if (n < kEnoughErrors && !shares_.empty() && buffer.reuse_at != kNever) {
     const auto shares = shares_.sorted();
     const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
     const std::size_t borrowed = std::min(kEnoughErrors - n, shares.size());  // each once
-    std::copy(errors.begin(), errors.end(), mixed.begin());
     for (std::size_t i = 0; i < borrowed; ++i)
-      mixed[n + i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
+      of_others[i] = interval * shares[(2 * i + 1) * shares.size() / (2 * borrowed)];
+    std::merge(errors.begin(), errors.end(), of_others.begin(),
+               of_others.begin() + static_cast<std::ptrdiff_t>(borrowed), mixed.begin());
     n += borrowed;
     errors = {mixed.data(), n};
-    std::sort(mixed.begin(), mixed.begin() + static_cast<std::ptrdiff_t>(n));
   }
   margin = {worth, 0, 0.5, 0};
   if (n == 0) return margin;

@@ -29,19 +29,8 @@ class ContextTable {
 
   /// The key's value, or a fresh one.
   Value& insert(std::uint64_t key) {
-    if (Value* known = find(key)) return *known;
-    if (values_.size() * 2 >= sets_.size() * kWays && sets_.size() * kWays < most_) grow();
-    Set& set = set_of(key);
-    const std::size_t way = place_in(set);
-    if (set.keys[way] == 0) {
-      set.values[way] = static_cast<std::uint32_t>(values_.size());
-      values_.emplace_back();
-    } else {
-      values_[set.values[way]] = {};
-    }
-    set.keys[way] = key;
-    set.used[way] = ++clock_;
-    return values_[set.values[way]];
+    Value* const known = find(key);
+    return known ? *known : add(key);
   }
 
   template <class F>
@@ -63,6 +52,22 @@ class ContextTable {
   };
 
   Set& set_of(std::uint64_t key) { return sets_[((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1)]; }
+
+  /// Out of line: most keys are known.
+  [[gnu::noinline]] Value& add(std::uint64_t key) {
+    if (values_.size() * 2 >= sets_.size() * kWays && sets_.size() * kWays < most_) grow();
+    Set& set = set_of(key);
+    const std::size_t way = place_in(set);
+    if (set.keys[way] == 0) {
+      set.values[way] = static_cast<std::uint32_t>(values_.size());
+      values_.emplace_back();
+    } else {
+      values_[set.values[way]] = {};
+    }
+    set.keys[way] = key;
+    set.used[way] = ++clock_;
+    return values_[set.values[way]];
+  }
 
   /// Of a further key: an empty way, or the one of the longest unused.
   static std::size_t place_in(const Set& set) {

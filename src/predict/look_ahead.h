@@ -17,16 +17,16 @@ class LookAhead {
   static constexpr std::uint64_t kNone = UINT64_MAX;
   static constexpr std::uint64_t kTolerance = 16;  ///< steps that events may be out of order by
 
-  struct Step {
+  struct alignas(64) Step {
     EventName name;
     BufferId buffer = 0;
     bool live = false;                ///< `buffer` is known
     bool seen = false;                ///< the event has come
+    bool settled = false;             ///< its delay is (Interval)
+    bool surprise = false;            ///< another event usually follows the one before
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
     std::uint64_t asked = 0;          ///< the model's context that gave the delay
-    bool settled = false;             ///< that delay is (Interval)
-    bool surprise = false;            ///< another event usually follows the one before
   };
 
   LookAhead() : steps_(kFirst) {}
@@ -50,7 +50,7 @@ class LookAhead {
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, end_, kNone, next.asked, next.settled, next.surprise};
+    step = {next.name, next.buffer, false, false, next.settled, next.surprise, end_, kNone, next.asked};
     return &step;
   }
 

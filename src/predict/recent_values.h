@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace pinion {
@@ -21,8 +22,13 @@ class RecentValues {
     if (count_ >= most) {
       // The oldest makes room; only values between it and the new one move.
       at = place_of(recent_[count_ % most]);
+      if constexpr (most > kBlock)
+        for (; at + kBlock < n && sorted_[at + kBlock] < value; at += kBlock) move_block(at + 1, at);
       for (; at + 1 < n && sorted_[at + 1] < value; ++at) sorted_[at] = sorted_[at + 1];
     }
+    if constexpr (most > kBlock)
+      for (; at >= kBlock && value < sorted_[at - kBlock]; at -= kBlock)
+        move_block(at - kBlock, at - kBlock + 1);
     for (; at > 0 && value < sorted_[at - 1]; --at) sorted_[at] = sorted_[at - 1];
     sorted_[at] = value;
     recent_[count_ % most] = value;
@@ -32,6 +38,11 @@ class RecentValues {
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
+  static constexpr std::size_t kBlock = 8;  ///< values moved at once
+  void move_block(std::size_t from, std::size_t to) {
+    std::memmove(&sorted_[to], &sorted_[from], kBlock * sizeof(float));
+  }
+
   /// Of a value that is there, with all places taken. Branch-free, as a processor would mispredict branches.
   std::size_t place_of(float value) const {
     std::size_t at = 0;

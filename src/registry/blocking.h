@@ -62,6 +62,13 @@ template <class Note, class Watch = decltype(watched_anyway), class Rest = declt
 Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, bool& waited, Note&& note,
                         Watch&& watch = {}, Rest&& rest = {}) {
   Time patience = 0, room_patience = 0;  // until then
+  const auto rested = [&](auto&& f) {
+    const Time began = monotonic_now();
+    rest(f);
+    const Time ended = monotonic_now();
+    ticket.rested += ended - began;
+    return std::pair(began, ended);
+  };
   Domain::Step step = domain.begin(ticket);
   for (;;) {
     switch (step) {
@@ -73,7 +80,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           if (room_patience == 0) room_patience = now + kRoomPatience;
           if (now >= room_patience) return step;
           waited = true;
-          rest([&] { domain.budget().departures().wait(ticket.departures, room_patience); });
+          rested([&] { domain.budget().departures().wait(ticket.departures, room_patience); });
           step = domain.begin(ticket);
           break;
         }
@@ -85,7 +92,7 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
           return step;
         }
         waited = true;
-        rest([] { ::sched_yield(); });
+        rested([] { ::sched_yield(); });
         step = domain.begin(ticket);
         break;
       }
@@ -93,11 +100,10 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         waited = true;
         if (!ticket.lease) return step;
         {
-          const Time began = monotonic_now();
           const Duration before = domain.preempted();
           const Time until = on_monotonic(domain.clock(), ticket.overdue);
-          rest([&] { ticket.region->transitions.wait(ticket.seen, until); });
-          const Time woke = monotonic_now(), ended = domain.transition_ended();
+          const auto [began, woke] = rested([&] { ticket.region->transitions.wait(ticket.seen, until); });
+          const Time ended = domain.transition_ended();
           // This thread, too, may wake late. Another region's transition, if it ended later, hides some of
           // that.
           const Duration late = lost_waking(woke - std::min(ended < began ? until : ended, until));

@@ -100,6 +100,7 @@ class Domain : public Leases {
     bool relieved = false;   ///< memory pressure of the device was answered once by letting idle regions go
     Time asked = 0;          ///< when the registration under way began
     Duration preempted = 0;  ///< of its waits, it or the threads that it waited for had lost their core
+    Duration rested = 0;     ///< all time of its waits
     Time overdue = kNever;   ///< of a wait: when the registration ahead takes too long
     /// Refused for a limit of the process: idle regions of its other domains may make room.
     bool over_limit = false;

@@ -307,9 +307,7 @@ const std::vector<BufferId>& HelperRetention::find_buffers(Range range) const {
   return found.buffers;
 }
 
-Duration HelperRetention::delay_of(const Buffer& buffer) const {
-  return buffer.thread < threads_.size() ? threads_[buffer.thread].delayed : 0;
-}
+Duration HelperRetention::delay_of(const Buffer& buffer) const { return threads_[buffer.thread].delayed; }
 
 void HelperRetention::expect(RegionRef ref, Time next) { domain_.expect(ref, next == kNever ? 0 : next); }
 
@@ -436,7 +434,8 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   // Outside a swap, a region leaves its room to any buffer, which may need it for longer than the region is
   // away.
   const bool crowded = out_of_room_ != kNotYet && now - out_of_room_ < std::max(patience(buffer), kShortage);
-  const Duration late = worth(pages, entries);
+  const bool alone = pages == buffer.pages.pages() && entries == buffer.entries;
+  const Duration late = alone ? worth(buffer) : worth(pages, entries);
   const bool refused =
       too_dear || ((!may_deregister(entries, next.early, now) || !worth_it(buffer, late, next, now)) &&
                    !worth_a_trial(buffer, late, now));
@@ -504,7 +503,7 @@ void HelperRetention::leave_to_threads(RegionRef ref) {
 }
 
 bool HelperRetention::served_elsewhere(const Buffer& buffer, RegionRef than) {
-  return registered(buffer.region) && buffer.region.region != than.region;
+  return buffer.region.region != than.region && registered(buffer.region);
 }
 
 Duration HelperRetention::more_reserved(RegionRef ref) const {
@@ -523,7 +522,7 @@ bool HelperRetention::worth_it(const Buffer& buffer, Duration worth, const Estim
 }
 
 bool HelperRetention::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
-  if (!settings_.share) return true;
+  if (!share_binds()) return true;
   const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
   if (next.time == kNever) return settings_.share->affords(work, kNever);
   return settings_.share->affords(work, freed(pages, std::min(next.early, next.time) - now));
@@ -569,7 +568,7 @@ Duration HelperRetention::patience(const Buffer& buffer) const {
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
-  if (settings_.share && !settings_.share->affords(0, freed(buffer.pages.pages(), kLongestOver))) {
+  if (share_binds() && !settings_.share->affords(0, freed(buffer.pages.pages(), kLongestOver))) {
     overs_.set(id, kNever);
     return;
   }
@@ -581,8 +580,7 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
 void HelperRetention::listen_on(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
   const Duration waited = std::max(now - buffer.over, 2 * kOver);
-  const bool affordable =
-      !settings_.share || settings_.share->affords(0, freed(buffer.pages.pages(), waited));
+  const bool affordable = !share_binds() || settings_.share->affords(0, freed(buffer.pages.pages(), waited));
   const bool awaited = registered(buffer.region) && waited < kLongestOver && affordable;
   overs_.set(id, awaited ? now + waited : kNever);
 }

@@ -239,6 +239,7 @@ class HelperRetention final : public Retention {
   Duration more_reserved(RegionRef ref) const;
   /// Whether the region's pages, free until the use, are worth the likely loss: `worth` is the region's.
   bool worth_it(const Buffer& buffer, Duration worth, const Estimate& next, Time now) const;
+  bool share_binds() const { return settings_.share && settings_.share->binds(); }
   /// Whether the helper's share has room for the region to go until then and come back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Whether it has room to let the region go, and that is worth a late transfer: `worth` is the region's.
@@ -290,7 +291,7 @@ class HelperRetention final : public Retention {
     Duration delayed = 0;  ///< how long registration had held it up by then
     unsigned soon = 0;     ///< uses in a row that came too soon for a decision, up to a run
   };
-  std::vector<Thread> threads_;
+  std::vector<Thread> threads_ = std::vector<Thread>(1);  ///< a fresh buffer's thread is the first
   std::vector<BufferId> free_ids_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   std::uint64_t changes_ = 0;  ///< of by_begin_

@@ -31,6 +31,10 @@ case $family in
     refused "PMIx without one rank" 'not all 3 processes of the job came to the PMIx fence' \
       "${launch[@]}" -n 3 "$job" "$FI_PROVIDER" launcher absent 1
     all_verified "PMIx beside MPI" 2 "${launch[@]}" -n 2 "$job" "$FI_PROVIDER" launcher mpi libmpi.so.40
+    # The widest table of a bench, on a terminal of 100 columns.
+    "$build/bin/pinion" bench transfers --provider "$FI_PROVIDER" --rounds 3 --size 17K >"$work/bench" || fail "bench: status $?"
+    finds '^latency_us, us, provider tcp;ofi_rxm:$' <"$work/bench" && finds 'no-reuse-17K  *everything-registered .* MiB to ' <"$work/bench" &&
+      [ "$(wc -L <"$work/bench")" -le 100 ] || fail "bench: $(cat "$work/bench")"
     ;;
   mpich)
     all_verified "PMI-1" 3 "${launch[@]}" -n 3 "$job" "$FI_PROVIDER" launcher

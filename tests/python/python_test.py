@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 root = pathlib.Path(__file__).resolve().parents[2]
 build = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -129,6 +130,11 @@ class Logs(unittest.TestCase):
         self.assertEqual(self.run_.report["acquires"]["misses"], 20)
         with self.assertRaisesRegex(ValueError, "pinion report"):
             pinion.report("/nonexistent")
+
+    def test_a_missing_command_is_named(self):
+        with unittest.mock.patch.dict(os.environ, {"PATH": "/nonexistent"}):
+            with self.assertRaisesRegex(FileNotFoundError, "`pinion`.*not on PATH"):
+                pinion.report(self.directory.name)
 
     @unittest.skipUnless(has("pandas"), "pandas is not installed")
     def test_frames(self):

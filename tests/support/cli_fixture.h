@@ -124,7 +124,7 @@ class Cli : public ::testing::Test {
   // The log of one rank: one page registered for half of a run of 2 s, one miss and one hit. `run` and `job`
   // as of another one; `log_bytes` of 0 leaves no room for events.
   void write_log(const fs::path& directory, int rank, std::uint32_t run = 0,
-                 std::uint64_t log_bytes = 1 << 16) {
+                 std::uint64_t log_bytes = 1 << 16, Time end = 12 * kSecond) {
     using namespace runlog;
     const std::uint64_t page = page_size();
     RunInfo info;
@@ -152,14 +152,14 @@ class Cli : public ::testing::Test {
     series.start(10 * kSecond);
     series.step(10 * kSecond, page);
     series.step(11 * kSecond, 0);
-    series.advance(12 * kSecond);
+    series.advance(end);
     Counters c{};
     c.acquires = 2;
     c.hits = c.misses = c.registrations = c.deregistrations = c.reuses = c.within_5 = 1;
     c.registration_ns = 20 * kMillisecond;
     c.registered_peak_bytes = page;
     c.registered_byte_ns = series.byte_ns();
-    writer.finish(c, series, 12 * kSecond, 4096);
+    writer.finish(c, series, end, 4096);
   }
 
   TemporaryDirectory directory_;

@@ -2,7 +2,7 @@
 """Makes of calls.table what the build and the documentation need.
 
     generate.py TABLE DIRECTORY   entry_list.inc, entry_names.inc and wrappers.inc, for the build
-    generate.py TABLE --docs      the table of docs/mpi.md, on standard output
+    generate.py TABLE --docs      the table of docs/mpi-functions.md, on standard output
     generate.py TABLE --json      every function: parameters by class, how it is covered, its tests (for tests)
 """
 
