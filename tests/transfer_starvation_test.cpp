@@ -4,18 +4,16 @@
 
 #ifdef PINION_HAS_LIBFABRIC
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "pinion/pinion.h"
 #include "support/made_fabric.h"
+#include "support/own_endpoint_fixture.h"
 #include "support/starvation.h"
-#include "support/temporary_directory.h"
 
 namespace pinion::transfer {
 namespace {
@@ -23,13 +21,9 @@ namespace {
 using test::MadeFabric;
 using test::Starvation;
 
-constexpr std::size_t kBytes = 4096;
 constexpr std::size_t kPuts = 100;
 
-struct Counted : Operation {
-  void done(const Error& error) override { ++calls, code = error.code; }
-  int calls = 0, code = 0;
-};
+using Counted = test::CountedOperation;
 
 struct Ends : MessageHandler {
   void message(Peer, const void*, std::size_t) override {}
@@ -37,16 +31,11 @@ struct Ends : MessageHandler {
   int gones = 0;
 };
 
-class TransferStarvation : public ::testing::Test {
+class TransferStarvation : public test::OwnEndpointFixture {
  protected:
   void SetUp() override {
-    ::unsetenv("PINION");
-    ASSERT_EQ(pinion_start("retention=on-demand"), 0) << pinion_last_error();
-    memory_ = static_cast<char*>(
-        ::mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    FabricEndpointOptions options;
-    options.job = {0, 1, directory_.path() + "/job"};
-    FabricEndpointResult made = open_fabric_endpoint(fabric_.library(), options);
+    OwnEndpointFixture::SetUp();
+    FabricEndpointResult made = open_fabric_endpoint(fabric_.library(), options());
     ASSERT_FALSE(made.error) << made.error.message;
     endpoint_ = std::move(made.endpoint);
     endpoint_->handle(2, ends_);
@@ -55,8 +44,7 @@ class TransferStarvation : public ::testing::Test {
   void TearDown() override {
     fabric_.refuse = [](const std::string&) { return 0; };
     endpoint_.reset();
-    EXPECT_EQ(pinion_stop(), 0);
-    ::munmap(memory_, 2 * kBytes);
+    OwnEndpointFixture::TearDown();
   }
 
   /// That call of the provider's fails.
@@ -64,8 +52,7 @@ class TransferStarvation : public ::testing::Test {
     fabric_.refuse = [name, code](const std::string& call) { return call == name ? code : 0; };
   }
   Error put(Counted& operation, std::size_t bytes = kBytes) {
-    return endpoint_->put(0, {memory_, bytes, nullptr},
-                          {reinterpret_cast<std::uintptr_t>(memory_ + kBytes), 1}, operation);
+    return endpoint_->put(0, {memory_, bytes, nullptr}, target(), operation);
   }
   void put_all() {
     for (Counted& each : puts_) ASSERT_FALSE(put(each));
@@ -88,10 +75,8 @@ class TransferStarvation : public ::testing::Test {
     }
   }
 
-  TemporaryDirectory directory_;
   MadeFabric fabric_{
       std::vector<MadeFabric::Provider>{{"tcp", 0, 8, FI_MSG | FI_RMA, 0, FI_THREAD_SAFE, FI_PROGRESS_AUTO}}};
-  char* memory_ = nullptr;
   Ends ends_;
   std::unique_ptr<FabricEndpoint> endpoint_;
   std::vector<Counted> puts_ = std::vector<Counted>(kPuts);
