@@ -1,6 +1,7 @@
 // An initiator and an owner that the test plays: which misses ask, and what travels with them.
 #include <gtest/gtest.h>
 
+#include <random>
 #include <vector>
 
 #include "firehose/initiator.h"
@@ -212,6 +213,24 @@ TEST(FirehoseInitiator, BucketsUsedInTurnStay) {
     for (const Bucket bucket : {10u, 30u, 50u, 70u, 90u, 110u}) hits += walk.put(bucket);
   EXPECT_GT(hits, 350);
   EXPECT_LT(walk.victims.size(), 10U);
+}
+
+// Each is expected soonest at times, by chance.
+TEST(FirehoseInitiator, BucketsUsedAtRandomStay) {
+  Walk walk;
+  walk.played.initiator.operations_take(1'000, 3'000);  // a move pays with its first miss
+  std::mt19937 random(5);
+  for (int put = 0; put < 4'000; ++put) walk.put(10 * (random() % 16));
+  EXPECT_LT(walk.victims.size(), 12U);
+}
+
+TEST(FirehoseInitiator, ABucketUsedMoreOftenReplacesOne) {
+  Walk walk;
+  std::mt19937 random(5);
+  for (int put = 0; put < 400; ++put) walk.put(10 * (random() % 16));
+  int hits = 0;
+  for (int put = 0; put < 400; ++put) hits += walk.put(put % 2 ? 300 : 10 * (random() % 16));
+  EXPECT_GT(hits, 150) << "half of the puts went there";
 }
 
 }  // namespace

@@ -21,10 +21,10 @@ constexpr int kThreads = 3, kPuts = 20'000;
 
 /// An initiator, its lock, and an owner that grants at once; it calls back at times.
 struct Job final : InitiatorActions {
-  Initiator initiator{1, kLimit, *this};
+  Initiator initiator{1, kLimit, *this, kBuckets};  // it asks ahead
   std::mutex mutex;
   std::vector<Move> moves;
-  std::array<std::atomic<Epoch>, kBuckets + kMostMoved> granted_epoch{};  ///< 0: not granted
+  std::array<std::atomic<Epoch>, kBuckets> granted_epoch{};  ///< 0: not granted
   Epoch last = 0;
   std::atomic<std::uint64_t> hits{0}, wrong{0};
 
@@ -98,7 +98,7 @@ TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(job.wrong, 0u);
   EXPECT_GT(job.hits, 0u);
-  job.initiator.recall(0, {{0, kBuckets + kMostMoved}, job.last});
+  job.initiator.recall(0, {{0, kBuckets}, job.last});
   EXPECT_EQ(job.initiator.size(), 0u);
   for (const auto& epoch : job.granted_epoch) EXPECT_EQ(epoch, 0u);
 }

@@ -98,6 +98,59 @@ struct Stopped : Doomed {
   explicit Stopped(pid_t which) : Doomed(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
 };
 
+/// A process comes to rest where it may be stopped or killed: its thread of progress in a handler, its own
+/// thread outside of all calls. Anywhere else it may hold a lock of libfabric's shm that its peers share.
+/// Made before the processes are forked; one process rests.
+class Rest {
+ public:
+  static constexpr unsigned kHandler = 0;
+
+  Rest() {
+    EXPECT_EQ(::pipe(at_rest_), 0);
+    EXPECT_EQ(::pipe(over_), 0);
+  }
+  ~Rest() {
+    for (const int file : {at_rest_[0], at_rest_[1], over_[0], over_[1]}) ::close(file);
+  }
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+
+  void add_to(pinion_firehose_options& options) {
+    options.handlers[kHandler] = [](void* rest, pinion_firehose*, unsigned, const void*, std::size_t) {
+      static_cast<Rest*>(rest)->stay();
+    };
+    options.handler_context = this;
+  }
+  /// The own thread rests; returns after end().
+  void begin(FirehoseMember& member) {
+    ASSERT_EQ(pinion_firehose_send(member.firehose, member.process(), kHandler, nullptr, 0), 0)
+        << pinion_last_error();
+    stay();
+  }
+  /// Another process, once both threads rest.
+  void await() {
+    take(at_rest_[0]);
+    take(at_rest_[0]);
+  }
+  void end() {
+    give(over_[1]);
+    give(over_[1]);
+  }
+
+ private:
+  void stay() {
+    give(at_rest_[1]);
+    take(over_[0]);
+  }
+  static void give(int file) { EXPECT_EQ(::write(file, "", 1), 1); }
+  static void take(int file) {
+    char byte = 0;
+    EXPECT_EQ(::read(file, &byte, 1), 1);
+  }
+
+  int at_rest_[2], over_[2];
+};
+
 /// Puts until one hits: then the bucket is held.
 void hold_by_put(FirehoseMember& member, unsigned to, std::uint64_t at, std::uint64_t value) {
   EXPECT_TRUE(eventually(member, [&] {
@@ -300,6 +353,8 @@ TEST_P(FirehoseArena, ASegmentThatGoesIsRecalled) {
 TEST_P(FirehoseArena, MemoryStaysWhileAStoppedPeerLives) {
   ASSERT_TRUE(reserve_arena());
   options_.recall_timeout_ns = 100 * kMillisecond;
+  Rest rest;
+  rest.add_to(options_);
   Processes all(2, [&](unsigned process) {
     const auto joined = join(process, 2);
     FirehoseMember& member = *joined;
@@ -308,9 +363,8 @@ TEST_P(FirehoseArena, MemoryStaysWhileAStoppedPeerLives) {
     const auto numbers = member.exchange(reinterpret_cast<void*>(static_cast<std::uintptr_t>(::getpid())));
     if (process == 1) hold_by_put(member, 0, addresses[0], 17);
     member.barrier();
-    if (process == 1) {
-      for (;;) ::pause();
-    }
+    if (process == 1) rest.begin(member);  // it is killed there
+    rest.await();
     auto peer = std::make_unique<Stopped>(static_cast<pid_t>(numbers[1]));
     ASSERT_EQ(::munmap(mine, kBucket), 0);
     ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
@@ -330,7 +384,9 @@ TEST_P(FirehoseArena, MemoryStaysWhileAStoppedPeerLives) {
 TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
   ASSERT_TRUE(reserve_arena());
   options_.recall_timeout_ns = 100 * kMillisecond;
+  Rest rest, last_rest;
   Processes all(2, [&](unsigned process) {
+    (process == 0 ? rest : last_rest).add_to(options_);
     const auto joined = join(process, 2);
     FirehoseMember& member = *joined;
     char* const mine = static_cast<char*>(process_heap().allocate(2 * kBucket, kBucket, true));
@@ -341,13 +397,16 @@ TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
     member.barrier();
     if (process == 1) {
       // The other one holds memory here, and is silent.
+      rest.await();
       EXPECT_EQ(::kill(other, SIGSTOP), 0);
       EXPECT_EQ(::munmap(mine, kBucket), 0);
       EXPECT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
       EXPECT_EQ(::kill(other, SIGCONT), 0);
-      for (;;) ::pause();
+      rest.end();
+      last_rest.begin(member);  // it is killed there
     }
     auto peer = std::make_unique<Doomed>(other);
+    rest.begin(member);
     const std::uint64_t value = 18;
     EXPECT_TRUE(eventually(member, [&] {
       return pinion_firehose_put(member.firehose, 1, addresses[1], &value, sizeof value) == ECONNRESET;
@@ -356,6 +415,7 @@ TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
     ASSERT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; })) << "it held nothing";
     EXPECT_EQ(word_at(mine), 17U);
     EXPECT_EQ(member.statistics().exposed_bytes, kBucket);
+    last_rest.await();
     peer.reset();
     EXPECT_TRUE(eventually(member, [&] { return member.statistics().exposed_bytes == 0; }));
   });

@@ -4,7 +4,6 @@
 
 #ifdef PINION_HAS_LIBFABRIC
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <cstring>
 #include <filesystem>
@@ -16,19 +15,14 @@
 
 #include "pinion/pinion.h"
 #include "support/made_fabric.h"
-#include "support/temporary_directory.h"
+#include "support/own_endpoint_fixture.h"
 
 namespace pinion::transfer {
 namespace {
 
 using test::MadeFabric;
 
-constexpr std::size_t kBytes = 4096;
-
-struct Counted : Operation {
-  void done(const Error& error) override { ++calls, code = error.code; }
-  int calls = 0, code = 0;
-};
+using Counted = test::CountedOperation;
 
 struct Notes : MessageHandler {
   void message(Peer, const void* payload, std::size_t bytes) override {
@@ -43,27 +37,8 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-class TransferEndpointFaults : public ::testing::Test {
+class TransferEndpointFaults : public test::OwnEndpointFixture {
  protected:
-  void SetUp() override {
-    ::unsetenv("PINION");
-    ASSERT_EQ(pinion_start("retention=on-demand"), 0) << pinion_last_error();
-    memory_ = static_cast<char*>(
-        ::mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  }
-  void TearDown() override {
-    EXPECT_EQ(pinion_stop(), 0);
-    ::munmap(memory_, 2 * kBytes);
-  }
-
-  FabricEndpointOptions options() const {
-    FabricEndpointOptions options;
-    options.job = {0, 1, directory_.path() + "/job"};
-    return options;
-  }
-  LocalMemory mine() const { return {memory_, kBytes, nullptr}; }
-  RemoteMemory target() const { return {reinterpret_cast<std::uintptr_t>(memory_ + kBytes), 1}; }
-
   /// A put, a get and a message, to their ends. The first error.
   Error use(FabricEndpoint& endpoint, Notes& notes) {
     std::memset(memory_, 7, kBytes);
@@ -94,9 +69,6 @@ class TransferEndpointFaults : public ::testing::Test {
     }
     return first;
   }
-
-  TemporaryDirectory directory_;
-  char* memory_ = nullptr;
 };
 
 TEST_F(TransferEndpointFaults, AnyCallMayFailAndLeavesNothing) {

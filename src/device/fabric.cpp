@@ -62,7 +62,7 @@ class Opened {
     if (code == 0) code = fi_domain(fabric_, chosen, &domain, nullptr);
     if (code == 0 && (mode & FI_MR_ENDPOINT) != 0) code = open_endpoint(chosen);
     return code == 0 ? Error{}
-                     : fabric_failure(code, "libfabric's provider " + provider + " cannot be opened");
+                     : fabric_failure(code, "libfabric's provider %s cannot be opened", provider.c_str());
   }
 
   /// The program's own.
@@ -316,7 +316,8 @@ class FabricDevice final : public Device {
     if (entry.region != nullptr) {
       const auto alone = this->alone();
       if (const int code = fi_close(&entry.region->fid))
-        return fabric_failure(code, "libfabric's provider " + provider_ + " refuses to deregister memory");
+        return fabric_failure(code, "libfabric's provider %s refuses to deregister memory",
+                              provider_.c_str());
       entry.region = nullptr;
     }
     if (entry.pinned.handle == 0) return {};
@@ -345,7 +346,8 @@ class FabricDevice final : public Device {
                            provider_.c_str(), size.c_str(),
                            code == -FI_ENOKEY ? "no key is free" : std::strerror(-code));
       default:
-        return fabric_failure(code, "libfabric's provider " + provider_ + " refuses to register " + size);
+        return fabric_failure(code, "libfabric's provider %s refuses to register %s", provider_.c_str(),
+                              size.c_str());
     }
   }
 

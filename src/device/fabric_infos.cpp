@@ -5,16 +5,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 
 namespace pinion {
 
-Error fabric_failure(int code, const std::string& what) {
+Error fabric_failure(int code, const char* format, ...) {
+  char what[sizeof Error::message];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(what, sizeof what, format, args);
+  va_end(args);
   code = std::abs(code);
-  if (code < FI_ERRNO_OFFSET) return Error::make(code, "%s: %s", what.c_str(), std::strerror(code));
-  return Error::make(EIO, "%s: error %d of libfabric (rdma/fi_errno.h)", what.c_str(), code);
+  if (code < FI_ERRNO_OFFSET) return Error::make(code, "%s: %s", what, std::strerror(code));
+  return Error::make(EIO, "%s: error %d of libfabric (rdma/fi_errno.h)", what, code);
 }
 
 std::string_view fabric_network(std::string_view provider) { return provider.substr(0, provider.find(';')); }

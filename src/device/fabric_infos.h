@@ -17,7 +17,8 @@
 namespace pinion {
 
 /// A code of libfabric as an error: errno values have the same numbers there; libfabric has more.
-Error fabric_failure(int code, const std::string& what);
+/// Allocates nothing.
+[[gnu::format(printf, 2, 3)]] Error fabric_failure(int code, const char* format, ...);
 
 /// The part of a provider's name that names the network: tcp of tcp;ofi_rxm.
 std::string_view fabric_network(std::string_view provider);

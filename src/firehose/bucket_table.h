@@ -7,6 +7,7 @@
 // finish: they double, so they take less than the newest.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -27,10 +28,17 @@ class BucketTable {
   BucketTable& operator=(const BucketTable&) = delete;
 
   T* find(Peer peer, Bucket bucket) const {
+    return find(peer, bucket, [](T&) {});
+  }
+  /// The same; look(T&) comes before the object's key is read. So where that has found a generation, the key
+  /// is of it, or of a later one.
+  template <class Look>
+  T* find(Peer peer, Bucket bucket, Look&& look) const {
     const Slots& slots = *newest_.load(std::memory_order_acquire);
-    for (std::uint64_t i = hash(peer, bucket), last = i + slots.mask; i <= last; ++i) {
+    for (std::uint64_t i = slots.home(peer, bucket), last = i + slots.mask; i <= last; ++i) {
       T* object = slots.at(i).load(std::memory_order_acquire);
       if (!object) break;
+      look(*object);
       if (is(*object, peer, bucket)) return object;
     }
     return nullptr;
@@ -48,13 +56,13 @@ class BucketTable {
 
   void erase(T* object) {
     Slots& slots = newest();
-    std::uint64_t hole = home(*object);
+    std::uint64_t hole = home(slots, *object);
     while (slots.at(hole).load(std::memory_order_relaxed) != object) ++hole;
     // Entries behind the hole that may lie in it move up.
     for (std::uint64_t i = hole + 1;; ++i) {
       T* next = slots.at(i).load(std::memory_order_relaxed);
       if (!next) break;
-      if (((i - home(*next)) & slots.mask) < ((i - hole) & slots.mask)) continue;
+      if (((i - home(slots, *next)) & slots.mask) < ((i - hole) & slots.mask)) continue;
       slots.at(hole).store(next, std::memory_order_release);
       hole = i;
     }
@@ -75,31 +83,34 @@ class BucketTable {
  private:
   static constexpr std::uint64_t kFirstSlots = 16;
 
+  /// A power of two of them.
   struct Slots {
-    explicit Slots(std::uint64_t count) : mask(count - 1), all(new Slot[count]) {
+    explicit Slots(std::uint64_t count)
+        : mask(count - 1), shift(64 - std::bit_width(mask)), all(new Slot[count]) {
       for (std::uint64_t i = 0; i < count; ++i) all[i].store(nullptr, std::memory_order_relaxed);
+    }
+    /// The product's upper bits depend on all of the key's; buckets in a row, or at even steps, lie apart.
+    std::uint64_t home(Peer peer, Bucket bucket) const {
+      return ((bucket + (static_cast<std::uint64_t>(peer) << 45)) * 0x9E3779B97F4A7C15ull) >> shift;
     }
     Slot& at(std::uint64_t i) const { return all[i & mask]; }
     const std::uint64_t mask;
-    std::unique_ptr<Slot[]> all;
+    const int shift;
+    const std::unique_ptr<Slot[]> all;
   };
 
-  static std::uint64_t hash(Peer peer, Bucket bucket) {
-    std::uint64_t h = (bucket + (static_cast<std::uint64_t>(peer) << 45)) * 0x9E3779B97F4A7C15ull;
-    h ^= h >> 32;
-    return (h * 0x94D049BB133111EBull) >> 20;  // small enough for a sum with a mask
-  }
   static bool is(const T& object, Peer peer, Bucket bucket) {
     return object.bucket.load(std::memory_order_relaxed) == bucket &&
            object.peer.load(std::memory_order_relaxed) == peer;
   }
-  static std::uint64_t home(const T& object) {
-    return hash(object.peer.load(std::memory_order_relaxed), object.bucket.load(std::memory_order_relaxed));
+  static std::uint64_t home(const Slots& slots, const T& object) {
+    return slots.home(object.peer.load(std::memory_order_relaxed),
+                      object.bucket.load(std::memory_order_relaxed));
   }
   Slots& newest() { return *tables_.back(); }
 
   static void put(Slots& slots, T* object) {
-    std::uint64_t i = home(*object);
+    std::uint64_t i = home(slots, *object);
     while (slots.at(i).load(std::memory_order_relaxed)) ++i;
     slots.at(i).store(object, std::memory_order_release);
   }

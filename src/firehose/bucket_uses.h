@@ -1,10 +1,14 @@
 // When a bucket is expected to be used again: the initiator's prediction. It is the mean interval of the
 // latest uses; the time since the last one counts in, so a bucket that is left alone is expected ever later.
+// Uses at random times make the mean of n of them vary by about a sqrt(n)-th. Two buckets are compared by the
+// bounds that this leaves: the latest time of one, the earliest of the other. So those that are used alike
+// rarely replace each other.
 // Values; guarded by their owner's lock.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -21,13 +25,17 @@ struct BucketUses {
     if (count == 0) since = now;
     for (count += uses; count >= kWindow; count /= 2) since += (now - since) / 2;
   }
-  /// Until the next use, of a bucket that is used now; kNever: its first.
-  Duration expected_at_use(Time now) const {
-    return count < 2 ? kNever : (now - since) / static_cast<Duration>(count - 1);
+  /// The latest until the next use, of a bucket that is used now; kNever: its uses are too few.
+  Duration latest_at_use(Time now) const {
+    const double intervals = count == 0 ? 0 : count - 1;
+    const double least = intervals - std::sqrt(intervals);
+    return least <= 0 ? kNever : static_cast<Duration>(static_cast<double>(now - since) / least);
   }
-  /// The same at any time. At most as long as at its uses: where all buckets are used in turn, a held one
-  /// wins.
-  Duration expected(Time now) const { return (now - since) / static_cast<Duration>(std::max(count, 1u)); }
+  /// The earliest, at any time.
+  Duration earliest(Time now) const {
+    const double uses = std::max(count, 1u);
+    return static_cast<Duration>(static_cast<double>(now - since) / (uses + std::sqrt(uses)));
+  }
 
   static constexpr std::uint32_t kWindow = 32;
 };

@@ -90,8 +90,12 @@ class BasicInitiator {
 
   /// Null: need() decides.
   Firehose* try_use(Peer peer, Bucket bucket) {
-    Firehose* firehose = table_.find(peer, bucket);
-    return firehose && try_use(*firehose, peer, bucket) ? firehose : nullptr;
+    typename BasicFirehoseWord<Atomics>::Value seen;
+    Firehose* firehose = table_.find(peer, bucket, [&](const Firehose& each) { seen = each.word.load(); });
+    // It may have become another bucket's since. Then it is of a later generation than `seen`.
+    if (!firehose || !firehose->word.try_use(seen)) return nullptr;
+    count_use(*firehose);
+    return firehose;
   }
 
   /// True: the caller calls drained(), under its lock.
@@ -123,7 +127,7 @@ class BasicInitiator {
     if (!reserve()) return {Need::by_message};
     draft_to_ = peer;
     const BucketUses uses = used_elsewhere(bucket);
-    const Duration expected = now_ ? uses.expected_at_use(now_) : 0;
+    const Duration expected = now_ ? uses.latest_at_use(now_) : 0;
     if (!make_room(at, expected)) return {Need::by_message};
     draft_.expected = std::min(draft_.expected, expected);
     add_waiter(want(at, bucket, uses), waiter);
@@ -264,16 +268,6 @@ class BasicInitiator {
   /// A firehose saves this part of a message at least: it spares the peer's processor.
   static constexpr Duration kLeastSaving = 8;
 
-  static bool try_use(Firehose& firehose, Peer peer, Bucket bucket) {
-    const auto seen = firehose.word.load();
-    // It may have become another's since it was found. The word now vouches for these two.
-    if (firehose.bucket.load(std::memory_order_relaxed) != bucket ||
-        firehose.peer.load(std::memory_order_relaxed) != peer || !firehose.word.try_use(seen))
-      return false;
-    count_use(firehose);
-    return true;
-  }
-
   /// On the line of its word, which is this thread's just now.
   static void count_use(Firehose& firehose) {
     firehose.used.store(firehose.used.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -348,12 +342,12 @@ class BasicInitiator {
   }
 
   /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
-  /// move costs more than a message, they are expected clearly later than the bucket. False: it goes by
+  /// move costs more than a message, they are surely expected later than the bucket. False: it goes by
   /// message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
-    const Duration later = now_ && peer.delay ? clearly_later(expected) : kUnused;
+    const Duration later = now_ && peer.delay ? expected : kUnused;
     if (++peer.misses < pace(peer)) return false;
     bool made = !over();
     while (over() && !draft_.victims.full()) {
@@ -365,11 +359,6 @@ class BasicInitiator {
     }
     if (made) peer.misses = 0;
     return made;
-  }
-
-  /// Predictions vary by as much. Between buckets that are used alike a move gains nothing.
-  static Duration clearly_later(Duration expected) {
-    return expected > kNever / 2 ? expected : expected + expected / 4;
   }
 
   /// One of so many misses wants its bucket: the others' messages have then cost as much as the move.
@@ -411,7 +400,7 @@ class BasicInitiator {
     if (used) firehose.used.store(0, std::memory_order_relaxed);
     if (now_ == 0) return used ? 0 : kNever;
     firehose.uses.add(used, now_);
-    return firehose.uses.expected(now_);
+    return firehose.uses.earliest(now_);
   }
 
   Firehose* wanted(Peer peer, Bucket bucket) {

@@ -153,9 +153,8 @@ void OpenEndpoint::end_operations() {
   const Time end = monotonic_now() + kSecond;
   while (operations_.live() > 0 && monotonic_now() < end)
     if (advance() == 0) wait_.wait(10 * kMillisecond);
-  std::vector<Operation*> left = operations_.abandon_all();
-  for (const Verdict& verdict : std::exchange(verdicts_, {})) left.push_back(verdict.operation);
-  for (Operation* const operation : left) operation->done(Error::make(ECANCELED, "the endpoint closes"));
+  operations_.abandon_all(
+      [](Operation& operation) { operation.done(Error::make(ECANCELED, "the endpoint closes")); });
 }
 
 Error OpenEndpoint::close() {

@@ -2,7 +2,8 @@
 // (fabric_progress.cpp). Only for those two files.
 //
 // One thread at a time progresses: it holds `progressing_`, no lock, so that messages stay in order and their
-// handlers may call anything. All members without a comment are constant after connect().
+// handlers may call anything. It ends operations and peers without allocating. All members without a comment
+// are constant after connect().
 #pragma once
 
 #ifdef PINION_HAS_LIBFABRIC
@@ -65,15 +66,6 @@ class OpenEndpoint final : public FabricEndpoint {
     WireBuffer* buffer = nullptr;
   };
 
-  /// An operation that ends here: of zero bytes, or failed for a reason that may be its peer's end. That
-  /// shows a little later.
-  struct Verdict {
-    Operation* operation;
-    Peer peer;
-    Error error;
-    Time due;
-  };
-
   Error add_peer(Peer peer);
   void say_goodbye();
   void stop_thread();
@@ -88,7 +80,7 @@ class OpenEndpoint final : public FabricEndpoint {
   WireBuffer* wire_buffer();
   Error posted(OperationSlot& slot, Peer peer, long code);
   void give_back(OperationSlot& slot);
-  void add_verdict(Verdict verdict);
+  void end_later(OperationSlot& slot, int code, Time due);
   Error failed(int code) const;
 
   // Of the thread that progresses.
@@ -97,8 +89,8 @@ class OpenEndpoint final : public FabricEndpoint {
   unsigned give_up(int code);
   void complete(const fi_cq_msg_entry& completion);
   bool take_error();
-  void conclude(Operation* operation, Peer peer, int code);
-  unsigned finish_verdicts();
+  void conclude(OperationSlot& slot, int code);
+  unsigned finish_endings();
   unsigned bury();
   unsigned end_strays();
   void deliver(const void* wire, std::size_t bytes);
@@ -129,9 +121,6 @@ class OpenEndpoint final : public FabricEndpoint {
   OperationTable operations_;
   RawKeys raw_keys_;
   QueueWait wait_;
-
-  std::mutex verdicts_mutex_;  ///< guards the next
-  std::vector<Verdict> verdicts_;
 
   // Of the thread that progresses, and of the opening one before.
   std::deque<Receive> receives_;

@@ -65,7 +65,7 @@ Error FabricObjects::open(const std::string& choice, std::size_t queue_entries) 
   if (code == 0) code = fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV);
   if (code == 0) code = fi_enable(endpoint);
   if (code == 0) return {};
-  Error error = fabric_failure(code, "libfabric's provider " + provider() + " cannot be opened");
+  Error error = fabric_failure(code, "libfabric's provider %s cannot be opened", provider().c_str());
   close();
   return error;
 }
@@ -91,7 +91,7 @@ Error FabricObjects::name(std::vector<unsigned char>& address) const {
   address.resize(512);
   std::size_t length = address.size();
   const int code = fi_getname(&endpoint->fid, address.data(), &length);
-  if (code != 0) return fabric_failure(code, "libfabric's provider " + provider() + " gives no address");
+  if (code != 0) return fabric_failure(code, "libfabric's provider %s gives no address", provider().c_str());
   address.resize(length);
   return {};
 }
@@ -103,7 +103,7 @@ Error FabricObjects::insert(const std::vector<unsigned char>& address, fi_addr_t
   const int inserted = fi_av_insert(addresses, padded.data(), 1, &peer, 0, nullptr);
   if (inserted == 1) return {};
   return fabric_failure(inserted < 0 ? inserted : EHOSTUNREACH,
-                        "libfabric's provider " + provider() + " refuses a peer's address");
+                        "libfabric's provider %s refuses a peer's address", provider().c_str());
 }
 
 }  // namespace pinion::transfer

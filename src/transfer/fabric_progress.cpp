@@ -51,14 +51,11 @@ Error OpenEndpoint::reachable(Peer peer) const {
 }
 
 Error OpenEndpoint::failed(int code) const {
-  return fabric_failure(code, "libfabric's provider " + provider_ + " cannot carry out a transfer");
+  return fabric_failure(code, "libfabric's provider %s cannot carry out a transfer", provider_.c_str());
 }
 
-void OpenEndpoint::add_verdict(Verdict verdict) {
-  {
-    const std::lock_guard lock(verdicts_mutex_);
-    verdicts_.push_back(std::move(verdict));
-  }
+void OpenEndpoint::end_later(OperationSlot& slot, int code, Time due) {
+  operations_.end_later(slot, code, due);
   wait_.advanced();
 }
 
@@ -80,27 +77,25 @@ Error OpenEndpoint::posted(OperationSlot& slot, Peer peer, long result) {
   }
   const bool is_message = slot.wire != nullptr;
   give_back(slot);
-  bool done_already = false;
-  Operation* const operation = operations_.finish(slot, &done_already);
-  if (done_already) return {};
-  if (code == FI_EAGAIN) return Error::make(EAGAIN, "the provider's queue is full");
   // A message that cannot leave: those after it would be out of order.
-  if (is_loss(code) || is_message) {
-    peers_.note_loss(peer);
-    return gone_error(peer);
+  const bool is_lost = code != FI_EAGAIN && (is_loss(code) || is_message);
+  if (code != FI_EAGAIN && !is_lost) {
+    conclude(slot, code);
+    return {};
   }
-  conclude(operation, peer, code);
-  return {};
+  bool done_already = false;
+  operations_.finish(slot, &done_already);
+  if (done_already) return {};
+  if (!is_lost) return Error::make(EAGAIN, "the provider's queue is full");
+  peers_.note_loss(peer);
+  return gone_error(peer);
 }
 
-/// Ends an operation that failed. Some codes leave open whether the peer is gone (sockets: ENOENT, EIO).
-void OpenEndpoint::conclude(Operation* operation, Peer peer, int code) {
-  if (is_loss(code)) peers_.note_loss(peer);
-  if (operation == nullptr) return;
-  if (is_loss(code))
-    add_verdict({operation, peer, gone_error(peer), 0});
-  else
-    add_verdict({operation, peer, failed(code), monotonic_now() + kDoubt});
+/// Ends an operation that failed. Some codes leave open whether the peer is gone (sockets: ENOENT, EIO). That
+/// shows a little later.
+void OpenEndpoint::conclude(OperationSlot& slot, int code) {
+  if (is_loss(code)) peers_.note_loss(slot.peer);
+  end_later(slot, code, is_loss(code) ? 0 : monotonic_now() + kDoubt);
 }
 
 Error OpenEndpoint::transfer(Peer peer, std::span<const LocalMemory> local, const RemoteMemory& remote,
@@ -120,13 +115,13 @@ Error OpenEndpoint::transfer(Peer peer, std::span<const LocalMemory> local, cons
   if (bytes > capabilities_.max_transfer)
     return Error::make(EMSGSIZE, "%zu bytes are more than the provider's %zu for a transfer", bytes,
                        capabilities_.max_transfer);
-  if (bytes == 0) {
-    add_verdict({&operation, peer, {}, 0});
-    return {};
-  }
   OperationSlot* const slot = operations_.take(peer, &operation);
   if (slot == nullptr) return Error::make(EAGAIN, "too many operations are under way");
   slot->gets = !put;
+  if (bytes == 0) {
+    end_later(*slot, 0, 0);
+    return {};
+  }
   std::uint64_t key = remote.key;
   if (remote.raw.bytes > 0 && objects_.has_mode(FI_MR_RAW)) {
     if (const int code = raw_keys_.map(objects_.domain, remote.raw, key)) return posted(*slot, peer, code);
@@ -234,8 +229,8 @@ Error OpenEndpoint::post_receives() {
                                  receive->buffer->descriptor, FI_ADDR_UNSPEC, receive);
     if (code == -FI_EAGAIN) return {};
     if (code != 0)
-      return fabric_failure(static_cast<int>(code),
-                            "libfabric's provider " + provider_ + " takes no receive");
+      return fabric_failure(static_cast<int>(code), "libfabric's provider %s takes no receive",
+                            provider_.c_str());
     unposted_.pop_back();
   }
   return {};
@@ -291,7 +286,7 @@ bool OpenEndpoint::take_error() {
   // Whatever the cause: the messages after it would be out of order.
   if (slot.wire != nullptr) peers_.note_loss(peer);
   give_back(slot);
-  conclude(operations_.finish(slot), peer, failure.err);
+  conclude(slot, failure.err);
   return true;
 }
 
@@ -318,41 +313,42 @@ unsigned OpenEndpoint::drain() {
 /// The queue is broken: operations under way end here, as do all peers, whose messages cannot arrive.
 unsigned OpenEndpoint::give_up(int code) {
   for (Peer peer = 0; peer < peers_.size(); ++peer) peers_.note_loss(peer);
-  const std::vector<Operation*> operations = operations_.abandon_all();
-  for (Operation* const operation : operations) operation->done(failed(code));
-  return static_cast<unsigned>(operations.size());
+  unsigned events = 0;
+  operations_.abandon_all([&](Operation& operation) {
+    operation.done(failed(code));
+    ++events;
+  });
+  return events;
 }
 
-unsigned OpenEndpoint::finish_verdicts() {
-  std::vector<Verdict> due;
-  {
-    const std::lock_guard lock(verdicts_mutex_);
-    if (verdicts_.empty()) return 0;
-    const Time now = monotonic_now();
-    const auto end = std::stable_partition(verdicts_.begin(), verdicts_.end(), [&](const Verdict& verdict) {
-      return verdict.due <= now || !peers_.is_here(verdict.peer);
-    });
-    due.assign(verdicts_.begin(), end);
-    verdicts_.erase(verdicts_.begin(), end);
+unsigned OpenEndpoint::finish_endings() {
+  const Time now = monotonic_now();
+  const auto is_due = [&](Peer peer, Time due) { return due <= now || !peers_.is_here(peer); };
+  unsigned events = 0;
+  while (events < kMostEvents) {
+    const OperationTable::Ending ending = operations_.take_ending(is_due);
+    if (ending.operation == nullptr) break;
+    const bool is_lost = is_loss(ending.code) || !peers_.is_here(ending.peer);
+    ending.operation->done(ending.code == 0 ? Error{}
+                           : is_lost        ? gone_error(ending.peer)
+                                            : failed(ending.code));
+    ++events;
   }
-  for (const Verdict& verdict : due) {
-    const bool gone = verdict.error && !peers_.is_here(verdict.peer);
-    verdict.operation->done(gone ? gone_error(verdict.peer) : verdict.error);
-  }
-  return static_cast<unsigned>(due.size());
+  return events;
 }
 
 /// Ends everything with peers that are gone.
 unsigned OpenEndpoint::bury() {
   unsigned events = 0;
-  for (const Peer peer : peers_.settle(monotonic_now())) {
+  peers_.settle(monotonic_now(), [&](Peer peer) {
     // It may have connected anew before it saw the end.
     if (peers_.at(peer).cut.load()) static_cast<void>(close_connections(peer));
-    for (Operation* const operation : operations_.abandon(peer)) operation->done(gone_error(peer));
+    operations_.abandon(peer, OperationTable::Kinds::all,
+                        [&](Operation& operation) { operation.done(gone_error(peer)); });
     for (MessageHandler* const handler : handlers_)
       if (handler != nullptr) handler->gone(peer);
     ++events;
-  }
+  });
   return events;
 }
 
@@ -366,17 +362,17 @@ unsigned OpenEndpoint::end_strays() {
     if (!PeerTable::is_over(condition)) continue;
     using Kinds = OperationTable::Kinds;
     const bool is_gone = condition == PeerTable::Condition::gone;
-    for (Operation* const operation : operations_.abandon(peer, is_gone ? Kinds::all : Kinds::without_gets)) {
-      operation->done(gone_error(peer));
+    operations_.abandon(peer, is_gone ? Kinds::all : Kinds::without_gets, [&](Operation& operation) {
+      operation.done(gone_error(peer));
       ++events;
-    }
+    });
   }
   return events;
 }
 
 unsigned OpenEndpoint::advance() {
   if (!connected_.load() || progressing_.exchange(true, std::memory_order_acquire)) return 0;
-  unsigned events = finish_verdicts() + drain();
+  unsigned events = finish_endings() + drain();
   static_cast<void>(post_receives());
   // With the queue empty, the last messages of peers that end have been delivered.
   if (events < kMostEvents) events += bury();

@@ -1,7 +1,6 @@
 #include "transfer/operation_table.h"
 
 #ifdef PINION_HAS_LIBFABRIC
-#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -32,48 +31,50 @@ OperationSlot* OperationTable::take(Peer peer, Operation* operation) {
   return &slot;
 }
 
-Operation* OperationTable::finish(OperationSlot& slot, bool* abandoned) {
-  const std::lock_guard lock(mutex_);
-  if (abandoned != nullptr) *abandoned = slot.abandoned;
+/// It is free again. Returns the operation that waits, or null.
+Operation* OperationTable::release(OperationSlot& slot) {
   if (!slot.abandoned) --live_;
   slot.used = false;
   free_.push_back(&slot);
   return std::exchange(slot.operation, nullptr);
 }
 
-template <class Chosen>
-std::vector<Operation*> OperationTable::abandon_where(Chosen&& chosen) {
-  std::vector<Operation*> waiting;
+Operation* OperationTable::finish(OperationSlot& slot, bool* abandoned) {
   const std::lock_guard lock(mutex_);
-  waiting.reserve(live_);
-  for (OperationSlot& slot : slots_) {
-    if (!slot.used || slot.abandoned || !chosen(slot)) continue;
+  if (abandoned != nullptr) *abandoned = slot.abandoned;
+  return release(slot);
+}
+
+void OperationTable::end_later(OperationSlot& slot, int code, Time due) {
+  const std::lock_guard lock(mutex_);
+  if (slot.operation == nullptr) {
+    release(slot);
+    return;
+  }
+  slot.code = code;
+  slot.due = due;
+  slot.next_ending = std::exchange(ending_, &slot);
+  endings_.fetch_add(1, std::memory_order_release);
+}
+
+/// The next one from that slot on; `from` then names the slot behind it.
+Operation* OperationTable::abandon_next(std::size_t& from, std::optional<Peer> peer, Kinds kinds) {
+  const std::lock_guard lock(mutex_);
+  while (from < slots_.size()) {
+    OperationSlot& slot = slots_[from++];
+    if (!slot.used || slot.abandoned || (peer && slot.peer != *peer) ||
+        (kinds == Kinds::without_gets && slot.gets))
+      continue;
     slot.abandoned = true;
     --live_;
-    if (slot.operation != nullptr) waiting.push_back(std::exchange(slot.operation, nullptr));
+    if (slot.operation != nullptr) return std::exchange(slot.operation, nullptr);
   }
-  return waiting;
-}
-
-std::vector<Operation*> OperationTable::abandon(Peer peer, Kinds kinds) {
-  return abandon_where(
-      [&](const OperationSlot& slot) { return slot.peer == peer && (kinds == Kinds::all || !slot.gets); });
-}
-
-std::vector<Operation*> OperationTable::abandon_all() {
-  return abandon_where([](const OperationSlot&) { return true; });
+  return nullptr;
 }
 
 std::size_t OperationTable::live() const {
   const std::lock_guard lock(mutex_);
   return live_;
-}
-
-bool OperationTable::has_any(Peer peer) const {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(slots_.begin(), slots_.end(), [&](const OperationSlot& slot) {
-    return slot.used && !slot.abandoned && slot.peer == peer;
-  });
 }
 
 }  // namespace pinion::transfer

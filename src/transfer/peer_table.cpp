@@ -54,20 +54,15 @@ void PeerTable::doubt_all() {
   for (Peer peer = 0; peer < size_; ++peer) entries_[peer].doubted = true;
 }
 
-std::vector<Peer> PeerTable::settle(Time now) {
-  std::vector<Peer> settled;
-  if (ending_.load() == 0) return settled;
-  for (Peer peer = 0; peer < size_; ++peer) {
-    Entry& entry = entries_[peer];
-    if (entry.condition.load() != Condition::ending) continue;
-    if (entry.noticed == 0) entry.noticed = now;
-    if (now - entry.noticed < kLastMessages) continue;
-    entry.condition.store(Condition::gone);
-    ending_.fetch_sub(1);
-    if (process_has_ended(peer)) entry.shm.remove();
-    settled.push_back(peer);
-  }
-  return settled;
+bool PeerTable::settle_one(Peer peer, Time now) {
+  Entry& entry = entries_[peer];
+  if (entry.condition.load() != Condition::ending) return false;
+  if (entry.noticed == 0) entry.noticed = now;
+  if (now - entry.noticed < kLastMessages) return false;
+  entry.condition.store(Condition::gone);
+  ending_.fetch_sub(1);
+  if (process_has_ended(peer)) entry.shm.remove();
+  return true;
 }
 
 bool PeerTable::process_has_ended(Peer peer) const {

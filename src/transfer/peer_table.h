@@ -24,7 +24,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "transfer/shm_file.h"
 
@@ -89,15 +88,20 @@ class PeerTable {
   }
   /// A message of some peer was lost.
   void doubt_all();
-  /// Peers whose end is settled: after a pause, in which their last messages arrive. Each once. Files that
-  /// their processes have left are removed.
-  std::vector<Peer> settle(Time now);
+  /// ended(peer) for each peer whose end is settled: after a pause, in which its last messages arrive. Once.
+  /// The file that its process has left is removed.
+  template <class Ended>
+  void settle(Time now, Ended&& ended) {
+    for (Peer peer = 0; peer < size_ && ending_.load() > 0; ++peer)
+      if (settle_one(peer, now)) ended(peer);
+  }
 
  private:
   static constexpr Duration kEvery = 100 * kMillisecond;
   static constexpr Peer kAtOnce = 16;
 
   bool may_write(Peer peer) const { return entries_[peer].condition.load() <= Condition::cut_off; }
+  bool settle_one(Peer peer, Time now);
   bool process_has_ended(Peer peer) const;
   bool has_left(const Directory& directory, Peer peer) const;
   bool is_silent(Peer peer, Time now, Duration silence);

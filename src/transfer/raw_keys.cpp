@@ -1,7 +1,10 @@
 #include "transfer/raw_keys.h"
 
 #ifdef PINION_HAS_LIBFABRIC
+#include <rdma/fi_errno.h>
+
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace pinion::transfer {
@@ -9,9 +12,14 @@ namespace pinion::transfer {
 int RawKeys::map(fid_domain* domain, const RawKey& raw, std::uint64_t& key) {
   RawKey copy = raw;  // the call takes bytes that it may write
   if (const int code = fi_mr_map_raw(domain, raw.base, copy.data.data(), raw.bytes, &key, 0)) return code;
-  const std::lock_guard lock(mutex_);
-  mapped_.push_back(key);
-  return 0;
+  try {
+    const std::lock_guard lock(mutex_);
+    mapped_.push_back(key);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    fi_mr_unmap_key(domain, key);
+    return -FI_ENOMEM;
+  }
 }
 
 void RawKeys::unmap(fid_domain* domain, std::uint64_t key) {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <set>
 #include <sstream>
 #include <string>
@@ -141,7 +142,7 @@ std::vector<int> open_files() {
 
 }  // namespace
 
-bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& peer) {
+bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& peer) try {
   const std::string here = text_of(own), there = text_of(peer.address);
   Connections theirs;
   if (here.empty() || there.empty() || !connections_of(peer.process, theirs)) return false;
@@ -154,6 +155,8 @@ bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& pe
     if (remote == there || port_of(local) == port_of(here)) all &= socket.reset();
   }
   return all;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 }  // namespace pinion::transfer

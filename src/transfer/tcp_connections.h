@@ -12,7 +12,8 @@
 namespace pinion::transfer {
 
 /// Bytes that the peer has sent over these connections end there, outside of this process's memory. False:
-/// others have the same addresses. `own`: the address of this process's endpoint.
+/// others have the same addresses, or there is no memory to look. `own`: the address of this process's
+/// endpoint.
 bool reset_tcp_connections(const std::vector<unsigned char>& own, const Card& peer);
 
 }  // namespace pinion::transfer

@@ -15,22 +15,22 @@ failed=0
 timeout 60 "$build/tests/softroce/firehose_verbs_test" || failed=1
 run() {
   timeout 100 "$build/bin/examples/gas" "\$@" --provider 'verbs;ofi_rxm' --figures >out 2>&1
+  echo "gas \$*"
   if ! grep ': verified\$' out; then
-    echo "gas \$*"
     cat out
     failed=1
   fi
   grep -E '^(puts|misses|distinct_buckets|messaged) ' out | tr '\n' ' '
   echo
 }
-run cannon --puts 2000 --block 32 --processes 4
-for processes in 2 4; do
-  run bitonic --puts 500 --keys 2000 --processes \$processes
+for processes in 2 3 4; do
+  run cannon --puts 2000 --block 32 --processes \$processes  # on a square of them: 1 or 4
+  run bitonic --puts 500 --keys 2000 --processes \$processes  # 2 or 4
+  run random-put --puts 1000 --sets 64K 2M --window 8 --processes \$processes --memory 1M
+  run hash-table --keys 100 --processes \$processes
+  run exchange --piece 300001 --processes \$processes
 done
 run random-put --puts 20000 --sets 64K 1M --processes 2 --memory 16M
-run random-put --puts 1000 --sets 64K 2M --window 8 --processes 3 --memory 1M
-run hash-table --keys 100 --processes 4
-run exchange --piece 300001 --processes 4
 exit \$failed
 END
 "$build/bin/pinion" softroce --memory 2G --timeout 1800s -- bash "$work/guest"
