@@ -35,6 +35,12 @@ struct MadeRun {
   runlog::Outcome outcome = runlog::Outcome::hit;
   int buffers_without_room = 0;
   bool keeps_events = true;
+
+  void only_measures() {
+    acts = runlog::Acts::measured;
+    retention = "observe";
+    outcome = runlog::Outcome::observed;
+  }
 };
 
 class Report : public test::Cli {
@@ -253,9 +259,7 @@ TEST_F(Report, ATraceHasRanksInOrderCountersAndLateTransfers) {
 
 TEST_F(Report, ARunThatWasOnlyMeasuredHeldNothingItself) {
   MadeRun made;
-  made.acts = runlog::Acts::measured;
-  made.retention = "observe";
-  made.outcome = runlog::Outcome::observed;
+  made.only_measures();
   write_run(made, 0, 1);
   const std::string text = pinion({"report", "logs", "--html", "page.html"}).out;
   const std::string page = content_of(root() / "page.html");
@@ -538,9 +542,7 @@ TEST_F(Verdicts, OnARunThatWasHelped) {
 
 TEST_F(Verdicts, OnARunThatWasOnlyMeasured) {
   MadeRun made;
-  made.acts = runlog::Acts::measured;
-  made.retention = "observe";
-  made.outcome = runlog::Outcome::observed;
+  made.only_measures();
   expect_verdict(made, "measured");
 }
 
@@ -589,9 +591,7 @@ TEST_F(Verdicts, OnALogWithoutEvents) {
   MadeRun made;
   made.keeps_events = false;
   expect_verdict(made, "no-events");
-  made.acts = runlog::Acts::measured;
-  made.retention = "observe";
-  made.outcome = runlog::Outcome::observed;
+  made.only_measures();
   expect_verdict(made, "measured-no-events");
 }
 

@@ -13,9 +13,6 @@ namespace pinion {
 
 namespace {
 
-/// Until a closed segment, or one whose registration was refused, is tried again.
-constexpr Duration kRest = kSecond;
-
 std::uint64_t leases_out_at(std::size_t place) {
   return leases_out([place](auto&& visit) {
     for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)

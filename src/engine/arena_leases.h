@@ -71,6 +71,9 @@ class ArenaLeases {
 
   // ---- closing; settle() must follow ----
 
+  /// Until a closed segment, or one whose registration was refused, is tried again.
+  static constexpr Duration kRest = kSecond;
+
   /// Those without leases of requests, until they hold so many bytes. They may be opened again after `rest`.
   /// False: there are none.
   bool close_idle(std::uint64_t bytes, Duration rest);

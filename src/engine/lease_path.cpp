@@ -194,7 +194,7 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   if (step == Domain::Step::refused && ticket.over_limit) {
     const Ticks asked = ticks_now();
     if (others_make_room(thread, number, ticket.pages.bytes()) ||
-        (ticket.owner == nullptr && let_arena_go(thread, ticket.pages.bytes(), kSecond))) {
+        (ticket.owner == nullptr && let_arena_go(thread, ticket.pages.bytes(), ArenaLeases::kRest))) {
       for_others = ticks_now() - asked;
       step = run();
     }
@@ -293,7 +293,7 @@ void LeasePath::leave_arena(int number) {
 bool LeasePath::let_arena_go(ThreadContext& thread, std::size_t bytes, Duration rest) {
   if (!arena_.close_idle(bytes, rest)) return false;
   close_segments(thread);
-  settle_arena();
+  settle_arena();  // shows the memory to children: the registrations have ended
   return true;
 }
 

@@ -182,6 +182,7 @@ class LeasePath {
     if (segment == nullptr) [[unlikely]]
       return false;
     transfer.active = true;
+    static_assert(kArenaPlaces <= UINT16_MAX);
     transfer.in_arena = static_cast<std::uint16_t>(1 + place);
     transfer.segment = segment;
     return true;

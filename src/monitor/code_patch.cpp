@@ -30,10 +30,14 @@ T read_as(const std::byte* from) {
 constexpr std::size_t kStubBytes = 16;
 constexpr std::size_t kReach = std::size_t{2} << 30;
 
+}  // namespace
+
 std::size_t landing_pad_bytes(const std::byte* code) {
   constexpr std::uint32_t kEndbr64 = 0xfa1e0ff3;
   return read_as<std::uint32_t>(code) == kEndbr64 ? 4 : 0;
 }
+
+namespace {
 
 void encode_branch(std::byte* out, const std::byte* from, const std::byte* to) {
   const auto displacement = static_cast<std::int32_t>(to - (from + 5));
@@ -91,10 +95,14 @@ constexpr std::size_t kStubBytes = 16;
 constexpr std::size_t kReach = std::size_t{128} << 20;
 std::size_t padding_bytes(const std::byte*) { return 0; }
 
+}  // namespace
+
 std::size_t landing_pad_bytes(const std::byte* code) {
   constexpr std::uint32_t kBtiC = 0xd503245f;
   return read_as<std::uint32_t>(code) == kBtiC ? 4 : 0;
 }
+
+namespace {
 
 void encode_branch(std::byte* out, const std::byte* from, const std::byte* to) {
   const std::uint32_t branch = 0x14000000u | (static_cast<std::uint32_t>((to - from) >> 2) & 0x03ffffffu);

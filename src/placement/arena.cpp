@@ -64,7 +64,7 @@ class Arena::Changing {
 
 bool Arena::reserve(std::size_t bytes, bool beyond) {
   Range range = reserve_unseen(std::min(granules_for(bytes), kMostGranules) * kGranule);
-  for (ChunkMarks* const marks : {&deprived_, &replaced_, &laid_over_, &unshared_, &withheld_}) {
+  for (ChunkMarks* const marks : all_marks()) {
     if (range.empty()) break;
     void* const zeros = other_.map_records(ChunkMarks::bytes_for(range));
     if (zeros == nullptr) {
@@ -180,8 +180,7 @@ bool Arena::renew(Range range) {
   }
   advise_hugepages(range);
   laid_over_.clear(range);
-  unshared_.clear(range);
-  withheld_.clear(range);
+  forget_wishes(range);
   const Locked locked(mutex_);
   if (segment_around(range.begin).pinned) return true;
   replaced_.clear(range);
@@ -212,8 +211,7 @@ Recycled Arena::recycle(Range range) {
   if (!is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
   if (!reclaim(range)) return Recycled::refused;
   unlock(range);
-  unshared_.clear(range);
-  withheld_.clear(range);
+  forget_wishes(range);
   if (make_plain_unseen(range, true))
     deprived_.clear(range);
   else
@@ -291,11 +289,7 @@ void Arena::give_back(Range range) {
 }
 
 void Arena::forget(Segment& segment) {
-  deprived_.clear(segment.range);
-  replaced_.clear(segment.range);
-  laid_over_.clear(segment.range);
-  unshared_.clear(segment.range);
-  withheld_.clear(segment.range);
+  for (ChunkMarks* const marks : all_marks()) marks->clear(segment.range);
   for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
     marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
@@ -360,8 +354,7 @@ void Arena::note_deprived(Range range) {
 void Arena::note_replaced(Range range) {
   replaced_.set(range);
   laid_over_.set(range);
-  unshared_.clear(range);
-  withheld_.clear(range);
+  forget_wishes(range);
   mark_granules(range);
   hide_unseen(range, false);
 }

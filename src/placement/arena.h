@@ -145,6 +145,14 @@ class Arena final : public PageSource {
     return {range_.begin + i * kGranule, range_.begin + (i + 1) * kGranule};
   }
   Range longest_whole(Range segment) const;
+  std::array<ChunkMarks*, 5> all_marks() {
+    return {&deprived_, &replaced_, &laid_over_, &unshared_, &withheld_};
+  }
+  /// Of memory whose block has ended, or that other memory has replaced.
+  void forget_wishes(Range range) {
+    unshared_.clear(range);
+    withheld_.clear(range);
+  }
 
   PageSource& other_;
   Range range_;

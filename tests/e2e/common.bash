@@ -55,7 +55,7 @@ case $family in
     grep -q HYDRA "$work/version" || exit 77
     launch=("$mpirun")
     # Ubuntu 24.04's library asks PMIx for its world, which its launcher does not speak: each rank is alone.
-    if ldd "$programs/mpi_counted" | grep 'libpmix' >/dev/null; then exit 77; fi
+    ! ldd "$programs/mpi_counted" | finds libpmix || exit 77
     ;;
 esac
 

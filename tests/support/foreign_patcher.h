@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/range.h"
+#include "monitor/code_patch.h"
 
 namespace pinion::test {
 
@@ -52,11 +53,10 @@ class ForeignPatcher {
     __builtin___clear_cache(static_cast<char*>(entry_), static_cast<char*>(entry_) + patch.size());
   }
   void* entry() const { return entry_; }
-  /// The entry's code, behind the landing pad that a libc built for CET has there.
+  /// The entry's code, behind the landing pad that a libc built for CET or BTI has there.
   std::byte* code() const {
-    constexpr unsigned char kPad[] = {0xf3, 0x0f, 0x1e, 0xfa};  // endbr64
     auto* const code = static_cast<std::byte*>(entry_);
-    return std::memcmp(code, kPad, sizeof kPad) == 0 ? code + sizeof kPad : code;
+    return code + landing_pad_bytes(code);
   }
 
  private:
