@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -1041,6 +1042,39 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   leases().release(*this_thread(), held);
   process_heap().free(block);
   process_heap().free(other);
+}
+
+/// Coroutines have such stacks.
+TEST_F(ArenaTest, AThreadOnAStackInARegisteredSegmentForks) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers know stacks that they have seen begin";
+  if (kAliased) GTEST_SKIP() << "the child would share the stack, so it has none";
+  const auto [block, other] = start_with_two_blocks("pin");
+  Transfer held;
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
+  char* const stack = take(kMiB);
+  static int status = -1;
+  static char* contents = nullptr;
+  static ucontext_t back, on_stack;
+  contents = block;
+  ASSERT_EQ(::getcontext(&on_stack), 0);
+  on_stack.uc_stack.ss_sp = stack;
+  on_stack.uc_stack.ss_size = kMiB;
+  on_stack.uc_link = &back;
+  ::makecontext(
+      &on_stack,
+      [] {
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(is_filled(contents, 4 * kMiB, 7) ? 0 : 1);
+        ::waitpid(child, &status, 0);
+      },
+      0);
+  ASSERT_EQ(::swapcontext(&back, &on_stack), 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(marks_at(block), "dc") << "hidden again";
+  EXPECT_TRUE(serves(other, 4 * kMiB));
+  EXPECT_EQ(registrations(), 1u);
+  leases().release(*this_thread(), held);
+  for (char* const one : {block, other, stack}) process_heap().free(one);
 }
 
 TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {

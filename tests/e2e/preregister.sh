@@ -15,6 +15,10 @@ served fft3d
 grep -q '^pinion: The arena served [1-9][0-9,]* of [0-9,]* transfers' "$work/err" || fail "fft3d: its verdict: $(cat "$work/err")"
 report_says fft3d 'r.arena.processes >= 2 and r.arena.served > 0 and r.arena.registrations > 0'
 
+under "--preregister 512M --preregister-alias yes --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d, aliased: status $?: $(cat "$work/err")"
+verified || fail "fft3d, aliased: $(cat "$work/out")"
+served "fft3d, aliased"
+
 to "$work/out" "$work/err" "$pinion" run --preregister 1M -- true
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
@@ -245,6 +249,8 @@ fi
 if [ -n "$all" ] && command -v hpcc >/dev/null; then
   hpcc_under "--preregister 512M --retention helper"
   served hpcc
+  hpcc_under "--preregister 512M --preregister-alias yes --retention helper"
+  served "hpcc, aliased"
 fi
 
 [ "$failures" -eq 0 ]
