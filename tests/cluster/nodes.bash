@@ -42,7 +42,7 @@ while [[ \$1 = -* ]]; do shift; done
 node=\$1
 shift
 exec env -i HOME="$HOME" USER="\$(id -un)" SHELL=/bin/bash PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
-  nsenter --target "\$(cat "$cluster/\$node")" --net --uts --ipc --mount \\
+  nsenter --target "\$(cat "$cluster/\$node")" --net --uts --ipc --mount --root --wd \\
   bash -c "cd; \$*"
 END
   chmod +x "$agent"
@@ -88,11 +88,12 @@ become_node() {
     held=("${held[@]:1}")
   done
   touch "$2/cluster/$name.ready" || exit
-  exec sleep infinity
+  cd / && exec sleep infinity
 }
 
 # on NODE COMMAND...: as a user logged in there, with this environment and in this directory.
+# --root and --wd: those of the node, also where the script runs in a chroot.
 on() {
   # shellcheck disable=SC2016
-  nsenter --target "$(cat "$cluster/$1")" --net --uts --ipc --mount sh -c 'cd "$0" && exec "$@"' "$PWD" "${@:2}"
+  nsenter --target "$(cat "$cluster/$1")" --net --uts --ipc --mount --root --wd sh -c 'cd "$0" && exec "$@"' "$PWD" "${@:2}"
 }
