@@ -187,8 +187,12 @@ plain=$(killed "${launch[@]}")
 eventually settled
 remains_before=$(remains)
 status=$(killed "$pinion" run --device pin --log "$work/log" -- "${launch[@]}")
-# Which of the signals and errors that follow hydra gives is chance, and that a launcher's own SIGPIPE (141) comes first.
-ended_alike() { [ "$status" -eq "$plain" ] || [ "$family" = mpich ] || [ "$status" -eq 141 ] || [ "$plain" -eq 141 ]; }
+# Which of the signals and errors that follow hydra gives is chance, and that a launcher's own SIGPIPE (141) comes first. Open MPI 5's
+# launcher gives the killed rank's status (137), or that of a neighbour that aborts (14): plain runs have both.
+ended_alike() {
+  [ "$status" -eq "$plain" ] || [ "$family" = mpich ] || [ "$status" -eq 141 ] || [ "$plain" -eq 141 ] ||
+    [[ "$status $plain" =~ ^(14 137|137 14)$ ]]
+}
 [ "$status" -ne 0 ] && ended_alike || fail "killed: status $status, without Pinion $plain: $(said)"
 clean killed
 report_says killed "$all_there and not all(rank.complete for rank in r.per_rank) and r.acquires.total > 0"
