@@ -90,14 +90,14 @@ class Measurement {
       : bench_(bench), target_(target), source_(target.endpoint().domain()) {
     if (const Error error = measure_gather_costs(target.endpoint(), target.peer(), target.memory(), costs_))
       throw Failure(error.message);
-    bench.note(
-        fmt::format("{}: {} elements a request; a further request costs {:.0f} ns, of 64 KiB {:.0f} ns more, "
-                    "2 and 4 elements {:.0f} "
-                    "and {:.0f} ns, "
-                    "a copied piece {:.1f} ns and {:.3f} ns a byte; packed at offset {}.",
-                    target.endpoint().capabilities().provider, costs_.max_elements, costs_.request_ns,
-                    costs_.large_request_ns, costs_.elements_ns[0], costs_.elements_ns[1],
-                    costs_.copied_piece_ns, costs_.copied_byte_ns, costs_.packed_offset));
+    bench.note(fmt::format(
+        "{}: {} elements a request; a further request costs {:.0f} ns, of 128 KiB {:.0f} ns more, "
+        "2 and 4 elements {:.0f} "
+        "and {:.0f} ns, "
+        "a copied piece {:.1f} ns and {:.3f} ns a byte; packed at offset {}.",
+        target.endpoint().capabilities().provider, costs_.max_elements, costs_.request_ns,
+        costs_.large_request_ns, costs_.elements_ns[0], costs_.elements_ns[1], costs_.copied_piece_ns,
+        costs_.copied_byte_ns, costs_.packed_offset));
   }
 
   void lists(std::size_t pieces, std::size_t bytes) {

@@ -115,7 +115,7 @@ void expect_in_limits(const pinion_gather_costs& costs, const Elements& elements
 
 /// Of a request of one element.
 double request_ns(const pinion_gather_costs& costs, std::size_t bytes) {
-  return costs.request_ns + costs.large_request_ns * std::min(1.0, static_cast<double>(bytes) / (64 << 10));
+  return costs.request_ns + costs.large_request_ns * std::min(1.0, static_cast<double>(bytes) / (128 << 10));
 }
 
 /// By the definition of the costs, whose elements are linear.
@@ -258,14 +258,14 @@ TEST(GatherPlan, CopiesWhereFurtherLargeRequestsCostMore) {
   // One request either way.
   pieces.resize(4);
   EXPECT_EQ(plan(costs, pieces, room).size(), 4u);
-  // Small requests have their share of it: 4 KiB of 64.
+  // Smaller requests have their share of it.
   pieces.assign({{reinterpret_cast<void*>(0x100000), 1024}, {reinterpret_cast<void*>(0x200000), 1024}});
-  costs = linear_costs(100, 0, 0, 1);
+  costs = linear_costs(100, 0, 0, 0.1);
   costs.max_elements = 1;
-  EXPECT_EQ(plan(costs, pieces).size(), 2u) << "100 ns for a request, 2,048 to copy";
+  EXPECT_EQ(plan(costs, pieces).size(), 2u) << "100 ns for a request, 205 to copy";
   costs.large_request_ns = 64 * 5000;
   EXPECT_EQ(plan(costs, pieces).size(), 2u) << "as many bytes in all";
-  pieces = {{reinterpret_cast<void*>(0x100000), 60 << 10}, {reinterpret_cast<void*>(0x200000), 60 << 10}};
+  pieces = {{reinterpret_cast<void*>(0x100000), 120 << 10}, {reinterpret_cast<void*>(0x200000), 120 << 10}};
   EXPECT_EQ(plan(costs, pieces).size(), 1u);
 }
 
@@ -373,15 +373,15 @@ struct Device {
   std::size_t max_elements = 128;
   double latency = 5000, request = 800, element = 60, exponent = 1;
   std::size_t best_offset = 64;
-  double large_request = 0;  ///< of 64 KiB; of 4 KiB, a quarter
-  std::size_t max_bytes = std::size_t{256} << 10;
+  double large_request = 0;  ///< of 128 KiB; of 8 KiB, a quarter
+  std::size_t max_bytes = std::size_t{512} << 10;
   unsigned transfers = 0, failing = ~0u;
 
   double elements_ns(std::size_t elements) const {
     return element * std::pow(static_cast<double>(elements - 1), exponent);
   }
   double request_ns(std::size_t bytes) const {
-    return request + large_request * std::sqrt(std::min(1.0, static_cast<double>(bytes - 8) / (64 << 10)));
+    return request + large_request * std::sqrt(std::min(1.0, static_cast<double>(bytes - 8) / (128 << 10)));
   }
   double ns(std::size_t requests, std::size_t elements, std::size_t bytes, std::size_t offset) const {
     const auto each = static_cast<double>(requests);

@@ -11,7 +11,7 @@
 namespace pinion {
 
 /// Requests of so many bytes cost pinion_gather_costs::large_request_ns.
-inline constexpr std::size_t kLargeRequest = std::size_t{64} << 10;
+inline constexpr std::size_t kLargeRequest = std::size_t{128} << 10;
 
 struct GatherPlan {
   std::size_t elements;                   ///< more than there is room for: nothing is planned

@@ -11,7 +11,7 @@
 namespace pinion::transfer {
 
 /// Of the longest put.
-inline constexpr std::size_t kProbeBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kProbeBytes = std::size_t{512} << 10;
 
 /// `target`: memory of the peer, of kProbeBytes.
 Error measure_gather_costs(Endpoint& endpoint, Peer peer, const RemoteMemory& target,
