@@ -631,8 +631,8 @@ TEST_F(ArenaTest, MemoryThatIsWipedForChildrenIsServedNoMore) {
 }
 
 void share(Range memory, bool shared) {
-  ASSERT_EQ(advise(reinterpret_cast<char*>(memory.begin), memory.bytes(), shared ? MADV_DOFORK : MADV_DONTFORK),
-            0);
+  ASSERT_EQ(
+      advise(reinterpret_cast<char*>(memory.begin), memory.bytes(), shared ? MADV_DOFORK : MADV_DONTFORK), 0);
 }
 
 TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
@@ -1283,7 +1283,8 @@ TEST_F(AliasedArenaTest, DevicesRegisterTheSecondView) {
 
 TEST_F(AliasedArenaTest, AMappingOverABlockEndsItsServiceUntilItIsGone) {
   const auto [block, other] = start_with_two_blocks("pin");
-  ASSERT_EQ(::mmap(block, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), block);
+  ASSERT_EQ(::mmap(block, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            block);
   std::memset(block, 9, kMiB);
   EXPECT_EQ(view_of(block)[0], 7) << "the old contents, which nobody may be sent";
   EXPECT_FALSE(serves(block, kMiB));
