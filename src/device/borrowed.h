@@ -45,8 +45,13 @@ class BorrowedDevice final : public Device {
 
   Registration register_range(Range pages, Access access, Actor actor) override {
     const std::shared_lock lock(mutex_);
-    if (!device_) return {Error::make(ENODEV, "the program has taken back or closed the device"), {}, {}};
+    if (!device_) return taken_back();
     return device_->register_range(pages, access, actor);
+  }
+  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
+    const std::shared_lock lock(mutex_);
+    if (!device_) return taken_back();
+    return device_->register_view(pages, view, access, actor);
   }
   Error deregister(const RegistrationKey& key, Actor actor) override {
     const std::shared_lock lock(mutex_);
@@ -66,6 +71,10 @@ class BorrowedDevice final : public Device {
   }
 
  private:
+  static Registration taken_back() {
+    return {Error::make(ENODEV, "the program has taken back or closed the device"), {}, {}};
+  }
+
   mutable std::shared_mutex mutex_;  ///< shared: a call under way; exclusive: changing device_
   std::unique_ptr<Device> device_;
 };

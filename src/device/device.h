@@ -85,6 +85,11 @@ class Device {
   /// Registers the whole pages `pages` (page-aligned, at least one) for `access`. On error nothing stays
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
+  /// The same for memory that has a second view, of whole pages at `view`: the device registers that one, and
+  /// serves requests for the addresses of `pages`. A device that cannot tell them apart registers `pages`.
+  virtual Registration register_view(Range pages, Address /*view*/, Access access, Actor actor) {
+    return register_range(pages, access, actor);
+  }
   /// Either actor may deregister the other's registrations. The memory may be unmapped already. An
   /// unregistered or already deregistered key is ignored; debug builds stop there, for it is the caller's
   /// mistake. On error the registration stays as it is, and may be deregistered again later.

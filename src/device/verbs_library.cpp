@@ -46,7 +46,7 @@ OptionalLibrary<VerbsLibrary> load() {
   symbols.find(verbs.reg_mr, "ibv_reg_mr");
   symbols.find(verbs.dereg_mr, "ibv_dereg_mr");
   symbols.find_if_there(verbs.is_fork_initialized, "ibv_is_fork_initialized");
-  verbs.has_alias = ::dlsym(library, "ibv_reg_mr_iova2") != nullptr;
+  symbols.find_if_there(verbs.reg_mr_iova, "ibv_reg_mr_iova2");
   if (!symbols.missing().empty())
     loaded.error = Error::make(ENOSYS, "libibverbs has no %s", symbols.missing().c_str());
   return loaded;

@@ -23,7 +23,8 @@ struct VerbsLibrary {
   decltype(&ibv_reg_mr) reg_mr = nullptr;
   decltype(&ibv_dereg_mr) dereg_mr = nullptr;
   decltype(&ibv_is_fork_initialized) is_fork_initialized = nullptr;  ///< null before rdma-core 35
-  bool has_alias = false;  ///< ibv_reg_mr_iova2 (rdma-core 28): another address for peers than the program's
+  /// Another address for transfers than the memory's (iova). Null before rdma-core 28.
+  decltype(&ibv_reg_mr_iova2) reg_mr_iova = nullptr;
 };
 
 /// Null and an error where the library is missing or too old.

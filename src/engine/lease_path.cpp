@@ -262,6 +262,7 @@ bool LeasePath::register_segment(ThreadContext& thread, int number, Range reques
   if (ticket.pages.empty()) return true;  // it may be open, for all that this thread knows
   ticket.access = Access::write;
   ticket.owner = &arena_;
+  ticket.view = arena_.view_of(ticket.pages).begin;
   Transfer registering;
   registering.record.domain = static_cast<unsigned>(number);
   const bool refused = acquire_by_steps(thread, ticket, registering) == Domain::Step::refused;

@@ -180,6 +180,7 @@ constinit const char* g_log = nullptr;
   if (!options.hugepages && options.preregister == 0) return;
   if (options.preregister != 0 && !pinion::process_arena().reserve(options.preregister, options.hugepages))
     say("pinion: the system has no addresses for the arena: blocks lie in ordinary memory\n");
+  pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
   // Before most others, so that this one holds the mutexes while the fewest handlers run.

@@ -3,8 +3,8 @@
 // address of the kernel's choice, without further flags. All others go on to libc, and so do all where the
 // heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
 //
-// clone and _Fork, too, which miss the handlers of forks: the arena's memory is made visible to their
-// children. madvise, for memory that the program keeps from its children.
+// clone, _Fork and syscall, too, whose children miss the handlers of forks: the heap's handlers run around
+// them. madvise, for memory that the program keeps from its children, and for memory with two views.
 //
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
 #include "intercept/mappings.h"
@@ -12,7 +12,10 @@
 #include <link.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
+#include <ucontext.h>
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +27,7 @@
 #include "device/own_verbs_call.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
+#include "monitor/system_call.h"
 #include "placement/arena.h"
 #include "placement/hugepage_heap.h"
 #include "placement/kernel_pages.h"
@@ -175,10 +179,89 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
 
 using Clone = int(int (*)(void*), void*, int, void*, ...);
 using Fork = pid_t();
+using Syscall = long(long, long, long, long, long, long, long) noexcept;
 constinit std::atomic<Clone*> g_clone{nullptr};
 constinit std::atomic<Fork*> g_fork{nullptr};
+constinit std::atomic<Syscall*> g_syscall{nullptr};
+
+/// `call` returns 0 in the child, where it returns at all.
+template <class Call>
+auto make_child(Call&& call) {
+  pinion::HugepageHeap& heap = pinion::process_heap();
+  const bool prepared = heap.before_other_child();
+  const auto child = call(prepared);
+  const int error = errno;
+  if (prepared && child == 0)
+    heap.after_fork_in_child();
+  else if (prepared)
+    heap.after_fork_in_parent();
+  errno = error;
+  return child;
+}
+
+/// What a child of clone begins with, and the stack that it begins on, for its own may lie in hidden memory.
+/// It has a copy of them. The heap's mutexes guard the parent's.
+struct Beginning {
+  int (*run)(void*);
+  void* argument;
+  void* stack;
+};
+constinit Beginning g_beginning{};
+alignas(64) constinit char g_first_stack[64 << 10] = {};
+
+[[noreturn]] void run_child() {
+  const int status = g_beginning.run(g_beginning.argument);
+  pinion::raw_system_call(SYS_exit, pinion::arguments_of(status));
+  __builtin_unreachable();
+}
+
+int begin_child(void*) {
+  pinion::process_heap().after_fork_in_child();
+  constexpr std::size_t kFrames = 4096;  // makecontext looks at the end alone
+  ucontext_t context;
+  ::getcontext(&context);
+  context.uc_stack.ss_sp = static_cast<char*>(g_beginning.stack) - kFrames;
+  context.uc_stack.ss_size = kFrames;
+  context.uc_link = nullptr;
+  ::makecontext(&context, run_child, 0);
+  ::setcontext(&context);
+  return -1;
+}
+
+/// Whether the system call makes a child with a copy of the memory, which goes on behind the call. One that
+/// begins on another stack never comes back here.
+bool makes_child(long number, long first, long second) {
+  switch (number) {
+#ifdef SYS_fork
+    case SYS_fork:
+      return true;
+#endif
+    case SYS_clone:
+      return (first & CLONE_VM) == 0 && second == 0;
+    case SYS_clone3: {
+      // Read by the kernel: a bad pointer of the caller's only fails its call.
+      struct {
+        std::uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
+      } wanted{};
+      const iovec from{reinterpret_cast<void*>(first), sizeof wanted}, to{&wanted, sizeof wanted};
+      const long self = pinion::raw_system_call(SYS_getpid, {});
+      const long bytes =
+          pinion::raw_system_call(SYS_process_vm_readv, pinion::arguments_of(self, &to, 1, &from, 1, 0));
+      return bytes == static_cast<long>(sizeof wanted) && (wanted.flags & CLONE_VM) == 0 && wanted.stack == 0;
+    }
+    default:
+      return false;
+  }
+}
+
+[[gnu::noinline]] long make_child_by_syscall(long number, long a, long b, long c, long d, long e,
+                                             long f) noexcept {
+  return make_child([&](bool) { return next(g_syscall, "syscall")(number, a, b, c, d, e, f); });
+}
+
 constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
 constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
+
 constinit std::atomic<int (*)()> g_munlockall{nullptr};
 
 }  // namespace
@@ -214,24 +297,39 @@ PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argumen
   void* const tls = va_arg(rest, void*);
   void* const child_tid = va_arg(rest, void*);
   va_end(rest);
-  if ((flags & CLONE_VM) == 0) pinion::process_arena().show_to_children();
-  return next(g_clone, "clone")(run, stack, flags, argument, parent_tid, tls, child_tid);
+  const auto call = [&](int (*begin)(void*), void* with, void* on) {
+    return next(g_clone, "clone")(begin, on, flags, with, parent_tid, tls, child_tid);
+  };
+  if ((flags & CLONE_VM) != 0) return call(run, argument, stack);
+  return make_child([&](bool prepared) {
+    if (!prepared || run == nullptr || stack == nullptr) return call(run, argument, stack);
+    g_beginning = {run, argument, stack};
+    return call(begin_child, nullptr, g_first_stack + sizeof g_first_stack);
+  });
 }
 
 PINION_EXPORT pid_t _Fork() noexcept {
-  pinion::process_arena().show_to_children();
-  return next(g_fork, "_Fork")();
+  return make_child([](bool) { return next(g_fork, "_Fork")(); });
+}
+
+/// As libc has it: it passes on six words, however many the caller gave. It jumps to libc's, so that children
+/// with shared memory return past it.
+PINION_EXPORT long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept
+    __asm__("syscall");
+long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
+  if (makes_child(number, a, b)) [[unlikely]]
+    return make_child_by_syscall(number, a, b, c, d, e, f);
+  return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
 }
 
 /// What a device's library hides while it registers a segment for Pinion is not the program's wish.
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
-  if (advice == MADV_DONTFORK || advice == MADV_DOFORK) {
-    const Range common = arena_part(whole_pages(address, bytes));
-    if (!common.empty() && !pinion::OwnVerbsCall::now()) {
-      if (advice == MADV_DONTFORK)
-        pinion::process_arena().note_unshared(common);
-      else
-        pinion::process_arena().note_shared(common);
+  const Range common = arena_part(whole_pages(address, bytes));
+  if (!common.empty()) [[unlikely]] {
+    const auto result = pinion::process_arena().advise(common, advice, !pinion::OwnVerbsCall::now());
+    if (result) {
+      if (*result != 0) errno = *result;
+      return *result == 0 ? 0 : -1;
     }
   }
   return next(g_madvise, "madvise")(address, bytes, advice);

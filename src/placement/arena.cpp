@@ -3,12 +3,17 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include "monitor/memory_events.h"
 #include "placement/kernel_pages.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 namespace pinion {
 
@@ -96,7 +101,7 @@ Pages Arena::take(std::size_t bytes) {
   const Address begin = range_.begin + first * kGranule;
   Pages pages{{begin, begin + bytes}, Backing::base, true};
   const Changing changing(*this, pages.range);
-  if (!laid_over(pages.range).empty() || !commit_unseen(pages)) return {};
+  if (!laid_over(pages.range).empty() || !commit(pages)) return {};
   segments_[first] = {pages.range, true, false};
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(first), granules,
               static_cast<std::uint16_t>(first + 1));
@@ -104,6 +109,42 @@ Pages Arena::take(std::size_t bytes) {
   figures_.most_segments = std::max(figures_.most_segments, ++figures_.segments);
   figures_.most_bytes = std::max(figures_.most_bytes, figures_.bytes);
   return pages;
+}
+
+bool Arena::commit(Pages& pages) { return (aliases_ && commit_aliased(pages)) || commit_unseen(pages); }
+
+bool Arena::commit_aliased(Pages& pages) {
+  const Range view = map_view_unseen(pages.range.bytes());
+  if (view.empty()) return false;
+  if (!view_unseen(view, pages.range)) {
+    unmap_unseen(view);
+    reserve_unseen_at(pages.range);  // the kernel may have emptied the addresses before it refused
+    return false;
+  }
+  pages.backing = Backing::base;
+  for (Address at = pages.range.begin; at < pages.range.end; at += kGranule)
+    views_[granule_of(at)].store(view.begin + (at - pages.range.begin), std::memory_order_release);
+  return true;
+}
+
+Range Arena::view_of(Range range) const {
+  const Address view = views_[granule_of(range.begin)].load(std::memory_order_acquire);
+  if (view == 0) return {};
+  const Address begin = view + (range.begin - range_.begin) % kGranule;
+  return {begin, begin + range.bytes()};
+}
+
+template <class Visit>
+void Arena::for_each_granule(Range range, Visit&& visit) const {
+  for (Address at = range.begin; at < range.end;) {
+    const Range part{at, std::min(range.end, granule(granule_of(at)).end)};
+    visit(part);
+    at = part.end;
+  }
+}
+
+bool Arena::has_views(Range range) const {
+  return aliases_ && range_.contains(range) && !view_of(range).empty();
 }
 
 std::size_t Arena::find_free(std::size_t granules) const {
@@ -150,7 +191,7 @@ bool Arena::make_whole(Range block) {
   if (!pinned) replaced_.clear(block);
   withheld_.clear(block);
   if (!deprived_.any(block) && !unshared_.any(block)) return true;
-  if (!make_plain_unseen(block, pinned)) {
+  if (!make_plain_unseen(block, pinned || !view_of(block).empty())) {
     deprived_.for_each_run(block, [this](Range run) { note_replaced(run); });
     return false;
   }
@@ -160,6 +201,8 @@ bool Arena::make_whole(Range block) {
 }
 
 namespace {
+
+void clear_view(Range view) { std::memset(reinterpret_cast<void*>(view.begin), 0, view.bytes()); }
 
 /// Fresh memory in place of any mapping. By libc's function, so that the hooks of other libraries see it too.
 bool map_over(Range range, int protection, int flags) {
@@ -172,17 +215,48 @@ bool map_over(Range range, int protection, int flags) {
 
 }  // namespace
 
-/// A registration of the segment has other pages still, so the marks stay until the segment is new.
+bool Arena::make_fresh(Range range) {
+  const Range view = view_of(range);
+  if (view.empty()) {
+    if (!map_over(range, PROT_READ | PROT_WRITE, 0)) return false;
+    advise_hugepages(range);
+    return true;
+  }
+  // By way of addresses without memory, for the hooks of other libraries.
+  if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return false;
+  if (!drop(range)) clear_view(view);
+  return view_unseen(view, range);
+}
+
+/// Of memory with two views. Never under a registration.
+bool Arena::drop(Range range) {
+  const Locked locked(mutex_);
+  return !segment_around(range.begin).pinned && drop_view_unseen(view_of(range));
+}
+
+/// Writes zeros to what lies in the range and is the heap's, whatever the program did to its rights.
+void Arena::clear(Range range) {
+  for_each_granule(range, [this](Range part) {
+    for (Address at = part.begin; at < part.end;) {
+      const Address end = replaced_.find({at, part.end}, true);
+      if (at < end) clear_view(view_of({at, end}));
+      cleared_.fetch_add(end - at, std::memory_order_relaxed);
+      at = replaced_.find({end, part.end}, false);
+    }
+  });
+}
+
+/// A registration of the segment has other pages still, so the marks stay until the segment is new. One of
+/// the second view has these again.
 bool Arena::renew(Range range) {
-  if (!map_over(range, PROT_READ | PROT_WRITE, 0)) {
+  if (!make_fresh(range)) {
     note_replaced(range);
     return false;
   }
-  advise_hugepages(range);
   laid_over_.clear(range);
   forget_wishes(range);
   const Locked locked(mutex_);
-  if (segment_around(range.begin).pinned) return true;
+  if (segment_around(range.begin).pinned && view_of(range).empty()) return true;
   replaced_.clear(range);
   deprived_.clear(range);
   return true;
@@ -199,7 +273,7 @@ bool Arena::reclaim(Range block) {
   if (!range_.contains(block) || !is_marked(block)) return true;
   if (unshared_.any(block)) {
     unshared_.clear(block);
-    if (!is_pinned(block.begin)) hide_unseen(block, false);
+    if (!is_pinned(block.begin)) show(block);
   }
   bool renewed = true;
   laid_over_.for_each_run(block, [&](Range run) { renewed = renew(run) && renewed; });
@@ -212,7 +286,7 @@ Recycled Arena::recycle(Range range) {
   if (!reclaim(range)) return Recycled::refused;
   unlock(range);
   forget_wishes(range);
-  if (make_plain_unseen(range, true))
+  if (make_plain_unseen(range, true))  // hidden, as the rest of the segment
     deprived_.clear(range);
   else
     note_deprived(range);
@@ -284,14 +358,17 @@ void Arena::give_back(Range range) {
     if (!laid_over(range).empty()) return;  // the program's: the granules stay out of use as long
   }
   if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return;  // they stay out of use
+  unmap_unseen(view_of(range));
   const Locked locked(mutex_);
   forget(segment_of(range));
 }
 
 void Arena::forget(Segment& segment) {
   for (ChunkMarks* const marks : all_marks()) marks->clear(segment.range);
-  for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i)
+  for (std::size_t i = 0; i < granules_for(segment.range.bytes()); ++i) {
     marked_[granule_of(segment.range.begin) + i].store(false, std::memory_order_relaxed);
+    views_[granule_of(segment.range.begin) + i].store(0, std::memory_order_relaxed);
+  }
   std::fill_n(first_.begin() + static_cast<std::ptrdiff_t>(granule_of(segment.range.begin)),
               granules_for(segment.range.bytes()), std::uint16_t{0});
   --figures_.segments;
@@ -334,7 +411,9 @@ bool Arena::unpin(Range range) {
   const Locked locked(mutex_);
   Segment& segment = segment_of(range);
   segment.pinned = false;
-  if (segment.of_heap) hide(range, false);
+  if (const Range view = view_of(range); !view.empty())
+    hide_unseen(view, true);  // a device may have shown it
+  if (segment.of_heap) show_but_unshared(range);
   return !segment.of_heap;
 }
 
@@ -356,17 +435,37 @@ void Arena::note_replaced(Range range) {
   laid_over_.set(range);
   forget_wishes(range);
   mark_granules(range);
-  hide_unseen(range, false);
+  show(range);
 }
 
-void Arena::note_unshared(Range range) {
-  unshared_.set(range);
-  mark_granules(range);
+/// MADV_DOFORK shows pinned memory too, until the next fork.
+std::optional<int> Arena::advise(Range range, int advice, bool wish) {
+  if (wish && advice == MADV_DONTFORK) {
+    unshared_.set(range);
+    mark_granules(range);
+  } else if (wish && advice == MADV_DOFORK) {
+    unshared_.clear(range);
+    shown_.store(true);
+  }
+  return has_views(range) ? advise_viewed(range, advice) : std::nullopt;
 }
 
-void Arena::note_shared(Range range) {
-  unshared_.clear(range);
-  shown_.store(true);
+/// Memory that the program takes for private memory.
+std::optional<int> Arena::advise_viewed(Range range, int advice) {
+  switch (advice) {
+    case MADV_DONTNEED:  // the kernel would leave it its contents
+    case MADV_DONTNEED_LOCKED:
+      clear(range);
+      return is_replaced(range) ? std::nullopt : std::optional(0);
+    case MADV_DOFORK:  // children would share it
+    case MADV_FREE:    // the kernel would refuse it
+      return 0;
+    case MADV_REMOVE:  // the kernel would carry it out, under a registration too
+    case MADV_WIPEONFORK:
+      return EINVAL;
+    default:
+      return std::nullopt;
+  }
 }
 
 bool Arena::withhold(Range range) {
@@ -385,7 +484,9 @@ bool Arena::withhold(Range range) {
 
 Arena::Figures Arena::figures() {
   const Locked locked(mutex_);
-  return figures_;
+  Figures figures = figures_;
+  figures.cleared = cleared_.load(std::memory_order_relaxed);
+  return figures;
 }
 
 // ---- fork ----
@@ -393,39 +494,51 @@ Arena::Figures Arena::figures() {
 void Arena::before_fork() {
   mutex_.lock();
   t_forking = true;
-  if (shown_.exchange(false)) hide_pinned(true);
+  if (shown_.exchange(false)) hide_pinned();
+  // A child cannot begin on a stack that it lacks.
+  const auto stack = reinterpret_cast<Address>(__builtin_frame_address(0));
+  if (!range_.contains({stack, stack + 1}) || first_[granule_of(stack)] == 0) return;
+  const Segment& segment = segment_around(stack);
+  if (!segment.pinned || has_views(segment.range)) return;
+  show_but_unshared(segment.range);
+  of_stack_ = segment.range;
 }
 
-void Arena::show_to_children() {
-  // A signal handler inside the heap, or beside a stopped thread: the child goes without.
-  if (t_held_mutexes != 0 || !is_open()) return;
-  const Locked locked(mutex_);
-  shown_.store(true);
-  hide_pinned(false);
-}
-
-void Arena::hide(Range range, bool hidden) const {
-  hide_unseen(range, hidden);
-  if (!hidden) unshared_.for_each_run(range, [](Range run) { hide_unseen(run, true); });
+void Arena::show(Range range) const {
+  if (!aliases_) {
+    hide_unseen(range, false);
+    return;
+  }
+  for_each_granule(range, [this](Range part) {
+    if (view_of(part).empty()) hide_unseen(part, false);
+  });
 }
 
 /// Children have what took the place of a segment's memory in any case.
-void Arena::hide_pinned(bool hidden) const {
+void Arena::hide_pinned() const {
   for (const Segment& segment : segments_) {
     if (!segment.pinned) continue;
-    hide(segment.range, hidden);
-    replaced_.for_each_run(segment.range, [this](Range run) { hide(run, false); });
+    hide_unseen(segment.range, true);
+    replaced_.for_each_run(segment.range, [this](Range run) { show_but_unshared(run); });
   }
+}
+
+void Arena::show_but_unshared(Range range) const {
+  show(range);
+  unshared_.for_each_run(range, [](Range run) { hide_unseen(run, true); });
 }
 
 void Arena::after_fork_in_parent() {
   t_forking = false;
+  if (!of_stack_.empty()) hide_pinned();
+  of_stack_ = {};
   mutex_.unlock();
 }
 
 bool Arena::hides_from_children(const Pages& pages) const {
   if (!range_.contains(pages.range)) return other_.hides_from_children(pages);
-  return segments_[granule_of(pages.range.begin)].pinned;
+  const Segment& segment = segments_[granule_of(pages.range.begin)];
+  return (segment.pinned && !(segment.range == of_stack_)) || !view_of(pages.range).empty();
 }
 
 void Arena::leave_out(Range area, Range copy) const {
@@ -443,11 +556,16 @@ void Arena::after_fork_in_child() {
   t_forking = false;
   for (std::atomic<bool>& changes : in_change_) changes.store(false);
   for (Segment& segment : segments_) {
-    const bool hidden = std::exchange(segment.pinned, false);
+    if (segment.range.empty()) continue;
+    const bool aliased = !view_of(segment.range).empty();
+    for (Address at = segment.range.begin; at < segment.range.end; at += kGranule)
+      views_[granule_of(at)].store(0, std::memory_order_relaxed);
+    const bool hidden = (std::exchange(segment.pinned, false) && !(segment.range == of_stack_)) || aliased;
     if (segment.of_heap) unshared_.for_each_run(segment.range, [this](Range run) { note_replaced(run); });
-    if (segment.range.empty() || segment.of_heap || !laid_over(segment.range).empty()) continue;
+    if (segment.of_heap || !laid_over(segment.range).empty()) continue;
     if (hidden ? reserve_unseen_at(segment.range) : empty_unseen(segment.range)) forget(segment);
   }
+  of_stack_ = {};
   new (&mutex_) std::mutex;
 }
 

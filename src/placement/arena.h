@@ -20,6 +20,12 @@
 // A mapping of the program over memory that the heap has free is the program's: the heap keeps off it until
 // the program unmaps it. Free granules and segments that were left stay out of use as long. No mapping gets
 // between the look at a granule and the system call that gives or takes its memory: it waits, or is refused.
+//
+// ALIASED. By option, segments are shared memory with two views, as preregistration-eurompi16 has it. The
+// program knows one, and devices register the other, which no call of the program reaches. The heap keeps
+// both while the segment lasts. Children lack them at any time, for they would share what they write: they
+// get copies of the blocks, in ordinary memory. Where the system refuses a second view, the segment is
+// private memory like any other.
 #pragma once
 
 #include <array>
@@ -27,6 +33,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "placement/chunk_marks.h"
 #include "placement/page_source.h"
@@ -46,6 +53,8 @@ class Arena final : public PageSource {
   /// Before threads allocate. `beyond`: the heap may grow beyond the arena. False: the system has no such
   /// addresses.
   bool reserve(std::size_t bytes, bool beyond);
+  /// Whether new segments have a second view. Before threads allocate.
+  void alias_segments(bool aliased) { aliases_ = aliased; }
   /// All its addresses; empty without an arena. Constant once reserved.
   const Range& range() const { return range_; }
 
@@ -68,9 +77,6 @@ class Arena final : public PageSource {
   void* map_records(std::size_t bytes) override { return other_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { other_.unmap_records(records, bytes); }
   void before_fork() override;
-  /// Before a child that no handler prepares: the kernel copies registered segments for it. Until the next
-  /// fork.
-  void show_to_children();
   void after_fork_in_parent() override;
   void after_fork_in_child() override;
   bool hides_from_children(const Pages& pages) const override;
@@ -82,6 +88,10 @@ class Arena final : public PageSource {
   Range segment_at(Address address);
   /// Before a registration: the part to register, which contains the request. Empty: there is none.
   Range pin(Range segment, Range request);
+  /// The second view of memory in one segment; empty: it has none. Lock-free.
+  Range view_of(Range range) const;
+  /// Whether the range, wherever it is, begins in memory with two views. Lock-free.
+  bool has_views(Range range) const;
   /// After its last deregistration. True: the heap has left it; give_back() must follow.
   bool unpin(Range segment);
   /// The memory of a segment that was left. Ordinary code: runs hooks.
@@ -99,10 +109,9 @@ class Arena final : public PageSource {
   bool is_in_change(Range range) const;
   bool is_whole(Range range) const { return !deprived_.any(range) && !is_replaced(range); }
   bool is_replaced(Range range) const { return replaced_.any(range); }
-  /// Before the program's MADV_DONTFORK.
-  void note_unshared(Range range);
-  /// Before its MADV_DOFORK, which shows pinned memory too, until the next fork.
-  void note_shared(Range range);
+  /// Before madvise. An error number, or 0 for success, is the answer; none: the kernel is to give it.
+  /// `wish`: the program's call, and no device's.
+  std::optional<int> advise(Range range, int advice, bool wish);
   /// Leaves the memory mapped without rights: that of blocks for the heap, other mappings unmapped. False:
   /// the kernel has refused.
   bool withhold(Range range);
@@ -113,6 +122,7 @@ class Arena final : public PageSource {
   struct Figures {
     std::uint64_t segments = 0, most_segments = 0;
     std::uint64_t bytes = 0, most_bytes = 0;  ///< of the segments
+    std::uint64_t cleared = 0;                ///< bytes of zeros written, in second views
   };
   Figures figures();
 
@@ -132,14 +142,23 @@ class Arena final : public PageSource {
   /// The first granule of so many free ones; kMostGranules: there are none.
   std::size_t find_free(std::size_t granules) const;
   Pages take(std::size_t bytes);
+  bool commit(Pages& pages);
+  bool commit_aliased(Pages& pages);
+  bool make_fresh(Range range);
+  bool drop(Range range);
+  std::optional<int> advise_viewed(Range range, int advice);
+  void clear(Range range);
+  void show(Range range) const;
+  template <class Visit>
+  void for_each_granule(Range range, Visit&& visit) const;
   void forget(Segment& segment);
   Range left_segment_at(Address address);
   void unlock(Range range) const;
   bool renew(Range range);
   bool is_pinned(Address address);
   bool is_marked(Range range) const;
-  void hide(Range range, bool hidden) const;
-  void hide_pinned(bool hidden) const;
+  void show_but_unshared(Range range) const;
+  void hide_pinned() const;
   void mark_granules(Range range);
   Range granule(std::size_t i) const {
     return {range_.begin + i * kGranule, range_.begin + (i + 1) * kGranule};
@@ -157,6 +176,7 @@ class Arena final : public PageSource {
   PageSource& other_;
   Range range_;
   bool beyond_ = false;
+  bool aliases_ = false;
   ChunkMarks deprived_;
   ChunkMarks replaced_;   ///< a registration may have other pages
   ChunkMarks laid_over_;  ///< of these, the chunks where the program's mapping still lies
@@ -164,6 +184,8 @@ class Arena final : public PageSource {
   ChunkMarks withheld_;   ///< of blocks: unmapped by the program
   std::array<std::atomic<bool>, kMostGranules> marked_{};  ///< some chunk of the granule has had a mark
   std::array<std::atomic<bool>, kMostGranules> in_change_{};
+  std::array<std::atomic<Address>, kMostGranules> views_{};  ///< the second one of the granule; 0: none
+  std::atomic<std::uint64_t> cleared_{0};
   std::atomic<bool> locks_future_{false};
   std::atomic<bool> withholds_{false};
   std::atomic<bool> shown_{false};  ///< not all pinned segments are hidden
@@ -172,6 +194,7 @@ class Arena final : public PageSource {
   /// By granule: 1 + the granule at which its segment begins; 0: free.
   std::array<std::uint16_t, kMostGranules> first_{};
   Figures figures_;
+  Range of_stack_;  ///< during a fork: the pinned segment with the thread's stack, which the kernel copies
 };
 
 /// That of process_heap() (hugepage_heap.h).

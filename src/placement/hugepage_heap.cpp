@@ -376,6 +376,12 @@ void HugepageHeap::before_fork() {
   --t_held_mutexes;
 }
 
+bool HugepageHeap::before_other_child() {
+  if (t_forking || !is_open()) return false;
+  before_fork();
+  return true;
+}
+
 void HugepageHeap::after_fork_in_parent() {
   ++t_held_mutexes;
   t_forking = false;

@@ -16,7 +16,8 @@
 // kernel or the next allocator refuses memory, all goes back at once. free() itself leaves the block's pages,
 // and their registrations, as they are.
 //
-// Fork: the process's mutexes are held across it. Private pages are copied on write, by the kernel. Blocks in
+// Fork: the process's mutexes are held across it, and so they are for children of _Fork, clone and syscall
+// (intercept/mappings.cpp). Private pages are copied on write, by the kernel. Blocks in
 // pages that children lack, those of the pool and of pinned segments (arena.h), are copied before, to private
 // pages that take their place in the child.
 #pragma once
@@ -70,6 +71,9 @@ class HugepageHeap {
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();
+  /// Before a child past those handlers, by a system call of the program's. False: the thread is inside the
+  /// heap, or forks already, or another one stays inside: the child lacks the blocks in hidden pages.
+  bool before_other_child();
 
   /// Sums over the shards.
   ChunkHeap::Figures figures();

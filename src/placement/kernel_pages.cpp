@@ -27,6 +27,8 @@ namespace pinion {
 
 namespace {
 
+constexpr int kDefaultPolicy = 0, kLocalPolicy = 4;  // MPOL_DEFAULT, MPOL_LOCAL
+
 /// More of the pool than one block needs, so that each growth serves several.
 constexpr std::size_t kLeastOfPool = std::size_t{16} << 20;
 
@@ -58,11 +60,11 @@ bool transparent_is_on() {
   return std::strstr(text, "[never]") == nullptr;
 }
 
-Range map_aligned(std::size_t bytes) {
-  Range range = map_unseen(bytes, MAP_PRIVATE);
+Range map_aligned(std::size_t bytes, int flags) {
+  Range range = map_unseen(bytes, flags);
   if (range.begin % kHugepage == 0) return range;
   unmap_unseen(range);
-  range = map_unseen(bytes + kHugepage, MAP_PRIVATE);
+  range = map_unseen(bytes + kHugepage, flags);
   if (range.empty()) return range;
   const Address begin = (range.begin + kHugepage - 1) & ~(kHugepage - 1);
   unmap_unseen({range.begin, begin});
@@ -108,7 +110,6 @@ bool make_plain_unseen(Range range, bool hidden) {
   // Refusals mean that this kernel lacks the feature, so that nobody used it.
   advise(range, MADV_DODUMP);
   advise(range, MADV_UNMERGEABLE);
-  constexpr int kDefaultPolicy = 0;  // MPOL_DEFAULT
   raw_system_call(SYS_mbind, arguments_of(range.begin, range.bytes(), kDefaultPolicy, 0L, 0L, 0L));
   return writable && (hidden || hide_unseen(range, false)) && advise(range, MADV_KEEPONFORK);
 }
@@ -123,7 +124,7 @@ bool move_unseen(Range from, Range to) {
 bool advise_hugepages(Range range) { return transparent_is_on() && advise(range, MADV_HUGEPAGE); }
 
 Pages map_private(std::size_t bytes) {
-  const Range range = map_aligned(bytes);
+  const Range range = map_aligned(bytes, MAP_PRIVATE);
   const bool transparent = !range.empty() && advise_hugepages(range);
   return {range, transparent ? Backing::transparent : Backing::base};
 }
@@ -238,6 +239,33 @@ bool commit_unseen(Pages& pages) {
 }
 
 bool hide_unseen(Range range, bool hidden) { return advise(range, hidden ? MADV_DONTFORK : MADV_DOFORK); }
+
+// ---- memory with two views ----
+
+Range map_view_unseen(std::size_t bytes) {
+  const Range view = map_aligned(bytes, MAP_SHARED);
+  if (view.empty()) return view;
+  advise(view, MADV_HUGEPAGE);  // refused where shared memory takes none
+  advise(view, MADV_DONTDUMP);
+  if (hide_unseen(view, true)) return view;
+  unmap_unseen(view);
+  return {};
+}
+
+/// A move of no bytes leaves the old mapping of shared memory in place: a second one, without a file that the
+/// program could close.
+bool view_unseen(Range view, Range to) {
+  const long got = raw_system_call(
+      SYS_mremap, arguments_of(view.begin, 0L, to.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, to.begin));
+  if (is_error(got)) return false;
+  advise(to, MADV_DODUMP);  // it has the first view's advice
+  // A memory policy belongs to the pages, and one like the view's own would be ignored.
+  for (const int policy : {kLocalPolicy, kDefaultPolicy})
+    raw_system_call(SYS_mbind, arguments_of(to.begin, to.bytes(), policy, 0L, 0L, 0L));
+  return true;
+}
+
+bool drop_view_unseen(Range view) { return advise(view, MADV_REMOVE); }
 
 Pages KernelPages::map(std::size_t least, std::size_t wanted) {
   for (const std::size_t bytes : {std::clamp(kLeastOfPool, least, wanted), least})

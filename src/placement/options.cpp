@@ -38,6 +38,11 @@ OptionTable<PlacementOptions> placement_options() {
                   {"preregister-mmaps",
                    "with an arena: private anonymous mmaps of so many bytes and more lie in it too; 0: none",
                    Listing::advanced}),
+      switch_option(&O::preregister_alias,
+                    {"preregister-alias",
+                     "with an arena: devices register a second view of its memory, and forks copy its blocks",
+                     Listing::advanced},
+                    kYesNo),
       switch_option(
           &O::hugepage_static,
           {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",

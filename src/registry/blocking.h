@@ -128,7 +128,10 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         }
         DeviceCall call{.pages = range, .registration = true, .begin = domain.clock().ticks(), .error = {}};
         PreemptionMeter meter;
-        const Registration registration = domain.device().register_range(range, ticket.try_access, actor);
+        Device& device = domain.device();
+        const Registration registration =
+            ticket.view != 0 ? device.register_view(range, ticket.view, ticket.try_access, actor)
+                             : device.register_range(range, ticket.try_access, actor);
         meter.end();
         call.end = domain.clock().ticks();
         call.entries = registration.entries_of(range);

@@ -81,6 +81,7 @@ class Domain : public Leases {
     /// and ordinary regions that contain them, or lie within, are replaced. The owner ends it
     /// (end_permanence) before the domain is closed.
     const void* owner = nullptr;
+    Address view = 0;  ///< of permanent memory: its second view (Device::register_view()); 0: it has none
     /// Without lease: the registration takes about so long; 0: not known. A thread that waits for it lets it
     /// take twice that.
     Duration expected = 0;

@@ -15,6 +15,10 @@ served fft3d
 grep -q '^pinion: The arena served [1-9][0-9,]* of [0-9,]* transfers' "$work/err" || fail "fft3d: its verdict: $(cat "$work/err")"
 report_says fft3d 'r.arena.processes >= 2 and r.arena.served > 0 and r.arena.registrations > 0'
 
+under "--preregister 512M --preregister-alias yes --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d, aliased: status $?: $(cat "$work/err")"
+verified || fail "fft3d, aliased: $(cat "$work/out")"
+served "fft3d, aliased"
+
 to "$work/out" "$work/err" "$pinion" run --preregister 1M -- true
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
@@ -40,6 +44,8 @@ def has(at):
         begin, end = (int(x, 16) for x in line.split()[0].split("-"))
         if begin <= at < end:
             return line
+def is_file(at):
+    return "deleted" in has(at) and "/dev/zero" not in has(at)
 def refused(result, error):
     assert result == FAILED and ctypes.get_errno() == error, (hex(result), ctypes.get_errno())
 file = tempfile.TemporaryFile()
@@ -57,15 +63,15 @@ assert libc.munmap(free, 4 * MIB) == 0 and has(free), "the arena's addresses sta
 lay_over(free)
 for _ in range(4):
     ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
-assert is_kept() and "deleted" in has(free)
-assert libc.munmap(free, MIB) == 0 and "deleted" not in has(free)
+assert is_kept() and is_file(free)
+assert libc.munmap(free, MIB) == 0 and not is_file(free)
 
 # Over a mapping: no copy moves.
 own = mapping(4 * MIB)
 lay_over(own)
 refused(libc.mremap(own, MIB, 2 * MIB, 1, 0), errno.ENOMEM)
 assert libc.mremap(own, MIB, MIB // 2, 1, 0) == own
-assert is_kept() and "deleted" in has(own) and "deleted" not in has(own + MIB // 2)
+assert is_kept() and is_file(own) and not is_file(own + MIB // 2)
 refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
 refused(libc.mmap(0, 4 * MIB, RW, PLAIN, -1, 1), errno.EINVAL)
 
@@ -131,8 +137,66 @@ if os.uname().machine == "x86_64":
     assert mapping(4 * MIB) == own
 print("right")
 END
-  to "$work/out" "$work/err" fresh_run --preregister 512M --preregister-mmaps 1M --hugepage-threshold 1G -- $python3 "$work/fixed.py" || fail "fixed mappings: status $?: $(cat "$work/err")"
-  [ "$(cat "$work/out")" = right ] || fail "fixed mappings: $(cat "$work/out")"
+  # Children that no handler of forks sees; what they write stays theirs.
+  cat >"$work/children.py" <<'END'
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+word, size, BLOCK = ctypes.c_long, ctypes.c_size_t, 4 << 20
+libc.malloc.restype = size
+libc.malloc.argtypes = [size]
+libc.syscall.restype = word
+pinion, domain, lease = ctypes.CDLL(None), ctypes.c_void_p(), (ctypes.c_uint64 * 20)()
+pinion.pinion_acquire.argtypes = [ctypes.c_void_p, size, size, ctypes.c_uint, ctypes.c_void_p]
+assert pinion.pinion_start(None) == 0 and pinion.pinion_domain_open(b"pin", None, ctypes.byref(domain)) == 0
+block = libc.malloc(BLOCK)
+def is_filled(byte):
+    return ctypes.string_at(block, BLOCK) == byte * BLOCK
+def write_as_child():
+    right = is_filled(b"\7")
+    ctypes.memset(block, 9, BLOCK)
+    own = libc.malloc(8 << 20)
+    ctypes.memset(own, 1, 8 << 20)
+    return 0 if right and is_filled(b"\t") else 1
+Run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+run = Run(lambda _: write_as_child())
+stack = ctypes.create_string_buffer(1 << 20)
+def cloned():
+    libc.clone.argtypes = [Run, size, ctypes.c_int, ctypes.c_void_p]
+    return libc.clone(run, (ctypes.addressof(stack) + (1 << 20)) & ~15, signal.SIGCHLD, None)
+def returning(child):
+    if child == 0:
+        os._exit(write_as_child())
+    return child
+ways = {"fork": lambda: returning(os.fork()), "clone": cloned}
+if hasattr(libc, "_Fork"):
+    ways["_Fork"] = lambda: returning(libc._Fork())
+machine = os.uname().machine
+if machine in ("x86_64", "aarch64"):
+    CLONE, CLONE3 = {"x86_64": 56, "aarch64": 220}[machine], 435
+    if machine == "x86_64":
+        ways["syscall fork"] = lambda: returning(libc.syscall(word(57)))
+    ways["syscall clone"] = lambda: returning(libc.syscall(word(CLONE), word(signal.SIGCHLD), *[word(0)] * 4))
+    arguments = (ctypes.c_uint64 * 8)(0, 0, 0, 0, signal.SIGCHLD)
+    ways["syscall clone3"] = lambda: returning(libc.syscall(word(CLONE3), ctypes.byref(arguments), size(64)))
+for registered in False, True:
+    if registered:
+        assert pinion.pinion_acquire(domain, block, 64 << 10, 1, lease) == 0
+    for name, way in ways.items():
+        ctypes.memset(block, 7, BLOCK)
+        child = way()
+        assert child > 0, (name, child)
+        assert os.waitpid(child, 0)[1] == 0, (name, registered, "in the child")
+        assert is_filled(b"\7"), (name, registered, "the child's contents")
+print("right")
+END
+  for alias in no yes; do
+    for program in fixed children; do
+      mmaps=1M threshold=1G
+      [ $program = fixed ] || mmaps=0 threshold=32K
+      to "$work/out" "$work/err" fresh_run --preregister 512M --preregister-alias $alias --preregister-mmaps $mmaps --hugepage-threshold $threshold -- $python3 "$work/$program.py" || fail "$program, alias $alias: status $?: $(cat "$work/err")"
+      [ "$(cat "$work/out")" = right ] || fail "$program, alias $alias: $(cat "$work/out")"
+    done
+  done
 fi
 if $python3 -c 'import numpy, mpi4py' 2>/dev/null; then
   cat >"$work/arrays.py" <<'END'
@@ -185,6 +249,8 @@ fi
 if [ -n "$all" ] && command -v hpcc >/dev/null; then
   hpcc_under "--preregister 512M --retention helper"
   served hpcc
+  hpcc_under "--preregister 512M --preregister-alias yes --retention helper"
+  served "hpcc, aliased"
 fi
 
 [ "$failures" -eq 0 ]
