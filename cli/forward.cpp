@@ -14,7 +14,10 @@ namespace pinion::cli {
 namespace {
 
 constexpr const char* kOpenMpi4Agent = "OMPI_MCA_orte_fork_agent";
-constexpr const char* kOpenMpi5Options = "PRTE_MCA_rtos";  // a list; "exec-agent=COMMAND" is one of them
+// Of Open MPI 5's launcher, PRRTE: 3.0.8 (Open MPI 5.0.7) ignores the second variable, a list of options with
+// "exec-agent=COMMAND" among them. Where both have an effect, the second comes first.
+constexpr const char* kOpenMpi5Agent = "PRTE_MCA_odls_base_exec_agent";
+constexpr const char* kOpenMpi5Options = "PRTE_MCA_rtos";
 constexpr const char* kSlurmExport = "SLURM_EXPORT_ENV";
 
 std::string from_environment(const char* name) {
@@ -56,11 +59,14 @@ std::string agent(const Environment& environment) {
 
 void tell_open_mpi(Environment& environment) {
   const std::string ours = agent(environment);
-  const std::string users = from_environment(kOpenMpi4Agent);
-  environment[kOpenMpi4Agent] = users.empty() ? ours : ours + " " + users;
+  for (const char* name : {kOpenMpi4Agent, kOpenMpi5Agent}) {
+    const std::string users = from_environment(name);
+    environment[name] = users.empty() ? ours : ours + " " + users;
+  }
   const std::string options = from_environment(kOpenMpi5Options);
   if (options.find("exec-agent") == std::string::npos)
-    environment[kOpenMpi5Options] = "exec-agent=" + ours + (options.empty() ? "" : "," + options);
+    environment[kOpenMpi5Options] =
+        "exec-agent=" + environment[kOpenMpi5Agent] + (options.empty() ? "" : "," + options);
 }
 
 std::string launcher_of(const CommandLine& command) {

@@ -659,7 +659,8 @@ TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
   std::ofstream(root() / "options.conf") << "limit=2G\n";
   ::setenv("PINION_CONFIG", "options.conf", 1);
   ::setenv("PINION", "threshold=8K", 1);
-  for (const char* variable : {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"}) {
+  for (const char* variable :
+       {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"}) {
     const Outcome o = pinion(
         {"run", "--log", "my logs", "--", "sh", "-c",
          std::string("agent=${") + variable +
@@ -675,12 +676,16 @@ TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
 TEST_F(Cli, WhatTheUserToldLaunchersStays) {
   install_harmless_preload();
   ::setenv("OMPI_MCA_orte_fork_agent", "strace -f", 1);
+  ::setenv("PRTE_MCA_odls_base_exec_agent", "ltrace -f", 1);
   ::setenv("PRTE_MCA_rtos", "recoverable", 1);
   ::setenv("SLURM_EXPORT_ENV", "HOME", 1);
   const Outcome o = pinion({"run", "--", "sh", "-c",
-                            "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
-  EXPECT_NE(o.out.find(" -- strace -f\nexec-agent="), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find(" --,recoverable\nHOME,ASAN_OPTIONS,LD_PRELOAD,PINION,"), std::string::npos) << o.out;
+                            "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_odls_base_exec_agent; echo "
+                            "$PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
+  EXPECT_NE(o.out.find(" -- strace -f\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -- ltrace -f\nexec-agent="), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -- ltrace -f,recoverable\nHOME,ASAN_OPTIONS,LD_PRELOAD,PINION,"), std::string::npos)
+      << o.out;
 }
 
 TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {

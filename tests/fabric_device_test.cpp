@@ -43,12 +43,12 @@ INSTANTIATE_TEST_SUITE_P(Fabric, PinningDevice, ::testing::ValuesIn(makers()), n
 
 TEST(FabricDevice, EveryModeOfRegistration) {
   for (const int mode : {0, FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT,
-                         FI_MR_RAW | FI_MR_PROV_KEY, int{FI_MR_BASIC}, int{FI_MR_SCALABLE}, kAllModes}) {
+                         FI_MR_RAW | FI_MR_PROV_KEY, kMrBasic, kMrScalable, kAllModes}) {
     SCOPED_TRACE(mode);
     MadeFabric fabric({{"cxi", mode}});
     const auto device = open(fabric);
     ASSERT_NE(device, nullptr);
-    const bool basic = mode == FI_MR_BASIC;
+    const bool basic = mode == kMrBasic;
     const bool bound = (mode & FI_MR_ENDPOINT) != 0, raw = (mode & FI_MR_RAW) != 0;
     EXPECT_EQ(device->capabilities().needs_endpoint, bound);
     Memory memory(kMiB);

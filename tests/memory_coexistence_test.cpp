@@ -90,7 +90,9 @@ void load_open_mpi() {
   void* const mpi = load("libmpi.so.40");
   ASSERT_NE(mpi, nullptr) << ::dlerror();
   ASSERT_EQ(function<int (*)(int*, char***)>(mpi, "MPI_Init")(nullptr, nullptr), 0);
-  void* const portable = load("libopen-pal.so.40");
+  void* portable = load("libopen-pal.so.80");  // of Open MPI 5
+  if (portable == nullptr) portable = load("libopen-pal.so.40");
+  ASSERT_NE(portable, nullptr) << ::dlerror();
   using Callback = void (*)(void*, std::size_t, void*, bool);
   const Callback hear = [](void* address, std::size_t bytes, void*, bool) {
     if (watched.touched_by(address, bytes)) ++open_mpi_heard;

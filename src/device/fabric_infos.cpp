@@ -36,8 +36,8 @@ bool fabric_pins(std::string_view provider) {
 
 int fabric_mr_mode(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
-  if (mode == FI_MR_BASIC) return FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  return mode == FI_MR_SCALABLE ? 0 : mode;
+  if (mode == kMrBasic) return FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  return mode == kMrScalable ? 0 : mode;
 }
 
 void FabricInfos::clear() {

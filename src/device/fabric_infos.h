@@ -26,7 +26,10 @@ std::string_view fabric_network(std::string_view provider);
 /// Whether registering pins. Where the processor moves the data, it pins nothing.
 bool fabric_pins(std::string_view provider);
 
-/// FI_MR_BASIC and FI_MR_SCALABLE, from before 1.5, in today's words.
+/// FI_MR_BASIC and FI_MR_SCALABLE: since libfabric 2.0 a use of those macros is a warning of the compiler.
+constexpr int kMrBasic = 1 << 0, kMrScalable = 1 << 1;
+
+/// kMrBasic and kMrScalable, from before libfabric 1.5, in today's words.
 int fabric_mr_mode(const fi_info& info);
 
 /// fi_getinfo's answer.

@@ -9,6 +9,7 @@
 # There may be more ranks than cores: let them yield, unbound.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none  # as of Open MPI 5
 export MPIR_CVAR_POLLS_BEFORE_YIELD=1
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 

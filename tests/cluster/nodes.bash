@@ -42,7 +42,7 @@ while [[ \$1 = -* ]]; do shift; done
 node=\$1
 shift
 exec env -i HOME="$HOME" USER="\$(id -un)" SHELL=/bin/bash PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
-  nsenter --target "\$(cat "$cluster/\$node")" --net --uts --ipc --mount \\
+  nsenter --target "\$(cat "$cluster/\$node")" --net --uts --ipc --mount --root \\
   bash -c "cd; \$*"
 END
   chmod +x "$agent"
@@ -92,7 +92,8 @@ become_node() {
 }
 
 # on NODE COMMAND...: as a user logged in there, with this environment and in this directory.
+# With --root, the node has the root directory of a chroot in which the script runs.
 on() {
   # shellcheck disable=SC2016
-  nsenter --target "$(cat "$cluster/$1")" --net --uts --ipc --mount sh -c 'cd "$0" && exec "$@"' "$PWD" "${@:2}"
+  nsenter --target "$(cat "$cluster/$1")" --net --uts --ipc --mount --root sh -c 'cd "$0" && exec "$@"' "$PWD" "${@:2}"
 }

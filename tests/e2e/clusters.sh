@@ -14,6 +14,8 @@ cd "$work" || exit 1
 ring=$programs/mpi_ring
 app=("$ring")
 hosts=node0:2,node1:2,node2:2
+# The launcher of Open MPI 5 has variables of its own.
+export PRTE_MCA_plm_ssh_agent=$agent PRTE_MCA_hwloc_default_binding_policy=none
 export OMPI_MCA_plm_rsh_agent=$agent OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,tcp,vader
 export MPIR_CVAR_POLLS_BEFORE_YIELD=1 UCX_TLS=tcp,self
 case $family in
@@ -194,7 +196,7 @@ report_says killed "$all_there and not all(rank.complete for rank in r.per_rank)
 # Over a real ssh.
 if [ -x /usr/sbin/sshd ]; then
   start_sshd "$work" || fail "sshd: $?"
-  export OMPI_MCA_plm_rsh_agent=$ssh
+  export OMPI_MCA_plm_rsh_agent=$ssh PRTE_MCA_plm_ssh_agent=$ssh
   [ "$family" = openmpi ] || launch+=(-disable-auto-cleanup)
   user "$pinion" run --device pin --log "$work/log" -- "${launch[@]/$agent/$ssh}" "${app[@]}" || fail "ssh: status $?: $(said)"
   report_says ssh "$all_there"

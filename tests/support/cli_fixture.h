@@ -44,16 +44,17 @@ class Cli : public ::testing::Test {
     fs::create_directories(root() / "bin");
     fs::create_directories(root() / "lib");
     fs::copy_file(built, root() / "bin/pinion");
-    for (const char* name :
-         {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-          "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV", "OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"})
+    for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                             "PMIX_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
+                             "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})
       ::unsetenv(name);
   }
   void TearDown() override {
     ::unsetenv("PINION");
     ::unsetenv("OMPI_COMM_WORLD_RANK");
-    for (const char* name : {"LD_PRELOAD", "PINION_CONFIG", "SLURM_PROCID", "SLURM_STEP_ID",
-                             "SLURM_EXPORT_ENV", "OMPI_MCA_orte_fork_agent", "PRTE_MCA_rtos"})
+    for (const char* name :
+         {"LD_PRELOAD", "PINION_CONFIG", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
+          "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})
       ::unsetenv(name);
   }
 

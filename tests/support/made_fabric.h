@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "device/fabric_library.h"
+#include "device/fabric_infos.h"
 
 namespace pinion::test {
 
@@ -193,7 +193,7 @@ class MadeFabric {
   std::function<int(const std::string&)> refuse = [](const std::string&) { return 0; };
 
  private:
-  bool gives_keys() const { return mode_ == FI_MR_BASIC || (mode_ & FI_MR_PROV_KEY) != 0; }
+  bool gives_keys() const { return mode_ == kMrBasic || (mode_ & FI_MR_PROV_KEY) != 0; }
   int call(const char* name) {
     const std::lock_guard lock(mutex_);
     return refuse(name);
