@@ -426,6 +426,22 @@ TEST(TranslationEntries, TransparentHugepages) {
   EXPECT_EQ(translation_entries(memory.range, 0), memory.range.pages());
 }
 
+TEST(TranslationEntries, TheProgramClosesTheKeptFiles) {
+  const HugeMemory memory;
+  if (!memory.is_huge()) GTEST_SKIP() << "no transparent hugepages of 2 MiB here";
+  const PageFiles files;
+  EXPECT_EQ(translation_entries(memory.range, kAllSizes, files), 3u);
+  const int kept = files.pagemap().get();
+  ASSERT_GE(kept, 0);
+  ASSERT_EQ(::close(kept), 0);
+  ASSERT_EQ(::close(files.maps().get()), 0);
+  EXPECT_EQ(translation_entries(memory.range, kAllSizes, files), 3u);
+  const int own = ::dup2(STDERR_FILENO, kept);
+  ASSERT_EQ(own, kept);
+  EXPECT_EQ(translation_entries(memory.range, kAllSizes, files), 3u);
+  EXPECT_EQ(::close(own), 0) << "left alone";
+}
+
 TEST(TranslationEntries, PinnedHugepagesStayHuge) {
   const HugeMemory memory;
   if (!memory.is_huge()) GTEST_SKIP() << "no transparent hugepages of 2 MiB here, or none that are shown";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -112,18 +113,24 @@ void expect_in_limits(const pinion_gather_costs& costs, const Elements& elements
   }
 }
 
+/// Of a request of one element.
+double request_ns(const pinion_gather_costs& costs, std::size_t bytes) {
+  return costs.request_ns + costs.large_request_ns * std::min(1.0, static_cast<double>(bytes) / (128 << 10));
+}
+
 /// By the definition of the costs, whose elements are linear.
-double ns_of(const pinion_gather_costs& costs, const Pieces& pieces, const Elements& elements) {
+double ns_of(const pinion_gather_costs& costs, const Elements& elements) {
   if (elements.empty()) return 0;
-  const double requests = static_cast<double>(elements.back().request) + 1;
-  double ns =
-      requests * costs.request_ns + (static_cast<double>(elements.size()) - requests) * costs.elements_ns[0];
+  const std::size_t requests = elements.back().request + 1;
+  std::vector<std::size_t> request_bytes(requests);
+  double ns = static_cast<double>(elements.size() - requests) * costs.elements_ns[0];
   for (const pinion_gather_element& element : elements) {
+    request_bytes[element.request] += element.bytes;
     if (element.pieces == 0) continue;
     ns += static_cast<double>(element.pieces) * costs.copied_piece_ns +
           static_cast<double>(element.bytes) * costs.copied_byte_ns;
   }
-  static_cast<void>(pieces);
+  for (const std::size_t bytes : request_bytes) ns += request_ns(costs, bytes);
   return ns;
 }
 
@@ -173,11 +180,14 @@ TEST(GatherPlan, IsNoDearerThanInPlaceOrPacked) {
     const auto cost = [&] { return std::pow(10, exponent(random)); };
     pinion_gather_costs costs = linear_costs(cost(), cost(), cost(), cost() / 1000);
     costs.max_elements = 1 + random() % 40;
-    const double planned = ns_of(costs, pieces, plan(costs, pieces));
-    const double in_place = ns_of(costs, pieces, plan(costs, pieces, {0x1000, 0}));
+    if (i % 2) costs.large_request_ns = cost();
+    const double planned = ns_of(costs, plan(costs, pieces));
+    const double in_place = ns_of(costs, plan(costs, pieces, {0x1000, 0}));
     ASSERT_LE(planned, in_place * 1.000001) << i;
     if (sources(pieces).empty()) continue;
-    double packed = costs.request_ns;
+    std::size_t bytes = 0;
+    for (const pinion_range& piece : pieces) bytes += piece.bytes;
+    double packed = request_ns(costs, bytes);
     for (const pinion_range& piece : pieces)
       packed += costs.copied_piece_ns + static_cast<double>(piece.bytes) * costs.copied_byte_ns;
     ASSERT_LE(planned, packed * 1.000001) << i;
@@ -210,7 +220,7 @@ TEST(GatherPlan, IsTheCheapestWhereNoLimitBinds) {
     const auto cost = [&](unsigned most) { return static_cast<double>(1 + random() % most); };
     const pinion_gather_costs costs = linear_costs(cost(1000), cost(200), cost(50), cost(100) / 1000);
     const Elements elements = plan(costs, pieces);
-    ASSERT_NEAR(ns_of(costs, pieces, elements), cheapest(costs, pieces), 1e-6) << i;
+    ASSERT_NEAR(ns_of(costs, elements), cheapest(costs, pieces), 1e-6) << i;
   }
 }
 
@@ -232,6 +242,41 @@ TEST(GatherPlan, ChoosesBySizeAndPlace) {
   // None at all.
   EXPECT_TRUE(plan(costs, {}).empty());
   EXPECT_TRUE(plan(costs, {{nullptr, 0}, {memory, 0}}).empty());
+}
+
+// Soft-RoCE's costs: a long list in place takes many requests, and large ones are dear.
+TEST(GatherPlan, CopiesWhereFurtherLargeRequestsCostMore) {
+  pinion_gather_costs costs = linear_costs(23'000, 700, 24, 0.3);
+  costs.max_elements = 4;
+  const Buffer room{0x7000'0000'0000, std::size_t{16} << 20};
+  Pieces pieces;
+  for (std::size_t i = 0; i < 64; ++i)
+    pieces.push_back({reinterpret_cast<void*>(0x100000 * (i + 1)), std::size_t{32} << 10});
+  EXPECT_EQ(plan(costs, pieces, room).size(), 64u) << "6 us an element, 10 us to copy it";
+  costs.large_request_ns = 290'000;
+  EXPECT_EQ(plan(costs, pieces, room).size(), 1u);
+  // One request either way.
+  pieces.resize(4);
+  EXPECT_EQ(plan(costs, pieces, room).size(), 4u);
+  // Smaller requests have their share of it.
+  pieces.assign({{reinterpret_cast<void*>(0x100000), 1024}, {reinterpret_cast<void*>(0x200000), 1024}});
+  costs = linear_costs(100, 0, 0, 0.1);
+  costs.max_elements = 1;
+  EXPECT_EQ(plan(costs, pieces).size(), 2u) << "100 ns for a request, 205 to copy";
+  costs.large_request_ns = 64 * 5000;
+  EXPECT_EQ(plan(costs, pieces).size(), 2u) << "as many bytes in all";
+  pieces = {{reinterpret_cast<void*>(0x100000), 120 << 10}, {reinterpret_cast<void*>(0x200000), 120 << 10}};
+  EXPECT_EQ(plan(costs, pieces).size(), 1u);
+}
+
+TEST(GatherPlan, TakesCostsOfOlderCallers) {
+  pinion_gather_costs costs = linear_costs(1000, 100, 0, 1);
+  costs.max_elements = 1;
+  costs.large_request_ns = std::nan("");  // not theirs
+  costs.size = offsetof(pinion_gather_costs, large_request_ns);
+  const Pieces pieces = {{reinterpret_cast<void*>(0x100000), 1 << 16},
+                         {reinterpret_cast<void*>(0x200000), 1 << 16}};
+  EXPECT_EQ(plan(costs, pieces).size(), 2u);
 }
 
 TEST(GatherPlan, PacksFromTheGoodOffset) {
@@ -328,25 +373,33 @@ struct Device {
   std::size_t max_elements = 128;
   double latency = 5000, request = 800, element = 60, exponent = 1;
   std::size_t best_offset = 64;
+  double large_request = 0;  ///< of 128 KiB; of 8 KiB, a quarter
+  std::size_t max_bytes = std::size_t{512} << 10;
   unsigned transfers = 0, failing = ~0u;
 
   double elements_ns(std::size_t elements) const {
     return element * std::pow(static_cast<double>(elements - 1), exponent);
   }
-  double ns(std::size_t requests, std::size_t elements, std::size_t offset) const {
+  double request_ns(std::size_t bytes) const {
+    return request + large_request * std::sqrt(std::min(1.0, static_cast<double>(bytes - 8) / (128 << 10)));
+  }
+  double ns(std::size_t requests, std::size_t elements, std::size_t bytes, std::size_t offset) const {
     const auto each = static_cast<double>(requests);
-    return (latency + (each - 1) * request + each * elements_ns(elements)) *
-           (offset == best_offset ? 1 : 1.08);
+    constexpr double kWire = 0.1;  // each byte beyond a word
+    return (latency + each * request_ns(elements * bytes) - request + each * elements_ns(elements)) *
+               (offset == best_offset ? 1 : 1.08) +
+           kWire * each * static_cast<double>(elements * (bytes - 8));
   }
   pinion_gather_probe probe() {
-    const auto transfer = [](void* context, unsigned requests, unsigned elements, std::size_t,
+    const auto transfer = [](void* context, unsigned requests, unsigned elements, std::size_t bytes,
                              std::size_t offset) {
       auto& self = *static_cast<Device*>(context);
+      EXPECT_LE(bytes, std::max(self.max_bytes, std::size_t{8}));
       if (self.transfers++ == self.failing) return -1.0;
       // Now and then the kernel runs something else.
-      return self.ns(requests, elements, offset) + (self.transfers % 7 == 0 ? 50000 : 0);
+      return self.ns(requests, elements, bytes, offset) + (self.transfers % 7 == 0 ? 50000 : 0);
     };
-    return {sizeof(pinion_gather_probe), max_elements, 0, 0, this, transfer};
+    return {sizeof(pinion_gather_probe), max_elements, 0, 0, this, transfer, max_bytes};
   }
 };
 
@@ -373,6 +426,46 @@ TEST(GatherCosts, OfADeviceOfOneElementAreItsRequests) {
   EXPECT_NEAR(costs.elements_ns[0], 800, 1);
 }
 
+TEST(GatherCosts, HaveThatOfLargeRequests) {
+  Device device{.large_request = 3000};
+  pinion_gather_costs costs{};
+  ASSERT_FALSE(measure_requests(device.probe(), costs));
+  EXPECT_NEAR(costs.request_ns, 800, 1);
+  EXPECT_NEAR(costs.large_request_ns, 3000, 2);
+  // Requests may be cheaper than their bytes on the wire let them appear.
+  device.large_request = -500;
+  ASSERT_FALSE(measure_requests(device.probe(), costs));
+  EXPECT_EQ(costs.large_request_ns, 0);
+  // Limits, and probes of 8 bytes only.
+  device.large_request = 3000;
+  pinion_gather_probe probe = device.probe();
+  probe.max_request_bytes = 100'000;
+  ASSERT_FALSE(measure_requests(probe, costs));
+  EXPECT_EQ(costs.large_request_ns, 0);
+  device.max_bytes = 0;
+  ASSERT_FALSE(measure_requests(device.probe(), costs));
+  EXPECT_EQ(costs.large_request_ns, 0);
+}
+
+TEST(GatherCosts, OfOlderCallersAreThoseThatTheyKnow) {
+  Device device{.large_request = 3000};
+  device.max_bytes = 0;
+  pinion_gather_probe probe = device.probe();
+  probe.size = offsetof(pinion_gather_probe, max_bytes);
+  probe.max_bytes = ~std::size_t{0};  // not theirs
+  pinion_gather_costs costs{};
+  costs.size = offsetof(pinion_gather_costs, large_request_ns);
+  costs.large_request_ns = -1;
+  ASSERT_EQ(pinion_gather_measure(&probe, &costs), 0);
+  EXPECT_NEAR(costs.request_ns, 800, 1);
+  EXPECT_EQ(costs.size, offsetof(pinion_gather_costs, large_request_ns));
+  EXPECT_EQ(costs.large_request_ns, -1) << "left alone";
+  costs.size = sizeof costs + 64;
+  ASSERT_EQ(pinion_gather_measure(&probe, &costs), 0);
+  EXPECT_EQ(costs.size, sizeof costs) << "newer callers find what was filled in";
+  EXPECT_EQ(costs.large_request_ns, 0);
+}
+
 TEST(GatherCosts, StopWithTheProbe) {
   for (unsigned failing = 0; failing < 40; ++failing) {
     Device device{.failing = failing};
@@ -387,7 +480,7 @@ TEST(GatherCosts, StopWithTheProbe) {
   Device slow{.latency = 1e9};
   pinion_gather_costs costs{};
   ASSERT_FALSE(measure_requests(slow.probe(), costs));
-  EXPECT_LE(slow.transfers, 2 * 14u);
+  EXPECT_LE(slow.transfers, 2 * 16u);
 }
 
 TEST(GatherCosts, RefuseAProbeWithoutItsParts) {
@@ -407,9 +500,10 @@ TEST(GatherCosts, RefuseAProbeWithoutItsParts) {
 double real_ns(const Device& device, const pinion_gather_costs& costs, const Elements& elements) {
   double ns = device.latency - device.request;
   for (std::size_t i = 0; i < elements.size();) {
-    std::size_t next = i;
-    while (next < elements.size() && elements[next].request == elements[i].request) ++next;
-    ns += device.request + device.elements_ns(next - i);
+    std::size_t next = i, bytes = 0;
+    while (next < elements.size() && elements[next].request == elements[i].request)
+      bytes += elements[next++].bytes;
+    ns += device.request_ns(bytes) + device.elements_ns(next - i);
     i = next;
   }
   for (const pinion_gather_element& element : elements)
@@ -424,7 +518,12 @@ double real_ns(const Device& device, const pinion_gather_costs& costs, const Ele
 TEST(GatherCosts, LeadToPlansAsGoodAsTheBetterWay) {
   for (Device device : {Device{.latency = 5000, .request = 5000, .element = 321, .exponent = 0.71}, Device{},
                         Device{.max_elements = 4}, Device{.max_elements = 30, .element = 200},
-                        Device{.element = 1}, Device{.element = 30, .exponent = 1.3}}) {
+                        Device{.element = 1}, Device{.element = 30, .exponent = 1.3},
+                        Device{.max_elements = 4,
+                        .latency = 30'000,
+                        .request = 23'000,
+                        .element = 300,
+                        .large_request = 290'000}}) {
     pinion_gather_costs costs{};
     costs.size = sizeof costs;
     ASSERT_FALSE(measure_requests(device.probe(), costs));

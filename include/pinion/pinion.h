@@ -265,6 +265,7 @@ struct pinion_gather_costs {
   double copied_piece_ns;   /* copying a piece, beside its bytes */
   double copied_byte_ns;    /* copying a byte */
   size_t packed_offset;     /* in a page: from where the device reads copied data fastest */
+  double large_request_ns;  /* beyond request_ns, from 128 KiB a request on; below, in proportion */
 };
 
 /* An element of a plan, for the device's list. */
@@ -309,11 +310,14 @@ struct pinion_gather_probe {
    * last completion; negative: a transfer failed.
    */
   double (*transfer)(void* context, unsigned requests, unsigned elements, size_t bytes, size_t offset);
+  /* The longest element that `transfer` can make. Below 512 KiB: large_request_ns stays 0 */
+  size_t max_bytes;
 };
 
 /*
- * Measures the costs of a device, and of copying on this machine: a few hundred transfers of 8 bytes, in 50
- * ms or little more. EIO: a transfer failed. Allocates memory of its own; not from hooks.
+ * Measures the costs of a device, and of copying on this machine: a few hundred transfers of 8 bytes, and
+ * some of 128 and 512 KiB, in 150 ms or little more. EIO: a transfer failed. Allocates memory of its own; not
+ * from hooks.
  */
 int pinion_gather_measure(const struct pinion_gather_probe* probe,
                           struct pinion_gather_costs* costs) PINION_CHECKED;

@@ -79,7 +79,7 @@ class EmulatedDevice final : public Device {
       state_->use.give(pages.bytes());
       return registration;
     }
-    registration.entries = translation_entries({view, view + pages.bytes()}, kPageSizes);
+    registration.entries = translation_entries({view, view + pages.bytes()}, kPageSizes, state_->files);
     registration.key.remote_base = pages.begin;  // a NIC's peers use the addresses
     registration.key.handle = state_->table.add({registration.key, pages.bytes(), registration.entries});
     registration.overslept = last(start, nic_.register_cost(registration.entries), actor);
@@ -131,6 +131,7 @@ class EmulatedDevice final : public Device {
         : use("NIC '" + nic.name + "'", nic.caps), table(first_handle) {}
     CapUse use;
     HandleTable<Region> table;
+    PageFiles files;
   };
 
   /// Makes the call that began at `start` last `cost` in all. By how much it slept beyond.

@@ -57,19 +57,20 @@ struct FoundPages {
 constexpr unsigned long kPageScan = _IOWR('f', 16, PageScan);
 constexpr __u64 kIsHuge = __u64{1} << 6;
 
-/// The result of the ioctl, or -1.
+constexpr const char *kPagemap = "/proc/self/pagemap", *kMaps = "/proc/self/maps";
+
+KeptFile opened(const char* path) { return KeptFile(::open(path, O_RDONLY | O_CLOEXEC)); }
+
+/// The result of the ioctl, or -1. The program may have closed the kept file.
 template <class Question>
-int ask(const char* file, unsigned long request, Question& question) {
-  const int descriptor = open(file, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return -1;
+int ask(const KeptFile& kept, const char* path, unsigned long request, Question& question) {
   question.size = sizeof question;
-  const int answer = ioctl(descriptor, request, &question);
-  close(descriptor);
-  return answer;
+  if (const int file = kept.get(); file >= 0) return ioctl(file, request, &question);
+  return ioctl(opened(path).get(), request, &question);
 }
 
 /// Searches for the first page outside of hugepages.
-bool is_all_huge(Range range) {
+bool is_all_huge(Range range, const PageFiles& files) {
   FoundPages first{};
   PageScan scan{};
   scan.begin = range.begin;
@@ -77,7 +78,7 @@ bool is_all_huge(Range range) {
   scan.found = reinterpret_cast<std::uintptr_t>(&first);
   scan.room_for_found = scan.most_pages = 1;
   scan.inverted = scan.all_of = scan.shown = kIsHuge;
-  return ask("/proc/self/pagemap", kPageScan, scan) == 0;
+  return ask(files.pagemap(), kPagemap, kPageScan, scan) == 0;
 }
 
 std::size_t transparent_page_size() {
@@ -90,20 +91,41 @@ std::size_t transparent_page_size() {
 }
 
 /// The size of the pages under `range`; the system's where they differ.
-std::size_t size_of_pages(Range range) {
-  if (!is_all_huge(range)) return page_size();
+std::size_t size_of_pages(Range range, const PageFiles& files) {
+  if (!is_all_huge(range, files)) return page_size();
   MapQuery mapping{};
   mapping.address = range.begin;
-  const bool known = ask("/proc/self/maps", kMapQuery, mapping) == 0;  // since Linux 6.11
+  const bool known = ask(files.maps(), kMaps, kMapQuery, mapping) == 0;  // since Linux 6.11
   if (!known || mapping.vma_page_size == page_size()) return transparent_page_size();
   return range.end <= mapping.vma_end ? mapping.vma_page_size : page_size();
 }
 
 }  // namespace
 
+void PageFiles::open() const {
+  std::call_once(opened_, [this] {
+    pagemap_ = opened(kPagemap);
+    maps_ = opened(kMaps);
+  });
+}
+
+const KeptFile& PageFiles::pagemap() const {
+  open();
+  return pagemap_;
+}
+
+const KeptFile& PageFiles::maps() const {
+  open();
+  return maps_;
+}
+
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes) {
+  return translation_entries(pages, page_sizes, PageFiles());
+}
+
+std::size_t translation_entries(Range pages, std::uint64_t page_sizes, const PageFiles& files) {
   if (pages.bytes() <= page_size()) return 1;
-  const std::uint64_t at_most = 2 * std::uint64_t{size_of_pages(pages)} - 1;
+  const std::uint64_t at_most = 2 * std::uint64_t{size_of_pages(pages, files)} - 1;
   const std::size_t size = std::max<std::uint64_t>(std::bit_floor(page_sizes & at_most), page_size());
   return (pages.end - 1) / size - pages.begin / size + 1;
 }

@@ -1,13 +1,29 @@
 // How many translation entries a NIC needs for a range: registration costs grow with them.
-// Stateless; any thread, outside of hooks; opens one file of /proc/self or two, 4 us each.
+// Any thread, outside of hooks. Asks one file of /proc/self or two; to open one takes 4 us.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
+#include "base/kept_file.h"
 #include "base/range.h"
 
 namespace pinion {
+
+/// The kernel's files about this process's pages, kept open from the first question on. A forked child needs
+/// its own.
+class PageFiles {
+ public:
+  const KeptFile& pagemap() const;
+  const KeptFile& maps() const;
+
+ private:
+  void open() const;
+
+  mutable std::once_flag opened_;
+  mutable KeptFile pagemap_, maps_;  ///< constant once opened
+};
 
 /// The entries of a registered range for a device with these sizes of entries (DeviceCapabilities).
 ///
@@ -19,6 +35,8 @@ namespace pinion {
 ///
 /// Linux 6.7 and later show hugepages that are mapped as such. On older kernels all pages count as ordinary;
 /// so does a hugepage mapped page by page (after a partial unmap, for example).
+std::size_t translation_entries(Range pages, std::uint64_t page_sizes, const PageFiles& files);
+/// The same, once.
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes);
 
 }  // namespace pinion

@@ -232,7 +232,7 @@ class VerbsDevice final : public Device {
     made.key.system_handle = region->handle;
     made.key.remote_key = region->rkey;
     made.key.remote_base = pages.begin;
-    if (!on_demand_) made.entries = translation_entries(viewed, capabilities_.page_sizes);
+    if (!on_demand_) made.entries = translation_entries(viewed, capabilities_.page_sizes, state_->files);
     return made;
   }
 
@@ -259,6 +259,7 @@ class VerbsDevice final : public Device {
     std::mutex mutex;  ///< guards `opened`
     std::unique_ptr<Opened> opened;
     HandleTable<ibv_mr*> table;
+    PageFiles files;
   };
 
   /// Opened anew in a forked child: registering by the parent's context fails there.

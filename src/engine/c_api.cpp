@@ -129,14 +129,6 @@ bool is_range(const void* address, std::size_t bytes) {
 
 // ---- structures that may grow ----
 
-/// Fills the part of the structure that the caller was compiled with, and stores its size in the first field.
-template <class Struct>
-int fill(Struct* out, Struct values) {
-  values.size = std::min(out->size, sizeof values);
-  std::memcpy(static_cast<void*>(out), &values, values.size);
-  return 0;
-}
-
 template <class Struct>
 bool is_sized(const Struct* out) {
   return out && out->size >= sizeof out->size;

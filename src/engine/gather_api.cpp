@@ -1,11 +1,12 @@
 // Gather lists in the public C API: checks arguments, and turns results into errno values and this thread's
 // text. Owns nothing. pinion_gather_plan() makes an Error only where it returns one.
+#include <bit>
 #include <cerrno>
-#include <cmath>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <new>
 
-#include "base/range.h"
 #include "engine/c_api_inside.h"
 #include "pinion/pinion.h"
 #include "placement/gather_costs.h"
@@ -14,6 +15,10 @@
 using namespace pinion;
 
 namespace {
+
+/// Of the structures in version PINION_0.4's first headers.
+constexpr std::size_t kFirstCosts = offsetof(pinion_gather_costs, large_request_ns);
+constexpr std::size_t kFirstProbe = offsetof(pinion_gather_probe, max_bytes);
 
 int fail(const Error& error) { return set_last_error(error); }
 
@@ -24,17 +29,24 @@ template <class Struct>
                           sizeof *given, given->size));
 }
 
-bool is_time(double ns) { return std::isfinite(ns) && ns >= 0; }
+/// Finite, from 0 on. By integers, which are cheap everywhere: the sign is the highest bit, and infinity is
+/// below all that is not a number.
+bool is_time(double ns) {
+  constexpr auto kInfinity = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
+  return std::bit_cast<std::uint64_t>(ns) < kInfinity || ns == 0;
+}
 
 const char* fault_of(const pinion_gather_costs& costs) {
   if (costs.max_elements == 0) return "a request takes one element at least (max_elements is 0)";
-  bool times = is_time(costs.request_ns) && is_time(costs.copied_piece_ns) && is_time(costs.copied_byte_ns);
+  bool times = is_time(costs.request_ns) && is_time(costs.copied_piece_ns) && is_time(costs.copied_byte_ns) &&
+               is_time(costs.large_request_ns);
   for (const double ns : costs.elements_ns) times &= is_time(ns);
   return times ? nullptr : "times are finite values from 0 on";
 }
 
-bool is_piece(const pinion_range& piece) {
-  return piece.bytes == 0 || is_addressable(reinterpret_cast<Address>(piece.address), piece.bytes);
+[[gnu::cold]] int bad_piece(const char* call, const pinion_range& piece, size_t at) {
+  return fail(Error::make(EFAULT, "%s: piece %zu: no memory can be at %p (%zu bytes)", call, at,
+                          piece.address, piece.bytes));
 }
 
 using Elements = std::span<const pinion_gather_element>;
@@ -54,23 +66,22 @@ int pinion_gather_plan(const struct pinion_gather_costs* costs, const struct pin
                        size_t count, void* packed, size_t packed_bytes,
                        struct pinion_gather_element* elements, size_t* element_count) {
   const char* const call = "pinion_gather_plan";
-  if (!costs || costs->size < sizeof *costs) return bad_struct(call, "costs", costs);
-  if (const char* const fault = fault_of(*costs)) return fail(Error::make(EINVAL, "%s: %s", call, fault));
+  if (!costs || costs->size < kFirstCosts) return bad_struct(call, "costs", costs);
+  const pinion_gather_costs device = given(*costs);
+  if (const char* const fault = fault_of(device)) return fail(Error::make(EINVAL, "%s: %s", call, fault));
   if ((!pieces && count > 0) || !element_count || (!elements && *element_count > 0))
     return fail(Error::make(EINVAL, "%s: the %s NULL", call,
                             !pieces && count > 0 ? "pieces are"
                             : element_count      ? "elements are"
                                                  : "count is"));
-  for (size_t i = 0; i < count; ++i)
-    if (!is_piece(pieces[i]))
-      return fail(Error::make(EFAULT, "%s: piece %zu: no memory can be at %p (%zu bytes)", call, i,
-                              pieces[i].address, pieces[i].bytes));
   const size_t room = *element_count;
-  *element_count = plan_gather(*costs, {pieces, count},
-                               {static_cast<char*>(packed), packed ? packed_bytes : 0}, {elements, room});
-  if (*element_count <= room) return 0;
+  const GatherPlan plan = plan_gather(
+      device, {pieces, count}, {static_cast<char*>(packed), packed ? packed_bytes : 0}, {elements, room});
+  if (plan.refused) return bad_piece(call, *plan.refused, static_cast<size_t>(plan.refused - pieces));
+  *element_count = plan.elements;
+  if (plan.elements <= room) return 0;
   return fail(Error::make(ENOSPC, "%s: there is room for %zu elements; the plan takes up to %zu", call, room,
-                          *element_count));
+                          plan.elements));
 }
 
 int pinion_gather_pack(const struct pinion_range* pieces, const struct pinion_gather_element* elements,
@@ -85,19 +96,17 @@ int pinion_gather_unpack(const struct pinion_range* pieces, const struct pinion_
 
 int pinion_gather_measure(const struct pinion_gather_probe* probe, struct pinion_gather_costs* costs) {
   const char* const call = "pinion_gather_measure";
-  if (!probe || probe->size < sizeof *probe) return bad_struct(call, "probe's fields", probe);
-  if (!costs || costs->size < sizeof *costs) return bad_struct(call, "costs", costs);
+  if (!probe || probe->size < kFirstProbe) return bad_struct(call, "probe's fields", probe);
+  if (!costs || costs->size < kFirstCosts) return bad_struct(call, "costs", costs);
   if (probe->max_elements == 0 || !probe->transfer)
     return fail(
         Error::make(EINVAL, "%s: the probe has no %s", call, probe->transfer ? "elements" : "transfer"));
   pinion_gather_costs measured{};
-  measured.size = sizeof measured;
   try {
-    if (const Error error = measure_gather(*probe, measured))
+    if (const Error error = measure_gather(given(*probe), measured))
       return fail(Error::make(error.code, "%s: %s", call, error.message));
   } catch (const std::bad_alloc&) {
     return fail(Error::make(ENOMEM, "%s: out of memory", call));
   }
-  *costs = measured;
-  return 0;
+  return fill(costs, measured);
 }

@@ -179,7 +179,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
 
 using Clone = int(int (*)(void*), void*, int, void*, ...);
 using Fork = pid_t();
-using Syscall = long(long, long, long, long, long, long, long);
+using Syscall = long(long, long, long, long, long, long, long) noexcept;
 constinit std::atomic<Clone*> g_clone{nullptr};
 constinit std::atomic<Fork*> g_fork{nullptr};
 constinit std::atomic<Syscall*> g_syscall{nullptr};
@@ -199,8 +199,8 @@ auto make_child(Call&& call) {
   return child;
 }
 
-/// What a child of clone begins with, and the stack that it begins on, for its own may lie in hidden memory. It
-/// has a copy of them. The heap's mutexes guard the parent's.
+/// What a child of clone begins with, and the stack that it begins on, for its own may lie in hidden memory.
+/// It has a copy of them. The heap's mutexes guard the parent's.
 struct Beginning {
   int (*run)(void*);
   void* argument;
@@ -252,6 +252,11 @@ bool makes_child(long number, long first, long second) {
     default:
       return false;
   }
+}
+
+[[gnu::noinline]] long make_child_by_syscall(long number, long a, long b, long c, long d, long e,
+                                             long f) noexcept {
+  return make_child([&](bool) { return next(g_syscall, "syscall")(number, a, b, c, d, e, f); });
 }
 
 constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
@@ -307,12 +312,13 @@ PINION_EXPORT pid_t _Fork() noexcept {
   return make_child([](bool) { return next(g_fork, "_Fork")(); });
 }
 
-/// As libc has it: it passes on six words, however many the caller gave.
+/// As libc has it: it passes on six words, however many the caller gave. It jumps to libc's, so that children
+/// with shared memory return past it.
 PINION_EXPORT long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept
     __asm__("syscall");
 long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
   if (makes_child(number, a, b)) [[unlikely]]
-    return make_child([&](bool) { return next(g_syscall, "syscall")(number, a, b, c, d, e, f); });
+    return make_child_by_syscall(number, a, b, c, d, e, f);
   return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
 }
 

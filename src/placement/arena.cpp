@@ -411,7 +411,8 @@ bool Arena::unpin(Range range) {
   const Locked locked(mutex_);
   Segment& segment = segment_of(range);
   segment.pinned = false;
-  if (const Range view = view_of(range); !view.empty()) hide_unseen(view, true);  // a device may have shown it
+  if (const Range view = view_of(range); !view.empty())
+    hide_unseen(view, true);  // a device may have shown it
   if (segment.of_heap) show_but_unshared(range);
   return !segment.of_heap;
 }

@@ -23,9 +23,9 @@
 //
 // ALIASED. By option, segments are shared memory with two views, as preregistration-eurompi16 has it. The
 // program knows one, and devices register the other, which no call of the program reaches. The heap keeps
-// both while the segment lasts. Children lack them at any time, for they would share what they write: they get
-// copies of the blocks, in ordinary memory. Where the system refuses a second view, the segment is private
-// memory like any other.
+// both while the segment lasts. Children lack them at any time, for they would share what they write: they
+// get copies of the blocks, in ordinary memory. Where the system refuses a second view, the segment is
+// private memory like any other.
 #pragma once
 
 #include <array>

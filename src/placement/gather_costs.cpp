@@ -11,16 +11,17 @@
 
 #include "base/clock.h"
 #include "base/range.h"
+#include "placement/gather_plan.h"
 
 namespace pinion {
 
 namespace {
 
 constexpr unsigned kRounds = 21;
-/// After that much time, rounds are enough as they are.
-constexpr double kLongest = 20e6;
+/// After so much time, in ns, rounds are enough as they are.
+constexpr double kLongest = 20e6, kLongestOfLarge = 100e6;
 constexpr std::size_t kWord = 8;
-constexpr unsigned kRequests = 8;
+constexpr unsigned kRequests = 8, kLargeRequests = 4;
 
 /// Where data lay best in hugepages-data-placement-2006 (Figure 4).
 constexpr std::size_t kUsualOffset = 64;
@@ -37,16 +38,17 @@ double median(std::vector<double>& samples) {
 /// A transfer that is tried again and again, by turns with the others.
 struct Trial {
   unsigned requests, elements;
-  std::size_t offset;
-  std::vector<double> samples;
+  std::size_t offset, bytes = kWord;
+  std::vector<double> samples = {};
 };
 
-Error try_all(const pinion_gather_probe& probe, std::vector<Trial>& trials) {
+Error try_all(const pinion_gather_probe& probe, std::vector<Trial>& trials, double longest) {
   double spent = 0;
   // The first round warms up: connections, registrations, pages.
-  for (unsigned round = 0; round <= kRounds && (round < 2 || spent < kLongest); ++round)
+  for (unsigned round = 0; round <= kRounds && (round < 2 || spent < longest); ++round)
     for (Trial& trial : trials) {
-      const double ns = probe.transfer(probe.context, trial.requests, trial.elements, kWord, trial.offset);
+      const double ns =
+          probe.transfer(probe.context, trial.requests, trial.elements, trial.bytes, trial.offset);
       if (!(ns >= 0)) return Error::make(EIO, "a transfer of the probe failed");
       if (round == 0) continue;
       trial.samples.push_back(ns);
@@ -85,18 +87,35 @@ void measure_copying(pinion_gather_costs& costs) {
   ::munmap(memory, 2 * bytes);
 }
 
+double least(const std::vector<double>& samples) { return *std::min_element(samples.begin(), samples.end()); }
+
+/// The same bytes in some requests and in one. Of few rounds, the best ones are least disturbed.
+Error measure_large_requests(const pinion_gather_probe& probe, pinion_gather_costs& costs) {
+  constexpr std::size_t kBytes = kLargeRequests * kLargeRequest;
+  const auto allows = [](std::size_t limit) { return limit == 0 || limit >= kBytes; };
+  costs.large_request_ns = 0;
+  if (probe.max_bytes < kBytes || !allows(probe.max_element_bytes) || !allows(probe.max_request_bytes))
+    return {};
+  std::vector<Trial> trials = {{kLargeRequests, 1, kUsualOffset, kLargeRequest},
+                               {1, 1, kUsualOffset, kBytes}};
+  if (Error error = try_all(probe, trials, kLongestOfLarge)) return error;
+  const double further = (least(trials[0].samples) - least(trials[1].samples)) / (kLargeRequests - 1);
+  costs.large_request_ns = std::max(0.0, further - costs.request_ns);
+  return {};
+}
+
 }  // namespace
 
 Error measure_requests(const pinion_gather_probe& probe, pinion_gather_costs& costs) {
   costs.max_elements = probe.max_elements;
   costs.max_element_bytes = probe.max_element_bytes;
   costs.max_request_bytes = probe.max_request_bytes;
-  std::vector<Trial> trials = {{1, 1, kUsualOffset, {}}, {kRequests, 1, kUsualOffset, {}}};
-  for (const std::size_t offset : kOtherOffsets) trials.push_back({1, 1, offset, {}});
+  std::vector<Trial> trials = {{1, 1, kUsualOffset}, {kRequests, 1, kUsualOffset}};
+  for (const std::size_t offset : kOtherOffsets) trials.push_back({1, 1, offset});
   const std::size_t lists = trials.size();
   for (std::size_t i = 0; i < std::size(costs.elements_ns) && std::size_t{2} << i <= probe.max_elements; ++i)
-    trials.push_back({1, 2u << i, kUsualOffset, {}});
-  if (Error error = try_all(probe, trials)) return error;
+    trials.push_back({1, 2u << i, kUsualOffset});
+  if (Error error = try_all(probe, trials, kLongest)) return error;
 
   const double one = median(trials[0].samples);
   costs.request_ns = std::max(0.0, median(trials[1].samples) - one) / (kRequests - 1);
@@ -116,7 +135,7 @@ Error measure_requests(const pinion_gather_probe& probe, pinion_gather_costs& co
     best = ns;
     costs.packed_offset = kOtherOffsets[i];
   }
-  return {};
+  return measure_large_requests(probe, costs);
 }
 
 Error measure_gather(const pinion_gather_probe& probe, pinion_gather_costs& costs) {

@@ -38,40 +38,74 @@ constexpr std::size_t kPackAfterPacked = 4;   ///< likewise to this run packed
 
 /// Of all runs.
 struct Joined {
-  std::size_t runs = 0, pieces = 0, bytes = 0;
-  std::size_t most_pieces = 0, most_bytes = 0;  ///< of one
-  bool cut = false;                             ///< one of them was
+  std::size_t runs = 0;
+  std::size_t first_piece = 0, pieces = 0;  ///< from the first one that is not empty
+  std::size_t bytes = 0;
+  std::size_t cut_bytes = 0;              ///< of runs that are cut
+  std::size_t most_bytes = 0;             ///< of one
+  const pinion_range* refused = nullptr;  ///< no memory can be there
 };
 
-Joined join(std::span<const pinion_range> pieces, std::size_t most, std::span<Element> runs) {
-  Joined all;
-  std::size_t& count = all.runs;
-  for (std::size_t i = 0; i < pieces.size();) {
-    if (pieces[i].bytes == 0) {
-      ++i;
-      continue;
-    }
-    const auto* const begin = static_cast<const char*>(pieces[i].address);
-    std::size_t bytes = pieces[i].bytes;
-    std::size_t next = i + 1;
-    for (; next < pieces.size(); ++next) {
-      if (pieces[next].bytes > 0 && pieces[next].address != begin + bytes) break;
-      bytes += pieces[next].bytes;
-    }
-    const std::size_t cuts = bytes <= most ? 1 : (bytes - 1) / most + 1;
-    for (std::size_t cut = 0; cut < cuts && count + cut < runs.size(); ++cut) {
-      const std::size_t at = cut * most;
-      runs[count + cut] = {begin + at, std::min(most, bytes - at), i, cuts == 1 ? next - i : 0, 0};
-    }
-    count += cuts;
-    all.cut = all.cut || cuts > 1;
-    all.pieces += next - i;
-    all.bytes += bytes;
-    all.most_pieces = std::max(all.most_pieces, next - i);
-    all.most_bytes = std::max(all.most_bytes, bytes);
-    i = next;
+/// Hands each run to `run`: its pieces and its bytes. Empty pieces belong to the run before them.
+template <class Run>
+void each_run(std::span<const pinion_range> pieces, Run&& run) {
+  const pinion_range* piece = pieces.data();
+  const pinion_range* const end = piece + pieces.size();
+  while (piece != end && piece->bytes == 0) ++piece;
+  while (piece != end) {
+    const pinion_range* const first = piece;
+    const auto* const begin = static_cast<const char*>(first->address);
+    std::size_t bytes = first->bytes;
+    while (++piece != end && (piece->address == begin + bytes || piece->bytes == 0)) bytes += piece->bytes;
+    run(first, piece, bytes);
   }
+}
+
+/// Runs that are cut are as many as their cuts.
+void count_cuts(std::span<const pinion_range> pieces, std::size_t most, Joined& all) {
+  each_run(pieces, [&](const pinion_range*, const pinion_range*, std::size_t bytes) {
+    if (bytes <= most) return;
+    all.runs += (bytes - 1) / most;
+    all.cut_bytes += bytes;
+  });
+}
+
+/// One pass that stores nothing: all that small lists take.
+Joined survey(std::span<const pinion_range> pieces, std::size_t most) {
+  Joined all;
+  std::size_t run_bytes = 0;
+  const char* end = nullptr;
+  for (const pinion_range& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    if (!is_addressable(reinterpret_cast<Address>(piece.address), piece.bytes)) {
+      all.refused = &piece;
+      return all;
+    }
+    if (piece.address != end) {
+      ++all.runs;
+      all.most_bytes = std::max(all.most_bytes, run_bytes);
+      run_bytes = 0;
+    }
+    run_bytes += piece.bytes;
+    all.bytes += piece.bytes;
+    end = static_cast<const char*>(piece.address) + piece.bytes;
+  }
+  all.most_bytes = std::max(all.most_bytes, run_bytes);
+  while (all.first_piece < pieces.size() && pieces[all.first_piece].bytes == 0) ++all.first_piece;
+  all.pieces = pieces.size() - all.first_piece;
+  if (all.most_bytes > most) count_cuts(pieces, most, all);
   return all;
+}
+
+void join(std::span<const pinion_range> pieces, std::size_t most, std::span<Element> runs) {
+  auto out = runs.begin();
+  each_run(pieces, [&](const pinion_range* first, const pinion_range* next, std::size_t bytes) {
+    const auto* const begin = static_cast<const char*>(first->address);
+    const auto whole = bytes <= most ? static_cast<std::size_t>(next - first) : 0;
+    for (std::size_t at = 0; at < bytes; at += out[-1].bytes)
+      *out++ = {begin + at, std::min(most, bytes - at), static_cast<std::size_t>(first - pieces.data()),
+                whole, 0};
+  });
 }
 
 // ---- elements and requests ----
@@ -84,6 +118,12 @@ double elements_ns(const pinion_gather_costs& costs, std::size_t elements) {
   const double low = point > 0 ? costs.elements_ns[point - 1] : 0, high = costs.elements_ns[point];
   const auto begin = static_cast<double>(std::size_t{1} << point);
   return low + (high - low) * (static_cast<double>(elements) - begin) / begin;
+}
+
+/// A request of one element, posted after another one. By doubles, as the bytes of a mean one come.
+double request_ns(const pinion_gather_costs& costs, double bytes) {
+  return costs.request_ns +
+         costs.large_request_ns * std::min(1.0, bytes / static_cast<double>(kLargeRequest));
 }
 
 double copy_ns(const pinion_gather_costs& costs, std::size_t pieces, std::size_t bytes) {
@@ -121,12 +161,16 @@ class Layout {
   }
   std::size_t request() const { return requests_ - 1; }
 
-  double ns() const { return ended_ns_ + elements_ns(costs_, in_request_) + copied_ns_; }
+  double ns() const { return ended_ns_ + open_request_ns() + copied_ns_; }
 
  private:
+  double open_request_ns() const {
+    if (requests_ == 0) return 0;
+    return request_ns(costs_, static_cast<double>(request_bytes_)) + elements_ns(costs_, in_request_);
+  }
   void open_element(std::size_t bytes) {
     if (requests_ == 0 || in_request_ == limits_.elements || bytes > limits_.request_bytes - request_bytes_) {
-      ended_ns_ += elements_ns(costs_, in_request_) + costs_.request_ns;
+      ended_ns_ += open_request_ns();
       ++requests_;
       in_request_ = 0;
       request_bytes_ = 0;
@@ -143,36 +187,44 @@ class Layout {
   bool in_packed_ = false;                          ///< the last element is
   std::size_t element_bytes_ = 0;
   std::size_t used_ = 0;  ///< of the packed buffer
-  double ended_ns_ = 0;   ///< requests, and the elements of those before the last
+  double ended_ns_ = 0;   ///< requests before the last
   double copied_ns_ = 0;
 };
 
 // ---- the choice ----
 
-/// A further one, of lists of so many runs: the mean of full requests.
-double mean_element_ns(const pinion_gather_costs& costs, std::size_t runs) {
-  const bool one_request = costs.max_elements >= runs;
-  const std::size_t most = one_request ? runs : costs.max_elements;
-  return (elements_ns(costs, most) + (one_request ? 0 : costs.request_ns)) /
-         static_cast<double>(one_request ? most - 1 : most);
+/// All runs in place, by the mean of their bytes: a further element, and all requests.
+struct InPlace {
+  double element_ns, all_ns;
+};
+
+InPlace in_place(const pinion_gather_costs& costs, const Joined& all) {
+  const double run_bytes = static_cast<double>(all.bytes) / static_cast<double>(all.runs);
+  const auto request_of = [&](std::size_t elements) {
+    return elements_ns(costs, elements) + request_ns(costs, run_bytes * static_cast<double>(elements));
+  };
+  if (costs.max_elements >= all.runs)
+    return {elements_ns(costs, all.runs) / static_cast<double>(all.runs - 1), request_of(all.runs)};
+  const double request = request_of(costs.max_elements);
+  const std::size_t full = all.runs / costs.max_elements, rest = all.runs % costs.max_elements;
+  return {request / static_cast<double>(costs.max_elements),
+          static_cast<double>(full) * request + (rest > 0 ? request_of(rest) : 0)};
 }
 
-/// Short of all: no run costs more to copy than an element, and all of them together fit in one element.
-/// Whether it is cheapest to copy them all, which needs no search.
+/// Whether it is cheapest to copy all, which needs no search: no run costs more to copy than an element, and
+/// all of them together fit in one element, and cost less.
 bool packs_all(const pinion_gather_costs& costs, const Joined& all, std::size_t room) {
-  const Limits limits(costs);
-  if (all.cut || all.bytes > std::min(room, limits.element_bytes)) return false;
-  if (copy_ns(costs, all.most_pieces, all.most_bytes) > mean_element_ns(costs, all.runs)) return false;
-  const std::size_t full = (all.runs - 1) / limits.elements, rest = all.runs - full * limits.elements;
-  const double in_place = static_cast<double>(full) * (elements_ns(costs, limits.elements) + costs.request_ns) +
-                          elements_ns(costs, rest);
-  return copy_ns(costs, all.pieces, all.bytes) < in_place;
+  if (all.cut_bytes > 0 || all.bytes > std::min(room, Limits(costs).element_bytes)) return false;
+  const InPlace placed = in_place(costs, all);
+  const std::size_t most_pieces = all.pieces - all.runs + 1;  // of one run
+  return copy_ns(costs, most_pieces, all.most_bytes) <= placed.element_ns &&
+         copy_ns(costs, all.pieces, all.bytes) + request_ns(costs, static_cast<double>(all.bytes)) <
+             placed.all_ns;
 }
 
 /// Marks the runs whose packing saves more elements than it costs copying: the shortest path through two
 /// states, the last run in place or packed. Returns how many it marks.
-std::size_t mark_cheapest(const pinion_gather_costs& costs, std::span<Element> runs) {
-  const double element_ns = mean_element_ns(costs, runs.size());
+std::size_t mark_cheapest(const pinion_gather_costs& costs, double element_ns, std::span<Element> runs) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   double placed = 0, packed = kNever;
   for (Element& run : runs) {
@@ -205,8 +257,8 @@ double ns_of(const pinion_gather_costs& costs, std::size_t room, std::span<const
 }
 
 /// Leaves kPack in the runs to be copied. No dearer than all in place, or all packed.
-void choose(const pinion_gather_costs& costs, std::size_t room, std::span<Element> runs) {
-  const std::size_t marked = mark_cheapest(costs, runs);
+void choose(const pinion_gather_costs& costs, double element_ns, std::size_t room, std::span<Element> runs) {
+  const std::size_t marked = mark_cheapest(costs, element_ns, runs);
   const double mixed = ns_of(costs, room, runs, [](const Element& run) { return run.request == kPack; });
   const double in_place =
       marked == 0 ? mixed : ns_of(costs, room, runs, [](const Element&) { return false; });
@@ -218,14 +270,10 @@ void choose(const pinion_gather_costs& costs, std::size_t room, std::span<Elemen
 
 /// The part of the buffer from the good offset on, where it has room for all that may be copied.
 std::span<char> from_good_offset(const pinion_gather_costs& costs, std::span<char> packed,
-                                 std::span<const Element> runs, const Joined& all) {
+                                 std::size_t bytes) {
   const std::size_t page = page_size();
   const std::size_t skip = (costs.packed_offset - reinterpret_cast<Address>(packed.data())) & (page - 1);
-  if (skip >= packed.size()) return packed;
-  std::size_t copied = all.bytes;
-  for (std::size_t i = 0; all.cut && i < runs.size(); ++i)
-    if (runs[i].pieces == 0) copied -= runs[i].bytes;
-  return copied <= packed.size() - skip ? packed.subspan(skip) : packed;
+  return skip < packed.size() && bytes <= packed.size() - skip ? packed.subspan(skip) : packed;
 }
 
 /// Runs become elements, in their own memory: no run lies behind its element.
@@ -249,22 +297,23 @@ std::size_t lay_out(const pinion_gather_costs& costs, std::span<char> packed, st
 
 }  // namespace
 
-std::size_t plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
-                        std::span<char> packed, std::span<pinion_gather_element> elements) {
-  const Joined all = join(pieces, Limits(costs).element_bytes, elements);
-  if (all.runs > elements.size()) return all.runs;
+GatherPlan plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
+                       std::span<char> packed, std::span<pinion_gather_element> elements) {
+  const std::size_t most = Limits(costs).element_bytes;
+  const Joined all = survey(pieces, most);
+  if (all.refused || all.runs > elements.size()) return {all.runs, all.refused};
   const auto runs = elements.first(all.runs);
-  if (!packed.empty()) packed = from_good_offset(costs, packed, runs, all);
-  if (all.runs > 1 && !packed.empty()) {
+  const bool chooses = all.runs > 1 && !packed.empty();
+  if (chooses) {
+    packed = from_good_offset(costs, packed, all.bytes - all.cut_bytes);
     if (packs_all(costs, all, packed.size())) {
-      const Element& last = runs.back();
-      const std::size_t first_piece = runs.front().first_piece;
-      runs.front() = {packed.data(), all.bytes, first_piece, last.first_piece + last.pieces - first_piece, 0};
-      return 1;
+      runs.front() = {packed.data(), all.bytes, all.first_piece, all.pieces, 0};
+      return {1};
     }
-    choose(costs, packed.size(), runs);
   }
-  return lay_out(costs, packed, runs);
+  join(pieces, most, runs);
+  if (chooses) choose(costs, in_place(costs, all).element_ns, packed.size(), runs);
+  return {lay_out(costs, packed, runs)};
 }
 
 namespace {

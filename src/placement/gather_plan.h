@@ -10,10 +10,17 @@
 
 namespace pinion {
 
-/// As pinion_gather_plan(); the arguments are valid. Returns the number of elements. More than `elements` has
-/// room for: nothing is planned.
-std::size_t plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
-                        std::span<char> packed, std::span<pinion_gather_element> elements);
+/// Requests of so many bytes cost pinion_gather_costs::large_request_ns.
+inline constexpr std::size_t kLargeRequest = std::size_t{128} << 10;
+
+struct GatherPlan {
+  std::size_t elements;                   ///< more than there is room for: nothing is planned
+  const pinion_range* refused = nullptr;  ///< a piece where no memory can be: nothing is planned
+};
+
+/// As pinion_gather_plan(); the other arguments are valid.
+GatherPlan plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
+                       std::span<char> packed, std::span<pinion_gather_element> elements);
 
 /// Copies the pieces of packed elements into them, or back.
 void pack_gathered(const pinion_range* pieces, std::span<const pinion_gather_element> elements);

@@ -90,13 +90,15 @@ class Probe {
 Error measure_gather_costs(Endpoint& endpoint, Peer peer, const RemoteMemory& target,
                            pinion_gather_costs& costs) {
   const std::size_t elements = std::min(endpoint.capabilities().max_elements, kMostElements);
-  const Leased memory(endpoint.domain(), elements * page_size(), PINION_ACCESS_READ);
+  const Leased memory(endpoint.domain(), std::max(elements * page_size(), kProbeBytes + page_size()),
+                      PINION_ACCESS_READ);
   if (memory.error()) return memory.error();
   Probe self(endpoint, peer, target, memory);
   pinion_gather_probe probe{};
   probe.size = sizeof probe;
   probe.max_elements = elements;
   probe.max_request_bytes = endpoint.capabilities().max_transfer;
+  probe.max_bytes = kProbeBytes;
   probe.context = &self;
   probe.transfer = &Probe::transfer;
   costs = {};

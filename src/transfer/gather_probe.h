@@ -2,13 +2,18 @@
 // nothing beyond the call; one thread, which may block. The endpoint is connected.
 #pragma once
 
+#include <cstddef>
+
 #include "base/error.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint.h"
 
 namespace pinion::transfer {
 
-/// `target`: memory of the peer, as long as the most elements of 8 bytes.
+/// Of the longest put.
+inline constexpr std::size_t kProbeBytes = std::size_t{512} << 10;
+
+/// `target`: memory of the peer, of kProbeBytes.
 Error measure_gather_costs(Endpoint& endpoint, Peer peer, const RemoteMemory& target,
                            pinion_gather_costs& costs);
 
