@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -270,6 +271,18 @@ class Coexistence {
   std::exit(result.Failed() ? 1 : 0);
 }
 
+/// UCX 1.18 by relocation takes blocks from before for its own, and aborts as it is loaded into a process of
+/// Debian 13.
+bool ucx_aborts_alone(const char* mode) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    load_ucx(mode);
+    ::_exit(0);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
 class HooksBeside : public ::testing::TestWithParam<Case> {};
 
 TEST_P(HooksBeside, EveryoneSeesEveryEvent) {
@@ -279,6 +292,7 @@ TEST_P(HooksBeside, EveryoneSeesEveryEvent) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   if (c.open_mpi && !has_open_mpi()) GTEST_SKIP() << "Open MPI is not installed";
   if (c.ucx && ::access("/usr/include/ucm/api/ucm.h", R_OK) != 0) GTEST_SKIP() << "UCX is not installed";
+  if (c.ucx && ucx_aborts_alone(c.ucx)) GTEST_SKIP() << "UCX by this way aborts without Pinion too";
   EXPECT_EXIT(run_and_exit(c), ::testing::ExitedWithCode(0), "");
 }
 
