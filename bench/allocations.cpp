@@ -23,6 +23,7 @@ struct Pattern {
   std::size_t slots;
   std::size_t (*bytes)(std::mt19937&);
   unsigned threads;
+  bool clears = false;  ///< each byte instead
 };
 
 std::size_t between(std::mt19937& random, std::size_t least, std::size_t most) {
@@ -36,12 +37,12 @@ std::size_t general(std::mt19937& random) {
                       : between(random, 32 << 10, 512 << 10);
 }
 std::size_t large(std::mt19937& random) { return between(random, 256 << 10, 16 << 20); }
+/// As images, matrices and messages are allocated, cleared and freed.
+std::size_t buffer(std::mt19937& random) { return between(random, 5 << 20, 25 << 20); }
 
 constexpr Pattern kPatterns[] = {
-    {"general", 10000, general, 1},
-    {"general-2-threads", 10000, general, 2},
-    {"churn", 24, large, 1},
-    {"churn-2-threads", 24, large, 2},
+    {"general", 10000, general, 1},    {"general-2-threads", 10000, general, 2}, {"churn", 24, large, 1},
+    {"churn-2-threads", 24, large, 2}, {"cleared", 20, buffer, 1, true},
 };
 
 using Clock = std::chrono::steady_clock;
@@ -66,7 +67,8 @@ void run(const Pattern& pattern, unsigned seed, double seconds, StepTimes* times
     const std::size_t bytes = pattern.bytes(random);
     slot = static_cast<char*>(std::malloc(bytes));
     if (slot == nullptr) std::abort();
-    for (std::size_t at = 0; at < bytes; at += 4096) slot[at] = 1;
+    if (pattern.clears) std::memset(slot, 0, bytes);
+    for (std::size_t at = 0; at < bytes && !pattern.clears; at += 4096) slot[at] = 1;
   };
   // Until the slots are full, and the allocator has grown: fresh memory costs all allocators the same.
   const Clock::time_point warm = Clock::now() + 5 * length;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench_mpi.h"
+#include "child_events.h"
 #include "launch.h"
 #include "monitors.h"
 
@@ -46,8 +47,8 @@ void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
   struct Subject {
     const char* name;
     const char* hugepages;
-    std::vector<double> computation, communication;
-  } subjects[] = {{"base-pages", "no", {}, {}}, {"pinion", "yes", {}, {}}};
+    std::vector<double> computation, communication, page_faults, tlb_misses;
+  } subjects[] = {{"base-pages", "no", {}, {}, {}, {}}, {"pinion", "yes", {}, {}, {}, {}}};
   for (unsigned round = 0; round < bench.rounds(); ++round)
     for (Subject& subject : subjects) {
       bench.step(
@@ -59,13 +60,20 @@ void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
       command.insert(command.end(), under.begin(), under.end());
       command.push_back(path_of(program.name));
       command.insert(command.end(), program.arguments.begin(), program.arguments.end());
+      const ChildEvents faults = ChildEvents::page_faults(), misses = ChildEvents::tlb_misses();
       const Times times = times_in(output_of(command, {}));
+      if (const auto count = faults.count()) subject.page_faults.push_back(*count);
+      if (const auto count = misses.count()) subject.tlb_misses.push_back(*count);
       subject.computation.push_back(times.whole - times.communication);
       subject.communication.push_back(times.communication);
     }
   for (const Subject& subject : subjects) {
     bench.add(program.name, subject.name, "computation_s", "s", subject.computation);
     bench.add(program.name, subject.name, "communication_s", "s", subject.communication);
+    if (!subject.page_faults.empty())
+      bench.add(program.name, subject.name, "page_faults", "faults", subject.page_faults);
+    if (!subject.tlb_misses.empty())
+      bench.add(program.name, subject.name, "tlb_misses", "misses", subject.tlb_misses);
   }
 }
 
@@ -89,8 +97,10 @@ void measure_programs(Bench& bench) {
     }
   }
   bench.note(
-      "fft3d, halo: two ranks, the times of rank 0; both subjects register on demand (device emulated, NIC "
-      "connectx).");
+      "fft3d, halo: two ranks, the times of rank 0, and the events of all processes; both subjects register "
+      "on demand (device emulated, NIC connectx).");
+  if (!ChildEvents::tlb_misses().count())
+    bench.note("misses of the data TLB: this machine has no counter that this user may read");
 }
 
 }  // namespace pinion::cli
