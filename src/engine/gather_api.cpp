@@ -1,5 +1,6 @@
 // Gather lists in the public C API: checks arguments, and turns results into errno values and this thread's
 // text. Owns nothing. pinion_gather_plan() makes an Error only where it returns one.
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
@@ -29,19 +30,31 @@ template <class Struct>
                           sizeof *given, given->size));
 }
 
-/// Finite, from 0 on. By integers, which are cheap everywhere: the sign is the highest bit, and infinity is
-/// below all that is not a number.
-bool is_time(double ns) {
+/// Calls visit(value) for each time.
+template <class Visit>
+void each_time(const pinion_gather_costs& costs, Visit&& visit) {
+  for (const double ns : costs.elements_ns) visit(ns);
+  for (const double ns :
+       {costs.request_ns, costs.copied_piece_ns, costs.copied_byte_ns, costs.large_request_ns})
+    visit(ns);
+}
+
+/// All finite, from 0 on. By integers, which are cheap everywhere: the sign is the highest bit, and infinity
+/// is below all that is not a number.
+bool are_times(const pinion_gather_costs& costs) {
   constexpr auto kInfinity = std::bit_cast<std::uint64_t>(std::numeric_limits<double>::infinity());
-  return std::bit_cast<std::uint64_t>(ns) < kInfinity || ns == 0;
+  std::uint64_t most = 0;
+  each_time(costs, [&](double ns) { most = std::max(most, std::bit_cast<std::uint64_t>(ns)); });
+  if (most < kInfinity) [[likely]]
+    return true;
+  bool times = true;  // zeros may have a sign
+  each_time(costs, [&](double ns) { times &= std::bit_cast<std::uint64_t>(ns) < kInfinity || ns == 0; });
+  return times;
 }
 
 const char* fault_of(const pinion_gather_costs& costs) {
   if (costs.max_elements == 0) return "a request takes one element at least (max_elements is 0)";
-  bool times = is_time(costs.request_ns) && is_time(costs.copied_piece_ns) && is_time(costs.copied_byte_ns) &&
-               is_time(costs.large_request_ns);
-  for (const double ns : costs.elements_ns) times &= is_time(ns);
-  return times ? nullptr : "times are finite values from 0 on";
+  return are_times(costs) ? nullptr : "times are finite values from 0 on";
 }
 
 [[gnu::cold]] int bad_piece(const char* call, const pinion_range& piece, size_t at) {
@@ -67,7 +80,8 @@ int pinion_gather_plan(const struct pinion_gather_costs* costs, const struct pin
                        struct pinion_gather_element* elements, size_t* element_count) {
   const char* const call = "pinion_gather_plan";
   if (!costs || costs->size < kFirstCosts) return bad_struct(call, "costs", costs);
-  const pinion_gather_costs device = given(*costs);
+  pinion_gather_costs whole;
+  const pinion_gather_costs& device = costs->size >= sizeof whole ? *costs : (whole = given(*costs));
   if (const char* const fault = fault_of(device)) return fail(Error::make(EINVAL, "%s: %s", call, fault));
   if ((!pieces && count > 0) || !element_count || (!elements && *element_count > 0))
     return fail(Error::make(EINVAL, "%s: the %s NULL", call,

@@ -70,8 +70,29 @@ void count_cuts(std::span<const pinion_range> pieces, std::size_t most, Joined& 
   });
 }
 
-/// One pass that stores nothing: all that small lists take.
-Joined survey(std::span<const pinion_range> pieces, std::size_t most) {
+/// Of pieces that are a run each, as most are. False: some are empty, neighbours, or where no memory can be.
+/// The fewest instructions a piece: they are all that small lists take.
+bool survey_plain(std::span<const pinion_range> pieces, Joined& all) {
+  std::size_t bytes = 0, most = 0;
+  Address previous_end = 0;
+  Address marks = 0;  // beyond kAddressEnd where one of the values is: 0 - 1 is too
+  bool neighbours = false;
+  for (const pinion_range& piece : pieces) {
+    const auto begin = reinterpret_cast<Address>(piece.address);
+    const Address end = begin + piece.bytes;
+    marks |= (begin - 1) | (piece.bytes - 1) | (end - 1);
+    neighbours |= begin == previous_end;
+    bytes += piece.bytes;
+    most = std::max(most, piece.bytes);
+    previous_end = end;
+  }
+  static_assert(std::has_single_bit(kAddressEnd));
+  all = {.runs = pieces.size(), .pieces = pieces.size(), .bytes = bytes, .most_bytes = most};
+  return marks < kAddressEnd && !neighbours;
+}
+
+/// One pass that stores nothing.
+Joined survey(std::span<const pinion_range> pieces) {
   Joined all;
   std::size_t run_bytes = 0;
   const char* end = nullptr;
@@ -93,6 +114,12 @@ Joined survey(std::span<const pinion_range> pieces, std::size_t most) {
   all.most_bytes = std::max(all.most_bytes, run_bytes);
   while (all.first_piece < pieces.size() && pieces[all.first_piece].bytes == 0) ++all.first_piece;
   all.pieces = pieces.size() - all.first_piece;
+  return all;
+}
+
+Joined joined(std::span<const pinion_range> pieces, std::size_t most) {
+  Joined all;
+  if (!survey_plain(pieces, all)) all = survey(pieces);
   if (all.most_bytes > most) count_cuts(pieces, most, all);
   return all;
 }
@@ -215,9 +242,15 @@ InPlace in_place(const pinion_gather_costs& costs, const Joined& all) {
 /// all of them together fit in one element, and cost less.
 bool packs_all(const pinion_gather_costs& costs, const Joined& all, std::size_t room) {
   if (all.cut_bytes > 0 || all.bytes > std::min(room, Limits(costs).element_bytes)) return false;
-  const InPlace placed = in_place(costs, all);
   const std::size_t most_pieces = all.pieces - all.runs + 1;  // of one run
-  return copy_ns(costs, most_pieces, all.most_bytes) <= placed.element_ns &&
+  const double dearest = copy_ns(costs, most_pieces, all.most_bytes);
+  // The elements of whole requests alone cost more: both hold.
+  const std::size_t elements = std::min(all.runs, costs.max_elements);
+  if (dearest * static_cast<double>(all.runs) <
+      elements_ns(costs, elements) * static_cast<double>(all.runs / elements))
+    return true;
+  const InPlace placed = in_place(costs, all);
+  return dearest <= placed.element_ns &&
          copy_ns(costs, all.pieces, all.bytes) + request_ns(costs, static_cast<double>(all.bytes)) <
              placed.all_ns;
 }
@@ -300,7 +333,7 @@ std::size_t lay_out(const pinion_gather_costs& costs, std::span<char> packed, st
 GatherPlan plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
                        std::span<char> packed, std::span<pinion_gather_element> elements) {
   const std::size_t most = Limits(costs).element_bytes;
-  const Joined all = survey(pieces, most);
+  const Joined all = joined(pieces, most);
   if (all.refused || all.runs > elements.size()) return {all.runs, all.refused};
   const auto runs = elements.first(all.runs);
   const bool chooses = all.runs > 1 && !packed.empty();
