@@ -48,7 +48,7 @@ struct RegistrationKey {
   std::uint64_t handle = 0;         ///< the device's own name for it, opaque to everybody else
   std::uint32_t lkey = 0;           ///< for local use (verbs)
   std::uint32_t system_handle = 0;  ///< the system's name for it, where it has one (ibv_mr::handle)
-  void* descriptor = nullptr;       ///< for local use (libfabric: fi_mr_desc)
+  void* descriptor = nullptr;       ///< for local use (libfabric: fi_mr_desc; verbs: the ibv_mr)
   std::uint64_t remote_key = 0;     ///< for peers: rkey (verbs), fi_mr_key (libfabric)
   /// Peers reach address `a` of the registered range at remote_base + (a - range.begin): the range's own
   /// begin where peers use virtual addresses, 0 where they use offsets.

@@ -5,6 +5,7 @@
 
 #ifdef PINION_HAS_VERBS
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -176,6 +177,10 @@ class VerbsDevice final : public Device {
     // on kernels where that is unnecessary. Whether that mode is on is unknown here.
     capabilities_.hides_from_children = true;
     if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
+    // Of the verbs front's domains programs never see the region itself.
+    constexpr unsigned kWindows =
+        IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    windows_ = !on_demand_ && !extra_access_ && (opened->attributes.device_cap_flags & kWindows) != 0;
     capabilities_.caps.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
     capabilities_.caps.max_region_bytes = opened->attributes.max_mr_size;
     state_->opened = std::move(opened);
@@ -219,16 +224,14 @@ class VerbsDevice final : public Device {
     const int flags =
         verbs_access(access) | extra_access_.value_or(0) | (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0);
     const OwnVerbsCall own_call;
-    void* const memory = reinterpret_cast<void*>(viewed.begin);
-    ibv_mr* const region = viewed == pages
-                               ? verbs_.reg_mr(pd, memory, pages.bytes(), flags)
-                               : verbs_.reg_mr_iova(pd, memory, pages.bytes(), pages.begin, flags);
+    ibv_mr* const region = make_region(pd, viewed, pages.begin, flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
     Registration made;
     made.granted = access;
     made.key.handle = state_->table.add(region);
     made.key.lkey = region->lkey;
+    made.key.descriptor = region;
     made.key.system_handle = region->handle;
     made.key.remote_key = region->rkey;
     made.key.remote_base = pages.begin;
@@ -261,6 +264,22 @@ class VerbsDevice final : public Device {
     HandleTable<ibv_mr*> table;
     PageFiles files;
   };
+
+  /// `address`: by which requests know the memory at `viewed`. Null, and errno: refused.
+  ibv_mr* make_region(ibv_pd* pd, Range viewed, Address address, int flags) {
+    const auto make = [&](int all_flags) {
+      void* const memory = reinterpret_cast<void*>(viewed.begin);
+      return viewed.begin == address ? verbs_.reg_mr(pd, memory, viewed.bytes(), all_flags)
+                                     : verbs_.reg_mr_iova(pd, memory, viewed.bytes(), address, all_flags);
+    };
+    if (!windows_.load(std::memory_order_relaxed)) return make(flags);
+    ibv_mr* region = make(flags | IBV_ACCESS_MW_BIND);
+    if (region != nullptr || (errno != EINVAL && errno != EOPNOTSUPP && errno != EPERM)) return region;
+    // A driver may have windows and refuse regions for them.
+    region = make(flags);
+    if (region != nullptr) windows_.store(false, std::memory_order_relaxed);
+    return region;
+  }
 
   /// Opened anew in a forked child: registering by the parent's context fails there.
   ibv_pd* protection_domain(Error& error) {
@@ -308,6 +327,7 @@ class VerbsDevice final : public Device {
   const std::optional<int> extra_access_;
   const Choice choice_;  ///< what was opened; port 0: the program's protection domain
   DeviceCapabilities capabilities_;
+  std::atomic<bool> windows_{false};  ///< regions may have memory windows
   std::unique_ptr<State> state_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "device/memlock.h"
 #include "pinion/pinion.h"
@@ -110,6 +111,27 @@ TEST_F(BorrowedProtectionDomain, PeersMayDoWhatWasAskedForAndNoMore) {
   EXPECT_EQ(to.keys.access, unsigned{PINION_ACCESS_WRITE});
   EXPECT_EQ(pair_.write(source.start, from.keys.lkey, target.start, to.keys.rkey, 4096),
             IBV_WC_REM_ACCESS_ERR);
+  release(from);
+  release(to);
+}
+
+/// A window opens a part of a region, whose own key stays closed to peers.
+TEST_F(BorrowedProtectionDomain, WindowsOpenPartsOfRegions) {
+  const Memory source, target;
+  Leased from = acquire(source.start, kBytes, PINION_ACCESS_READ);
+  Leased to = acquire(target.start, kBytes, PINION_ACCESS_WRITE);
+  ibv_mw* const window = ibv_alloc_mw(pair_.pd(), IBV_MW_TYPE_1);
+  ASSERT_NE(window, nullptr) << std::strerror(errno);
+  ASSERT_EQ(pair_.bind(window, static_cast<ibv_mr*>(to.keys.descriptor), target.start + 8192, 4096),
+            IBV_WC_SUCCESS);
+  std::memset(source.start, 'w', kBytes);
+  std::memset(target.start, '-', kBytes);
+  EXPECT_EQ(pair_.write(source.start, from.keys.lkey, target.start + 8192, window->rkey, 4096),
+            IBV_WC_SUCCESS);
+  EXPECT_EQ(std::string(target.start + 8191, 4098), '-' + std::string(4096, 'w') + '-');
+  EXPECT_EQ(pair_.write(source.start, from.keys.lkey, target.start + 4096, window->rkey, 4096),
+            IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(ibv_dealloc_mw(window), 0);
   release(from);
   release(to);
 }

@@ -49,13 +49,26 @@ class LoopedQueuePair {
     request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(target);
     request.wr.rdma.rkey = rkey;
     if (ibv_post_send(ends_[0], &request, &bad) != 0) return IBV_WC_GENERAL_ERR;
+    return completed();
+  }
+
+  /// A memory window over a part of the region, which write() may reach by the window's key.
+  ibv_wc_status bind(ibv_mw* window, ibv_mr* region, const void* address, std::size_t bytes) {
+    ibv_mw_bind request{};
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.bind_info = {region, reinterpret_cast<std::uintptr_t>(address), bytes,
+                         IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+    if (ibv_bind_mw(ends_[1], window, &request) != 0) return IBV_WC_GENERAL_ERR;
+    return completed();
+  }
+
+ private:
+  ibv_wc_status completed() {
     ibv_wc completion{};
     while (ibv_poll_cq(completions_, 1, &completion) == 0) {
     }
     return completion.status;
   }
-
- private:
   template <class T>
   static T* need(T* made) {
     if (made == nullptr) std::exit(99);
