@@ -74,8 +74,9 @@ class ArenaTest : public ::testing::Test {
     ASSERT_EQ(watched, 0);
   }
 
-  void start(std::uint64_t limit = 0, const char* device = "emulated") {
+  void start(std::uint64_t limit = 0, const char* device = "emulated", bool serves_peers = false) {
     Options options;
+    options.preregister_remote = serves_peers;
     options.retention = RetentionKind::leave_pinned;
     options.device = device;
     options.nic = "none";
@@ -102,8 +103,9 @@ class ArenaTest : public ::testing::Test {
   }
   static LeasePath& leases() { return Engine::running()->leases(); }
   /// The domain that requests go to is a new one, on a device that refuses where the test wants it.
-  test::FakeDevice& borrow_device() {
+  test::FakeDevice& borrow_device(bool remote = false) {
     auto made = std::make_unique<test::FakeDevice>();
+    made->remote = remote;
     test::FakeDevice& device = *made;
     Error error;
     domain_ = Engine::running()->domains().borrow(std::move(made), error);
@@ -863,6 +865,41 @@ TEST_F(ArenaTest, MemoryThatTheKernelRefusesStaysOutOfUse) {
     memory_events::remove(sink);
     Engine::stop();
   });
+}
+
+// ---- peers ----
+
+TEST_F(ArenaTest, ARequestForPeersClosesASegmentWithLocalRights) {
+  start();
+  borrow_device(true);
+  char* const block = take(4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  Transfer transfer;
+  EXPECT_FALSE(lease(block, kMiB, transfer, Access::remote_write));
+  ASSERT_TRUE(leases().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB), Access::remote_write,
+                               transfer, Refusal::report));
+  leases().release(*this_thread(), transfer);
+  EXPECT_FALSE(serves(block, 4 * kMiB)) << "a key of its own, and no segment around it";
+  process_heap().free(block);
+}
+
+TEST_F(ArenaTest, SegmentsServePeersWhereTheUserAllowsIt) {
+  start(0, "emulated", true);
+  test::FakeDevice& device = borrow_device(true);
+  char* const block = take(4 * kMiB);
+  for (const Access access : {Access::read, Access::write, Access::remote_read, Access::all}) {
+    Transfer transfer;
+    ASSERT_TRUE(lease(block, kMiB, transfer, access));
+    EXPECT_TRUE(device.serves(transfer.region()->key, Range::of(block, 4 * kMiB), Access::all));
+    leases().release(*this_thread(), transfer);
+  }
+  PeerHold hold;
+  EXPECT_FALSE(
+      leases().begin_hold(*this_thread(), domain_, Range::of(block, kMiB).to_pages(), Access::all, hold));
+  leases().end_hold(*this_thread(), hold);
+  EXPECT_EQ(device.calls(), 1u);
+  EXPECT_TRUE(serves(block, 4 * kMiB));
+  process_heap().free(block);
 }
 
 // ---- the C API ----

@@ -30,11 +30,12 @@ std::unique_ptr<std::uint64_t[]> inherited_leases() {
 
 }  // namespace
 
-ArenaLeases::ArenaLeases(Arena& arena)
+ArenaLeases::ArenaLeases(Arena& arena, Access rights)
     : arena_(arena),
       begin_(arena.range().begin),
       bytes_(arena.range().bytes()),
       ordered_(bytes_ == 0 || !prepare_thread_fence()),
+      refused_(static_cast<std::uint8_t>(Access::all) & ~static_cast<unsigned>(rights)),
       services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kArenaPlaces)),
       inherited_(bytes_ == 0 ? nullptr : inherited_leases()),
       served_before_(served_so_far()) {}

@@ -30,7 +30,8 @@ namespace pinion {
 
 class ArenaLeases {
  public:
-  explicit ArenaLeases(Arena& arena);
+  /// `rights`: of the registrations of segments.
+  ArenaLeases(Arena& arena, Access rights);
 
   bool holds(Address address) const { return address - begin_ < bytes_; }
   std::size_t place_of(int domain, Address address) const {
@@ -48,7 +49,7 @@ class ArenaLeases {
     // fit.
     const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
     Region* const region = service.region.load(std::memory_order_acquire);
-    if (region == nullptr || !includes(kRights, access)) [[unlikely]]
+    if (region == nullptr || (static_cast<unsigned>(access) & refused_) != 0) [[unlikely]]
       return nullptr;
     LeaseCount& count = thread.arena().at[place];
     if (!count.take(region->word, proof, ordered_)) [[unlikely]]
@@ -60,6 +61,9 @@ class ArenaLeases {
     LeaseCount::add(count.bytes, request.bytes());
     return region;
   }
+
+  /// Of the registrations of segments. With rights of peers, a key opens a whole segment to them.
+  Access rights() const { return static_cast<Access>(~refused_ & static_cast<unsigned>(Access::all)); }
 
   // ---- opening ----
 
@@ -119,9 +123,6 @@ class ArenaLeases {
   bool is_own(Range range) const;
 
  private:
-  /// Local ones. Remote access would open the whole segment to peers.
-  static constexpr Access kRights = Access::write;
-
   struct alignas(sizeof(LeaseCount)) Service {  // found by the same offset as the count
     std::atomic<std::uint64_t> proof{0};        ///< of the region, while it was open
     std::atomic<Region*> region{nullptr};
@@ -156,6 +157,7 @@ class ArenaLeases {
   const Address begin_;
   const std::size_t bytes_;                    ///< 0: there is no arena
   const bool ordered_;                         ///< leases are counted by locked instructions
+  const std::uint8_t refused_;                 ///< rights that registrations lack
   const std::unique_ptr<Service[]> services_;  ///< by place; null without an arena
   const std::unique_ptr<std::uint64_t[]>
       inherited_;                      ///< by place: leases that ended with the parent; or null

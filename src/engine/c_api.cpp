@@ -268,20 +268,55 @@ int pinion_domain_close(pinion_domain* domain) {
 
 namespace {
 
+// An optimised call of these at a function's end is a jump. So the caller is the same for both, by whose
+// frame call sites are known.
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define PINION_REST [[gnu::noinline]]
+#else
+#define PINION_REST [[gnu::always_inline]] inline
+#endif
+
 void hand_out(LeaseBody& body, LeasePath& leases) {
   body.leases = &leases;
   body.mark = LeaseBody::kOut;
 }
 
-/// Out of line, as a request that the arena serves is to be short.
-[[gnu::noinline]] int acquire_by_registry(const pinion_domain& domain, ThreadContext& thread, Range range,
-                                          Access access, const EntryFrame& entry, LeaseBody& body) {
+/// The arena's part of an acquire, as short as it can be. Its answer to a wrong request is false: no memory
+/// of the arena is empty, or ends before it begins.
+[[gnu::always_inline]] inline bool acquired_in_arena(const pinion_domain* domain, const void* address,
+                                                     std::size_t bytes, unsigned access,
+                                                     pinion_lease* lease) {
+  ThreadContext* const thread = known_thread();
+  const Range range = Range::of(address, bytes);
+  if (!domain || !lease || !thread || range.empty() || access > static_cast<unsigned>(Access::all))
+    return false;
+  LeasePath& leases = *domain->leases;
+  LeaseBody& body = *body_of(lease);
+  if (&leases != LeasePath::running() ||
+      !leases.try_lease_in_arena(*thread, domain->number, range, static_cast<Access>(access), body.transfer))
+    return false;
+  hand_out(body, leases);
+  return true;
+}
+
+PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, std::size_t bytes,
+                                  unsigned access, pinion_lease* lease) {
+  const EntryFrame entry = EntryFrame::here();
+  if (lease) body_of(lease)->mark = 0;
+  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
+    return bad_request("pinion_acquire", domain, address, bytes, access, lease);
+  ThreadContext* thread = this_thread();
+  if (!thread) [[unlikely]]
+    return no_context("pinion_acquire");
   return guarded("pinion_acquire", [&] {
-    LeasePath& leases = *domain.leases;
-    if (!leases.lease_in_arena(thread, domain.number, range, access, body.transfer)) {
+    LeaseBody& body = *body_of(lease);
+    LeasePath& leases = *domain->leases;
+    const Range range = Range::of(address, bytes);
+    const auto rights = static_cast<Access>(access);
+    if (!leases.lease_in_arena(*thread, domain->number, range, rights, body.transfer)) {
       const Ticks now = ticks_now();
-      const CallPoint call{now, thread.sites->capture(entry), CallKind::api};
-      if (!leases.acquire(thread, domain.number, call, range, access, body.transfer, Refusal::report,
+      const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
+      if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
                           &t_last_error)) [[unlikely]]
         return t_last_error.code;
     }
@@ -290,28 +325,8 @@ void hand_out(LeaseBody& body, LeasePath& leases) {
   });
 }
 
-}  // namespace
-
-int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
-                   pinion_lease* lease) {
-  if (lease) body_of(lease)->mark = 0;
-  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
-    return bad_request("pinion_acquire", domain, address, bytes, access, lease);
-  ThreadContext* thread = this_thread();
-  if (!thread) [[unlikely]]
-    return no_context("pinion_acquire");
-  LeaseBody& body = *body_of(lease);
-  LeasePath& leases = *domain->leases;
-  const Range range = Range::of(address, bytes);
-  const auto rights = static_cast<Access>(access);
-  if (!leases.try_lease_in_arena(*thread, domain->number, range, rights, body.transfer))
-    return acquire_by_registry(*domain, *thread, range, rights, EntryFrame::here(), body);
-  hand_out(body, leases);
-  return 0;
-}
-
-int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
-                       pinion_lease* lease) {
+PINION_REST int try_acquire_otherwise(pinion_domain* domain, const void* address, std::size_t bytes,
+                                      unsigned access, pinion_lease* lease) {
   const EntryFrame entry = EntryFrame::here();
   if (lease) body_of(lease)->mark = 0;
   if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
@@ -340,7 +355,7 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
   return 0;
 }
 
-int pinion_release(pinion_lease* lease) {
+PINION_REST int release_otherwise(pinion_lease* lease) {
   if (!is_out(lease)) [[unlikely]]
     return bad_lease("pinion_release", lease);
   LeaseBody& body = *body_of(lease);
@@ -357,6 +372,40 @@ int pinion_release(pinion_lease* lease) {
     body.leases->release(*thread, body.transfer);
     return 0;
   });
+}
+
+[[gnu::noinline, gnu::cold]] int close_segments(LeasePath& leases, ThreadContext& thread) {
+  return guarded("pinion_release", [&] {
+    leases.close_segments(thread);
+    return 0;
+  });
+}
+
+}  // namespace
+
+int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                   pinion_lease* lease) {
+  if (acquired_in_arena(domain, address, bytes, access, lease)) return 0;
+  return acquire_otherwise(domain, address, bytes, access, lease);
+}
+
+int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
+                       pinion_lease* lease) {
+  if (acquired_in_arena(domain, address, bytes, access, lease)) return 0;
+  return try_acquire_otherwise(domain, address, bytes, access, lease);
+}
+
+int pinion_release(pinion_lease* lease) {
+  if (!is_out(lease)) [[unlikely]]
+    return release_otherwise(lease);
+  LeaseBody& body = *body_of(lease);
+  ThreadContext* const thread = known_thread();
+  if (body.transfer.in_arena == 0 || !thread || body.leases != LeasePath::running())
+    return release_otherwise(lease);
+  body.mark = 0;
+  if (LeasePath::give_back_in_arena(*thread, body.transfer.in_arena, body.transfer.segment)) [[unlikely]]
+    return close_segments(*body.leases, *thread);
+  return 0;
 }
 
 int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {

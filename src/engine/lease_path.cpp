@@ -260,7 +260,7 @@ bool LeasePath::register_segment(ThreadContext& thread, int number, Range reques
   Domain::Ticket ticket;
   ticket.pages = arena_.begin_opening(number, request);
   if (ticket.pages.empty()) return true;  // it may be open, for all that this thread knows
-  ticket.access = Access::write;
+  ticket.access = arena_.rights();
   ticket.owner = &arena_;
   ticket.view = arena_.view_of(ticket.pages).begin;
   Transfer registering;

@@ -97,10 +97,17 @@ class LeasePath {
     if (place == 0) return release_region(thread, transfer);
     transfer.active = false;
     transfer.in_arena = 0;
-    thread.arena().at[place - 1].give_back();
-    if (transfer.segment->word.load().doomed()) [[unlikely]]
+    if (give_back_in_arena(thread, place, transfer.segment)) [[unlikely]]
       close_segments(thread);
   }
+  /// The part of it in the arena; `place` as in Transfer::in_arena. True: the segment is doomed, and
+  /// close_segments() must follow.
+  [[nodiscard, gnu::always_inline]] static bool give_back_in_arena(ThreadContext& thread, std::size_t place,
+                                                                   const Region* segment) {
+    thread.arena().at[place - 1].give_back();
+    return segment->word.load().doomed();
+  }
+  void close_segments(ThreadContext& thread);
   /// The run of the process is about to end: the thread's runs of uses leave their records.
   void end_runs(ThreadContext& thread);
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
@@ -190,8 +197,6 @@ class LeasePath {
   /// Registers the segment first, where that may be.
   bool open_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);
   bool register_segment(ThreadContext& thread, int domain, Range request);
-  /// A lease of a doomed segment is back.
-  void close_segments(ThreadContext& thread);
   void release_region(ThreadContext& thread, Transfer& transfer);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);

@@ -43,6 +43,11 @@ OptionTable<PlacementOptions> placement_options() {
                      "with an arena: devices register a second view of its memory, and forks copy its blocks",
                      Listing::advanced},
                     kYesNo),
+      switch_option(&O::preregister_remote,
+                    {"preregister-remote",
+                     "with an arena: its registrations serve peers too, whose keys then reach whole segments",
+                     Listing::advanced},
+                    kYesNo),
       switch_option(
           &O::hugepage_static,
           {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",

@@ -13,6 +13,7 @@ struct PlacementOptions {
   std::uint64_t preregister = 0;        ///< the arena's bytes
   std::uint64_t preregister_mmaps = 0;  ///< from so many bytes on; 0: none
   bool preregister_alias = false;
+  bool preregister_remote = false;  ///< segments have rights for peers
   bool hugepage_static = false;
 };
 

@@ -457,6 +457,26 @@ void device_full() {
   use(IBV_ACCESS_LOCAL_WRITE);
 }
 
+/// Blocks of malloc, registered for each transfer. Prints how many keys peers got, and how many were local.
+void blocks() {
+  LoopedQueuePair pair;
+  std::set<std::uint32_t> local, remote;
+  for (int i = 0; i < 8; ++i) {
+    char* const source = static_cast<char*>(std::malloc(kBytes));
+    char* const target = static_cast<char*>(std::malloc(kBytes));
+    CHECK(source != nullptr && target != nullptr);
+    ibv_mr* const from = registered(pair.pd(), source, kBytes, IBV_ACCESS_LOCAL_WRITE);
+    ibv_mr* const to = registered(pair.pd(), target, kBytes, kTarget);
+    CHECK(arrives(pair, source, from, target, to, static_cast<char>('a' + i)));
+    local.insert(from->lkey);
+    remote.insert(to->rkey);
+    CHECK(ibv_dereg_mr(from) == 0 && ibv_dereg_mr(to) == 0);
+    if (i % 2 == 0) std::free(source);  // the next blocks lie elsewhere
+    std::free(target);
+  }
+  std::printf("%zu local, %zu remote\n", local.size(), remote.size());
+}
+
 /// As programs end that do not tidy up.
 void leaving() {
   auto* const pair = new LoopedQueuePair;
@@ -494,6 +514,7 @@ extern "C" int main(int, char** arguments) {
   if (name == "limit") beyond_the_limit();
   if (name == "memlock") memlock();
   if (name == "device-full") device_full();
+  if (name == "blocks") blocks();
   if (name == "leaving") leaving();
   std::puts("done");
   return 0;

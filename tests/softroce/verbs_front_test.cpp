@@ -167,6 +167,25 @@ TEST(VerbsFront, PluginsComeAndGo) {
   }
 }
 
+/// One segment of the arena, in the domain of local keys and in that of peers.
+TEST(VerbsFront, TheArenaServesPeersWhereTheUserAllowsIt) {
+  const auto lib =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path() / "lib";
+  const std::string heap = (lib / "libpinion-heap.so").string() + ":%";
+  const auto output = [&](const std::string& options) {
+    return run("blocks", "retention=on-demand,remote-keys=shared,preregister=64M" + options, "",
+               "verbs_front_program", heap)
+        .output;
+  };
+  EXPECT_EQ(output(""), "1 local, 8 remote\ndone\n");
+  EXPECT_EQ(output(",preregister-remote=yes"), "1 local, 1 remote\ndone\n");
+  EXPECT_EQ(output(",preregister-remote=yes,preregister-alias=yes"), "1 local, 1 remote\ndone\n");
+  EXPECT_EQ(run("blocks", "retention=on-demand,remote-keys=strict,preregister=64M,preregister-remote=yes", "",
+                "verbs_front_program", heap)
+                .output,
+            "1 local, 8 remote\ndone\n");
+}
+
 TEST(VerbsFront, IsNotThereUnlessAskedFor) {
   for (const char* const options : {"front=mpi,retention=leave-pinned", "off"})
     EXPECT_EQ(run("loop", options).output, "40 keys, 0 bytes kept\ndone\n") << options;

@@ -126,6 +126,17 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
       most.c_str(), by_count ? "--limit-regions" : limits.bytes_from.c_str());
 }
 
+/// Peers reach a whole segment by its key: the user has to allow that.
+bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
+                     Backing& backing) {
+  if (backing.has_peers && !includes(leases.arena().rights(), Access::all)) return false;
+  if (!leases.lease_in_arena(thread, domain, range, access, backing.transfer)) return false;
+  // give_back() ends the reach of peers by this.
+  backing.transfer.record =
+      Record{.address = range.begin, .bytes = range.bytes(), .domain = static_cast<unsigned>(domain)};
+  return true;
+}
+
 /// Finds something to stand behind a handle. False: nothing has happened.
 bool back(const Library& library, const Asked& asked, const EntryFrame& entry, Backing& backing) {
   if (OwnVerbsCall::now() || !is_plain(asked)) return false;
@@ -142,10 +153,12 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   DomainMeter& meter = leases->domains().slot(domain).meter;
   if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;
-  const bool in_arena =
-      !backing.has_peers && leases->lease_in_arena(*thread, domain, range, local, backing.transfer);
-  if (!in_arena && !leases->acquire(*thread, domain, call_point(*thread, entry), range, local,
-                                    backing.transfer, Refusal::report, &why)) {
+  if (leases_in_arena(*leases, *thread, domain, range, local, backing)) {
+    backing.access = asked.access;
+    return true;
+  }
+  if (!leases->acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
+                       Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);
