@@ -189,7 +189,7 @@ struct pinion_keys {
   unsigned access; /* granted: at least those requested */
   unsigned reserved;
   /* Since 0.2. */
-  void* descriptor;     /* for local use: fi_mr_desc, or the device's struct ibv_mr, for windows; else NULL */
+  void* descriptor;     /* fi_mr_desc, or the struct ibv_mr that memory windows are bound to; else NULL */
   uint64_t remote_key;  /* rkey, or the 64 bits of libfabric's key */
   uint64_t remote_base; /* peers reach address a at remote_base + (a - address) */
   const void* raw_key;  /* for peers, where a key is more than 64 bits; else NULL. The device's. */
