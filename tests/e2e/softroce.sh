@@ -49,6 +49,9 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --log auto_log -- mpirun --oversubscribe -n 2 --mca pml ucx \
   "$build/bin/examples/figure1" --iterations 5 >auto 2>&1
 "$pinion" report auto_log --json >auto.json
+UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --preregister 128M --preregister-remote --log arena_log -- \
+  mpirun --oversubscribe -n 2 --mca pml ucx "$build/bin/examples/figure1" --iterations 5 >arena 2>&1
+"$pinion" report arena_log --json >arena.json
 "$pinion" doctor >doctor 2>&1
 echo to the one; echo to the other >&2
 exit 7
@@ -94,6 +97,14 @@ import json, sys
 report = json.load(open(sys.argv[1]))
 assert report["acts"] == "verbs" and report["retention"] == "helper", report["acts"]
 assert report["registrations"] > 0 and all(rank["acts"] == "verbs" for rank in report["per_rank"])
+END
+  [ "$(grep -c verified arena)" -ge 1 ] || fail "figure1 in an arena that serves UCX: $(cat arena)"
+  python3 - arena.json <<'END' || fail "the report of figure1 in an arena: $(cat arena.json)"
+import json, sys
+report = json.load(open(sys.argv[1]))
+arena = report["arena"]
+assert arena["served"] > 30 and arena["served"] >= arena["requests"] - 2, arena
+assert report["acquires"]["total"] < 10, "most requests of UCX are served before a record is made"
 END
 fi
 grep -q '^ok    acts: below the libraries of programs that register memory with rxe0 port 1 ACTIVE' doctor || fail "doctor: $(cat doctor)"
