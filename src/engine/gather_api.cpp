@@ -80,9 +80,10 @@ int pinion_gather_plan(const struct pinion_gather_costs* costs, const struct pin
                        struct pinion_gather_element* elements, size_t* element_count) {
   const char* const call = "pinion_gather_plan";
   if (!costs || costs->size < kFirstCosts) return bad_struct(call, "costs", costs);
-  pinion_gather_costs whole;
-  const pinion_gather_costs& device = costs->size >= sizeof whole ? *costs : (whole = given(*costs));
-  if (const char* const fault = fault_of(device)) return fail(Error::make(EINVAL, "%s: %s", call, fault));
+  pinion_gather_costs grown;
+  const pinion_gather_costs* device = costs;
+  if (costs->size < sizeof grown) device = &(grown = given(*costs));
+  if (const char* const fault = fault_of(*device)) return fail(Error::make(EINVAL, "%s: %s", call, fault));
   if ((!pieces && count > 0) || !element_count || (!elements && *element_count > 0))
     return fail(Error::make(EINVAL, "%s: the %s NULL", call,
                             !pieces && count > 0 ? "pieces are"
@@ -90,7 +91,7 @@ int pinion_gather_plan(const struct pinion_gather_costs* costs, const struct pin
                                                  : "count is"));
   const size_t room = *element_count;
   const GatherPlan plan = plan_gather(
-      device, {pieces, count}, {static_cast<char*>(packed), packed ? packed_bytes : 0}, {elements, room});
+      *device, {pieces, count}, {static_cast<char*>(packed), packed ? packed_bytes : 0}, {elements, room});
   if (plan.refused) return bad_piece(call, *plan.refused, static_cast<size_t>(plan.refused - pieces));
   *element_count = plan.elements;
   if (plan.elements <= room) return 0;

@@ -336,6 +336,11 @@ GatherPlan plan_gather(const pinion_gather_costs& costs, std::span<const pinion_
   const Joined all = joined(pieces, most);
   if (all.refused || all.runs > elements.size()) return {all.runs, all.refused};
   const auto runs = elements.first(all.runs);
+  if (all.runs == 1 && all.most_bytes <= most) {
+    const pinion_range& first = pieces[all.first_piece];
+    runs.front() = {first.address, all.bytes, all.first_piece, 0, 0};
+    return {1};
+  }
   const bool chooses = all.runs > 1 && !packed.empty();
   if (chooses) {
     packed = from_good_offset(costs, packed, all.bytes - all.cut_bytes);
