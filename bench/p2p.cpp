@@ -8,8 +8,8 @@
 //   p2p 2 transfers BYTES...
 //   p2p RANKS new-buffers
 //
-// The case `allreduce` runs only where it is named: its buffer is large enough to be registered, and no MPI
-// moves it (`pinion bench acquire`).
+// The cases `allreduce` and `gaps` run only where they are named: their buffers are large enough to be
+// registered, and no MPI moves them (`pinion bench acquire`).
 //
 // `messages`: for each kind and size the mean ns of a call. Beside it for each call: context switches of rank
 // 0 and of its helper, and the helper's ns of processor time. The mean, as a helper interferes now and then.
@@ -42,6 +42,8 @@ constexpr int kWindow = 16;
 double g_out = 1, g_in = 0;
 constexpr int kLarge = 8192;
 double g_large[kLarge];
+constexpr int kBlocks = 4, kBlock = 4096, kStride = 4 * kBlock;  ///< each to be registered
+double g_spread[kBlocks * kStride];
 int g_rank = 0, g_peer = 0;
 
 struct Case {
@@ -107,6 +109,15 @@ extern "C" {
     MPI_Allreduce(MPI_IN_PLACE, g_large, kLarge, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 }
 
+// The same of data with gaps between.
+[[gnu::noinline]] void p2p_gaps(long rounds) {
+  MPI_Datatype blocks;
+  MPI_Type_vector(kBlocks, kBlock, kStride, MPI_DOUBLE, &blocks);
+  MPI_Type_commit(&blocks);
+  for (long i = 0; i < rounds; ++i) MPI_Bcast(g_spread, 1, blocks, 0, MPI_COMM_SELF);
+  MPI_Type_free(&blocks);
+}
+
 }  // extern "C"
 
 namespace {
@@ -115,6 +126,7 @@ constexpr Case kCases[] = {
     {"ping-pong", p2p_ping_pong, 2, 2}, {"window", p2p_window, 2 * kWindow + 1, 1},
     {"sendrecv", p2p_sendrecv, 1, 1},   {"self", p2p_self, 3, 1},
     {"poll", p2p_poll, 1, 1},           {"allreduce", p2p_allreduce, 1, 1, false},
+    {"gaps", p2p_gaps, 1, 1, false},
 };
 
 double best_ns(const Case& measured, long batches, long rounds) {

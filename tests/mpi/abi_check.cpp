@@ -22,6 +22,7 @@ static_assert(MPI_COMM_WORLD == abi::Predefined::kCommWorld && MPI_COMM_NULL == 
 static_assert(MPI_INFO_NULL == abi::Predefined::kInfoNull && MPI_NO_OP == abi::Predefined::kNoOp);
 static_assert(MPI_REQUEST_NULL == abi::Predefined::kRequestNull);
 static_assert(MPI_DATATYPE_NULL == abi::Predefined::kDatatypeNull);
+static_assert(MPI_SHORT_INT == abi::Predefined::kShortInt);
 constexpr int kTheirTypes[] = {MPI_DOUBLE,
                                MPI_INT,
                                MPI_BYTE,
@@ -85,6 +86,17 @@ static_assert(offsetof(MPI_Status, MPI_TAG) == offsetof(abi::Status, tag));
 static_assert(offsetof(MPI_Status, MPI_ERROR) == offsetof(abi::Status, error));
 static_assert(MPI_PROC_NULL == abi::kProcNull && MPI_ROOT == abi::kRoot && MPI_UNDEFINED == abi::kUndefined);
 static_assert(MPI_COMM_TYPE_SHARED == abi::kTypeShared && MPI_SUCCESS == 0);
+using Combiners = abi::Combiners;
+static_assert(MPI_COMBINER_DUP == Combiners::dup && MPI_COMBINER_CONTIGUOUS == Combiners::contiguous &&
+              MPI_COMBINER_VECTOR == Combiners::vector && MPI_COMBINER_HVECTOR == Combiners::hvector &&
+              MPI_COMBINER_INDEXED == Combiners::indexed && MPI_COMBINER_HINDEXED == Combiners::hindexed &&
+              MPI_COMBINER_INDEXED_BLOCK == Combiners::indexed_block &&
+              MPI_COMBINER_HINDEXED_BLOCK == Combiners::hindexed_block &&
+              MPI_COMBINER_STRUCT == Combiners::structure && MPI_COMBINER_SUBARRAY == Combiners::subarray &&
+              MPI_COMBINER_DARRAY == Combiners::darray && MPI_COMBINER_RESIZED == Combiners::resized);
+static_assert(MPI_ORDER_C == abi::kOrderC && MPI_DISTRIBUTE_BLOCK == abi::kDistributeBlock &&
+              MPI_DISTRIBUTE_CYCLIC == abi::kDistributeCyclic &&
+              MPI_DISTRIBUTE_DFLT_DARG == abi::kDistributeDefault);
 static_assert(MPI_GRAPH == abi::kGraph && MPI_CART == abi::kCart && MPI_DIST_GRAPH == abi::kDistGraph);
 
 // Those that are pointers; no constant expressions.

@@ -38,12 +38,22 @@ constexpr int kUndefined = -32766;
 constexpr int kTypeShared = 1;
 constexpr int kGraph = 1, kCart = 2, kDistGraph = 3;
 
+/// How a datatype was made.
+struct Combiners {
+  static constexpr int dup = 2, contiguous = 3, vector = 4, hvector = 6, indexed = 7, hindexed = 9,
+                       indexed_block = 10, structure = 12, subarray = 13, darray = 14, resized = 18,
+                       hindexed_block = 19;
+};
+constexpr int kOrderC = 56;
+constexpr int kDistributeBlock = 121, kDistributeCyclic = 122, kDistributeDefault = -49767;
+
 struct Predefined {
   static constexpr int kCommWorld = 0x44000000;
   static constexpr int kCommNull = 0x04000000;
   static constexpr int kInfoNull = 0x1c000000;
   static constexpr int kRequestNull = 0x2c000000;
   static constexpr int kDatatypeNull = 0x0c000000;
+  static constexpr int kShortInt = static_cast<int>(0x8c000003);
   static constexpr int kNoOp = 0x5800000e;
   /// The types that programs send most; the last byte is the type's number.
   static constexpr int kTypes[] = {

@@ -39,6 +39,15 @@ constexpr int kUndefined = -32766;
 constexpr int kTypeShared = 0;
 constexpr int kCart = 1, kGraph = 2, kDistGraph = 3;
 
+/// How a datatype was made.
+struct Combiners {
+  static constexpr int dup = 1, contiguous = 2, vector = 3, hvector = 5, indexed = 6, hindexed = 8,
+                       indexed_block = 9, structure = 11, subarray = 12, darray = 13, resized = 17,
+                       hindexed_block = 18;
+};
+constexpr int kOrderC = 0;
+constexpr int kDistributeBlock = 0, kDistributeCyclic = 1, kDistributeDefault = -1;
+
 /// One that only Open MPI has.
 constexpr const char* kDistinctiveSymbol = "ompi_mpi_comm_world";
 
@@ -48,6 +57,7 @@ struct Predefined {
   static constexpr const char* kInfoNull = "ompi_mpi_info_null";
   static constexpr const char* kRequestNull = "ompi_request_null";
   static constexpr const char* kDatatypeNull = "ompi_mpi_datatype_null";
+  static constexpr const char* kShortInt = "ompi_mpi_short_int";
   static constexpr const char* kNoOp = "ompi_mpi_op_no_op";
   /// The types that programs send most, each an object of 512 bytes.
   static constexpr const char* kTypes[] = {"ompi_mpi_double",

@@ -4,32 +4,14 @@
 #include <new>
 #include <type_traits>
 
+#include "intercept/mpi/layouts.h"
 #include "intercept/mpi/requests.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
 namespace {
 
-/// Where the data of a type lie.
-struct Layout {
-  Aint extent = 0, true_lower = 0, true_extent = 0;
-
-  explicit Layout(Datatype type) {
-    Aint lower = 0;
-    library().type_extent(type, &lower, &extent);
-    library().type_true_extent(type, &true_lower, &true_extent);
-  }
-  /// From the first byte of `n` elements to the last. A negative extent walks downwards.
-  Range hull(Address buffer, Aint n) const {
-    const Aint last = (n - 1) * extent;
-    const Address base = buffer + static_cast<Address>(true_lower);
-    return {base + static_cast<Address>(std::min<Aint>(0, last)),
-            base + static_cast<Address>(std::max<Aint>(0, last) + true_extent)};
-  }
-};
-
-// Every MPI packs scattered data (copies it into one piece) instead of registering it. The gaps may belong to
-// another allocation, or be unmapped.
+// Every MPI packs scattered data (copies it into one piece) instead of registering it.
 bool scattered(Range hull, std::uint64_t data) {
   constexpr std::uint64_t kMostBytesPerByte = 2;
   return hull.bytes() / kMostBytesPerByte > data;
@@ -47,6 +29,23 @@ thread_local Matched t_matched;
 
 }  // namespace
 
+/// `n` elements of a type at an address.
+struct Buffers::Elements {
+  Address at;
+  Aint n;
+  Datatype type;
+  Layout layout;
+  std::uint64_t data;  ///< its bytes
+
+  Range hull() const { return layout.hull(at, n); }
+  bool have_gaps() const { return hull().bytes() != data; }
+  void add_to(Touched& touched) const {
+    if (!have_gaps()) return touched.add(hull(), data);
+    if (const Runs runs = runs_of(type, layout)) return touched.add(at, *runs, n, layout.extent);
+    touched.give_up();
+  }
+};
+
 void note_matched(Message message, std::uint64_t bytes) { t_matched = {message, bytes}; }
 
 std::uint64_t Buffers::huge_bytes(Aint n, Datatype type) {
@@ -58,20 +57,41 @@ std::uint64_t Buffers::huge_bytes(Aint n, Datatype type) {
 // ---- which bytes ----
 
 void Buffers::use(const void* buffer, Aint n, Datatype type, Access access, int other) {
-  const Range hull = Layout(type).hull(reinterpret_cast<Address>(buffer), n);
-  if (!scattered(hull, bytes_of(n, type))) lease(hull, access, other);
+  const Elements elements{reinterpret_cast<Address>(buffer), n, type, Layout(type), bytes_of(n, type)};
+  if (!elements.have_gaps()) return lease(elements.hull(), access, other);
+  use_with_gaps(elements, access, other);
 }
 
 void Buffers::use_received(void* buffer, Aint n, Datatype type, int source, std::int64_t known) {
-  const std::uint64_t data = bytes_of(n, type);
-  const Range hull = Layout(type).hull(reinterpret_cast<Address>(buffer), n);
-  if (scattered(hull, data)) return;
+  const Elements elements{reinterpret_cast<Address>(buffer), n, type, Layout(type), bytes_of(n, type)};
+  if (!elements.have_gaps()) return lease_received(elements.hull(), source, known);
   // With gaps, the number of bytes leaves their places open.
-  if (hull.bytes() == data) {
-    lease_received(hull, source, known);
-  } else {
-    lease(hull, Access::write, source);
+  use_with_gaps(elements, Access::write, source);
+}
+
+[[gnu::noinline]] void Buffers::use_with_gaps(const Elements& elements, Access access, int other) {
+  if (!will_lease(other)) return;
+  Touched touched;
+  elements.add_to(touched);
+  lease_touched(touched, elements.hull(), elements.data, access, other);
+}
+
+bool Buffers::pays(Range range, std::uint64_t data) const {
+  return data >= least_ && !scattered(range, data);
+}
+
+bool Buffers::lease_touched(Touched& touched, Range hull, std::uint64_t data, Access access, int other) {
+  const auto ranges = touched.ranges();
+  const auto pays_for_itself = [&](const Touched::Piece& piece) { return pays(piece.range(), piece.data); };
+  const bool all_pay = touched.known() && std::all_of(ranges.begin(), ranges.end(), pays_for_itself);
+  // One region costs less than many small ones.
+  if (!all_pay && !scattered(hull, data)) {
+    lease_at_once(hull, access, other);
+    return true;
   }
+  for (const Touched::Piece& piece : ranges)
+    if (pays_for_itself(piece)) lease_at_once(piece.range(), access, other);
+  return touched.known();
 }
 
 void Buffers::use_matched(void* buffer, Aint n, Datatype type, Message message) {
@@ -79,28 +99,46 @@ void Buffers::use_matched(void* buffer, Aint n, Datatype type, Message message) 
   use_received(buffer, n, type, kAll, known ? static_cast<std::int64_t>(t_matched.bytes) : -1);
 }
 
+template <class BlockOf>
+void Buffers::use_each(Aint blocks, BlockOf block, Access access) {
+  Range all{};
+  std::uint64_t data = 0;
+  bool have_gaps = false;
+  for (Aint i = 0; i < blocks; ++i) {
+    const Elements one = block(i);
+    if (one.data == 0) continue;
+    all = united(all, one.hull());
+    data += one.data;
+    have_gaps = have_gaps || one.have_gaps();
+  }
+  if (have_gaps) {
+    if (!will_lease(kAll)) return;
+    Touched touched;
+    for (Aint i = 0; i < blocks && touched.known(); ++i)
+      if (const Elements one = block(i); one.data > 0) one.add_to(touched);
+    if (lease_touched(touched, all, data, access, kAll)) return;
+  } else if (!scattered(all, data)) {
+    return lease(all, access, kAll);
+  }
+  for (Aint i = 0; i < blocks; ++i)
+    if (const Elements one = block(i); one.data > 0 && pays(one.hull(), one.data))
+      lease(one.hull(), access, kAll);
+}
+
 template <class N, class D>
 void Buffers::use_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type,
                          Access access) {
   if (buffer == kInPlace || least_ == kNothing || !counts || !offsets) return;
-  const Aint n = sum_of(counts, blocks);
-  if (!reaches(n, type)) return;
+  if (!reaches(sum_of(counts, blocks), type)) return;
   const Layout layout(type);
-  const auto hull_of = [&](Aint i) {
+  const std::uint64_t bytes = bytes_of(1, type);
+  const auto block = [&](Aint i) {
+    const auto n = static_cast<Aint>(counts[i]);
     const Aint offset = static_cast<Aint>(offsets[i]) * layout.extent;
-    return layout.hull(reinterpret_cast<Address>(buffer) + static_cast<Address>(offset),
-                       static_cast<Aint>(counts[i]));
+    return Elements{reinterpret_cast<Address>(buffer) + static_cast<Address>(offset), n, type, layout,
+                    n > 0 ? static_cast<std::uint64_t>(n) * bytes : 0};
   };
-  Range all{};
-  for (Aint i = 0; i < blocks; ++i)
-    if (counts[i] > 0) all = united(all, hull_of(i));
-  if (!scattered(all, bytes_of(n, type))) return lease(all, access, kAll);
-  for (Aint i = 0; i < blocks; ++i) {
-    const std::uint64_t data = bytes_of(static_cast<Aint>(counts[i]), type);
-    if (data < least_) continue;
-    const Range one = hull_of(i);
-    if (!scattered(one, data)) lease(one, access, kAll);
-  }
+  use_each(blocks, block, access);
 }
 
 template <class N, class D>
@@ -110,21 +148,13 @@ void Buffers::use_typed(const void* buffer, const N* counts, const D* offsets, c
   std::uint64_t data = 0;
   for (Aint i = 0; i < blocks; ++i) data += bytes_of(static_cast<Aint>(counts[i]), types[i]);
   if (data < least_) return;
-  const auto hull_of = [&](Aint i) {
-    return Layout(types[i]).hull(
-        reinterpret_cast<Address>(buffer) + static_cast<Address>(static_cast<Aint>(offsets[i])),
-        static_cast<Aint>(counts[i]));
+  const auto block = [&](Aint i) {
+    const auto n = static_cast<Aint>(counts[i]);
+    const std::uint64_t bytes = bytes_of(n, types[i]);
+    return Elements{reinterpret_cast<Address>(buffer) + static_cast<Address>(static_cast<Aint>(offsets[i])),
+                    n, types[i], bytes > 0 ? Layout(types[i]) : Layout(), bytes};
   };
-  Range all{};
-  for (Aint i = 0; i < blocks; ++i)
-    if (bytes_of(static_cast<Aint>(counts[i]), types[i]) > 0) all = united(all, hull_of(i));
-  if (!scattered(all, data)) return lease(all, access, kAll);
-  for (Aint i = 0; i < blocks; ++i) {
-    const std::uint64_t part = bytes_of(static_cast<Aint>(counts[i]), types[i]);
-    if (part < least_) continue;
-    const Range one = hull_of(i);
-    if (!scattered(one, part)) lease(one, access, kAll);
-  }
+  use_each(blocks, block, access);
 }
 
 // The kinds of counts and displacements that MPI has.
@@ -191,8 +221,13 @@ void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal
   }
 }
 
+bool Buffers::will_lease(int other) { return !is_left_out(other) && (remembered_ || enter()); }
+
 void Buffers::lease(Range range, Access access, int other) {
-  if (is_left_out(other)) return;
+  if (!is_left_out(other)) lease_at_once(range, access, other);
+}
+
+void Buffers::lease_at_once(Range range, Access access, int other) {
   const int peer = other == kAll ? peer_ : other;
   if (remembered_) {
     remembered_->uses.push_back({range, access, peer, false});

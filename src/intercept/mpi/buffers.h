@@ -14,6 +14,7 @@
 #include "intercept/mpi/nesting.h"
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/session.h"
+#include "intercept/mpi/touched.h"
 #include "intercept/mpi/type_sizes.h"
 #include "intercept/verbs/call_context.h"
 #include "predict/unwind.h"
@@ -196,11 +197,25 @@ class Buffers {
   void use_typed(const void* buffer, const N* counts, const D* offsets, const Datatype* types, Aint blocks,
                  Access access);
 
+  struct Elements;
+  /// Of a type whose data lie apart: the ranges that it touches.
+  void use_with_gaps(const Elements& elements, Access access, int other);
+  template <class BlockOf>
+  void use_each(Aint blocks, BlockOf block, Access access);
+  /// Whether it is registered by itself: other data are packed by every MPI.
+  bool pays(Range range, std::uint64_t data) const;
+  /// Each range for itself where all of them pay, else the hull, else those that pay. False where the ranges
+  /// are unknown and the hull does not pay. After will_lease().
+  bool lease_touched(Touched& touched, Range hull, std::uint64_t data, Access access, int other);
+
   bool is_left_out(int other);
+  bool will_lease(int other);
   /// False where leasing is off: inside another call, or because libraries below register (--front
   /// verbs); these then get the call's context.
   bool enter();
   void lease(Range range, Access access, int other);
+  /// Where the other side is not left out.
+  void lease_at_once(Range range, Access access, int other);
   void lease_received(Range range, int source, std::int64_t known);
   /// In parts, where the device takes no such region.
   void acquire(Range range, Access access, int peer, Refusal refusal = Refusal::charge);

@@ -5,6 +5,7 @@
 #include "intercept/mpi/entries.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/known_handles.h"
+#include "intercept/mpi/layouts.h"
 #include "intercept/mpi/library.h"
 #include "intercept/mpi/nesting.h"
 
@@ -13,13 +14,19 @@ namespace pinion::mpi::PINION_MPI_ABI {
 template <int entry>
 int Type_commit(Datatype* type) {
   const int result = next_of<entry, int(Datatype*)>()(type);
-  if (result == kSuccess) KnownHandles::datatypes().add(key_of(*type));
+  if (result == kSuccess) {
+    forget_runs(*type);  // of an earlier type with this handle, which a library may have freed by itself
+    KnownHandles::datatypes().add(key_of(*type));
+  }
   return result;
 }
 
 template <int entry>
 int Type_free(Datatype* type) {
-  if (type) KnownHandles::datatypes().remove(key_of(*type));
+  if (type) {
+    KnownHandles::datatypes().remove(key_of(*type));
+    forget_runs(*type);
+  }
   return next_of<entry, int(Datatype*)>()(type);
 }
 

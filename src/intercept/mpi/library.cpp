@@ -18,6 +18,11 @@ void attach(void* handle) {
   find(l.type_size_x, "PMPI_Type_size_x");
   find(l.type_extent, "PMPI_Type_get_extent");
   find(l.type_true_extent, "PMPI_Type_get_true_extent");
+  find(l.type_envelope, "PMPI_Type_get_envelope");
+  find(l.type_envelope_large, "PMPI_Type_get_envelope_c");
+  find(l.type_contents, "PMPI_Type_get_contents");
+  find(l.type_contents_large, "PMPI_Type_get_contents_c");
+  find(l.type_free, "PMPI_Type_free");
   find(l.comm_size, "PMPI_Comm_size");
   find(l.comm_rank, "PMPI_Comm_rank");
   find(l.comm_test_inter, "PMPI_Comm_test_inter");
@@ -48,6 +53,7 @@ void attach(void* handle) {
   l.comm_world = predefined<Comm>(Predefined::kCommWorld, symbol);
   l.comm_null = predefined<Comm>(Predefined::kCommNull, symbol);
   l.datatype_null = predefined<Datatype>(Predefined::kDatatypeNull, symbol);
+  l.short_int = predefined<Datatype>(Predefined::kShortInt, symbol);
   l.info_null = predefined<Info>(Predefined::kInfoNull, symbol);
   l.no_op = predefined<Op>(Predefined::kNoOp, symbol);
   l.request_null = predefined<Request>(Predefined::kRequestNull, symbol);

@@ -12,6 +12,11 @@ struct Library {
   int (*type_size_x)(Datatype, Count*);
   int (*type_extent)(Datatype, Aint*, Aint*);
   int (*type_true_extent)(Datatype, Aint*, Aint*);
+  int (*type_envelope)(Datatype, int*, int*, int*, int*);
+  int (*type_envelope_large)(Datatype, Count*, Count*, Count*, Count*, int*);
+  int (*type_contents)(Datatype, int, int, int, int*, Aint*, Datatype*);
+  int (*type_contents_large)(Datatype, Count, Count, Count, Count, int*, Aint*, Count*, Datatype*);
+  int (*type_free)(Datatype*);
   int (*comm_size)(Comm, int*);
   int (*comm_rank)(Comm, int*);
   int (*comm_test_inter)(Comm, int*);
@@ -35,7 +40,7 @@ struct Library {
   int (*dist_graph_neighbors_count)(Comm, int*, int*, int*);
 
   Comm comm_world, comm_null;
-  Datatype datatype_null;
+  Datatype datatype_null, short_int;
   Info info_null;
   Op no_op;
   Request request_null;
