@@ -1,6 +1,7 @@
 #include "intercept/mpi/groups.h"
 
 #include <atomic>
+#include <mutex>
 #include <numeric>
 #include <vector>
 
@@ -106,11 +107,19 @@ int remove_members(Comm, int, void* members, void*) {
   return kSuccess;
 }
 
-const Members& members_of(Comm comm) {
+const Members* known_members_of(Comm comm) {
   void* known = nullptr;
   int found = 0;
   library().comm_get_attr(comm, g_keyval, &known, &found);
-  if (found) return *static_cast<Members*>(known);
+  return found ? static_cast<Members*>(known) : nullptr;
+}
+
+const Members& members_of(Comm comm) {
+  if (const Members* const known = known_members_of(comm)) return *known;
+  // MPI deletes an attribute when it gets another one, which other threads may read. So the first one stays.
+  static constinit std::mutex first;
+  const std::lock_guard lock(first);
+  if (const Members* const known = known_members_of(comm)) return *known;
   Group group;
   (is_inter(comm) ? library().comm_remote_group : library().comm_group)(comm, &group);
   auto* members = new Members(members_of_group(group));

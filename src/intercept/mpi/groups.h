@@ -1,5 +1,6 @@
 // The participants of a call: sizes, roots and neighbours, and which processes are on this node. Any thread
-// that may call MPI; never from hooks.
+// that may call MPI; never from hooks. A mutex is held while a communicator's members are found, by calls of
+// MPI that ask no other process.
 #pragma once
 
 #include "intercept/mpi/library.h"
