@@ -5,8 +5,8 @@
 // bring operators of their own.
 //
 // Owns the pointers to the next allocator's functions. They are found at the first call, which may come
-// before any constructor; the heap is used from this library's constructor on. Any thread; as with malloc,
-// never a signal handler.
+// before any constructor; the heap is used from this library's constructor on. Any thread, and signal
+// handlers as far as the next allocator stands them.
 #include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -8,7 +8,8 @@
 // nothing is allocated but records by direct system calls. So code that holds any lock, Pinion's among them,
 // may allocate and free here. Memory goes back to the kernel after the mutex is let go, between
 // memory_events::begin() and end(), and by libc's functions, so that the hooks of other libraries see it too.
-// Any thread; as with malloc, never a signal handler.
+// Any thread. A signal handler that interrupts the heap is refused: blocks come from the next allocator, a
+// freed one stays a block, and a fork goes without the mutexes and copies. Its exit leaves no figures.
 //
 // Policy of return: after each 16 MiB of frees a shard looks at its free hugepages with contents. It keeps as
 // many as half of its largest use, and 64 MiB at least; the rest is offered to the kernel, highest addresses
