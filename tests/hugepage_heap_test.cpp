@@ -397,6 +397,28 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
   EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
 }
 
+TEST(HugepageHeap, records_are_no_larger_than_their_area) {
+  Made made;
+  made.pages.pool_bytes = 4 * kHugepage;
+  for (int i = 0; i < 4; ++i) ASSERT_NE(made.take(kHugepage), nullptr);  // areas of one hugepage each
+  EXPECT_LT(made.pages.record_bytes, 4 * Area::record_size(16 * kHugepage)) << "as for what was wanted";
+}
+
+TEST(HugepageHeap, where_addresses_are_limited_areas_are_small_and_free_ones_go_back) {
+  constexpr std::size_t kBlock = std::size_t{8} << 20, kArea = std::size_t{32} << 20;
+  Made made;
+  made.heap->spare_addresses();
+  std::vector<char*> blocks(48);
+  for (char*& block : blocks) {
+    block = made.take(kBlock);
+    stamp(block, kBlock, 1);
+  }
+  EXPECT_EQ(made.pages.mapped_bytes, blocks.size() * kBlock);
+  for (char* block : blocks) made.heap->free(block);
+  // What stays idle, and what the last look at it left.
+  EXPECT_LE(made.pages.mapped_bytes, (std::size_t{64} << 20) + 2 * kArea);
+}
+
 /// Its map() calls `in_map`, under a shard's mutex.
 class WatchedPages final : public PageSource {
  public:

@@ -9,6 +9,7 @@
 // handlers as far as the next allocator stands them.
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -170,6 +171,13 @@ void say(const char* text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
+bool has_address_limit() {
+  rlimit addresses{}, data{};
+  ::getrlimit(RLIMIT_AS, &addresses);
+  ::getrlimit(RLIMIT_DATA, &data);
+  return addresses.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+}
+
 constexpr std::size_t kTeachingBlock = std::size_t{4} << 20;
 constinit const char* g_log = nullptr;
 
@@ -183,6 +191,7 @@ constinit const char* g_log = nullptr;
   pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
+  if (has_address_limit()) heap.spare_addresses();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },
