@@ -28,6 +28,7 @@
 #include "placement/arena.h"
 #include "placement/figures_file.h"
 #include "placement/hugepage_heap.h"
+#include "placement/kernel_pages.h"
 #include "placement/static_data.h"
 
 using pinion::HugepageHeap;
@@ -192,6 +193,7 @@ constinit const char* g_log = nullptr;
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
   if (has_address_limit()) heap.spare_addresses();
+  pinion::look_for_transparent_pages();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },
@@ -205,8 +207,10 @@ constinit const char* g_log = nullptr;
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }
 
+/// Under a filter of system calls, opening a file may end the process.
 [[gnu::destructor]] void end() {
-  if (g_log != nullptr && *g_log != '\0') pinion::write_placement_figures(g_log);
+  if (g_log != nullptr && *g_log != '\0' && !pinion::filters_system_calls())
+    pinion::write_placement_figures(g_log);
 }
 
 }  // namespace

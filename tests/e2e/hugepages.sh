@@ -125,6 +125,86 @@ else
   echo "no hugepages can be reserved here: the pool goes untried"
 fi
 
+# As batch systems limit addresses: after many blocks have gone, threads get stacks again.
+cat >"$work/limited.c" <<'END'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { most = 4096, bytes = 1 << 20 };
+static char* blocks[most];
+static void* run(void* block) { return block; }
+
+int main() {
+  int count = 0;
+  while (count < most && (blocks[count] = malloc(bytes))) memset(blocks[count], count, 8), ++count;
+  if (count == most) return 3;
+  for (int i = 0; i < count / 2; ++i) {
+    if (blocks[i][7] != (char)i) return 4;
+    free(blocks[i]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run, NULL)) return 5;
+    if (pthread_join(thread, NULL)) return 6;
+  }
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin -pthread "$work/limited.c" -o "$work/limited" || exit 1
+to "$work/out" "$work/err" "$pinion" run --hugepages -- sh -c 'ulimit -v 1000000; exec "$1"' sh "$work/limited" ||
+  fail "limited addresses: status $?: $(cat "$work/err")"
+verified || fail "limited addresses: $(cat "$work/out")"
+
+# A program that forbids itself, on pain of death, all but the system calls that malloc of libc makes.
+cat >"$work/filtered.c" <<'END'
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+static const int allowed[] = {SYS_write, SYS_newfstatat, SYS_exit_group, SYS_brk, SYS_mmap, SYS_munmap,
+                              SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex, SYS_rt_sigreturn};
+enum { calls = sizeof allowed / sizeof *allowed };
+
+int main(int count, char** words) {
+  struct sock_filter code[2 + 2 * calls] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+  for (int i = 0; i < calls; ++i) {
+    code[1 + 2 * i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
+    code[2 + 2 * i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  }
+  code[1 + 2 * calls] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+  struct sock_fprog filter = {2 + 2 * calls, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 3;
+  if (count > 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter)
+                : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+    return 4;
+  char* blocks[40];
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 40; ++i) memset(blocks[i] = malloc(3 << 20), i, 3 << 20);
+    for (int i = 0; i < 40; ++i) {
+      if (blocks[i][100] != i) return 5;
+      free(realloc(blocks[i], 4 << 20));
+    }
+  }
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin "$work/filtered.c" -o "$work/filtered" || exit 1
+for way in "" syscall; do
+  for placement in --hugepages "--preregister 512M"; do
+    # shellcheck disable=SC2086
+    to "$work/out" "$work/err" "$pinion" run $placement -- "$work/filtered" $way ||
+      fail "under a filter, $placement $way: status $?: $(cat "$work/err")"
+    verified || fail "under a filter, $placement $way: $(cat "$work/out")"
+  done
+done
+
 # A threshold of the user's; --hugepages no; a bad value.
 to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-threshold 1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
 grep -q 'hugepage heap' "$work/err" && fail "a threshold of 1 GiB: $(cat "$work/err")"
