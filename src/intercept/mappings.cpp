@@ -11,7 +11,6 @@
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
 #include "intercept/mappings.h"
 
-#include <link.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -45,16 +44,6 @@ constexpr int kPlain = MAP_PRIVATE | MAP_ANONYMOUS;
 
 constinit std::atomic<std::size_t> g_least{SIZE_MAX};
 constinit Range g_engine;  ///< the code of libpinion.so; written before g_least
-
-int find_engine(dl_phdr_info* object, std::size_t, void* wanted) {
-  for (const ElfW(Phdr)* segment = object->dlpi_phdr; segment != object->dlpi_phdr + object->dlpi_phnum;
-       ++segment) {
-    const Address begin = object->dlpi_addr + segment->p_vaddr;
-    const Range range{begin, begin + segment->p_memsz};
-    if (segment->p_type == PT_LOAD && range.contains(Range::of(wanted, 1))) g_engine = range;
-  }
-  return 0;
-}
 
 using Mmap = void*(void*, std::size_t, int, int, int, off_t);
 using Munmap = int(void*, std::size_t);
@@ -275,7 +264,7 @@ void note_filter() { g_filters.store(true, std::memory_order_relaxed); }
 }  // namespace
 
 void pinion::serve_mappings(std::size_t least) {
-  ::dl_iterate_phdr(find_engine, reinterpret_cast<void*>(&pinion::process_heap));
+  g_engine = segment_around(reinterpret_cast<const void*>(&pinion::process_heap));
   g_least.store(least, std::memory_order_release);
 }
 

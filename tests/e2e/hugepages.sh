@@ -56,6 +56,10 @@ static void family(size_t n) {
   char* by_new = new char[n];
   memset(by_new, 3, n);
   delete[] by_new;
+  const std::align_val_t page{4096};
+  void* by_aligned_new = ::operator new(n, page);
+  memset(by_aligned_new, 3, n);
+  ::operator delete(by_aligned_new, n, page);
   free(a), free(z), free(nullptr);
 }
 
@@ -112,6 +116,53 @@ for allocator in "" libjemalloc.so.2 libmimalloc.so.2 libtcmalloc_minimal.so.4; 
   verified || fail "before ${allocator:-glibc}: $(cat "$work/out")"
   placed "before ${allocator:-glibc}"
 done
+
+# Before an allocator of few functions, as those that look for faults are.
+cat >"$work/few.c" <<'END'
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static _Alignas(64) char memory[64 << 20];
+static size_t used;
+void* malloc(size_t bytes) {
+  size_t* at = (size_t*)(memory + __atomic_fetch_add(&used, (bytes + 127) & ~(size_t)63, __ATOMIC_RELAXED));
+  if ((char*)at + bytes + 64 > memory + sizeof memory) return NULL;
+  *at = bytes;
+  return at + 8;
+}
+void free(void* block) {}
+void* calloc(size_t count, size_t bytes) { return malloc(count * bytes); }
+void* realloc(void* block, size_t bytes) {
+  char* made = malloc(bytes);
+  const size_t before = block ? ((size_t*)block)[-8] : 0;
+  return made && before ? memcpy(made, block, before < bytes ? before : bytes) : made;
+}
+END
+cat >"$work/grown.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main() {
+  char* block = NULL;
+  for (size_t bytes = 1; bytes <= 8 << 20; bytes *= 2) {
+    block = realloc(block, bytes);
+    memset(block + bytes / 2, 7, bytes - bytes / 2);
+    for (size_t i = 0; i < bytes; ++i)
+      if (block[i] != 7) return 1;
+  }
+  char* large = malloc(1 << 20);
+  memset(large, 8, 1 << 20);
+  free(realloc(large, 100));
+  free(block);
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin -fPIC -shared "$work/few.c" -o "$work/libfew.so" && gcc -O1 -w -fno-builtin "$work/grown.c" -o "$work/grown" || exit 1
+to "$work/out" "$work/err" "$pinion" run --hugepages -- sh -c \
+  'LD_PRELOAD="$LD_PRELOAD $2" exec "$1"' sh "$work/grown" "$work/libfew.so" || fail "few functions: status $?: $(cat "$work/err")"
+verified || fail "few functions: $(cat "$work/out")"
 
 # Reserved hugepages, where this user may have some for a moment; the program needs more than there are.
 pool=/proc/sys/vm/nr_hugepages
