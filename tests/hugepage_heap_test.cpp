@@ -6,12 +6,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "monitor/memory_events.h"
@@ -394,13 +397,35 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
   EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
 }
 
-/// A thread stays in map(), under its shard's mutex, as one that a collector has stopped there.
-class StoppingPages final : public PageSource {
+TEST(HugepageHeap, records_are_no_larger_than_their_area) {
+  Made made;
+  made.pages.pool_bytes = 4 * kHugepage;
+  for (int i = 0; i < 4; ++i) ASSERT_NE(made.take(kHugepage), nullptr);  // areas of one hugepage each
+  EXPECT_LT(made.pages.record_bytes, 4 * Area::record_size(16 * kHugepage)) << "as for what was wanted";
+}
+
+TEST(HugepageHeap, where_addresses_are_limited_areas_are_small_and_free_ones_go_back) {
+  constexpr std::size_t kBlock = std::size_t{8} << 20, kArea = std::size_t{32} << 20;
+  Made made;
+  made.heap->spare_addresses();
+  std::vector<char*> blocks(48);
+  for (char*& block : blocks) {
+    block = made.take(kBlock);
+    stamp(block, kBlock, 1);
+  }
+  EXPECT_EQ(made.pages.mapped_bytes, blocks.size() * kBlock);
+  for (char* block : blocks) made.heap->free(block);
+  // What stays idle, and what the last look at it left.
+  EXPECT_LE(made.pages.mapped_bytes, (std::size_t{64} << 20) + 2 * kArea);
+}
+
+/// Its map() calls `in_map`, under a shard's mutex.
+class WatchedPages final : public PageSource {
  public:
+  std::function<void()> in_map = [] {};
+
   Pages map(std::size_t least, std::size_t wanted) override {
-    inside = true;
-    inside.notify_all();
-    stops.wait(true);
+    in_map();
     return kernel_.map(least, wanted);
   }
   bool discard(Range hugepages) override { return kernel_.discard(hugepages); }
@@ -408,25 +433,86 @@ class StoppingPages final : public PageSource {
   void unmap(const Pages& pages) override { kernel_.unmap(pages); }
   void* map_records(std::size_t bytes) override { return kernel_.map_records(bytes); }
   void unmap_records(void* records, std::size_t bytes) override { kernel_.unmap_records(records, bytes); }
-  std::atomic<bool> inside{false}, stops{true};
 
  private:
   KernelPages kernel_;
 };
 
 TEST(HugepageHeap, mappings_do_not_wait_for_a_thread_that_stays_inside) {
-  StoppingPages pages;
+  std::atomic<bool> inside{false}, stops{true};
+  WatchedPages pages;
+  pages.in_map = [&] {  // as a thread that a collector has stopped there
+    inside = true;
+    inside.notify_all();
+    stops.wait(true);
+  };
   auto heap = std::make_unique<HugepageHeap>(pages);
   std::thread stopped([&] { heap->free(heap->allocate(kHugepage, 1, false)); });
-  pages.inside.wait(false);
+  inside.wait(false);
   const Range range{kHugepage, 2 * kHugepage};
   EXPECT_EQ(heap->map(kHugepage), nullptr);
   EXPECT_FALSE(heap->has_mapping(range));
   EXPECT_FALSE(heap->unmap(range));
-  pages.stops = false;
-  pages.stops.notify_all();
+  stops = false;
+  stops.notify_all();
   stopped.join();
   EXPECT_TRUE(heap->unmap(range)) << "none of its blocks are there";
+}
+
+/// The system then ends a process that waits for itself.
+constexpr unsigned kHandlerSeconds = 30;
+
+/// Runs `handler` in a signal handler that interrupts the thread inside the heap, with a block that was
+/// there.
+void interrupt_heap(std::function<void(HugepageHeap&, void*)> handler) {
+  static std::function<void()> run;
+  WatchedPages pages;
+  auto heap = std::make_unique<HugepageHeap>(pages);
+  void* const block = heap->allocate(kHugepage, 1, false);
+  run = [&] { handler(*heap, block); };
+  bool interrupted = false;
+  pages.in_map = [&] {
+    if (std::exchange(interrupted, true)) return;
+    ASSERT_EQ(::signal(SIGUSR1, [](int) { run(); }), SIG_DFL);
+    ::raise(SIGUSR1);
+    ::signal(SIGUSR1, SIG_DFL);
+  };
+  ::alarm(kHandlerSeconds);
+  void* const large = heap->allocate(64 * kHugepage, 1, false);
+  EXPECT_TRUE(interrupted);
+  ASSERT_NE(large, nullptr);
+  heap->free(large);
+  heap->free(heap->allocate(kHugepage, 1, false));
+  ::alarm(0);
+}
+
+TEST(HugepageHeap, a_handler_inside_is_refused) {
+  interrupt_heap([](HugepageHeap& heap, void* block) {
+    EXPECT_EQ(heap.allocate(kHugepage, 1, false), nullptr) << "the next allocator serves it";
+    EXPECT_FALSE(heap.resize(block, 2 * kHugepage));
+    EXPECT_FALSE(heap.relieve());
+    EXPECT_EQ(heap.figures().blocks, 0u);
+    EXPECT_EQ(heap.transparent_bytes(), 0u);
+    heap.free(block);
+    EXPECT_EQ(heap.usable_bytes(block), kHugepage) << "it stays a block";
+  });
+}
+
+TEST(HugepageHeap, a_handler_inside_forks) {
+  interrupt_heap([](HugepageHeap& heap, void* block) {
+    stamp(block, kHugepage, 1);
+    heap.before_fork();
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      heap.after_fork_in_child();
+      ::_exit(has_stamp(block, kHugepage, 1) && heap.allocate(kHugepage, 1, false) == nullptr ? 0 : 1);
+    }
+    heap.after_fork_in_parent();
+    int status = 1;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
 }
 
 TEST(HugepageHeap, parent_and_child_have_blocks_of_their_own_after_a_fork) {

@@ -16,6 +16,7 @@
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
+#include "placement/page_source.h"
 
 namespace pinion {
 
@@ -51,6 +52,7 @@ void Engine::watch_forks() {
 }
 
 void Engine::let_go_before_fork() {
+  if (is_inside_heap()) return;  // a signal handler forks, and its thread holds the arena's mutex
   const bool all = domains_.hides_from_children();
   if (!all && budget_.bytes() <= kCopiedAtFork) return;
   const HeldSignals held;

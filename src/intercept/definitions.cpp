@@ -20,12 +20,17 @@ void* definition_in(const dl_phdr_info& object, const char* name) {
   return nullptr;
 }
 
-bool holds(const dl_phdr_info& object, const void* address) {
-  const auto at = reinterpret_cast<ElfW(Addr)>(address);
-  for (const ElfW(Phdr)* part = object.dlpi_phdr; part != object.dlpi_phdr + object.dlpi_phnum; ++part)
-    if (part->p_type == PT_LOAD && at - (object.dlpi_addr + part->p_vaddr) < part->p_memsz) return true;
-  return false;
+/// Empty: none.
+Range segment_in(const dl_phdr_info& object, const void* address) {
+  for (const ElfW(Phdr)* part = object.dlpi_phdr; part != object.dlpi_phdr + object.dlpi_phnum; ++part) {
+    const Address begin = object.dlpi_addr + part->p_vaddr;
+    const Range segment{begin, begin + part->p_memsz};
+    if (part->p_type == PT_LOAD && segment.contains(Range::of(address, 1))) return segment;
+  }
+  return {};
 }
+
+bool holds(const dl_phdr_info& object, const void* address) { return !segment_in(object, address).empty(); }
 
 bool is_preload(const dl_phdr_info& object) {
   return holds(object, reinterpret_cast<const void*>(&definition_beside));
@@ -40,6 +45,15 @@ void for_each_object(Visit visit) {
 }
 
 }  // namespace
+
+Range segment_around(const void* code) {
+  Range found;
+  for_each_object([&](const dl_phdr_info& object) {
+    found = segment_in(object, code);
+    return !found.empty();
+  });
+  return found;
+}
 
 void* definition_beside(const void* code, const char* name) {
   void* found = nullptr;

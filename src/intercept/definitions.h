@@ -3,7 +3,12 @@
 // takes the dynamic linker's lock.
 #pragma once
 
+#include "base/range.h"
+
 namespace pinion {
+
+/// The loaded segment that holds `code`; empty: none.
+Range segment_around(const void* code);
 
 /// The function `name` of the loaded object that holds `code`; null where the object exports none.
 void* definition_beside(const void* code, const char* name);

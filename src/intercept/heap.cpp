@@ -5,10 +5,11 @@
 // bring operators of their own.
 //
 // Owns the pointers to the next allocator's functions. They are found at the first call, which may come
-// before any constructor; the heap is used from this library's constructor on. Any thread; as with malloc,
-// never a signal handler.
+// before any constructor; the heap is used from this library's constructor on. Any thread, and signal
+// handlers as far as the next allocator stands them.
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@
 #include "placement/arena.h"
 #include "placement/figures_file.h"
 #include "placement/hugepage_heap.h"
+#include "placement/kernel_pages.h"
 #include "placement/static_data.h"
 
 using pinion::HugepageHeap;
@@ -42,6 +44,8 @@ void find_free(void* block);
 void* find_memalign(std::size_t alignment, std::size_t bytes);
 int find_posix_memalign(void** out, std::size_t alignment, std::size_t bytes);
 std::size_t find_usable_size(void* block);
+/// Of debugging allocators: their blocks' sizes are unknown.
+std::size_t no_usable_size(void*) { return 0; }
 
 /// Each begins as a function that finds them all. Threads may find them at the same time: they find the same.
 struct NextAllocator {
@@ -60,10 +64,12 @@ Function next(const std::atomic<Function>& function) {
   return function.load(std::memory_order_relaxed);
 }
 
-/// Of the object that has malloc, so that a block meets one allocator's functions alone.
+/// Of the object that has malloc, so that a block meets one allocator's functions alone. One that it lacks is
+/// that of the next object that has it, as without this library.
 template <class Function>
 void find(std::atomic<Function>& function, const void* malloc_code, const char* name) {
-  void* const code = malloc_code != nullptr ? pinion::definition_beside(malloc_code, name) : nullptr;
+  void* code = malloc_code != nullptr ? pinion::definition_beside(malloc_code, name) : nullptr;
+  if (code == nullptr) code = pinion::first_definition(pinion::Where::behind_preload, name);
   if (code == nullptr) {
     constexpr const char* kMissing = "pinion: the next allocator lacks a function of malloc's family: ";
     for (const char* text : {kMissing, name, "\n"})
@@ -82,7 +88,11 @@ void find_all() {
   find(g_next.free, code, "free");
   find(g_next.memalign, code, "memalign");
   find(g_next.posix_memalign, code, "posix_memalign");
-  find(g_next.usable_size, code, "malloc_usable_size");
+  // That of another allocator would misread the block.
+  if (pinion::definition_beside(code, "malloc_usable_size") == nullptr)
+    g_next.usable_size.store(no_usable_size, std::memory_order_relaxed);
+  else
+    find(g_next.usable_size, code, "malloc_usable_size");
 }
 
 void* find_malloc(std::size_t bytes) {
@@ -119,6 +129,13 @@ std::size_t find_usable_size(void* block) {
 /// Blocks of so many bytes lie in the heap; before start() none.
 constinit std::atomic<std::size_t> g_threshold{SIZE_MAX};
 
+/// The code of the next allocator, where it has C++'s operators: some of them allocate by the functions here,
+/// and free by functions of their own. Written before the threshold.
+constinit pinion::Range g_operators;
+
+/// For the code at `caller`.
+bool is_for_operators(const void* caller) { return g_operators.contains(pinion::Range::of(caller, 1)); }
+
 bool is_large(std::size_t bytes) { return bytes >= g_threshold.load(std::memory_order_relaxed); }
 
 bool is_of_heap(const void* block) {
@@ -141,6 +158,13 @@ template <class Allocate>
   return std::has_single_bit(alignment) ? pinion::process_heap().allocate(bytes, alignment, false) : nullptr;
 }
 
+/// Aligned memory for the code at `caller`.
+void* align(std::size_t alignment, std::size_t bytes, const void* caller) {
+  if (is_large(bytes) && !is_for_operators(caller)) [[unlikely]]
+    if (void* const block = large_memalign(alignment, bytes)) return block;
+  return next(g_next.memalign)(alignment, bytes);
+}
+
 /// A block of the heap, or a small one that has become large.
 [[gnu::noinline]] void* move(void* block, std::size_t bytes, std::size_t old_bytes) {
   void* const moved = pinion::process_heap().allocate(bytes, 1, false);
@@ -148,6 +172,12 @@ template <class Allocate>
   std::memcpy(moved, block, std::min(bytes, old_bytes));
   ::free(block);
   return moved;
+}
+
+/// A block of the next allocator. Null: it stays there.
+[[gnu::noinline]] void* move_small(void* block, std::size_t bytes) {
+  const std::size_t old_bytes = next(g_next.usable_size)(block);
+  return old_bytes != 0 ? move(block, bytes, old_bytes) : nullptr;
 }
 
 [[gnu::noinline]] void* realloc_of_heap(void* block, std::size_t bytes) {
@@ -170,6 +200,13 @@ void say(const char* text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
+bool has_address_limit() {
+  rlimit addresses{}, data{};
+  ::getrlimit(RLIMIT_AS, &addresses);
+  ::getrlimit(RLIMIT_DATA, &data);
+  return addresses.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+}
+
 constexpr std::size_t kTeachingBlock = std::size_t{4} << 20;
 constinit const char* g_log = nullptr;
 
@@ -183,6 +220,8 @@ constinit const char* g_log = nullptr;
   pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
+  if (has_address_limit()) heap.spare_addresses();
+  pinion::look_for_transparent_pages();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },
@@ -193,11 +232,16 @@ constinit const char* g_log = nullptr;
   if (options.hugepage_static) pinion::place_static_data();
   g_log = options.log.c_str();
   if (options.preregister_mmaps != 0) pinion::serve_mappings(options.preregister_mmaps);
+  if (const auto code = reinterpret_cast<const void*>(next(g_next.malloc));
+      pinion::definition_beside(code, "_Znwm") != nullptr)
+    g_operators = pinion::segment_around(code);
   g_threshold.store(options.hugepage_threshold, std::memory_order_relaxed);
 }
 
+/// Under a filter of system calls, opening a file may end the process.
 [[gnu::destructor]] void end() {
-  if (g_log != nullptr && *g_log != '\0') pinion::write_placement_figures(g_log);
+  if (g_log != nullptr && *g_log != '\0' && !pinion::filters_system_calls())
+    pinion::write_placement_figures(g_log);
 }
 
 }  // namespace
@@ -205,7 +249,7 @@ constinit const char* g_log = nullptr;
 extern "C" {
 
 PINION_EXPORT void* malloc(std::size_t bytes) noexcept {
-  if (is_large(bytes)) [[unlikely]]
+  if (is_large(bytes) && !is_for_operators(__builtin_return_address(0))) [[unlikely]]
     return large_malloc(bytes);
   void* const block = next(g_next.malloc)(bytes);
   if (block != nullptr) [[likely]]
@@ -230,7 +274,7 @@ PINION_EXPORT void* realloc(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return ::malloc(bytes);
   if (is_of_heap(block)) return realloc_of_heap(block, bytes);
   if (is_large(bytes)) [[unlikely]]
-    if (void* const moved = move(block, bytes, next(g_next.usable_size)(block))) return moved;
+    if (void* const moved = move_small(block, bytes)) return moved;
   return next(g_next.realloc)(block, bytes);
 }
 
@@ -242,7 +286,8 @@ PINION_EXPORT void* reallocarray(void* block, std::size_t count, std::size_t byt
 }
 
 PINION_EXPORT int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) noexcept {
-  if (is_large(bytes) && alignment % sizeof(void*) == 0) [[unlikely]]
+  if (is_large(bytes) && alignment % sizeof(void*) == 0 && !is_for_operators(__builtin_return_address(0)))
+      [[unlikely]]
     if (void* const block = large_memalign(alignment, bytes)) {
       *out = block;
       return 0;
@@ -251,13 +296,11 @@ PINION_EXPORT int posix_memalign(void** out, std::size_t alignment, std::size_t 
 }
 
 PINION_EXPORT void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
-  if (is_large(bytes)) [[unlikely]]
-    if (void* const block = large_memalign(alignment, bytes)) return block;
-  return next(g_next.memalign)(alignment, bytes);
+  return align(alignment, bytes, __builtin_return_address(0));
 }
 
 PINION_EXPORT void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
-  return ::memalign(alignment, bytes);
+  return align(alignment, bytes, __builtin_return_address(0));
 }
 
 PINION_EXPORT void* valloc(std::size_t bytes) noexcept { return ::memalign(pinion::page_size(), bytes); }

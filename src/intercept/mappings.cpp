@@ -6,12 +6,14 @@
 // clone, _Fork and syscall, too, whose children miss the handlers of forks: the heap's handlers run around
 // them. madvise, for memory that the program keeps from its children, and for memory with two views.
 //
+// prctl and syscall, for programs that filter their own system calls.
+//
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
 #include "intercept/mappings.h"
 
-#include <link.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -42,16 +44,6 @@ constexpr int kPlain = MAP_PRIVATE | MAP_ANONYMOUS;
 
 constinit std::atomic<std::size_t> g_least{SIZE_MAX};
 constinit Range g_engine;  ///< the code of libpinion.so; written before g_least
-
-int find_engine(dl_phdr_info* object, std::size_t, void* wanted) {
-  for (const ElfW(Phdr)* segment = object->dlpi_phdr; segment != object->dlpi_phdr + object->dlpi_phnum;
-       ++segment) {
-    const Address begin = object->dlpi_addr + segment->p_vaddr;
-    const Range range{begin, begin + segment->p_memsz};
-    if (segment->p_type == PT_LOAD && range.contains(Range::of(wanted, 1))) g_engine = range;
-  }
-  return 0;
-}
 
 using Mmap = void*(void*, std::size_t, int, int, int, off_t);
 using Munmap = int(void*, std::size_t);
@@ -264,12 +256,19 @@ constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
 
 constinit std::atomic<int (*)()> g_munlockall{nullptr};
 
+using Prctl = int(int, unsigned long, unsigned long, unsigned long, unsigned long);
+constinit std::atomic<Prctl*> g_prctl{nullptr};
+constinit std::atomic<bool> g_filters{false};
+void note_filter() { g_filters.store(true, std::memory_order_relaxed); }
+
 }  // namespace
 
 void pinion::serve_mappings(std::size_t least) {
-  ::dl_iterate_phdr(find_engine, reinterpret_cast<void*>(&pinion::process_heap));
+  g_engine = segment_around(reinterpret_cast<const void*>(&pinion::process_heap));
   g_least.store(least, std::memory_order_release);
 }
+
+bool pinion::filters_system_calls() { return g_filters.load(std::memory_order_relaxed); }
 
 extern "C" {
 
@@ -317,6 +316,8 @@ PINION_EXPORT pid_t _Fork() noexcept {
 PINION_EXPORT long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept
     __asm__("syscall");
 long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
+  if (number == SYS_seccomp) [[unlikely]]
+    note_filter();
   if (makes_child(number, a, b)) [[unlikely]]
     return make_child_by_syscall(number, a, b, c, d, e, f);
   return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
@@ -333,6 +334,16 @@ PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept
     }
   }
   return next(g_madvise, "madvise")(address, bytes, advice);
+}
+
+PINION_EXPORT int prctl(int operation, ...) noexcept {
+  va_list rest;
+  va_start(rest, operation);  // as libc has it: the operation decides how many count
+  unsigned long words[4];
+  for (unsigned long& word : words) word = va_arg(rest, unsigned long);
+  va_end(rest);
+  if (operation == PR_SET_SECCOMP) note_filter();
+  return next(g_prctl, "prctl")(operation, words[0], words[1], words[2], words[3]);
 }
 
 PINION_EXPORT int mlockall(int flags) noexcept {

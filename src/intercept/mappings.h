@@ -1,4 +1,4 @@
-// mmap, munmap and mremap of libpinion-heap.so (mappings.cpp).
+// mmap, munmap, mremap and further system calls of libpinion-heap.so (mappings.cpp).
 #pragma once
 
 #include <cstddef>
@@ -7,5 +7,8 @@ namespace pinion {
 
 /// From now on mappings of so many bytes lie in the arena, which is reserved. Before threads start.
 void serve_mappings(std::size_t least);
+
+/// Whether the program has put a filter of system calls over itself since it started.
+bool filters_system_calls();
 
 }  // namespace pinion

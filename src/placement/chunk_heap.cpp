@@ -343,7 +343,8 @@ bool ChunkHeap::grow(std::size_t least) {
   std::uint64_t mapped = 0;
   for (const std::uint64_t bytes : figures_.mapped_bytes) mapped += bytes;
   const std::size_t half = round_up(mapped / 2, kHugepage);
-  const std::size_t wanted = std::max(least, std::clamp(half, kLeastArea, kMostArea));
+  const std::size_t wanted =
+      std::max(least, spares_addresses_ ? kLeastArea : std::clamp(half, kLeastArea, kMostArea));
   const std::size_t record_bytes = Area::record_size(wanted);
   void* const records = has_spare(3) ? source_.map_records(record_bytes) : nullptr;
   if (records == nullptr) return false;
@@ -355,6 +356,7 @@ bool ChunkHeap::grow(std::size_t least) {
     source_.unmap_records(records, record_bytes);
     return false;
   }
+  trim_records(area);
   area.heap = this;
   area.next = areas_;
   if (areas_ != nullptr) areas_->previous = &area;
@@ -369,6 +371,14 @@ bool ChunkHeap::grow(std::size_t least) {
   free_.insert(whole);
   area.place(whole);
   return true;
+}
+
+/// The source has given fewer pages than wanted, perhaps because addresses are short.
+void ChunkHeap::trim_records(Area& area) {
+  const std::size_t needed = page_ceil(Area::record_size(area.range().bytes()));
+  if (needed >= area.record_bytes) return;
+  source_.unmap_records(reinterpret_cast<char*>(&area) + needed, area.record_bytes - needed);
+  area.record_bytes = needed;
 }
 
 void ChunkHeap::rebacked(Area& area, Backing backing) {
@@ -400,7 +410,8 @@ Pages ChunkHeap::forget_area(const Idle& piece) {
 // ---- memory for the kernel ----
 
 std::uint64_t ChunkHeap::excess() const {
-  const std::uint64_t kept = figures_.live_bytes + std::max(kKeptIdle, figures_.peak_bytes / 2);
+  const std::uint64_t of_largest_use = spares_addresses_ ? 0 : figures_.peak_bytes / 2;
+  const std::uint64_t kept = figures_.live_bytes + std::max(kKeptIdle, of_largest_use);
   return used_bytes() > kept ? used_bytes() - kept : 0;
 }
 
@@ -414,7 +425,7 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   piece = {&extent, {}, extent.range() == area.range()};
   if (area.pages.backing == Backing::pool || area.pages.whole)
     return piece.whole_area && area.range().bytes() <= most && source_.laid_over(area.range()).empty();
-  piece.whole_area = piece.whole_area && most == UINT64_MAX;
+  piece.whole_area = piece.whole_area && (spares_addresses_ || most == UINT64_MAX);
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};
   for (Address page = whole.end; page > whole.begin && piece.hugepages.bytes() < most; page -= kHugepage) {

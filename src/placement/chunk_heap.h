@@ -62,6 +62,8 @@ class ChunkHeap {
 
   // ---- memory for the kernel ----
 
+  /// The process's addresses have a limit: areas are small, and free ones go back.
+  void spare_addresses() { spares_addresses_ = true; }
   /// Whether enough was freed since the last look, and too much free memory has contents.
   bool has_excess() const;
   /// Takes out idle memory of at least the excess, highest addresses first, or `everything`, also what the
@@ -99,6 +101,7 @@ class ChunkHeap {
   Extent& split(Extent& block, Address at);
   Extent* carve(Extent& from, Address begin, std::uint32_t chunks);
   bool grow(std::size_t bytes);
+  void trim_records(Area& area);
   void give(Extent& extent);
   void drop(Extent& extent);
   void merge_all();
@@ -120,6 +123,7 @@ class ChunkHeap {
   unsigned spares_ = 0;
   Area* areas_ = nullptr;
   std::uint64_t freed_since_look_ = 0;
+  bool spares_addresses_ = false;
   Figures figures_;
   std::atomic<std::uint64_t> held_hugepages_{0};
 };

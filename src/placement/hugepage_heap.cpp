@@ -22,6 +22,8 @@ constexpr std::size_t kPiecesAtOnce = 16;
 constinit thread_local std::size_t t_turn = 0;
 /// The thread forks, and holds every mutex.
 constinit thread_local bool t_forking = false;
+/// The thread forks in a signal handler inside the heap, without its mutexes.
+constinit thread_local bool t_forking_inside = false;
 
 constinit KernelPages g_kernel_pages;
 constinit Arena g_process_arena{g_kernel_pages};
@@ -82,7 +84,7 @@ Extent& HugepageHeap::block_at(const Area& area, const void* address) const {
 }
 
 void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zeroed) {
-  if (bytes > kMostBytes || alignment > kMostBytes) return nullptr;
+  if (bytes > kMostBytes || alignment > kMostBytes || is_inside_heap()) return nullptr;
   const KeptErrno kept;
   Shard& shard = own_shard();
   const auto place = [&] {
@@ -101,6 +103,7 @@ void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zero
 }
 
 void HugepageHeap::free(void* block) {
+  if (is_inside_heap()) return;  // stays a block
   const KeptErrno kept;
   Area* const area = map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(*area);
@@ -119,7 +122,7 @@ void HugepageHeap::free(void* block) {
 }
 
 bool HugepageHeap::resize(void* block, std::size_t bytes) {
-  if (bytes > kMostBytes) return false;
+  if (bytes > kMostBytes || is_inside_heap()) return false;
   const KeptErrno kept;
   Area& area = *map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(area);
@@ -146,7 +149,7 @@ std::size_t HugepageHeap::usable_bytes(const void* block) const {
 // ---- mappings ----
 
 bool HugepageHeap::is_open() {
-  if (t_held_mutexes != 0) return false;
+  if (is_inside_heap()) return false;
   if (t_forking) return true;
   for (Shard& shard : shards_)
     if (!comes_free(shard.mutex)) return false;
@@ -286,6 +289,7 @@ bool HugepageHeap::give_back(Shard& shard, bool everything) {
 }
 
 bool HugepageHeap::relieve() {
+  if (is_inside_heap()) return false;
   bool any = false;
   for (Shard& shard : shards_) any = give_back(shard, true) || any;
   return any;
@@ -295,6 +299,7 @@ bool HugepageHeap::relieve() {
 
 ChunkHeap::Figures HugepageHeap::figures() {
   ChunkHeap::Figures sum;
+  if (is_inside_heap()) return sum;
   for (Shard& shard : shards_) {
     const Locked locked(shard);
     const ChunkHeap::Figures& f = shard.heap.figures();
@@ -317,6 +322,7 @@ std::uint64_t HugepageHeap::used_bytes() const {
 }
 
 std::uint64_t HugepageHeap::transparent_bytes() {
+  if (is_inside_heap()) return 0;
   constexpr std::size_t kMostAreas = 1024;
   std::array<Range, kMostAreas> ranges;
   std::size_t count = 0;
@@ -365,7 +371,10 @@ void make_child_copy(const PageSource& source, Area& area) {
 
 }  // namespace
 
+/// A handler that has interrupted the heap forks bare: its thread may hold some of the mutexes.
 void HugepageHeap::before_fork() {
+  t_forking_inside = is_inside_heap();
+  if (t_forking_inside) return;
   const KeptErrno kept;
   ++t_held_mutexes;
   for (Shard& shard : shards_) shard.mutex.lock();
@@ -383,6 +392,7 @@ bool HugepageHeap::before_other_child() {
 }
 
 void HugepageHeap::after_fork_in_parent() {
+  if (std::exchange(t_forking_inside, false)) return;
   ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {
@@ -397,6 +407,7 @@ void HugepageHeap::after_fork_in_parent() {
 }
 
 void HugepageHeap::after_fork_in_child() {
+  if (std::exchange(t_forking_inside, false)) return;
   ++t_held_mutexes;
   t_forking = false;
   for (Shard& shard : shards_) {

@@ -8,12 +8,15 @@
 // nothing is allocated but records by direct system calls. So code that holds any lock, Pinion's among them,
 // may allocate and free here. Memory goes back to the kernel after the mutex is let go, between
 // memory_events::begin() and end(), and by libc's functions, so that the hooks of other libraries see it too.
-// Any thread; as with malloc, never a signal handler.
+// Any thread. A signal handler that interrupts the heap is refused: blocks come from the next allocator, a
+// freed one stays a block, and a fork goes without the mutexes and copies. Its exit leaves no figures.
 //
 // Policy of return: after each 16 MiB of frees a shard looks at its free hugepages with contents. It keeps as
 // many as half of its largest use, and 64 MiB at least; the rest is offered to the kernel, highest addresses
 // first. The kernel takes it when memory is short; until then a new block there costs no page fault. When the
-// kernel or the next allocator refuses memory, all goes back at once. free() itself leaves the block's pages,
+// kernel or the next allocator refuses memory, all goes back at once. Where the
+// process's addresses have a limit, 64 MiB stay in each shard, and free areas are unmapped: threads and
+// mappings need addresses too. free() itself leaves the block's pages,
 // and their registrations, as they are.
 //
 // Fork: the process's mutexes are held across it, and so they are for children of _Fork, clone and syscall
@@ -66,6 +69,11 @@ class HugepageHeap {
 
   /// Before other threads allocate.
   void use_shards(std::size_t count) { shard_count_ = std::clamp<std::size_t>(count, 1, kMostShards); }
+
+  /// The process's addresses have a limit. Before other threads allocate.
+  void spare_addresses() {
+    for (Shard& shard : shards_) shard.heap.spare_addresses();
+  }
 
   // For pthread_atfork(). Between the first and one of the others, the forking thread may allocate and free.
   void before_fork();

@@ -50,7 +50,7 @@ Range of_pool(std::size_t bytes) {
   return {};
 }
 
-bool transparent_is_on() {
+bool read_transparent_mode() {
   constexpr const char* kFile = "/sys/kernel/mm/transparent_hugepage/enabled";
   const long file = raw_system_call(SYS_openat, arguments_of(AT_FDCWD, kFile, O_RDONLY | O_CLOEXEC, 0));
   if (is_error(file)) return false;
@@ -58,6 +58,14 @@ bool transparent_is_on() {
   raw_system_call(SYS_read, arguments_of(file, text, sizeof text - 1));
   raw_system_call(SYS_close, arguments_of(file));
   return std::strstr(text, "[never]") == nullptr;
+}
+
+enum class TransparentMode : std::uint8_t { unknown, off, on };
+constinit std::atomic<TransparentMode> g_transparent{TransparentMode::unknown};
+
+bool transparent_is_on() {
+  if (g_transparent.load(std::memory_order_relaxed) == TransparentMode::unknown) look_for_transparent_pages();
+  return g_transparent.load(std::memory_order_relaxed) == TransparentMode::on;
 }
 
 Range map_aligned(std::size_t bytes, int flags) {
@@ -73,6 +81,11 @@ Range map_aligned(std::size_t bytes, int flags) {
 }
 
 }  // namespace
+
+void look_for_transparent_pages() {
+  g_transparent.store(read_transparent_mode() ? TransparentMode::on : TransparentMode::off,
+                      std::memory_order_relaxed);
+}
 
 void pause_before_try(int number) {
   constexpr int kQuickTries = 100;

@@ -23,6 +23,9 @@ class KernelPages final : public PageSource {
 /// Private memory of zeros at a multiple of the hugepage, transparent ones where the kernel gives them; an
 /// empty range: none.
 Pages map_private(std::size_t bytes);
+/// Looks whether the system gives transparent hugepages. The answer stays: the process may lose the right to
+/// open files.
+void look_for_transparent_pages();
 /// Whether the range takes transparent hugepages at its first touch.
 bool advise_hugepages(Range range);
 /// Memory that the program never saw: no hook runs.

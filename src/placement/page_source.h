@@ -33,8 +33,10 @@ struct Pages {
 /// What is left of memory that was recycled.
 enum class Recycled : std::uint8_t { refused, kept, zeroed };
 
-/// Mutexes of this room that the thread holds. A signal handler in between goes to the kernel.
+/// Mutexes of this room that the thread holds, or is about to take. A signal handler in between must take
+/// none.
 inline constinit thread_local unsigned t_held_mutexes = 0;
+inline bool is_inside_heap() { return t_held_mutexes != 0; }
 
 void pause_before_try(int number);
 /// Whether the condition comes to hold within about 100 ms. A collector may have stopped the thread that has

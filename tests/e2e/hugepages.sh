@@ -56,6 +56,10 @@ static void family(size_t n) {
   char* by_new = new char[n];
   memset(by_new, 3, n);
   delete[] by_new;
+  const std::align_val_t page{4096};
+  void* by_aligned_new = ::operator new(n, page);
+  memset(by_aligned_new, 3, n);
+  ::operator delete(by_aligned_new, n, page);
   free(a), free(z), free(nullptr);
 }
 
@@ -113,6 +117,53 @@ for allocator in "" libjemalloc.so.2 libmimalloc.so.2 libtcmalloc_minimal.so.4; 
   placed "before ${allocator:-glibc}"
 done
 
+# Before an allocator of few functions, as those that look for faults are.
+cat >"$work/few.c" <<'END'
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static _Alignas(64) char memory[64 << 20];
+static size_t used;
+void* malloc(size_t bytes) {
+  size_t* at = (size_t*)(memory + __atomic_fetch_add(&used, (bytes + 127) & ~(size_t)63, __ATOMIC_RELAXED));
+  if ((char*)at + bytes + 64 > memory + sizeof memory) return NULL;
+  *at = bytes;
+  return at + 8;
+}
+void free(void* block) {}
+void* calloc(size_t count, size_t bytes) { return malloc(count * bytes); }
+void* realloc(void* block, size_t bytes) {
+  char* made = malloc(bytes);
+  const size_t before = block ? ((size_t*)block)[-8] : 0;
+  return made && before ? memcpy(made, block, before < bytes ? before : bytes) : made;
+}
+END
+cat >"$work/grown.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main() {
+  char* block = NULL;
+  for (size_t bytes = 1; bytes <= 8 << 20; bytes *= 2) {
+    block = realloc(block, bytes);
+    memset(block + bytes / 2, 7, bytes - bytes / 2);
+    for (size_t i = 0; i < bytes; ++i)
+      if (block[i] != 7) return 1;
+  }
+  char* large = malloc(1 << 20);
+  memset(large, 8, 1 << 20);
+  free(realloc(large, 100));
+  free(block);
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin -fPIC -shared "$work/few.c" -o "$work/libfew.so" && gcc -O1 -w -fno-builtin "$work/grown.c" -o "$work/grown" || exit 1
+to "$work/out" "$work/err" "$pinion" run --hugepages -- sh -c \
+  'LD_PRELOAD="$LD_PRELOAD $2" exec "$1"' sh "$work/grown" "$work/libfew.so" || fail "few functions: status $?: $(cat "$work/err")"
+verified || fail "few functions: $(cat "$work/out")"
+
 # Reserved hugepages, where this user may have some for a moment; the program needs more than there are.
 pool=/proc/sys/vm/nr_hugepages
 had=$(cat $pool 2>/dev/null)
@@ -124,6 +175,86 @@ if [ "$had" = 0 ] && echo 12 2>/dev/null >$pool && [ "$(cat $pool)" = 12 ]; then
 else
   echo "no hugepages can be reserved here: the pool goes untried"
 fi
+
+# As batch systems limit addresses: after many blocks have gone, threads get stacks again.
+cat >"$work/limited.c" <<'END'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { most = 4096, bytes = 1 << 20 };
+static char* blocks[most];
+static void* run(void* block) { return block; }
+
+int main() {
+  int count = 0;
+  while (count < most && (blocks[count] = malloc(bytes))) memset(blocks[count], count, 8), ++count;
+  if (count == most) return 3;
+  for (int i = 0; i < count / 2; ++i) {
+    if (blocks[i][7] != (char)i) return 4;
+    free(blocks[i]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, run, NULL)) return 5;
+    if (pthread_join(thread, NULL)) return 6;
+  }
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin -pthread "$work/limited.c" -o "$work/limited" || exit 1
+to "$work/out" "$work/err" "$pinion" run --hugepages -- sh -c 'ulimit -v 1000000; exec "$1"' sh "$work/limited" ||
+  fail "limited addresses: status $?: $(cat "$work/err")"
+verified || fail "limited addresses: $(cat "$work/out")"
+
+# A program that forbids itself, on pain of death, all but the system calls that malloc of libc makes.
+cat >"$work/filtered.c" <<'END'
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+static const int allowed[] = {SYS_write, SYS_newfstatat, SYS_exit_group, SYS_brk, SYS_mmap, SYS_munmap,
+                              SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex, SYS_rt_sigreturn};
+enum { calls = sizeof allowed / sizeof *allowed };
+
+int main(int count, char** words) {
+  struct sock_filter code[2 + 2 * calls] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+  for (int i = 0; i < calls; ++i) {
+    code[1 + 2 * i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
+    code[2 + 2 * i] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  }
+  code[1 + 2 * calls] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+  struct sock_fprog filter = {2 + 2 * calls, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 3;
+  if (count > 1 ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter)
+                : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+    return 4;
+  char* blocks[40];
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 40; ++i) memset(blocks[i] = malloc(3 << 20), i, 3 << 20);
+    for (int i = 0; i < 40; ++i) {
+      if (blocks[i][100] != i) return 5;
+      free(realloc(blocks[i], 4 << 20));
+    }
+  }
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin "$work/filtered.c" -o "$work/filtered" || exit 1
+for way in "" syscall; do
+  for placement in --hugepages "--preregister 512M"; do
+    # shellcheck disable=SC2086
+    to "$work/out" "$work/err" "$pinion" run $placement -- "$work/filtered" $way ||
+      fail "under a filter, $placement $way: status $?: $(cat "$work/err")"
+    verified || fail "under a filter, $placement $way: $(cat "$work/out")"
+  done
+done
 
 # A threshold of the user's; --hugepages no; a bad value.
 to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-threshold 1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
