@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
+#include "simulate/simulation.h"
 #include "support/eventually.h"
 #include "support/hugepage_pool.h"
 #include "support/in_child.h"
@@ -205,6 +206,14 @@ TEST_F(HugetlbRegistration, TheLogCountsHugepages) {
     if (runlog::uses_of(event) == 0) continue;
     EXPECT_EQ(event.page_order != 0, all.contains({event.address, event.address + event.bytes}));
   }
+
+  simulate::Workload replay;
+  ASSERT_FALSE(simulate::log_workload({log}, {}, replay));
+  simulate::Settings settings;
+  settings.retention = RetentionKind::leave_pinned;
+  const simulate::Result result = simulate::simulate(replay, settings);
+  EXPECT_EQ(result.registered.peak, most) << "the replay registers what the run did";
+  EXPECT_EQ(result.registered.leave_pinned_peak, most);
 }
 
 // Of memory that the helper lets go and registers ahead of a loop's next turn.

@@ -395,25 +395,12 @@ TEST_F(LargePagesTest, MemoryOfAnOwnerStaysAsItIs) {
   domain->release(segment.region);
 }
 
-TEST_F(LargePagesTest, AKeyForPeersCoversTheRequestsPages) {
+TEST_F(LargePagesTest, AKeyForPeersCoversTheHugepage) {
   give_peers_keys();
-  for (const Access access : {Access::remote_read, Access::all})
-    EXPECT_EQ(idle_in_huge(pages(1, 2), access)->range(), pages(1, 2));
-  EXPECT_EQ(idle_in_huge(pages(9, 10), Access::write)->range(), huge(1, 2)) << "of no use to peers";
-}
-
-TEST_F(LargePagesTest, AKeyForPeersCoversTheHugepageWhereTheDeviceTakesNoPart) {
-  give_peers_keys();
-  for (const int refusal : {EINVAL, ENOSPC}) {
-    device.refuse = [refusal](Range range, Access) { return range == huge(0, 1) ? 0 : refusal; };
-    EXPECT_EQ(idle_in_huge(pages(1, 2), Access::remote_read)->range(), huge(0, 1));
-    change(huge(0, 1));
-    EXPECT_EQ(reap(), 1u);
-  }
-  auto elsewhere = in_huge(pages(9, 10), Access::remote_read);
-  const auto calls = device.calls();
-  EXPECT_EQ(run(elsewhere), Step::refused);
-  EXPECT_EQ(device.calls(), calls + 3) << "the pages, the hugepage, the pages once idle regions have gone";
+  Region* const region = idle_in_huge(pages(1, 2), Access::remote_read);
+  EXPECT_EQ(region->range(), huge(0, 1));
+  EXPECT_EQ(region->access.load(), Access::remote_read);
+  EXPECT_TRUE(hits(pages(5, 6), Access::remote_read));
 }
 
 TEST_F(LargePagesTest, RequestsOfUnequalRightsComeToRest) {

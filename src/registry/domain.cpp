@@ -215,13 +215,6 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
     ticket.narrow();
     return Step::deregister;  // no victims: begins again with less
   }
-  // Fork-safe libibverbs cannot treat parts of hugepages. Some drivers report a lack of room like that.
-  const bool unfit = registration.error.code == EINVAL || registration.error.code == ENOSPC;
-  if (unfit && !std::exchange(ticket.needs_large, true) && may_be_large(ticket)) {
-    ticket.as_large = true;
-    ticket.want = ticket.large.range;
-    return Step::deregister;
-  }
   const bool pressure = registration.error.code == ENOMEM || registration.error.code == ENOSPC;
   if (pressure && ticket.lease && !ticket.relieved) {
     ticket.relieved = true;
@@ -481,9 +474,7 @@ bool Domain::may_be_large(const Ticket& ticket) const {
   if (ticket.large.empty() || merge_failed_before(ticket.large.range)) return false;
   if (ticket.large.range.bytes() > budget_->most_bytes() || would_replace_in_vain(ticket.large.range))
     return false;
-  if (!exact_rights_ || ticket.needs_large) return true;
-  if (!(local_part(ticket.access) == ticket.access)) return false;
-  return !meets_other_rights(ticket);
+  return !exact_rights_ || !meets_other_rights(ticket);
 }
 
 bool Domain::meets_other_rights(const Ticket& ticket) const {

@@ -13,10 +13,10 @@
 // share the page at their common edge, stay separate regions: retention decides for each by its own reuse.
 //
 // In memory of larger pages (hugetlb), which the caller states in the ticket, a registration is of whole such
-// pages. It is of the system's pages where the larger ones exceed a limit, where the device has refused them
-// before, and where regions lie in them that have other rights, or that the limits leave no room to replace.
-// A request with rights for peers is of the system's pages too, as its key would give peers the rest of the
-// hugepage; unless the device refuses these as such.
+// pages, and so is a key that peers have. It is of the system's pages where the larger ones exceed a limit,
+// where the device has refused them before, and where regions lie in them that have other rights, or that the
+// limits leave no room to replace. The larger ones come first: a fork-safe libibverbs that has refused a part
+// of a hugepage refuses the whole from then on.
 //
 // Rights: a region serves requests for its rights and for fewer. Where keys stay private, registrations
 // request all rights first, so that one serves later requests for more. Elsewhere a registration has exactly
@@ -116,8 +116,7 @@ class Domain : public Leases {
     /// Refused, and regions on their way out make room: begin again when the budget's departures differ.
     bool room_is_coming = false;
     std::uint32_t departures = 0;
-    bool as_large = false;     ///< `large` is registered instead of `pages`
-    bool needs_large = false;  ///< the device has refused `pages`, perhaps as a part of larger ones
+    bool as_large = false;  ///< `large` is registered instead of `pages`
 
     /// The range to register if nothing is merged with it.
     Range alone() const { return as_large ? large.range : pages; }

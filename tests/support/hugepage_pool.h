@@ -26,7 +26,7 @@ class HugepagePool {
         lock_(::open("/proc/sys/vm/nr_hugepages", O_RDONLY | O_CLOEXEC)) {
     ::flock(lock_, LOCK_EX);
     const unsigned long before = kept();
-    if (number("free_hugepages") < pages) set(before + pages);
+    if (number("free_hugepages") < pages) set(number("nr_hugepages") + pages);
     added_ = kept() - std::min(before, kept());
     has_ = number("free_hugepages") >= pages;
   }
