@@ -13,12 +13,13 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace pinion {
@@ -61,39 +62,36 @@ void for_each_hugepage_size(Visit&& visit) {
   }
 }
 
-struct HugepageDevice {
-  dev_t device;
-  std::size_t page_bytes;
-};
-
-/// The file systems behind mappings that have no file name: an empty memfd of each size lies in the same.
-const std::vector<HugepageDevice>& unnamed_hugepages() {
-  static const auto* const known = [] {
-    auto* const devices = new std::vector<HugepageDevice>;
-    for_each_hugepage_size([&](std::size_t bytes, const std::string&) {
+/// File systems by their device numbers, and the size of the pages of mappings of their files.
+class FileSystems {
+ public:
+  /// Those behind mappings that have no file name: an empty memfd of each size lies in the same.
+  FileSystems() {
+    for_each_hugepage_size([this](std::size_t bytes, const std::string&) {
       const auto size = static_cast<unsigned>(std::countr_zero(bytes)) << MAP_HUGE_SHIFT;
       const int file = ::memfd_create("pinion", MFD_CLOEXEC | MFD_HUGETLB | size);
       if (file < 0) return;
       struct stat status {};
-      if (::fstat(file, &status) == 0) devices->push_back({status.st_dev, bytes});
+      if (::fstat(file, &status) == 0) known_.push_back({status.st_dev, bytes});
       ::close(file);
     });
-    return devices;
-  }();
-  return *known;
-}
+  }
+  /// Of a mapped file, by the directory that it lies in: programs unlink such files.
+  std::size_t page_bytes(dev_t device, std::string_view path) {
+    for (const auto& [known, bytes] : known_)
+      if (known == device) return bytes;
+    const std::size_t name = path.rfind('/');
+    if (name == std::string_view::npos || ::major(device) != 0) return page_size();
+    struct statfs system {};
+    const std::string directory(path.substr(0, std::max<std::size_t>(name, 1)));
+    const bool is_huge = ::statfs(directory.c_str(), &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
+    known_.emplace_back(device, is_huge ? static_cast<std::size_t>(system.f_bsize) : page_size());
+    return known_.back().second;
+  }
 
-/// Of a mapped file, by the directory that it lies in: programs unlink such files.
-std::size_t page_size_of_file(dev_t device, std::string path) {
-  for (const HugepageDevice& known : unnamed_hugepages())
-    if (known.device == device) return known.page_bytes;
-  const std::size_t name = path.rfind('/');
-  if (name == std::string::npos || ::major(device) != 0) return page_size();
-  path.resize(std::max<std::size_t>(name, 1));
-  struct statfs system {};
-  const bool is_huge = ::statfs(path.c_str(), &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
-  return is_huge ? static_cast<std::size_t>(system.f_bsize) : page_size();
-}
+ private:
+  std::vector<std::pair<dev_t, std::size_t>> known_;
+};
 
 bool any_pool() {
   bool any = false;
@@ -116,38 +114,54 @@ bool ask_for_mapping(int maps, Address at, PagedMemory& mapping) {
   return true;
 }
 
-bool read_mapping(Address at, PagedMemory& mapping) {
-  std::ifstream maps(kMaps);
-  for (std::string line; std::getline(maps, line);) {
+LargePages read_large_mappings() {
+  LargePages found;
+  FileSystems systems;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen(kMaps, "re"), std::fclose);
+  if (maps == nullptr) return found;
+  char* line = nullptr;
+  std::size_t room = 0;
+  for (ssize_t length; (length = ::getline(&line, &room, maps.get())) > 0;) {
     unsigned long begin = 0, end = 0, inode = 0;
     unsigned major = 0, minor = 0;
     int path = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %x:%x %lu %n", &begin, &end, &major, &minor, &inode,
-                    &path) < 5)
-      return false;
-    if (end <= at) continue;
-    if (begin > at) return false;
+    if (std::sscanf(line, "%lx-%lx %*s %*s %x:%x %lu %n", &begin, &end, &major, &minor, &inode, &path) < 5 ||
+        inode == 0)
+      continue;
     const std::size_t bytes =
-        inode == 0 ? page_size()
-                   : page_size_of_file(::makedev(major, minor), line.substr(static_cast<std::size_t>(path)));
-    mapping = {{begin, end}, bytes};
-    return true;
+        systems.page_bytes(::makedev(major, minor), {line + path, static_cast<std::size_t>(length - path)});
+    if (bytes > page_size()) found.add({{begin, end}, bytes});
   }
-  return false;
+  std::free(line);
+  return found;
 }
 
 LargeRange MappedPages::around(Range request) {
   if (!machine_has_any()) [[likely]]
     return {};
-  const Maps* const maps = this->maps();
-  const int file = maps->file.get();
-  return large_pages_around(request, [&](Address at, PagedMemory& mapping) {
-    if (file >= 0) {
-      if (ask_for_mapping(file, at, mapping)) return true;
-      if (errno == ENOENT) return false;  // no mapping
-    }
-    return read_mapping(at, mapping);
-  });
+  Maps& maps = this->maps();
+  if (!maps.answers) return maps.around_by_text(request);
+  const int file = maps.file.get();
+  if (file < 0) return maps.around_by_text(request);  // closed by the program
+  return large_pages_around(
+      request, [file](Address at, PagedMemory& mapping) { return ask_for_mapping(file, at, mapping); });
+}
+
+MappedPages::Maps::Maps(pid_t of, bool allows_questions)
+    : process(of), file(::open(kMaps, O_RDONLY | O_CLOEXEC)) {
+  PagedMemory own;
+  answers = allows_questions && ask_for_mapping(file.get(), reinterpret_cast<Address>(&own), own);
+}
+
+LargeRange MappedPages::Maps::around_by_text(Range request) {
+  const std::lock_guard lock(mutex);
+  const Time now = monotonic_now();
+  if (now >= read_again) {
+    large = read_large_mappings();
+    const Time read = monotonic_now();
+    read_again = read + kRest * (read - now);
+  }
+  return large.around(request);
 }
 
 bool MappedPages::machine_has_any() {
@@ -159,18 +173,18 @@ bool MappedPages::machine_has_any() {
   return any;
 }
 
-const MappedPages::Maps* MappedPages::maps() {
+MappedPages::Maps& MappedPages::maps() {
   const pid_t process = ::getpid();
   Maps* known = maps_.load(std::memory_order_acquire);
-  if (known != nullptr && known->process == process) return known;
-  auto* const made = new Maps{process, KeptFile(::open(kMaps, O_RDONLY | O_CLOEXEC))};
+  if (known != nullptr && known->process == process) return *known;
+  auto* const made = new Maps(process, allows_questions_);
   if (!maps_.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
     delete made;
-    return known;
+    return *known;
   }
   // The parent's. Its few bytes stay, as another thread may be comparing the process.
   if (known != nullptr) known->file.close();
-  return made;
+  return *made;
 }
 
 MappedPages& mapped_pages() {

@@ -59,8 +59,9 @@ void RecordDrain::take(const TakenRecord& taken) {
       record.kind == runlog::EventKind::uses ? record.count() : record.kind == runlog::EventKind::lease;
   const Range range{record.address, record.address + record.bytes};
   if (record.kind == runlog::EventKind::memory_event) forget(pages_touched(range));
-  if (record.kind == runlog::EventKind::registration && record.page_bytes() != 0)
-    large_.add({range, record.page_bytes()});
+  const bool registered =
+      record.kind == runlog::EventKind::registration && (record.flags & runlog::kFailed) == 0;
+  if (registered && record.page_bytes() != 0) large_.add({range, record.page_bytes()});
   runlog::Event event = desk_.take(taken, leave_pinned(record));
   if (const LargeRange large = large_.around(range); !large.empty() && runlog::is_request(event.kind))
     event.page_order = runlog::page_order_of(large.page_bytes);
