@@ -42,6 +42,16 @@ Event use(Time begin, Time end, std::uint64_t page, std::uint64_t pages) {
   return lease(begin, end, page * kPage, pages * kPage);
 }
 
+TEST(Timeline, RequestsInHugepagesCountAsWholeOnes) {
+  Event first = use(100, 200, 1, 2), second = use(150, 300, 5, 1), ordinary = use(400, 500, 1000, 1);
+  first.page_order = second.page_order = 9;
+  const Log log = make_log(0, 1000, {registration(90, 95, 0, 512), first, second, ordinary});
+  const Timeline oracle = oracle_timeline(log), pinned = leave_pinned_timeline(log);
+  EXPECT_EQ(oracle.peak(), 512 * kPage) << "both are of one hugepage";
+  EXPECT_EQ(oracle.byte_ns(), 200.0 * 512 * kPage + 100.0 * kPage);
+  EXPECT_EQ(pinned.peak(), 513 * kPage);
+}
+
 TEST(Timeline, ChangesMayComeInAnyOrder) {
   Timeline line, other;
   line.change(30, 70);

@@ -27,6 +27,7 @@
 #include "device/pin.h"
 #include "device/translation.h"
 #include "support/device_battery.h"
+#include "support/hugepage_pool.h"
 #include "support/in_child.h"
 #include "support/pinned_memory.h"
 #include "support/system_call_filter.h"
@@ -456,6 +457,7 @@ TEST(TranslationEntries, PinnedHugepagesStayHuge) {
 
 TEST(TranslationEntries, HugetlbPages) {
   constexpr std::size_t kHuge = 2 * kMiB;
+  const test::HugepagePool pool(2);
   void* const start = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT), -1, 0);
   if (start == MAP_FAILED) GTEST_SKIP() << "no 2 MiB hugetlb pages are reserved";

@@ -266,6 +266,8 @@ TEST_F(Reader, EventsAndSitesOutOfRange) {
   expect_error(read_with<std::uint32_t>(kRunOfUses + offsetof(Event, count), 0), "a run of no uses");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), 5), "runs backwards");
   expect_error(read_with<std::int64_t>(at + offsetof(Event, end_ns), INT64_MAX), "impossible time");
+  // The rights and the order of the pages share the byte after the flags.
+  expect_error(read_with<std::uint8_t>(at + offsetof(Event, flags) + 1, 31 << 3), "of an impossible size");
   expect_error(read_with<std::uint64_t>(at + offsetof(Event, address), ~0ull - 100), "impossible range");
   expect_error(read_with<std::uint64_t>(at + offsetof(Event, bytes), ~0ull - 100), "impossible range");
   expect_error(read_with<std::uint32_t>(kSites + offsetof(SiteEntry, frame_count), 17), "frames");

@@ -30,6 +30,12 @@ class Sequence final : public Script {
     operation.site = site;
     return add(operation);
   }
+  /// In memory whose pages are 2^order times the system's.
+  Sequence& acquire_in(std::uint8_t order, Range range, Duration compute) {
+    acquire(range, compute);
+    operations_.back().page_order = order;
+    return *this;
+  }
   Sequence& release(Duration transfer, std::uint32_t slot = 0) {
     Operation operation;
     operation.kind = Operation::Kind::release;
@@ -294,6 +300,31 @@ TEST(SimulatedProcess, UnmappedMemoryIsRegisteredAnew) {
 }
 
 // Two threads want one buffer: the second waits for the first one's registration.
+// Hugepages of 8 pages: 1.8 us to register.
+TEST(SimulatedProcess, MemoryOfLargePagesIsRegisteredInWholeOnes) {
+  Heard heard(Heard::under(RetentionKind::leave_pinned));
+  Sequence script;
+  const Range memory = in_large_pages(buffer(1, 16), 8 * page_size()).range;
+  const auto part = [&](std::size_t page, std::size_t pages) {
+    const Address begin = memory.begin + page * page_size();
+    return Range{begin, begin + pages * page_size()};
+  };
+  script.acquire_in(3, part(1, 2), 10'000).release(1'000);
+  script.acquire_in(3, part(5, 1), 10'000).release(1'000);
+  script.acquire(buffer(2, 3), 10'000).release(1'000);
+  script.unmap(part(0, 8));
+  script.acquire(part(5, 1), 10'000).release(1'000);
+  heard.follow(script);
+  ASSERT_EQ(heard.acquires.size(), 4u);
+  EXPECT_EQ(heard.acquires[0].leased - heard.acquires[0].asked, 1'800);
+  EXPECT_EQ(heard.acquires[1].outcome, runlog::Outcome::hit);
+  EXPECT_EQ(heard.registered_level.peak(), 11 * page_size());
+  EXPECT_EQ(heard.pinned_level.peak(), 11 * page_size()) << "leave-pinned agrees";
+  EXPECT_EQ(heard.oracle_level.peak(), 8 * page_size());
+  EXPECT_EQ(heard.acquires[3].leased - heard.acquires[3].asked, 1'100 + 900)
+      << "ordinary memory in its place; the doomed region goes first";
+}
+
 TEST(SimulatedProcess, SecondThreadWaitsForTheRegistration) {
   Heard run(Heard::under(RetentionKind::leave_pinned));
   Sequence one, two;

@@ -349,6 +349,7 @@ constexpr std::uint64_t kMemory = std::uint64_t{1} << 32;
 TEST(Replay, WaitsAreTakenOut) {
   rl::Event first = rl::lease(100 * kUs, 150 * kUs, kMemory, 65536, 7);
   first.wait_ns = 20 * 1000;
+  first.page_order = 9;
   rl::Event second = rl::lease(180 * kUs, 190 * kUs, kMemory, 65536, 8);
   const Program program = program_of(log_of({first, second}, 0, 250 * kUs));
   ASSERT_EQ(program.threads.size(), 1u);
@@ -356,6 +357,8 @@ TEST(Replay, WaitsAreTakenOut) {
   ASSERT_EQ(thread.before.size(), 4u);
   EXPECT_EQ(thread.before[0].compute, 100 * kUs);
   EXPECT_EQ(thread.before[0].site, 7u);
+  EXPECT_EQ(thread.before[0].page_order, 9u);
+  EXPECT_EQ(thread.before[2].page_order, 0u);
   EXPECT_EQ(thread.before[1].transfer, 30 * kUs);
   EXPECT_EQ(thread.before[2].compute, 30 * kUs);
   EXPECT_EQ(thread.before[3].transfer, 10 * kUs);

@@ -35,6 +35,7 @@
 
 #include "monitor/system_call.h"
 #include "support/eventually.h"
+#include "support/hugepage_pool.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kForeignAllocator = true;
@@ -405,21 +406,15 @@ TEST_F(Userfault, SharedMemory) {
 }
 
 TEST_F(Userfault, HugePages) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const char* const pool = "/proc/sys/vm/nr_hugepages";
-  int before = 0;
-  std::ifstream(pool) >> before;
-  if (before < 2) std::ofstream(pool) << 2;
+  constexpr std::size_t kHugePage = test::kHugepageBytes;
+  const test::HugepagePool pool(2);
   void* const start = ::mmap(nullptr, 2 * kHugePage, PROT_READ | PROT_WRITE, kAnonymous | MAP_HUGETLB, -1, 0);
-  if (start != MAP_FAILED) {
-    // A part of a huge page: the whole is watched.
-    const Range memory = Range::of(start, 2 * kHugePage);
-    watch(pages_of(memory, 3, 2));
-    unmap(memory);
-    EXPECT_EQ(seen(), Ranges{memory});
-  }
-  if (before < 2) std::ofstream(pool) << before;
   if (start == MAP_FAILED) GTEST_SKIP() << "no huge pages can be had";
+  // A part of a huge page: the whole is watched.
+  const Range memory = Range::of(start, 2 * kHugePage);
+  watch(pages_of(memory, 3, 2));
+  unmap(memory);
+  EXPECT_EQ(seen(), Ranges{memory});
 }
 
 TEST_F(Userfault, FilesAreWatchedOrRefused) {

@@ -10,29 +10,11 @@
 #include <bit>
 #include <fstream>
 
+#include "device/mapped_pages.h"
+
 namespace pinion {
 
 namespace {
-
-/// struct procmap_query of <linux/fs.h> since 6.11, which older headers lack.
-struct MapQuery {
-  __u64 size;
-  __u64 flags;
-  __u64 address;
-  __u64 vma_start;
-  __u64 vma_end;
-  __u64 vma_flags;
-  __u64 vma_page_size;
-  __u64 vma_offset;
-  __u64 inode;
-  __u32 dev_major;
-  __u32 dev_minor;
-  __u32 vma_name_size;
-  __u32 build_id_size;
-  __u64 vma_name_address;
-  __u64 build_id_address;
-};
-constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
 
 /// struct pm_scan_arg of <linux/fs.h> since 6.7, and its result.
 struct PageScan {
@@ -61,24 +43,24 @@ constexpr const char *kPagemap = "/proc/self/pagemap", *kMaps = "/proc/self/maps
 
 KeptFile opened(const char* path) { return KeptFile(::open(path, O_RDONLY | O_CLOEXEC)); }
 
-/// The result of the ioctl, or -1. The program may have closed the kept file.
-template <class Question>
-int ask(const KeptFile& kept, const char* path, unsigned long request, Question& question) {
-  question.size = sizeof question;
-  if (const int file = kept.get(); file >= 0) return ioctl(file, request, &question);
-  return ioctl(opened(path).get(), request, &question);
+/// The result of use(descriptor). The program may have closed the kept file.
+template <class Use>
+auto with_file(const KeptFile& kept, const char* path, Use&& use) {
+  if (const int file = kept.get(); file >= 0) return use(file);
+  return use(opened(path).get());
 }
 
 /// Searches for the first page outside of hugepages.
 bool is_all_huge(Range range, const PageFiles& files) {
   FoundPages first{};
   PageScan scan{};
+  scan.size = sizeof scan;
   scan.begin = range.begin;
   scan.end = range.end;
   scan.found = reinterpret_cast<std::uintptr_t>(&first);
   scan.room_for_found = scan.most_pages = 1;
   scan.inverted = scan.all_of = scan.shown = kIsHuge;
-  return ask(files.pagemap(), kPagemap, kPageScan, scan) == 0;
+  return with_file(files.pagemap(), kPagemap, [&](int file) { return ::ioctl(file, kPageScan, &scan); }) == 0;
 }
 
 std::size_t transparent_page_size() {
@@ -93,11 +75,12 @@ std::size_t transparent_page_size() {
 /// The size of the pages under `range`; the system's where they differ.
 std::size_t size_of_pages(Range range, const PageFiles& files) {
   if (!is_all_huge(range, files)) return page_size();
-  MapQuery mapping{};
-  mapping.address = range.begin;
-  const bool known = ask(files.maps(), kMaps, kMapQuery, mapping) == 0;  // since Linux 6.11
-  if (!known || mapping.vma_page_size == page_size()) return transparent_page_size();
-  return range.end <= mapping.vma_end ? mapping.vma_page_size : page_size();
+  PagedMemory mapping;
+  const bool known = with_file(files.maps(), kMaps, [&](int file) {  // since Linux 6.11
+    return ask_for_mapping(file, range.begin, mapping);
+  });
+  if (!known || mapping.page_bytes == page_size()) return transparent_page_size();
+  return range.end <= mapping.range.end ? mapping.page_bytes : page_size();
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "device/mapped_pages.h"
+
 namespace pinion {
 
 void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
@@ -50,6 +52,7 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
   DomainSlot& slot = domains_.slot(job.in->number);
   Domain::Ticket ticket;
   ticket.pages = job.action.pages;
+  ticket.large = mapped_pages().around(ticket.pages);
   ticket.access = job.action.access;
   ticket.lease = false;
   const CostEstimates& costs = slot.kept.costs;

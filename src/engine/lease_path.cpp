@@ -7,6 +7,7 @@
 #include "base/held_signals.h"
 #include "base/warning.h"
 #include "device/cost_model.h"
+#include "device/mapped_pages.h"
 #include "engine/copy_speed.h"
 #include "engine/node_membership.h"
 #include "monitor/userfault.h"
@@ -170,7 +171,10 @@ Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& 
   watch_.check_hooks();
   Record& record = transfer.record;
   const int number = record.domain;
-  if (ticket.owner == nullptr) arena_.make_way(number, ticket.pages, ticket.access);
+  if (ticket.owner == nullptr) {
+    ticket.large = mapped_pages().around(ticket.pages);
+    arena_.make_way(number, ticket.pages, ticket.access);
+  }
   ThreadCounters& counters = thread.counters[number];
   const Ticks begin = ticks_now();
   PreemptionMeter meter;  // of all that follows: a core is lost between device calls, too

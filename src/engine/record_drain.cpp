@@ -57,12 +57,19 @@ void RecordDrain::take(const TakenRecord& taken) {
   if (record.kind == runlog::EventKind::none) return;
   transfers_ +=
       record.kind == runlog::EventKind::uses ? record.count() : record.kind == runlog::EventKind::lease;
-  if (record.kind == runlog::EventKind::memory_event)
-    forget(pages_touched({record.address, record.address + record.bytes}));
-  log_.add(desk_.take(taken, leave_pinned(record)));
+  const Range range{record.address, record.address + record.bytes};
+  if (record.kind == runlog::EventKind::memory_event) forget(pages_touched(range));
+  const bool registered =
+      record.kind == runlog::EventKind::registration && (record.flags & runlog::kFailed) == 0;
+  if (registered && record.page_bytes() != 0) large_.add({range, record.page_bytes()});
+  runlog::Event event = desk_.take(taken, leave_pinned(record));
+  if (const LargeRange large = large_.around(range); !large.empty() && runlog::is_request(event.kind))
+    event.page_order = runlog::page_order_of(large.page_bytes);
+  log_.add(event);
 }
 
 void RecordDrain::forget(Range pages) {
+  large_.erase(pages);
   for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
   for (Coverage& of_domain : needed_) of_domain.erase(pages);
   Duration foreseen = 0;
@@ -74,7 +81,9 @@ void RecordDrain::forget(Range pages) {
 UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   const bool lease = record.kind == runlog::EventKind::lease;
   if (!lease && record.kind != runlog::EventKind::registration) return {};
-  const Range pages = Range{record.address, record.address + record.bytes}.to_pages();
+  const Range range{record.address, record.address + record.bytes};
+  const LargeRange large = large_.around(range);
+  const Range pages = large.empty() ? range.to_pages() : large.range;
   Coverage& registered = leave_pinned_[record.domain];
   Coverage& needed = needed_[record.domain];
   UnderLeavePinned effect{.fresh_bytes = registered.would_add(pages)};

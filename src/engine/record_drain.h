@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/coverage.h"
+#include "base/large_pages.h"
 #include "engine/domain_table.h"
 #include "engine/foreseen_waits.h"
 #include "engine/run_log.h"
@@ -54,6 +55,7 @@ class RecordDrain {
   std::array<Coverage, kMostDomains> leave_pinned_;
   std::array<Coverage, kMostDomains> needed_;  ///< that, and everything that was registered
   std::array<ForeseenWaits, kMostDomains> foreseen_;
+  LargePages large_;  ///< by the registrations so far: hits leave no trace of the pages that they met
   double leave_pinned_registration_ns_ = 0;
   std::uint64_t transfers_ = 0;
 };

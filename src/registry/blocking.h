@@ -120,13 +120,17 @@ Domain::Step run_ticket(Domain& domain, Domain::Ticket& ticket, Actor actor, boo
         const Range range = ticket.region->range();
         if (const Error unwatched = watch(range)) {
           // Neighbours that a merge would take in can go on being watched; the region goes with its lease.
-          if (!ticket.lease || !(range == ticket.pages)) {
+          if (!ticket.lease || !(range == ticket.alone())) {
             step = domain.commit(ticket, {unwatched, {}, {}});
             break;
           }
           ticket.unshared = true;
         }
-        DeviceCall call{.pages = range, .registration = true, .begin = domain.clock().ticks(), .error = {}};
+        DeviceCall call{.pages = range,
+                        .registration = true,
+                        .page_bytes = ticket.as_large ? ticket.large.page_bytes : 0,
+                        .begin = domain.clock().ticks(),
+                        .error = {}};
         PreemptionMeter meter;
         Device& device = domain.device();
         const Registration registration =

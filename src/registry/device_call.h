@@ -10,6 +10,8 @@ namespace pinion {
 struct DeviceCall {
   Range pages;
   bool registration = false;  ///< else a deregistration
+  /// Of a registration in memory of larger pages than the system's, rounded to them: their size. Else 0.
+  std::size_t page_bytes = 0;
   std::uint32_t entries =
       0;                     ///< translation entries of the registration; pages, where the device counts none
   Ticks begin = 0, end = 0;  ///< by the domain's clock

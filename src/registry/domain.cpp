@@ -55,7 +55,6 @@ void Domain::take_capabilities(const Device& device) {
 // ---- steps ----
 
 Domain::Step Domain::begin(Ticket& ticket) {
-  if (ticket.want.empty()) ticket.want = ticket.pages;
   ticket.over_limit = ticket.room_is_coming = false;
   ticket.victims.clear();
   while (Region* doomed = begin_reap()) ticket.victims.push_back(doomed);
@@ -87,18 +86,21 @@ Domain::Step Domain::begin(Ticket& ticket) {
     ticket.error = Error::make(EAGAIN, "the memory is being unmapped or remapped");
     return Step::refused;
   }
-  if (sight.blind())
-    ticket.want = ticket.pages;
-  else if (ticket.want == ticket.pages && !ticket.owner)
-    ticket.want = merged(ticket);
-  if (!within_device_caps(ticket.want, ticket.error)) {
-    if (ticket.want == ticket.pages || !within_device_caps(ticket.pages, ticket.error)) return Step::refused;
-    ticket.want = ticket.pages;
+  if (ticket.want.empty()) {
+    ticket.as_large = may_be_large(ticket);
+    ticket.want = ticket.alone();
   }
+  if (sight.blind())
+    ticket.want = ticket.alone();
+  else if (ticket.want == ticket.alone() && !ticket.owner)
+    ticket.want = merged(ticket);
+  while (!within_device_caps(ticket.want, ticket.error))
+    if (!ticket.narrow()) return Step::refused;
 
-  // The part of a merge beyond the request may be changing; the request goes on without it.
-  if (!(ticket.want == ticket.pages) && (brackets_.changing(ticket.want) || meets_permanent(ticket.want)))
-    ticket.want = ticket.pages;
+  // The part of a merge, or of a large page, beyond the request may be changing; the request goes on without
+  // it.
+  while (!(ticket.want == ticket.pages) && (brackets_.changing(ticket.want) || meets_permanent(ticket.want)))
+    ticket.narrow();
   if (meets_permanent(ticket.want)) {
     ticket.error =
         Error::make(EBUSY,
@@ -127,9 +129,9 @@ Domain::Step Domain::begin(Ticket& ticket) {
       ticket.error = by_device ? device_limit_error(ticket.want.bytes()) : limit_error(bytes);
       return Step::refused;
     }
-    // The merge does not fit; the request alone may.
-    remember_failed_merge(ticket.want);
-    ticket.want = ticket.pages;
+    // The merge does not fit; the request alone may. Large pages are tried again: to find out costs little.
+    if (!(ticket.want == ticket.alone())) remember_failed_merge(ticket.want);
+    ticket.narrow();
   }
 
   Region* region = slab_.take();
@@ -210,8 +212,8 @@ Domain::Step Domain::commit(Ticket& ticket, const Registration& registration) {
   ticket.region = nullptr;
   if (!(ticket.want == ticket.pages)) {
     remember_failed_merge(ticket.want);
-    ticket.want = ticket.pages;
-    return Step::deregister;  // no victims: begins again with the bare request
+    ticket.narrow();
+    return Step::deregister;  // no victims: begins again with less
   }
   const bool pressure = registration.error.code == ENOMEM || registration.error.code == ENOSPC;
   if (pressure && ticket.lease && !ticket.relieved) {
@@ -453,7 +455,8 @@ std::vector<Region*> Domain::begin_swap(std::uint64_t bytes, Time back) {
 // ---- under the slow lock ----
 
 Range Domain::merged(const Ticket& ticket) const {
-  const Range pages = ticket.pages;
+  const Range pages = ticket.alone();
+  const std::size_t edge = ticket.as_large ? ticket.large.page_bytes : page_size();
   Range all = pages;
   index_.for_each_overlap(pages, [&](const Region* region) {
     if (region->word.load().doomed() || region->owner.load(std::memory_order_relaxed)) return;
@@ -461,10 +464,32 @@ Range Domain::merged(const Ticket& ticket) const {
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
-    if (common.bytes() <= page_size() && common.bytes() < std::min(range.bytes(), pages.bytes())) return;
+    if (common.bytes() <= edge && common.bytes() < std::min(range.bytes(), pages.bytes())) return;
     all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
   });
   return merge_failed_before(all) ? pages : all;
+}
+
+bool Domain::may_be_large(const Ticket& ticket) const {
+  if (ticket.large.empty() || merge_failed_before(ticket.large.range)) return false;
+  if (ticket.large.range.bytes() > budget_->most_bytes() || would_replace_in_vain(ticket.large.range))
+    return false;
+  return !exact_rights_ || !meets_other_rights(ticket);
+}
+
+bool Domain::meets_other_rights(const Ticket& ticket) const {
+  bool meets = false;
+  index_.for_each_overlap(ticket.large.range, [&](const Region* region) {
+    meets |= !region->word.load().doomed() && region->access.load(std::memory_order_relaxed) != ticket.access;
+  });
+  return meets;
+}
+
+bool Domain::would_replace_in_vain(Range large) const {
+  if (fits(large, held_by_others(), {})) return false;
+  bool replaces = false;
+  index_.for_each_overlap(large, [&](const Region* region) { replaces |= large.contains(region->range()); });
+  return replaces;
 }
 
 bool Domain::merge_failed_before(Range want) const {

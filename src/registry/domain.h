@@ -12,6 +12,12 @@
 // the page at its edge is merged with it, unless that merge failed before. Buffers that merely touch, or
 // share the page at their common edge, stay separate regions: retention decides for each by its own reuse.
 //
+// In memory of larger pages (hugetlb), which the caller states in the ticket, a registration is of whole such
+// pages, and so is a key that peers have. It is of the system's pages where the larger ones exceed a limit,
+// where the device has refused them before, and where regions lie in them that have other rights, or that the
+// limits leave no room to replace. The larger ones come first: a fork-safe libibverbs that has refused a part
+// of a hugepage refuses the whole from then on.
+//
 // Rights: a region serves requests for its rights and for fewer. Where keys stay private, registrations
 // request all rights first, so that one serves later requests for more. Elsewhere a registration has exactly
 // the rights of its request, on exactly the memory of requests for these rights. A request for others on the
@@ -30,6 +36,7 @@
 #include "base/clock.h"
 #include "base/coverage.h"
 #include "base/error.h"
+#include "base/large_pages.h"
 #include "base/range.h"
 #include "device/device.h"
 #include "monitor/brackets.h"
@@ -74,7 +81,8 @@ class Domain : public Leases {
     refused,     ///< `error` says why; nothing is held
   };
   struct Ticket {
-    Range pages;  ///< whole pages
+    Range pages;         ///< whole pages
+    LargeRange large{};  ///< the same in whole pages of its memory, where these are larger than the system's
     Access access = Access::read;
     bool lease = true;  ///< false: the helper registers ahead; it neither waits nor evicts
     /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered,
@@ -92,7 +100,7 @@ class Domain : public Leases {
     std::vector<Region*> victims;
     Error error;
     bool registered_here = false;  ///< this ticket's own device call made the region
-    Range want{};                  ///< pages, or their merge with overlapping regions
+    Range want{};                  ///< pages, their large ones, or the merge with overlapping regions
     bool changed = false;          ///< the memory changed during this ticket's device call
     /// Refused because the memory is changing, in another thread: over as soon as that event is, which is
     /// worth waiting for.
@@ -108,6 +116,18 @@ class Domain : public Leases {
     /// Refused, and regions on their way out make room: begin again when the budget's departures differ.
     bool room_is_coming = false;
     std::uint32_t departures = 0;
+    bool as_large = false;  ///< `large` is registered instead of `pages`
+
+    /// The range to register if nothing is merged with it.
+    Range alone() const { return as_large ? large.range : pages; }
+    /// Takes the next smaller range to register: without the merge, then without the large pages. False:
+    /// there is none.
+    bool narrow() {
+      if (want == pages) return false;
+      if (want == alone()) as_large = false;
+      want = alone();
+      return true;
+    }
   };
 
   Step begin(Ticket& ticket);
@@ -210,8 +230,14 @@ class Domain : public Leases {
   /// The registered region that serves the ticket, or else the one being registered that will contain its
   /// pages.
   Region* candidate_for(const Ticket& ticket);
-  /// The ticket's pages with the regions that they overlap.
+  /// The ticket's pages, large or not, with the regions that they overlap.
   Range merged(const Ticket& ticket) const;
+  /// Whether the ticket's large pages are to be registered.
+  bool may_be_large(const Ticket& ticket) const;
+  /// Regions of unequal rights in one large page would replace each other at each use.
+  bool meets_other_rights(const Ticket& ticket) const;
+  /// Regions within the range would go for it, and it may find no room after all.
+  bool would_replace_in_vain(Range large) const;
   bool merge_failed_before(Range want) const;
   void remember_failed_merge(Range want);
   bool within_device_caps(Range want, Error& error) const;

@@ -29,6 +29,7 @@ Record record_of(const DeviceCall& call, const Record& transfer) {
   record.bytes = call.pages.bytes();
   record.kind = call.registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
   record.flags = call.error ? runlog::kFailed : std::uint8_t{0};
+  record.set_page_bytes(call.page_bytes);
   record.set_entries(call.entries);
   record.set_preempted(call.preempted);
   return record;
@@ -55,7 +56,7 @@ runlog::Event event_of(const TakenRecord& taken, const Calibration& scale) {
   event.call = static_cast<std::uint8_t>(record.call);
   event.outcome = record.outcome;
   event.flags = record.flags;
-  event.access = static_cast<std::uint8_t>(record.access);
+  event.access = static_cast<std::uint8_t>(record.access) & 7U;
   event.domain = record.domain;
   return event;
 }

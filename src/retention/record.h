@@ -25,7 +25,8 @@ struct Record {
   std::uint64_t site = 0;
 
   // Words of bit fields. A field of a small type must not cross a boundary of that type.
-  std::uint64_t region_line : 42 = 0;  ///< of the region that served the transfer (region())
+  std::uint64_t region_line : 42 = 0;  ///< of the region that served the transfer (region());
+                                       ///< of a device call: page_bytes()
   std::uint64_t region_generation : RegionWord::kGenerationBits = 0;
   Access access : 3 = Access::read;
 
@@ -52,6 +53,10 @@ struct Record {
   /// Of a device call: the part of its time in which the kernel ran something else.
   Duration preempted() const { return static_cast<Duration>(wait); }
   void set_preempted(Duration lost) { wait = std::min(static_cast<Ticks>(lost), kMostWait); }
+
+  /// Of a device call: DeviceCall::page_bytes.
+  std::size_t page_bytes() const { return region_line; }
+  void set_page_bytes(std::size_t bytes) { region_line = bytes; }
 
   /// Of a run of uses: how many, and their time under lease together.
   std::uint64_t count() const { return wait; }

@@ -22,12 +22,6 @@ namespace {
 
 constexpr std::size_t kReportBins = 240;
 
-// The log's own pages: it may come from a machine with another page size.
-Range pages_of(const Event& e, std::uint64_t page_bytes) {
-  const std::uint64_t mask = page_bytes - 1;
-  return {e.address & ~mask, (e.address + e.bytes + mask) & ~mask};
-}
-
 // A range begins or ends to be held at an instant.
 struct Move {
   Time time;

@@ -16,8 +16,10 @@
 // dropped, and counters, peaks, means and the time series of the live state go on.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
+#include "base/range.h"
 #include "runlog/lateness.h"
 
 namespace pinion::runlog {
@@ -103,11 +105,34 @@ struct Event {
     Protocol protocol;  ///< transfer
   };
   std::uint8_t flags;
-  std::uint8_t access;
+  std::uint8_t access : 3;
+  /// Of a lease, uses and holds: the range lies in pages of the process's page size times 2^page_order, and
+  /// counts as whole ones (hugetlb memory, as its registrations met it). Otherwise 0.
+  std::uint8_t page_order : 5;
   std::uint8_t domain;  ///< number in the table; a memory event has 0 and concerns all domains
   std::uint32_t count;  ///< uses: how many, at least 1; otherwise 0
 };
 static_assert(sizeof(Event) == 64);
+
+/// Whether the event's range is that of a request, rather than of whole pages.
+constexpr bool is_request(EventKind kind) {
+  return kind == EventKind::lease || kind == EventKind::uses || kind == EventKind::hold_begin ||
+         kind == EventKind::hold_end;
+}
+
+/// No kernel has larger hugepages.
+constexpr std::uint64_t kLargestPage = std::uint64_t{16} << 30;
+
+/// Of pages larger than this process's system has.
+inline std::uint8_t page_order_of(std::size_t page_bytes) {
+  return static_cast<std::uint8_t>(std::countr_zero(page_bytes) - std::countr_zero(page_size())) & 31U;
+}
+
+/// The whole pages of an event, by the page size of its process.
+inline Range pages_of(const Event& event, std::uint64_t page_bytes) {
+  const std::uint64_t mask = (page_bytes << event.page_order) - 1;
+  return {event.address & ~mask, (event.address + event.bytes + mask) & ~mask};
+}
 
 /// How many leases an event stands for.
 constexpr std::uint64_t uses_of(const Event& event) {

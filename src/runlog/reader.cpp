@@ -159,6 +159,8 @@ const char* fault_of(const Event& e, const ProcessHeader& h) {
   if (e.domain >= kMaxDomains) return "an event of an impossible domain";
   if (e.address > kAddressEnd || e.bytes > kAddressEnd - e.address)
     return "an event with an impossible range";
+  if (e.page_order != 0 && (std::uint64_t{h.page_bytes} << e.page_order) > kLargestPage)
+    return "an event in pages of an impossible size";
   return nullptr;
 }
 

@@ -385,9 +385,8 @@ Process::Lease& Process::take_lease(Thread& thread, const Operation& operation) 
 }
 
 void Process::leave_pinned(Lease& lease) {
-  const Range pages = lease.range.to_pages();
-  const std::size_t fresh = leave_pinned_.would_add(pages);
-  if (fresh > 0) leave_pinned_.add(pages);
+  const std::size_t fresh = leave_pinned_.would_add(lease.pages);
+  if (fresh > 0) leave_pinned_.add(lease.pages);
   lease.leave_pinned = {.fresh_bytes = fresh, .all_bytes = leave_pinned_.bytes()};
   if (fresh > 0) observer_.left_pinned(clock_.now(), static_cast<std::int64_t>(fresh));
 }
@@ -403,7 +402,7 @@ void Process::waited(Lease& lease, Duration wait) {
 Duration Process::leave_pinned_part(const Lease& lease, Duration wait) const {
   const std::size_t fresh = lease.leave_pinned.fresh_bytes;
   return leave_pinned_wait(wait, settings_.nic.register_cost(fresh / page_size()),
-                           static_cast<double>(fresh) / static_cast<double>(lease.range.to_pages().bytes()));
+                           static_cast<double>(fresh) / static_cast<double>(lease.pages.bytes()));
 }
 
 Duration Process::foresee(std::uint16_t thread, Duration took) {
@@ -426,6 +425,10 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   lease.live = true;
   lease.thread = number;
   lease.range = operation.range;
+  if (operation.page_order != 0)
+    large_.add(in_large_pages(operation.range, page_size() << operation.page_order));
+  const LargeRange large = large_.around(operation.range);
+  lease.pages = large.empty() ? operation.range.to_pages() : large.range;
   lease.number = counters_.acquires++;
   counters_.acquired_bytes += operation.range.bytes();
   leave_pinned(lease);
@@ -456,6 +459,7 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
   Call& made = calls_[number];
   made.ticket = {};
   made.ticket.pages = operation.range.to_pages();
+  made.ticket.large = large;
   made.ticket.access = operation.access;
   made.waited = false;
   made.in_device = 0;
@@ -501,7 +505,7 @@ void Process::granted(std::uint16_t number) {
   Lease& lease = leases_[thread.lease];
   const Time now = clock_.now();
   lease.leased = now;
-  oracle_.lease(now, lease.range.to_pages(), oracle_changed());
+  oracle_.lease(now, lease.pages, oracle_changed());
   observer_.acquired(lease.number, thread.asked, now, lease.record.outcome);
   if (thread.operation.lasts != kUntilReleased)
     schedule(now + thread.operation.lasts, What::release, true, thread.lease);
@@ -513,7 +517,7 @@ bool Process::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   const Time now = clock_.now();
   record.end = clock_.ticks();
   // One that was shorter than the clock's tick still held its pages.
-  oracle_.end(std::max(now, lease.leased + 1), lease.range.to_pages(), oracle_changed());
+  oracle_.end(std::max(now, lease.leased + 1), lease.pages, oracle_changed());
   const RegionRef ref = record.region();
   const bool settled = ref.region && record.begin < ref.region->settled_until.load(std::memory_order_relaxed);
   const bool idle = ref.region && end_lease(domain(ref.region), record) == RegionWord::Released::idle;
@@ -562,6 +566,7 @@ void Process::change_memory(Range range, std::uint16_t thread) {
   doomed_bytes_ += domain(range).doom(range);
   brackets_.close(range);
   ++counters_.memory_events;
+  large_.erase(range);
   const std::size_t gone = leave_pinned_.erase(range);
   if (gone) observer_.left_pinned(clock_.now(), -static_cast<std::int64_t>(gone));
   push({{memory_event_at(clock_.ticks(), range), thread}, 0, {}});
@@ -624,7 +629,10 @@ void Process::drain() {
 }
 
 void Process::take(const Noticed& noticed) {
-  const runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  const LargeRange large = large_.around({event.address, event.address + event.bytes});
+  if (!large.empty() && runlog::is_request(event.kind))
+    event.page_order = runlog::page_order_of(large.page_bytes);
   observer_.logged(event);
   if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
@@ -647,6 +655,7 @@ void Process::act() {
     case Desk::Job::Kind::register_ahead:
       helper_call_.ticket = {};
       helper_call_.ticket.pages = job_.action.pages;
+      helper_call_.ticket.large = large_.around(job_.action.pages);
       helper_call_.ticket.access = job_.action.access;
       helper_call_.ticket.lease = false;
       helper_call_.ticket.expected =

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/coverage.h"
+#include "base/large_pages.h"
 #include "device/model.h"
 #include "monitor/brackets.h"
 #include "node/attendance.h"
@@ -175,6 +176,7 @@ class Process final : private RegisteredListener {
   struct Lease {
     Record record;
     Range range{};
+    Range pages{};  ///< whole ones of its memory
     std::uint64_t number = 0;
     UnderLeavePinned leave_pinned;
     Time leased = 0;
@@ -319,6 +321,7 @@ class Process final : private RegisteredListener {
   std::uint64_t looked_ = 0;    ///< at the last look
   Duration helper_cpu_ = 0;
 
+  LargePages large_;
   Coverage leave_pinned_;
   OracleBound oracle_;
   Time ended_;

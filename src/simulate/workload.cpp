@@ -144,8 +144,9 @@ ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::ui
       free_slots.push_back(operation.slot);
     } else {
       operation.call = static_cast<CallKind>(event.call);
-      operation.access = static_cast<Access>(event.access & static_cast<std::uint8_t>(Access::all));
+      operation.access = static_cast<Access>(event.access);
       operation.site = event.site;
+      operation.page_order = event.page_order;
       operation.compute = gap;
       if (free_slots.empty()) {
         operation.slot = static_cast<std::uint32_t>(slots.size());

@@ -477,6 +477,33 @@ void blocks() {
   std::printf("%zu local, %zu remote\n", local.size(), remote.size());
 }
 
+/// Registers blocks of one hugepage, and moves data between them. Prints how many the library took, and with
+/// how many keys.
+void hugepage_parts() {
+  std::ofstream("/proc/sys/vm/nr_hugepages") << 4 << std::flush;
+  constexpr std::size_t kHugepage = std::size_t{2} << 20, kBlock = std::size_t{64} << 10;
+  void* const memory =
+      mmap(nullptr, kHugepage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  LoopedQueuePair pair;
+  std::vector<char*> blocks;
+  std::vector<ibv_mr*> registrations;
+  std::set<std::uint32_t> keys;
+  for (const std::size_t number : {1, 9, 30}) {
+    char* const block = static_cast<char*>(memory) + number * kBlock + 100;
+    ibv_mr* const mr = ibv_reg_mr(pair.pd(), block, kBlock, kTarget);
+    if (mr == nullptr) continue;
+    CHECK(mr->addr == block && mr->length == kBlock);
+    blocks.push_back(block);
+    registrations.push_back(mr);
+    keys.insert(mr->lkey);
+  }
+  for (std::size_t i = 1; i < blocks.size(); ++i)
+    CHECK(arrives(pair, blocks[0], registrations[0], blocks[i], registrations[i], 'a', kBlock));
+  for (ibv_mr* mr : registrations) CHECK(ibv_dereg_mr(mr) == 0);
+  std::printf("%zu registered, %zu keys\n", registrations.size(), keys.size());
+}
+
 /// As programs end that do not tidy up.
 void leaving() {
   auto* const pair = new LoopedQueuePair;
@@ -515,6 +542,7 @@ extern "C" int main(int, char** arguments) {
   if (name == "memlock") memlock();
   if (name == "device-full") device_full();
   if (name == "blocks") blocks();
+  if (name == "hugepage-parts") hugepage_parts();
   if (name == "leaving") leaving();
   std::puts("done");
   return 0;

@@ -107,6 +107,16 @@ TEST(VerbsFront, RefusesReregistrationsAsTheLibraryDoes) {
   expect("wrong-reregistration", "remote-keys=shared,retention=observe", "");
 }
 
+// Fork-safe libibverbs gives the kernel advice on the registered pages, which it refuses for parts of hugetlb
+// pages.
+TEST(VerbsFront, RegistersWholeHugepagesWhereTheLibraryRefusesParts) {
+  const std::string kept = "retention=leave-pinned,remote-keys=shared";
+  expect("hugepage-parts", "off", "3 registered, 3 keys\n");
+  expect("hugepage-parts", kept, "3 registered, 1 keys\n");
+  EXPECT_NE(run("hugepage-parts", "off", "RDMAV_FORK_SAFE=1").output, "3 registered, 3 keys\ndone\n");
+  expect("hugepage-parts", kept, "3 registered, 1 keys\n", "RDMAV_FORK_SAFE=1");
+}
+
 TEST(VerbsFront, ProtectionDomainsComeAndGo) {
   const Ended ended = run("domains", "retention=leave-pinned,remote-keys=shared");
   EXPECT_EQ(ended.status, 0);

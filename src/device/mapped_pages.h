@@ -1,0 +1,68 @@
+// The larger pages around a range that is about to be registered: in a hugetlb mapping (MAP_HUGETLB,
+// hugetlbfs, SHM_HUGETLB, the pool of the hugepage heap) the hugepage is what the kernel pins and unmaps.
+// Transparent hugepages are none of it: the kernel makes and splits them as it pleases, so they are no
+// property of the mapping.
+//
+// Owns a file of /proc, kept open. Any thread, outside of hooks. A question costs a reading of the clock
+// where the machine has no pool of hugepages. Where it has one: a system call since Linux 6.11. Before that
+// the process's mappings are read, for at most 2 % of the time, so that a mapping may be known some
+// milliseconds late.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/kept_file.h"
+#include "base/large_pages.h"
+
+namespace pinion {
+
+/// The mapping at an address, by the kernel's answer about the open file (/proc/.../maps). False: there is
+/// none, or the kernel is older than Linux 6.11.
+bool ask_for_mapping(int maps, Address at, PagedMemory& mapping);
+/// All mappings of larger pages, by the text of the calling thread's maps, on any kernel.
+LargePages read_large_mappings();
+
+class MappedPages {
+ public:
+  /// `allows_questions`: false for tests of older kernels' way.
+  explicit MappedPages(bool allows_questions = true) : allows_questions_(allows_questions) {}
+
+  /// The request in whole pages of its mapping; empty where these are of the system's size, or unknown.
+  LargeRange around(Range request);
+
+  /// The pool may have changed: for tests, which change it. Otherwise a change is seen within kLook.
+  void look_again() { look_at_.store(0, std::memory_order_relaxed); }
+
+ private:
+  static constexpr Duration kLook = 100 * kMillisecond;
+  static constexpr int kRest = 50;  ///< between two readings, times the first one's length
+  /// A process and its mappings; a forked child needs its own.
+  struct Maps {
+    Maps(pid_t of, bool allows_questions);
+    LargeRange around_by_text(Range request);
+
+    const pid_t process;
+    KeptFile file;
+    bool answers;      ///< the kernel does
+    std::mutex mutex;  ///< guards all below
+    LargePages large{};
+    Time read_again = 0;
+  };
+
+  bool machine_has_any();
+  Maps& maps();
+
+  const bool allows_questions_;
+  std::atomic<Time> look_at_{0};
+  std::atomic<bool> has_any_{false};
+  std::atomic<Maps*> maps_{nullptr};
+};
+
+/// Of this process. Never destroyed: threads may be inside when it ends.
+MappedPages& mapped_pages();
+
+}  // namespace pinion
