@@ -397,6 +397,16 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
   EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
 }
 
+TEST(HugepageHeap, a_grown_block_has_room_to_grow_in_place) {
+  Made made;
+  char* const block = static_cast<char*>(made.heap->allocate_with_room(4 * kHugepage));
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(made.heap->usable_bytes(block), 4 * kHugepage);
+  EXPECT_EQ(made.heap->figures().live_bytes, 4 * kHugepage);
+  EXPECT_EQ(made.heap->used_bytes(), 4 * kHugepage) << "the room has not been touched";
+  EXPECT_TRUE(made.heap->resize(block, 8 * kHugepage));
+}
+
 TEST(HugepageHeap, records_are_no_larger_than_their_area) {
   Made made;
   made.pages.pool_bytes = 4 * kHugepage;

@@ -136,6 +136,9 @@ constinit pinion::Range g_operators;
 /// For the code at `caller`.
 bool is_for_operators(const void* caller) { return g_operators.contains(pinion::Range::of(caller, 1)); }
 
+/// Growing blocks leave room behind them. Written before the threshold.
+constinit bool g_leaves_room = false;
+
 bool is_large(std::size_t bytes) { return bytes >= g_threshold.load(std::memory_order_relaxed); }
 
 bool is_of_heap(const void* block) {
@@ -165,9 +168,12 @@ void* align(std::size_t alignment, std::size_t bytes, const void* caller) {
   return next(g_next.memalign)(alignment, bytes);
 }
 
-/// A block of the heap, or a small one that has become large.
+/// A block of the heap, or a small one that has become large. Each move copies, so growth leaves room for the
+/// next steps. In the arena that room would be registered.
 [[gnu::noinline]] void* move(void* block, std::size_t bytes, std::size_t old_bytes) {
-  void* const moved = pinion::process_heap().allocate(bytes, 1, false);
+  HugepageHeap& heap = pinion::process_heap();
+  const bool leaves_room = bytes > old_bytes && g_leaves_room;
+  void* const moved = leaves_room ? heap.allocate_with_room(bytes) : heap.allocate(bytes, 1, false);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(bytes, old_bytes));
   ::free(block);
@@ -220,6 +226,7 @@ constinit const char* g_log = nullptr;
   pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
+  g_leaves_room = options.preregister == 0 && !has_address_limit();
   if (has_address_limit()) heap.spare_addresses();
   pinion::look_for_transparent_pages();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.

@@ -85,11 +85,28 @@ Extent& HugepageHeap::block_at(const Area& area, const void* address) const {
 
 void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zeroed) {
   if (bytes > kMostBytes || alignment > kMostBytes || is_inside_heap()) return nullptr;
-  const KeptErrno kept;
   Shard& shard = own_shard();
+  return allocate_by(shard, zeroed, [&] { return shard.heap.allocate(bytes, std::max(alignment, kChunk)); });
+}
+
+void* HugepageHeap::allocate_with_room(std::size_t bytes) {
+  if (bytes > kMostBytes / 2 || is_inside_heap()) return nullptr;
+  Shard& shard = own_shard();
+  return allocate_by(shard, false, [&] {
+    Extent* const block = shard.heap.allocate(2 * bytes, kChunk);
+    if (block == nullptr) return shard.heap.allocate(bytes, kChunk);
+    shard.heap.resize(*block, bytes);
+    return block;
+  });
+}
+
+/// `place()` returns an extent of the shard, whose mutex is held.
+template <class Place>
+void* HugepageHeap::allocate_by(Shard& shard, bool zeroed, Place&& place_locked) {
+  const KeptErrno kept;
   const auto place = [&] {
     const Locked locked(shard);
-    return shard.heap.allocate(bytes, std::max(alignment, kChunk));
+    return place_locked();
   };
   for (;;) {
     Extent* block = place();

@@ -42,6 +42,8 @@ class HugepageHeap {
 
   /// Zeroed, or with any contents. Null: memory is short, even after relieve().
   void* allocate(std::size_t bytes, std::size_t alignment, bool zeroed);
+  /// For a block that has grown, and may again: as much room behind it is free, where there is some.
+  void* allocate_with_room(std::size_t bytes);
   /// Of a block of this heap; ends the process for any other pointer into its areas.
   void free(void* block);
   /// In place; false where there is no room.
@@ -102,6 +104,8 @@ class HugepageHeap {
   constexpr HugepageHeap(PageSource& source, std::index_sequence<i...>)
       : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
 
+  template <class Place>
+  void* allocate_by(Shard& shard, bool zeroed, Place&& place);
   void end_withheld();
   Shard& own_shard();
   Shard& shard_of(const Area& area);
