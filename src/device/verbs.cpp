@@ -4,8 +4,9 @@
 #include "device/verbs_library.h"
 
 #ifdef PINION_HAS_VERBS
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -159,6 +160,22 @@ class Opened {
   bool owner_ = true;
 };
 
+/// A driver may have windows and refuse regions for them: it is asked for one, as a refusal by libibverbs can
+/// leave its marks on memory.
+bool allows_windows(const VerbsLibrary& verbs, const Opened& opened) {
+  constexpr unsigned kWindows =
+      IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+  if ((opened.attributes.device_cap_flags & kWindows) == 0) return false;
+  void* const page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  const OwnVerbsCall own_call;
+  ibv_mr* const region =
+      verbs.reg_mr(opened.pd, page, page_size(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  if (region != nullptr) verbs.dereg_mr(region);
+  ::munmap(page, page_size());
+  return region != nullptr;
+}
+
 class VerbsDevice final : public Device {
  public:
   VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened, Paging paging,
@@ -178,9 +195,7 @@ class VerbsDevice final : public Device {
     capabilities_.hides_from_children = true;
     if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
     // Of the verbs front's domains programs never see the region itself.
-    constexpr unsigned kWindows =
-        IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    windows_ = !on_demand_ && !extra_access_ && (opened->attributes.device_cap_flags & kWindows) != 0;
+    windows_ = !on_demand_ && !extra_access_ && allows_windows(verbs, *opened);
     capabilities_.caps.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
     capabilities_.caps.max_region_bytes = opened->attributes.max_mr_size;
     state_->opened = std::move(opened);
@@ -221,10 +236,15 @@ class VerbsDevice final : public Device {
     if (!on_demand_)
       if (Error refused = fault_in(viewed, writes(access))) return {refused, {}, {}};
     if (extra_access_) access = local_part(access);
-    const int flags =
-        verbs_access(access) | extra_access_.value_or(0) | (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0);
+    // To the kernel, windows make memory writable.
+    const int flags = verbs_access(access) | extra_access_.value_or(0) |
+                      (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0) |
+                      (windows_ && writes(access) ? IBV_ACCESS_MW_BIND : 0);
     const OwnVerbsCall own_call;
-    ibv_mr* const region = make_region(pd, viewed, pages.begin, flags);
+    void* const memory = reinterpret_cast<void*>(viewed.begin);
+    ibv_mr* const region = viewed == pages
+                               ? verbs_.reg_mr(pd, memory, pages.bytes(), flags)
+                               : verbs_.reg_mr_iova(pd, memory, pages.bytes(), pages.begin, flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
     Registration made;
@@ -264,22 +284,6 @@ class VerbsDevice final : public Device {
     HandleTable<ibv_mr*> table;
     PageFiles files;
   };
-
-  /// `address`: by which requests know the memory at `viewed`. Null, and errno: refused.
-  ibv_mr* make_region(ibv_pd* pd, Range viewed, Address address, int flags) {
-    const auto make = [&](int all_flags) {
-      void* const memory = reinterpret_cast<void*>(viewed.begin);
-      return viewed.begin == address ? verbs_.reg_mr(pd, memory, viewed.bytes(), all_flags)
-                                     : verbs_.reg_mr_iova(pd, memory, viewed.bytes(), address, all_flags);
-    };
-    if (!windows_.load(std::memory_order_relaxed)) return make(flags);
-    ibv_mr* region = make(flags | IBV_ACCESS_MW_BIND);
-    if (region != nullptr || (errno != EINVAL && errno != EOPNOTSUPP && errno != EPERM)) return region;
-    // A driver may have windows and refuse regions for them.
-    region = make(flags);
-    if (region != nullptr) windows_.store(false, std::memory_order_relaxed);
-    return region;
-  }
 
   /// Opened anew in a forked child: registering by the parent's context fails there.
   ibv_pd* protection_domain(Error& error) {
@@ -327,7 +331,7 @@ class VerbsDevice final : public Device {
   const std::optional<int> extra_access_;
   const Choice choice_;  ///< what was opened; port 0: the program's protection domain
   DeviceCapabilities capabilities_;
-  std::atomic<bool> windows_{false};  ///< regions may have memory windows
+  bool windows_ = false;  ///< regions may have memory windows
   std::unique_ptr<State> state_;
 };
 

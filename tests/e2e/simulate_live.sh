@@ -55,10 +55,11 @@ for retention in on-demand leave-pinned helper; do
   agrees "fft3d under $retention" "$retention" 2 "$work/heavy" "$examples/fft3d" --grid 256x128x128 --iterations 25
 done
 
-# Hugepages of the reserved pool are registered whole, and replayed so, where this user may have some for a moment.
+# Hugepages of the reserved pool are registered whole, and replayed so, where this user may have some for a moment: 64 MiB or
+# more for each process, the launcher's too.
 pool=/proc/sys/vm/nr_hugepages
 had=$(cat $pool 2>/dev/null)
-if [ "$had" = 0 ] && echo 160 2>/dev/null >$pool && [ "$(cat $pool)" = 160 ]; then
+if [ "$had" = 0 ] && echo 320 2>/dev/null >$pool && [ "$(cat $pool)" = 320 ]; then
   placement=--hugepages
   agrees "halo in hugetlb memory" leave-pinned 2 "$work/heavy" "$examples/halo" --tile 1024 --width 16 --steps 10
   python3 -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["registered_bytes"]["peak"] < 4 << 20)' "$work/live.json" ||
