@@ -13,8 +13,6 @@
 #include "device/verbs.h"
 #include "few_objects.h"
 #include "queue_pair.h"
-#include "support/hugepage_pool.h"
-#include "support/in_child.h"
 
 namespace pinion {
 namespace {
@@ -224,27 +222,6 @@ TEST(VerbsDevice, AForkedChildHasItsOwnAndLeavesTheParentsAlone) {
   in.device->deregister(from.key, Actor::application);
   in.device->deregister(to.key, Actor::application);
   own->deregister(parents.key, Actor::application);
-}
-
-// Once a part is refused, the whole is, too: the registry has to ask for the whole first.
-TEST(VerbsDevice, RefusesPartsOfHugepagesInForkSafeModeAlone) {
-  const test::HugepagePool pool(1);
-  if (!pool.has_pages()) GTEST_SKIP() << "no hugepages can be reserved here";
-  const test::HugetlbMemory memory(test::kHugepageBytes, nullptr, MAP_SHARED);
-  ASSERT_TRUE(memory.is_mapped());
-  const auto registers = [&](Range range, bool fork_safe, int expected) {
-    test::in_child([&] {
-      if (fork_safe) ::setenv("RDMAV_FORK_SAFE", "1", 1);  // read when the library is first used
-      const auto device = open();
-      const Registration made = device->register_range(range, Access::all, Actor::application);
-      EXPECT_EQ(made.error.code, expected) << made.error.message;
-      if (!made.error) device->deregister(made.key, Actor::application);
-    });
-  };
-  const Range part = memory.part(page_size(), 16 * page_size());
-  registers(part, false, 0);
-  registers(part, true, ENOSPC);
-  registers(memory.range(), true, 0);
 }
 
 }  // namespace
