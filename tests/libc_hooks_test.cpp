@@ -1041,6 +1041,41 @@ TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
   expect_one_munmap(1, 1);  // ours, theirs, and ours again, which must not go round
 }
 
+std::atomic<int> moves_elsewhere{0};
+
+/// As UCX has it: the destination is lost, and the kernel takes another one.
+void* foreign_mremap(void* address, std::size_t old_size, std::size_t new_size, int flags) {
+  if ((flags & MREMAP_FIXED) != 0) {
+    ++moves_elsewhere;
+    return MAP_FAILED;
+  }
+  const long result = raw_system_call(SYS_mremap, arguments_of(address, old_size, new_size, flags));
+  return is_error(result) ? MAP_FAILED : reinterpret_cast<void*>(result);
+}
+
+// The self-test's page would land on memory of the program's.
+TEST_F(PatchedByOthers, TheSelfTestMovesNothingWhereDestinationsAreLost) {
+  const auto outcome = [] {
+    for (const HookStatus& row : self_test().rows)
+      if (std::string(row.name) == "mremap onto a mapping") return row.state;
+    return HookState::failed;
+  };
+  for (const bool before : {true, false}) {
+    ForeignPatcher patcher("mremap");
+    if (before) patcher.write(absolute_jump(reinterpret_cast<void*>(foreign_mremap)));
+    install();
+    if (!before) {
+      EXPECT_EQ(outcome(), HookState::good);
+      patcher.write(absolute_jump(reinterpret_cast<void*>(foreign_mremap)));
+      EXPECT_EQ(outcome(), HookState::skipped) << "theirs alone";
+      ASSERT_TRUE(reinstall_hooks().complete);
+    }
+    EXPECT_EQ(outcome(), HookState::skipped) << "ours, and theirs next";
+    uninstall_libc_hooks();
+  }
+  EXPECT_EQ(moves_elsewhere, 0);
+}
+
 long foreign_syscall(long number, long a0, long a1, long a2, long a3, long a4, long a5) {
   ++foreign_calls;
   const long result = raw_system_call(number, {a0, a1, a2, a3, a4, a5});

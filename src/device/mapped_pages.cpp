@@ -182,7 +182,7 @@ MappedPages::Maps& MappedPages::maps() {
     delete made;
     return *known;
   }
-  // The parent's. Its few bytes stay, as another thread may be comparing the process.
+  made->parents.reset(known);
   if (known != nullptr) known->file.close();
   return *made;
 }

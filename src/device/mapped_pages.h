@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "base/clock.h"
@@ -30,6 +31,9 @@ class MappedPages {
  public:
   /// `allows_questions`: false for tests of older kernels' way.
   explicit MappedPages(bool allows_questions = true) : allows_questions_(allows_questions) {}
+  ~MappedPages() { delete maps_.load(); }
+  MappedPages(const MappedPages&) = delete;
+  MappedPages& operator=(const MappedPages&) = delete;
 
   /// The request in whole pages of its mapping; empty where these are of the system's size, or unknown.
   LargeRange around(Range request);
@@ -46,6 +50,7 @@ class MappedPages {
     LargeRange around_by_text(Range request);
 
     const pid_t process;
+    std::unique_ptr<Maps> parents;  ///< another thread may be comparing its process
     KeptFile file;
     bool answers;      ///< the kernel does
     std::mutex mutex;  ///< guards all below

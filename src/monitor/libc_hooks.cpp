@@ -667,6 +667,27 @@ bool hooks_intact() {
          });
 }
 
+namespace {
+
+/// UCX may also replace symbols, which leaves the code of libc as it was.
+int is_ucx(dl_phdr_info* object, std::size_t, void*) {
+  return object->dlpi_name != nullptr && std::strstr(object->dlpi_name, "/libucm.so") != nullptr;
+}
+
+}  // namespace
+
+bool others_replace_mremap() {
+  if (dl_iterate_phdr(is_ucx, nullptr) != 0) return true;
+  const std::lock_guard lock(control);
+  const Hook& hook = hooks[kMremap];
+  const void* const next = hook.next.load(std::memory_order_acquire);
+  if (libc_handle() == nullptr) return next != nullptr;
+  const void* const function = dlsym(libc_handle(), hook.name);
+  if (next != nullptr && next != function) return true;
+  return hook.patch.is_applied() ? !hook.patch.in_place()
+                                 : jump_target(static_cast<const std::byte*>(function)) != nullptr;
+}
+
 bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
 
 HookReport self_test() { return test_memory_events(); }

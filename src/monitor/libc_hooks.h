@@ -95,6 +95,10 @@ bool unmap_held_back(Range memory);
 /// Whether calls still reach every applied patch first. Compares a few bytes.
 bool hooks_intact();
 
+/// Whether a call of mremap may meet another library's replacement. UCX's passes four arguments on, and loses
+/// the destination of a move: the kernel then takes what a register holds. Takes the dynamic linker's lock.
+bool others_replace_mremap();
+
 /// Whether the code of a patched entry is writable, and may be overwritten at any moment. Libraries that
 /// patch do this for some microseconds. Lock-free.
 bool hooks_exposed();
