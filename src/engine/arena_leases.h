@@ -49,7 +49,8 @@ class ArenaLeases {
     // fit.
     const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
     Region* const region = service.region.load(std::memory_order_acquire);
-    if (region == nullptr || (static_cast<unsigned>(access) & refused_) != 0) [[unlikely]]
+    // Local access takes no look at the rights.
+    if (region == nullptr || (!includes(Access::write, access) && !includes(rights(), access))) [[unlikely]]
       return nullptr;
     LeaseCount& count = thread.arena().at[place];
     if (!count.take(region->word, proof, ordered_)) [[unlikely]]
