@@ -163,8 +163,8 @@ void measure_programs_of_system(Bench& bench, const std::vector<Allocator>& allo
             [&](const Allocator& allocator) { return run_program(allocator, command); });
   }
   bench.note(
-      "sort, xz, python3, g++: whole programs of the system. sort: two million numbers in memory; xz: 2 MB, "
-      "with a table of some 700 MiB; python3: arrays up to 200 kB that replace each other; g++: a source "
+      "sort, xz, python3, g++: whole programs of the system. sort: two million numbers in memory; xz: 2 MB "
+      "at its highest level; python3: arrays up to 200 kB that replace each other; g++: a source "
       "with <regex>.");
 }
 

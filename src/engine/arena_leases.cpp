@@ -35,7 +35,7 @@ ArenaLeases::ArenaLeases(Arena& arena, Access rights)
       begin_(arena.range().begin),
       bytes_(arena.range().bytes()),
       ordered_(bytes_ == 0 || !prepare_thread_fence()),
-      refused_(static_cast<std::uint8_t>(Access::all) & ~static_cast<unsigned>(rights)),
+      rights_(rights),
       services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kArenaPlaces)),
       inherited_(bytes_ == 0 ? nullptr : inherited_leases()),
       served_before_(served_so_far()) {}

@@ -50,7 +50,7 @@ class ArenaLeases {
     const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
     Region* const region = service.region.load(std::memory_order_acquire);
     // Local access takes no look at the rights.
-    if (region == nullptr || (!includes(Access::write, access) && !includes(rights(), access))) [[unlikely]]
+    if (region == nullptr || (!includes(Access::write, access) && !includes(rights_, access))) [[unlikely]]
       return nullptr;
     LeaseCount& count = thread.arena().at[place];
     if (!count.take(region->word, proof, ordered_)) [[unlikely]]
@@ -64,7 +64,7 @@ class ArenaLeases {
   }
 
   /// Of the registrations of segments. With rights of peers, a key opens a whole segment to them.
-  Access rights() const { return static_cast<Access>(~refused_ & static_cast<unsigned>(Access::all)); }
+  Access rights() const { return rights_; }
 
   // ---- opening ----
 
@@ -158,7 +158,7 @@ class ArenaLeases {
   const Address begin_;
   const std::size_t bytes_;                    ///< 0: there is no arena
   const bool ordered_;                         ///< leases are counted by locked instructions
-  const std::uint8_t refused_;                 ///< rights that registrations lack
+  const Access rights_;                        ///< of registrations
   const std::unique_ptr<Service[]> services_;  ///< by place; null without an arena
   const std::unique_ptr<std::uint64_t[]>
       inherited_;                      ///< by place: leases that ended with the parent; or null
