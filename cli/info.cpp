@@ -9,14 +9,14 @@
 #include <memory>
 
 #include "base/range.h"
-#include "command.h"
-#include "device/cost_model.h"
-#include "device/fabric.h"
+#include "cli/command.h"
+#include "device/model/cost_model.h"
+#include "device/fabric/fabric.h"
 #include "device/make.h"
 #include "device/node_devices.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "retention/traits.h"
-#include "text.h"
+#include "cli/text.h"
 
 namespace pinion::cli {
 

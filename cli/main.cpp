@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "command.h"
-#include "front_reach.h"
-#include "option_flags.h"
-#include "parser_table.h"
-#include "text.h"
+#include "cli/command.h"
+#include "cli/run/front_reach.h"
+#include "cli/option_flags.h"
+#include "cli/parser_table.h"
+#include "cli/text.h"
 
 namespace {
 

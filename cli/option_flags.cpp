@@ -1,4 +1,4 @@
-#include "option_flags.h"
+#include "cli/option_flags.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "command.h"
-#include "device/cost_model.h"
+#include "cli/command.h"
+#include "device/model/cost_model.h"
 #include "device/make.h"
 #include "engine/profile_file.h"
 

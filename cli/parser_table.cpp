@@ -1,4 +1,4 @@
-#include "parser_table.h"
+#include "cli/parser_table.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "bench.h"
-#include "option_flags.h"
-#include "report_json.h"
+#include "cli/bench/bench.h"
+#include "cli/option_flags.h"
+#include "cli/report/report_json.h"
 
 namespace pinion::cli {
 

@@ -1,4 +1,4 @@
-#include "system_files.h"
+#include "cli/system_files.h"
 
 #include <algorithm>
 #include <filesystem>

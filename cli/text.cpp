@@ -1,4 +1,4 @@
-#include "text.h"
+#include "cli/text.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "typed.h"
+#include "cli/typed.h"
 
 #include <fmt/format.h>
 

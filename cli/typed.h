@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/shown_text.h"
-#include "command.h"
-#include "engine/options.h"
+#include "cli/command.h"
+#include "engine/engine_options.h"
 
 namespace pinion::cli {
 

@@ -52,8 +52,8 @@ foreach(part machine init guest)
 endforeach()
 
 # `--plot` finds it likewise.
-configure_file(${PROJECT_SOURCE_DIR}/cli/plot.py ${PROJECT_BINARY_DIR}/share/pinion/plot COPYONLY)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion RENAME plot)
+configure_file(${PROJECT_SOURCE_DIR}/cli/report/plot.py ${PROJECT_BINARY_DIR}/share/pinion/plot COPYONLY)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/report/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion RENAME plot)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
 install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir} COMPONENT development)

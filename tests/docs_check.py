@@ -16,7 +16,7 @@ import sys
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 faults = []
 
-TOP = "src|tests|cli|include|cmake|examples|softroce|scripts|bench|docs|packaging|python"
+TOP = "src|tests|cli|include|cmake|examples|softroce|scripts|docs|packaging|python"
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".S", ".py", ".sh", ".bash", ".cmake", ".table"}
 MOST_WORDS = 1500
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cost_model.h"
-#include "device/emulated.h"
-#include "device/fabric.h"
+#include "device/model/cost_model.h"
+#include "device/model/emulated.h"
+#include "device/fabric/fabric.h"
 #include "device/none.h"
-#include "device/options.h"
-#include "device/pin.h"
-#include "device/verbs.h"
+#include "device/device_options.h"
+#include "device/kernel/pin.h"
+#include "device/verbs/verbs.h"
 
 namespace pinion {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/options.h"
-#include "device/fault_in.h"
+#include "device/kernel/fault_in.h"
 #include "pinion/pinion.h"
 
 namespace pinion {

@@ -10,7 +10,7 @@
 #include <bit>
 #include <fstream>
 
-#include "device/mapped_pages.h"
+#include "device/kernel/mapped_pages.h"
 
 namespace pinion {
 

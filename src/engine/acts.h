@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "runlog/format.h"
 
 namespace pinion {

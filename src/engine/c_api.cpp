@@ -10,13 +10,13 @@
 #include <new>
 #include <type_traits>
 
-#include "device/fabric.h"
+#include "device/fabric/fabric.h"
 #include "device/operations.h"
-#include "device/verbs.h"
+#include "device/verbs/verbs.h"
 #include "engine/c_api_inside.h"
 #include "engine/engine.h"
 #include "engine/fabric_monitor.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "engine/preparation.h"
 #include "engine/process.h"
 #include "monitor/memory_events.h"

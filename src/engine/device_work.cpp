@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "device/mapped_pages.h"
+#include "device/kernel/mapped_pages.h"
 
 namespace pinion {
 

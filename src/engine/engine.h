@@ -18,7 +18,7 @@
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "engine/process.h"
 
 namespace pinion {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/held_signals.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "monitor/memory_events.h"
 #include "monitor/subscriptions.h"
 #include "monitor/system_call.h"

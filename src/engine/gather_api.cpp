@@ -10,8 +10,8 @@
 
 #include "engine/c_api_inside.h"
 #include "pinion/pinion.h"
-#include "placement/gather_costs.h"
-#include "placement/gather_plan.h"
+#include "gather/gather_costs.h"
+#include "gather/gather_plan.h"
 
 using namespace pinion;
 

@@ -14,7 +14,7 @@
 #include "engine/device_work.h"
 #include "engine/domain_table.h"
 #include "engine/node_membership.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "engine/pinned_count.h"
 #include "engine/process.h"
 #include "engine/profile_file.h"

@@ -6,8 +6,8 @@
 
 #include "base/held_signals.h"
 #include "base/warning.h"
-#include "device/cost_model.h"
-#include "device/mapped_pages.h"
+#include "device/model/cost_model.h"
+#include "device/kernel/mapped_pages.h"
 #include "engine/copy_speed.h"
 #include "engine/node_membership.h"
 #include "monitor/userfault.h"

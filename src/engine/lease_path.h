@@ -22,7 +22,7 @@
 #include "engine/domain_table.h"
 #include "engine/fork_gate.h"
 #include "engine/memory_watch.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "engine/thread_context.h"
 #include "retention/record.h"
 #include "retention/retention.h"

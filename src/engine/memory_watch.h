@@ -17,7 +17,7 @@
 #include "monitor/event_board.h"
 #include "monitor/memory_sink.h"
 #include "monitor/monitor.h"
-#include "monitor/options.h"
+#include "monitor/monitor_options.h"
 #include "retention/look_schedule.h"
 
 namespace pinion {

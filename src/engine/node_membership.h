@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "node/place.h"
 #include "registry/budget.h"
 

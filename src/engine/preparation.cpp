@@ -12,7 +12,7 @@
 
 #include "base/preemption.h"
 #include "base/units.h"
-#include "device/fault_in.h"
+#include "device/kernel/fault_in.h"
 
 namespace pinion {
 

@@ -16,7 +16,7 @@
 #include "firehose/initiator.h"
 #include "firehose/pool.h"
 #include "pinion/firehose.h"
-#include "transfer/endpoint.h"
+#include "transfer/endpoint/endpoint.h"
 
 namespace pinion::firehose {
 

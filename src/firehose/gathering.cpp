@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transfer/wire_pool.h"
+#include "transfer/endpoint/wire_pool.h"
 
 namespace pinion::firehose {
 

@@ -14,7 +14,7 @@
 #include "base/held_signals.h"
 #include "firehose/bucket_choice.h"
 #include "firehose/own_memory.h"
-#include "transfer/wire_pool.h"
+#include "transfer/endpoint/wire_pool.h"
 
 namespace pinion::firehose {
 

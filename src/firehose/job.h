@@ -32,7 +32,7 @@
 #include "firehose/outbox.h"
 #include "firehose/packing.h"
 #include "firehose/strategy.h"
-#include "transfer/fabric_endpoint.h"
+#include "transfer/endpoint/fabric_endpoint.h"
 
 namespace pinion::firehose {
 

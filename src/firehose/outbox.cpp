@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include "transfer/wire_pool.h"
+#include "transfer/endpoint/wire_pool.h"
 
 namespace pinion::firehose {
 

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "transfer/endpoint.h"
+#include "transfer/endpoint/endpoint.h"
 
 namespace pinion::firehose {
 

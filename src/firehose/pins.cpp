@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "device/fault_in.h"
+#include "device/kernel/fault_in.h"
 #include "engine/c_api_inside.h"
 
 namespace pinion::firehose {

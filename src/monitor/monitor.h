@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "base/range.h"
 #include "monitor/libc_hooks.h"
-#include "monitor/options.h"
+#include "monitor/monitor_options.h"
 
 namespace pinion {
 

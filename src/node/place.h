@@ -11,7 +11,7 @@
 #include "node/attendance.h"
 #include "node/cores.h"
 #include "node/node_share.h"
-#include "node/options.h"
+#include "node/node_options.h"
 #include "node/policy.h"
 #include "node/room.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "node/options.h"
+#include "node/node_options.h"
 
 namespace pinion::node {
 

@@ -1,6 +1,6 @@
 // The heap for large blocks in hugepages, of all threads of the process. Three layers, as Rex, Mietke and
 // Rehm have them ("Improving Communication Performance on InfiniBand by Using Efficient Data Placement
-// Strategies", 2006): the functions of libc (intercept/heap.cpp), the management of chunks (chunk_heap.h),
+// Strategies", 2006): the functions of libc (intercept/malloc/heap.cpp), the management of chunks (chunk_heap.h),
 // and the pages (page_source.h).
 //
 // Owns up to eight shards, each a ChunkHeap with a mutex; threads are dealt out to them in turn. A block is
@@ -20,7 +20,7 @@
 // and their registrations, as they are.
 //
 // Fork: the process's mutexes are held across it, and so they are for children of _Fork, clone and syscall
-// (intercept/mappings.cpp). Private pages are copied on write, by the kernel. Blocks in
+// (intercept/malloc/mappings.cpp). Private pages are copied on write, by the kernel. Blocks in
 // pages that children lack, those of the pool and of pinned segments (arena.h), are copied before, to private
 // pages that take their place in the child.
 #pragma once

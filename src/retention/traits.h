@@ -1,7 +1,7 @@
 // Constant properties of each kind of retention, the same in every domain. Threads may keep copies.
 #pragma once
 
-#include "retention/options.h"
+#include "retention/retention_options.h"
 
 namespace pinion {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/cost_model.h"
+#include "device/model/cost_model.h"
 #include "device/device.h"
 
 namespace pinion::simulate {

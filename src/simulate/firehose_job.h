@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "device/cost_model.h"
+#include "device/model/cost_model.h"
 #include "firehose/quota.h"
 
 namespace pinion::simulate {

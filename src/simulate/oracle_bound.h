@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/range.h"
-#include "device/cost_model.h"
+#include "device/model/cost_model.h"
 
 namespace pinion::simulate {
 

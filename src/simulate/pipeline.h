@@ -1,12 +1,12 @@
 // The pipeline protocol's time and memory on the virtual clock: a piece is registered while the pieces before
-// it are on the wire (src/transfer/pipeline.cpp moves real data so). Sender and receiver do the same work at
+// it are on the wire (cli/bench/messages/pipeline.cpp moves real data so). Sender and receiver do the same work at
 // the same time. Pure.
 #pragma once
 
 #include <cstddef>
 
 #include "base/clock.h"
-#include "device/cost_model.h"
+#include "device/model/cost_model.h"
 #include "simulate/pattern.h"
 
 namespace pinion::simulate {

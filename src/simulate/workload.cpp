@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "retention/options.h"
+#include "retention/retention_options.h"
 #include "simulate/random.h"
 
 namespace pinion::simulate {

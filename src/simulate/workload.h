@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/cost_model.h"
+#include "device/model/cost_model.h"
 #include "runlog/reader.h"
 #include "simulate/call_times.h"
 #include "simulate/pattern.h"

@@ -5,7 +5,7 @@ only_family=openmpi
 python=/usr/bin/python3
 $python -c 'import mpi4py' 2>/dev/null || exit 77
 
-exchange=$(dirname "$0")/../mpi/exchange.py
+exchange=$(dirname "$0")/../intercept/mpi/exchange.py
 
 for retention in observe on-demand leave-pinned lru helper; do
   under "--retention $retention" 2 $python "$exchange" || fail "$retention: status $?: $(cat "$work/err")"

@@ -5,7 +5,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 front=$source/src/intercept/mpi
 
 mpicc=$(command -v mpicc.$family || command -v mpicc) || exit 77
-python3 "$source/tests/mpi/table_check.py" "$front/generate.py" "$front/calls.table" "$mpicc" "$programs" ||
+python3 "$source/tests/intercept/mpi/table_check.py" "$front/generate.py" "$front/calls.table" "$mpicc" "$programs" ||
   fail "calls.table"
 
 python3 "$front/generate.py" "$front/calls.table" --docs >"$work/table"

@@ -25,7 +25,7 @@ if [ "$family" = mpich ]; then
 fi
 export MPI4PY_MPIABI=$family
 
-exchange=("$python" "$(dirname "$0")/../mpi/exchange.py" --count-missing)
+exchange=("$python" "$(dirname "$0")/../intercept/mpi/exchange.py" --count-missing)
 
 PINION=off LD_PRELOAD=$preload ranks 2 "${exchange[@]}" >"$work/plain" 2>&1 || fail "off: status $?"
 under "" 2 "${exchange[@]}" || fail "status $?: $(head -n 5 "$work/err")"

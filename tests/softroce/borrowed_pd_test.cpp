@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "device/memlock.h"
+#include "device/kernel/memlock.h"
 #include "pinion/pinion.h"
 #include "queue_pair.h"
 

@@ -1,7 +1,7 @@
 // The kernel's list of memory regions, as `pinion compare` reads it: regions of processes that began since,
 // and their bytes. Runs in the virtual machine (tests/e2e/softroce.sh); by hand: build/bin/pinion softroce --
 // build/tests/softroce/nic_memory_test
-#include "../../cli/nic_memory.h"
+#include "cli/run/nic_memory.h"
 
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

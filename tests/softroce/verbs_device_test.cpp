@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "device/make.h"
-#include "device/memlock.h"
-#include "device/verbs.h"
+#include "device/kernel/memlock.h"
+#include "device/verbs/verbs.h"
 #include "few_objects.h"
 #include "queue_pair.h"
 

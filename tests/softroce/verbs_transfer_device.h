@@ -15,7 +15,7 @@
 #include <string>
 #include <utility>
 
-#include "device/verbs.h"
+#include "device/verbs/verbs.h"
 #include "queue_pair.h"
 #include "support/transfer_device.h"
 

@@ -12,7 +12,7 @@
 
 #include "made_network.h"
 #include "pinion/pinion.h"
-#include "transfer/large_messages.h"
+#include "cli/bench/messages/large_messages.h"
 
 namespace pinion::test {
 

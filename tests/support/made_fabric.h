@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "device/fabric_infos.h"
+#include "device/fabric/fabric_infos.h"
 
 namespace pinion::test {
 

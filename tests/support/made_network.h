@@ -1,4 +1,4 @@
-// Endpoints of one process, joined in memory: a double of src/transfer/endpoint.h. A put or get is checked
+// Endpoints of one process, joined in memory: a double of src/transfer/endpoint/endpoint.h. A put or get is checked
 // against the registrations of both sides when it moves its data; the order and delay of completions come
 // from a seed. Tests fill the queues, refuse registrations, fail gets and cut connections.
 // Any thread; everything is behind one lock, but callbacks.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "pinion/pinion.h"
-#include "transfer/endpoint.h"
+#include "transfer/endpoint/endpoint.h"
 
 namespace pinion::test {
 

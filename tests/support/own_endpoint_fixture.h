@@ -10,7 +10,7 @@
 
 #include "pinion/pinion.h"
 #include "temporary_directory.h"
-#include "transfer/fabric_endpoint.h"
+#include "transfer/endpoint/fabric_endpoint.h"
 
 namespace pinion::test {
 

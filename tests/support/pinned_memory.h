@@ -19,7 +19,7 @@
 #include "base/error.h"
 #include "base/range.h"
 #include "device/device.h"
-#include "device/memlock.h"
+#include "device/kernel/memlock.h"
 #include "eventually.h"
 #include "system_call_filter.h"
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "device/io_uring_abi.h"
+#include "device/kernel/io_uring_abi.h"
 #include "transfer_device.h"
 
 namespace pinion::test {

@@ -1,6 +1,6 @@
 // The MPICH ABI as a program's binary sees it: libmpi.so.12 of MPICH (Debian: libmpich.so.12), Intel MPI,
 // Cray MPICH and MVAPICH. Handles are integers. That this agrees with an installed mpi.h is tested
-// (tests/mpi/abi_check.cpp). Values and plain types only.
+// (tests/intercept/mpi/abi_check.cpp). Values and plain types only.
 #pragma once
 
 #include <cstddef>

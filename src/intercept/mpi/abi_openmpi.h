@@ -1,6 +1,6 @@
 // Open MPI as a program's binary sees it: libmpi.so.40 (Open MPI 3 to 5) and its predecessors back to 1.7.
 // Handles are pointers; predefined ones are the addresses of data symbols of the library (library.h finds
-// them). That this agrees with an installed mpi.h is tested (tests/mpi/abi_check.cpp). Values and plain types
+// them). That this agrees with an installed mpi.h is tested (tests/intercept/mpi/abi_check.cpp). Values and plain types
 // only.
 #pragma once
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "engine/acts.h"
-#include "engine/options.h"
+#include "engine/engine_options.h"
 #include "intercept/same_build.h"
 
 namespace pinion::verbs {

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
-#include "device/own_verbs_call.h"
+#include "device/verbs/own_verbs_call.h"
 #include "intercept/exports.h"
 #include "intercept/verbs/front.h"
 

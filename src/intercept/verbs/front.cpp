@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/warning.h"
-#include "device/memlock.h"
-#include "device/own_verbs_call.h"
+#include "device/kernel/memlock.h"
+#include "device/verbs/own_verbs_call.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/process.h"

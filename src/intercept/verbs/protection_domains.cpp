@@ -1,7 +1,7 @@
 #include "intercept/verbs/protection_domains.h"
 
 #include "base/warning.h"
-#include "device/verbs.h"
+#include "device/verbs/verbs.h"
 
 namespace pinion::verbs {
 

@@ -1,0 +1,338 @@
+// `pinion bench prereg`: a registration as a transfer meets it: on demand, left pinned, and served by the
+// arena, over sizes, as Figure 3a of Gerofi, Takagi and Ishikawa (EuroMPI 2016) has it. Then their Figure 3b:
+// an MPI_Allreduce whose buffers are new in each call (in the program cli/bench/programs/p2p.cpp).
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "cli/bench/bench.h"
+#include "cli/bench/api.h"
+#include "cli/bench/mpi.h"
+#include "cli/bench/prereg_nodes.h"
+#include "cli/bench/ranges.h"
+#include "device/model/cost_model.h"
+#include "engine/engine.h"
+#include "cli/run/log_directory.h"
+#include "placement/hugepage_heap.h"
+
+namespace pinion::cli {
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kSteps = 100'000;
+/// An assumption: the paper has only a plot of it.
+constexpr double kOffloadNs = 10'000;
+
+/// Touched memory, of the arena or beside it.
+class Buffer {
+ public:
+  Buffer(std::size_t bytes, bool in_arena) : in_arena_(in_arena) {
+    void* const at = in_arena
+                         ? process_heap().allocate(bytes, 1, false)
+                         : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == nullptr || at == MAP_FAILED) throw Failure("memory is short");
+    range = Range::of(at, bytes);
+  }
+  ~Buffer() {
+    void* const at = reinterpret_cast<void*>(range.begin);
+    if (in_arena_)
+      process_heap().free(at);
+    else
+      ::munmap(at, range.bytes());
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void touch() const { std::memset(reinterpret_cast<void*>(range.begin), 1, range.bytes()); }
+
+  Range range;
+
+ private:
+  bool in_arena_;
+};
+
+/// A way to have memory registered for a transfer.
+struct Scheme {
+  const char* name;
+  const char* retention;
+  std::string nic;  ///< of device emulated; empty: device pin
+  bool in_arena = false;
+  bool touched = true;
+
+  /// Only the program's own calls change memory here, and it makes none under a registration.
+  std::string options() const {
+    return fmt::format("retention={},monitor=brackets,{}", retention,
+                       nic.empty() ? "device=pin" : "device=emulated,nic=" + nic);
+  }
+};
+
+/// Of an acquire and its release. Those of microseconds are few, and their mean counts.
+double request_ns(const Scheme& scheme, std::size_t bytes) {
+  const ApiDomain api(scheme.options());
+  if (!scheme.touched) {
+    constexpr int kBuffers = 4;
+    api.use(Buffer(page_size(), false).range);  // the first one opens the kernel's ring
+    Ticks sum = 0;
+    for (int i = 0; i < kBuffers; ++i) {
+      const Buffer buffer(bytes, false);
+      const Ticks begin = ticks_now();
+      api.use(buffer.range);
+      sum += ticks_now() - begin;
+    }
+    return static_cast<double>(sum) * calibration().ns_per_tick / kBuffers;
+  }
+  const Buffer buffer(bytes, scheme.in_arena);
+  buffer.touch();
+  api.use(buffer.range);
+  if (scheme.retention == std::string("on-demand"))
+    return ns_a_step(16, [&](std::size_t) { api.use(buffer.range); });
+  return best_ns_a_step(kSteps, [&](std::size_t) { api.use(buffer.range); });
+}
+
+/// The arena's part alone, as fronts call it.
+double arena_lease_ns() {
+  const ApiDomain api("retention=leave-pinned,monitor=brackets,device=emulated,nic=connectx");
+  const Buffer buffer(kMiB, true);
+  buffer.touch();
+  LeasePath& leases = Engine::running()->leases();
+  ThreadContext& thread = *this_thread();
+  Transfer transfer;
+  std::size_t passed = 0;
+  const auto use = [&](std::size_t) {
+    if (leases.lease_in_arena(thread, 0, buffer.range, Access::write, transfer))
+      leases.release(thread, transfer);
+    else
+      ++passed;
+  };
+  use(0);
+  const double ns = best_ns_a_step(kSteps, use);
+  if (passed != 0) throw Failure("the arena serves nothing");
+  return ns;
+}
+
+/// At 1 MiB a scheme is a case by its name alone.
+std::string case_name(const Scheme& scheme, std::size_t bytes) {
+  return bytes == kMiB ? scheme.name : fmt::format("{}-{}", scheme.name, size_name(bytes));
+}
+
+void add_median_ratio(Bench& bench, const char* name, const char* over) {
+  double value = 0, reference = 0;
+  for (const BenchRow& row : bench.rows()) {
+    if (row.subject != "pinion" || row.metric != "ns") continue;
+    if (row.name == name) value = row.value;
+    if (row.name == over) reference = row.value;
+  }
+  if (value > 0) bench.add(name, "pinion", fmt::format("faster_than_{}", over), "times", {reference / value});
+}
+
+/// NIC connectx with a constant more for each registration.
+std::string offloading_nic(const TemporaryLogDirectory& directory) {
+  const CostModel costs = load_cost_model("connectx").model;
+  const std::string path = directory.path() + "/offloaded.nic";
+  std::ofstream(path) << fmt::format(
+      "register_ns_per_page={}\nregister_ns_base={}\nderegister_ns_per_page={}\nderegister_ns_base={}\n",
+      costs.register_ns_per_page, costs.register_ns_base + kOffloadNs, costs.deregister_ns_per_page,
+      costs.deregister_ns_base + kOffloadNs);
+  return path;
+}
+
+void measure_requests(Bench& bench) {
+  const TemporaryLogDirectory directory;
+  const Scheme schemes[] = {{"unfaulted", "on-demand", "connectx", false, false},
+                            {"on-demand", "on-demand", "connectx"},
+                            {"offloaded", "on-demand", offloading_nic(directory)},
+                            {"leave-pinned", "leave-pinned", "connectx"},
+                            {"arena", "leave-pinned", "connectx", true}};
+  for (const std::size_t bytes : {kMiB / 16, kMiB / 4, kMiB, 4 * kMiB, 16 * kMiB})
+    for (const Scheme& scheme : schemes) {
+      std::vector<BenchSubject> subjects{{"pinion", [&] { return request_ns(scheme, bytes); }}};
+      if (bytes == kMiB && std::strcmp(scheme.name, "offloaded") != 0) {
+        Scheme pin = scheme;
+        pin.nic.clear();
+        subjects.push_back({"pinion-pin", [=] { return request_ns(pin, bytes); }});
+      }
+      if (bytes == kMiB && scheme.in_arena)
+        subjects.push_back({"atomic-pair", [] { return atomic_pair_ns(kSteps); }});
+      bench.compare(case_name(scheme, bytes), "ns", "ns", subjects);
+    }
+  bench.compare("arena-lease", "ns", "ns",
+                {{"pinion", arena_lease_ns}, {"atomic-pair", [] { return atomic_pair_ns(kSteps); }}});
+  add_median_ratio(bench, "arena", "on-demand");
+  add_median_ratio(bench, "arena", "unfaulted");
+  bench.add("arena", "paper", "faster_than_unfaulted", "times", {100});
+  bench.note(
+      "An acquire and its release by the C API; 1 MiB where a case names no size. pinion: device emulated, "
+      "NIC "
+      "connectx, modelled; pinion-pin: pinned by the kernel, without a NIC's cost. unfaulted: memory never "
+      "touched, on demand. arena-lease: the arena's part alone, as fronts call it.");
+  bench.note(
+      fmt::format("offloaded: {:.0f} us more for each call, an assumption; the paper plots a constant. Its "
+                  "text has up to "
+                  "two orders of magnitude between unfaulted and pre-registered memory.",
+                  kOffloadNs / 1000));
+}
+
+// ---- forks ----
+
+/// The parent's time of a fork while memory is as `Held` has it.
+template <class Held>
+double fork_ms(std::size_t bytes) {
+  const Held held(bytes);
+  const Ticks begin = ticks_now();
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  const Ticks end = ticks_now();
+  if (child < 0) throw Failure("fork: no memory");
+  ::waitpid(child, nullptr, 0);
+  return static_cast<double>(end - begin) * calibration().ns_per_tick / 1e6;
+}
+
+struct Unregistered {
+  explicit Unregistered(std::size_t bytes) : buffer(bytes, false) { buffer.touch(); }
+  Buffer buffer;
+};
+
+/// A transfer of it goes on.
+struct UnderLease : Unregistered {
+  explicit UnderLease(std::size_t bytes) : Unregistered(bytes) {
+    constexpr std::size_t kMost = 256 * kMiB;
+    leases.reserve(bytes / kMost + 1);
+    for (Address at = buffer.range.begin; at < buffer.range.end; at += kMost)
+      must(api.acquire({at, std::min(at + kMost, buffer.range.end)}, leases.emplace_back()));
+  }
+  ~UnderLease() {
+    for (pinion_lease& lease : leases) pinion_release(&lease);
+  }
+  ApiDomain api{"retention=leave-pinned,monitor=brackets,device=pin"};
+  std::vector<pinion_lease> leases;
+};
+
+struct InArena {
+  explicit InArena(std::size_t bytes, bool under_lease = false) {
+    constexpr std::size_t kBlock = 64 * kMiB;
+    leases.reserve(bytes / kBlock + 1);
+    for (std::size_t at = 0; at < bytes; at += kBlock) {
+      const Buffer& block = *blocks.emplace_back(std::make_unique<Buffer>(kBlock, true));
+      block.touch();
+      if (under_lease)
+        must(api.acquire(block.range, leases.emplace_back()));
+      else
+        api.use(block.range);
+    }
+  }
+  ~InArena() {
+    for (pinion_lease& lease : leases) pinion_release(&lease);
+  }
+  ApiDomain api{"retention=leave-pinned,monitor=brackets,device=pin"};
+  std::vector<std::unique_ptr<Buffer>> blocks;
+  std::vector<pinion_lease> leases;
+};
+
+struct InArenaUnderLease : InArena {
+  explicit InArenaUnderLease(std::size_t bytes) : InArena(bytes, true) {}
+};
+
+void measure_forks(Bench& bench, const std::vector<std::size_t>& sizes) {
+  for (const std::size_t bytes : sizes) {
+    bench.compare("fork-" + size_name(bytes), "ms", "ms",
+                  {{"pinion", [=] { return fork_ms<InArena>(bytes); }},
+                   {"pinion-under-lease", [=] { return fork_ms<InArenaUnderLease>(bytes); }},
+                   {"under-lease", [=] { return fork_ms<UnderLease>(bytes); }},
+                   {"unregistered", [=] { return fork_ms<Unregistered>(bytes); }}});
+    process_heap().relieve();
+  }
+  bench.note(
+      "fork: the parent's time, device pin. pinion: blocks of a registered arena, which it deregisters; "
+      "pinion-under-lease: transfers of them go on, and it copies them for the child; "
+      "under-lease: memory registered beside the arena, which the kernel copies page by page; unregistered: "
+      "copied "
+      "on write.");
+}
+
+// ---- MPI_Allreduce ----
+
+void measure_allreduce(Bench& bench) {
+  const auto families = mpi_benches();
+  if (families.empty()) return bench.note(kNoMpi);
+  const MpiBench& mpi = families.front();
+  const auto under = [](CommandLine options) {
+    options.insert(options.end(), {"--device", "emulated", "--nic", "connectx", "--retention", "on-demand"});
+    return under_pinion(options);
+  };
+  const std::pair<const char*, CommandLine> subjects[] = {
+      {"none", {}}, {"on-demand", under({})}, {"arena", under({"--preregister", "256M"})}};
+  constexpr std::size_t kSubjects = std::size(subjects);
+  const std::pair<const char*, double> sizes[] = {{"2M", 15}, {"4M", 12}};  // and the paper's %
+  std::map<std::string, std::map<std::string, std::vector<double>>> us;     // by size and subject
+  for (std::size_t round = 0; round < bench.rounds(); ++round)
+    for (std::size_t i = 0; i < kSubjects; ++i) {
+      const auto& [subject, command] = subjects[(i + round) % kSubjects];
+      for (const auto& [size, value] : run_mpi_bench(mpi, 2, command, {"new-buffers"}))
+        us[size][subject].push_back(value / 1000);
+    }
+  for (const auto& [size, paper] : sizes) {
+    const std::string name = fmt::format("allreduce-{}", size);
+    std::vector<double> saved;
+    for (std::size_t round = 0; round < bench.rounds(); ++round)
+      saved.push_back(100 * (1 - us[size]["arena"].at(round) / us[size]["on-demand"].at(round)));
+    for (const auto& [subject, command] : subjects) bench.add(name, subject, "us", "us", us[size][subject]);
+    bench.add(name, "arena", "saved", "%", saved);
+    bench.add(name, "paper", "saved", "%", {paper});
+  }
+  bench.note(fmt::format(
+      "allreduce: the mean of a call on two ranks of {}, whose two touched buffers are new in each; device "
+      "emulated, NIC connectx. saved: of on-demand's time, in runs of one round. The paper: MVAPICH2 on 16 "
+      "nodes.",
+      mpi.family));
+}
+
+void simulate_allreduce(Bench& bench) {
+  for (const std::uint64_t mib : {2, 4}) {
+    const std::string name = fmt::format("allreduce-{}M-{}-nodes", mib, kAllreduceNodes);
+    const double on_demand = simulated_allreduce_us(mib * kMiB, false);
+    const double arena = simulated_allreduce_us(mib * kMiB, true);
+    bench.add(name, "on-demand", "us", "us", {on_demand});
+    bench.add(name, "arena", "us", "us", {arena});
+    bench.add(name, "arena", "saved", "%", {100 * (1 - arena / on_demand)});
+  }
+  bench.note(
+      "allreduce of 16 nodes: simulated, a rank a node, NIC connectx, messages at 1.5 GB/s, sums at 4 GB/s, "
+      "Rabenseifner's algorithm. Page faults are left out.");
+}
+
+void run(Bench& bench) {
+  std::vector<std::size_t> sizes = bench.options().sizes;
+  if (sizes.empty()) sizes = {256 * kMiB};
+  const std::size_t most = *std::max_element(sizes.begin(), sizes.end());
+  if (!process_arena().reserve(most + 256 * kMiB, false)) return bench.note("no addresses for an arena");
+  ::pthread_atfork([] { process_heap().before_fork(); }, [] { process_heap().after_fork_in_parent(); },
+                   [] { process_heap().after_fork_in_child(); });
+  measure_requests(bench);
+  const std::pair<const char*, std::function<void()>> parts[] = {
+      {"allreduce", [&] { measure_allreduce(bench); }},
+      {"the simulated allreduce", [&] { simulate_allreduce(bench); }},
+      {"fork", [&] { measure_forks(bench, sizes); }}};
+  for (const auto& [name, measure] : parts) {
+    try {
+      measure();
+    } catch (const Failure& failure) {
+      bench.note(fmt::format("{} was not measured: {}", name, failure.what()));
+    }
+  }
+}
+
+const BenchRegistration registration{"prereg", "Requests served by the pre-registered arena", run,
+                                     kTakesSizes};
+
+}  // namespace
+
+}  // namespace pinion::cli

@@ -1,0 +1,71 @@
+#include "cli/bench/prereg_nodes.h"
+
+#include "cli/command.h"
+#include "cli/simulate/paper_parts.h"
+#include "placement/arena.h"
+#include "simulate/pattern.h"
+
+namespace pinion::cli {
+
+namespace {
+
+using simulate::ProgramBuilder;
+
+constexpr std::uint64_t kCalls = 100;
+
+/// Rabenseifner's algorithm, which MPI libraries choose for large messages: halves go to ever nearer partners
+/// and are added up there; then the sums come back the same way.
+void allreduce(ProgramBuilder& builder, Address sums, Address incoming, std::uint64_t bytes,
+               const simulate::Machine& machine) {
+  const auto exchange = [&](Address from, Address to, std::uint64_t part, int partner) {
+    builder.post(CallKind::receive_nonblocking, to, part, partner, 1);
+    builder.post(CallKind::send, from, part, partner, 2);
+    builder.wait();
+  };
+  Address own = sums;
+  std::uint64_t part = bytes / 2;
+  for (int distance = builder.ranks() / 2; distance > 0; distance /= 2, part /= 2) {
+    const bool upper = (builder.rank() & distance) != 0;
+    exchange(upper ? own : own + part, incoming, part, builder.rank() ^ distance);
+    if (upper) own += part;
+    builder.pause(static_cast<Duration>(1e9 * static_cast<double>(part) / machine.memory_bytes_per_second));
+  }
+  for (int distance = 1; distance < builder.ranks(); distance *= 2) {
+    part *= 2;
+    const bool upper = (builder.rank() & distance) != 0;
+    const Address others = upper ? own - part : own + part;
+    exchange(own, others, part, builder.rank() ^ distance);
+    if (upper) own = others;
+  }
+}
+
+}  // namespace
+
+double simulated_allreduce_us(std::uint64_t bytes, bool in_arena) {
+  const simulate::Machine machine;
+  simulate::Pattern pattern;
+  pattern.ranks = kAllreduceNodes;
+  pattern.turns = kCalls;
+  pattern.write = [&](ProgramBuilder& builder, std::uint64_t calls) {
+    const Address segment = builder.array(Arena::kGranule);
+    if (in_arena)  // its one registration
+      builder.blocking(CallKind::receive, segment, Arena::kGranule, (builder.rank() + 1) % builder.ranks(),
+                       3);
+    builder.begin_turn();
+    allreduce(builder, segment, segment + bytes, bytes, machine);
+    if (!in_arena) builder.unmap({segment, segment + 2 * bytes});
+    builder.end_turn(calls);
+  };
+  simulate::Placement placement;
+  if (const Error error = simulate::Placement::make(kAllreduceNodes, 1, "packed", placement))
+    throw Failure(error.message);
+  const auto seconds = [&](std::uint64_t calls) {
+    return under(in_arena ? RetentionKind::leave_pinned : RetentionKind::on_demand,
+                 simulate::pattern_workload(pattern, calls, placement, machine))
+        .seconds;
+  };
+  // The segment's registration and the start are in both.
+  return 1e6 * (seconds(2 * kCalls) - seconds(kCalls)) / static_cast<double>(kCalls);
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,117 @@
+#include "cli/doctor/caches_above.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+
+#include "cli/run/front_reach.h"
+
+namespace pinion::cli {
+
+namespace {
+
+struct Version {
+  unsigned major = 0, minor = 0;
+};
+
+/// The answer of `ask` about a library, in a process of its own: libraries start threads, patch code and
+/// print as they are loaded. Empty where the library is absent.
+std::optional<Version> version_of(const char* library, const char* function, Version (*ask)(void* function)) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::dup2(nowhere, STDERR_FILENO);
+    void* const handle = ::dlopen(library, RTLD_LAZY);
+    void* const asked = handle ? ::dlsym(handle, function) : nullptr;
+    if (!asked) ::_exit(1);
+    const Version version = ask(asked);
+    ::_exit(::write(ends[1], &version, sizeof version) != sizeof version);
+  }
+  ::close(ends[1]);
+  Version version;
+  const bool told = child > 0 && ::read(ends[0], &version, sizeof version) == sizeof version;
+  ::close(ends[0]);
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  return told ? std::optional(version) : std::nullopt;
+}
+
+void find_ucx(std::vector<CacheAbove>& caches) {
+  const auto found = version_of("libucp.so.0", "ucp_get_version", [](void* function) {
+    Version version;
+    unsigned release = 0;
+    reinterpret_cast<void (*)(unsigned*, unsigned*, unsigned*)>(function)(&version.major, &version.minor,
+                                                                          &release);
+    return version;
+  });
+  if (!found) return;
+  CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
+                 {{"UCX_RCACHE_ENABLE", "n"}},
+                 {"UCX_RCACHE_MAX_SIZE"},
+                 {"UCX_RCACHE_MAX_REGIONS"}};
+  // Before 1.16 its InfiniBand part had a cache of its own.
+  if (found->major == 1 && found->minor < 16) {
+    ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
+    ucx.most_bytes.emplace_back("UCX_IB_RCACHE_MAX_SIZE");
+    ucx.most_regions.emplace_back("UCX_IB_RCACHE_MAX_REGIONS");
+  }
+  // Programs may have their modules elsewhere.
+  std::vector<std::string> parts{"libuct.so.0//ucx/libuct_ib*.so.0"};
+  if (const char* const modules = std::getenv("UCX_MODULE_DIR"))
+    parts = {std::string(modules) + "/libuct_ib.so.0"};
+  ucx.is_met = front_reach(parts) == FrontReach::reached;
+  caches.push_back(std::move(ucx));
+}
+
+void find_libfabric(std::vector<CacheAbove>& caches) {
+  const auto found = version_of("libfabric.so.1", "fi_version", [](void* function) {
+    const std::uint32_t version = reinterpret_cast<std::uint32_t (*)()>(function)();
+    return Version{version >> 16, version & 0xffff};
+  });
+  if (!found) return;
+  CacheAbove libfabric{fmt::format("libfabric {}.{}", found->major, found->minor),
+                       {{"FI_MR_CACHE_MAX_COUNT", "0"}},
+                       {"FI_MR_CACHE_MAX_SIZE"},
+                       {"FI_MR_CACHE_MAX_COUNT"}};
+  libfabric.is_met =
+      front_reach({"libfabric.so.1", "libfabric.so.1//libfabric/libverbs-fi.so"}) == FrontReach::reached;
+  caches.push_back(std::move(libfabric));
+}
+
+std::vector<CacheAbove> find_caches() {
+  std::vector<CacheAbove> caches;
+  find_ucx(caches);
+  find_libfabric(caches);
+  // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
+  // It registers by way of the libraries above.
+  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}};
+  for (const CacheAbove& cache : caches) open_mpi.is_met |= cache.is_met;
+  caches.push_back(std::move(open_mpi));
+  return caches;
+}
+
+}  // namespace
+
+const std::vector<CacheAbove>& caches_above() {
+  static const std::vector<CacheAbove> caches = find_caches();
+  return caches;
+}
+
+std::string caches_to_switch_off() {
+  std::string settings;
+  for (const CacheAbove& cache : caches_above())
+    for (const auto& [name, value] : cache.off)
+      if (cache.is_met && !std::getenv(name.c_str()))
+        settings += fmt::format("{}{}={}", settings.empty() ? "" : " ", name, value);
+  return settings;
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,155 @@
+#include "cli/report/report_notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "engine/acts.h"
+#include "engine/engine_options.h"
+#include "cli/text.h"
+
+namespace pinion::cli {
+
+namespace {
+
+using runlog::RankReport;
+using runlog::Report;
+
+constexpr std::size_t kRangesShown = 8;
+constexpr std::size_t kRanksShown = 4;
+
+/// Ranks with a property: how many, and the first of them by name.
+struct Named {
+  std::uint64_t count = 0;
+  std::string names;
+};
+
+template <class F>
+Named named(const Report& r, F&& has) {
+  Named found;
+  for (const RankReport& rank : r.per_rank) {
+    if (!has(rank)) continue;
+    if (++found.count <= kRanksShown) found.names += (found.count > 1 ? ", " : "") + rank_text(rank);
+  }
+  if (found.count > kRanksShown) found.names += ", ...";
+  return found;
+}
+
+}  // namespace
+
+std::string rank_text(const RankReport& rank) {
+  return rank.rank >= 0 ? fmt::format("rank {} on {}", rank.rank, rank.host)
+                        : fmt::format("process {} on {}", rank.process, rank.host);
+}
+
+std::string unfinished_text(const Report& r) {
+  const Named running = named(r, [](const RankReport& rank) { return rank.running; });
+  const Named broken_off = named(r, [](const RankReport& rank) { return !rank.complete && !rank.running; });
+  std::string text;
+  if (running.count)
+    text = fmt::format("{} not ended: the job still writes to its log",
+                       plural_text(running.count, "rank has", "ranks have"));
+  if (broken_off.count)
+    text += fmt::format("{}{} did not end in order ({})", text.empty() ? "" : "; ",
+                        plural_text(broken_off.count, "rank", "ranks"), broken_off.names);
+  return text;
+}
+
+std::string lost_events_text(const Report& r) {
+  if (r.all_events()) return {};
+  const std::uint64_t log_size = recorded_options(r.options).log_size;
+  const auto is_full = [&](const RankReport& rank) {
+    return (rank.events + 1) * sizeof(runlog::Event) > log_size;
+  };
+  std::set<std::string> why;
+  for (const RankReport& rank : r.per_rank) {
+    if (rank.events_dropped > rank.records_dropped)
+      why.insert(is_full(rank) ? "more than --log-size" : "no space left where the log is");
+    if (rank.records_dropped) why.insert("they came faster than the helper could take them");
+  }
+  const Named ranks = named(r, [](const RankReport& rank) { return rank.events_dropped > 0; });
+  return fmt::format("{} missing ({}; {})", plural_text(r.events_dropped, "event is", "events are"),
+                     fmt::join(why, "; "), ranks.names);
+}
+
+std::string covered_text(const Report& r) {
+  return r.registered().bounds_known
+             ? fmt::format("are of the first {}", seconds_text(r.events_cover_seconds))
+             : "are not available";
+}
+
+std::string missing_ranks_text(const Report& r) {
+  const std::string only = recorded_options(r.options).only_ranks;
+  std::set<std::int32_t> found;
+  for (const RankReport& rank : r.per_rank) found.insert(rank.rank);
+  std::uint64_t count = 0;
+  std::vector<std::pair<std::int32_t, std::int32_t>> ranges;
+  for (std::int32_t rank = 0; rank < r.job_ranks; ++rank) {
+    if (found.count(rank) || !list_holds(only, rank).value_or(true)) continue;
+    ++count;
+    if (!ranges.empty() && ranges.back().second == rank - 1)
+      ranges.back().second = rank;
+    else
+      ranges.push_back({rank, rank});
+  }
+  if (count == 0) return {};
+  std::string names;
+  for (std::size_t i = 0; i < std::min(kRangesShown, ranges.size()); ++i) {
+    const auto& [first, last] = ranges[i];
+    names += (i ? ", " : "") + (first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  }
+  if (ranges.size() > kRangesShown) names += ", ...";
+  return fmt::format("{} of {} ({})", count_text(count),
+                     plural_text(static_cast<std::uint64_t>(r.job_ranks), "rank", "ranks"), names);
+}
+
+std::string kernel_count_text(const Report& r) {
+  return fmt::format("up to {} pinned or locked (VmPin, VmLck: whole hugepages, shared edge pages twice)",
+                     bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
+}
+
+std::string limit_text(const Report& r) {
+  const std::uint64_t of_node = recorded_options(r.options).node_limit;
+  std::string text;
+  if (r.limit_bytes && r.limit_bytes != of_node)
+    text = fmt::format("{} a process", bytes_text(static_cast<double>(r.limit_bytes)));
+  if (of_node)
+    text += fmt::format("{}{} a node", text.empty() ? "" : ", ", bytes_text(static_cast<double>(of_node)));
+  return text;
+}
+
+std::string beyond_text(const Report& r) {
+  const runlog::BeyondLimits& beyond = r.beyond;
+  if (beyond.bytes == 0 && beyond.regions == 0) return {};
+  const auto most = std::max_element(
+      r.per_rank.begin(), r.per_rank.end(),
+      [](const RankReport& a, const RankReport& b) { return a.beyond.bytes < b.beyond.bytes; });
+  return fmt::format("by at most {} and {}, for {} (most: {})", bytes_text(static_cast<double>(beyond.bytes)),
+                     plural_text(beyond.regions, "region", "regions"), seconds_text(beyond.seconds),
+                     rank_text(*most));
+}
+
+std::string keys_text(const runlog::KeyUse& keys) {
+  if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
+  return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",
+                     bytes_text(keys.exposed_byte_seconds), seconds_text(keys.strict_seconds));
+}
+
+std::string unseen_text(const Report& r) {
+  constexpr std::uint64_t kOthers = std::uint64_t{1} << 20;  // a program may lock some pages itself
+  const bool reached = r.acts != runlog::Acts::measured && (r.acquires.total != 0 || r.registrations != 0);
+  if (!may_act_below(recorded_options(r.options)) || r.acts == runlog::Acts::pinned || reached ||
+      r.kernel_pinned_peak_bytes < kOthers)
+    return {};
+  return fmt::format(
+      "the kernel counts {} pinned or locked, and no registration reached the verbs front. Where a NIC pins "
+      "it, "
+      "the program has a libibverbs inside, or calls the driver itself (devx): then its library's own cache "
+      "serves it better (UCX_RCACHE_ENABLE=y, FI_MR_CACHE_MAX_COUNT=1024)",
+      bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)));
+}
+
+}  // namespace pinion::cli

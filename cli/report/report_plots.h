@@ -1,0 +1,24 @@
+// The plots of a report: registered memory over time, and the memory and cost of other strategies.
+// Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "cli/report/plot.h"
+#include "runlog/analysis.h"
+#include "cli/simulate/strategies.h"
+
+namespace pinion::cli {
+
+// Of panels; a job may have thousands.
+constexpr std::size_t kMostNodePanels = 8, kMostRankPanels = 16;
+
+/// One for each node, highest peak first, `most` at most.
+std::vector<PlotPanel> node_panels(const runlog::Report& report, std::size_t most);
+/// The same for ranks.
+std::vector<PlotPanel> rank_panels(const runlog::Report& report, std::size_t most);
+
+/// Mean registered memory and seconds added against the limit; empty where no limit could bind.
+std::vector<PlotPanel> grid_panels(const runlog::Report& report, const WhatIfGrid& grid);
+
+}  // namespace pinion::cli

@@ -1,0 +1,256 @@
+#include "cli/report/svg.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "base/shown_text.h"
+#include "base/units.h"
+
+namespace pinion::cli {
+
+namespace {
+
+// Of a panel, in its own units.
+constexpr double kWidth = 640, kHeight = 320;
+constexpr double kLeft = 70, kRight = 18, kBottom = 48;
+constexpr double kLegendTop = 40, kLegendRow = 17;
+constexpr std::size_t kColours = 8;
+
+/// From values, `least` to `most`, to places along one side of a panel.
+class Axis {
+ public:
+  Axis(Scale scale, double least, double most, double from, double to)
+      : scale_(scale), least_(least), most_(most), from_(from), to_(to) {
+    if (scale_ == Scale::linear) {
+      if (most_ <= least_) most_ = least_ + 1;
+      return;
+    }
+    least_ = std::floor(power_of(least > 0 ? least : 1));
+    most_ = std::max(std::ceil(power_of(most > 0 ? most : 1)), least_ + 1);
+  }
+
+  double place(double value) const {
+    const double at = scale_ == Scale::linear ? value : value > 0 ? power_of(value) : least_;
+    return from_ + (to_ - from_) * std::clamp((at - least_) / (most_ - least_), 0.0, 1.0);
+  }
+
+  std::vector<std::pair<double, std::string>> ticks() const {
+    std::vector<std::pair<double, std::string>> ticks;
+    const double step = scale_ == Scale::linear ? round_step((most_ - least_) / 5)
+                                                : std::max(1.0, std::ceil((most_ - least_) / 8));
+    for (double at = std::ceil(least_ / step) * step; at <= most_ + step * 1e-6; at += step) {
+      const double value = scale_ == Scale::linear          ? at
+                           : scale_ == Scale::powers_of_two ? std::exp2(at)
+                                                            : std::pow(10, at);
+      ticks.emplace_back(
+          value,
+          scale_ == Scale::powers_of_two && value >= 1
+              ? format_size(static_cast<std::uint64_t>(value))
+              : fmt::format("{:.10g}", std::fabs(at) < step * 1e-6 && scale_ == Scale::linear ? 0 : value));
+    }
+    return ticks;
+  }
+
+ private:
+  double power_of(double value) const {
+    return scale_ == Scale::powers_of_two ? std::log2(value) : std::log10(value);
+  }
+  /// 1, 2 or 5 times a power of ten, at least `step`.
+  static double round_step(double step) {
+    const double power = std::pow(10, std::floor(std::log10(step)));
+    for (const double part : {1.0, 2.0, 5.0})
+      if (part * power >= step * (1 - 1e-9)) return part * power;
+    return 10 * power;
+  }
+
+  Scale scale_;
+  double least_, most_;  ///< of a logarithmic axis: powers
+  double from_, to_;
+};
+
+/// The classes of a line: its colour, and dots where there are more lines than colours.
+std::string classes_of(const PlotLine& line, const std::vector<std::string>& names) {
+  const auto found = std::find(names.begin(), names.end(), line.name);
+  const auto place = static_cast<std::size_t>(found - names.begin());
+  return fmt::format("c{}{}{}", place % kColours, place >= kColours ? " again" : "",
+                     line.is_bound ? " bound" : "");
+}
+
+struct Extent {
+  double least = INFINITY, most = -INFINITY;
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+};
+
+std::string ticks_of(const Axis& x, const Axis& y) {
+  std::string out;
+  for (const auto& [value, text] : x.ticks())
+    out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n",
+                       x.place(value), kHeight - kBottom + 18, escaped(text));
+  for (const auto& [value, text] : y.ticks())
+    out += fmt::format(
+        "<path class=\"grid\" d=\"M{:.0f} {:.1f}H{:.0f}\"/>"
+        "<text class=\"tick\" x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+        kLeft, y.place(value), kWidth - kRight, kLeft - 8, y.place(value) + 4, escaped(text));
+  return out;
+}
+
+/// The names of the lines in rows above the panel, by their colours.
+struct Legend {
+  std::string text;
+  double bottom = kLegendTop;
+};
+
+Legend legend_of(const PlotPanel& panel, const std::vector<std::string>& names) {
+  Legend legend;
+  double at = kLeft;
+  for (const PlotLine& line : panel.lines) {
+    const double width = 42 + 7.2 * static_cast<double>(line.name.size());
+    if (at > kLeft && at + width > kWidth) {
+      at = kLeft;
+      legend.bottom += kLegendRow;
+    }
+    legend.text += fmt::format(
+        "<path class=\"line {}\" d=\"M{:.0f} {:.0f}h18\"/>"
+        "<text class=\"key\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+        classes_of(line, names), at, legend.bottom - 4, at + 23, legend.bottom, escaped(line.name));
+    at += width;
+  }
+  return legend;
+}
+
+std::string line_of(const PlotLine& line, const PlotPanel& panel, const Axis& x, const Axis& y,
+                    const std::string& classes) {
+  std::string path, marks;
+  for (const auto& [at, value] : line.points) {
+    if (!std::isfinite(at) || !std::isfinite(value)) continue;
+    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? 'M' : 'L', x.place(at), y.place(value));
+    if (panel.has_marks && !line.is_bound)
+      marks += fmt::format("<circle class=\"mark {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/>", classes,
+                           x.place(at), y.place(value));
+  }
+  if (path.empty()) return {};
+  return fmt::format("<path class=\"line {}\" d=\"{}\"><title>{}</title></path>{}\n", classes, path,
+                     escaped(line.name), marks);
+}
+
+std::string content_of(const PlotPanel& panel, const std::vector<std::string>& names) {
+  Extent across, up;
+  for (const PlotLine& line : panel.lines)
+    for (const auto& [at, value] : line.points) {
+      across.add(at);
+      up.add(value);
+    }
+  const Axis x(panel.x_scale, across.least, across.most, kLeft, kWidth - kRight);
+  const Legend legend = legend_of(panel, names);
+  const double top = legend.bottom + 14;
+  const Axis y(panel.y_scale, panel.y_scale == Scale::linear ? std::min(0.0, up.least) : up.least, up.most,
+               kHeight - kBottom, top);
+  std::string out = fmt::format(
+      "<text class=\"title\" x=\"{:.0f}\" y=\"20\">{}</text>\n"
+      "<text class=\"label\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n"
+      "<text class=\"label\" transform=\"translate(16 {:.0f}) rotate(-90)\" "
+      "text-anchor=\"middle\">{}</text>\n",
+      kLeft, escaped(panel.title), (kLeft + kWidth - kRight) / 2, kHeight - 8, escaped(panel.x),
+      (top + kHeight - kBottom) / 2, escaped(panel.y));
+  out += ticks_of(x, y) + legend.text;
+  // The first one on top.
+  for (auto line = panel.lines.rbegin(); line != panel.lines.rend(); ++line)
+    out += line_of(*line, panel, x, y, classes_of(*line, names));
+  return out;
+}
+
+}  // namespace
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = utf8_sequence(text, at);
+    const char c = text[at];
+    if (bytes == 0) {
+      out += "\xEF\xBF\xBD";
+    } else if (bytes > 1) {
+      out += text.substr(at, bytes);
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else if (c == '\'') {
+      out += "&#39;";
+    } else {
+      out += (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F ? '?' : c;
+    }
+    at += std::max<std::size_t>(bytes, 1);
+  }
+  return out;
+}
+
+std::vector<std::string> line_names(const std::vector<PlotPanel>& panels) {
+  std::vector<std::string> names;
+  for (const PlotPanel& panel : panels)
+    for (const PlotLine& line : panel.lines)
+      if (std::find(names.begin(), names.end(), line.name) == names.end()) names.push_back(line.name);
+  return names;
+}
+
+std::string svg_panel(const PlotPanel& panel, const std::vector<std::string>& names) {
+  return fmt::format(
+      "<svg class=\"plot\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" "
+      "aria-label=\"{}\">\n{}</svg>\n",
+      kWidth, kHeight, escaped(panel.title), content_of(panel, names));
+}
+
+std::string svg_file(const Plot& plot) {
+  constexpr double kHead = 40;
+  const std::size_t columns = std::max(1u, plot.columns);
+  const std::size_t rows = (plot.panels.size() + columns - 1) / columns;
+  const double width = kWidth * static_cast<double>(columns);
+  const double height = kHead + kHeight * static_cast<double>(rows);
+  const std::vector<std::string> names = line_names(plot.panels);
+  std::string out = fmt::format(
+      "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\">\n<style>{2}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
+      "<text class=\"title\" x=\"{3:.0f}\" y=\"26\" text-anchor=\"middle\">{4}</text>\n",
+      width, height, svg_style(), width / 2, escaped(plot.title));
+  for (std::size_t i = 0; i < plot.panels.size(); ++i)
+    out += fmt::format("<g transform=\"translate({:.0f} {:.0f})\">\n{}</g>\n",
+                       kWidth * static_cast<double>(i % columns),
+                       kHead + kHeight * static_cast<double>(i / columns), content_of(plot.panels[i], names));
+  return out + "</svg>\n";
+}
+
+// Colours that are told apart with any colour vision (Okabe and Ito), darker on paper, lighter at night.
+const char* svg_style() {
+  return R"(
+.plot { --ink: #1f2328; --faint: #d0d7de; --page: #ffffff;
+  --c0: #0072b2; --c1: #d55e00; --c2: #00805c; --c3: #a8327d; --c4: #7a5195; --c5: #8a6d00; --c6: #3a86c8; --c7: #5c5c5c; }
+@media (prefers-color-scheme: dark) { .plot { --ink: #e6edf3; --faint: #3d444d; --page: #0d1117;
+  --c0: #56b4e9; --c1: #ff9a4d; --c2: #3fd0a4; --c3: #f09ccf; --c4: #c3a6f0; --c5: #e8c84a; --c6: #9ecbff; --c7: #b0b0b0; } }
+@media print { .plot { --ink: #000000; --faint: #c0c0c0; --page: #ffffff;
+  --c0: #0072b2; --c1: #d55e00; --c2: #00805c; --c3: #a8327d; --c4: #7a5195; --c5: #8a6d00; --c6: #3a86c8; --c7: #5c5c5c; } }
+.plot text { fill: var(--ink); font: 13px system-ui, sans-serif; }
+.plot .title { font-weight: 600; font-size: 15px; }
+.plot .paper { fill: var(--page); }
+.plot .grid { stroke: var(--faint); fill: none; }
+.plot .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.plot .bound { stroke-dasharray: 6 4; stroke-width: 1.5; }
+.plot .again { stroke-dasharray: 2 3; }
+.plot .c0 { stroke: var(--c0); } .plot .c1 { stroke: var(--c1); } .plot .c2 { stroke: var(--c2); }
+.plot .c3 { stroke: var(--c3); } .plot .c4 { stroke: var(--c4); } .plot .c5 { stroke: var(--c5); }
+.plot .c6 { stroke: var(--c6); } .plot .c7 { stroke: var(--c7); }
+.plot .mark { fill: var(--page); stroke-width: 2; }
+)";
+}
+
+}  // namespace pinion::cli

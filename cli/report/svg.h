@@ -1,0 +1,27 @@
+// Plots as SVG. Colours are classes, so that a page or the picture's own style chooses them, light and dark.
+// Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/report/plot.h"
+
+namespace pinion::cli {
+
+/// Text for XML and HTML: markup as entities, control characters as '?', bytes that are no UTF-8 as U+FFFD.
+std::string escaped(const std::string& text);
+
+/// The names of all lines in their order: the place of a name is its colour.
+std::vector<std::string> line_names(const std::vector<PlotPanel>& panels);
+
+/// A panel as an <svg> element, for a page that has svg_style().
+std::string svg_panel(const PlotPanel& panel, const std::vector<std::string>& names);
+
+/// The panels in their grid, as a file of its own.
+std::string svg_file(const Plot& plot);
+
+/// CSS for panels.
+const char* svg_style();
+
+}  // namespace pinion::cli

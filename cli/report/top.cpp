@@ -1,0 +1,89 @@
+// `pinion top`: a running job live in the terminal, from its logs.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/report/top_view.h"
+
+namespace pinion::cli {
+
+namespace {
+
+struct Arguments {
+  std::vector<std::string> logs{"."};
+  bool once = false;
+  std::string every = "1s";
+};
+
+struct Screen {
+  std::size_t columns = 0, lines = 0;  ///< 0: any number
+};
+
+/// Asked before each picture: the user may have resized it.
+Screen screen() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return {size.ws_col, size.ws_row > 1 ? size.ws_row - 1u : 0u};
+}
+
+Error read_rows(const std::vector<std::string>& logs, std::vector<TopRow>& rows) {
+  return runlog::for_each_state(logs, [&](const runlog::Log& log) { rows.push_back(top_row(log)); });
+}
+
+void show_once(const Arguments& arguments) {
+  std::vector<TopRow> rows;
+  if (const Error error = read_rows(arguments.logs, rows)) throw UsageError(error.message);
+  fmt::print("{}", top_text(std::move(rows), 0, 0));
+}
+
+/// Until the job has ended. A log that cannot be read any more is named below the last picture.
+void show_live(const Arguments& arguments, Duration every) {
+  std::string picture;
+  for (bool goes_on = true; goes_on;) {
+    std::vector<TopRow> rows;
+    std::string note;
+    const Screen size = screen();
+    if (const Error error = read_rows(arguments.logs, rows)) {
+      if (picture.empty()) throw UsageError(error.message);
+      note = fmt::format("{}\n", error.message);
+    } else {
+      goes_on = std::any_of(rows.begin(), rows.end(), [](const TopRow& row) { return row.is_running; });
+      picture = top_text(std::move(rows), size.columns, size.lines);
+    }
+    // Home, the picture, and the rest of the screen cleared.
+    fmt::print("\033[H\033[J{}{}", picture, note);
+    std::fflush(stdout);
+    if (goes_on) std::this_thread::sleep_for(std::chrono::nanoseconds(every));
+  }
+}
+
+void top(const Arguments& arguments) {
+  const std::optional<Duration> every = parse_duration(arguments.every);
+  if (!every || *every < 10 * kMillisecond)
+    throw UsageError(
+        fmt::format("--every: '{}' is no time of 10ms or more, such as 500ms or 2s", arguments.every));
+  if (arguments.once || ::isatty(STDOUT_FILENO) == 0) return show_once(arguments);
+  show_live(arguments, *every);
+}
+
+}  // namespace
+
+void add_top(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("top", "Show a running job: registered memory, misses and spent time");
+  auto arguments = std::make_shared<Arguments>();
+  sub->add_option("logs", arguments->logs, "log directories or files of one run [.]")->type_name("DIR");
+  sub->add_flag("--once", arguments->once, "one picture; so too where standard output is no terminal")
+      ->disable_flag_override();
+  sub->add_option("--every", arguments->every, "time between two pictures [1s]")->type_name("TIME");
+  sub->callback([arguments] { top(*arguments); });
+}
+
+}  // namespace pinion::cli

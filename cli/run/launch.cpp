@@ -1,0 +1,174 @@
+#include "cli/run/launch.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "cli/doctor/caches_above.h"
+#include "engine/acts.h"
+#include "engine/process.h"
+#include "monitor/libc_hooks.h"
+
+namespace pinion::cli {
+
+namespace {
+
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+
+sigset_t forwarded_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH})
+    sigaddset(&set, number);
+  return set;
+}
+
+int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
+// Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
+// only signals for this process alone are passed on.
+int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Duration()>& beat) {
+  for (timespec pause{};;) {
+    siginfo_t info{};
+    if ((beat ? sigtimedwait(&signals, &info, &pause) : sigwaitinfo(&signals, &info)) < 0) {
+      if (errno != EAGAIN) continue;
+      const Duration until_next = beat();
+      pause = {until_next / kSecond, until_next % kSecond};
+      continue;
+    }
+    if (info.si_signo != SIGCHLD) {
+      if (info.si_code <= 0) ::kill(child, info.si_signo);
+      continue;
+    }
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child) return shell_status(status);
+  }
+}
+
+/// Throws UsageError where it is missing, or its path is unfit for preloading.
+std::string library_beside_command(const char* name) {
+  namespace fs = std::filesystem;
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const fs::path prefix = self.parent_path().parent_path();
+  fs::path library = prefix / "lib" / name;
+  // Where distributions have libraries: lib64, lib/x86_64-linux-gnu.
+  if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;
+  if (::access(library.c_str(), R_OK) != 0)
+    throw UsageError(fmt::format("the preload library is missing: {}", library.string()));
+  // The dynamic loader splits LD_PRELOAD at spaces and colons, without any quoting.
+  if (library.string().find_first_of(" :") != std::string::npos)
+    throw UsageError(
+        fmt::format("the preload library's path must have no space or colon: {}", library.string()));
+  return library.string();
+}
+
+/// Whether every function of libc that matters can be redirected in memory here. Asked of this very process.
+bool code_can_be_patched() {
+  const HookCallbacks ignore{[](const MemoryChange&) { return Answer::proceed; }, [](Range) {}};
+  const HookReport hooks = install_libc_hooks(ignore);
+  uninstall_libc_hooks();
+  return hooks.complete;
+}
+
+bool needs_symbols(MonitorKind kind) {
+  switch (kind) {
+    case MonitorKind::symbols:
+    case MonitorKind::symbols_userfaultfd:
+      return true;
+    case MonitorKind::automatic:
+      return !code_can_be_patched();
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::string preload_library() { return library_beside_command("libpinion-preload.so"); }
+
+std::string symbols_library() { return library_beside_command("libpinion-symbols.so"); }
+
+std::string heap_library() { return library_beside_command("libpinion-heap.so"); }
+
+bool inside_launcher() { return job_place().rank >= 0; }
+
+Environment with_pinion(const Options& options) {
+  // Both have munmap: that of the symbols is the one that must see each call.
+  std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") +
+                          (options.hugepages || options.preregister != 0 ? heap_library() + ":" : "") +
+                          preload_library();
+  const char* inherited = std::getenv("LD_PRELOAD");
+  const std::string others = inherited ? inherited : "";
+  // A rank may have them already from a `pinion run` around its launcher.
+  if (others == libraries || others.rfind(libraries + ":", 0) == 0)
+    libraries = others;
+  else if (!others.empty())
+    libraries += ":" + others;
+  // AddressSanitizer's runtime refuses to start behind any preloaded library. The preload lets it be second.
+  const char* const asan = std::getenv("ASAN_OPTIONS");
+  std::string checks = asan ? asan : "";
+  if (checks.find("verify_asan_link_order") == std::string::npos)
+    checks += (checks.empty() ? "" : ":") + std::string("verify_asan_link_order=0");
+  return {{"PINION", format_options(options)},
+          {"ASAN_OPTIONS", checks},
+          {"PINION_CONFIG", ""},
+          {"LD_PRELOAD", libraries},
+          {kCachesOffVariable, may_act_below(options) ? caches_to_switch_off() : ""}};
+}
+
+std::string new_run_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+int execute(const CommandLine& command, const Environment& environment) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int code = errno;
+  fmt::print(stderr, "pinion: {}: {}\n", command.front(), code == ENOENT ? "not found" : std::strerror(code));
+  return code == ENOENT ? kNotFound : kNotExecutable;
+}
+
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output,
+                 const std::function<Duration()>& beat) {
+  // Blocked before the child exists, so that each signal reaches one of the two; the child gets the old mask
+  // back.
+  sigset_t signals = forwarded_signals(), before;
+  sigaddset(&signals, SIGCHLD);
+  ::signal(SIGCHLD, SIG_DFL);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t child = ::fork();
+  if (child < 0) throw Failure(fmt::format("fork: {}", std::strerror(errno)));
+  if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (!output.empty()) {
+      const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      if (file < 0) {
+        fmt::print(stderr, "pinion: {}: {}\n", output, std::strerror(errno));
+        ::_exit(kNotExecutable);
+      }
+      ::dup2(file, STDOUT_FILENO);
+      ::dup2(file, STDERR_FILENO);
+      ::close(file);
+    }
+    ::_exit(execute(command, environment));
+  }
+  const int status = wait_forwarding(child, signals, beat);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+}  // namespace pinion::cli

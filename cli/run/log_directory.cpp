@@ -1,0 +1,83 @@
+#include "cli/run/log_directory.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "cli/command.h"
+#include "runlog/format.h"
+
+namespace pinion::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& path, const fs::filesystem_error& error) {
+  throw UsageError(fmt::format("log directory {}: {}", path, error.code().message()));
+}
+
+/// Of an earlier run here. Throws UsageError where another program's file has a log's name.
+bool is_left_by_a_run(const fs::path& file) {
+  if (file.extension() == ".plog") {
+    char mark[sizeof runlog::kMagic] = {};
+    std::ifstream(file, std::ios::binary).read(mark, sizeof mark);
+    if (std::memcmp(mark, runlog::kMagic, sizeof mark) == 0) return true;
+    throw UsageError(
+        fmt::format("{}: not a log of Pinion; name a directory for logs alone: --log DIR", file.string()));
+  }
+  if (file.extension() != ".hugepages" && file.extension() != ".arena") return false;
+  const std::string process = file.stem().extension().string();  // HOST.PID.arena
+  return process.size() > 1 && std::all_of(process.begin() + 1, process.end(),
+                                           [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+}  // namespace
+
+std::string make_log_directory(const std::string& path) {
+  try {
+    const fs::path directory = fs::absolute(path).lexically_normal();
+    fs::create_directories(directory);
+    return directory.string();
+  } catch (const fs::filesystem_error& error) {
+    refuse(path, error);
+  }
+}
+
+std::string prepare_log_directory(const std::string& path) {
+  const std::string directory = make_log_directory(path);
+  try {
+    std::vector<fs::path> older;
+    for (const auto& entry : fs::directory_iterator(directory))
+      if (entry.is_regular_file() && is_left_by_a_run(entry.path())) older.push_back(entry.path());
+    for (const fs::path& file : older) fs::remove(file);
+  } catch (const fs::filesystem_error& error) {
+    refuse(path, error);
+  }
+  return directory;
+}
+
+TemporaryLogDirectory::TemporaryLogDirectory() {
+  // Batch systems set TMPDIR on nodes that may lack it.
+  std::error_code missing;
+  for (const fs::path& place : {fs::temp_directory_path(missing), fs::path("/tmp")}) {
+    path_ = (place / "pinion-run-XXXXXX").string();
+    if (!missing && ::mkdtemp(path_.data())) return;
+    missing.clear();
+  }
+  throw Failure(fmt::format("/tmp: {}; name a place for the run's logs: --log DIR", std::strerror(errno)));
+}
+
+TemporaryLogDirectory::~TemporaryLogDirectory() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,181 @@
+// `pinion run`: one program, or one rank of it, with the preload set.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "cli/report/arena.h"
+#include "cli/doctor/caches_above.h"
+#include "cli/command.h"
+#include "device/node_devices.h"
+#include "engine/acts.h"
+#include "engine/process.h"
+#include "cli/run/forward.h"
+#include "cli/report/hugepages.h"
+#include "cli/run/launch.h"
+#include "cli/run/log_directory.h"
+#include "cli/option_flags.h"
+#include "cli/run/preload_reach.h"
+#include "cli/report/prometheus.h"
+#include "cli/report/report_text.h"
+#include "runlog/analysis.h"
+#include "cli/report/source_places.h"
+#include "cli/simulate/strategies.h"
+#include "cli/text.h"
+#include "cli/typed.h"
+#include "cli/report/verdict.h"
+
+namespace pinion::cli {
+
+namespace {
+
+/// `status`: of the command; one that failed leaves no question.
+std::string no_log_text(const Options& options, int status) {
+  const bool below = options.front == Front::verbs;
+  const std::string none =
+      below || may_act_below(options) ? "no process left a log: " : "no rank left a log: ";
+  if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
+  if (below) return none + "did the program register memory with an RDMA device?";
+  return none + (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
+                                        : "did the program use MPI?");
+}
+
+// A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
+void print_summary(const std::string& directory, const Options& options, const CommandLine& command,
+                   int status, const ArenaFigures& arena) {
+  runlog::Report report;
+  if (const Error error = runlog::analyse({directory}, report)) {
+    fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options, status) : error.message);
+    return;
+  }
+  const std::optional<Strategies> strategies = strategies_of(report, {directory});
+  const Strategies* const simulated = strategies ? &*strategies : nullptr;
+  SourcePlaces places;
+  const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
+  const Verdict verdict = arena.served ? arena_verdict(report, arena)
+                                       : verdict_of(report, simulated, {"", quoted(command)}, site_text);
+  fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
+}
+
+/// On standard error: standard output is the program's.
+void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(text, "pinion: ")); }
+
+/// Libraries behave otherwise than the user may expect.
+void tell_caches_off(const Options& options) {
+  if (!may_act_below(options)) return;
+  std::string text;
+  for (const CacheAbove& cache : caches_above()) {
+    if (!cache.is_met) {
+      tell(fmt::format(
+          "{} keeps its registration cache: its registrations are not seen to lead into the front; {}={} "
+          "switches it off",
+          cache.library, cache.off.front().first, cache.off.front().second));
+      continue;
+    }
+    text += text.empty() ? "" : "; ";
+    text += cache.library;
+    for (const auto& [name, value] : cache.off) {
+      const char* const users = std::getenv(name.c_str());
+      text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
+    }
+  }
+  if (text.empty()) return;
+  tell("registration caches above the verbs front are switched off: " + text);
+}
+
+/// The user sees a port, and no registration below the libraries.
+void tell_closed(const Options& options) {
+  const bool by_default = options.front == Front::automatic && options.device == kAutoDevice;
+  if (!by_default || !has_active_port()) return;
+  if (const std::string why = closed_to_programs(); !why.empty())
+    tell("measured only, although an RDMA port is active: " + why);
+}
+
+void tell_beforehand(const Options& options, const CommandLine& command) {
+  tell_closed(options);
+  for (const std::string& line : unreached_programs(command)) tell(line);
+  tell_caches_off(options);
+}
+
+/// A rank has no process of `pinion run` beside it.
+void check_metrics(const std::string& path) {
+  if (!path.empty() && inside_launcher())
+    throw UsageError(
+        "--prometheus: for `pinion run` around a launcher; here, repeat `pinion report LOGS --prometheus "
+        "FILE`");
+}
+
+int run(OptionFlags flags, const std::vector<std::string>& inherited, const std::string& metrics_path,
+        CommandLine command) {
+  inherit(inherited);
+  check_metrics(metrics_path);
+  const Options options = flags.options();
+  if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
+  if (inside_launcher()) {
+    // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
+    // node that fails to make it loses its log.
+    const bool around = !inherited.empty() || std::getenv("PINION_TEMPORARY_LOG");
+    if (!options.log.empty())
+      flags.set("log",
+                around ? std::filesystem::absolute(options.log).string() : make_log_directory(options.log));
+    if (inherited.empty() && job_place().rank == 0) {
+      flags.note_unused();
+      tell_beforehand(options, command);
+    }
+    Environment environment = with_pinion(flags.options());
+    if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 prints for the job at its end
+    return execute(command, environment);
+  }
+  std::optional<TemporaryLogDirectory> temporary;
+  const std::string directory =
+      options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
+  flags.set("log", directory);
+  std::optional<RunMetrics> metrics;
+  if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);
+  flags.note_unused();
+  tell_beforehand(options, command);
+  Environment environment = with_pinion(flags.options());
+  if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
+  environment[kRunVariable] = new_run_name();
+  // Ranks elsewhere may have a NIC.
+  if (may_act_below_somewhere(options) && hands_environment_on(command))
+    environment[kCachesOffVariable] = caches_to_switch_off();
+  const CommandLine typed = command;
+  forward_to_ranks(environment, command);
+  const auto refresh = [&] { return metrics->refresh(); };
+  const int status =
+      metrics ? run_and_wait(command, environment, {}, refresh) : run_and_wait(command, environment);
+  if (metrics) metrics->refresh();
+  const ArenaFigures arena = arena_of({directory});
+  print_summary(directory, options, typed, status, arena);
+  if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);
+  if (const std::string text = arena_text(arena); !text.empty()) tell(text);
+  return status;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, const CommandLine& command, int& status) {
+  CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] -- CMD...");
+  auto flags = std::make_shared<OptionFlags>();
+  auto inherited = std::make_shared<std::vector<std::string>>();
+  auto metrics = std::make_shared<std::string>();
+  auto plain = std::make_shared<CommandLine>();
+  flags->add_to(*sub);
+  sub->add_option("--inherit", *inherited)->group("")->allow_extra_args(false);  // forward.h
+  sub->add_option(
+         "--prometheus", *metrics,
+         "write metrics while the program runs, for the textfile collector of Prometheus' node exporter")
+      ->type_name("FILE");
+  sub->add_option("command", *plain, "the program and its arguments, best behind `--`")->type_name("CMD");
+  sub->callback([flags, inherited, metrics, plain, &command, &status] {
+    CommandLine whole = *plain;
+    whole.insert(whole.end(), command.begin(), command.end());
+    if (whole.empty()) throw UsageError("no command given: pinion run [options] -- CMD...");
+    status = run(*flags, *inherited, *metrics, whole);
+  });
+}
+
+}  // namespace pinion::cli

@@ -1,0 +1,50 @@
+#include "device/kernel/memlock.h"
+
+#include <linux/capability.h>
+#include <sys/resource.h>
+
+#include <cstring>
+#include <memory>
+
+#include "base/units.h"
+
+namespace pinion {
+
+Memlock memlock() {
+  Memlock state;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) state.limit = limit.rlim_cur;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(std::fopen("/proc/self/status", "re"),
+                                                               std::fclose);
+  char line[256];
+  while (status && std::fgets(line, sizeof line, status.get())) {
+    std::size_t kib = 0;
+    unsigned long long capabilities = 0;
+    if (std::sscanf(line, "VmLck: %zu kB", &kib) == 1) state.locked = kib << 10;
+    if (std::sscanf(line, "VmPin: %zu kB", &kib) == 1) state.pinned = kib << 10;
+    if (std::sscanf(line, "CapEff: %llx", &capabilities) == 1)
+      state.exempt = (capabilities >> CAP_IPC_LOCK) & 1;
+  }
+  return state;
+}
+
+Error memlock_error(int code, std::size_t need) {
+  const Memlock state = memlock();
+  const std::string size = format_size(need);
+  if (!state.limited()) {
+    return Error::make(
+        code,
+        "cannot pin %s: %s; no limit of locked memory holds here, so the machine (or the cgroup) is "
+        "short of memory: lower --limit",
+        size.c_str(), std::strerror(code));
+  }
+  return Error::make(
+      code,
+      "cannot pin %s: the limit of locked memory (RLIMIT_MEMLOCK) is %s, shared by all processes of "
+      "the user; here %s is locked and %s pinned already. Raise it (`ulimit -l unlimited`, memlock in "
+      "/etc/security/limits.conf, LimitMEMLOCK= of the batch daemon) or lower --limit",
+      size.c_str(), format_size(state.limit).c_str(), format_size(state.locked).c_str(),
+      format_size(state.pinned).c_str());
+}
+
+}  // namespace pinion

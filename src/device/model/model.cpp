@@ -1,0 +1,99 @@
+#include "device/model/model.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace pinion {
+
+ModelDevice::ModelDevice(CostModel nic, VirtualClock* clock)
+    : nic_(std::move(nic)), clock_(clock), use_("NIC '" + nic_.name + "'", nic_.caps) {}
+
+void ModelDevice::fail_every(std::uint64_t k, int code) {
+  fail_every_ = k;
+  fail_code_ = code;
+}
+
+void ModelDevice::during_registration(std::function<void(Range)> f) { during_ = std::move(f); }
+
+std::string ModelDevice::description() const {
+  return "pins nothing; costs virtual time as modelled for NIC '" + nic_.name + "'";
+}
+
+DeviceCapabilities ModelDevice::capabilities() const {
+  DeviceCapabilities capabilities;
+  capabilities.caps = nic_.caps;
+  return capabilities;
+}
+
+std::size_t ModelDevice::entries_of(Range pages) const {
+  return pages_an_entry_ ? (pages.pages() + pages_an_entry_ - 1) / pages_an_entry_ : pages.pages();
+}
+
+Registration ModelDevice::register_range(Range pages, Access access, Actor) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++attempts_;
+    if (fail_every_ != 0 && attempts_ % fail_every_ == 0) {
+      return {Error::make(fail_code_, "registration %llu fails on purpose",
+                          static_cast<unsigned long long>(attempts_)),
+              {},
+              {}};
+    }
+  }
+  if (Error error = use_.take(pages.bytes())) return {error, {}, {}};
+  if (during_) during_(pages);
+  const std::lock_guard lock(mutex_);
+  const std::size_t entries = entries_of(pages);
+  if (clock_) clock_->advance(nic_.register_cost(entries));
+  const std::uint64_t handle = ++registered_;
+  live_.emplace(handle, pages);
+  RegistrationKey key;
+  key.handle = handle;
+  key.lkey = static_cast<std::uint32_t>(handle);
+  key.remote_key = key.lkey;
+  return {{}, key, access, pages_an_entry_ ? entries : 0};
+}
+
+Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(key.handle);
+  if (found == live_.end()) {
+    assert(key.handle <= abandoned_ && "deregistration of a key that is not registered");
+    return {};
+  }
+  if (clock_) clock_->advance(nic_.deregister_cost(entries_of(found->second)));
+  use_.give(found->second.bytes());
+  live_.erase(found);
+  ++deregistered_;
+  return {};
+}
+
+void ModelDevice::abandon_after_fork() {
+  for (const auto& [handle, range] : live_) use_.give(range.bytes());
+  live_.clear();
+  abandoned_ = registered_;
+}
+
+bool ModelDevice::is_live(const RegistrationKey& key) const {
+  const std::lock_guard lock(mutex_);
+  return live_.count(key.handle) != 0;
+}
+
+bool ModelDevice::overlaps_live(Range range) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(live_.begin(), live_.end(),
+                     [&](const auto& entry) { return entry.second.overlaps(range); });
+}
+
+std::uint64_t ModelDevice::registrations() const {
+  const std::lock_guard lock(mutex_);
+  return registered_;
+}
+
+std::uint64_t ModelDevice::deregistrations() const {
+  const std::lock_guard lock(mutex_);
+  return deregistered_;
+}
+
+}  // namespace pinion

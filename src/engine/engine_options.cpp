@@ -1,0 +1,164 @@
+#include "engine/engine_options.h"
+
+#include <cerrno>
+#include <cstdlib>
+
+namespace pinion {
+
+namespace {
+
+constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
+constexpr Choice<bool> kOnOff[] = {{"on", true}, {"off", false}};
+constexpr Choice<bool> kReceives[] = {{"arrived", true}, {"posted", false}};
+constexpr Choice<Front> kFronts[] = {
+    {"auto", Front::automatic}, {"mpi", Front::mpi}, {"verbs", Front::verbs}};
+constexpr Choice<RemoteKeys> kRemoteKeys[] = {
+    {"auto", RemoteKeys::automatic}, {"shared", RemoteKeys::shared}, {"strict", RemoteKeys::strict}};
+
+bool is_list(std::string_view text) { return list_holds(text, 0).has_value(); }
+
+OptionTable<ProcessOptions> process_options() {
+  return {switch_option(&ProcessOptions::off,
+                        {"off", "do nothing at all: the program runs as without Pinion"}, kYesNo)};
+}
+
+OptionTable<FrontOptions> front_options() {
+  using O = FrontOptions;
+  return {
+      size_option(&O::threshold,
+                  {"threshold", "smallest transfer in bytes that needs registration", Listing::advanced}, 1),
+      choice_option(&O::front,
+                    {"front",
+                     "where transfers are met: verbs: below all libraries, at ibv_reg_mr; mpi: at MPI calls; "
+                     "auto: below, "
+                     "where a library registers with an active RDMA device, and at MPI calls, measured only, "
+                     "elsewhere"},
+                    kFronts),
+      choice_option(&O::remote_keys,
+                    {"remote-keys",
+                     "front verbs: keys that peers have outlive their deregistration (shared), never "
+                     "(strict), or for callers that have a cache of their own (auto)",
+                     Listing::advanced},
+                    kRemoteKeys),
+      switch_option(
+          &O::intranode,
+          {"intranode",
+           "transfers between processes of one node are registered too; off must be so in all ranks",
+           Listing::advanced},
+          kOnOff),
+      choice_option(
+          &O::receives_arrived,
+          {"receives",
+           "the registered part of a receive: the bytes that arrive, as far as can be told, or those "
+           "posted",
+           Listing::advanced},
+          kReceives),
+      text_option(&O::only_ranks,
+                  {"only-ranks", "ranks that Pinion looks at, such as 0-3:7; empty: all", Listing::everyday,
+                   "ranks such as 0-3:7"},
+                  is_list),
+  };
+}
+
+const OptionTable<Options>& table() {
+  static const OptionTable<Options> all = [] {
+    OptionTable<Options> rows;
+    append(rows, process_options());
+    append(rows, retention_options());
+    append(rows, predict_options());
+    append(rows, registry_options());
+    append(rows, node_options());
+    append(rows, device_options());
+    append(rows, front_options());
+    append(rows, monitor_options());
+    append(rows, placement_options());
+    append(rows, log_options());
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace
+
+std::vector<OptionSpec> option_specs() {
+  std::vector<OptionSpec> specs;
+  for (const auto& row : table()) specs.push_back(row.spec);
+  return specs;
+}
+
+std::string option_value(const Options& options, std::string_view name) {
+  for (const auto& row : table())
+    if (name == row.spec.name) return row.get(options);
+  return {};
+}
+
+Error set_option(Options& options, std::string_view name, std::string_view value) {
+  return set_option(table(), options, name, value);
+}
+
+Error parse_options(Options& options, std::string_view text) {
+  return parse_settings(
+      text, [&](std::string_view name, std::string_view value) { return set_option(options, name, value); });
+}
+
+Options recorded_options(std::string_view text) {
+  Options options;
+  (void)parse_options(options, text);
+  return options;
+}
+
+Error load_options_file(Options& options, const std::string& path) {
+  return read_settings(path, [&](std::string_view name, std::string_view value) -> Error {
+    // PINION carries the options to the ranks, separated by commas.
+    if (value.find(',') != std::string_view::npos)
+      return Error::make(EINVAL, "option %s: a value must not contain a comma",
+                         std::string(name.substr(0, 60)).c_str());
+    return set_option(options, name, value);
+  });
+}
+
+Error options_from_environment(Options& options) {
+  if (const char* path = std::getenv("PINION_CONFIG"); path && *path) {
+    if (Error error = load_options_file(options, path)) return error;
+  }
+  // For tests: monitors that users reach through `auto` only.
+  if (const char* kind = std::getenv("PINION_TEST_MONITOR")) {
+    if (Error error = find_monitor(kind, options.monitor)) return error;
+  }
+  const char* text = std::getenv("PINION");
+  return text ? parse_options(options, text) : Error{};
+}
+
+std::map<std::string, std::string> option_sources() {
+  std::map<std::string, std::string> sources;
+  const auto note = [&](const std::string& source) {
+    return [&sources, source](std::string_view name, std::string_view) -> Error {
+      sources[std::string(name)] = source;
+      return {};
+    };
+  };
+  if (const char* path = std::getenv("PINION_CONFIG"); path && *path)
+    static_cast<void>(read_settings(path, note(path)));
+  if (const char* text = std::getenv("PINION")) static_cast<void>(parse_settings(text, note("PINION")));
+  return sources;
+}
+
+std::string format_options(const Options& options) { return format_options(table(), options); }
+
+std::optional<bool> list_holds(std::string_view list, int rank) {
+  bool holds = list.empty();
+  while (!list.empty()) {
+    const auto colon = list.find(':');
+    const auto item = list.substr(0, colon);
+    list = colon == std::string_view::npos ? std::string_view{} : list.substr(colon + 1);
+    const auto dash = item.find('-');
+    const auto first = parse_count(item.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_count(item.substr(dash + 1));
+    if (!first || !last || *last < *first) return {};
+    holds = holds || (rank >= 0 && *first <= static_cast<std::uint64_t>(rank) &&
+                      static_cast<std::uint64_t>(rank) <= *last);
+  }
+  return holds;
+}
+
+}  // namespace pinion

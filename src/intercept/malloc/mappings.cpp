@@ -1,0 +1,374 @@
+// mmap, munmap and mremap of libpinion-heap.so: under `--preregister-mmaps`, large mappings lie in the arena
+// (placement/arena.h), as blocks of the heap. These are private anonymous ones, readable and writable, at an
+// address of the kernel's choice, without further flags. All others go on to libc, and so do all where the
+// heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
+//
+// clone, _Fork and syscall, too, whose children miss the handlers of forks: the heap's handlers run around
+// them. madvise, for memory that the program keeps from its children, and for memory with two views.
+//
+// prctl and syscall, for programs that filter their own system calls.
+//
+// Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
+#include "intercept/malloc/mappings.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+
+#include "base/range.h"
+#include "device/verbs/own_verbs_call.h"
+#include "intercept/definitions.h"
+#include "intercept/exports.h"
+#include "monitor/system_call.h"
+#include "placement/arena.h"
+#include "placement/hugepage_heap.h"
+#include "placement/kernel_pages.h"
+
+namespace {
+
+using pinion::Address;
+using pinion::Range;
+
+constexpr int kReadWrite = PROT_READ | PROT_WRITE;
+constexpr int kPlain = MAP_PRIVATE | MAP_ANONYMOUS;
+
+constinit std::atomic<std::size_t> g_least{SIZE_MAX};
+constinit Range g_engine;  ///< the code of libpinion.so; written before g_least
+
+using Mmap = void*(void*, std::size_t, int, int, int, off_t);
+using Munmap = int(void*, std::size_t);
+using Mremap = void*(void*, std::size_t, std::size_t, int, ...);
+constinit std::atomic<Mmap*> g_mmap{nullptr};
+constinit std::atomic<Munmap*> g_munmap{nullptr};
+constinit std::atomic<Mremap*> g_mremap{nullptr};
+
+/// Threads may find it at the same time: they find the same.
+template <class Function>
+Function* next(std::atomic<Function*>& known, const char* name) {
+  Function* found = known.load(std::memory_order_relaxed);
+  if (found != nullptr) return found;
+  found = reinterpret_cast<Function*>(pinion::first_definition(pinion::Where::behind_preload, name));
+  known.store(found, std::memory_order_relaxed);
+  return found;
+}
+
+/// Empty where the kernel would refuse.
+Range whole_pages(const void* address, std::size_t bytes) {
+  const auto begin = reinterpret_cast<Address>(address);
+  return begin % pinion::page_size() == 0 ? Range{begin, pinion::page_ceil(begin + bytes)} : Range{};
+}
+
+void* no_memory() {
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+
+Range arena_part(Range range) {
+  const Range arena = pinion::process_arena().range();
+  return {std::max(arena.begin, range.begin), std::min(arena.end, range.end)};
+}
+
+/// A mapping that replaces others may meet those of the arena. False: memory there stays with another thread.
+bool meets_arena(const void* address, std::size_t bytes) {
+  const Range common = arena_part(Range::of(address, bytes).to_pages());
+  if (common.empty()) return true;
+  if (pinion::process_heap().is_open()) return pinion::process_heap().lay_over(common);
+  pinion::process_arena().note_replaced(common);
+  return true;
+}
+
+/// MAP_FIXED_NOREPLACE: addresses of the arena are free where the program has nothing.
+bool arena_gives_way(const void* address, std::size_t bytes, int flags) {
+  const Range wanted = whole_pages(address, bytes);
+  return (flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE && (flags & MAP_HUGETLB) == 0 &&
+         !wanted.empty() && pinion::process_arena().range().contains(wanted) &&
+         pinion::process_heap().lay_over_free(wanted);
+}
+
+/// For the code at `caller`.
+void* map(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset, void* caller) {
+  const bool plain = address == nullptr && protection == kReadWrite && flags == kPlain &&
+                     static_cast<std::size_t>(offset) % pinion::page_size() == 0;
+  if (plain && bytes >= g_least.load(std::memory_order_acquire) && !g_engine.contains(Range::of(caller, 1)))
+      [[unlikely]]
+    if (void* const memory = pinion::process_heap().map(bytes)) return memory;
+  const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
+  if (replaces && !meets_arena(address, bytes)) return no_memory();
+  if (!arena_gives_way(address, bytes, flags))
+    return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
+  void* const mapped = next(g_mmap, "mmap")(address, bytes, protection,
+                                            (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, file, offset);
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    pinion::process_heap().unmap(whole_pages(address, bytes));
+    errno = error;
+  }
+  return mapped;
+}
+
+/// The heap ends its own memory; libc ends that beside the arena, and that of other blocks.
+int unmap_parts(Range whole, Range inner) {
+  const auto by_libc = [](Range part) {
+    return part.empty() ? 0 : next(g_munmap, "munmap")(reinterpret_cast<void*>(part.begin), part.bytes());
+  };
+  if (!pinion::process_heap().unmap(inner) && by_libc(inner) != 0) return -1;
+  const int below = by_libc({whole.begin, inner.begin}), above = by_libc({inner.end, whole.end});
+  return below != 0 ? below : above;
+}
+
+/// The kernel would leave a hole in the arena, so a copy moves. Of the program's own mappings over those of
+/// the heap, none can.
+void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
+  const bool fixed = (flags & MREMAP_FIXED) != 0;
+  if (new_bytes == 0 || (fixed && (flags & MREMAP_MAYMOVE) == 0)) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  const Range kept{old.begin, std::min(old.end, old.begin + new_bytes)};
+  if (!fixed && kept.bytes() == new_bytes) {
+    if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
+    return reinterpret_cast<void*>(old.begin);
+  }
+  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().laid_over(old).empty()) return no_memory();
+  if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
+    errno = EINVAL;
+    return MAP_FAILED;
+  }
+  // An own one first: it then takes the wanted place as the kernel checks it.
+  void* made = fixed ? next(g_mmap, "mmap")(nullptr, new_bytes, kReadWrite, kPlain, -1, 0)
+                     : ::mmap(nullptr, new_bytes, kReadWrite, kPlain, -1, 0);
+  if (made == MAP_FAILED) return MAP_FAILED;
+  const Range copy = Range::of(made, kept.bytes());
+  pinion::copy_unseen(kept, copy.begin);
+  pinion::copy_rights_unseen(kept, copy);
+  if (fixed) {
+    void* const moved = meets_arena(wanted, new_bytes)
+                            ? next(g_mremap, "mremap")(made, new_bytes, new_bytes, flags, wanted)
+                            : no_memory();
+    if (moved == MAP_FAILED) {
+      const int error = errno;
+      next(g_munmap, "munmap")(made, new_bytes);
+      errno = error;
+      return MAP_FAILED;
+    }
+    made = moved;
+  }
+  ::munmap(reinterpret_cast<void*>(old.begin), old.bytes());
+  return made;
+}
+
+// ---- children without handlers ----
+
+using Clone = int(int (*)(void*), void*, int, void*, ...);
+using Fork = pid_t();
+using Syscall = long(long, long, long, long, long, long, long) noexcept;
+constinit std::atomic<Clone*> g_clone{nullptr};
+constinit std::atomic<Fork*> g_fork{nullptr};
+constinit std::atomic<Syscall*> g_syscall{nullptr};
+
+/// `call` returns 0 in the child, where it returns at all.
+template <class Call>
+auto make_child(Call&& call) {
+  pinion::HugepageHeap& heap = pinion::process_heap();
+  const bool prepared = heap.before_other_child();
+  const auto child = call(prepared);
+  const int error = errno;
+  if (prepared && child == 0)
+    heap.after_fork_in_child();
+  else if (prepared)
+    heap.after_fork_in_parent();
+  errno = error;
+  return child;
+}
+
+/// What a child of clone begins with, and the stack that it begins on, for its own may lie in hidden memory.
+/// It has a copy of them. The heap's mutexes guard the parent's.
+struct Beginning {
+  int (*run)(void*);
+  void* argument;
+  void* stack;
+};
+constinit Beginning g_beginning{};
+alignas(64) constinit char g_first_stack[64 << 10] = {};
+
+[[noreturn]] void run_child() {
+  const int status = g_beginning.run(g_beginning.argument);
+  pinion::raw_system_call(SYS_exit, pinion::arguments_of(status));
+  __builtin_unreachable();
+}
+
+int begin_child(void*) {
+  pinion::process_heap().after_fork_in_child();
+  constexpr std::size_t kFrames = 4096;  // makecontext looks at the end alone
+  ucontext_t context;
+  ::getcontext(&context);
+  context.uc_stack.ss_sp = static_cast<char*>(g_beginning.stack) - kFrames;
+  context.uc_stack.ss_size = kFrames;
+  context.uc_link = nullptr;
+  ::makecontext(&context, run_child, 0);
+  ::setcontext(&context);
+  return -1;
+}
+
+/// Whether the system call makes a child with a copy of the memory, which goes on behind the call. One that
+/// begins on another stack never comes back here.
+bool makes_child(long number, long first, long second) {
+  switch (number) {
+#ifdef SYS_fork
+    case SYS_fork:
+      return true;
+#endif
+    case SYS_clone:
+      return (first & CLONE_VM) == 0 && second == 0;
+    case SYS_clone3: {
+      // Read by the kernel: a bad pointer of the caller's only fails its call.
+      struct {
+        std::uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
+      } wanted{};
+      const iovec from{reinterpret_cast<void*>(first), sizeof wanted}, to{&wanted, sizeof wanted};
+      const long self = pinion::raw_system_call(SYS_getpid, {});
+      const long bytes =
+          pinion::raw_system_call(SYS_process_vm_readv, pinion::arguments_of(self, &to, 1, &from, 1, 0));
+      return bytes == static_cast<long>(sizeof wanted) && (wanted.flags & CLONE_VM) == 0 && wanted.stack == 0;
+    }
+    default:
+      return false;
+  }
+}
+
+[[gnu::noinline]] long make_child_by_syscall(long number, long a, long b, long c, long d, long e,
+                                             long f) noexcept {
+  return make_child([&](bool) { return next(g_syscall, "syscall")(number, a, b, c, d, e, f); });
+}
+
+constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
+constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
+
+constinit std::atomic<int (*)()> g_munlockall{nullptr};
+
+using Prctl = int(int, unsigned long, unsigned long, unsigned long, unsigned long);
+constinit std::atomic<Prctl*> g_prctl{nullptr};
+constinit std::atomic<bool> g_filters{false};
+void note_filter() { g_filters.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+void pinion::serve_mappings(std::size_t least) {
+  g_engine = segment_around(reinterpret_cast<const void*>(&pinion::process_heap));
+  g_least.store(least, std::memory_order_release);
+}
+
+bool pinion::filters_system_calls() { return g_filters.load(std::memory_order_relaxed); }
+
+extern "C" {
+
+PINION_EXPORT void* mmap(void* address, std::size_t bytes, int protection, int flags, int file,
+                         off_t offset) noexcept {
+  return map(address, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
+PINION_EXPORT void* mmap64(void* address, std::size_t bytes, int protection, int flags, int file,
+                           off64_t offset) noexcept {
+  return map(address, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
+PINION_EXPORT int munmap(void* address, std::size_t bytes) noexcept {
+  const Range whole = whole_pages(address, bytes), inner = arena_part(whole);
+  if (!inner.empty()) [[unlikely]]
+    return unmap_parts(whole, inner);
+  return next(g_munmap, "munmap")(address, bytes);
+}
+
+PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) noexcept {
+  va_list rest;
+  va_start(rest, argument);
+  void* const parent_tid = va_arg(rest, void*);  // the flags decide whether they count
+  void* const tls = va_arg(rest, void*);
+  void* const child_tid = va_arg(rest, void*);
+  va_end(rest);
+  const auto call = [&](int (*begin)(void*), void* with, void* on) {
+    return next(g_clone, "clone")(begin, on, flags, with, parent_tid, tls, child_tid);
+  };
+  if ((flags & CLONE_VM) != 0) return call(run, argument, stack);
+  return make_child([&](bool prepared) {
+    if (!prepared || run == nullptr || stack == nullptr) return call(run, argument, stack);
+    g_beginning = {run, argument, stack};
+    return call(begin_child, nullptr, g_first_stack + sizeof g_first_stack);
+  });
+}
+
+PINION_EXPORT pid_t _Fork() noexcept {
+  return make_child([](bool) { return next(g_fork, "_Fork")(); });
+}
+
+/// As libc has it: it passes on six words, however many the caller gave. It jumps to libc's, so that children
+/// with shared memory return past it.
+PINION_EXPORT long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept
+    __asm__("syscall");
+long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
+  if (number == SYS_seccomp) [[unlikely]]
+    note_filter();
+  if (makes_child(number, a, b)) [[unlikely]]
+    return make_child_by_syscall(number, a, b, c, d, e, f);
+  return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
+}
+
+/// What a device's library hides while it registers a segment for Pinion is not the program's wish.
+PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
+  const Range common = arena_part(whole_pages(address, bytes));
+  if (!common.empty()) [[unlikely]] {
+    const auto result = pinion::process_arena().advise(common, advice, !pinion::OwnVerbsCall::now());
+    if (result) {
+      if (*result != 0) errno = *result;
+      return *result == 0 ? 0 : -1;
+    }
+  }
+  return next(g_madvise, "madvise")(address, bytes, advice);
+}
+
+PINION_EXPORT int prctl(int operation, ...) noexcept {
+  va_list rest;
+  va_start(rest, operation);  // as libc has it: the operation decides how many count
+  unsigned long words[4];
+  for (unsigned long& word : words) word = va_arg(rest, unsigned long);
+  va_end(rest);
+  if (operation == PR_SET_SECCOMP) note_filter();
+  return next(g_prctl, "prctl")(operation, words[0], words[1], words[2], words[3]);
+}
+
+PINION_EXPORT int mlockall(int flags) noexcept {
+  const int result = next(g_mlockall, "mlockall")(flags);
+  if (result == 0) pinion::process_arena().note_locks_future((flags & MCL_FUTURE) != 0);
+  return result;
+}
+
+PINION_EXPORT int munlockall() noexcept {
+  pinion::process_arena().note_locks_future(false);
+  return next(g_munlockall, "munlockall")();
+}
+
+PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new_bytes, int flags,
+                           ...) noexcept {
+  va_list rest;
+  va_start(rest, flags);
+  void* const wanted = va_arg(rest, void*);  // the flags decide whether it counts
+  va_end(rest);
+  const Range old = whole_pages(address, old_bytes);
+  if (!old.empty() && pinion::process_arena().range().contains(old) &&
+      (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
+    return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
+  if ((flags & MREMAP_FIXED) != 0 && !meets_arena(wanted, new_bytes)) return no_memory();
+  return next(g_mremap, "mremap")(address, old_bytes, new_bytes, flags, wanted);
+}
+
+}  // extern "C"

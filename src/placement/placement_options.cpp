@@ -1,0 +1,59 @@
+#include "placement/placement_options.h"
+
+#include "placement/arena.h"
+
+namespace pinion {
+
+namespace {
+
+constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
+
+bool set_arena(PlacementOptions& options, std::string_view text) {
+  constexpr std::uint64_t kLeast = 64 << 20, kMost = Arena::kMostGranules * Arena::kGranule;
+  const auto bytes = parse_size(text);
+  if (!bytes || (*bytes != 0 && (*bytes < kLeast || *bytes > kMost))) return false;
+  options.preregister = *bytes;
+  return true;
+}
+
+}  // namespace
+
+OptionTable<PlacementOptions> placement_options() {
+  using O = PlacementOptions;
+  return {
+      switch_option(&O::hugepages,
+                    {"hugepages", "large blocks of malloc lie in hugepages, which register faster"}, kYesNo),
+      size_option(&O::hugepage_threshold,
+                  {"hugepage-threshold",
+                   "smallest block that the hugepage heap serves, 4K to 1G; smaller ones go to the next "
+                   "allocator",
+                   Listing::advanced},
+                  4 << 10, 1 << 30),
+      make_option<O>({"preregister",
+                      "large blocks of malloc lie in an arena of this size in each process, whose segments "
+                      "are registered once; 0: none",
+                      Listing::everyday, "a size of 64M to 32G, or 0"},
+                     "size", set_arena, [](const O& options) { return format_size(options.preregister); }),
+      size_option(&O::preregister_mmaps,
+                  {"preregister-mmaps",
+                   "with an arena: private anonymous mmaps of so many bytes and more lie in it too; 0: none",
+                   Listing::advanced}),
+      switch_option(&O::preregister_alias,
+                    {"preregister-alias",
+                     "with an arena: devices register a second view of its memory, and forks copy its blocks",
+                     Listing::advanced},
+                    kYesNo),
+      switch_option(&O::preregister_remote,
+                    {"preregister-remote",
+                     "with an arena: its registrations serve peers too, whose keys then reach whole segments",
+                     Listing::advanced},
+                    kYesNo),
+      switch_option(
+          &O::hugepage_static,
+          {"hugepage-static", "with hugepages: static arrays (.data, .bss) lie in transparent hugepages too",
+           Listing::advanced},
+          kYesNo),
+  };
+}
+
+}  // namespace pinion

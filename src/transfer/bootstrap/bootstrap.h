@@ -1,0 +1,75 @@
+// How the processes of a job find each other: each publishes a card, and reads the others'. A directory that
+// all of them see holds the cards, or else the launcher does (launcher_exchange.h). Nothing of MPI is linked.
+// A card is read as a stranger's: its owner, rights, size and content are checked.
+//
+// Ordinary code; an object belongs to one thread at a time, but has_left() may be called by any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/kept_file.h"
+#include "transfer/endpoint/endpoint.h"
+
+namespace pinion::transfer {
+
+/// This process's part in a job.
+struct Job {
+  Peer rank = 0;
+  Peer peers = 1;
+  /// All processes see it; only the user may write there. It is made if missing, and removed by the last.
+  /// Empty: the launcher carries the cards.
+  std::string directory;
+};
+
+/// As the launcher's variables give it (Open MPI, hydra, srun). The directory is the node's own; a job of
+/// several nodes has none where the launcher carries cards. EINVAL: the launcher gives no rank.
+Error job_of_launcher(Job& job);
+
+/// A process, as the others need to know it.
+struct Card {
+  Peer rank = 0;
+  Peer peers = 0;
+  std::uint64_t token = 0;  ///< that messages to it carry
+  std::uint64_t node = 0;   ///< the same for processes that see each other's numbers
+  std::uint64_t word = 0;   ///< of the endpoint's user
+  std::int32_t process = 0;
+  std::uint64_t started = 0;  ///< as ProcessStat
+  std::string provider;
+  std::vector<unsigned char> address;  ///< as fi_getname() gives it
+};
+/// With all of this process but provider and address.
+Card own_card(const Job& job);
+
+std::string card_to_bytes(const Card& card);
+Error card_from_bytes(const std::string& bytes, Card& card);
+/// EBADMSG: it is another rank's, or another job's.
+Error check_card(const Card& card, Peer rank, Peer peers);
+
+class Directory {
+ public:
+  /// EPERM: others may write there.
+  Error open(const std::string& path);
+  Error publish(const Card& card);
+  /// All cards, by rank. ETIMEDOUT: one is missing after `within`. Skips cards of an earlier job, whose
+  /// process ended and left its card behind.
+  Error collect(Peer peers, Duration within, std::vector<Card>& cards);
+  /// Whether a peer has closed its endpoint.
+  bool has_left(Peer rank) const;
+  /// Marks this process's card. The last one removes the directory: `is_gone` knows peers that will never
+  /// leave.
+  void leave(const Card& own, const std::function<bool(Peer)>& is_gone);
+
+ private:
+  Error read(const std::string& name, Card& card) const;
+  bool has(const std::string& name) const;
+
+  std::string path_;
+  KeptFile directory_;
+};
+
+}  // namespace pinion::transfer

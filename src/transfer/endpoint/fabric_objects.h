@@ -1,0 +1,51 @@
+// The objects of an endpoint at libfabric: fabric, domain, addresses, one completion queue, one reliable
+// datagram endpoint. Opened and closed by one thread; it closes its own.
+#pragma once
+
+#include "device/fabric/fabric_infos.h"
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pinion::transfer {
+
+class FabricObjects {
+ public:
+  explicit FabricObjects(const FabricLibrary& library) : infos_(library), library_(library) {}
+  ~FabricObjects() { close(); }
+  FabricObjects(const FabricObjects&) = delete;
+  FabricObjects& operator=(const FabricObjects&) = delete;
+
+  /// `choice`: as make_fabric_device()'s. `queue_entries`: the most completions at a time.
+  Error open(const std::string& choice, std::size_t queue_entries);
+  void close();
+  /// Leaves everything open, for good: it is a forked child's parent's, or still in use.
+  void forget();
+
+  /// The own address, for peers.
+  Error name(std::vector<unsigned char>& address) const;
+  Error insert(const std::vector<unsigned char>& address, fi_addr_t& peer);
+  std::string provider() const { return info->fabric_attr->prov_name; }
+  bool has_mode(int mode) const { return (fabric_mr_mode(*info) & mode) != 0; }
+
+  fi_info* info = nullptr;
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  fid_av* addresses = nullptr;
+  fid_cq* queue = nullptr;
+  fid_ep* endpoint = nullptr;
+  int descriptor = -1;         ///< of the queue, to poll; negative: it has none
+  std::uint64_t delivery = 0;  ///< flag of puts: the strongest completion that the provider has
+
+ private:
+  Error choose(const std::string& choice);
+  int open_queue(std::size_t entries);
+
+  FabricInfos infos_;
+  const FabricLibrary& library_;
+};
+
+}  // namespace pinion::transfer
+#endif

@@ -1,0 +1,118 @@
+// The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
+//   - the provider reports a lost connection: at once;
+//   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
+//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, its last message announces
+//     the end;
+//   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
+//     provider report a lost connection; `silence` after that ends it, too;
+//   - a message of it was lost: messages have numbers. After a receive that failed, all peers are asked for
+//   an
+//     answer, whose number shows a gap.
+// A peer that is cut off is alive, and may still write to this process's memory. It is gone once its process
+// has ended or left, or its connections are closed. Libfabric's shm keeps spin locks in shared memory. A peer
+// that is killed while it holds one makes a put or send to it wait for ever, inside the provider; nothing
+// here can end that.
+//
+// note...() and condition(): any thread. The rest: the thread that holds the endpoint's progress.
+#pragma once
+
+#include "transfer/bootstrap/bootstrap.h"
+
+#ifdef PINION_HAS_LIBFABRIC
+#include <rdma/fabric.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "transfer/endpoint/shm_file.h"
+
+namespace pinion::transfer {
+
+class PeerTable {
+ public:
+  enum class Condition : unsigned char { here, cut_off, ending, gone };
+
+  struct Entry {
+    Card card;
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    bool same_node = false;
+    ShmFile shm;  ///< where the provider is shm
+    std::atomic<Condition> condition{Condition::here};
+    std::atomic<bool> touched{false};  ///< something was exchanged
+    std::atomic<Time> heard{0};
+    std::mutex sending;            ///< messages leave in the order of their numbers; guards the next
+    std::uint32_t sent = 0;        ///< number of the last message to it
+    std::uint32_t arrived = 0;     ///< of the last one from it
+    std::atomic<bool> cut{false};  ///< the connection was closed here
+    bool told = false;             ///< and the peer was informed
+    bool doubted = false;          ///< a message of it may be lost
+    Time noticed = 0;              ///< when its end was; 0: not yet
+    Time probed = 0;               ///< last
+    Time unanswered_since = 0;     ///< first probe since it was heard; 0: none
+  };
+
+  /// Before all else.
+  void fill(std::vector<Card> cards, const Card& own);
+  Peer size() const { return size_; }
+  Entry& at(Peer peer) { return entries_[peer]; }
+  bool is_here(Peer peer) const { return entries_[peer].condition.load() == Condition::here; }
+  /// Its process, on this node.
+  bool lives(Peer peer) const { return entries_[peer].same_node && !process_has_ended(peer); }
+  /// Operations with it have ended.
+  static bool is_over(Condition condition) {
+    return condition == Condition::cut_off || condition == Condition::gone;
+  }
+
+  void note_touched(Peer peer) { entries_[peer].touched.store(true, std::memory_order_relaxed); }
+  void note_heard(Peer peer, Time now);
+  /// The provider lost it, or a message to it. The own process, too, may be lost in this sense.
+  void note_loss(Peer peer);
+  /// False: it is here no longer.
+  bool cut_off(Peer peer);
+
+  /// Looks after the peers whose turn it is. `probe` sends one; `leave` announces the end to one, where
+  /// possible.
+  template <class Probe, class Leave>
+  void look(const Directory& directory, Time now, Duration silence, Probe&& probe, Leave&& leave) {
+    if (now - looked_ < kEvery) return;
+    looked_ = now;
+    for (Peer count = 0; count < kAtOnce && count < size_; ++count, next_ = (next_ + 1) % size_) {
+      if (wants_goodbye(next_)) entries_[next_].told = leave(next_);
+      if (!may_write(next_) || (next_ == self_ && !entries_[next_].doubted)) continue;
+      if (has_left(directory, next_) || is_silent(next_, now, silence))
+        note_loss(next_);
+      else if (wants_probe(next_, now))
+        probe(next_);
+    }
+  }
+  /// A message of some peer was lost.
+  void doubt_all();
+  /// ended(peer) for each peer whose end is settled: after a pause, in which its last messages arrive. Once.
+  /// The file that its process has left is removed.
+  template <class Ended>
+  void settle(Time now, Ended&& ended) {
+    for (Peer peer = 0; peer < size_ && ending_.load() > 0; ++peer)
+      if (settle_one(peer, now)) ended(peer);
+  }
+
+ private:
+  static constexpr Duration kEvery = 100 * kMillisecond;
+  static constexpr Peer kAtOnce = 16;
+
+  bool may_write(Peer peer) const { return entries_[peer].condition.load() <= Condition::cut_off; }
+  bool settle_one(Peer peer, Time now);
+  bool process_has_ended(Peer peer) const;
+  bool has_left(const Directory& directory, Peer peer) const;
+  bool is_silent(Peer peer, Time now, Duration silence);
+  bool wants_probe(Peer peer, Time now);
+  bool wants_goodbye(Peer peer) const;
+
+  std::unique_ptr<Entry[]> entries_;
+  Peer size_ = 0, self_ = 0, next_ = 0;
+  Time looked_ = 0;
+  std::atomic<unsigned> ending_{0};
+};
+
+}  // namespace pinion::transfer
+#endif

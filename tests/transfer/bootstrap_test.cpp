@@ -1,0 +1,149 @@
+// How processes find each other by cards in a directory, which are read as strangers'.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "support/in_child.h"
+#include "support/temporary_directory.h"
+#include "transfer/bootstrap/bootstrap.h"
+
+namespace pinion::transfer {
+namespace {
+
+Card card(Peer rank, const std::string& directory, Peer peers = 2) {
+  Card made = own_card({rank, peers, directory});
+  made.provider = "tcp;ofi_rxm";
+  made.address = {1, 2, 3, static_cast<unsigned char>(rank)};
+  return made;
+}
+
+class TransferBootstrap : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_FALSE(directory_.open(path_)); }
+  Error collect(Duration within = 0) { return directory_.collect(2, within, cards_); }
+  void write(const std::string& name, const std::string& bytes, mode_t mode = 0600) {
+    std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
+    ASSERT_EQ(::chmod((path_ + "/" + name).c_str(), mode), 0);
+  }
+  TemporaryDirectory parent_;
+  const std::string path_ = parent_.path() + "/job";
+  Directory directory_;
+  std::vector<Card> cards_;
+};
+
+TEST_F(TransferBootstrap, CardsAreFoundAndTheLastOneRemovesThem) {
+  const Card first = card(0, path_), second = card(1, path_);
+  ASSERT_FALSE(directory_.publish(first));
+  Directory seconds;
+  ASSERT_FALSE(seconds.open(path_));
+  ASSERT_FALSE(seconds.publish(second));
+  ASSERT_FALSE(collect());
+  for (const Card& made : {first, second}) {
+    const Card& read = cards_.at(made.rank);
+    EXPECT_EQ(read.token, made.token);
+    EXPECT_EQ(read.node, made.node);
+    EXPECT_EQ(read.process, ::getpid());
+    EXPECT_EQ(read.started, made.started);
+    EXPECT_EQ(read.word, made.word);
+    EXPECT_EQ(read.provider, "tcp;ofi_rxm");
+    EXPECT_EQ(read.address, made.address);
+  }
+  EXPECT_NE(first.token, second.token);
+  EXPECT_FALSE(directory_.has_left(1));
+  seconds.leave(second, [](Peer) { return false; });
+  EXPECT_TRUE(directory_.has_left(1));
+  ASSERT_FALSE(collect()) << "who comes late finds it nevertheless";
+  directory_.leave(first, [](Peer) { return false; });
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(TransferBootstrap, AMissingProcessIsAnErrorAfterABound) {
+  ASSERT_FALSE(directory_.publish(card(0, path_)));
+  const Error error = collect(20 * kMillisecond);
+  EXPECT_EQ(error.code, ETIMEDOUT);
+  EXPECT_NE(std::string(error.message).find("process 1 of 2"), std::string::npos) << error.message;
+}
+
+TEST_F(TransferBootstrap, ACardOfAnEndedProcessIsNotTaken) {
+  ASSERT_FALSE(directory_.publish(card(0, path_)));
+  test::in_child([&] { EXPECT_FALSE(directory_.publish(card(1, path_))); });
+  EXPECT_EQ(collect().code, ETIMEDOUT);
+  ASSERT_FALSE(directory_.publish(card(1, path_)));
+  EXPECT_FALSE(collect());
+}
+
+TEST_F(TransferBootstrap, ForeignAndDamagedCardsAreErrors) {
+  ASSERT_FALSE(directory_.publish(card(0, path_)));
+  const std::string good = card_to_bytes(card(1, path_));
+  write("1.card", good);
+  EXPECT_FALSE(collect());
+  write("1.card", good.substr(0, good.size() - 1));
+  EXPECT_EQ(collect().code, EBADMSG);
+  write("1.card", "");
+  EXPECT_EQ(collect().code, EBADMSG);
+  write("1.card", good + std::string(100000, 'x'));
+  EXPECT_EQ(collect().code, EBADMSG);
+  write("1.card", card_to_bytes(card(0, path_)));
+  EXPECT_EQ(collect().code, EBADMSG) << "another rank's";
+  write("1.card", card_to_bytes(card(1, path_, 3)));
+  EXPECT_EQ(collect().code, EBADMSG) << "another job's";
+  write("1.card", good, 0622);
+  EXPECT_EQ(collect().code, EPERM);
+  std::filesystem::remove(path_ + "/1.card");
+  ASSERT_EQ(::symlink("0.card", (path_ + "/1.card").c_str()), 0);
+  EXPECT_EQ(collect().code, ELOOP);
+  std::filesystem::remove(path_ + "/1.card");
+  ASSERT_EQ(::mkfifo((path_ + "/1.card").c_str(), 0600), 0);
+  EXPECT_EQ(collect().code, EPERM) << "opening it must not wait";
+}
+
+TEST_F(TransferBootstrap, ADirectoryThatOthersMayWriteIsRefused) {
+  ASSERT_EQ(::chmod(path_.c_str(), 0777), 0);
+  Directory open;
+  EXPECT_EQ(open.open(path_).code, EPERM);
+  EXPECT_EQ(open.open(path_ + "/not/there").code, ENOENT);
+}
+
+TEST(TransferCard, AnyBytesAreRefusedOrWhole) {
+  const std::string good = card_to_bytes(card(1, "/"));
+  std::mt19937 random(3);
+  Card read;
+  ASSERT_FALSE(card_from_bytes(good, read));
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = good;
+    for (unsigned changes = 1 + random() % 3; changes > 0; --changes)
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 << random() % 8);
+    if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 8));
+    if (bytes == good) continue;
+    EXPECT_EQ(card_from_bytes(bytes, read).code, EBADMSG);
+  }
+}
+
+TEST(TransferJob, TheLaunchersVariablesNameIt) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"})
+    ::unsetenv(name);
+  Job job;
+  EXPECT_EQ(job_of_launcher(job).code, EINVAL);
+  ::setenv("PMI_RANK", "3", 1);
+  ::setenv("PMI_SIZE", "3", 1);
+  EXPECT_EQ(job_of_launcher(job).code, EINVAL) << "there is no rank 3 of 3";
+  ::setenv("PMI_SIZE", "4", 1);
+  ::setenv("XDG_RUNTIME_DIR", "/somewhere", 1);
+  ASSERT_FALSE(job_of_launcher(job));
+  EXPECT_EQ(job.rank, 3u);
+  EXPECT_EQ(job.peers, 4u);
+  EXPECT_EQ(job.directory.rfind("/somewhere/pinion-transfer-", 0), 0u) << job.directory;
+  const std::string directory = job.directory;
+  ::setenv("PMI_RANK", "0", 1);
+  ASSERT_FALSE(job_of_launcher(job));
+  EXPECT_EQ(job.directory, directory) << "the same for all of a job";
+  for (const char* name : {"PMI_RANK", "PMI_SIZE", "XDG_RUNTIME_DIR"}) ::unsetenv(name);
+}
+
+}  // namespace
+}  // namespace pinion::transfer
