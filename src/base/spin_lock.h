@@ -1,17 +1,19 @@
 // A spin lock for sections of a few instructions that hooks may enter too.
-// Law: allocation, blocking and system calls are forbidden under one.
+// Law: allocation, blocking and system calls are forbidden under one. ScopedLock<SpinLock> (base/mutex.h)
+// holds one for a scope.
 #pragma once
 
 #include <sched.h>
 
 #include "base/atomics.h"
+#include "base/thread_annotations.h"
 
 namespace pinion {
 
 template <class Atomics = StdAtomics>
-class BasicSpinLock {
+class CAPABILITY("mutex") BasicSpinLock {
  public:
-  void lock() {
+  void lock() ACQUIRE() {
     for (unsigned spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {
       while (held_.load(std::memory_order_relaxed)) {
         Atomics::relax();
@@ -20,7 +22,7 @@ class BasicSpinLock {
       }
     }
   }
-  void unlock() { held_.store(false, std::memory_order_release); }
+  void unlock() RELEASE() { held_.store(false, std::memory_order_release); }
 
  private:
   typename Atomics::template Atomic<bool> held_{false};
