@@ -60,7 +60,7 @@ void* definition_in_any_library(const char* name) {
     void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!handle) continue;
     void* found = real_dlsym()(handle, name);
-    // Where it is found, the library is held: it is called from now on.
+    // This holds the library where the definition is: it is called after this.
     if (found && library_of(found) != here) return found;
     ::dlclose(handle);
   }

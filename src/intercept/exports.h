@@ -14,7 +14,7 @@ Dlsym real_dlsym();
 /// The next definition of `name` behind this library, or else one of a library that was loaded for its user
 /// alone (RTLD_LOCAL), as plugins are; null where there is none.
 void* find_next_definition(const char* name);
-/// The same, to be called next. Ends the process where it is missing.
+/// Finds the definition that is to be called next. Ends the process where it is missing.
 void* next_definition(const char* name);
 
 /// The library in which that definition is, as a handle of dlopen() that is never closed; null where there is

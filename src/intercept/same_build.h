@@ -6,8 +6,8 @@
 namespace pinion {
 
 bool same_build();
-/// The same; the first mismatch is reported on standard error, in one line. For calls that only Pinion's
-/// target programs make: launchers and shells have the preload too.
+/// Checks like same_build(), and reports the first mismatch on standard error, in one line. For calls that
+/// only Pinion's target programs make: launchers and shells have the preload too.
 bool same_build_or_say_so();
 
 }  // namespace pinion

@@ -44,7 +44,7 @@ void find_free(void* block);
 void* find_memalign(std::size_t alignment, std::size_t bytes);
 int find_posix_memalign(void** out, std::size_t alignment, std::size_t bytes);
 std::size_t find_usable_size(void* block);
-/// Of debugging allocators: their blocks' sizes are unknown.
+/// Debugging allocators need this: their blocks' sizes are unknown.
 std::size_t no_usable_size(void*) { return 0; }
 
 /// Each begins as a function that finds them all. Threads may find them at the same time: they find the same.
@@ -64,8 +64,8 @@ Function next(const std::atomic<Function>& function) {
   return function.load(std::memory_order_relaxed);
 }
 
-/// Of the object that has malloc, so that a block meets one allocator's functions alone. One that it lacks is
-/// that of the next object that has it, as without this library.
+/// Prefers the object that has malloc, so that a block meets one allocator's functions alone. One that it
+/// lacks is that of the next object that has it, as without this library.
 template <class Function>
 void find(std::atomic<Function>& function, const void* malloc_code, const char* name) {
   void* code = malloc_code != nullptr ? pinion::definition_beside(malloc_code, name) : nullptr;
@@ -88,7 +88,7 @@ void find_all() {
   find(g_next.free, code, "free");
   find(g_next.memalign, code, "memalign");
   find(g_next.posix_memalign, code, "posix_memalign");
-  // That of another allocator would misread the block.
+  // Another allocator's function would misread the block.
   if (pinion::definition_beside(code, "malloc_usable_size") == nullptr)
     g_next.usable_size.store(no_usable_size, std::memory_order_relaxed);
   else
@@ -145,7 +145,7 @@ bool is_of_heap(const void* block) {
   return reinterpret_cast<std::uintptr_t>(block) % pinion::kChunk == 0 && pinion::process_heap().owns(block);
 }
 
-/// Of the next allocator: a small block, or a large one that the heap has no memory for. Where that fails
+/// Asks the next allocator: for a small block, or a large one that the heap has no memory for. If that fails
 /// too, idle memory of the heap may be in its way.
 template <class Allocate>
 [[gnu::noinline, gnu::cold]] void* try_again(Allocate allocate) {

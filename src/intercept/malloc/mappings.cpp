@@ -191,8 +191,8 @@ auto make_child(Call&& call) {
   return child;
 }
 
-/// What a child of clone begins with, and the stack that it begins on, for its own may lie in hidden memory.
-/// It has a copy of them. The heap's mutexes guard the parent's.
+/// The start of a child of clone, and the stack that it begins on, for its own may lie in hidden memory. It
+/// has a copy of them. The heap's mutexes guard the parent's.
 struct Beginning {
   int (*run)(void*);
   void* argument;
@@ -311,8 +311,8 @@ PINION_EXPORT pid_t _Fork() noexcept {
   return make_child([](bool) { return next(g_fork, "_Fork")(); });
 }
 
-/// As libc has it: it passes on six words, however many the caller gave. It jumps to libc's, so that children
-/// with shared memory return past it.
+/// Passes on six words like libc, however many the caller gave. It jumps to libc's, so that children with
+/// shared memory return past it.
 PINION_EXPORT long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept
     __asm__("syscall");
 long call_kernel(long number, long a, long b, long c, long d, long e, long f) noexcept {
@@ -323,7 +323,8 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
   return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
 }
 
-/// What a device's library hides while it registers a segment for Pinion is not the program's wish.
+/// Passes on calls of a device's library: hiding a segment while it registers for Pinion is not the program's
+/// wish.
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
   const Range common = arena_part(whole_pages(address, bytes));
   if (!common.empty()) [[unlikely]] {

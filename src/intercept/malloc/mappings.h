@@ -5,7 +5,7 @@
 
 namespace pinion {
 
-/// From now on mappings of so many bytes lie in the arena, which is reserved. Before threads start.
+/// Serves mappings of so many bytes and more from the arena, which is reserved. Call it before threads start.
 void serve_mappings(std::size_t least);
 
 /// Whether the program has put a filter of system calls over itself since it started.

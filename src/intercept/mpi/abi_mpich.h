@@ -38,7 +38,7 @@ constexpr int kUndefined = -32766;
 constexpr int kTypeShared = 1;
 constexpr int kGraph = 1, kCart = 2, kDistGraph = 3;
 
-/// How a datatype was made.
+/// The ways to make a datatype.
 struct Combiners {
   static constexpr int dup = 2, contiguous = 3, vector = 4, hvector = 6, indexed = 7, hindexed = 9,
                        indexed_block = 10, structure = 12, subarray = 13, darray = 14, resized = 18,

@@ -1,7 +1,7 @@
 // Open MPI as a program's binary sees it: libmpi.so.40 (Open MPI 3 to 5) and its predecessors back to 1.7.
 // Handles are pointers; predefined ones are the addresses of data symbols of the library (library.h finds
-// them). That this agrees with an installed mpi.h is tested (tests/intercept/mpi/abi_check.cpp). Values and plain types
-// only.
+// them). That this agrees with an installed mpi.h is tested (tests/intercept/mpi/abi_check.cpp). Values and
+// plain types only.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ constexpr int kUndefined = -32766;
 constexpr int kTypeShared = 0;
 constexpr int kCart = 1, kGraph = 2, kDistGraph = 3;
 
-/// How a datatype was made.
+/// The ways to make a datatype.
 struct Combiners {
   static constexpr int dup = 1, contiguous = 2, vector = 3, hvector = 5, indexed = 6, hindexed = 8,
                        indexed_block = 9, structure = 11, subarray = 12, darray = 13, resized = 17,

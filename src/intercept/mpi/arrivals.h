@@ -1,8 +1,8 @@
-// How much of a posted receive arrives. Programs post receives for the longest message that could come. A NIC
-// gets the real length with the sender's request; the front gets it too late, when the receive completes. So
-// the front learns, for each call site and sender, the longest message so far, and leases that much. When
-// more arrives, the rest is leased at completion, late: a library that had registered too little would do the
-// same.
+// Predicts how much of a posted receive arrives. Programs post receives for the longest message that could
+// come. A NIC gets the real length with the sender's request; the front gets it too late, when the receive
+// completes. So the front learns, for each call site and sender, the longest message so far, and leases that
+// much. When more arrives, the rest is leased at completion, late: a library that had registered too little
+// would do the same.
 //
 // Any thread, no locks: two threads that meet in one place of the table can only make a prediction wrong.
 #pragma once
@@ -26,7 +26,7 @@ struct Receive {
 std::uint64_t arrival_key(CallSite site, int source, std::uint64_t posted);
 /// The bytes that will arrive, as far as is known: at most `posted`.
 std::uint64_t expected_arrival(std::uint64_t key, std::uint64_t posted);
-/// So many bytes arrived: learns, and leases the missing rest.
+/// Learns that so many bytes arrived, and leases the missing rest.
 void settle_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived);
 
 }  // namespace pinion::mpi

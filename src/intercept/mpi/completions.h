@@ -41,7 +41,7 @@ class Completions {
     Requests::instance().complete(nesting_.thread(), nesting_.leases(), key_of(before_[i]),
                                   status.cancelled() ? -1 : static_cast<std::int64_t>(status.bytes()));
   }
-  /// Those that a call reports complete (MPI_UNDEFINED, which is negative: none).
+  /// Finishes those that a call reports complete (MPI_UNDEFINED, which is negative: none).
   void some(int done_count, const int* indices) {
     for (int at = 0; n_ > 0 && at < done_count; ++at) finished(indices[at], at);
   }

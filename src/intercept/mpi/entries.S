@@ -1,5 +1,6 @@
-// What the program calls: a jump each through pinion_mpi_entries (entries.h), so that the wrapper behind it finds
-// registers and stack as the program left them. r11 (x17) tells the first call which entry it came by.
+// The entries that the program calls: a jump each through pinion_mpi_entries (entries.h), so that the wrapper
+// behind it finds registers and stack as the program left them. r11 (x17) tells the first call which entry it
+// came by.
 #if defined(__x86_64__)
 .macro entry name, index
   .globl \name
@@ -40,7 +41,7 @@
 pinion_mpi_first_entry:
 #include "entry_list.inc"
 
-// What resolves each name in a program that came without MPI (visible_names.h).
+// The resolver of each name in a program that came without MPI (visible_names.h).
   .p2align 4
   .globl pinion_mpi_resolvers
   .hidden pinion_mpi_resolvers

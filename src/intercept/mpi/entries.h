@@ -8,7 +8,7 @@
 
 namespace pinion::mpi {
 
-/// Where each name leads. Written once, when the MPI is recognised.
+/// The target of each name. Written once, when the MPI is recognised.
 extern "C" [[gnu::visibility("hidden")]] void* pinion_mpi_entries[];
 /// The jumps, as data.
 extern "C" [[gnu::visibility("hidden")]] void* const pinion_mpi_names[];

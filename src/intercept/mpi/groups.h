@@ -18,7 +18,7 @@ bool is_root(Comm comm, int root);
 /// an intercommunicator.
 inline bool is_leaf(int root) { return root != kRoot && root != kProcNull; }
 
-/// Of this process in a communicator with a topology; -1 where there is none.
+/// The neighbours of this process in a communicator with a topology; -1 where there is none.
 struct Neighbours {
   Aint sources = -1, destinations = -1;
 };

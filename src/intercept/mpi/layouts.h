@@ -1,6 +1,6 @@
-// Where the data of datatypes lie. The pieces of a derived type are decoded at its first use with gaps, from
-// the calls that made it, and kept until it is freed. Any thread that may call MPI, outside of memory hooks;
-// a mutex guards the kept ones, and is free while MPI is asked.
+// Finds where the data of datatypes lie. The pieces of a derived type are decoded at its first use with gaps,
+// from the calls that made it, and kept until it is freed. Any thread that may call MPI, outside of memory
+// hooks; a mutex guards the kept ones, and is free while MPI is asked.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
-/// From the first byte of an element to its last, as MPI gives it. Of types that MPI may be asked about.
+/// The extent of an element, from its first byte to its last, as MPI gives it. MPI may be asked about its
+/// type.
 struct Layout {
   Aint extent = 0, true_lower = 0, true_extent = 0;
 
@@ -23,7 +24,7 @@ struct Layout {
     library().type_extent(type, &lower, &extent);
     library().type_true_extent(type, &true_lower, &true_extent);
   }
-  /// From the first byte of `n` elements to the last. A negative extent walks downwards.
+  /// Returns the range from the first byte of `n` elements to the last. A negative extent walks downwards.
   Range hull(Address buffer, Aint n) const {
     const Aint last = (n - 1) * extent;
     const Address base = buffer + static_cast<Address>(true_lower);

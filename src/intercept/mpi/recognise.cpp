@@ -78,7 +78,7 @@ void recognise() {
 
 }  // namespace
 
-/// From the first call of any name, with the program's registers saved.
+/// The first call of any name comes here, with the program's registers saved.
 extern "C" [[gnu::visibility("hidden"), gnu::used]] void pinion_mpi_recognise() {
   pthread_once(&g_once, recognise);
 }

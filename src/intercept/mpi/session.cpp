@@ -20,7 +20,7 @@ namespace pinion::mpi {
 
 namespace {
 
-/// Of this rank alone. `log`: the directory; empty: none.
+/// Prints this rank's figures. `log`: the directory; empty: none.
 void print_summary(const runlog::Counters& c, double seconds, bool measured, const std::string& log) {
   const auto acquires = static_cast<unsigned long long>(c.acquires);
   const char* const s = c.acquires == 1 ? "" : "s";

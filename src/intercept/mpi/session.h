@@ -12,7 +12,7 @@ constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 /// Written by the session. Transfers of fewer bytes pass by; kNothing: all do, because the engine is stopped,
 /// or because the program has switched recording off. Every call reads this one word.
 inline std::atomic<std::uint64_t> g_least_bytes{kNothing};
-/// The same, whether or not recording is switched off.
+/// The least bytes, whether or not recording is switched off.
 inline std::atomic<std::uint64_t> g_threshold{kNothing};
 
 /// After an initialization returned: the first one starts the engine with the environment's options, unless

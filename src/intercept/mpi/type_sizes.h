@@ -23,7 +23,7 @@ class TypeSizes {
     std::atomic<std::uint32_t> size{0};
   };
 
-  /// Of a type that the table has room for.
+  /// Prepares a type that the table has room for.
   void expect(Datatype type) {
     Known& known = place_of(type);
     if (known.type == Datatype{}) known.type = type;

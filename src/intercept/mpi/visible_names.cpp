@@ -121,7 +121,7 @@ void settle_symbols(ElfW(Sym) * first, ElfW(Sym) * last) {
   protect(first, last + 1, PROT_READ);
 }
 
-/// Of objects that the dynamic linker has relocated before the preload.
+/// Settles those of objects that the dynamic linker has relocated before the preload.
 void settle_weak_references() {
   for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
     if (base == 0) return;  // the program itself, which is relocated last

@@ -79,7 +79,7 @@ LeasePath* running_leases() {
   return leases != nullptr && leases == LeasePath::running() ? leases : nullptr;
 }
 
-/// The same where it runs already.
+/// Returns the lease path only if it runs already.
 LeasePath* leases_that_run() {
   LeasePath* const leases = g_leases.load(std::memory_order_acquire);
   return leases != nullptr && leases == LeasePath::running() && !g_forked.load(std::memory_order_acquire)
@@ -149,7 +149,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
   const Range range = Range::of(asked.address, asked.bytes);
   backing.has_peers = (asked.access & kRemote) != 0 && leases->registers();
-  // From before the key exists until it may be gone; later reach of peers counts as exposed.
+  // The meter counts from before the key exists until it may be gone; later reach of peers counts as exposed.
   DomainMeter& meter = leases->domains().slot(domain).meter;
   if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;

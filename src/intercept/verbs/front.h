@@ -44,7 +44,7 @@ class Passing {
   /// Then one of these, unless it ends under a handle of ours.
   void made(const ibv_mr* mr);
   void refused();
-  /// As they count; 0 where it is not counted.
+  /// The bytes that count; 0 where it is not counted.
   std::uint64_t bytes() const { return thread_ != nullptr ? counted_.bytes : 0; }
 
  private:
@@ -59,7 +59,8 @@ ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryF
 /// The result of ibv_dereg_mr; empty for an unknown handle.
 std::optional<int> deregister_memory(const Library& library, ibv_mr* mr);
 
-/// The same for ibv_rereg_mr. The program's handle stays valid. A refusal changes nothing.
+/// The result of ibv_rereg_mr; empty for an unknown handle. The program's handle stays valid. A refusal
+/// changes nothing.
 std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
                                      const EntryFrame& entry);
 
