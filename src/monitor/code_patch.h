@@ -18,10 +18,10 @@
 
 namespace pinion {
 
-/// Where a jump at `code` leads, for the forms that patching libraries write; null when there is no such
-/// jump.
+/// Returns the target of a jump at `code`, for the forms that patching libraries write; null when there is no
+/// such jump.
 void* jump_target(const std::byte* code);
-/// Of a landing pad (endbr64, bti) at `code`, which patches leave alone; 0: there is none.
+/// The size of a landing pad (endbr64, bti) at `code`, which patches leave alone; 0: there is none.
 std::size_t landing_pad_bytes(const std::byte* code);
 
 class CodePatch {

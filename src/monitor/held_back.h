@@ -187,7 +187,7 @@ class BasicHeldBack {
     }
     return true;
   }
-  /// Of all that are carried: they are this thread's.
+  /// Ends all that are carried: they are this thread's.
   void finish(State state) {
     for (Slot& slot : slots_) {
       const std::uint64_t word = slot.word.load(std::memory_order_relaxed);

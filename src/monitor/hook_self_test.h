@@ -27,7 +27,8 @@ class EventWatch {
   }
   bool saw(Range r) const { return begun_.get() == r && ended_.get() == r; }
   bool is_open() const { return !begun_.get().empty() && !(begun_.get() == ended_.get()); }
-  /// Of several events (a hook's, and the kernel's of the same call) one may be under way still.
+  /// True if an event has begun and one has ended. One of several (a hook's, and the kernel's of the same
+  /// call) may still be under way.
   bool saw_any() const { return !begun_.get().empty() && !ended_.get().empty(); }
   Range last() const { return ended_.get(); }
 
@@ -52,7 +53,7 @@ extern constinit EventWatch event_watch;
 /// Ordinary code; allocates, starts a thread, and holds a lock of its own. Never in a hook.
 HookReport test_memory_events(Error (*watch)(Range) = nullptr);
 
-/// Of the rows: complete, or the first failure.
+/// Returns a report of the rows: complete, or the first failure.
 HookReport summarize(std::vector<HookStatus> rows);
 
 }  // namespace pinion

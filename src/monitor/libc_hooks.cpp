@@ -116,7 +116,7 @@ long move_break(Address target) {
   return result < target ? -ENOMEM : 0;
 }
 
-/// Where sbrk(increment) wants the break; empty where that lies outside of the address space.
+/// Returns the break that sbrk(increment) wants; empty where that lies outside of the address space.
 std::optional<Address> incremented_break(std::intptr_t increment) {
   Address target;
   if (__builtin_add_overflow(reinterpret_cast<Address>(libc_break()), increment, &target))
@@ -174,7 +174,7 @@ ChangeKind kind_of_advice(int advice) {
   return advice == MADV_FREE ? ChangeKind::lazily : ChangeKind::other;
 }
 
-/// Of the old place. A mapping that shrinks there loses its end, as by munmap.
+/// Tells what happens at the old place. A mapping that shrinks there loses its end, as by munmap.
 ChangeKind kind_of_mremap(const Arguments& arguments) {
   const int flags = static_cast<int>(arguments[3]);
   if ((flags & MREMAP_DONTUNMAP) != 0) return ChangeKind::other;
@@ -207,7 +207,7 @@ ChangeKind kind_of(long system_call, const Arguments& arguments) {
 std::atomic<std::uint32_t> exposed_entries{0};
 static_assert(kFunctions <= 32);
 
-/// From the first to the last page of the patched entries; empty while there are none.
+/// The pages of the patched entries, from the first to the last; empty while there are none.
 struct {
   std::atomic<Address> begin{~Address{0}}, end{0};
   void cover(Range pages) {
@@ -369,9 +369,9 @@ long perform(Function function, const Arguments& arguments) {
 /// libc's code. Written before the patches.
 Range libc_code;
 
-/// When libc drops an ended thread's stack, ThreadSanitizer has already taken leave of the thread, and
-/// instrumented atomics (those of every sink) crash there. It replaces libc's allocator, so little else comes
-/// from inside libc.
+/// ThreadSanitizer has already taken leave of an ended thread when libc drops its stack, and instrumented
+/// atomics (those of every sink) crash there. It replaces libc's allocator, so little else comes from inside
+/// libc.
 bool is_past_thread_end(const void* caller) { return libc_code.contains(Range::of(caller, 1)); }
 
 void find_libc_code(const void* function) {

@@ -29,10 +29,10 @@
 
 namespace pinion {
 
-/// What the hooks call. Law for all of it: never allocate, block, take a lock that ordinary code holds while
-/// it allocates, or call a libc function that may do so. Callers: any thread, any signal handler, a child of
-/// vfork. Every begin() is followed by the end() of the same range on the same thread; a call with two ranges
-/// (mremap with MREMAP_FIXED) ends them in reverse order.
+/// Callbacks of the hooks. Law for all of it: never allocate, block, take a lock that ordinary code holds
+/// while it allocates, or call a libc function that may do so. Callers: any thread, any signal handler, a
+/// child of vfork. Every begin() is followed by the end() of the same range on the same thread; a call with
+/// two ranges (mremap with MREMAP_FIXED) ends them in reverse order.
 struct HookCallbacks {
   /// Before the system call: the old contents are still there. The replacement follows the answer if it is
   /// `refuse` or the change's alternative.

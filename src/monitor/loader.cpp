@@ -73,7 +73,7 @@ const r_debug* find_debug() {
   return found;
 }
 
-/// From glibc 2.35 on the record's version shows whether there is another namespace.
+/// Checks the record's version: from glibc 2.35 on it shows whether there is another namespace.
 bool shows_namespaces() {
   int major = 0, minor = 0;
   std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);

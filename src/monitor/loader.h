@@ -25,7 +25,7 @@ namespace pinion {
 /// then HookCallbacks::unloaded. The first callbacks stay until unwatch_loader(). An error: the reason why
 /// libraries go unseen.
 Error watch_loader(const HookCallbacks& sink);
-/// The same, of a watch that was started: restores the patch where others have overwritten it.
+/// Restores the patch of a watch that was started, where others have overwritten it.
 Error rewatch_loader();
 void unwatch_loader();
 
@@ -40,7 +40,7 @@ bool loader_unloading();
 std::uint64_t loads_announced();
 /// Whether new code reaches HookCallbacks::exposed too, before it runs: it may make system calls of its own.
 void report_loads(bool on);
-/// Where the announcement is; null where that is unknown.
+/// The address of the announcement; null where that is unknown.
 const void* loader_code();
 
 }  // namespace pinion

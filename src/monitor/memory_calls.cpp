@@ -105,12 +105,12 @@ bool drops_pages(int advice) {
 Range deprived_range(Address address, std::size_t length, int protection) {
   constexpr int kBoth = PROT_READ | PROT_WRITE;
   if ((protection & kBoth) == kBoth) return {};
-  // Those two reach to the end of the mapping.
+  // These two reach to the end of the mapping.
   if ((protection & (PROT_GROWSDOWN | PROT_GROWSUP)) != 0) return everything();
   return whole_pages(address, length);
 }
 
-/// From the lowest to the highest page of the vectors.
+/// Returns the range from the lowest to the highest page of the vectors.
 Range spanned_range(Address vectors, std::size_t count) {
   const auto self = raw_system_call(SYS_getpid, {});
   Range span{kAddressEnd, 0};
@@ -156,7 +156,8 @@ Range attached_range(int id, Address address, int flags) {
   return whole_pages(begin, round_up(segment.shm_segsz, std::max(huge_page_at(begin), page_size())));
 }
 
-/// What shmdt(address) unmaps: the pieces that still lie where attaching `address` has put them.
+/// Returns the range that shmdt(address) unmaps: the pieces that still lie where attaching `address` has put
+/// them.
 Range detached_range(Address start) {
   MappingReader reader;
   // Without /proc the segment's end is unknown.

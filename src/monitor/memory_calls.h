@@ -33,7 +33,7 @@ struct ConcernedMemory {
 /// Reads the size of huge pages; ordinary code, before the first concerned_memory().
 void prepare_memory_calls();
 
-/// Of the system call `number`; empty for those that leave memory alone.
+/// The memory that system call `number` concerns; empty for those that leave memory alone.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
 
 /// The new mapping that `result` of the system call stands for, in addresses unmapped before; empty where it

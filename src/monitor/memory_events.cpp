@@ -70,7 +70,7 @@ bool is_staying(const MemoryMonitor& monitor) {
   return g_staying != nullptr && &g_staying->chosen() == &monitor.chosen();
 }
 
-/// From now on regain_sight() gives up at once, for this reason or an earlier one.
+/// Makes regain_sight() give up at once, for this reason or an earlier one.
 Error give_up(const Error& unseen) {
   const std::lock_guard lock(g_control);
   if (!g_never_sees.exchange(true, std::memory_order_acq_rel)) g_unseen = unseen;

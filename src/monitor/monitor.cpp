@@ -47,7 +47,7 @@ class Together final : public MemoryMonitor {
   }
   bool intact() const override { return kernel_sees_rest_ || hooks_.intact(); }
   bool exposed() const override { return !kernel_sees_rest_ && hooks_.exposed(); }
-  /// Where restoring the hooks fails, the kernel may see enough.
+  /// Restores the hooks; if that fails, the kernel may see enough.
   HookReport repair() override {
     const HookReport report = hooks_.repair();
     if (report.complete) return report;

@@ -26,7 +26,7 @@ namespace pinion {
 
 class MemoryMonitor {
  public:
-  /// As the option `monitor` names it.
+  /// The name that the option `monitor` has for it.
   virtual const char* name() const = 0;
   /// The changes that it never sees, in a few words each.
   virtual std::vector<const char*> blind_spots() const = 0;
@@ -46,14 +46,14 @@ class MemoryMonitor {
   virtual bool settled() { return true; }
   /// Puts it back in place.
   virtual HookReport repair() { return complete_report(); }
-  /// Of a monitor that chooses: its choice.
+  /// The choice of a monitor that chooses.
   virtual const MemoryMonitor& chosen() const { return *this; }
 
   /// Before the pages are registered with a device. An error: their events will be missed.
   virtual Error watch(Range) { return {}; }
 
  protected:
-  /// Of a monitor that has nothing to put in place.
+  /// The report of a monitor that has nothing to put in place.
   static HookReport complete_report() { return {.complete = true, .error = {}, .rows = {}}; }
   /// Monitors are never destroyed: threads may ask them while the process ends.
   ~MemoryMonitor() = default;

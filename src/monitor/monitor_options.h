@@ -8,8 +8,8 @@
 
 namespace pinion {
 
-/// How memory events are seen (monitor/monitor.h). Users choose among the automatic one and those that stand
-/// alone; the others are its choices, and those of tests and of `pinion doctor`.
+/// The monitors that can see memory events (monitor/monitor.h). Users choose among the automatic one and
+/// those that stand alone; the others are its choices, and those of tests and of `pinion doctor`.
 enum class MonitorKind : std::uint8_t {
   automatic,
   libc,

@@ -80,7 +80,7 @@ struct Instruction {
   bool sets_rax = false;
 };
 
-/// Of an operand: ModRM, SIB and displacement.
+/// The size of an operand: ModRM, SIB and displacement.
 std::size_t operand_bytes(const std::byte* code) {
   const unsigned mode = byte_at(code, 0) >> 6, base = byte_at(code, 0) & 7;
   if (mode == 3) return 1;
@@ -199,7 +199,7 @@ bool leads_to(const std::byte* code, const std::byte* call) {
   return at == bytes;
 }
 
-/// Of the system call instruction at `call`; reads memory from `begin` on only.
+/// Finds the name of the system call instruction at `call`; reads memory from `begin` on only.
 const char* name_at(const std::byte* begin, const std::byte* call) {
   const auto before = std::min(kBefore, static_cast<std::size_t>(call - begin));
   for (std::size_t distance = 2; distance <= before; ++distance) {
@@ -332,7 +332,7 @@ const void* libc_code() {
   return code;
 }
 
-/// Those whose calls are seen, or are this library's own.
+/// The mappings whose calls are seen, or are this library's own.
 std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings) {
   const void* const addresses[] = {libc_code(), loader_code(), reinterpret_cast<const void*>(&find_own_call)};
   std::vector<CodeMapping> known;
@@ -402,7 +402,7 @@ class LoadedCode {
     loads_ = loads;
   }
 
-  /// How many bytes it has read.
+  /// Reads on, and returns the number of bytes read.
   std::size_t read_on(CodeMapping& mapping, std::size_t most_bytes) {
     constexpr std::size_t kPart = std::size_t{256} << 10;
     const CodeReader reader(mapping);

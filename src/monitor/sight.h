@@ -35,7 +35,7 @@ class BasicSight {
   /// Events have been seen from `first` on until now.
   bool unbroken(Look first) const { return !first.blind() && look().bits_ == first.bits_; }
 
-  /// From now on events may be missed. The caller dooms every registration after this.
+  /// Events may be missed after this. The caller then dooms every registration.
   void lost() {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
     while (!word_.compare_exchange_weak(seen, (seen + kChange) | kBlind, std::memory_order_seq_cst,

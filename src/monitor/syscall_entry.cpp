@@ -4,7 +4,7 @@
 
 #include "monitor/memory_calls.h"
 
-/// Where a refusal of the kernel goes: sets errno.
+/// Takes the kernel's refusals: sets errno.
 extern "C" [[gnu::visibility("hidden"), gnu::used]] long pinion_syscall_refused(long error) {
   errno = static_cast<int>(-error);
   return -1;

@@ -9,7 +9,7 @@ extern "C" {
 
 [[gnu::visibility("hidden")]] long pinion_syscall_entry(long number, ...);
 
-/// Where the marked numbers of pinion_memory_calls go, with the same arguments (libc_hooks.cpp).
+/// Receives the marked numbers of pinion_memory_calls, with the same arguments (libc_hooks.cpp).
 [[gnu::visibility("hidden")]] long pinion_memory_system_call(long number, long a0, long a1, long a2, long a3,
                                                              long a4, long a5);
 }

@@ -56,7 +56,7 @@ long open_userfaultfd() {
   long fd = kernel(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY);
   if (fd == -EINVAL) fd = kernel(SYS_userfaultfd, kFlags);  // before Linux 5.11
   if (!is_error(fd)) return fd;
-  // Where a seccomp profile refuses the call, the device may have been let in.
+  // A seccomp profile that refuses the call may have let the device in.
   const long device = kernel(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   if (is_error(device)) return fd;
   const long from_device = kernel(SYS_ioctl, device, kNewFromDevice, kFlags | UFFD_USER_MODE_ONLY);

@@ -55,7 +55,7 @@
 
 namespace pinion {
 
-/// How long after its event an madvise is taken to be done.
+/// The time after its event when an madvise is taken to be done.
 constexpr Duration kDropTime = kMillisecond;
 
 /// Why this process cannot have a userfaultfd that serves; no error where it can.
@@ -68,8 +68,8 @@ Error start_userfaultfd(const HookCallbacks& callbacks);
 /// Ends all calls and all watches.
 void stop_userfaultfd();
 
-/// From now on until they are unmapped, events of these pages are seen. An error has the cause of a refusal
-/// (a kind of memory that the kernel cannot watch, or another userfaultfd of the program watches it).
+/// Watches events of these pages until they are unmapped. An error has the cause of a refusal (a kind of
+/// memory that the kernel cannot watch, or another userfaultfd of the program watches it).
 ///
 /// There is no way back for a single range. Memory that was registered once will be again; to watch it a
 /// second time costs less than to let it go and watch it anew; and neither needs a record of watched memory.
