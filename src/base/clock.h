@@ -68,7 +68,7 @@ class Clock {
   /// The instant as records and uses are stamped with it: the cycle counter, or its stand-in. Equal to the
   /// reading of the critical path, so that both may be compared; not for the critical path itself.
   virtual Ticks ticks() = 0;
-  /// What ticks() returns at that time.
+  /// The value of ticks() at that time.
   virtual Ticks ticks_at(Time time) { return static_cast<Ticks>(time); }
 };
 

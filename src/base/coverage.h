@@ -1,4 +1,4 @@
-// How often each page is covered: a counted union of page-aligned ranges. Its owner adds and
+// Counts for each page how often it is covered: a counted union of page-aligned ranges. Its owner adds and
 // removes ranges that may overlap (registered bytes, locked pages), and receives the parts that enter or
 // leave the union. The owner guards it. It allocates, so it is for ordinary code, outside of hooks and spin
 // locks.
@@ -73,8 +73,8 @@ class Coverage {
 
  private:
   using Count = std::uint32_t;
-  /// Where the count changes: an entry's count holds from its address to the next entry's. Before the first
-  /// entry and after the last it is 0, and neighbours differ, so the map is as small as the union is simple.
+  /// The counts: an entry's count holds from its address to the next entry's. Before the first entry and
+  /// after the last it is 0, and neighbours differ, so the map is as small as the union is simple.
   using Steps = std::map<Address, Count>;
 
   /// Makes `at` a step, so that the counts on either side may change alone.

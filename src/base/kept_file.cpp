@@ -13,8 +13,8 @@ namespace pinion {
 
 namespace {
 
-/// By the system call, because programs' preloads may answer fstat() in their own way. Each io_uring and each
-/// userfaultfd has an inode of its own since Linux 5.16.
+/// Calls the kernel itself, because programs' preloads may answer fstat() in their own way. Each io_uring and
+/// each userfaultfd has an inode of its own since Linux 5.16.
 bool status_of(int descriptor, struct stat& status) {
 #ifdef SYS_fstat
   return ::syscall(SYS_fstat, descriptor, &status) == 0;
@@ -49,7 +49,7 @@ KeptFile::KeptFile(int descriptor) {
 
 KeptFile& KeptFile::operator=(KeptFile&& other) noexcept {
   if (this == &other) return *this;
-  // The same file, opened anew, may have got the number that this one has lost.
+  // The new file may have the number that this one has lost: then it closes nothing.
   if (number_ != other.number_) close();
   number_ = std::exchange(other.number_, -1);
   device_ = other.device_;

@@ -26,7 +26,7 @@ struct LargeRange {
   bool empty() const { return range.empty(); }
 };
 
-/// Of memory that has pages of `page_bytes`, a power of two.
+/// The range in memory that has pages of `page_bytes`, a power of two.
 inline LargeRange in_large_pages(Range request, std::size_t page_bytes) {
   const Address last = (request.end - 1) | (Address{page_bytes} - 1);
   return {{request.begin & ~(Address{page_bytes} - 1), last + 1}, page_bytes};

@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-/// That moment of `clock` on CLOCK_MONOTONIC.
+/// Translates a moment of `clock` to CLOCK_MONOTONIC.
 inline Time on_monotonic(Clock& clock, Time moment) {
   return moment == kNever ? kNever : monotonic_now() + (moment - clock.now());
 }

@@ -1,8 +1,8 @@
 // The mechanism of options: rows of tables by the type of their value, for command flags, the environment
 // variable PINION, configuration files and `pinion info options` alike. Each room that has settings declares
-// a struct of them and a table of rows (`<room>/options.h`); engine/engine_options.h puts the tables together.
-// Tables are made once and then only read; settings are filled before threads start. For ordinary code,
-// outside of hooks.
+// a struct of them and a table of rows (`<room>/options.h`); engine/engine_options.h puts the tables
+// together. Tables are made once and then only read; settings are filled before threads start. For ordinary
+// code, outside of hooks.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace pinion {
 
-/// Where an option is listed: to every user, or in the list of all.
+/// Chooses the list that shows an option: every user's, or the list of all.
 enum class Listing : std::uint8_t { everyday, advanced };
 
 /// An option as users see it.

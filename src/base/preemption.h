@@ -1,7 +1,7 @@
-// How much longer an operation of the calling thread took because the kernel ran something else on its core:
-// the time that it was off the core, where it never gave it up itself. Sleep is left out; so is time that the
-// host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread; some 0.3 us
-// (docs/measurements.md), so for slow paths.
+// Measures how much longer an operation of the calling thread took because the kernel ran something else on
+// its core. It counts time off the core that the thread did not give up itself. Sleep is left out; so is time
+// that the host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread;
+// some 0.3 us (docs/measurements.md), so for slow paths.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 
 namespace pinion {
 
-/// Of the time from the moment that a thread could wake until it ran: by how much others had its core. On an
-/// idle core it runs within the time that is left out.
+/// Wake-up delay caused by other threads; `late`: the time from the moment that a thread could wake until it
+/// ran. On an idle core it runs within the time that is left out.
 constexpr Duration lost_waking(Duration late) {
   constexpr Duration kPrompt = 50 * kMicrosecond;
   return std::max<Duration>(0, late - kPrompt);
@@ -27,8 +27,8 @@ class PreemptionMeter {
 
   /// The operation ends: the thread may lose its core in the bookkeeping that follows.
   void end() { took_ = monotonic_now() - began_; }
-  /// By how much preemption lengthened it, when it would have taken `least` at least. After end(). The kernel
-  /// books CPU time at its ticks, so this is up to one tick short.
+  /// Returns by how much preemption lengthened the operation, if it takes `least` at least. Call it after
+  /// end(). The kernel books CPU time at its ticks, so the result is up to one tick short.
   Duration lost(Duration least) const {
     if (took_ < kShort) return 0;
     const Usage now = Usage::now();

@@ -41,7 +41,7 @@ struct Range {
   }
   std::size_t bytes() const { return end - begin; }
   std::size_t pages() const {
-    // By shifts: this is asked for several times a transfer.
+    // Shifts are fast, and each transfer asks for this several times.
     const int shift = std::countr_zero(page_size());
     return ((end + (std::size_t{1} << shift) - 1) >> shift) - (begin >> shift);
   }

@@ -5,7 +5,7 @@
 
 namespace pinion {
 
-/// From now on warnings begin with "rank 3 on HOST"; the first name stays. Before threads start.
+/// Warnings begin with "rank 3 on HOST" after this call; the first name stays. Call it before threads start.
 void name_process(int rank);
 
 /// "pinion: rank 3 on node7: ...", without a newline in `format`; further lines begin with "pinion:   ".

@@ -1,4 +1,4 @@
-// What can register memory: the interface of registration for retention and registry. A device owns its
+// The interface of everything that can register memory, for retention and registry. A device owns its
 // registrations and their system resources (rings, locks, keys); its callers decide. register_range() and
 // deregister() block and may allocate, so callers are outside of hooks and hold no lock. They may be called
 // from any thread at the same time. Application threads and the helper name themselves (Actor), because a
@@ -85,7 +85,7 @@ class Device {
   /// Registers the whole pages `pages` (page-aligned, at least one) for `access`. On error nothing stays
   /// registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
-  /// The same for memory that has a second view, of whole pages at `view`: the device registers that one, and
+  /// Registers memory that has a second view, of whole pages at `view`: the device registers that one, and
   /// serves requests for the addresses of `pages`. A device that cannot tell them apart registers `pages`.
   virtual Registration register_view(Range pages, Address /*view*/, Access access, Actor actor) {
     return register_range(pages, access, actor);

@@ -1,5 +1,5 @@
-// How many translation entries a NIC needs for a range: registration costs grow with them.
-// Any thread, outside of hooks. Asks one file of /proc/self or two; to open one takes 4 us.
+// Counts the translation entries that a NIC needs for a range: registration costs grow with them. Any thread,
+// outside of hooks. Asks one file of /proc/self or two; to open one takes 4 us.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class PageFiles {
 /// Linux 6.7 and later show hugepages that are mapped as such. On older kernels all pages count as ordinary;
 /// so does a hugepage mapped page by page (after a partial unmap, for example).
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes, const PageFiles& files);
-/// The same, once.
+/// Counts once, with files that it opens for the call.
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes);
 
 }  // namespace pinion

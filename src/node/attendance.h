@@ -17,7 +17,7 @@ struct Sharing {
   std::uint64_t at_hand = 0;                ///< of its share, bytes worth keeping beyond its registered ones
   bool binds = false;                       ///< its fair share is less than its need
 };
-/// That of process `self`, which has so many bytes registered.
+/// The duties of process `self`, which has so many bytes registered.
 Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,
                    std::uint64_t registered);
 

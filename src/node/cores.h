@@ -23,7 +23,7 @@ class Cores {
   explicit Cores(std::vector<int> core_of) : core_of_(std::move(core_of)) {}
   static Cores of_this_machine();
 
-  /// How many cores the CPUs belong to.
+  /// The number of cores that the CPUs belong to.
   int count(const CpuSet& cpus) const;
   /// One CPU of each core that has none in `taken`, in order.
   std::vector<int> free_of(const CpuSet& cpus, const CpuSet& taken) const;

@@ -28,7 +28,8 @@ class Load {
  public:
   /// Before the first call: `thread` is the one whose waits count, by the kernel's number.
   void open(pid_t thread);
-  /// Since the last call; `before` at the first one, and where the kernel gives no figures.
+  /// Looks at the time since the last call; returns `before` at the first one, and where the kernel gives no
+  /// figures.
   bool core_idle(Time now, bool before);
 
  private:

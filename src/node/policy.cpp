@@ -7,7 +7,7 @@ namespace pinion::node {
 
 namespace {
 
-/// How many of the processes come before `self`, the largest need first.
+/// Counts the processes that come before `self`, the largest need first.
 std::size_t place_by_need(const std::vector<Standing>& processes, std::size_t self) {
   const auto key = [&](std::size_t i) { return std::make_tuple(processes[i].need, processes[i].tie, i); };
   std::size_t before = 0;
@@ -25,7 +25,7 @@ Terms terms_of(PolicyKind policy, const std::vector<Standing>& processes, std::s
   if (!terms.helper || policy == PolicyKind::none_if_busy) return terms;
   const auto cores = static_cast<std::size_t>(idle_cores);
   if (policy == PolicyKind::aggressive) {
-    // As evenly as possible: the first of the cores have one helper more.
+    // The cores share the helpers evenly: the first ones have one helper more.
     const std::size_t core = self % cores;
     const auto on_core = static_cast<Duration>((processes.size() + cores - 1 - core) / cores);
     terms.idle_core = static_cast<int>(core);

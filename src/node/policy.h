@@ -26,7 +26,7 @@ struct Terms {
   int idle_core = -1;
 };
 
-/// Of a core that helpers share.
+/// The slices of a core that helpers share.
 struct TimeSlices {
   Duration slice = 4 * kMillisecond;
   Duration context_switch = 5 * kMicrosecond;

@@ -124,7 +124,7 @@ class Door {
 };
 
 bool is_ours(const struct stat& status) {
-  // By a second name another user could lead here to a file of ours of another kind.
+  // A hard link by another user could lead here to a file of ours of another kind.
   return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0 &&
          status.st_nlink <= 1;
 }
@@ -200,7 +200,7 @@ Error NodeRoom::open_and_join(const std::string& path, int flags, std::uint64_t 
     if (status.st_nlink == 0) continue;  // the last one has left meanwhile
     if (status.st_size != 0 && status.st_size != sizeof(RoomFile))
       return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
-    // With its memory: touching it later must not fail.
+    // This allocates its memory: touching it later must not fail.
     if (const int code = ::posix_fallocate(door.file(), 0, sizeof(RoomFile))) {
       errno = code;
       return failed(path, "cannot be made");

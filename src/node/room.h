@@ -76,7 +76,7 @@ class NodeRoom {
   std::map<std::uint64_t, std::uint64_t> pieces_of_others() const;
   /// Bytes requested but unavailable; 0: no longer.
   void post_shortage(std::uint64_t bytes);
-  /// As this process posted last.
+  /// The shortage that this process posted last.
   std::uint64_t shortage() const;
   /// Changes whenever a process runs short: one load.
   std::uint64_t shortages() const;

@@ -19,11 +19,11 @@
 #include <utility>
 
 #include "base/held_signals.h"
-#include "device/kernel/fault_in.h"
 #include "device/handle_table.h"
+#include "device/kernel/fault_in.h"
 #include "device/kernel/memlock.h"
-#include "device/verbs/own_verbs_call.h"
 #include "device/kernel/pin.h"
+#include "device/verbs/own_verbs_call.h"
 
 namespace pinion {
 
@@ -263,7 +263,7 @@ class FabricDevice final : public Device {
     return state_->opened.get();
   }
 
-  /// By the kernel where the provider does not; else the pages are only made present (fault_in.h).
+  /// Lets the kernel pin where the provider does not; else the pages are only made present (fault_in.h).
   Error pin(Range pages, Access access, Actor actor, FabricRegion& entry) {
     if (!pin_) return fault_in(pages, writes(access));
     const Registration pinned = pin_->register_range(pages, access, actor);

@@ -26,7 +26,7 @@ struct FabricDeviceResult {
 /// semicolon; empty: the first that pins, else the first of libfabric's list. ENOENT, ENOSYS: no libfabric;
 /// ENODEV: the provider is missing, or cannot put and get.
 FabricDeviceResult make_fabric_device(const std::string& choice);
-/// The same by given functions, libfabric's own or a test's.
+/// Opens a domain with the given functions, libfabric's own or a test's.
 FabricDeviceResult make_fabric_device(const FabricLibrary& fabric, const std::string& choice);
 
 /// Registers in a domain of the program's own. The domain outlives the device; so does `endpoint`, to which

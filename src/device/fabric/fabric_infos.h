@@ -53,8 +53,8 @@ class FabricInfos {
 
   /// Replaces the answer; `first` is null where no provider serves.
   Error ask(const Wish& wish);
-  /// Of the answer: by a provider's name as fi_info shows it, or its network; empty: the first that pins,
-  /// else the first. Null and ENODEV: there is none.
+  /// Chooses from the answer by a provider's name as fi_info shows it, or by its network. Without a choice:
+  /// the first that pins, else the first. Null and ENODEV: there is none.
   fi_info* choose(const std::string& choice, Error& error) const;
 
   fi_info* first = nullptr;

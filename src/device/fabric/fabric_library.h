@@ -12,7 +12,7 @@
 
 namespace pinion {
 
-/// What libfabric exports; everything else is called through its objects.
+/// Functions that libfabric exports; everything else is called through its objects.
 struct FabricLibrary {
   decltype(&fi_getinfo) getinfo = nullptr;
   decltype(&fi_freeinfo) freeinfo = nullptr;
@@ -20,7 +20,7 @@ struct FabricLibrary {
   decltype(&fi_fabric) fabric = nullptr;
 };
 
-/// Of the interface that Pinion is written to, and so the oldest libfabric that serves.
+/// The version of the interface that Pinion is written to, and so the oldest libfabric that serves.
 constexpr std::uint32_t kFabricVersion = FI_VERSION(1, 14);
 
 /// Null and an error where the library is missing or too old.

@@ -18,7 +18,7 @@ namespace pinion {
 
 namespace {
 
-/// How often a slot is tried anew, a millisecond apart, while the kernel still charges for the old ring.
+/// The number of tries for a slot, a millisecond apart, while the kernel still charges for the old ring.
 constexpr int kTriesAfterLoss = 100;
 
 void report_loss(std::size_t unpinned) {

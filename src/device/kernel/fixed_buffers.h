@@ -78,7 +78,7 @@ class FixedBuffers {
   std::shared_mutex ring_mutex_;  ///< shared: to use ring_; exclusive: to replace it
   Ring ring_;
   std::uint32_t generation_ = 0;
-  /// Of each slot, written by the owner of its chain. Untouched until used.
+  /// The contents of each slot, written by the owner of its chain. Untouched until used.
   std::unique_ptr<iovec[], decltype(&std::free)> contents_;
 
   std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to the chain's holder

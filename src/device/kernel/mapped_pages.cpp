@@ -65,7 +65,7 @@ void for_each_hugepage_size(Visit&& visit) {
 /// File systems by their device numbers, and the size of the pages of mappings of their files.
 class FileSystems {
  public:
-  /// Those behind mappings that have no file name: an empty memfd of each size lies in the same.
+  /// Finds the ones behind mappings without a file name: an empty memfd of each size lies in the same.
   FileSystems() {
     for_each_hugepage_size([this](std::size_t bytes, const std::string&) {
       const auto size = static_cast<unsigned>(std::countr_zero(bytes)) << MAP_HUGE_SHIFT;
@@ -76,7 +76,7 @@ class FileSystems {
       ::close(file);
     });
   }
-  /// Of a mapped file, by the directory that it lies in: programs unlink such files.
+  /// Finds a mapped file's file system by the file's directory: programs unlink such files.
   std::size_t page_bytes(dev_t device, std::string_view path) {
     for (const auto& [known, bytes] : known_)
       if (known == device) return bytes;

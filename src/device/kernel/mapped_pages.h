@@ -67,7 +67,7 @@ class MappedPages {
   std::atomic<Maps*> maps_{nullptr};
 };
 
-/// Of this process. Never destroyed: threads may be inside when it ends.
+/// This process's mapped pages. Never destroyed: threads may be inside when it ends.
 MappedPages& mapped_pages();
 
 }  // namespace pinion

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/units.h"
+#include "device/handle_table.h"
 #include "device/kernel/fault_in.h"
 #include "device/kernel/fixed_buffer_rings.h"
-#include "device/handle_table.h"
 #include "device/kernel/page_locks.h"
 
 namespace pinion {
@@ -29,7 +29,7 @@ std::string refusal(int error) {
   }
 }
 
-/// How one registration is pinned: by slots of a ring, or by locks on its pages.
+/// The pins of one registration: slots of a ring, or locks on its pages.
 struct Pinned {
   FixedBuffers* ring = nullptr;
   FixedBuffers::Chain slots;

@@ -13,11 +13,11 @@
 #include <mutex>
 #include <utility>
 
-#include "device/kernel/fault_in.h"
 #include "device/handle_table.h"
+#include "device/kernel/fault_in.h"
 #include "device/kernel/memlock.h"
-#include "device/verbs/own_verbs_call.h"
 #include "device/translation.h"
+#include "device/verbs/own_verbs_call.h"
 
 namespace pinion {
 
@@ -194,7 +194,7 @@ class VerbsDevice final : public Device {
     // on kernels where that is unnecessary. Whether that mode is on is unknown here.
     capabilities_.hides_from_children = true;
     if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
-    // Of the verbs front's domains programs never see the region itself.
+    // Programs never see the region itself in domains of the verbs front.
     windows_ = !on_demand_ && !extra_access_ && allows_windows(verbs, *opened);
     capabilities_.caps.max_regions = static_cast<std::size_t>(std::max(opened->attributes.max_mr, 0));
     capabilities_.caps.max_region_bytes = opened->attributes.max_mr_size;

@@ -30,7 +30,7 @@ enum class Paging {
 /// ibv_devinfo shows them; empty: the first with an active port. ENOENT: no libibverbs; ENODEV: the device or
 /// an active port is missing; ENOTSUP: the device lacks on-demand paging.
 VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
-/// The same by given functions, libibverbs' own or a test's.
+/// Opens a device with the given functions, libibverbs' own or a test's.
 VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);
 
 /// Registers in a protection domain of the program's own, which outlives the device. In a forked child

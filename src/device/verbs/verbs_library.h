@@ -30,7 +30,7 @@ struct VerbsLibrary {
 /// Null and an error where the library is missing or too old.
 const VerbsLibrary* verbs_library(Error& error);
 
-/// The same, where the process has loaded it already.
+/// Returns the library only if the process has loaded it already.
 const VerbsLibrary* loaded_verbs_library(Error& error);
 
 }  // namespace pinion
