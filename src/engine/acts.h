@@ -20,14 +20,14 @@ inline constexpr const char* kBesideMpi =
 inline constexpr const char* kBelowLibraries =
     "registers with the program's own RDMA devices, below its libraries (front verbs)";
 
-/// Until something is registered.
+/// The acts until something is registered.
 Acts acts_at_start(const Options& options);
 
 /// Whether registrations that a library makes in this process are met: by choice, or, by default, where they
 /// can reach a NIC of this node.
 bool may_act_below(const Options& options);
 
-/// The same on a node whose NIC they can reach.
+/// True if a node has a NIC that those registrations can reach.
 bool may_act_below_somewhere(const Options& options);
 
 /// The variable by which `pinion run` names the settings that switch off registration caches above the verbs

@@ -35,7 +35,7 @@ class HelperBell {
 
   /// Before the helper looks for work a last time: work that is added from now on wakes it.
   void prepare(Sleep sleep) { sleep_.store(sleep, std::memory_order_seq_cst); }
-  /// Until a wake() since prepare(), or the time.
+  /// Sleeps until a wake() since prepare(), or the time.
   void sleep(Sleep sleep, Time until) { futex_wait(sleep_, sleep, until); }
   void awake() { sleep_.store(none, std::memory_order_relaxed); }
 

@@ -15,8 +15,8 @@
 #include "device/verbs/verbs.h"
 #include "engine/c_api_inside.h"
 #include "engine/engine.h"
-#include "engine/fabric_monitor.h"
 #include "engine/engine_options.h"
+#include "engine/fabric_monitor.h"
 #include "engine/preparation.h"
 #include "engine/process.h"
 #include "monitor/memory_events.h"
@@ -28,7 +28,7 @@ struct pinion_domain {
   Engine* engine;
   LeasePath* leases;  ///< the engine's
   int number;
-  // As it was when opened: the engine may have used the place before.
+  // The counters when the domain was opened: the engine may have used the place before.
   runlog::Counters before;
   std::uint64_t ahead_before;
   std::atomic<int> preparations{0};  ///< their handles

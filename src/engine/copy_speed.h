@@ -1,5 +1,5 @@
-// How fast this machine copies memory: the cost of a transfer through a bounce buffer. Any thread; not
-// from hooks.
+// Measures how fast this machine copies memory: the cost of a transfer through a bounce buffer. Any thread;
+// not from hooks.
 #pragma once
 
 namespace pinion {

@@ -23,11 +23,11 @@ class RunCounters {
   /// uses this run.
   void start();
 
-  /// Of the process.
+  /// The counters of the process.
   runlog::Counters all() const;
   /// One domain's share: acquires, registrations and their times, registered bytes; nothing else is set.
   runlog::Counters of(int domain) const;
-  /// How many registrations the helper made ahead, in one domain.
+  /// The number of registrations that the helper made ahead, in one domain.
   std::uint64_t registrations_ahead(int domain) const {
     return domains_.slot(domain).by_helper.registrations.get();
   }

@@ -88,7 +88,7 @@ int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
 Error DomainTable::close(int number) {
   const HeldSignals held;
   std::lock_guard lock(mutex_);
-  // By the helper, which then is in no device call of its own for the domain.
+  // The helper takes it out, and is then in no device call of its own for the domain.
   closing_.store(number, std::memory_order_seq_cst);
   bell_.wake();
   closing_.wait(number, std::memory_order_acquire);

@@ -30,10 +30,10 @@ class DomainTable {
   /// A domain with a device of its own (names as in make_device()); its number, or -1 and an error. One that
   /// was closed with the same device is opened again.
   int open(const std::string& device, const std::string& nic, Error& error);
-  /// The same on a device that was made already. open() finds it again only by a name.
+  /// Adds a domain on a device that was made already. open() finds it again only by a name.
   int add(std::unique_ptr<Device> device, Error& error, const std::string& name = {},
           const std::string& nic = {});
-  /// The same on a device of the program's, which goes when the domain is closed. Another may then be
+  /// Adds a domain on a device of the program's, which goes when the domain is closed. Another may then be
   /// borrowed in its place.
   int borrow(std::unique_ptr<Device> device, Error& error);
   /// Lets everything idle of the domain go, and makes retention forget it. EBUSY while leases are

@@ -121,7 +121,7 @@ bool Engine::act_below() {
   }
   if (options_.front != Front::automatic) return false;
   if (leases_.acts_below_.exchange(true)) return true;
-  // As if all memory had gone: nothing may hold it against leave-pinned any longer.
+  // Pretends that all memory has gone: nothing may hold it against leave-pinned any longer.
   memory_.events.mark({0, page_size()});
   memory_.events.post({0, ~Address{0}});
   return true;

@@ -14,11 +14,11 @@
 #include "engine/arena_leases.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
+#include "engine/engine_options.h"
 #include "engine/helper.h"
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
-#include "engine/engine_options.h"
 #include "engine/process.h"
 
 namespace pinion {
@@ -32,14 +32,14 @@ class Engine {
   static Error start(const Options& options, const JobPlace& place, const std::string& command);
   /// Ends the run: lets everything idle go, completes the log, ends the helper. Harmless when nothing runs.
   static void stop();
-  /// The same for a process that ends by exit(), perhaps in a signal handler that has interrupted anything:
-  /// waits for the helper while it makes progress, at most about a minute, and leaves the rest of its work to
-  /// the kernel.
+  /// Ends the run of a process that ends by exit(), perhaps in a signal handler that has interrupted
+  /// anything: waits for the helper while it makes progress, at most about a minute, and leaves the rest of
+  /// its work to the kernel.
   static void stop_at_exit();
 
-  /// The same for several users in one process: the first to join starts the engine, the last to leave stops
-  /// it. A later user that `insist`s must want the options that run, else EBUSY. An engine that start() has
-  /// started is shared, and left running. leave() gives EINVAL without a join.
+  /// Share the engine among several users in one process: the first to join starts it, the last to leave
+  /// stops it. A later user that `insist`s must want the options that run, else EBUSY. An engine that start()
+  /// has started is shared, and left running. leave() gives EINVAL without a join.
   static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
@@ -64,7 +64,7 @@ class Engine {
   void let_go_before_fork();
   Error publish();
   static Engine* withdraw();
-  /// By the thread that ends the run.
+  /// Called by the thread that ends the run.
   void end_run();
   runlog::RunInfo run_info(const JobPlace& place, const std::string& command, const std::string& device,
                            Time now);

@@ -21,8 +21,9 @@
 
 namespace pinion {
 
-/// Where the program's transfers are met: at its MPI calls, or below all libraries, where these register
-/// memory with the RDMA devices that the program opened. Automatic: the latter as soon as that happens.
+/// The place where the program's transfers are met: its MPI calls, or below all libraries, where these
+/// register memory with the RDMA devices that the program opened. Automatic: the latter as soon as that
+/// happens.
 enum class Front : std::uint8_t { automatic, mpi, verbs };
 
 /// Whether a key with remote rights outlives the deregistration by its owner (intercept/verbs).
@@ -65,7 +66,7 @@ Error parse_options(Options& options, std::string_view text);
 Error load_options_file(Options& options, const std::string& path);
 /// PINION_CONFIG first, then PINION, which overrides it.
 Error options_from_environment(Options& options);
-/// Where that leaves each option that it sets: by name, the file's path or "PINION".
+/// Names for each option that those set its source: the file's path or "PINION".
 std::map<std::string, std::string> option_sources();
 /// The values that differ from the defaults, in the form that parse_options() reads.
 std::string format_options(const Options& options);

@@ -34,7 +34,7 @@ constexpr std::uint32_t kOldest = FI_VERSION(1, 14);
 /// Between an event and its notification of libfabric: others may follow at once.
 constexpr std::chrono::milliseconds kGather{2};
 
-/// That of libc, or the automatic one kept to it. Set before the import.
+/// The monitor of libc's functions, or the automatic one kept to it. Set before the import.
 MemoryMonitor* watching = nullptr;
 
 class Monitor final : public MemorySink {

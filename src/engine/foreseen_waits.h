@@ -1,6 +1,6 @@
-// What leave-pinned would have waited for registrations whose first leases still last. A lease has its record
-// when it ends, and those of libraries' pools end with the program; until then the time of the registration
-// stands for its wait. Of one domain; the helper only.
+// The waits of leave-pinned for registrations whose first leases still last. A lease has its record when it
+// ends, and those of libraries' pools end with the program; until then the time of the registration stands
+// for its wait. Of one domain; the helper only.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class ForeseenWaits {
     there.wait += wait;
   }
 
-  /// What was added for the registration that `pages` lie in: their lease has ended.
+  /// Removes and returns the wait for the registration that `pages` lie in: their lease has ended.
   Duration take(Range pages) {
     const auto after = by_begin_.upper_bound(pages.begin);
     if (after == by_begin_.begin()) return 0;
@@ -28,7 +28,7 @@ class ForeseenWaits {
     return found->second.end > pages.begin ? remove(found) : 0;
   }
 
-  /// What was added for all memory that `range` touches: it has gone.
+  /// Removes and returns the waits for all memory that `range` touches: it has gone.
   Duration erase(Range range) {
     Duration gone = 0;
     auto at = by_begin_.lower_bound(range.begin);

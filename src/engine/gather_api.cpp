@@ -9,15 +9,15 @@
 #include <new>
 
 #include "engine/c_api_inside.h"
-#include "pinion/pinion.h"
 #include "gather/gather_costs.h"
 #include "gather/gather_plan.h"
+#include "pinion/pinion.h"
 
 using namespace pinion;
 
 namespace {
 
-/// Of the structures in version PINION_0.4's first headers.
+/// Sizes of the structures in version PINION_0.4's first headers.
 constexpr std::size_t kFirstCosts = offsetof(pinion_gather_costs, large_request_ns);
 constexpr std::size_t kFirstProbe = offsetof(pinion_gather_probe, max_bytes);
 

@@ -45,7 +45,7 @@ struct BasicLeaseCount {
     add(refused, 1);
     give_back();
   }
-  /// What the lease's holder did with the memory comes before it.
+  /// Gives the lease back; all that its holder did with the memory comes before.
   void give_back() {
     returned.store(returned.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }

@@ -1,4 +1,4 @@
-// How much memory the kernel counts as pinned in this process: VmPin and VmLck of /proc/self/status.
+// Reads how much memory the kernel counts as pinned in this process: VmPin and VmLck of /proc/self/status.
 //
 // Owns a descriptor of that file, open from open() to close(), because the helper reads it often: a
 // descriptor that came and went each time could take a number that the program is about to use. One thread at
@@ -33,7 +33,7 @@ class PinnedPeak {
   }
   /// Reading the kernel's figures takes some 50 us.
   void sample(Time now, std::size_t registered);
-  /// The same, when more is registered than at any sample before; at most every 50 ms.
+  /// Samples when more is registered than at any sample before; at most every 50 ms.
   void sample_growth(Time now, std::size_t registered);
   std::uint64_t peak() const { return peak_; }
   /// The bytes that the kernel counts still; counting ends.

@@ -21,13 +21,13 @@ namespace {
 /// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 constexpr Duration kLongStep = kMillisecond / 4;
-/// Of the processor between pauses: a step, mostly. Without them the next step would take the memory map
-/// before a waiting thread wakes up, and a used-up time slice would end within a step.
+/// Processor time between pauses: a step, mostly. Without them the next step would take the memory map before
+/// a waiting thread wakes up, and a used-up time slice would end within a step.
 constexpr Duration kRun = kMillisecond / 5;
 constexpr std::chrono::microseconds kPause{20};
 constexpr std::size_t kLeastStep = std::size_t{64} << 10;
 
-/// Those under way or ready.
+/// Preparations under way or ready.
 struct All {
   std::mutex mutex;
   std::vector<Preparation*> list;

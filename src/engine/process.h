@@ -1,5 +1,5 @@
-// Who this process is: its place in the job, and its command line. Stateless; reads the environment and
-// /proc, outside of hooks.
+// This process's place in the job, and its command line. Stateless; reads the environment and /proc, outside
+// of hooks.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ struct JobPlace {
   int local_ranks = -1;
 };
 
-/// From the launcher's environment variables: mpirun of Open MPI, hydra, srun. -1 where they are missing.
+/// Reads the launcher's environment variables: mpirun of Open MPI, hydra, srun. -1 where they are missing.
 JobPlace job_place();
 
 /// The rank of another process of this user; -1: it has none, or has ended.
 int rank_of(int process);
 
-/// The same in all processes of a job that run on this node, and no other's: made from the launcher's process
+/// A number that all processes of a job on this node have, and no other's: made from the launcher's process
 /// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
 std::uint64_t job_key();
 
 /// The variable by which `pinion run` and `pinion compare` around a launcher name a run.
 inline constexpr const char* kRunVariable = "PINION_RUN";
 
-/// The same in all processes of a run on all its nodes: made from the name that `pinion run`, or else the
-/// launcher, has given it. 0: it has none.
+/// A number that all processes of a run have, on all its nodes: made from the name that `pinion run`, or else
+/// the launcher, has given it. 0: it has none.
 std::uint32_t run_key();
 
 /// The processes that share a limit of the node, or its cores: those of a job, or all of the user's that have

@@ -13,7 +13,7 @@
 
 namespace pinion {
 
-/// Of a rank: `path` of rank 0 or where there are no ranks, else `path`.<rank>.
+/// The path of a rank's profile: `path` of rank 0 or where there are no ranks, else `path`.<rank>.
 std::string profile_path(const std::string& path, int rank);
 /// Empty, without an error, where the file is still missing. Refuses a file that is no profile.
 Error read_profile(const std::string& path, std::string& bytes);

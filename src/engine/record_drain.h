@@ -28,8 +28,8 @@ class RecordDrain {
 
   std::uint64_t transfers() const { return transfers_; }
   std::size_t leave_pinned_bytes() const;
-  /// The same with memory whose first lease still lasts, as those of libraries' pools do: it has no record
-  /// yet.
+  /// The bytes of leave-pinned and memory whose first lease still lasts, as those of libraries' pools do: it
+  /// has no record yet.
   std::size_t needed_bytes() const;
   double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
 

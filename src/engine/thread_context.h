@@ -50,7 +50,7 @@ class SampledTime {
 /// Most domains of one process.
 constexpr int kMostDomains = runlog::kMaxDomains;
 
-/// Of one thread in one domain.
+/// Counters of one thread in one domain.
 struct ThreadCounters {
   // A hit touches these: in the context they share the line that every call touches. Acquires are a sum: each
   // ends as one hit, wait, miss, bounced or observed.
@@ -113,7 +113,7 @@ inline ThreadContext* this_thread() {
   ThreadContext* const known = this_thread_context;
   return known != nullptr ? known : this_thread_first();
 }
-/// The same where it has been made; else null.
+/// The calling thread's context if it has been made; else null.
 inline ThreadContext* known_thread() { return this_thread_context; }
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();
