@@ -84,7 +84,7 @@ int pinion_firehose_get_nb(pinion_firehose* firehose, unsigned from, uint64_t so
 int pinion_firehose_test(pinion_firehose* firehose, pinion_firehose_handle* handle) PINION_CHECKED;
 int pinion_firehose_wait(pinion_firehose* firehose, pinion_firehose_handle* handle) PINION_CHECKED;
 
-/* The same without handle: ended by the next fence of the calling thread, which returns the first error. */
+/* Without handle: the next fence of the calling thread ends it, and returns the first error. */
 int pinion_firehose_put_nbi(pinion_firehose* firehose, unsigned to, uint64_t target, const void* source,
                             size_t bytes) PINION_CHECKED;
 int pinion_firehose_get_nbi(pinion_firehose* firehose, unsigned from, uint64_t source, void* target,
@@ -148,7 +148,7 @@ int pinion_firehose_progress(pinion_firehose* firehose);
 
 struct pinion_firehose_statistics {
   size_t size; /* in: sizeof(struct pinion_firehose_statistics) */
-  /* As initiator. */
+  /* Figures of the initiator. */
   uint64_t puts, gets, atomics, messages;
   uint64_t hits;     /* puts and gets that found their memory held */
   uint64_t misses;   /* that asked a peer for one or more */
@@ -163,14 +163,14 @@ struct pinion_firehose_statistics {
   uint64_t sampled_hits;
   uint64_t hit_ns, miss_ns; /* sums of latencies to delivery of blocking puts */
   uint64_t timed_hits, timed_misses;
-  /* As owner. */
+  /* Figures of the owner. */
   uint64_t exposed_bytes;      /* registered for peers now */
   uint64_t exposed_peak_bytes; /* never more than M + MAXVICTIM */
   uint64_t pins, unpins;       /* buckets registered, deregistered */
   uint64_t victim_hits;        /* buckets wanted again that were still registered, unused */
   uint64_t recalls;            /* firehoses called back */
   uint64_t cut_off;            /* peers that did not let go in time */
-  /* As initiator. */
+  /* Figures of the initiator. */
   uint64_t packed; /* of `messaged`: small pieces of put_v and get_v that travelled together */
 };
 

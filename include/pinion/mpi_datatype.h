@@ -156,7 +156,7 @@ static inline int pinion_mpi_append_array(struct pinion_mpi_list* list, struct p
   return error;
 }
 
-/* Of MPI_Type_create_subarray(): dimensions, sizes, sizes and starts of the part, order. */
+/* Describes MPI_Type_create_subarray(): dimensions, sizes, sizes and starts of the part, order. */
 static inline void pinion_mpi_subarray(const MPI_Aint* numbers, struct pinion_mpi_dimension* dimension) {
   const MPI_Aint dimensions = numbers[0], *const sizes = numbers + 1, *const subsizes = sizes + dimensions,
                  *const starts = subsizes + dimensions;
@@ -188,8 +188,8 @@ static inline void pinion_mpi_distribute(struct pinion_mpi_dimension* dimension,
   dimension->first = place * dimension->length;
 }
 
-/* Of MPI_Type_create_darray(): processes, rank, dimensions, sizes, distributions, their arguments, processes
-   of each dimension, order. Ranks are in C's order always. */
+/* Describes MPI_Type_create_darray(): processes, rank, dimensions, sizes, distributions, their
+   arguments, processes of each dimension, order. Ranks are in C's order always. */
 static inline void pinion_mpi_darray(const MPI_Aint* numbers, struct pinion_mpi_dimension* dimension) {
   const MPI_Aint dimensions = numbers[2], *const sizes = numbers + 3,
                  *const distributions = sizes + dimensions, *const arguments = distributions + dimensions,
@@ -275,7 +275,7 @@ static inline int pinion_mpi_ask_envelope(MPI_Datatype type, struct pinion_mpi_c
 /* Takes the integers and the counts; the addresses are in their place already. */
 static inline void pinion_mpi_set_numbers(struct pinion_mpi_call* call, const int* ints,
                                           const MPI_Count* counts) {
-  /* Of the calls with both, the counts are the sizes of an array. */
+  /* These calls have both: the counts are the sizes of an array. */
   const MPI_Count first = call->combiner == MPI_COMBINER_DARRAY     ? 3
                           : call->combiner == MPI_COMBINER_SUBARRAY ? 1
                                                                     : call->ints;

@@ -159,7 +159,7 @@ typedef struct pinion_lease {
   uint64_t opaque[20];
 } pinion_lease;
 
-/* A lease that is none: what release leaves behind. */
+/* An empty lease: release leaves one behind. */
 /* clang-format off */
 #define PINION_LEASE_INIT {{0}}
 /* clang-format on */
@@ -188,7 +188,7 @@ struct pinion_keys {
   uint64_t bytes;
   unsigned access; /* granted: at least those requested */
   unsigned reserved;
-  /* Since 0.2. */
+  /* These exist since 0.2. */
   void* descriptor;     /* fi_mr_desc, or the struct ibv_mr that memory windows are bound to; else NULL */
   uint64_t remote_key;  /* rkey, or the 64 bits of libfabric's key */
   uint64_t remote_base; /* peers reach address a at remote_base + (a - address) */
@@ -207,7 +207,7 @@ struct pinion_range {
   size_t bytes;
 };
 
-/* How memory is prepared; 0 selects a default. */
+/* Options of a preparation; 0 selects a default. */
 struct pinion_prepare_options {
   size_t size;        /* in: sizeof(struct pinion_prepare_options) */
   unsigned access;    /* of pinion_access, for the transfers to come */
