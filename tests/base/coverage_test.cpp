@@ -64,7 +64,7 @@ TEST(Coverage, EmptyRangesChangeNothing) {
   EXPECT_FALSE(coverage.covers(pages(3, 4)));
 }
 
-// The same random changes on a plain count per page, the definition itself.
+// Compares the same random changes with a plain count per page, the definition itself.
 TEST(Coverage, AgreesWithCountsPerPage) {
   constexpr std::size_t kPages = 64;
   std::mt19937 random(7);

@@ -205,7 +205,7 @@ TEST(FabricDevice, WhatRefusesToGoIsTriedAgain) {
   EXPECT_EQ(held(), before + kMiB) << "unpinned under a registration";
   EXPECT_FALSE(device->deregister(made.key, Actor::helper));
   EXPECT_TRUE(held_becomes(before));
-  // The same for one that was half made; the end of the device lets it go.
+  // A registration that was half made is unpinned too; the end of the device lets it go.
   device.reset();
   MadeFabric bound({{"tcp", FI_MR_ENDPOINT}});
   device = open(bound);

@@ -23,8 +23,8 @@ using test::kHugepageBytes;
 #define NEEDS_POOL(pool) \
   if (!(pool).has_pages()) GTEST_SKIP() << "no hugepages can be reserved here"
 
-/// Of the byte there, by the text of the maps; by the kernel's answer too, where it gives one. The system's
-/// page, where no larger one is known.
+/// Returns the page of the byte there, by the text of the maps; by the kernel's answer too, where it gives
+/// one. It is the system's page where no larger one is known.
 LargeRange page_at(const void* at) {
   const Range byte = Range::of(at, 1);
   LargeRange page = read_large_mappings().around(byte);
@@ -111,7 +111,7 @@ TEST(MappedPages, PagesOfAGibibyte) {
   ::munmap(mapped, kGiB);
 }
 
-/// By questions, and by the text as on older kernels.
+/// Reads by questions, and by the text as on older kernels.
 using BothWays = ::testing::TestWithParam<bool>;
 INSTANTIATE_TEST_SUITE_P(MappedPages, BothWays, ::testing::Bool());
 

@@ -1,5 +1,5 @@
 // The devices against the real kernel: pinned pages are read back from /proc/self/status.
-#include "device/device.h"
+#include "device/kernel/pin.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "device/model/emulated.h"
-#include "device/make.h"
-#include "device/kernel/memlock.h"
-#include "device/model/model.h"
+#include "device/device.h"
 #include "device/device_options.h"
-#include "device/kernel/pin.h"
+#include "device/kernel/memlock.h"
+#include "device/make.h"
+#include "device/model/emulated.h"
+#include "device/model/model.h"
 #include "device/translation.h"
 #include "support/device_battery.h"
 #include "support/hugepage_pool.h"
@@ -89,7 +89,7 @@ TEST(PinDevice, LocksOfTheProgramStay) {
     Memory memory(kPages * page_size());
     memory.touch();
     const std::size_t before = memlock().locked;
-    // Of the program's two ranges one lies inside a step of Pinion's, the other across two of them.
+    // The program has two ranges: one lies inside a step of Pinion's, the other across two of them.
     const Range programs[] = {memory.pages(3, 10), memory.pages(1000, 1100)};
     for (const Range range : programs) ASSERT_EQ(syscall(SYS_mlock, range.begin, range.bytes()), 0);
     const Registration first = device->register_range(memory.range(), Access::all, Actor::application);

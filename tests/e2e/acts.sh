@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Where Pinion acts, with made-up RDMA devices and a made-up libibverbs: below libraries where a port is
-# active and the program registers, and only there. A program that meets a failing device ends as it does
-# alone.
+# Checks where Pinion acts, with made-up RDMA devices and a made-up libibverbs: below libraries only if a port is
+# active and the program registers. A program that meets a failing device ends as it does alone.
 . "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 made_up=$build/tests/verbs

@@ -20,7 +20,7 @@ diff "$work/declared" "$work/exported" || fail "the exported calls are not the d
 grep -vE '@@?PINION_PRIVATE$|@@PINION_0\.[1234]$| A PINION_' "$work/symbols" && fail "symbols without a version"
 ldd "$build/lib/libpinion.so" | grep -E 'stdc\+\+|libgcc|liburing|libmpi' && fail "libpinion.so needs more than the C library"
 
-# The same of firehose.
+# The firehose header is checked in the same ways.
 sed 's/pinion.h/firehose.h/; s/^pinion_lease.*/pinion_firehose_handle handle;/' "$work/header.c" >"$work/firehose.c"
 cp "$work/firehose.c" "$work/firehose.cpp"
 gcc -std=c99 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$work/firehose.c" -o "$work/header.o" || fail "firehose: C99"

@@ -98,7 +98,7 @@ case $family in
   mpich) own=(-genvlist MINE,UCX_TLS -genv LD_PRELOAD "$library") ;;
 esac
 if [ "$family" = openmpi ]; then
-  # From a script, too.
+  # A script may start the program, too.
   user "$pinion" run --device pin --retention observe --log "$work/log" -- sh -c 'exec "$@"' - "${launch[@]}" "${own[@]}" "$work/rank" ||
     fail "own variables: status $?: $(said)"
   [ "$(grep -c "^rank: MINE=1 .*libpinion-preload.so:$library" "$work/err")" -eq 6 ] || fail "own variables: $(said)"

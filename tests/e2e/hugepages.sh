@@ -176,7 +176,7 @@ else
   echo "no hugepages can be reserved here: the pool goes untried"
 fi
 
-# As batch systems limit addresses: after many blocks have gone, threads get stacks again.
+# Batch systems limit addresses: after many blocks have gone, threads get stacks again.
 cat >"$work/limited.c" <<'END'
 #include <pthread.h>
 #include <stdio.h>

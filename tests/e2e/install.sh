@@ -23,7 +23,7 @@ grep -q 'BUILD_TESTING=ON needs GoogleTest' "$work/out" || fail "$(cat "$work/ou
 configured -DPINION_UCX=perhaps && fail "a part that is neither in nor out"
 grep -q 'PINION_UCX=perhaps: valid are AUTO, ON and OFF' "$work/out" || fail "$(cat "$work/out")"
 
-# Of the build itself. The manifest is the build's, and is put back.
+# This installs from the build itself. The manifest is the build's, and is put back.
 [ ! -e "$build/install_manifest.txt" ] || cp "$build/install_manifest.txt" "$work/manifest"
 cmake --install "$build" --prefix "$work/prefix" >"$work/out" 2>&1 || fail "install: $(cat "$work/out")"
 for file in bin/pinion libexec/pinion include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
@@ -45,7 +45,7 @@ left=$(cd "$work/prefix" && find . -not -type d)
 [ "$left" = ./include/pinion/of-others.h ] || fail "uninstall left: $left"
 [ ! -e "$work/prefix/share/doc/pinion" ] || fail "uninstall left an empty directory of ours"
 
-# Into a package's directory.
+# This installs into a package's directory.
 DESTDIR=$work/package cmake --install "$build" --prefix /usr >"$work/out" 2>&1 || fail "DESTDIR: $(cat "$work/out")"
 "$work/package/usr/bin/pinion" --version >/dev/null || fail "the packaged command"
 DESTDIR=$work/package cmake --build "$build" --target uninstall >"$work/out" 2>&1 || fail "uninstall: $(cat "$work/out")"
@@ -84,7 +84,7 @@ mkdir "$work/tools"
 for tool in bash env id dpkg-query apt-get apt-cache grep realpath; do ln -s "$(command -v $tool)" "$work/tools/"; done
 if [ "$(id -u)" -ne 0 ]; then as_user=(); else as_user=(setpriv --reuid 65534 --clear-groups); fi
 chmod a+rx "$work"
-# From a directory that the user may read: a checkout in root's home is not one.
+# The user may read this directory: a checkout in root's home is not one.
 (cd "$work" && "${as_user[@]}" env PATH="$work/tools" bash -s these no-such-package) \
   <"$source/scripts/install-dependencies" >"$work/out" 2>&1 &&
   fail "without sudo: $(cat "$work/out")"

@@ -85,7 +85,7 @@ int main(int, char** arguments) {
   return 127;
 }
 CODE
-# The same without userfaultfd.
+# The program runs without userfaultfd, too.
 sed 's/no_code_patching/no_userfaultfd/; s/refuse_code_patching/refuse_userfaultfd/' "$work/restrict.cpp" >"$work/refuse.cpp"
 gcc -O1 -std=gnu11 -I"$source/include" "$work/changes.c" -o "$work/changes" -L"$build/lib" -lpinion \
   -Wl,-rpath,"$build/lib" && g++ -std=c++20 -I"$source/tests" "$work/restrict.cpp" -o "$work/restrict" &&

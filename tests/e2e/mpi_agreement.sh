@@ -46,7 +46,7 @@ agree_others() {
   fail "on demand and oracle: $*: $(what_is r.registered_bytes)"
 }
 
-# Of fft3d's three arrays any transfer uses two: a third less for the oracle, and for a helper that finds a processor in time.
+# Any transfer uses two of fft3d's three arrays: a third less for the oracle, and for a helper that finds a processor in time.
 # On a machine with far more work than processors it finds none; then the oracle alone is checked.
 overloaded() { awk -v processors="$(nproc)" '{ exit !($1 > 2 * processors) }' /proc/loadavg; }
 # saves_a_third PROGRAM ARGUMENTS...: after a run of its under the helper.

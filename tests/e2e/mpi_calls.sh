@@ -26,7 +26,7 @@ for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered"
   try "--device ${devices[turn++ % 2]}" "$n" "${command[@]}"
 done
 
-# The same programs with counts that are MPI_Count.
+# These are the same programs with counts that are MPI_Count.
 for name in blocking requests collectives neighbours onesided files buffered; do
   [ -x "$programs/mpi_${name}_large" ] || continue
   command=("$programs/mpi_${name}_large")

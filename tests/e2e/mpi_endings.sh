@@ -19,7 +19,7 @@ for retention in on-demand helper; do
   report_says "exit, $retention" 'all(rank.complete for rank in r.per_rank) and r.acquires.total == 82'
 done
 
-# By a signal handler, at any moment of a transfer: each run ends, and its log can be read.
+# A signal handler ends the run at any moment of a transfer: each run ends, and its log can be read.
 for try in 1 2 3 4; do
   under "--retention on-demand" 2 "$leaving" interrupt
   [ $? -ne 124 ] || fail "interrupt: it hangs"

@@ -82,7 +82,7 @@ metric running 0 0 && metric running 1 0 || fail "metrics after the end: $(cat "
 ranks 1 "$pinion" run --prometheus "$work/metrics.prom" -- true >"$work/out" 2>"$work/err"
 grep -q -- '--prometheus: for `pinion run` around a launcher' "$work/err" || fail "inside a launcher: $(cat "$work/err")"
 
-# Where the log has no room for events, the figures that need them are absent instead of 0.
+# A log without room for events lacks the figures that need them, instead of showing 0.
 mkdir "$work/full"
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then
   ranks 2 "$pinion" run --device pin --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||

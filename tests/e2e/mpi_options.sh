@@ -35,7 +35,7 @@ posted=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "ir
 run "--retention on-demand --receives arrived" 2 "$programs/mpi_arrivals"
 report_says "arrived" 'r.per_rank[0].acquires.total == 65 and 65 < r.per_rank[1].acquires.total <= 65 + 5'
 arrived=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "irecv", "recv_init"))')
-# Of the 13 of each way the first and the last are all of 4 MB.
+# Each way has 13 messages; the first and the last are all of 4 MB.
 [ "$arrived" -lt $((posted / 4)) ] || fail "receives: $arrived bytes of $posted when posted"
 
 # A tool of the profiling interface, above and below: its counts are those without Pinion, and Pinion's are

@@ -38,7 +38,7 @@ what="limit of the node below what is in use"
 runs "$what" "--node-limit 6M" 4
 report_says "$what" "r.registered_bytes.peak <= 6 * $mib and r.acquires.bounced > 0"
 
-# Where the room cannot be made, the shares are safe: equal parts of known ranks, 0 for an unknown number of processes.
+# Shares are safe if the shared file cannot be made: equal parts of known ranks, 0 for an unknown number of processes.
 alone() { unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh "$@"; }
 if [ "$family" = mpich ] && alone true 2>/dev/null; then
   rm -rf "$work/log"

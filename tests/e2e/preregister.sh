@@ -75,7 +75,7 @@ assert is_kept() and is_file(own) and not is_file(own + MIB // 2)
 refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
 refused(libc.mmap(0, 4 * MIB, RW, PLAIN, -1, 1), errno.EINVAL)
 
-# From outside, by mremap.
+# This moves memory from outside, by mremap.
 moved = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)
 assert moved != FAILED and not own <= moved < own + 4 * MIB
 assert libc.mremap(moved, MIB, MIB, 3, own + 2 * MIB) == own + 2 * MIB
@@ -85,7 +85,7 @@ for _ in range(4):
     ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
 assert is_kept()
 
-# Where nothing may be replaced.
+# Here nothing may be replaced.
 NOREPLACE = 0x100000
 def at_free_place(at):
     return libc.mmap(at, MIB, RW, PLAIN | NOREPLACE, -1, 0)

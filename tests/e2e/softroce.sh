@@ -45,7 +45,7 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 "$pinion" info devices >devices
 "$pinion" run --device verbs --log log -- mpirun --oversubscribe -n 2 "$build/bin/examples/figure1" --iterations 5 >figure1 2>&1
 "$pinion" report log --json >report.json
-# By default below Open MPI's library, where the node has a port that is active.
+# The default is below Open MPI's library, if the node has a port that is active.
 UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --log auto_log -- mpirun --oversubscribe -n 2 --mca pml ucx \
   "$build/bin/examples/figure1" --iterations 5 >auto 2>&1
 "$pinion" report auto_log --json >auto.json

@@ -52,7 +52,7 @@ class ActsTest : public ::testing::Test {
     const Error error = Engine::start(options, {0, 1, 1}, "test");
     ASSERT_FALSE(error) << error.message;
   }
-  /// As a front makes one.
+  /// Acquires as a front does.
   static Transfer acquire(int domain, Range range) {
     Transfer transfer;
     EXPECT_TRUE(Engine::running()->leases().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::send},

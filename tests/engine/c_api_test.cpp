@@ -104,7 +104,7 @@ void read_only_log(const std::string& directory, pinion::runlog::Log& log) {
   log = std::move(logs[0]);
 }
 
-/// Of this process, for one test.
+/// A directory of this process, for one test.
 std::string log_directory() { return testing::TempDir() + "pinion-c-api-" + std::to_string(::getpid()); }
 
 /// The last error is one line that names `parts`.
@@ -872,7 +872,7 @@ TEST_F(ApiTest, AnOrdinaryUserFailsSeldom) {
     if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
     const std::size_t pages = kMiB / kPage;
     Memory other(3 * pages), memory(16 * pages);
-    // The same device outside of the engine's budget, as if it were another process.
+    // A device of the same kind outside of the engine's budget stands for another process.
     const auto others = pinion::make_pin_device();
     if (others
             ->register_range(pinion::Range::of(other.begin(), other.bytes()), pinion::Access::all,
@@ -892,7 +892,7 @@ TEST_F(ApiTest, AnOrdinaryUserFailsSeldom) {
     struct pinion_statistics s {};
     s.size = sizeof s;
     if (pinion_statistics(domain, &s) != 0 || s.acquires != kUses) return 5;
-    // By time, since more is tried at intervals: by and by once a second.
+    // More is tried at intervals: by and by once a second.
     if (s.registration_failures > kUses / 10) return 6;
     return s.misses > kUses / 2 ? 0 : 7;
   });

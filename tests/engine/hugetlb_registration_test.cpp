@@ -216,7 +216,7 @@ TEST_F(HugetlbRegistration, TheLogCountsHugepages) {
   EXPECT_EQ(result.registered.leave_pinned_peak, most);
 }
 
-// Of memory that the helper lets go and registers ahead of a loop's next turn.
+// The helper lets this memory go and registers it ahead of a loop's next turn.
 TEST_F(HugetlbRegistration, TheHelperRegistersHugepagesAhead) {
   const HugetlbMemory memory(2 * kHugepageBytes);
   ASSERT_TRUE(memory.is_mapped());

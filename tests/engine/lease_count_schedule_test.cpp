@@ -51,7 +51,7 @@ class StoreBuffer {
   std::deque<std::pair<std::atomic<std::uint64_t>*, std::uint64_t>> stores_;
 };
 
-/// As ScheduledAtomics, with those buffers. Locked instructions empty the thread's own.
+/// Schedules like ScheduledAtomics, with those buffers. Locked instructions empty the thread's own.
 struct BufferedAtomics {
   template <class T>
   class Atomic {

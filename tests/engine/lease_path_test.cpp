@@ -45,7 +45,7 @@ class LeasePathTest : public ::testing::Test {
 
   LeasePath& leases() { return Engine::running()->leases(); }
   std::size_t registered() { return Engine::running()->domains().registered_bytes(); }
-  /// Of every second MiB: neighbours stay regions of their own.
+  /// Acquires every second MiB: neighbours stay regions of their own.
   void acquire(std::size_t number, Transfer& transfer) {
     EXPECT_TRUE(
         leases().acquire(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));

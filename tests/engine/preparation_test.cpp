@@ -72,7 +72,7 @@ class Preparing : public ::testing::Test {
     ASSERT_EQ(pinion_start(options), 0) << pinion_last_error();
     ASSERT_EQ(pinion_domain_open_operations(&operations_.asked, &domain_), 0) << pinion_last_error();
   }
-  /// By pieces of two pages.
+  /// Prepares in pieces of two pages.
   int prepare(const Heap& memory, unsigned threads = 1, unsigned access = PINION_ACCESS_WRITE) {
     const pinion_range range{memory.page(0), memory.bytes()};
     pinion_prepare_options options{};

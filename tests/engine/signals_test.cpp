@@ -77,7 +77,7 @@ class StuckDevice final : public Device {
   void abandon_after_fork() override {}
 };
 
-// As where a handler that exits has interrupted malloc, whose lock the helper then waits for.
+// Here a handler that exits has interrupted malloc, whose lock the helper then waits for.
 TEST(Signals, AnExitWaitsForNoHelperThatIsStuck) {
   const TemporaryDirectory logs;
   const pid_t child = ::fork();

@@ -273,7 +273,7 @@ TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
   munmap(reserve, 2 * kHuge);
 }
 
-// The same addresses and lengths, in pages of the common size.
+// The addresses and lengths are the same, in pages of the common size.
 TEST_F(LibcHooks, MremapAtAHugePagesAddressIsSeenAsItIs) {
   constexpr std::size_t kHuge = std::size_t{2} << 20;
   void* const reserve = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -625,7 +625,7 @@ TEST_F(LibcHooks, ForkThroughSyscall) {
 }
 
 #if defined(__x86_64__)
-/// Where the child below comes out: it has a stack of one word.
+/// The child below comes out here: it has a stack of one word.
 [[noreturn]] void exit_of_child() {
   for (;;) raw_system_call(SYS_exit, {9});
 }
@@ -1043,7 +1043,7 @@ TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
 
 std::atomic<int> moves_elsewhere{0};
 
-/// As UCX has it: the destination is lost, and the kernel takes another one.
+/// Behaves like UCX: the destination is lost, and the kernel takes another one.
 void* foreign_mremap(void* address, std::size_t old_size, std::size_t new_size, int flags) {
   if ((flags & MREMAP_FIXED) != 0) {
     ++moves_elsewhere;
@@ -1112,7 +1112,7 @@ TEST_F(PatchedByOthers, SeenBeforeTheyWrite) {
   other_.close();
   EXPECT_FALSE(hooks_exposed());
 
-  // By number, and of another page than any of ours.
+  // This calls by number, with another page than any of ours.
   const Range code = Range::of(other_.entry(), 1).to_pages();
   void* const start = reinterpret_cast<void*>(code.begin);
   exposures = 0;

@@ -98,7 +98,7 @@ void load_open_mpi() {
   const Callback hear = [](void* address, std::size_t bytes, void*, bool) {
     if (watched.touched_by(address, bytes)) ++open_mpi_heard;
   };
-  // As its parts do that have a registration cache: the patcher comes with the framework "memory".
+  // Parts of Open MPI that have a registration cache do this: the patcher comes with the framework "memory".
   const auto open_framework = function<int (*)(void*, int)>(portable, "mca_base_framework_open");
   ASSERT_EQ(open_framework(::dlsym(portable, "opal_memory_base_framework"), 0), 0);
   ASSERT_NE(function<int (*)()>(portable, "opal_mem_hooks_support_level")(), 0);
@@ -123,7 +123,7 @@ void load(const Case& c) {
 /// The ways for memory to go that are tried.
 enum Way { kUnmap, kDrop, kFree, kWays };
 
-/// Who hears of each.
+/// Notes which libraries learn of each change.
 struct Hearing {
   bool ucx[kWays] = {}, open_mpi[kWays] = {};
 };

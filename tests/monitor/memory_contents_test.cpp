@@ -87,7 +87,7 @@ TEST_P(MemoryContents, AreWhatWasLastWritten) {
     EXPECT_GT(counts.held_transfers, 0u);
     EXPECT_GT(counts.forks, 0u);
     for (const MappedPlace* place : world.mappings) {
-      // Where the hooks see all events, nothing is watched by userfaultfd.
+      // The hooks see all events: nothing is watched by userfaultfd.
       EXPECT_TRUE(place->refused_moves == 0 || kSanitized) << place->refused_moves;
     }
     const Limits& limits = world.ring.engine().budget().limits();

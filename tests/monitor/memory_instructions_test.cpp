@@ -72,7 +72,7 @@ class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
     return ::mmap(at, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1,
                   0);
   }
-  /// As a hook does it. On from where the event is.
+  /// Goes on from where the event is, as a hook does.
   void go_on_to(EventPoint point) {
     while (done_ < point) {
       switch (done_++) {

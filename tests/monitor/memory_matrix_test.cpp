@@ -62,7 +62,7 @@ class Event {
 
   /// The part that fire() leaves as it was.
   virtual Range untouched() const { return {}; }
-  /// Where fire() takes the contents.
+  /// The place to which fire() takes the contents.
   virtual Range moved_to() const { return {}; }
   /// Neighbours that are registered too; fire() takes them as well, or not.
   virtual std::vector<Range> taken_too() const { return {}; }
@@ -215,8 +215,8 @@ class AdviseRemove : public Advise<MADV_REMOVE> {
 
 constexpr std::size_t kMappedBlock = std::size_t{24} << 20;
 
-/// From now on malloc maps blocks of kMappedBlock and takes others from a heap that has room enough for a
-/// test and keeps it.
+/// Makes malloc map blocks of kMappedBlock and take others from a heap that has room enough for a test and
+/// keeps it.
 void settle_malloc() {
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::mallopt(M_MMAP_THRESHOLD, 16 << 20);
@@ -576,7 +576,7 @@ class HeldDevice : public ::testing::Test {
     return false;
   }
 
-  /// When this test is long over.
+  /// A moment at which this test is long over.
   static constexpr Duration kLongAfter = 600 * kSecond;
 
   Range memory_;
@@ -624,7 +624,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
     probe.deregister(pinned.key, Actor::application);
   }
 
-  // Into the state.
+  // This brings the region into the state.
   TransferLease holder, late;
   switch (state) {
     case State::idle:
@@ -779,7 +779,7 @@ TEST_F(UnseenEvents, NothingIsRegisteredAhead) {
   const auto begun = std::chrono::steady_clock::now();
   ASSERT_TRUE(start_queued(kUntilUse)) << "the helper has not let the memory go";
   lose_events();
-  // Until the use that the helper expected is over. A helper that was late leaves out the registration ahead.
+  // The use that the helper expected is then over. A helper that was late leaves out the registration ahead.
   std::this_thread::sleep_until(begun + std::chrono::nanoseconds(2 * kUntilUse));
   expect_new_memory();
 }
@@ -800,8 +800,8 @@ enum class Pause {
   called  ///< it has been made, the bracket is open still
 };
 
-/// Where an event stops, at which point of its device call a registration stops, and which of the two goes on
-/// first.
+/// Chooses where an event stops, at which point of its device call a registration stops, and which of the two
+/// goes on first.
 struct Crossing {
   Pause pause;
   TransferDevice::Moment moment;

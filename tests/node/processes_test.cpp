@@ -86,7 +86,7 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
     ASSERT_GE(children.back(), 0);
     if (children.back() == 0) ::_exit(rank(i, options, *board));
   }
-  // Until every rank but `except` has made so many transfers, and has had its share.
+  // Waits until every rank but `except` has made so many transfers, and has had its share.
   const auto wait_for_turns = [&](std::uint32_t more, int except) {
     for (int i = 0; i < kProcesses; ++i) {
       if (i == except) continue;

@@ -228,7 +228,7 @@ int main(int argc, char** argv) {
   const int mapped_wrong = wrong;
   munmap(memory, kBytes);
 
-  /* The same by malloc and free, which no preloaded symbol sees, and by another thread. */
+  /* Another thread changes blocks of malloc, which frees them unseen by preloaded symbols. */
   void* before = NULL;
   mallopt(M_MMAP_THRESHOLD, 65536);
   for (int i = 0; i < kRounds; ++i) {

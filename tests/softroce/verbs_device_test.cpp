@@ -8,8 +8,8 @@
 
 #include <cstring>
 
-#include "device/make.h"
 #include "device/kernel/memlock.h"
+#include "device/make.h"
 #include "device/verbs/verbs.h"
 #include "few_objects.h"
 #include "queue_pair.h"
@@ -90,7 +90,7 @@ TEST(VerbsDevice, ItsKeysMoveData) {
   in.device->deregister(to.key, Actor::application);
 }
 
-/// Of the arena's aliased segments: the program's view may go, and requests still name its addresses.
+/// The arena's aliased segments need this: the program's view may go, and requests still name its addresses.
 TEST(VerbsDevice, ASecondViewServesTheAddressesOfTheFirst) {
   LoopedQueuePair pair;
   VerbsDeviceResult in = make_verbs_device(pair.pd());

@@ -233,7 +233,7 @@ ibv_context* open_device() {
 
 // ---- functions that are looked up ----
 
-/// Where programs find a function of libibverbs.
+/// The places where programs find a function of libibverbs.
 struct Source {
   const char* name;
   void* (*find)(const char* function, const char* version);
@@ -295,7 +295,7 @@ void mixtures() {
       }
     }
   }
-  // Where a library has older versions, too, they are its own.
+  // A library's older versions, if it has any, are its own.
   CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.0") != nullptr);
   CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.0") != dlsym(libibverbs(), "ibv_reg_mr"));
   CHECK(dlvsym(libibverbs(), "ibv_reg_mr", "IBVERBS_1.8") == nullptr && dlerror() != nullptr);
@@ -504,7 +504,7 @@ void hugepage_parts() {
   std::printf("%zu registered, %zu keys\n", registrations.size(), keys.size());
 }
 
-/// As programs end that do not tidy up.
+/// Ends like programs that do not tidy up.
 void leaving() {
   auto* const pair = new LoopedQueuePair;
   registered(pair->pd(), map(), kBytes, kTarget);

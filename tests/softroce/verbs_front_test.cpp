@@ -94,7 +94,7 @@ TEST(VerbsFront, OthersStandBeforeTheSameFunctions) {
     }
 }
 
-// By itself this device lacks re-registration.
+// This device lacks re-registration of its own.
 TEST(VerbsFront, ReregistersUnderTheSameHandle) {
   expect("reregistration", "remote-keys=shared", "");
   expect("reregistration", "remote-keys=strict", "");

@@ -23,7 +23,7 @@ class FakeDevice final : public Device {
   bool remote = false;
   /// Decides each registration before it is made: an errno value, or 0. May block.
   std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
-  /// The same for each deregistration.
+  /// The refusal of each deregistration.
   std::function<int(RegistrationKey)> refuse_deregistration = [](RegistrationKey) { return 0; };
 
   const char* name() const override { return "fake"; }
@@ -73,7 +73,7 @@ class FakeDevice final : public Device {
     return found != live_.end() && found->second.pages.contains(range) &&
            includes(found->second.access, access);
   }
-  /// Of the latest registration by a second view.
+  /// The view of the latest registration by a second view.
   Address last_view() const { return last_view_; }
   std::size_t calls() const {
     std::lock_guard lock(mutex_);

@@ -49,7 +49,7 @@ class FirehoseMember {
   unsigned process() const { return pinion_firehose_process(firehose); }
   unsigned processes() const { return pinion_firehose_processes(firehose); }
   void barrier() const { ASSERT_EQ(pinion_firehose_barrier(firehose), 0) << pinion_last_error(); }
-  /// The same address of each process.
+  /// Gets the address `own` of each process.
   std::vector<std::uint64_t> exchange(const void* own) const {
     const auto address = reinterpret_cast<std::uintptr_t>(own);
     std::vector<std::uint64_t> all(processes());

@@ -173,7 +173,7 @@ class FirehoseWorld {
     for (const auto& process : processes_) check(*process);
   }
 
-  /// To be called when no step is left.
+  /// Checks the end, when no step is left.
   void check_end() {
     for (const auto& of : processes_) {
       const Process& p = *of;
@@ -304,7 +304,7 @@ class FirehoseWorld {
         }
         const auto need = initiator.need(put.to, bucket, operation);
         if (need.what == fh::Initiator::Need::hit) post(operation, *need.firehose);
-        // By message: it lands by its target's hand.
+        // A message lands by its target's hand.
         if (need.what == fh::Initiator::Need::by_message || need.what == fh::Initiator::Need::gone)
           operation.done = true;
       }

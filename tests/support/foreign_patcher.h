@@ -45,7 +45,7 @@ class ForeignPatcher {
     overwrite(patch);
     close();
   }
-  // The same in its steps.
+  // These patch in steps.
   void open() const { protect(PROT_READ | PROT_WRITE | PROT_EXEC); }
   void close() const { protect(PROT_READ | PROT_EXEC); }
   void overwrite(const ForeignPatch& patch) const {

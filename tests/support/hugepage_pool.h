@@ -20,7 +20,7 @@ constexpr std::size_t kHugepageBytes = std::size_t{2} << 20;
 
 class HugepagePool {
  public:
-  /// So many free pages of `page_bytes`.
+  /// Makes so many free pages of `page_bytes`.
   explicit HugepagePool(unsigned long pages, std::size_t page_bytes = kHugepageBytes)
       : directory_("/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes >> 10) + "kB/"),
         lock_(::open("/proc/sys/vm/nr_hugepages", O_RDONLY | O_CLOEXEC)) {

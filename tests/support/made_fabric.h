@@ -306,7 +306,8 @@ class MadeFabric {
     receives_.push_back(posted);
     return 0;
   }
-  /// By refuse("completion") an operation is taken, and fails later; so does a receive by "receipt".
+  /// Fails late on refuse("completion"): an operation is taken, and fails later; so does a receive by
+  /// "receipt".
   void complete(void* context, std::size_t bytes, const char* name = "completion") {
     if (const int code = refuse(name))
       errors_.push_back({context, -code});

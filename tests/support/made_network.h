@@ -1,7 +1,7 @@
-// Endpoints of one process, joined in memory: a double of src/transfer/endpoint/endpoint.h. A put or get is checked
-// against the registrations of both sides when it moves its data; the order and delay of completions come
-// from a seed. Tests fill the queues, refuse registrations, fail gets and cut connections.
-// Any thread; everything is behind one lock, but callbacks.
+// Endpoints of one process, joined in memory: a double of src/transfer/endpoint/endpoint.h. A put or get is
+// checked against the registrations of both sides when it moves its data; the order and delay of completions
+// come from a seed. Tests fill the queues, refuse registrations, fail gets and cut connections. Any thread;
+// everything is behind one lock, but callbacks.
 #pragma once
 
 #include <sys/uio.h>
@@ -61,7 +61,7 @@ class MadeEndpoint final : public transfer::Endpoint {
   }
   std::size_t registrations();
 
-  // Set by the test.
+  // The test sets these.
   transfer::EndpointCapabilities capabilities_{.provider = "made",
                                                .max_message = 256,
                                                .max_transfer = std::size_t{1} << 40,
@@ -115,7 +115,7 @@ class MadeNetwork {
   MadeEndpoint& operator[](transfer::Peer peer) { return *endpoints_[peer]; }
   transfer::Peer peers() const { return static_cast<transfer::Peer>(endpoints_.size()); }
 
-  /// From now on the peer is cut off, both ways.
+  /// Cuts the peer off, both ways.
   void cut(transfer::Peer peer) {
     const std::lock_guard lock(mutex_);
     if (cut_[peer]) return;
@@ -127,7 +127,7 @@ class MadeNetwork {
     }
   }
 
-  // Set by the test, before traffic.
+  // The test sets these, before traffic.
   std::size_t queue = 1024;            ///< gets, and messages, that an endpoint holds
   unsigned percent_now = 100;          ///< chance that an operation is done by one progress()
   std::size_t failing_get = SIZE_MAX;  ///< the number of a get that fails
@@ -224,7 +224,7 @@ inline Error MadeEndpoint::send(transfer::Peer to, unsigned, const void* payload
   return {};
 }
 
-/// As a NIC would: both registrations allow it, or nothing moves.
+/// Moves as a NIC would: both registrations allow it, or nothing moves.
 inline Error MadeEndpoint::move(const PendingGet& get) {
   MadeEndpoint& peer = network_[get.from];
   if (network_.moved_++ == network_.failing_get) return Error::make(EIO, "injected");
@@ -244,7 +244,7 @@ inline Error MadeEndpoint::move(const PendingGet& get) {
     ++network_.bad_reads_;
     return Error::make(EACCES, "remote");
   }
-  // By the kernel: the peer may have unmapped it.
+  // The kernel copies: the peer may have unmapped it.
   const iovec to{target, get.target.bytes};
   const iovec from{remote->second.address + (get.source.address - remote->second.remote_base),
                    get.target.bytes};

@@ -63,7 +63,7 @@ class MappedPlace : public Place {
         emptied(from, to);
         return 1;
       case 4:
-        // Until it is written the kernel may have dropped it, or not.
+        // The kernel may have dropped it or not, until it is written.
         must(::madvise(pointer(range.begin), range.bytes(), MADV_FREE) == 0);
         emptied(from, to, Page::kAnything);
         return 1;
@@ -103,7 +103,7 @@ class MappedPlace : public Place {
     to = same_mapping_until(from, to);
     const std::size_t moved = to - from;
     const std::size_t at = chance.below(pages.size() - moved + 1);
-    // Where nothing of ours is mapped, others may have mapped.
+    // Others may have mapped there if nothing of ours is mapped.
     if (!lock || target.mapped_until(at, at + moved) != at + moved) return 0;
     const bool keep = chance.one_in(2);
     const Range source = range(from, to);
@@ -241,7 +241,7 @@ class BreakPlace : public Place {
 
   const char* kind() const override { return "break"; }
   std::size_t change(Chance& chance) override {
-    // Where malloc has taken of the heap beyond, this part of it stays as it is.
+    // This part of the heap stays as it is if malloc has taken of the heap beyond.
     if (pages.empty() || ::sbrk(0) != end_) return 0;
     const std::size_t now = mapped_until(0, pages.size());
     const std::size_t then = chance.below(pages.size() + 1);

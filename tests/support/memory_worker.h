@@ -68,7 +68,7 @@ struct Counts {
   }
 };
 
-/// What the threads share.
+/// The state that threads share.
 struct World {
   explicit World(const Options& options) : ring(options) {
     ring.device().at = [](TransferDevice::Moment, Range, Actor) { dawdle(); };

@@ -92,7 +92,7 @@ inline std::size_t open_descriptors() {
   return count;
 }
 
-/// From now on this process gets EPERM from io_uring_setup, as in many containers.
+/// Makes this process get EPERM from io_uring_setup, as in many containers.
 inline void forbid_io_uring() { ASSERT_TRUE(refuse_system_call(__NR_io_uring_setup, EPERM)); }
 
 /// An ordinary user with `limit` bytes of RLIMIT_MEMLOCK. Only root can become one.

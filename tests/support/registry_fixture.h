@@ -101,7 +101,7 @@ class RegistryTest : public ::testing::Test {
     domain->release(region);
     return region;
   }
-  /// The same, and predicted to be used at `next_use`.
+  /// Adds an idle region that is predicted to be used at `next_use`.
   void expected(Range range, Ticks last_use, Time next_use) {
     Region* region = idle(range, last_use);
     domain->expect({region, region->generation()}, next_use);

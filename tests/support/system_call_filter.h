@@ -21,7 +21,7 @@ inline bool filter_system_calls(std::span<sock_filter> program) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/// From now on that call fails with `error`. False where the kernel lacks such filters.
+/// Makes that call fail with `error`. False where the kernel lacks such filters.
 inline bool refuse_system_call(std::uint32_t number, std::uint32_t error) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -19,7 +19,7 @@ class Track {
   Track(const Track&) = delete;
   Track& operator=(const Track&) = delete;
 
-  /// By the thread: stands here if it should.
+  /// The thread stands here if it should.
   void at(int point) {
     std::unique_lock lock(mutex_);
     if (point < stop_) return;

@@ -116,11 +116,11 @@ class TransferDevice : public Device {
 
   // ---- transfers, by the holder of a lease on the key ----
 
-  /// From the pinned pages onto the wire. 0 or an errno: EINVAL when the key does not cover the range.
+  /// Sends from the pinned pages onto the wire. 0 or an errno: EINVAL when the key does not cover the range.
   int send(RegistrationKey key, Range from, const Wire& wire, std::size_t position) {
     return move(key, from, wire, position, true);
   }
-  /// From the wire into the pinned pages.
+  /// Receives from the wire into the pinned pages.
   int receive(RegistrationKey key, Range into, const Wire& wire, std::size_t position) {
     return move(key, into, wire, position, false);
   }

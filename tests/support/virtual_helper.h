@@ -38,7 +38,7 @@ class Level {
     for (; step != steps_.end(); ++step) step->bytes += static_cast<std::uint64_t>(bytes);
   }
   std::uint64_t now() const { return steps_.empty() ? 0 : steps_.back().bytes; }
-  /// Of [from, to): levels of zero length are left out.
+  /// Returns the peak of [from, to): levels of zero length are left out.
   std::uint64_t peak(Time from, Time to) const {
     std::uint64_t peak = 0;
     for_each(from, to, [&](std::uint64_t bytes, Duration) { peak = std::max(peak, bytes); });
@@ -148,7 +148,7 @@ class VirtualHelper final : private simulate::Observer {
   /// Does something at that time.
   void at(Time time, std::function<void()> what) { process_.at(time, std::move(what)); }
 
-  /// Until the programs have run and every transfer is complete. The helper's later plans wait.
+  /// Runs until the programs have ended and every transfer is complete. The helper's later plans wait.
   void run() {
     while (process_.running()) step();
   }
@@ -170,7 +170,7 @@ class VirtualHelper final : private simulate::Observer {
   // ---- what happened ----
 
   Time now() { return process_.now(); }
-  /// By number of the acquire.
+  /// The acquires, by number.
   const std::deque<Served>& served() const { return served_; }
   const std::vector<DeviceCall>& device_calls() const { return calls_; }
   const Level& registered() const { return registered_; }

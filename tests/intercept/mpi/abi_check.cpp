@@ -1,5 +1,5 @@
-// That the front's own description of the MPI ABIs (src/intercept/mpi/abi_*.h) agrees with the mpi.h of an
-// installed MPI. Compiled, not run.
+// Checks that the front's own description of the MPI ABIs (src/intercept/mpi/abi_*.h) agrees with the mpi.h
+// of an installed MPI. Compiled, not run.
 #include <mpi.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ static_assert(MPI_ORDER_C == abi::kOrderC && MPI_DISTRIBUTE_BLOCK == abi::kDistr
               MPI_DISTRIBUTE_DFLT_DARG == abi::kDistributeDefault);
 static_assert(MPI_GRAPH == abi::kGraph && MPI_CART == abi::kCart && MPI_DIST_GRAPH == abi::kDistGraph);
 
-// Those that are pointers; no constant expressions.
+// Checks those that are pointers; no constant expressions.
 bool pointers_agree() {
   return MPI_IN_PLACE == abi::kInPlace && static_cast<void*>(MPI_STATUS_IGNORE) == abi::kStatusIgnore &&
          MPI_BOTTOM == nullptr;

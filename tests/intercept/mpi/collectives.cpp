@@ -242,7 +242,7 @@ void between_groups() {
   MPI_Comm_split(kWorld, alone, me, &group);
   MPI_Intercomm_create(group, 0, kWorld, first_of_theirs, 17, &inter);
 
-  // From the last rank of all to rank 0; the others of its group take part as bystanders.
+  // The last rank of all sends to rank 0; the others of its group take part as bystanders.
   const int root = alone ? theirs - 1 : me == ranks - 1 ? MPI_ROOT : MPI_PROC_NULL;
   std::vector<int> data(kCount, -1);
   if (root == MPI_ROOT) fill(data.data(), kCount, me, 1);

@@ -203,7 +203,7 @@ const std::vector<Case>& cases() {
 class Area {
  public:
   explicit Area(const Case& c) : case_(c) {
-    // From the start of a page on: what is registered can be foretold.
+    // The memory begins at the start of a page: what is registered can be foretold.
     void* const got =
         ::mmap(nullptr, kArea + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     begin_ = static_cast<char*>(got);

@@ -90,7 +90,7 @@ MPI_Datatype duplicate(MPI_Datatype of) {
   return type;
 }
 
-/// As the third of four processes has it, in blocks, cyclic, and whole.
+/// The third of four processes has this part, in blocks, cyclic, and whole.
 MPI_Datatype distributed(MPI_Datatype of, int order, int rank) {
   const int sizes[] = {5, 7, 2}, processes[] = {2, 2, 1},
             how[] = {MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE},

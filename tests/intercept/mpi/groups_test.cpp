@@ -28,7 +28,7 @@ int comm_get_attr(Comm, int, void* value, int* found) {
   if (g_both_miss != nullptr) g_both_miss->arrive_and_wait();
   return kSuccess;
 }
-/// As MPI has it: the value before is deleted.
+/// Deletes the value before, as MPI does.
 int comm_set_attr(Comm comm, int keyval, void* value) {
   ++g_set;
   if (void* const before = g_attribute.exchange(value)) g_delete(comm, keyval, before, nullptr);

@@ -110,7 +110,7 @@ Near star() {
   return near;
 }
 
-// From 0 to all others, one way.
+// A fan from 0 to all others, one way.
 Near fan() {
   Near near;
   if (me == 0) {

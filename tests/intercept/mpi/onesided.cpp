@@ -12,7 +12,7 @@ constexpr MPI_Aint kBytes = kCount * sizeof(int);
 const MPI_Comm kWorld = MPI_COMM_WORLD;
 int me, other;
 
-/// What a window offers: 2 * kCount ints.
+/// The memory that a window offers: 2 * kCount ints.
 struct Window {
   MPI_Win win;
   int* memory;

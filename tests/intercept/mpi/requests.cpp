@@ -225,7 +225,7 @@ void truncated(int (*wait)(MPI_Request*)) {
     CHECK(wait(&receive) != MPI_SUCCESS);
     MPI_Wait(&send, MPI_STATUS_IGNORE);
     MPI_Barrier(kWorld);
-    // The same memory serves again.
+    // This memory serves again.
     MPI(Sendrecv)
     (out.data(), kCount, MPI_INT, other, 5, in.data(), kCount, MPI_INT, other, 5, kWorld, MPI_STATUS_IGNORE);
     CHECK(holds(in, other, 60));

@@ -17,7 +17,7 @@ from pathlib import Path
 NO_BUFFERS = re.compile(r"MPIX?_(T_|.*(keyval|_attr|Attr_)|Keyval_|Grequest_|Register_datarep|DUP_FN)")
 # MPICH's streams, since 4.1, pass untouched (docs/mpi.md).
 STREAMS = re.compile(r"MPIX_(Stream_\w+|\w+_enqueue(_c)?|Info_set_hex)$")
-# Of the calls that end, begin or complete something without a buffer of their own.
+# Parameters of the calls that end, begin or complete something without a buffer of their own.
 LONG = {"MPI_Aint", "MPI_Count", "MPI_Offset", "long", "long long", "ptrdiff_t"}
 NULL_FUNCTIONS = re.compile(r"_FN$|_fn$")
 

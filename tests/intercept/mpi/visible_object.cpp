@@ -15,7 +15,7 @@ extern "C" {
 
 namespace {
 
-/// As the object's constructor sees it.
+/// The names that the object's constructor sees.
 bool seen_by_constructor[std::size(kEntryNames)];
 
 [[gnu::constructor]] void look() {

@@ -30,7 +30,7 @@ struct Held {
 Held held();
 /// The most since the last call.
 Held take_peak();
-/// Of the last registration.
+/// The number of the last registration.
 std::uint64_t last_number();
 /// Deregistrations of dead handles.
 std::uint64_t strangers();

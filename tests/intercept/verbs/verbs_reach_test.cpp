@@ -26,7 +26,7 @@ Ended run(const std::string& command) {
 const std::string kTests = PINION_TEST_DIRECTORY;
 const std::string kPreload = PINION_TEST_PRELOAD;
 
-/// As `pinion run` asks.
+/// Asks for the reach as `pinion run` does.
 int reach(const std::string& parts, bool preloaded = true) {
   const std::string environment = preloaded ? "LD_PRELOAD=" + kPreload + " " : "";
   return run("PINION=off " + environment + PINION_TEST_COMMAND + " --front-reach " + kPreload + " " + parts)

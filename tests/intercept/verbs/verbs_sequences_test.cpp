@@ -54,7 +54,7 @@ class Program {
     domains_.push_back(ibv_alloc_pd(context_));
   }
 
-  /// Of calls that concern this thread's own objects alone.
+  /// Makes one of the calls that concern this thread's own objects alone.
   void step() {
     switch (below(16)) {
       case 0:
@@ -77,7 +77,7 @@ class Program {
         return register_memory();
     }
   }
-  /// Of calls that no other thread's may come between.
+  /// Makes one of the calls that no other thread's may come between.
   void hostile_step() {
     switch (below(200)) {
       case 0:
@@ -261,7 +261,7 @@ class Program {
     EXPECT_EQ(meanwhile + ibv_dereg_mr(r.mr), EINVAL) << "ended " << (meanwhile == 0 ? "twice" : "never");
   }
 
-  /// The same handle, with other memory and other rights.
+  /// Registers other memory with other rights under the same handle.
   Registration elsewhere(const Registration& r) {
     Registration next = choose();
     next.mr = r.mr;
