@@ -10,7 +10,7 @@ namespace pinion {
 namespace {
 constexpr std::size_t kMostHeld = 32;
 constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
-// How far ahead a buffer is looked for: so many times the events between its uses, and at least so many.
+// A buffer is looked for this many times the events between its uses ahead, and at least kLeastReach events.
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
 // Own errors that a buffer needs until it stops borrowing those of others.
 constexpr std::size_t kEnoughErrors = 8;
@@ -215,7 +215,7 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
   Buffer& buffer = buffers_[event.buffer];
   if (buffer.plan.generation == ahead.generation() && buffer.plan.step <= step)
     plan(buffer, ahead, ahead[step].next_same);
-  // Those passed over so long ago that they are given up.
+  // Events passed over too long ago are given up.
   for (std::uint64_t i = head; i < ahead.head(); ++i) {
     if (i >= LookAhead::kTolerance) pass(thread, i - LookAhead::kTolerance);
   }

@@ -70,7 +70,7 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t step = 0;
     Duration at = 0;
   };
-  /// How much before its predicted time a use is prepared for.
+  /// The margin by which a use is prepared for before its predicted time.
   struct Margin {
     Duration worth = -1;  ///< that it was worked out for; -1: none
     Duration by = 0;
@@ -106,7 +106,7 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t step;  ///< of the look-ahead, and of which walk
     std::uint32_t generation;
   };
-  /// Where the time line was, once an event was known.
+  /// The position of the time line when an event was known.
   struct Anchor {
     Time known = INT64_MIN;
     Time base = 0;

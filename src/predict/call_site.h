@@ -50,7 +50,7 @@ constexpr bool kCallSiteTemplates = false;
 /// Makes all threads drop their templates. To be called when code has been unmapped
 /// (dlclose), before other code can be mapped in its place.
 void invalidate_call_sites();
-/// How often that was called.
+/// Returns how often invalidate_call_sites() was called.
 std::uint32_t code_generation();
 
 /// The process-wide table of frames has this many places.
@@ -60,8 +60,8 @@ constexpr std::size_t kMaxNamedCallSites = 4096;
 /// table. Frames in code that has been unmapped since are still returned.
 bool call_site_frames(CallSite site, CallFrames& frames);
 
-/// How often the table was too full for a site. The hashes of these sites are as good as any, but reports
-/// leave them nameless; a site counts whenever a thread meets it on a stack that is new to it.
+/// Returns how often the table was too full for a site. The hashes of these sites are as good as any, but
+/// reports leave them nameless; a site counts whenever a thread meets it on a stack that is new to it.
 std::uint64_t unnamed_call_sites();
 
 /// One thread's templates. Lives in zeroed memory of its owner (about 310 KiB; only its used part is
@@ -73,7 +73,7 @@ class CallSiteCache {
   /// siglongjmp instead of returning, this thread captures without the cache from then on: slower, as right.)
   CallSite capture(const EntryFrame& entry);
 
-  /// How often a capture had to unwind: the misses of the cache.
+  /// Captures that had to unwind: the misses of the cache.
   std::uint64_t unwinds() const { return unwinds_; }
 
  private:

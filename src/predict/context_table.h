@@ -69,7 +69,7 @@ class ContextTable {
     return values_[set.values[way]];
   }
 
-  /// Of a further key: an empty way, or the one of the longest unused.
+  /// Returns the way for a further key: an empty one, or the longest unused.
   static std::size_t place_in(const Set& set) {
     std::size_t oldest = 0;
     for (std::size_t way = 1; way < kWays; ++way) {

@@ -35,7 +35,7 @@ constexpr unsigned kContextKinds = 7;
 
 using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each kind; 0: none
 
-/// Where an event stream stands.
+/// The position of an event stream.
 class StreamPosition {
  public:
   /// `surprise`: another event usually follows the one before.
@@ -62,9 +62,9 @@ class StreamPosition {
     }
   }
 
-  /// That of ContextKind::current alone.
+  /// The key of ContextKind::current alone.
   std::uint64_t current() const { return mix(key(ContextKind::current), recent_[0]); }
-  /// That of ContextKind::history alone.
+  /// The key of ContextKind::history alone.
   std::uint64_t history() const { return mix(key(ContextKind::history), history_); }
 
   Contexts contexts() const {
@@ -87,7 +87,7 @@ class StreamPosition {
   static constexpr std::uint32_t kLongest = 1024;
 
   static constexpr std::uint32_t kHistory = 16;
-  // Of a polynomial over the symbols, modulo 2^64: one comes in, the oldest goes.
+  // The base of a polynomial over the symbols, modulo 2^64: one symbol comes in, the oldest goes.
   static constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15;
   static constexpr std::uint64_t kOldest = [](std::uint64_t power) {
     for (std::uint32_t n = 1; n < kHistory; n *= 2) power *= power;

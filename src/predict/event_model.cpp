@@ -11,11 +11,11 @@ constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's
 // A history that was right so often, and always of late: its answer is good for so many times.
 constexpr std::uint8_t kProven = 3, kAgain = 15;
 constexpr float kAlways = 0.999f;
-// Of two losses that differ by less, the difference is chance.
+// Two losses that differ by less differ by chance.
 constexpr float kAlike = 1.05f;
 // And of two delays of a profile, as a share.
 constexpr double kAlikeDelays = 0.02;
-// That a run which comes by a long history of another run of the program goes on as that did.
+// The sureness that a run which has met a long history of another run goes on like it.
 constexpr float kSameProgram = 0.98f;
 }  // namespace
 

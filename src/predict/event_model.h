@@ -32,8 +32,8 @@ class EventModel {
 
   /// After `contexts` came `event`, so much later.
   void learn(const Contexts& contexts, const Event& event, Duration after);
-  /// The same of an event that came as predicted: only `asked` learns, the context that its delay was taken
-  /// from. False where that has too few observations yet: the model stays as it is.
+  /// Learns an event that came as predicted: only `asked` learns, the context of its delay. Returns false if
+  /// that context has too few observations: the model stays as it is.
   bool confirm(std::uint64_t asked, const Event& event, Duration after);
   /// The event that follows `position`; false where all its contexts are unknown.
   bool predict(const StreamPosition& position, Next& next);
@@ -74,7 +74,7 @@ class EventModel {
   bool predict_again(Node& history, Next& next);
   /// The probability that the node is right, by its own record, and while that is short by its kind's.
   float probability(const Node& node, unsigned kind) const;
-  /// The same in a later run that begins with this one's profile.
+  /// The sureness in a later run that begins with this one's profile.
   float in_another_run(const Node& node) const;
   /// The node whose delay is taken, of `nodes` (by kind) that have one. `best` has chosen the event.
   unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes,

@@ -19,8 +19,8 @@
 
 namespace pinion {
 
-/// Of a prediction that was `off` when `interval` passed, 0 to 1: almost right counts much more than less
-/// wrong. So where two values alternate, one of them wins over their mean.
+/// Returns the loss, 0 to 1, of a prediction that was `off` when `interval` passed. Almost right counts much
+/// more than less wrong: where two values alternate, one of them wins over their mean.
 inline float prediction_loss(float off, float interval) {
   off = std::abs(off);
   return off / (off + 0.01f * std::max(std::abs(interval), 1.0f));
@@ -64,9 +64,10 @@ class Interval {
   Duration expected() const { return nearest(static_cast<double>(said_[believed_])); }
   /// It was observed often.
   bool known_well() const { return count_ >= 8; }
-  /// So often that a further observation changes little; false where the latest ones count most.
+  /// True after so many observations that a further one changes little; false where the latest ones count
+  /// most.
   bool settled() const { return known_well() && believed_ != latest && believed_ != trend; }
-  /// Of the estimate in use, 0 to 1; 0 with one observation.
+  /// The loss of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 
   /// One value that was learnt elsewhere.

@@ -30,7 +30,7 @@ class PeriodicityPredictor final : public Predictor {
   Time next_use(BufferId buffer, Time after) const override;
   void forget(BufferId buffer) override;
 
-  /// Of a thread's stream; 0: none.
+  /// The period of a thread's stream; 0: none.
   unsigned period(std::uint16_t thread) const;
 
  private:

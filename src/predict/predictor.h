@@ -31,7 +31,7 @@ struct Use {
   /// It began while another transfer of the buffer was under way (one send buffer, several peers): the same
   /// use, as far as registration is concerned.
   bool continues = false;
-  /// How long before the use a prediction of it could still be acted upon.
+  /// The time before the use until which a prediction of it can be acted upon.
   Duration lead = 0;
   Time last = 0;  ///< the buffer's use before, on the time line of `time`
   /// Already taken out of both times: how long its thread had waited for registration by then.
@@ -40,8 +40,8 @@ struct Use {
 
 /// Both sides of a use.
 struct Observed {
-  /// When the use itself was predicted, by the uses that were over `lead` before it: for the score. Only of a
-  /// use that begins anew, after another one of its buffer.
+  /// The predicted time of this use, by the uses that were over `lead` before it: for the score. Set only for
+  /// a use that begins anew, after another use of its buffer.
   Time foreseen = kNever;
   Time next = kNever;  ///< next_use() after it
 };
@@ -68,8 +68,8 @@ class Predictor {
 
   /// The earliest predicted use of `buffer` later than `after`; kNever when its uses are unpredicted.
   virtual Time next_use(BufferId buffer, Time after) const = 0;
-  /// The same with its sureness. `worth`: being ready so much sooner is as bad as the use coming before one
-  /// is ready; `early` makes the sum of both least, by the recent errors.
+  /// Returns the next use with its sureness. `worth`: being ready this much too soon is as bad as one use
+  /// before the buffer is ready. `early` makes the sum of both least, by the recent errors.
   virtual Estimate estimate(BufferId buffer, Time after, Duration worth) const;
 
   // A predictor that follows the program re-anchors its predictions at every use. A caller that has planned

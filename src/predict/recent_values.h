@@ -43,7 +43,8 @@ class RecentValues {
     std::memmove(&sorted_[to], &sorted_[from], kBlock * sizeof(float));
   }
 
-  /// Of a value that is there, with all places taken. Branch-free, as a processor would mispredict branches.
+  /// Returns the place of a value that is there, with all places taken. Branch-free, as a processor would
+  /// mispredict branches.
   std::size_t place_of(float value) const {
     std::size_t at = 0;
     for (std::size_t half = most / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);
@@ -54,7 +55,7 @@ class RecentValues {
   std::uint32_t count_ = 0;
 };
 
-/// The same for values that come far more often than they are asked for: sorted then.
+/// The recent values where values come far more often than they are asked for: sorted on demand.
 template <std::size_t most>
 class LatestValues {
  public:

@@ -37,7 +37,7 @@ class Schedule {
 
   const std::vector<Use>& uses(std::size_t thread) const { return uses_[thread]; }
   std::size_t threads() const { return uses_.size(); }
-  /// Of one buffer: the times at which each thread uses it, in order.
+  /// The times at which each thread uses one buffer, in order.
   struct Times {
     std::uint16_t thread;
     std::vector<Time> times;
@@ -67,11 +67,11 @@ class SchedulePredictor : public Predictor {
   /// The position of `use` in the schedule of its thread. By default the first unseen one that fits:
   /// records may be lost, or come in another order.
   virtual std::optional<std::size_t> locate(const Use& use) const;
-  /// How much later than scheduled the thread's last use was.
+  /// The delay of the thread's last use against its schedule.
   Duration shift_of(std::size_t thread) const { return threads_[thread].latest().shift; }
 
  private:
-  /// Where a thread was in its schedule when a use of it had just been seen.
+  /// A thread's position in its schedule when one of its uses had just been seen.
   struct Anchor {
     Time known = INT64_MIN;  ///< when that was
     std::size_t next = 0;    ///< the first unseen use

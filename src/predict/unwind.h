@@ -1,8 +1,8 @@
-// How to step from a stack frame to its caller's: the processor's unwind tables (.eh_frame), read one code
-// address at a time. Owns nothing. Every function may be called from any thread, from hooks and from signal
-// handlers: on glibc 2.35+ the table of a code address is found without a lock, nothing is allocated and no
-// system call is made. Older C libraries take the loader's lock for the search. The code at a given address
-// must stay mapped during the call, as it does for an address that is on the caller's stack.
+// Steps from a stack frame to its caller's: the processor's unwind tables (.eh_frame), read one code address
+// at a time. Owns nothing. Every function may be called from any thread, from hooks and from signal handlers:
+// on glibc 2.35+ the table of a code address is found without a lock, nothing is allocated and no system call
+// is made. Older C libraries take the loader's lock for the search. The code at a given address must stay
+// mapped during the call, as it does for an address that is on the caller's stack.
 //
 // An unwinding library returns the frames, but hides the registers and memory words that they depend on. A
 // call-site template is right only if it checks every one of those (call_site.h).
@@ -48,7 +48,7 @@ CallFrames unwind_with_runtime(const EntryFrame& entry);
 
 #if defined(__x86_64__)
 
-/// Where the caller of a frame is, for one return address into that frame's function: the canonical frame
+/// The way from a frame to its caller, for one return address into that frame's function: the canonical frame
 /// address (CFA) and the whereabouts of the frame pointer. The caller's return address is at CFA − 8; the CFA
 /// is also the caller's stack pointer.
 struct FrameRule {

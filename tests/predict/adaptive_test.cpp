@@ -139,7 +139,7 @@ TEST_F(AdaptiveTest, NonblockingCallsCompleteInAnyOrder) {
   }
 }
 
-// Beside buffers that are used once and never again, those that are reused keep their place.
+// Buffers that are reused keep their place beside buffers that are used once.
 TEST_F(AdaptiveTest, OneShotBuffersAreEventsAllTheSame) {
   for (BufferId i = 0; i < 100; ++i) {
     use(0, 10 * ms, 1);
@@ -279,7 +279,8 @@ TEST_F(ProfileTest, ABufferIsExpectedWhereItWasPassed) {
 }
 
 TEST_F(ProfileTest, AStaleOneDoesNoHarm) {
-  // The same sites, but a problem three times as large: after two turns as if nothing had been known.
+  // The second run has the same sites and a problem three times as large: after two turns the profile makes no
+  // difference.
   AdaptivePredictor with, without;
   ASSERT_FALSE(with.load_profile(learnt()));
   Time a = kSecond, b = kSecond;

@@ -60,7 +60,7 @@ class Observer {
   int errors() const { return errors_; }
   std::size_t distinct() const { return sites_.size(); }
 
-  /// How many of the sites have no frames to show; those that have must show the right ones.
+  /// Counts the sites without frames; the others must show the right ones.
   std::size_t unnamed() {
     std::size_t count = 0;
     for (const auto& [truth, site] : sites_) {

@@ -75,7 +75,7 @@ TEST_P(PatternTest, TheBudgetHoldsUnderEveryNoise) {
     expect_within_budget(run(of, noise), noise);
 }
 
-// When minimizing the peak, a lower mean costs no time, and the peak stays as low.
+// Minimizing the peak spends no time on a lower mean, and the peak stays as low.
 TEST_P(PatternTest, MinimizingThePeakPaysForNothingElse) {
   const Workload of = workload();
   Settings settings = settings_of("adaptive");
