@@ -28,7 +28,8 @@ struct Move {
   const Event* event;
 };
 
-// When ranges begin to be held and when they end. Mostly both are in order already: logs are in order of end.
+// The times at which ranges begin and end to be held. Mostly both are in order already: logs are in order of
+// end.
 struct Moves {
   std::vector<Move> add, end;
   bool forget = false;  ///< pages that end are gone altogether, however often they are held, in all domains
@@ -89,8 +90,8 @@ double registration_ns(const Log& log, const Event& e, std::uint64_t bytes) {
   return domain.fit_register_a_ns * pages + domain.fit_register_b_ns;
 }
 
-// When the oracle lets the pages of `e` go. A run of uses counts as one lease from its first acquire on: it
-// lasts as long as its leases together, and the time to register again ahead of each but the first.
+// Returns when the oracle lets the pages of `e` go. A run of uses counts as one lease from its first acquire
+// on: it lasts as long as its leases together, and the time to register again ahead of each but the first.
 Time held_until(const Log& log, const Event& e) {
   if (e.kind != EventKind::uses || e.count < 2) return transfer_end(e);
   const auto lasted = static_cast<double>(e.end_ns - e.begin_ns), further = e.count - 1.0;
@@ -102,7 +103,7 @@ Time held_until(const Log& log, const Event& e) {
          std::clamp<Duration>(static_cast<Duration>(held), 1, std::max<Duration>(1, e.end_ns - e.begin_ns));
 }
 
-// When the events of a log end; kNever for a complete log.
+// Returns when the events of a log end; kNever for a complete log.
 Time covered_until(const Log& log) {
   if (log.all_events()) return kNever;
   Time last = log.header.start_ns;
@@ -342,7 +343,7 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
   sum.deregister_ns_base = d.deregister_ns_base;
 }
 
-/// By number, device and NIC.
+/// Domains by number, device and NIC.
 using Domains = std::map<std::tuple<std::uint32_t, std::string, std::string>, DomainReport>;
 
 // Return addresses differ from rank to rank where modules are placed at random; names are equal.
@@ -378,7 +379,7 @@ CallSite call_site_of(const Log& log, const SiteEntry& site) {
 
 namespace {
 
-/// By name and call.
+/// Call sites by name and call.
 using CallSites = std::map<std::pair<std::string, std::uint8_t>, CallSite>;
 
 void add_call_sites(CallSites& sites, const Log& log) {
@@ -468,7 +469,7 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::helper_share_ns,
                             &Counters::helper_share_spent_ns})
     sum.*member += n * c.*member;
-  // As unsigned: sums of absurd input wrap instead of overflowing.
+  // The sum is unsigned, so that absurd input wraps instead of overflowing.
   sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
                                                   n * static_cast<std::uint64_t>(c.budget_spent_ns));
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
@@ -564,7 +565,7 @@ struct Part {
 class Analysis {
  public:
   void add(Part&& part);
-  /// Of all that were added: at least one. Uses them up.
+  /// Returns the report of all parts added, at least one, and uses them up.
   Report report();
 
  private:
@@ -721,7 +722,7 @@ Error analyse(const std::vector<std::string>& paths, Report& report) {
   };
   const Error error = for_each_log(paths, [&](Log&& log) {
     if (parts.size() == cores) take_first();
-    // To be copied: async() that finds no thread begins again with the same function.
+    // The function must be copyable: async() that finds no thread begins again with the same function.
     const auto part = [log = std::make_shared<const Log>(std::move(log))] { return Part(*log); };
     parts.push_back(std::async(part));
   });

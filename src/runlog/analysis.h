@@ -39,7 +39,7 @@ struct Acquires {
   Acquires& operator+=(const Acquires& other);
 };
 
-/// Where the time of communication went, in seconds.
+/// The time of communication by its causes, in seconds.
 struct Cost {
   double on_demand = 0;    ///< registering (and deregistering) on the critical path
   double waits = 0;        ///< for a registration in progress
@@ -71,7 +71,7 @@ struct HelperShareUse {
   double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
 };
 
-/// By how much, and for how long, registrations that the program made without Pinion exceeded the limits.
+/// Registrations that the program made without Pinion, beyond the limits: how many bytes, and for how long.
 struct BeyondLimits {
   std::uint64_t bytes = 0, regions = 0;  ///< at most
   double seconds = 0;
@@ -83,7 +83,8 @@ struct KeyUse {
   double strict_seconds = 0;
 };
 
-/// Of the process's memory, the part that peers held (firehose). Unknown where events were dropped: zero.
+/// The part of the process's memory that peers held (firehose). Zero where events were dropped, as it is
+/// unknown.
 struct PeerHolds {
   std::uint64_t count = 0, peak = 0;  ///< registrations held, bytes
   double mean = 0;                    ///< bytes, over the run
@@ -152,7 +153,7 @@ struct CallSite {
   double wait_seconds = 0;       ///< critical path beyond hits, summed over ranks
   double held_byte_seconds = 0;  ///< registered after its uses (held_after.h), summed over ranks
 
-  /// The same call site in another process.
+  /// Adds the same call site of another process.
   CallSite& operator+=(const CallSite& other);
 };
 
@@ -172,7 +173,7 @@ struct Report {
   std::uint64_t pinned_at_exit_bytes = 0;
   std::uint64_t kernel_pinned_peak_bytes = 0;  ///< of several processes: the sum of their peaks
   std::uint64_t events = 0, events_dropped = 0;
-  /// Where events were dropped: oracle, leave-pinned and call sites speak of the first so many seconds only.
+  /// Seconds from the beginning that oracle, leave-pinned and call sites cover, where events were dropped.
   /// Otherwise the run's length.
   double events_cover_seconds = 0;
   Cost cost;
@@ -195,8 +196,8 @@ struct Report {
 
 /// `logs` is one run: at least one log.
 Report analyse(const std::vector<Log>& logs);
-/// The same of files and directories, up to eight logs at a time, each in a thread: so many, and one that is
-/// being read, are in memory.
+/// Analyses files and directories, up to eight logs at a time, each in a thread. These, and one that is being
+/// read, are in memory.
 Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // The figures of counters, also those of a simulated process.
@@ -214,7 +215,8 @@ Prediction prediction_of(const Counters& counters);
 /// Its name and frames; no figures.
 CallSite call_site_of(const Log& log, const SiteEntry& site);
 
-/// From events; where the log lacks some, from the time series that was kept online.
+/// Returns the registered bytes over time, from events; where the log lacks some, from the time series that
+/// was kept online.
 Timeline registered_timeline(const Log& log);
 Timeline oracle_timeline(const Log& log);
 Timeline leave_pinned_timeline(const Log& log);

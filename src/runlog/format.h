@@ -51,7 +51,7 @@ enum class EventKind : std::uint8_t {
 };
 inline constexpr EventKind kLastKind = EventKind::transfer;
 
-/// How an acquire was answered.
+/// The answer to an acquire.
 enum class Outcome : std::uint8_t {
   hit = 0,       ///< found registered
   wait = 1,      ///< waited for a registration in progress
@@ -68,7 +68,7 @@ enum class Acts : std::uint32_t {
 };
 inline constexpr Acts kLastActs = Acts::verbs;
 
-/// How a transfer moves its bytes.
+/// The way in which a transfer moves its bytes.
 enum class Protocol : std::uint8_t {
   bounce = 0,      ///< through buffers that stay registered
   rendezvous = 1,  ///< both sides register, then one of them moves the bytes
@@ -106,8 +106,8 @@ struct Event {
   };
   std::uint8_t flags;
   std::uint8_t access : 3;
-  /// Of a lease, uses and holds: the range lies in pages of the process's page size times 2^page_order, and
-  /// counts as whole ones (hugetlb memory, as its registrations met it). Otherwise 0.
+  /// The pages of a lease, uses or holds: the process's page size times 2^page_order. The range counts as
+  /// whole ones (hugetlb memory, as its registrations met it). Otherwise 0.
   std::uint8_t page_order : 5;
   std::uint8_t domain;  ///< number in the table; a memory event has 0 and concerns all domains
   std::uint32_t count;  ///< uses: how many, at least 1; otherwise 0
@@ -123,7 +123,7 @@ constexpr bool is_request(EventKind kind) {
 /// No kernel has larger hugepages.
 constexpr std::uint64_t kLargestPage = std::uint64_t{16} << 30;
 
-/// Of pages larger than this process's system has.
+/// Returns the order of pages that are larger than the system's.
 inline std::uint8_t page_order_of(std::size_t page_bytes) {
   return static_cast<std::uint8_t>(std::countr_zero(page_bytes) - std::countr_zero(page_size())) & 31U;
 }
@@ -134,7 +134,7 @@ inline Range pages_of(const Event& event, std::uint64_t page_bytes) {
   return {event.address & ~mask, (event.address + event.bytes + mask) & ~mask};
 }
 
-/// How many leases an event stands for.
+/// Returns the number of leases that an event stands for.
 constexpr std::uint64_t uses_of(const Event& event) {
   return event.kind == EventKind::lease ? 1 : event.kind == EventKind::uses ? event.count : 0;
 }
@@ -302,7 +302,7 @@ static_assert(domains_offset() + kMaxDomains * sizeof(DomainEntry) <= live_offse
 static_assert(modules_offset() + kMaxModules * sizeof(ModuleEntry) <= sites_offset());
 static_assert(events_offset() % kChunkBytes == 0 && kChunkBytes % sizeof(Event) == 0);
 
-/// Where chunk `number` lies in the file, and where the table has its owner.
+/// The offset of chunk `number` in the file, and the offset of its owner in the table.
 constexpr std::uint64_t table_offset(std::uint64_t number) {
   return (1 + number / kOwnersPerTable * (kOwnersPerTable + 1)) * kChunkBytes;
 }

@@ -1,6 +1,6 @@
-// How late the timed wake-ups of a run's helper came, in their order: they come late in bursts, when the
-// machine is busy, so a distribution would lose information. Plain data of the log's format, of a size that
-// is fixed: the longer the run, the fewer of them are kept. Filled by the helper.
+// The lateness of a run's timed wake-ups of the helper, in their order: they come late in bursts, when the
+// machine is busy, so a distribution would lose information. Plain data of the log's format, of fixed size:
+// the longer the run, the fewer of them are kept. The helper fills it.
 #pragma once
 
 #include <algorithm>

@@ -113,7 +113,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
     close();
     return error;
   }
-  // Where mappings are private, locks may be private too.
+  // Locks may be private where mappings are.
   if (created && replaces && !needs_write_back()) remove_finished(directory, host);
   return {};
 }
@@ -220,7 +220,7 @@ void NodeFile::remove_finished(const std::string& directory, const std::string& 
   }
 }
 
-// Beyond RLIMIT_FSIZE the kernel would send SIGXFSZ, which ends the program.
+// Refuses offsets beyond RLIMIT_FSIZE: there the kernel would send SIGXFSZ, which ends the program.
 Error NodeFile::within_size_limit(std::uint64_t end) const {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur)
@@ -241,7 +241,7 @@ Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {
   for (std::uint64_t i = 0; i < count; ++i) owners[i] = {process_, static_cast<std::uint32_t>(index + i)};
   const Error error = with_file([&](const std::function<int()>& file) {
     Error failed = within_size_limit(offset + bytes);
-    // Where it is written by calls, a full disk makes them fail, and touching memory does not.
+    // A full disk makes write calls fail, while touching memory would not.
     if (!failed) failed = own_header_ ? extend(file(), offset + bytes) : take_space(file(), offset, bytes);
     if (!failed) failed = write_at(file(), owner_offset(first), owners, count);
     if (!failed && own_header_) failed = write_at(file(), 0, header_, 1);

@@ -12,7 +12,7 @@ namespace pinion::runlog {
 /// Maps part of a file, shared and writable, at `address`, or where the kernel chooses when that is null. It
 /// makes no memory event, and stays out of forked children.
 Error map_shared(int file, std::uint64_t offset, std::uint64_t bytes, char*& address);
-/// The same with fresh memory of the process's own.
+/// Maps fresh memory of the process's own instead.
 Error map_private(std::uint64_t bytes, char*& address);
 void unmap(char* address, std::uint64_t bytes);
 

@@ -1,5 +1,4 @@
-// How many bytes are held over time, as a list of changes: the basis of peaks, means and sums over ranks.
-// Pure values.
+// Bytes held over time, as a list of changes: the basis of peaks, means and sums over ranks. Pure values.
 #pragma once
 
 #include <cstddef>

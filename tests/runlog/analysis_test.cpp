@@ -339,7 +339,7 @@ TEST(Analysis, RanksOfANodeAreSummedOnOneTimeLine) {
       make_log(200, 900, {registration(300, 300, 1, 5), deregistration(600, 600, 1, 5), use(500, 600, 1, 5)},
                1),
   });
-  // The same addresses in two processes are two memories. Registered: 3 from 100, 8 from 300, 5 from 400.
+  // Equal addresses in two processes are two memories. Registered: 3 from 100, 8 from 300, 5 from 400.
   EXPECT_EQ(r.registered().peak, 8 * kPage);
   EXPECT_DOUBLE_EQ(r.registered().mean, (3.0 * 200 + 8.0 * 100 + 5.0 * 200) / 1000 * kPage);
   EXPECT_EQ(r.registered().oracle_peak, 5 * kPage);

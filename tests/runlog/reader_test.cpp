@@ -117,8 +117,8 @@ class Reader : public ::testing::Test {
   Log log_;
 };
 
-// Where the parts lie in that file: the process took a chunk for its header and state, one for its sites, one
-// for its events.
+// The offsets of the parts in that file: the process took a chunk for its header and state, one for its sites,
+// one for its events.
 constexpr std::size_t kTable = table_offset(0);
 constexpr std::size_t kHeader = chunk_offset(0);
 constexpr std::size_t kLive = kHeader + live_offset() + sizeof(LiveState);  // finish() wrote the second copy
@@ -288,7 +288,7 @@ TEST_F(Reader, ChunksOutOfRange) {
   }
   expect_error(read_with<std::uint32_t>(owner(2, kProcess), 0), "truncated");
   expect_error(read_with<std::uint64_t>(offsetof(NodeHeader, chunks), 2), "truncated");
-  // As many as there can be, in a file that holds three.
+  // The header claims the most chunks there can be, in a file that holds three.
   EXPECT_FALSE(read_with<std::uint64_t>(offsetof(NodeHeader, chunks), ~std::uint64_t{0}));
 }
 

@@ -360,7 +360,7 @@ TEST(LogWriter, AFileOfManyTables) {
   EXPECT_EQ(run, kRuns);
 }
 
-// As on 9p: the first process finds that mappings are private; the others read that in the file.
+// The first process finds that mappings are private, as on 9p; the others read that in the file.
 TEST(LogWriter, WithoutMappingsEachProcessHasAFile) {
   TemporaryDirectory dir;
   constexpr int kEvents = 20000;  // several windows
