@@ -87,8 +87,8 @@ class LinearFit {
   int unconfirmed_ = 0;
 };
 
-/// How many translation entries a page takes, over the recent registrations: 1 on ordinary pages, far less on
-/// hugepages. For memory whose own entries are unknown.
+/// Translation entries that a page takes, over the recent registrations: 1 on ordinary pages, far less on
+/// hugepages. It serves memory whose own entries are unknown.
 class EntriesAPage {
  public:
   void observe(std::size_t pages, std::size_t entries) {
@@ -133,7 +133,7 @@ class RecentLargest {
   T value_;
 };
 
-/// How late the helper wakes: above nine wake-ups in ten, deaf to a single stall.
+/// The helper's wake-up lateness: above nine wake-ups in ten, deaf to a single stall.
 class WakeMargin {
  public:
   explicit WakeMargin(Duration first) : late_(first), value_(first) {}

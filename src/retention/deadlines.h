@@ -22,15 +22,15 @@ class Deadlines {
   };
 
   bool empty() const { return heap_.empty(); }
-  /// Of equal times, that of the lowest number.
+  /// The item with the earliest time; of equal times, the one of the lowest number.
   const Item& first() const { return heap_.front(); }
 
-  /// The buffer's; kNever: it has none.
+  /// Returns the buffer's time; kNever: it has none.
   Time of(BufferId buffer) const {
     const std::size_t at = buffer < places_.size() ? places_[buffer] : kNowhere;
     return at == kNowhere ? kNever : heap_[at].time;
   }
-  /// The same, from now on.
+  /// Sets the buffer's time; kNever removes it.
   void set(BufferId buffer, Time time) {
     std::size_t at = buffer < places_.size() ? places_[buffer] : kNowhere;
     if (time == kNever) {

@@ -121,7 +121,7 @@ class Desk {
   bool acting() const { return acts() && has_helper_; }
   /// The time of the next decision, if records stay away.
   Time next_deadline() const;
-  /// When the helper looks again: at the next deadline at the latest.
+  /// Returns when the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
   /// The next record wakes the helper: they come seldom, and are decided about.
   bool deep(Time now) const { return acting() && looks_.deep(now); }
@@ -150,9 +150,9 @@ class Desk {
   void see_limits(const Budget& budget);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
-  /// By the fits of all domains.
+  /// Tells the time budget the cost of registering once, by the fits of all domains.
   void see_cost_of_registering_once();
-  /// By the pending work alone.
+  /// Returns when the pending work alone calls for a look.
   Time next_occasion(Time now) const;
   Job next_to_reap();
   Job next_to_share();

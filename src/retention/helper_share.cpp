@@ -6,7 +6,7 @@
 namespace pinion {
 
 namespace {
-// Of the share, for looks.
+// The part of the share that pays for looks.
 constexpr double kLooks = 0.25;
 // A rest lasts until so much of the share is free again.
 constexpr double kEnough = 0.1;

@@ -44,7 +44,7 @@ class HelperShare {
   /// up to twice the helper's time (docs/measurements.md).
   static constexpr double kWaitsForPeers = 2;
 
-  /// Of a node with so many ranks on so many cores.
+  /// Returns the delay of a node with so many ranks on so many cores.
   static double delay_of(double ranks, double cores) {
     return ranks > 1 ? kWaitsForPeers * std::max(1.0, ranks / cores) : 1;
   }
@@ -63,7 +63,7 @@ class HelperShare {
   /// Registering once everything that has been used so far costs so much.
   void registering_once(Duration cost) { once_ = cost; }
 
-  /// So much work was done in place of the program's threads. Negative: it was in vain.
+  /// Counts work that was done in place of the program's threads. Negative: it was in vain.
   void did_for_threads(Duration work) {
     if (!settings_.core_idle) for_threads_ = std::max(0.0, for_threads_ + lost(work));
   }

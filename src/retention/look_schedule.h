@@ -1,5 +1,6 @@
-// When the sleeping helper looks at its rings, if that is before retention's next deadline: the oftener, the
-// denser records come. Owned by the helper, or by the simulator that stands for it; one thread.
+// Schedules the sleeping helper's looks at its rings, if they come before retention's next deadline: dense
+// records bring the looks closer together. The helper owns it, or the simulator that stands for it; one
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,8 @@ class LookSchedule {
 
   // ---- beside the records ----
 
-  /// From one update of the run's figures to the next: the older the run, the less an update changes.
+  /// Returns the time from one update of the run's figures to the next: the older the run, the less an update
+  /// changes.
   static Duration between_updates(Duration age) {
     return std::clamp(age / kUpdatesPerAge, 200 * kMillisecond, kSecond);
   }

@@ -46,19 +46,19 @@ struct Record {
 
   static constexpr Ticks kMostWait = (Ticks{1} << 36) - 1;  ///< some 20 s
 
-  /// Of a device call: the translation entries of the registration.
+  /// The translation entries of a device call's registration.
   std::uint64_t entries() const { return delayed; }
   void set_entries(std::uint32_t entries) { delayed = entries; }
 
-  /// Of a device call: the part of its time in which the kernel ran something else.
+  /// The part of a device call's time in which the kernel ran something else.
   Duration preempted() const { return static_cast<Duration>(wait); }
   void set_preempted(Duration lost) { wait = std::min(static_cast<Ticks>(lost), kMostWait); }
 
-  /// Of a device call: DeviceCall::page_bytes.
+  /// DeviceCall::page_bytes of a device call.
   std::size_t page_bytes() const { return region_line; }
   void set_page_bytes(std::size_t bytes) { region_line = bytes; }
 
-  /// Of a run of uses: how many, and their time under lease together.
+  /// The number of uses in a run, and their time under lease together.
   std::uint64_t count() const { return wait; }
   Ticks leased() const { return delayed; }
 

@@ -84,7 +84,7 @@ class RegistrationQueue {
     return {kept.deadline - advanced_, kept.asked - advanced_, kept.buffer, kept.service};
   }
 
-  /// Of the first item that is due at `deadline` or later.
+  /// Returns the place of the first item that is due at `deadline` or later.
   std::size_t not_before(Time deadline) const {
     std::size_t at = first_;
     for (std::size_t n = items_.size() - first_; n > 0;) {
@@ -95,7 +95,7 @@ class RegistrationQueue {
     }
     return at;
   }
-  /// The same, once `deadline` is made so early that the item after it keeps its time.
+  /// Makes `deadline` so early that the item after it keeps its time, and returns its place.
   std::size_t place(Time& deadline) const {
     std::size_t at = not_before(deadline);
     while (at < items_.size() && deadline > items_[at].deadline - items_[at].service) {

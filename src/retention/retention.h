@@ -81,9 +81,9 @@ class Retention {
 
   // ---- the helper: acting ----
 
-  /// From now on predicts and keeps score only.
+  /// Stops acting: from now on it predicts and keeps score only.
   virtual void stop_acting() {}
-  /// From now on acts again, on all that is idle by now.
+  /// Acts again, on all that is idle by now.
   virtual void act_again() {}
   /// The next action. One at a time: done() comes before the next call, except for sleep.
   virtual Action next(Time /*now*/) { return {}; }

@@ -87,7 +87,7 @@ Duration Swap::made(KeptDomain& in, const Retention::Action& action, Duration to
     clearing_ += took;
     return 0;
   }
-  // Those that were used have been worth it.
+  // Registrations that were used have been worth it.
   std::erase_if(made_, [](const Made& made) { return !made.in->retention->wants(made.action); });
   made_.push_back({&in, action, std::exchange(clearing_, 0) + took});
   return made_.back().work;

@@ -41,7 +41,7 @@ class Swap {
   Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
   /// The region of these pages went. Returns the work of registrations there that went unused.
   Duration wasted(const KeptDomain& in, Range pages);
-  /// When to look again, if all stays quiet until then.
+  /// Returns when to look again, if all stays quiet until then.
   Time next_deadline() const;
 
  private:
@@ -56,7 +56,7 @@ class Swap {
     Retention::Action action;
     Duration work;
   };
-  /// So many suffice: only the ones needed first are looked at.
+  /// The most that are kept: only the ones needed first are looked at.
   static constexpr std::size_t kMost = 64;
   static constexpr Duration kLeastWait = 100 * kMicrosecond;
 

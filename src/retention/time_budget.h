@@ -58,8 +58,9 @@ class TimeBudget {
   /// While the budget is unused. At 4, retention spends where a loop repays it within its first turns; at 200
   /// (0.5 % of the time for an empty registry) most short programs end with the budget unused.
   static constexpr double kPrice = 4;
-  /// So many times that where a limit binds. With intervals between half and twice their length, take a loop
-  /// over three buffers with room for two: it is late in 2 % of its uses then, and in nearly all at 50.
+  /// The factor on that price where a limit binds. With intervals between half and twice their length, take a
+  /// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 50 in
+  /// nearly all.
   static constexpr double kPriceWhereALimitBinds = 1000;
   /// 2.5 times the cost of registering everything once, 20 ms at least.
   static constexpr Duration kAutoCredit = -1;
@@ -97,9 +98,9 @@ class TimeBudget {
   bool fits(Duration worst) const { return !bounded() || worst <= left(); }
   bool reserve(Duration worst);
   void give_back(Duration worst) { reserved_ -= worst; }
-  /// So much of the reserved time is for registrations that threads will make; negative: no longer.
+  /// Marks reserved time as for registrations that threads will make; negative: no longer.
   void leave_to_threads(Duration worst) { for_threads_ += worst; }
-  /// When that reservation will fit, if losses stay as they are until then.
+  /// Returns when that reservation will fit, if losses stay as they are until then.
   Time enough_at(Duration worst) const;
 
   /// Seconds of holding everything that one lost second is worth. Rounded, so that small changes leave the

@@ -163,14 +163,14 @@ TEST(HelperShare, BoundsWorkOnDenseAndOnLargeTransfers) {
   }
 }
 
-// Where no transfer may wait, regions stay that the share cannot register again.
+// Regions stay that the share cannot register again, where no transfer may wait.
 TEST(HelperShare, ARestLeavesNoRegionForTheThreadToRegister) {
   const Outcome outcome = under(0.005, 200 * kMicrosecond, 16, {.share = 0.0001, .credit = 0});
   EXPECT_GT(outcome.mean, 0.5);
   EXPECT_LE(outcome.late, 60u);
 }
 
-// Where transfers may wait, they register for a helper whose share is used up.
+// Transfers that may wait register for a helper whose share is used up.
 TEST(HelperShare, TheTimeBudgetPaysForRegistrationsBeyondIt) {
   const Outcome refused = under(0.02, 2 * ms, 16, {.share = 0.0001, .credit = 0});
   const Outcome paid = under(0.02, 2 * ms, 16, {.share = 0.005});

@@ -1,4 +1,4 @@
-// When the sleeping helper looks at its rings, worked out by hand.
+// The times at which the sleeping helper looks at its rings, worked out by hand.
 #include "retention/look_schedule.h"
 
 #include <gtest/gtest.h>

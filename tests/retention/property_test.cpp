@@ -42,7 +42,7 @@ class RandomProgram {
     EXPECT_EQ(helper_.domain().region_count(), 0u);
   }
 
-  /// Of all that happened.
+  /// A hash of all that happened.
   std::uint64_t digest() const {
     std::uint64_t digest = 1;
     const auto add = [&](auto value) {
@@ -128,14 +128,14 @@ class RandomProgram {
 
 TEST(RetentionProperties, HoldForRandomPrograms) {
   std::size_t transfers = 0, ahead = 0, bounced = 0, failed = 0;
-  // The same programs as without a sanitizer, but fewer.
+  // A sanitizer runs fewer of the same programs.
   const std::size_t enough = kSanitized ? 30000 : 100000;
   for (std::uint64_t seed = 1; transfers < enough && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     RandomProgram program(seed);
     program.run();
     transfers += program.transfers();
-    // That the cases which matter do occur:
+    // The cases that matter must occur:
     ahead += program.helper().calls(true, Actor::helper);
     for (const auto& served : program.helper().served())
       bounced += served.outcome == runlog::Outcome::bounced;
