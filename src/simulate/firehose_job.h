@@ -34,7 +34,7 @@ struct FirehoseJob {
   std::uint64_t seed = 1;
 };
 
-/// Of the second half of the puts, but for the sums that are said to be of the run.
+/// The figures of the second half of the puts, except the sums that are said to be of the run.
 struct FirehoseResult {
   std::uint64_t puts = 0, hits = 0;
   std::uint64_t refused = 0;  ///< went by message
@@ -46,7 +46,8 @@ struct FirehoseResult {
   double mean = 0;                                                       ///< buckets registered
 
   double hit_rate() const { return rate(hits); }
-  /// Of the paper's pin-everything, and of an unlimited firehose: all but the first put to each bucket.
+  /// The hit rate of the paper's pin-everything, and of an unlimited firehose: all but the first put to each
+  /// bucket.
   double most_hits() const { return rate(puts - first); }
   double latency_us() const { return us(hit_time + miss_time, puts); }
   double hit_us() const { return us(hit_time, hits); }

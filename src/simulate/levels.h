@@ -41,8 +41,8 @@ class Level {
   double byte_ns_ = 0;
 };
 
-/// The same for changes that are reported late, and so out of order between several reporters: each is held
-/// back for as long as an earlier one may come.
+/// A level whose changes are reported late, and so out of order between several reporters: each is held back
+/// for as long as an earlier one may come.
 class LateLevel {
  public:
   explicit LateLevel(Time start) : level_(start), latest_(start) {}

@@ -86,7 +86,7 @@ class SimulatedRank final : private Observer {
   }
 
   Process& process() { return process_; }
-  /// Of the domain that has most, as a run keeps it.
+  /// The profile of the domain that has most, as a run keeps it.
   std::string profile() {
     std::string most;
     for (std::size_t domain = 0; domain < program_.domains; ++domain)
@@ -200,11 +200,11 @@ class NodeLimit {
         ranks_(std::max<std::uint64_t>(ranks, 1)) {}
 
   bool given() const { return limit_ > 0; }
-  /// Of the next process: its membership, and its own limit.
+  /// Returns the next process's membership and its own limit.
   std::pair<std::unique_ptr<node::NodeRoom>, std::uint64_t> enter() {
     if (!given()) return {nullptr, process_limit_};
     auto room = std::make_unique<node::NodeRoom>();
-    // Where there are too many, the others keep to an equal part, as in a run.
+    // Processes beyond the room's places keep to an equal part, as in a run.
     if (room->join(file_, limit_, ++entered_)) return {nullptr, std::min(process_limit_, limit_ / ranks_)};
     return {std::move(room), std::min(process_limit_, limit_)};
   }

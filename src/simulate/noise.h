@@ -1,5 +1,4 @@
-// How a computation strays from its nominal length. One of these for each simulated thread; deterministic for
-// its seed.
+// Lets a computation stray from its nominal length. Each simulated thread has one; deterministic for its seed.
 #pragma once
 
 #include <string>

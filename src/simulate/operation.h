@@ -33,7 +33,7 @@ struct Operation {
   std::uint32_t slot = 0;  ///< of an acquire, and of its release; a small number of the thread's own
   std::uint64_t site = 0;
   Range range{};
-  /// Of an acquire: its memory has pages of the system's size times 2^page_order.
+  /// The page size of an acquire's memory: the system's times 2^page_order.
   std::uint8_t page_order = 0;
   Duration compute = 0;   ///< by the thread, since its previous operation was done
   Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it

@@ -17,7 +17,7 @@
 
 namespace pinion::simulate {
 
-/// How fast the imaginary machine is: the time scale of computation and transfers. The defaults are of the
+/// The speed of the imaginary machine: the time scale of computation and transfers. The defaults have the
 /// order of the paper's machine: a core that does 1 Gflop/s in such codes, a network of 1.5 GB/s.
 struct Machine {
   double flops = 1e9;

@@ -20,14 +20,14 @@ struct Pipeline {
   std::size_t register_from = (std::size_t{1} << 20) + 1;
 };
 
-/// How the pieces of one message find their memory, and leave it.
+/// The way in which the pieces of one message find their memory, and leave it.
 enum class Pieces {
   unregistered,  ///< each is registered, and stays so
   registered,    ///< each was left registered by an earlier message
   passing,       ///< each is registered for its transfer only
 };
 
-/// From the call to its return; `passing` contains the deregistrations.
+/// Returns the time from the call to its return; `passing` contains the deregistrations.
 Duration pipeline_time(std::size_t bytes, Pieces pieces, const Pipeline& pipeline, const CostModel& nic,
                        const Machine& machine);
 

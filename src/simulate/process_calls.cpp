@@ -14,7 +14,7 @@ Duration Process::time_of(std::uint32_t number, bool registration, F&& device_ca
   clock_.set(begin);
   const Duration took =
       settings_.call_time ? settings_.call_time(actor(number), registration, modelled) : modelled;
-  // Beyond that it waited for a core.
+  // A call that took longer than modelled waited for a core meanwhile.
   if (number == kHelper) helper_works(std::min(took, modelled));
   return took;
 }

@@ -16,9 +16,9 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
     return z ^ (z >> 31);
   }
-  /// From [0, 1).
+  /// Returns a number of [0, 1).
   double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-  /// From [from, to).
+  /// Returns a number of [from, to).
   double between(double from, double to) { return from + (to - from) * unit(); }
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(next() % n); }
 

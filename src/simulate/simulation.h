@@ -55,7 +55,8 @@ struct Result {
   double seconds = 0;  ///< of the node that ran longest
   int ranks = 0, ranks_simulated = 0;
   int nodes = 0, nodes_simulated = 0;
-  /// As a log would have them: leases, device calls and memory events; of all ranks, and of those simulated.
+  /// Events as a log would have them (leases, device calls and memory events): of all ranks, and of those
+  /// simulated.
   std::uint64_t events = 0, events_simulated = 0;
   /// If they are kept: by program, the profile that one of its ranks has learnt.
   std::vector<std::string> profiles;

@@ -1,4 +1,4 @@
-// How late the simulated helper's timed wake-ups come: always the same, or as a run's did. A value.
+// The lateness of the simulated helper's timed wake-ups: always the same, or as a run's was. A value.
 #pragma once
 
 #include <cstdint>

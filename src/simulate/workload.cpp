@@ -64,7 +64,7 @@ Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement
 
 namespace {
 
-/// How long registration has held up a thread, up to each moment.
+/// The time for which registration has held up a thread, up to each moment.
 class Delays {
  public:
   /// Added in order of `begin`. Those of one thread follow each other: the ranges of one call, which all
@@ -104,7 +104,7 @@ struct Action {
   }
 };
 
-/// Where the log's events end.
+/// Returns when the log's events end.
 Time covered_until(const runlog::Log& log) {
   if (log.all_events()) return log.last_ns();
   Time last = log.header.start_ns;

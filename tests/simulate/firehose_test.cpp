@@ -50,7 +50,7 @@ TEST(SimulateFirehose, LentFirehosesKeepTheHitsAsTheJobGrows) {
   }
 }
 
-// Beyond M, moves that cost more than messages are rare: a put takes as long as a message, not as a queue of
+// Moves beyond M that cost more than messages are rare: a put takes as long as a message instead of a queue of
 // registrations.
 TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
   FirehoseJob job = job_of(FirehosePattern::skewed, 129, Sharing::lending);

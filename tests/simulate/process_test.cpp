@@ -381,7 +381,7 @@ TEST(SimulatedProcess, UsesThatComeSeldomTakeFewWakeUps) {
   EXPECT_LT(counters.helper_wakeups, 10u * kUses);
 }
 
-// The same of three buffers where a limit has room for two: registrations ahead wait for room.
+// Three buffers share a limit with room for two: registrations ahead wait for room.
 TEST(SimulatedProcess, SwapsThatComeSeldomTakeFewWakeUps) {
   constexpr int kUses = 60;
   Process::Settings settings = Heard::under(RetentionKind::helper);

@@ -138,7 +138,7 @@ std::uint64_t belady_bounces(const Program& program, std::uint64_t limit) {
   return bounced;
 }
 
-/// The same program, its buffers dealt out among so many domains.
+/// Deals the program's buffers out among so many domains.
 Program spread(Program program, std::size_t domains) {
   program.domains = domains;
   std::map<Address, unsigned> domain_of;
@@ -154,7 +154,7 @@ Program spread(Program program, std::size_t domains) {
   return program;
 }
 
-/// The same program on a core that others want: in three of ten turns each interval takes 4 to 32 times as
+/// Puts the program on a core that others want: in three of ten turns each interval takes 4 to 32 times as
 /// long.
 Program stalled(Program program) {
   ThreadProgram& thread = program.threads[0];

@@ -40,7 +40,7 @@ void write(ProgramBuilder& builder, const Class& of, std::uint64_t iterations) {
   const int rank = builder.rank(), row = rank / grid_columns, column = rank % grid_columns;
   const bool square = grid_rows == grid_columns;
   const std::uint64_t local_rows = share(of.rows, grid_rows, row);
-  // Of the vector that the transposition sends, which is this rank's part of its row's.
+  // The transposition sends this rank's part of its row's part of the vector.
   const std::uint64_t first_half = (1 + local_rows) / 2;
   const std::uint64_t part = square ? local_rows : rank % 2 == 0 ? first_half : local_rows - first_half;
   const std::uint64_t part_begin = square || rank % 2 == 0 ? 0 : first_half;

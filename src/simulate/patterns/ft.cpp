@@ -38,7 +38,7 @@ struct Layout {
 double points_of(const Class& of) {
   return static_cast<double>(of.x) * static_cast<double>(of.y) * static_cast<double>(of.z);
 }
-/// Of a transform back, with evolution and checksum.
+/// Counts a transform back, with evolution and checksum.
 double flops_of_iteration(double points) { return points * (5.23518 + 7.21113 * std::log(points)); }
 
 void write(ProgramBuilder& builder, double points, Layout layout, std::uint64_t iterations) {
