@@ -25,6 +25,8 @@ struct Failure : std::runtime_error {
 /// The words behind `--`: a command to run; empty without a `--`.
 using CommandLine = std::vector<std::string>;
 
+inline constexpr const char* kBenchText = "Measure a part of Pinion beside its peers";
+
 // Each adds its subcommand to `app`; when chosen, it sets `status` to the exit status of `pinion`.
 void add_run(CLI::App& app, const CommandLine& command, int& status);
 void add_compare(CLI::App& app, const CommandLine& command);
@@ -33,7 +35,7 @@ void add_top(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_info(CLI::App& app);
 void add_doctor(CLI::App& app);
-void add_bench(CLI::App& app);
+void add_bench(CLI::App& app, int& status);
 void add_softroce(CLI::App& app, const CommandLine& command, int& status);
 
 }  // namespace pinion::cli

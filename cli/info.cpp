@@ -10,13 +10,13 @@
 
 #include "base/range.h"
 #include "cli/command.h"
-#include "device/model/cost_model.h"
+#include "cli/text.h"
 #include "device/fabric/fabric.h"
 #include "device/make.h"
+#include "device/model/cost_model.h"
 #include "device/node_devices.h"
 #include "engine/engine_options.h"
 #include "retention/traits.h"
-#include "cli/text.h"
 
 namespace pinion::cli {
 

@@ -1,220 +1,31 @@
-// `pinion`: splits off the command behind `--`, lets CLI11 read the rest, and turns errors into one line and
-// a status.
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
+// `pinion`: the subcommands put together.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "cli/command.h"
-#include "cli/run/front_reach.h"
-#include "cli/option_flags.h"
+#include "cli/parser.h"
 #include "cli/parser_table.h"
-#include "cli/text.h"
-
-namespace {
-
-using namespace pinion::cli;
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// The subcommand that was chosen, or the whole command.
-const CLI::App& chosen(const CLI::App& app) {
-  const auto subcommands = app.get_subcommands();
-  return subcommands.empty() ? app : *subcommands.front();
-}
-
-// The subcommand that the first argument names, before anything is parsed.
-const CLI::App* named(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (const CLI::App* subcommand : app.get_subcommands({}))
-    if (!arguments.empty() && subcommand->get_name() == arguments.front()) return subcommand;
-  return nullptr;
-}
-
-std::string command_names(const CLI::App& app) {
-  std::string names;
-  for (const CLI::App* subcommand : app.get_subcommands({}))
-    names += (names.empty() ? "" : ", ") + subcommand->get_name();
-  return names;
-}
-
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
-                          const std::vector<std::string>& arguments) {
-  const CLI::App& command = chosen(app);
-  // Other errors are about values, which may begin with a dash too.
-  const bool names =
-      dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error);
-  const bool word_first = !arguments.empty() && arguments.front()[0] != '-';
-  for (const std::string& argument : arguments) {
-    const std::string name = argument.substr(0, argument.find('='));
-    if (!names || name.size() < 2 || name[0] != '-' || command.get_option_no_throw(name)) continue;
-    std::string valid;
-    for (const CLI::Option* option : command.get_options())
-      if (!option->get_lnames().empty() && !option->get_group().empty())  // hidden ones have none
-        valid += (valid.empty() ? "--" : ", --") + option->get_lnames()[0];
-    const bool starts_programs = command.get_option_no_throw("command") != nullptr;
-    return fmt::format("unknown option '{}'; valid options: {}{}", name, valid,
-                       starts_programs ? "; the program's own go behind `--`" : "");
-  }
-  if (&command == &app) {
-    const std::string valid = command_names(app);
-    return word_first ? fmt::format("unknown command '{}'; valid commands: {}", arguments.front(), valid)
-                      : fmt::format("no command given; valid commands: {}", valid);
-  }
-  return first_line(error.what());
-}
-
-/// Descriptions of options and commands within kColumns.
-class Help : public CLI::Formatter {
- public:
-  std::string make_option_desc(const CLI::Option* option) const override {
-    return narrow(CLI::Formatter::make_option_desc(option));
-  }
-  /// Less the options that it excludes, which fill lines.
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string text = CLI::Formatter::make_option_opts(option);
-    return text.substr(0, text.find(" Excludes:"));
-  }
-  std::string make_subcommand(const CLI::App* sub) const override {
-    return fmt::format("  {:<{}}{}\n", sub->get_name(), get_column_width() - 2, sub->get_description());
-  }
-
- private:
-  /// The formatter indents the lines after the first by its first column.
-  std::string narrow(const std::string& text) const {
-    const std::string indent(get_column_width(), ' ');
-    std::string lines = wrapped(text, indent), out;
-    for (std::size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
-      const std::size_t begin = at + indent.size();
-      out += (out.empty() ? "" : "\n") + lines.substr(begin, lines.find('\n', at) - begin);
-    }
-    return out;
-  }
-};
-
-/// `pinion help [COMMAND]` and `pinion version`, as the flags they stand for.
-std::vector<std::string> with_flags_for_words(const CLI::App& app, std::vector<std::string> arguments) {
-  if (arguments.empty()) return arguments;
-  if (arguments.size() == 1 && arguments[0] == "version") return {"--version"};
-  if (arguments[0] != "help" || (arguments.size() > 1 && arguments[1][0] == '-')) return arguments;
-  arguments.erase(arguments.begin());
-  if (arguments.size() > 1) throw UsageError("help: one command at most");
-  if (!arguments.empty() && named(app, arguments) == nullptr)
-    throw UsageError(
-        fmt::format("unknown command '{}'; valid commands: {}", arguments[0], command_names(app)));
-  arguments.emplace_back("--help");
-  return arguments;
-}
-
-// `--name=` is `--name ""`: CLI11 would take the next argument for its value.
-std::vector<std::string> with_values_apart(const std::vector<std::string>& arguments) {
-  std::vector<std::string> apart;
-  for (const std::string& argument : arguments) {
-    const bool without = argument.rfind("--", 0) == 0 && argument.size() > 3 && argument.back() == '=' &&
-                         argument.find('=') == argument.size() - 1;
-    apart.push_back(without ? argument.substr(0, argument.size() - 1) : argument);
-    if (without) apart.emplace_back();
-  }
-  return apart;
-}
-
-// The name of the option that was given as an empty text, such as an unset variable of the shell: CLI11 would
-// leave a number as it is. Options of the table check their own values; a program has arguments of its own.
-std::string given_empty(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const CLI::App* command = named(app, arguments);
-  if (!command) return {};
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    if (!arguments[i].empty()) continue;
-    const CLI::Option* option = command->get_option_no_throw(arguments[i - 1]);
-    if (option && option->get_type_size() > 0 && arguments[i - 1][0] == '-') {
-      const std::string& group = option->get_group();
-      if (group != kTableGroup && group != kAdvancedGroup) return arguments[i - 1];
-    } else if (!command->get_option_no_throw("command")) {
-      return "argument " + std::to_string(i);
-    }
-  }
-  return {};
-}
-
-int complain(const CLI::App& app, const std::string& message, int status) {
-  const CLI::App& command = chosen(app);
-  const std::string name = &command == &app ? "pinion" : "pinion " + command.get_name();
-  fmt::print(stderr, "{}: {}\n", name, message);
-  return status;
-}
-
-/// A file that a command opens must not become its standard output. Programs that it starts miss what it
-/// missed.
-void fill_standard_descriptors() {
-  int fd = 0;
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (fd >= 0) ::close(fd);
-}
-
-/// Standard output may be a file on a full disk.
-int finish(int status) {
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
-  fmt::print(stderr, "pinion: cannot write to standard output: {}\n", std::strerror(errno));
-  return status == 0 ? 1 : status;
-}
-
-}  // namespace
+#include "cli/run/front_reach.h"
 
 int main(int argc, char** argv) {
-  fill_standard_descriptors();
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!arguments.empty() && arguments.front() == kFrontReachFlag)
-    return answer_front_reach({arguments.begin() + 1, arguments.end()});
-  const auto mark = std::find(arguments.begin(), arguments.end(), "--");
-  const CommandLine command(mark == arguments.end() ? mark : mark + 1, arguments.end());
-  arguments.erase(mark, arguments.end());
-  arguments = with_values_apart(arguments);
-
+  using namespace pinion::cli;
+  if (argc > 1 && argv[1] == std::string(kFrontReachFlag)) return answer_front_reach({argv + 2, argv + argc});
+  const Words words = words_of(argc, argv);
   int status = 0;
-  CLI::App app("Holds registered (pinned) memory to what the next transfers need.", "pinion");
-  app.set_version_flag("--version", "pinion " PINION_VERSION);
-  app.require_subcommand(1);
-  app.formatter(std::make_shared<Help>());
-  add_run(app, command, status);
-  add_compare(app, command);
-  add_report(app);
-  add_top(app);
-  add_simulate(app);
-  add_info(app);
-  add_doctor(app);
-  add_bench(app);
-  add_softroce(app, command, status);
-  app.add_subcommand("help", "Show the options of a command: pinion help [COMMAND]");
-  app.add_subcommand("version", "Print the version");
-  if (!arguments.empty() && arguments.front() == kParserTableFlag) {
-    print_parser_table(app);
+  const auto app = make_parser();
+  add_run(*app, words.command, status);
+  add_compare(*app, words.command);
+  add_report(*app);
+  add_top(*app);
+  add_simulate(*app);
+  add_info(*app);
+  add_doctor(*app);
+  add_bench(*app, status);
+  add_softroce(*app, words.command, status);
+  app->add_subcommand("help", "Show the options of a command: pinion help [COMMAND]");
+  app->add_subcommand("version", "Print the version");
+  if (!words.arguments.empty() && words.arguments.front() == kParserTableFlag) {
+    print_parser_table(parser_table(*app));
     return 0;
   }
-
-  try {
-    arguments = with_flags_for_words(app, arguments);
-    if (const std::string name = given_empty(app, arguments); !name.empty()) {
-      fmt::print(stderr, "pinion {}: {}: the value is empty (an unset variable?)\n", arguments.front(), name);
-      return 2;
-    }
-    // CLI11 takes arguments from the back.
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::Success& help) {
-    return finish(app.exit(help));
-  } catch (const CLI::ParseError& error) {
-    return complain(app, usage_message(app, error, arguments), 2);
-  } catch (const UsageError& error) {
-    return complain(app, error.what(), 2);
-  } catch (const std::exception& error) {
-    return complain(app, error.what(), 1);
-  }
-  return finish(status);
+  return parse(*app, words.arguments, status);
 }

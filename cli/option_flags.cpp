@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "cli/command.h"
-#include "device/model/cost_model.h"
 #include "device/make.h"
+#include "device/model/cost_model.h"
 #include "engine/profile_file.h"
 
 namespace pinion::cli {

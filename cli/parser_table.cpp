@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/bench.h"
 #include "cli/option_flags.h"
-#include "cli/report/report_json.h"
 
 namespace pinion::cli {
 
@@ -63,7 +61,7 @@ Json to_json(const CLI::App& command, const std::vector<OptionSpec>& specs) {
 
 }  // namespace
 
-void print_parser_table(const CLI::App& app) {
+Json parser_table(const CLI::App& app) {
   const std::vector<OptionSpec> specs = option_specs();
   Json json;
   json["version"] = PINION_VERSION;
@@ -71,9 +69,9 @@ void print_parser_table(const CLI::App& app) {
   json["commands"] = Json::array();
   for (const CLI::App* command : app.get_subcommands({}))
     json["commands"].push_back(to_json(*command, specs));
-  json["benches"] = Json::array();
-  for (const auto& [name, text] : bench_names()) json["benches"].push_back({{"name", name}, {"text", text}});
-  fmt::print("{}", dump(json));
+  return json;
 }
+
+void print_parser_table(const Json& table) { fmt::print("{}", dump(table)); }
 
 }  // namespace pinion::cli

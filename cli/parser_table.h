@@ -2,14 +2,15 @@
 // are made from it (packaging/manual), so that they have the options that the parser has.
 #pragma once
 
-namespace CLI {
-class App;
-}
+#include "cli/command.h"
+#include "cli/report/report_json.h"
 
 namespace pinion::cli {
 
-/// `pinion --parser-table` prints it and nothing else: for the build, not for users.
-constexpr const char* kParserTableFlag = "--parser-table";
-void print_parser_table(const CLI::App& app);
+/// `pinion --parser-table` and `pinion bench --parser-table` print it and nothing else: for the build, not
+/// for users.
+inline constexpr const char* kParserTableFlag = "--parser-table";
+Json parser_table(const CLI::App& app);
+void print_parser_table(const Json& table);
 
 }  // namespace pinion::cli

@@ -1,7 +1,6 @@
 #include "cli/system_files.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -39,6 +38,24 @@ std::vector<std::string> names_in(const std::string& directory) {
     names.push_back(entry->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+namespace {
+
+std::filesystem::path this_executable() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+}  // namespace
+
+std::filesystem::path installation() {
+  const auto directory = this_executable().parent_path();
+  const bool is_libexec = directory.filename() == "pinion" && directory.parent_path().filename() == "libexec";
+  return is_libexec ? directory.parent_path().parent_path() : directory.parent_path();
+}
+
+std::string pinion_command() {
+  const auto self = this_executable();
+  return self.parent_path().parent_path() == installation() ? self.string()
+                                                            : (installation() / "bin" / "pinion").string();
 }
 
 }  // namespace pinion::cli

@@ -1,6 +1,7 @@
-// Small reads of /proc and /sys. A missing file reads as empty.
+// Small reads of /proc and /sys, where a missing file reads as empty; and the places of an installation.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,10 @@ std::string chosen_word(const std::string& text);
 
 /// Names in a directory, sorted.
 std::vector<std::string> names_in(const std::string& directory);
+
+/// The installation or build tree of this executable: `pinion` in bin/, or its bench in libexec/pinion/.
+std::filesystem::path installation();
+/// `pinion` itself.
+std::string pinion_command();
 
 }  // namespace pinion::cli

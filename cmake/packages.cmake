@@ -1,5 +1,5 @@
 # Debian packages by CPack, of what `cmake --install` puts into /usr: `pinion` (the command, the preloads, the libraries),
-# `pinion-bench` (programs of `pinion bench`, some linked with an MPI) and `libpinion-dev`. Binaries are stripped;
+# `pinion-bench` (`pinion bench` and its programs, some linked with an MPI) and `libpinion-dev`. Binaries are stripped;
 # their debug information is in `pinion-dbgsym` and `pinion-bench-dbgsym`, by build id. Dependencies are dpkg-shlibdeps's.
 # The target `deb` builds them into packages/ of the build directory; it needs dpkg-dev and file.
 if(PINION_CORE_ONLY)
@@ -29,7 +29,7 @@ set(CPACK_DEBIAN_RUNTIME_DEBUGINFO_PACKAGE ON)
 set(CPACK_DEBIAN_BENCH_PACKAGE_NAME pinion-bench)
 set(CPACK_DEBIAN_BENCH_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_BENCH_DESCRIPTION
-    "memory registration for RDMA: programs of its benches\n The programs that `pinion bench` starts, some of them linked with an MPI library.")
+    "memory registration for RDMA: its benches\n `pinion bench` and the programs that it starts, some of them linked with an MPI library.")
 set(CPACK_DEBIAN_BENCH_DEBUGINFO_PACKAGE ON)
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libpinion-dev)

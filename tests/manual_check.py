@@ -9,7 +9,6 @@
   - include/: each public call has a man page.
 
 Prints a line for each fault; exit status 1 if there is any."""
-import json
 import os
 import pathlib
 import re
@@ -130,8 +129,6 @@ def check_documents(table):
 
 
 def check_options_page(table):
-    sys.path.insert(0, str(root / "packaging/manual"))
-    sys.dont_write_bytecode = True
     import options_page
     expect((root / "docs/options.md").read_text() == options_page.page(table),
            "docs/options.md differs from the parser: packaging/manual/options_page.py build/bin/pinion >docs/options.md")
@@ -139,7 +136,10 @@ def check_options_page(table):
 
 def main():
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PINION")}
-    table = json.loads(output(str(build / "bin/pinion"), "--parser-table", env=environment).stdout)
+    sys.path.insert(0, str(root / "packaging/manual"))
+    sys.dont_write_bytecode = True
+    import parser_table
+    table = parser_table.read(str(build / "bin/pinion"), env=environment)
     expect(len(table["commands"]) >= 8, "the parser's table lacks commands")
     check_pages(table)
     check_completion(table)

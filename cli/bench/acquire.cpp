@@ -1,13 +1,13 @@
 // `pinion bench acquire`: an acquire and its release as a front makes them, hot: by the C API, and by the MPI
-// front (in the program cli/bench/programs/p2p.cpp). Beside them the sum of their parts, each measured by itself: two time
-// stamps, the signature, the record, and the hit with its release.
+// front (in the program cli/bench/programs/p2p.cpp). Beside them the sum of their parts, each measured by
+// itself: two time stamps, the signature, the record, and the hit with its release.
 #include <fmt/format.h>
 
 #include <cstring>
 #include <memory>
 
-#include "cli/bench/bench.h"
 #include "cli/bench/api.h"
+#include "cli/bench/bench.h"
 #include "cli/bench/mpi.h"
 #include "cli/bench/parts.h"
 

@@ -7,16 +7,16 @@
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <random>
 #include <sstream>
 
 #include "base/clock.h"
+#include "cli/doctor/monitors.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
-#include "cli/doctor/monitors.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -36,10 +36,7 @@ struct Allocator {
   }
 };
 
-std::string pattern_program() {
-  const auto prefix = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
-  return (prefix / "libexec" / "pinion" / "allocations").string();
-}
+std::string pattern_program() { return (installation() / "libexec" / "pinion" / "allocations").string(); }
 
 /// What a process took. Patterns: of a step; programs: as a whole.
 struct Sample {

@@ -1,5 +1,5 @@
-// The heap beside other allocators, for `pinion bench placement`: patterns of our own (cli/bench/programs/allocations.cpp)
-// and programs of the system, each in processes of its own. One thread.
+// The heap beside other allocators, for `pinion bench placement`: patterns of our own
+// (cli/bench/programs/allocations.cpp) and programs of the system, each in processes of its own. One thread.
 #pragma once
 
 #include "cli/bench/bench.h"

@@ -14,10 +14,10 @@
 #include "base/clock.h"
 #include "base/range.h"
 #include "base/units.h"
+#include "cli/bench/quiet_session.h"
 #include "cli/bench/wire.h"
 #include "cli/command.h"
 #include "cli/report/plot.h"
-#include "cli/bench/quiet_session.h"
 #include "cli/report/report_json.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
@@ -222,8 +222,8 @@ std::vector<std::size_t> sizes_of(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
-  CLI::App* sub = app.add_subcommand("bench", "Measure a part of Pinion beside its peers");
+void add_benches(CLI::App& app) {
+  CLI::App* sub = app.add_subcommand("bench", kBenchText);
   auto arguments = std::make_shared<Arguments>();
   std::string names, footer = "Benches:";
   for (const auto& [name, text] : bench_names()) {

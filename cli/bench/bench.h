@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/progress.h"
 
 namespace pinion::cli {
@@ -100,5 +101,8 @@ struct BenchRegistration {
 
 /// Each bench and its subject, by name.
 std::vector<std::pair<std::string, std::string>> bench_names();
+
+/// Adds `bench` with its options.
+void add_benches(CLI::App& app);
 
 }  // namespace pinion::cli

@@ -16,6 +16,7 @@
 #include "cli/bench/mpi.h"
 #include "cli/command.h"
 #include "cli/report/plot.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -86,9 +87,7 @@ constexpr PaperValue kPaper[] = {{"cannon", "paper-firehose", "puts", "puts", 1.
 
 /// In the build tree beside the other examples, installed among the benches' programs.
 std::string program() {
-  const fs::path directory = fs::read_symlink("/proc/self/exe").parent_path();
-  for (const fs::path& path :
-       {directory / "examples" / "gas", directory.parent_path() / "libexec" / "pinion" / "gas"})
+  for (const fs::path& path : {installation() / "bin/examples/gas", installation() / "libexec/pinion/gas"})
     if (::access(path.c_str(), X_OK) == 0) return path.string();
   throw Failure("bench firehose: its program `gas` is missing beside this command");
 }

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/range.h"
-#include "cli/bench/bench.h"
 #include "cli/bench/api.h"
+#include "cli/bench/bench.h"
 #include "cli/bench/gather_peer.h"
 #include "transfer/endpoint/gather_probe.h"
 #include "transfer/endpoint/list_puts.h"

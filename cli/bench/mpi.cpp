@@ -12,6 +12,7 @@
 
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -19,11 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path this_command() { return fs::read_symlink("/proc/self/exe"); }
-
 std::string program_for(const char* family) {
-  const fs::path prefix = this_command().parent_path().parent_path();
-  const fs::path program = prefix / "libexec" / "pinion" / fmt::format("p2p-{}", family);
+  const fs::path program = installation() / "libexec" / "pinion" / fmt::format("p2p-{}", family);
   return ::access(program.c_str(), X_OK) == 0 ? program.string() : "";
 }
 
@@ -97,7 +95,7 @@ std::map<std::string, double> run_for_figures(const CommandLine& command) {
 }
 
 CommandLine under_pinion(const CommandLine& options) {
-  CommandLine under{this_command().string(), "run"};
+  CommandLine under{pinion_command(), "run"};
   under.insert(under.end(), options.begin(), options.end());
   under.push_back("--");
   return under;

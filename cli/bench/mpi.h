@@ -29,7 +29,7 @@ std::map<std::string, double> run_mpi_bench(const MpiBench& mpi, int ranks, cons
 /// Runs a program, and returns its lines of a name and a value. Throws Failure with its first words.
 std::map<std::string, double> run_for_figures(const CommandLine& command);
 
-/// This command with `options` of `pinion run`.
+/// `pinion run` with these options.
 CommandLine under_pinion(const CommandLine& options = {});
 
 }  // namespace pinion::cli

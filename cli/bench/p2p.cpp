@@ -1,7 +1,7 @@
 // `pinion bench p2p`: the cost of the preload for MPI calls of small messages, which it passes on, and of
 // strategies for messages of several sizes, with a rank on each of two cores and with one rank alone. The
-// messages are those of a program of its own (cli/bench/programs/p2p.cpp), one for each family of MPI, started by that
-// family's launcher with and without Pinion.
+// messages are those of a program of its own (cli/bench/programs/p2p.cpp), one for each family of MPI,
+// started by that family's launcher with and without Pinion.
 #include <fmt/format.h>
 
 #include <algorithm>

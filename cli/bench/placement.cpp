@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "cli/bench/bench.h"
 #include "cli/bench/allocators.h"
+#include "cli/bench/bench.h"
 #include "cli/bench/placement_programs.h"
 #include "cli/command.h"
 #include "device/make.h"

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
-#include "cli/bench/mpi.h"
 #include "cli/bench/child_events.h"
-#include "cli/run/launch.h"
+#include "cli/bench/mpi.h"
 #include "cli/doctor/monitors.h"
+#include "cli/run/launch.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -25,10 +25,8 @@ struct Times {
   double whole = 0, communication = 0;
 };
 
-/// The examples lie beside the command where it was built.
-std::string path_of(const char* name) {
-  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "examples" / name).string();
-}
+/// The examples lie beside `pinion` where it was built.
+std::string path_of(const char* name) { return (installation() / "bin" / "examples" / name).string(); }
 
 /// An example's own line: "...: 1.234 s, of which communication 0.567 s...".
 Times times_in(const std::string& output) {

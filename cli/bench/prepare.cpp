@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/bench/bench.h"
 #include "cli/bench/api.h"
+#include "cli/bench/bench.h"
 #include "cli/system_files.h"
 
 namespace pinion::cli {

@@ -13,14 +13,14 @@
 #include <iterator>
 #include <memory>
 
-#include "cli/bench/bench.h"
 #include "cli/bench/api.h"
+#include "cli/bench/bench.h"
 #include "cli/bench/mpi.h"
 #include "cli/bench/prereg_nodes.h"
 #include "cli/bench/ranges.h"
+#include "cli/run/log_directory.h"
 #include "device/model/cost_model.h"
 #include "engine/engine.h"
-#include "cli/run/log_directory.h"
 #include "placement/hugepage_heap.h"
 
 namespace pinion::cli {

@@ -1,9 +1,9 @@
 #include "cli/bench/prereg_nodes.h"
 
 #include "cli/command.h"
-#include "cli/simulate/paper_parts.h"
+#include "device/model/cost_model.h"
 #include "placement/arena.h"
-#include "simulate/pattern.h"
+#include "simulate/simulation.h"
 
 namespace pinion::cli {
 
@@ -59,9 +59,12 @@ double simulated_allreduce_us(std::uint64_t bytes, bool in_arena) {
   simulate::Placement placement;
   if (const Error error = simulate::Placement::make(kAllreduceNodes, 1, "packed", placement))
     throw Failure(error.message);
+  simulate::Settings settings;
+  settings.retention = in_arena ? RetentionKind::leave_pinned : RetentionKind::on_demand;
+  settings.nic = load_cost_model("connectx").model;
+  settings.cores = 8;
   const auto seconds = [&](std::uint64_t calls) {
-    return under(in_arena ? RetentionKind::leave_pinned : RetentionKind::on_demand,
-                 simulate::pattern_workload(pattern, calls, placement, machine))
+    return simulate::simulate(simulate::pattern_workload(pattern, calls, placement, machine), settings)
         .seconds;
   };
   // The segment's registration and the start are in both.

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "cli/bench/bench.h"
+#include "cli/bench/physical_extents.h"
 #include "cli/bench/ranges.h"
 #include "cli/command.h"
-#include "device/make.h"
-#include "cli/bench/physical_extents.h"
 #include "cli/system_files.h"
+#include "device/make.h"
 
 namespace pinion::cli {
 

@@ -17,15 +17,15 @@
 
 #include "base/clock.h"
 #include "base/range.h"
-#include "cli/bench/bench.h"
 #include "cli/bench/api.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/messages/large_messages.h"
 #include "cli/bench/transfers_mover.h"
 #include "cli/bench/wire.h"
 #include "cli/command.h"
 #include "cli/run/log_directory.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
-#include "cli/bench/messages/large_messages.h"
 
 namespace pinion::cli {
 

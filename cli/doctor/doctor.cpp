@@ -11,21 +11,21 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/doctor/caches_above.h"
 #include "cli/command.h"
-#include "device/kernel/memlock.h"
-#include "device/kernel/pin.h"
+#include "cli/doctor/caches_above.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/interconnects.h"
-#include "cli/run/launch.h"
-#include "monitor/userfault.h"
 #include "cli/doctor/monitors.h"
 #include "cli/doctor/other_hooks.h"
 #include "cli/doctor/own_calls.h"
-#include "cli/run/preload_reach.h"
 #include "cli/report/report_json.h"
+#include "cli/run/launch.h"
+#include "cli/run/preload_reach.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
+#include "device/kernel/memlock.h"
+#include "device/kernel/pin.h"
+#include "monitor/userfault.h"
 
 namespace pinion::cli {
 

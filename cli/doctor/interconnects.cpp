@@ -8,9 +8,9 @@
 #include <set>
 
 #include "cli/doctor/caches_above.h"
+#include "cli/system_files.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
-#include "cli/system_files.h"
 
 namespace pinion::cli {
 

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
+#include "cli/system_files.h"
 #include "monitor/monitor.h"
 #include "monitor/own_calls.h"
 #include "monitor/userfault.h"
@@ -81,8 +81,7 @@ MonitorFinding try_preloaded(MonitorKind kind) {
   try {
     const char* inherited = std::getenv("LD_PRELOAD");
     const std::string others = inherited && *inherited ? ":" + std::string(inherited) : "";
-    const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-    const std::string text = output_of({self, "doctor", "--monitor", finding.name, "--json"},
+    const std::string text = output_of({pinion_command(), "doctor", "--monitor", finding.name, "--json"},
                                        {{"LD_PRELOAD", symbols_library() + others}});
     const Json answer = Json::parse(text, nullptr, false);
     if (answer.is_object()) return from_json(answer);

@@ -13,9 +13,9 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/doctor/monitors.h"
 #include "monitor/loader.h"
 #include "monitor/own_calls.h"
-#include "cli/doctor/monitors.h"
 
 namespace pinion::cli {
 

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/run/launch.h"
-#include "cli/run/log_directory.h"
 #include "cli/output_file.h"
 #include "cli/report/report_json.h"
 #include "cli/report/svg.h"
+#include "cli/run/launch.h"
+#include "cli/run/log_directory.h"
 #include "cli/system_files.h"
 
 namespace pinion::cli {
@@ -71,9 +71,8 @@ void draw(const Plot& plot, const std::string& file) {
   const TemporaryLogDirectory directory;
   const std::string data = directory.path() + "/plot.json", output = directory.path() + "/output";
   std::ofstream(data) << dump(to_json(plot));
-  const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
   const int status =
-      run_and_wait({*python, (prefix / "share" / "pinion" / "plot").string(), data, file}, {}, output);
+      run_and_wait({*python, (installation() / "share/pinion/plot").string(), data, file}, {}, output);
   if (status != 0) {
     const std::string said = read_text(output);
     throw Failure(fmt::format("--plot {}: {}", file, said.substr(said.rfind('\n') + 1)));

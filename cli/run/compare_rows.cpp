@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "cli/doctor/caches_above.h"
-#include "engine/acts.h"
 #include "cli/typed.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 #include <initializer_list>
 #include <string_view>
+
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -50,7 +51,7 @@ std::string decoded(std::string_view text) {
 }
 
 std::string agent(const Environment& environment) {
-  std::string command = std::filesystem::read_symlink("/proc/self/exe").string() + " run";
+  std::string command = pinion_command() + " run";
   for (const auto& [name, value] : environment)
     if (name != "LD_PRELOAD" && name != "ASAN_OPTIONS")  // the agent makes those of its own node
       command += " --inherit " + encoded(name + "=" + value);

@@ -10,8 +10,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "intercept/elf_object.h"
 #include "cli/run/launch.h"
+#include "cli/system_files.h"
+#include "intercept/elf_object.h"
 
 namespace pinion::cli {
 
@@ -90,7 +91,7 @@ FrontReach front_reach(const std::vector<std::string>& parts) {
   } catch (const UsageError&) {  // nothing runs under Pinion from here
     return FrontReach::unknown;
   }
-  std::vector<std::string> words{"/proc/self/exe", kFrontReachFlag, preload};
+  std::vector<std::string> words{pinion_command(), kFrontReachFlag, preload};
   words.insert(words.end(), parts.begin(), parts.end());
   const pid_t child = ::fork();
   if (child == 0) {

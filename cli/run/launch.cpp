@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/doctor/caches_above.h"
+#include "cli/system_files.h"
 #include "engine/acts.h"
 #include "engine/process.h"
 #include "monitor/libc_hooks.h"
@@ -58,8 +59,7 @@ int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Du
 /// Throws UsageError where it is missing, or its path is unfit for preloading.
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
-  const fs::path self = fs::read_symlink("/proc/self/exe");
-  const fs::path prefix = self.parent_path().parent_path();
+  const fs::path prefix = installation();
   fs::path library = prefix / "lib" / name;
   // Where distributions have libraries: lib64, lib/x86_64-linux-gnu.
   if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;

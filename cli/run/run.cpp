@@ -6,26 +6,26 @@
 #include <memory>
 #include <optional>
 
-#include "cli/report/arena.h"
-#include "cli/doctor/caches_above.h"
 #include "cli/command.h"
-#include "device/node_devices.h"
-#include "engine/acts.h"
-#include "engine/process.h"
-#include "cli/run/forward.h"
-#include "cli/report/hugepages.h"
-#include "cli/run/launch.h"
-#include "cli/run/log_directory.h"
+#include "cli/doctor/caches_above.h"
 #include "cli/option_flags.h"
-#include "cli/run/preload_reach.h"
+#include "cli/report/arena.h"
+#include "cli/report/hugepages.h"
 #include "cli/report/prometheus.h"
 #include "cli/report/report_text.h"
-#include "runlog/analysis.h"
 #include "cli/report/source_places.h"
+#include "cli/report/verdict.h"
+#include "cli/run/forward.h"
+#include "cli/run/launch.h"
+#include "cli/run/log_directory.h"
+#include "cli/run/preload_reach.h"
 #include "cli/simulate/strategies.h"
 #include "cli/text.h"
 #include "cli/typed.h"
-#include "cli/report/verdict.h"
+#include "device/node_devices.h"
+#include "engine/acts.h"
+#include "engine/process.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/run/launch.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
@@ -30,8 +31,7 @@ struct Arguments {
 };
 
 std::string machine() {
-  const fs::path self = fs::read_symlink("/proc/self/exe");
-  const fs::path script = self.parent_path().parent_path() / "share/pinion/softroce/machine";
+  const fs::path script = installation() / "share/pinion/softroce/machine";
   if (::access(script.c_str(), X_OK) != 0) throw UsageError(fmt::format("missing: {}", script.string()));
   return script.string();
 }

@@ -2,14 +2,13 @@
 """Man pages and shell completion: generate.py COMMAND SOURCE DIRECTORY.
 
 COMMAND is the built `pinion`, whose parser has the options; SOURCE the checkout. Writes man1/, man3/ and completion/."""
-import json
 import pathlib
-import subprocess
 import sys
 
 import api_pages
 import command_pages
 import completion
+import parser_table
 
 HEADERS = [("pinion", "pinion/pinion.h", "pinion"), ("pinion-firehose", "pinion/firehose.h", "pinion-firehose")]
 
@@ -24,7 +23,7 @@ def write(directory, files):
 
 def main():
     command, source, target = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-    table = json.loads(subprocess.run([command, "--parser-table"], check=True, capture_output=True).stdout)
+    table = parser_table.read(command)
     write(target / "man1", command_pages.pages(table, (source / "docs/commands.md").read_text(encoding="utf-8")))
     calls = {}
     for name, include, library in HEADERS:

@@ -1,8 +1,8 @@
 """docs/options.md: every option and bench, from the parser's table. `options_page.py COMMAND >docs/options.md` makes it anew."""
-import json
 import re
-import subprocess
 import sys
+
+import parser_table
 
 HEAD = """# Options and benches
 
@@ -42,7 +42,7 @@ def page(table):
 
 
 def main():
-    print(page(json.loads(subprocess.run([sys.argv[1], "--parser-table"], check=True, capture_output=True).stdout)), end="")
+    print(page(parser_table.read(sys.argv[1])), end="")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,27 @@
+// The parser that `pinion` and its bench share: splits off the command behind `--`, lets CLI11 read the rest,
+// and turns errors into one line and a status.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+
+namespace pinion::cli {
+
+/// The arguments of main(): those before `--`, and the command behind it.
+struct Words {
+  std::vector<std::string> arguments;
+  CommandLine command;
+};
+Words words_of(int argc, char** argv);
+
+/// `pinion` without subcommands.
+std::unique_ptr<CLI::App> make_parser();
+
+/// Parses, runs the chosen subcommand, and returns the exit status: `status` as the subcommand left it, 1
+/// after an error, 2 after a usage error.
+int parse(CLI::App& app, std::vector<std::string> arguments, const int& status);
+
+}  // namespace pinion::cli
