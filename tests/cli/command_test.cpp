@@ -83,6 +83,12 @@ TEST_F(Cli, ABenchEndsOnCtrlC) {
   EXPECT_TRUE(test::eventually([&] { return ::kill(-session, 0) != 0; })) << "it goes on";
 }
 
+TEST_F(Cli, WithoutTheBenchItsPackageIsNamed) {
+  fs::remove(root() / "libexec/pinion/bench");
+  expect_usage_error({"bench", "hit"}, "the package pinion-bench has it");
+  expect_usage_error({"help", "bench"}, "the package pinion-bench has it");
+}
+
 TEST_F(Cli, ABenchThatFailsSaysSoToAnyParent) {
   ::signal(SIGCHLD, SIG_IGN);
   const pid_t command = start({"bench", "registration", "--device", "none-such"});

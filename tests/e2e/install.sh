@@ -6,7 +6,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 
 # configured WHAT CMAKE-OPTIONS...: from a source whose path has a space.
 mkdir "$work/a checkout"
-cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,bench,cli,cmake,docs,examples,include,packaging,softroce,src,tests} "$work/a checkout"
+cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,cli,cmake,docs,examples,include,packaging,softroce,src,tests} "$work/a checkout"
 chmod -R a-w "$work/a checkout"
 configured() {
   cmake -G Ninja -S "$work/a checkout" -B "$work/build" "$@" >"$work/out" 2>&1
@@ -26,7 +26,7 @@ grep -q 'PINION_UCX=perhaps: valid are AUTO, ON and OFF' "$work/out" || fail "$(
 # This installs from the build itself. The manifest is the build's, and is put back.
 [ ! -e "$build/install_manifest.txt" ] || cp "$build/install_manifest.txt" "$work/manifest"
 cmake --install "$build" --prefix "$work/prefix" >"$work/out" 2>&1 || fail "install: $(cat "$work/out")"
-for file in bin/pinion libexec/pinion include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
+for file in bin/pinion libexec/pinion/bench include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
   [ -e "$work/prefix/$file" ] || fail "$file is not installed"
 done
 "$work/prefix/bin/pinion" doctor >"$work/out" 2>&1 || fail "doctor: $(cat "$work/out")"

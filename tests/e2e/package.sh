@@ -56,6 +56,14 @@ verified env LD_LIBRARY_PATH="$root/lib" OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
   cmake --build "$work/outside"; } >"$work/out" 2>&1 || fail "find_package(pinion): $(cat "$work/out")"
 for program in registration_cache lease interface; do verified "$work/outside/$program"; done
 
+# The bench, which the command names where it is absent.
+"$root/bin/pinion" bench hit >"$work/out" 2>&1
+[ $? -eq 2 ] && grep -q 'the package pinion-bench has it' "$work/out" || fail "no bench: $(cat "$work/out")"
+mkdir "$work/bench" && dpkg-deb -x "$(package pinion-bench)" "$work/bench"
+readelf -WS "$work/bench/usr/libexec/pinion/bench" | finds '\.debug_info' && fail "the bench is not stripped"
+cp -r "$root" "$work/both" && cp -r "$work/bench/usr/libexec" "$work/both/"
+"$work/both/bin/pinion" bench hit --rounds 1 >"$work/out" 2>&1 || fail "bench: $(cat "$work/out")"
+
 # The stripped command and preload.
 [ "$("$root/bin/pinion" --version)" = "pinion $(pkg-config --modversion pinion)" ] || fail "the packaged command"
 "$root/bin/pinion" run --log "$work/logs" -- "$work/outside/lease" 30 >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"

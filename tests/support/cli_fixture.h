@@ -37,13 +37,15 @@ struct Outcome {
 
 class Cli : public ::testing::Test {
  protected:
-  // A copy of the command in a tree of its own, with or without the preload library.
+  // A copy of the command and its bench in a tree of their own, with or without the preload library.
   void SetUp() override {
-    const fs::path built = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin/pinion";
-    if (!fs::exists(built)) GTEST_SKIP() << built << " is not built";
-    fs::create_directories(root() / "bin");
+    const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
     fs::create_directories(root() / "lib");
-    fs::copy_file(built, root() / "bin/pinion");
+    for (const char* part : {"bin/pinion", "libexec/pinion/bench"}) {
+      if (!fs::exists(build / part)) GTEST_SKIP() << build / part << " is not built";
+      fs::create_directories((root() / part).parent_path());
+      fs::copy_file(build / part, root() / part);
+    }
     for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                              "PMIX_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
                              "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})
