@@ -141,14 +141,12 @@ void during_slow_registration(Bench& bench) {
   Brackets brackets;
   Budget budget{Limits{}};
   Domain domain(device, budget, brackets, clock, nullptr);
-  const auto ignore = [](auto&&...) {};
   const auto register_one = [&](Range range) {
-    Domain::Ticket ticket;
-    ticket.pages = range;
-    bool waited = false;
-    run_ticket(domain, ticket, Actor::application, waited, ignore);
-    domain.release(ticket.region);
-    return RegionRef{ticket.region, ticket.region->generation()};
+    Acquisition acquisition(domain, {.pages = range});
+    run_blocking(acquisition, Actor::application);
+    Region* const region = acquisition.result().region;
+    domain.release(region);
+    return RegionRef{region, region->generation()};
   };
   for (const Range& range : memory.ranges) register_one(range);
   const Address far = memory.ranges.back().end + (Address{1} << 30);

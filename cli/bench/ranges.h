@@ -36,11 +36,9 @@ struct BenchDomain {
 
   void register_all(const std::vector<Range>& ranges) {
     for (const Range& range : ranges) {
-      Domain::Ticket ticket;
-      ticket.pages = range;
-      bool waited = false;
-      run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {});
-      domain.release(ticket.region);
+      Acquisition acquisition(domain, {.pages = range});
+      run_blocking(acquisition, Actor::application);
+      domain.release(acquisition.result().region);
     }
   }
 };

@@ -1,4 +1,5 @@
-// The part of an acquire that locks, waits and calls the device.
+// The part of an acquire that locks, waits and calls the device: an acquisition that is run by blocking, and
+// the books on it.
 #include <algorithm>
 
 #include "base/held_signals.h"
@@ -6,7 +7,6 @@
 #include "device/kernel/mapped_pages.h"
 #include "engine/lease_path.h"
 #include "registry/blocking.h"
-#include "registry/make_room.h"
 
 namespace pinion {
 
@@ -26,89 +26,95 @@ class Counted {
   const std::uint32_t n_;
 };
 
+/// The time that a thread spends on an acquisition: device calls, work for other domains, the rest.
+class AcquireTime {
+ public:
+  void add(const DeviceCall& call, Duration least) {
+    in_device_ += call.end - call.begin;
+    least_ += least;
+    preempted_ += call.preempted;
+  }
+  /// Calls that are counted in another domain, or waits for the arena.
+  void add_for_others(Ticks took) { for_others_ += took; }
+  /// No core is lost to the acquisition any more.
+  void end_meter() { meter_.end(); }
+
+  void count(ThreadCounters& counters, Record& record, const AcquireResult& result) const {
+    const Ticks all = ticks_now() - begin_;
+    record.wait = std::min(all, Record::kMostWait);
+    counters.registration_ticks.add(in_device_);
+    const Ticks known = in_device_ + for_others_;
+    const Ticks between = all > known ? all - known : 0;  // device calls
+    counters.wait_ticks.add(between);
+    const Duration lost = lost_waking(calibration().to_duration(between) - result.rested);
+    Duration preempted = preempted_ + result.preempted + (lost > 0 && meter_.forced() ? lost : 0);
+    preempted = std::max(preempted, result.waited ? 0 : meter_.lost(least_));
+    counters.preempted_ns.add(static_cast<std::uint64_t>(preempted));
+    counters.delayed_ticks.add(std::max(all, in_device_));
+  }
+
+ private:
+  const Ticks begin_ = ticks_now();
+  PreemptionMeter meter_;  // of all: a core is lost between device calls, too
+  Ticks in_device_ = 0, for_others_ = 0;
+  Duration least_ = 0, preempted_ = 0;  // of the device calls
+};
+
 }  // namespace
 
-Domain::Step LeasePath::acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer) {
+AcquireResult LeasePath::acquire_by_steps(ThreadContext& thread, AcquireRequest request, Transfer& transfer) {
   HeldSignals held;
   const Counted waits(waiting_, transfer.record.call != CallKind::prepare);
   watch_.check_hooks();
   Record& record = transfer.record;
   const int number = record.domain;
-  if (ticket.owner == nullptr) {
-    ticket.large = mapped_pages().around(ticket.pages);
-    arena_.make_way(number, ticket.pages, ticket.access);
+  if (request.owner == nullptr) {
+    request.large = mapped_pages().around(request.pages);
+    arena_.make_way(number, request.pages, request.access);
   }
-  ThreadCounters& counters = thread.counters[number];
-  const Ticks begin = ticks_now();
-  PreemptionMeter meter;  // of all that follows: a core is lost between device calls, too
-  Ticks in_device = 0;
-  Duration least = 0, preempted = 0;  // of the device calls
-  bool waited = false;
-  const auto run = [&] {
-    return run_ticket(
-        domain(number), ticket, Actor::application, waited,
-        [&](const DeviceCall& call) {
-          note(thread, record, call);
-          in_device += call.end - call.begin;
-          least += domain(number).device().least_time(call.registration, call.entries);
-          preempted += call.preempted;
-        },
-        [this](Range pages) { return watch_.watch(pages); }, [&](auto&& wait) { held.rest(wait); });
+  Acquisition acquisition(domain(number), request,
+                          {domain_of_.data(), static_cast<std::size_t>(domains_.count())});
+  AcquireTime time;
+  const auto note_call = [&](const DeviceCall& call) {
+    if (call.domain == &domain(number)) {
+      note(thread, record, call);
+      return time.add(call, domain(number).device().least_time(call.registration, call.entries));
+    }
+    const auto theirs = std::find(domain_of_.begin(), domain_of_.end(), call.domain);
+    note_retirement(thread, static_cast<int>(theirs - domain_of_.begin()), call);
+    time.add_for_others(call.end - call.begin);
   };
-  auto step = run();
-  meter.end();
-  Ticks for_others = 0;  // counted in their domains
-  if (step == Domain::Step::refused && ticket.over_limit) {
+  const auto run = [&] {
+    return run_blocking(
+        acquisition, Actor::application, note_call, [this](Range pages) { return watch_.watch(pages); },
+        [&](auto&& wait) { held.rest(wait); });
+  };
+  AcquireStep step = run();
+  time.end_meter();
+  const AcquireResult& result = acquisition.result();
+  if (step == AcquireStep::refused && result.over_limit && request.owner == nullptr) {
     const Ticks asked = ticks_now();
-    if (others_make_room(thread, number, ticket.pages.bytes()) ||
-        (ticket.owner == nullptr && let_arena_go(thread, ticket.pages.bytes(), ArenaLeases::kRest))) {
-      for_others = ticks_now() - asked;
+    if (let_arena_go(thread, request.pages.bytes(), ArenaLeases::kRest)) {
+      time.add_for_others(ticks_now() - asked);
       step = run();
     }
   }
-  const Ticks all = ticks_now() - begin;
-  record.wait = std::min(all, Record::kMostWait);
-  counters.registration_ticks.add(in_device);
-  const Ticks between = all > in_device + for_others ? all - in_device - for_others : 0;  // device calls
-  counters.wait_ticks.add(between);
-  const Duration lost = lost_waking(calibration().to_duration(between) - ticket.rested);
-  preempted += ticket.preempted + (lost > 0 && meter.forced() ? lost : 0);
-  preempted = std::max(preempted, waited ? 0 : meter.lost(least));
-  counters.preempted_ns.add(static_cast<std::uint64_t>(preempted));
-  counters.delayed_ticks.add(std::max(all, in_device));
-  if (step == Domain::Step::refused) {
+  time.count(thread.counters[number], record, result);
+  if (step == AcquireStep::refused) {
     // The helper may register it ahead for a later use, so it must learn if the memory goes before. Where its
     // events stay unseen, the helper finds that by itself.
-    watch_.watch(ticket.pages);
-    return step;
+    watch_.watch(request.pages);
+    return result;
   }
 
   // Before signals are let through: the transfer, and so the caller, has the lease.
-  record.set_region({ticket.region, ticket.region->generation()});
-  record.outcome = outcome_of(ticket.registered_here, waited);
-  if (settles_ && ticket.registered_here) {
+  record.set_region({result.region, result.region->generation()});
+  record.outcome = outcome_of(result.registered_here, result.waited);
+  if (settles_ && result.registered_here) {
     while (Region* claimed = retention_of_[record.domain]->claim_after_registration())
       retire_here(thread, number, claimed);
   }
-  return step;
-}
-
-bool LeasePath::others_make_room(ThreadContext& thread, int number, std::size_t bytes) {
-  const Budget& budget = domains_.budget();
-  const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
-  const auto for_each = [this](auto&& f) {
-    domains_.for_each([&](const DomainSlot& slot) { f(*slot.domain); });
-  };
-  if (!idle_regions_make_room(budget, bytes, for_each)) return false;
-  bool made = false;
-  for (int i = 0; i < domains_.count(); ++i) {
-    if (i == number) continue;
-    for (Region* victim : domain(i).begin_shrink(most - bytes, regions - 1)) {
-      retire_here(thread, i, victim);
-      made = true;
-    }
-  }
-  return made;
+  return result;
 }
 
 }  // namespace pinion

@@ -50,18 +50,18 @@ void DeviceWork::deregister(const Desk::Job& job) {
 
 void DeviceWork::register_ahead(const Desk::Job& job) {
   DomainSlot& slot = domains_.slot(job.in->number);
-  Domain::Ticket ticket;
-  ticket.pages = job.action.pages;
-  ticket.large = mapped_pages().around(ticket.pages);
-  ticket.access = job.action.access;
-  ticket.lease = false;
   const CostEstimates& costs = slot.kept.costs;
-  ticket.expected = costs.registration.expected(costs.entries_a_page.of(ticket.pages.pages()));
-  bool waited = false;
+  const Range pages = job.action.pages;
+  Acquisition acquisition(*slot.domain,
+                          {.pages = pages,
+                           .large = mapped_pages().around(pages),
+                           .access = job.action.access,
+                           .lease = false,
+                           .expected = costs.registration.expected(costs.entries_a_page.of(pages.pages()))});
   Duration took = 0;
   std::vector<DeviceCall> refused;
-  const auto step = run_ticket(
-      *slot.domain, ticket, Actor::helper, waited,
+  const AcquireStep step = run_blocking(
+      acquisition, Actor::helper,
       [&](const DeviceCall& call) {
         if (call.registration && call.error)
           refused.push_back(call);
@@ -70,14 +70,15 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
         if (call.registration && !call.error)
           took = calibration().to_duration(call.end - call.begin) - call.preempted;
       },
-      [this](Range pages) { return watch_.watch(pages); });
-  const bool ok = step == Domain::Step::leased;
+      [this](Range range) { return watch_.watch(range); });
+  const bool ok = step == AcquireStep::leased;
   // Memory unmapped shortly before the decision, with its event still on the way, is not a failure.
   if (!refused.empty()) drain_.drain();
   if (ok || slot.kept.retention->wants(job.action))
     for (const DeviceCall& call : refused) note(slot, call);
-  const RegionRef region = ok ? RegionRef{ticket.region, ticket.region->generation()} : RegionRef{};
-  desk_.done(job, region, ok, took, clock_.now());
+  Region* const region = acquisition.result().region;
+  const RegionRef ref = ok ? RegionRef{region, region->generation()} : RegionRef{};
+  desk_.done(job, ref, ok, took, clock_.now());
 }
 
 void DeviceWork::retire_idle(DomainSlot& slot) {

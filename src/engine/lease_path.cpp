@@ -117,31 +117,29 @@ bool LeasePath::acquire_slow(ThreadContext& thread, int number, Range request, A
     return refuse_impossible(thread, transfer, refusal, error);
   ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
-  Domain::Ticket ticket;
-  ticket.pages = request.to_pages();
-  ticket.access = access;
-  const auto step = acquire_by_steps(thread, ticket, transfer);
+  const AcquireResult result =
+      acquire_by_steps(thread, {.pages = request.to_pages(), .access = access}, transfer);
 
-  if (step == Domain::Step::refused) {
-    if (error) *error = ticket.error;
+  if (!result.region) {
+    if (error) *error = result.error;
     record.outcome = runlog::Outcome::bounced;
     counters.bounced.add(1);
     counters.bounced_bytes.add(record.bytes);
     if (refusal == Refusal::charge) {
-      charge_bounce(thread, transfer, ticket.error);
+      charge_bounce(thread, transfer, result.error);
       return true;
     }
     // The use is over as far as Pinion sees it, but retention learns from it, except where memory was
     // missing.
-    if (ticket.error.code == EFAULT) record.kind = runlog::EventKind::none;
+    if (result.error.code == EFAULT) record.kind = runlog::EventKind::none;
     release(thread, transfer);
     return false;
   }
-  (ticket.registered_here                    ? counters.misses
+  (result.registered_here                    ? counters.misses
    : record.outcome == runlog::Outcome::wait ? counters.waits
                                              : counters.hits)
       .add(1);
-  domain(record.domain).remember(thread.recent, request.begin, ticket.region);
+  domain(record.domain).remember(thread.recent, request.begin, result.region);
   return true;
 }
 
@@ -158,23 +156,22 @@ bool LeasePath::open_in_arena(ThreadContext& thread, int number, Range request, 
 bool LeasePath::register_segment(ThreadContext& thread, int number, Range request) {
   if (observes_[static_cast<std::size_t>(number)] || watch_.keeps_nothing() || watch_.blind()) return false;
   settle_arena();  // an earlier registration of the segment may be over
-  Domain::Ticket ticket;
-  ticket.pages = arena_.begin_opening(number, request);
-  if (ticket.pages.empty()) return true;  // it may be open, for all that this thread knows
-  ticket.access = arena_.rights();
-  ticket.owner = &arena_;
-  ticket.view = arena_.view_of(ticket.pages).begin;
+  const Range pages = arena_.begin_opening(number, request);
+  if (pages.empty()) return true;  // it may be open, for all that this thread knows
   Transfer registering;
   registering.record.domain = static_cast<unsigned>(number);
-  const bool refused = acquire_by_steps(thread, ticket, registering) == Domain::Step::refused;
-  arena_.finish_opening(number, ticket.pages, refused ? nullptr : ticket.region);
-  if (!refused) return true;
+  const AcquireResult result = acquire_by_steps(
+      thread,
+      {.pages = pages, .access = arena_.rights(), .owner = &arena_, .view = arena_.view_of(pages).begin},
+      registering);
+  arena_.finish_opening(number, pages, result.region);
+  if (result.region) return true;
   settle_arena();
   if (!segment_reported_.exchange(true))
     warn(
         "a segment of the arena stays unregistered, and its requests are served one by one: "
         "%s (said once)",
-        ticket.error.message);
+        result.error.message);
   return false;
 }
 
@@ -329,12 +326,10 @@ Record hold_event(const PeerHold& hold, runlog::EventKind kind) {
 
 Error LeasePath::begin_hold(ThreadContext& thread, int number, Range pages, Access access, PeerHold& hold) {
   if (!is_possible(pages)) return Error::make(EFAULT, "no memory can be there");
-  Domain::Ticket ticket;
-  ticket.pages = pages;
-  ticket.access = access;
   Transfer registering;
   registering.record.domain = static_cast<unsigned>(number);
-  if (acquire_by_steps(thread, ticket, registering) == Domain::Step::refused) return ticket.error;
+  const AcquireResult result = acquire_by_steps(thread, {.pages = pages, .access = access}, registering);
+  if (!result.region) return result.error;
   hold = {registering.record.region(), pages, number};
   const bool held = domain(number).begin_hold(hold.region);
   if (domain(number).release(hold.region.region) == RegionWord::Released::idle_doomed) {
@@ -392,14 +387,17 @@ void LeasePath::reap_now(ThreadContext& thread, int number) {
 }
 
 void LeasePath::retire_here(ThreadContext& thread, int number, Region* region) {
+  retire_claimed(domain(number), region, Actor::application,
+                 [&](const DeviceCall& call) { note_retirement(thread, number, call); });
+}
+
+void LeasePath::note_retirement(ThreadContext& thread, int number, const DeviceCall& call) {
   Record none;
   none.domain = static_cast<unsigned>(number);
-  retire_claimed(domain(number), region, Actor::application, [&](const DeviceCall& call) {
-    note(thread, none, call);
-    thread.counters[number].registration_ticks.add(call.end - call.begin);
-    thread.counters[number].preempted_ns.add(static_cast<std::uint64_t>(call.preempted));
-    thread.counters[number].delayed_ticks.add(call.end - call.begin);
-  });
+  note(thread, none, call);
+  thread.counters[number].registration_ticks.add(call.end - call.begin);
+  thread.counters[number].preempted_ns.add(static_cast<std::uint64_t>(call.preempted));
+  thread.counters[number].delayed_ticks.add(call.end - call.begin);
 }
 
 void LeasePath::note(ThreadContext& thread, const Record& transfer, const DeviceCall& call) {

@@ -20,10 +20,11 @@
 #include "engine/bell.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
+#include "engine/engine_options.h"
 #include "engine/fork_gate.h"
 #include "engine/memory_watch.h"
-#include "engine/engine_options.h"
 #include "engine/thread_context.h"
+#include "registry/acquire.h"
 #include "retention/record.h"
 #include "retention/retention.h"
 #include "retention/traits.h"
@@ -178,10 +179,8 @@ class LeasePath {
   Domain& domain(int number) const { return *domain_of_[static_cast<std::size_t>(number)]; }
   bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
                     Refusal refusal, Error* error);
-  /// All of it that locks, waits and calls the device: `leased` or `refused`.
-  Domain::Step acquire_by_steps(ThreadContext& thread, Domain::Ticket& ticket, Transfer& transfer);
-  /// Lets idle regions of other domains go, where that makes room for `bytes` in this one.
-  bool others_make_room(ThreadContext& thread, int domain, std::size_t bytes);
+  /// Runs an acquisition: all of an acquire that locks, waits and calls the device. Refused: without region.
+  AcquireResult acquire_by_steps(ThreadContext& thread, AcquireRequest request, Transfer& transfer);
   [[gnu::always_inline]] bool try_in_arena(ThreadContext& thread, int domain, Range request, Access access,
                                            Transfer& transfer) {
     const std::size_t place = arena_.place_of(domain, request.begin);
@@ -212,6 +211,8 @@ class LeasePath {
   /// a fork.
   void settle(ThreadContext& thread, int domain, RegionRef idle);
   void retire_now(ThreadContext& thread, int domain, RegionRef ref);
+  /// Counts and logs a deregistration of a region that goes for this thread's work.
+  void note_retirement(ThreadContext& thread, int domain, const DeviceCall& call);
   /// Deregisters a region that was claimed.
   void retire_here(ThreadContext& thread, int domain, Region* region);
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.

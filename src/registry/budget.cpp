@@ -33,8 +33,9 @@ std::uint64_t least_in_hierarchy(const std::string& root, std::string group, con
   return least;
 }
 
-/// Of version 2 ("0::/group") and, where it still has the memory controller, version 1 ("4:memory:/group"),
-/// which writes "none" as a number near 2^63.
+/// Returns the least limit of version 2 ("0::/group") and, where it still has the memory controller, version
+/// 1
+/// ("4:memory:/group"), which writes "none" as a number near 2^63.
 std::uint64_t cgroup_memory_limit() {
   std::ifstream self("/proc/self/cgroup");
   std::string line;

@@ -9,12 +9,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "registry/learned_room.h"
 #include "registry/transitions.h"
 
@@ -27,14 +27,14 @@ struct Limits {
   std::string bytes_from = "no limit";
 };
 
-/// What RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA devices that of
-/// each process.
+/// The memory that RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA
+/// devices that of each process.
 enum class Pinned { by_user, by_process };
 
-/// Of the process, for all its domains together: the least of the user's limit (0: none), RLIMIT_MEMLOCK (for
-/// a user without CAP_IPC_LOCK; the user's `local_processes` ranks of the node share it), the cgroup's memory
-/// limit, half of the node's memory, and all of a limit of the node. The ranks share the
-/// cgroup's and the node's memory as well. A device's caps bound its own domain only (Domain).
+/// Returns the limits of the process, for all its domains together: the least of the user's limit (0: none),
+/// RLIMIT_MEMLOCK (for a user without CAP_IPC_LOCK; the user's `local_processes` ranks of the node share it),
+/// half of the cgroup's limit and of the node's memory (shared as well), and all of a limit of the node. A
+/// device's caps bound its own domain only (Admission).
 Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int local_processes,
                    std::uint64_t node_bytes = 0, Pinned pinned = Pinned::by_user);
 
@@ -48,7 +48,7 @@ class Allowance {
   virtual void raise(std::uint64_t bytes) = 0;
   /// Returns the excess over `bytes`, as far as possible.
   virtual void lower(std::uint64_t bytes) = 0;
-  /// From now on the share stays as it is.
+  /// Keeps the share as it is from now on.
   virtual void end() = 0;
   struct Holder {
     int process = 0;
@@ -67,7 +67,7 @@ class Occupant {
   virtual bool asked_for(std::uint64_t bytes) = 0;
 };
 
-/// How far a process went beyond its limits, by registrations of its own that pass Pinion by.
+/// The excess of a process over its limits, by registrations of its own that pass Pinion by.
 struct BeyondLimits {
   std::uint64_t bytes = 0, regions = 0;  ///< at most
   Duration time = 0;                     ///< in all
@@ -81,7 +81,7 @@ class Budget {
 
   /// Reserves both or nothing.
   bool reserve(std::uint64_t bytes, Time now = 0) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint64_t held = this->bytes();
     if (regions() >= limits_.regions || bytes > limits_.bytes || held > limits_.bytes - bytes) return false;
     if (allowance_ && held + bytes > allowance_->bytes()) {
@@ -94,7 +94,7 @@ class Budget {
     return true;
   }
   void release(std::uint64_t bytes, Time now = 0) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
     if (beyond_since_ != 0) follow_beyond(now);
@@ -102,7 +102,7 @@ class Budget {
   /// Instead of reserve(), for a registration that the program makes without Pinion: it counts, also where
   /// it exceeds the limits.
   void exceed(std::uint64_t bytes, Time now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint64_t held = this->bytes() + bytes;
     if (allowance_ && held > allowance_->bytes()) allowance_->raise(held);
     bytes_.store(held, std::memory_order_relaxed);
@@ -110,7 +110,7 @@ class Budget {
     follow_beyond(now);
   }
   BeyondLimits beyond(Time now) const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     BeyondLimits beyond = beyond_;
     if (beyond_since_ != 0) beyond.time += std::max<Duration>(0, now - beyond_since_);
     return beyond;
@@ -136,16 +136,16 @@ class Budget {
   // ---- occupants; each stays until it is removed ----
 
   void add(Occupant& occupant) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     occupants_.push_back(&occupant);
   }
   void remove(Occupant& occupant) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::erase(occupants_, &occupant);
   }
   /// Asks for as much room as `bytes` in a region more lack. True: some is coming.
   bool ask_occupants(std::uint64_t bytes) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::uint64_t most = most_bytes(), wanted = this->bytes() + bytes;
     bool coming = false;
     for (Occupant* occupant : occupants_)
@@ -155,41 +155,41 @@ class Budget {
 
   /// Instead of release(): the system has refused to register these bytes, for want of room.
   void release_refused(std::uint64_t bytes, const Error& why, Time now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     room_.refused(this->bytes(), why, now);
     learned_.store(room_.most(), std::memory_order_relaxed);
     bytes_.store(this->bytes() - bytes, std::memory_order_relaxed);
     regions_.store(regions() - 1, std::memory_order_relaxed);
     if (beyond_since_ != 0) follow_beyond(now);
   }
-  /// The last reservation is registered.
+  /// Notes that the last reservation is registered.
   void registered() {
     if (bytes() <= learned_.load(std::memory_order_relaxed)) return;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     room_.exceeded();
     learned_.store(room_.most(), std::memory_order_relaxed);
   }
-  /// The system's reason to refuse more than most_bytes(); empty where it refuses nothing.
+  /// The system's reason to refuse more than most_bytes(); empty if it refuses nothing.
   Error refusal() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return room_.most() < limits_.bytes ? room_.refusal() : Error{};
   }
 
   /// Returns the unreserved bytes to the other processes, except `keep_at_hand`.
   void give_back(std::uint64_t keep_at_hand) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (allowance_) allowance_->lower(bytes() + keep_at_hand);
   }
 
-  /// The last call on the allowance; from now on only the bytes held of it may be reserved.
+  /// Ends the allowance: from now on only the bytes held of it may be reserved.
   void end_allowance() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (allowance_) allowance_->end();
   }
 
   /// The processes that hold the rest of a limit of the node, where this one runs short of it.
   std::vector<Allowance::Holder> others() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return allowance_ ? allowance_->others() : std::vector<Allowance::Holder>{};
   }
 
@@ -203,7 +203,7 @@ class Budget {
   }
 
  private:
-  void follow_beyond(Time now) {
+  void follow_beyond(Time now) REQUIRES(mutex_) {
     const std::uint64_t most = allowance_ ? std::min(limits_.bytes, allowance_->bytes()) : limits_.bytes;
     const std::uint64_t bytes = this->bytes() - std::min(this->bytes(), most);
     const std::uint64_t regions = this->regions() - std::min(this->regions(), limits_.regions);
@@ -217,16 +217,16 @@ class Budget {
 
   const Limits limits_;
   Allowance* const allowance_;
-  mutable std::mutex mutex_;  ///< guards writing to the following members, and the allowance
-  LearnedRoom room_;
+  mutable Mutex mutex_;  ///< guards writing to all that follows, and the allowance
+  LearnedRoom room_ GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> regions_{0};
-  BeyondLimits beyond_;    ///< but for the time that runs
-  Time beyond_since_ = 0;  ///< 0: within the limits
+  BeyondLimits beyond_ GUARDED_BY(mutex_);    ///< but for the time that runs
+  Time beyond_since_ GUARDED_BY(mutex_) = 0;  ///< 0: within the limits
   std::atomic<std::uint64_t> leaving_bytes_{0}, leaving_regions_{0};
   Transitions departures_;
-  std::vector<Occupant*> occupants_;  ///< under the mutex
+  std::vector<Occupant*> occupants_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion

@@ -1,5 +1,5 @@
-// How much the system lets this process register, as refusals show it. A limit such as RLIMIT_MEMLOCK is
-// shared with other processes of the user and may change at any time. It counts in its own way (whole
+// The memory that the system lets this process register, as refusals show it. A limit such as RLIMIT_MEMLOCK
+// is shared with other processes of the user and may change at any time. It counts in its own way (whole
 // hugepages, edge pages twice). So only a refusal shows it, and only another try shows that there is room
 // again.
 //

@@ -15,14 +15,12 @@
 // membarrier in Domain's claims. The proof stays as it is.)
 #pragma once
 
-#include <atomic>
-
 #include "base/access.h"
 #include "base/range.h"
+#include "registry/doomed_regions.h"
 #include "registry/recent_regions.h"
 #include "registry/region.h"
-#include "registry/region_index.h"
-#include "registry/region_stack.h"
+#include "registry/region_table.h"
 
 namespace pinion {
 
@@ -33,7 +31,7 @@ class Leases {
   /// A lease on a registered region that contains `request` with at least `access`, or null.
   Region* try_hit(Range request, Access access, RecentRegions& recent) {
     const RegionHint& hint = recent.of(request.begin);
-    if (hint.serves(request, number_, access)) [[likely]] {
+    if (hint.serves(request, table_.number(), access)) [[likely]] {
       if (hint.region->word.count_in(hint.proof)) [[likely]]
         return hint.region;
       return refused_hit(hint.region, request, access, recent);
@@ -45,7 +43,7 @@ class Leases {
   void remember(RecentRegions& recent, Address begin, Region* region) const {
     recent.remember({begin, region->end.load(std::memory_order_relaxed),
                      region->word.load().proof() |
-                         RegionHint::marks(number_, region->access.load(std::memory_order_relaxed)),
+                         RegionHint::marks(table_.number(), region->access.load(std::memory_order_relaxed)),
                      region});
   }
 
@@ -55,13 +53,13 @@ class Leases {
     // Victims are chosen by these once memory is short. They cannot come from records: where the
     // helper only keeps the log (lru, leave-pinned) it looks when a ring is three quarters full, 192 uses
     // late.
-    if (pressed_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (table_.pressed()) [[unlikely]]
       region->used(begin, end);
     else
       region->last_use.store(end, std::memory_order_relaxed);
     return release(region);
   }
-  /// The same, leaving no trace of the use.
+  /// Returns a lease, and leaves no trace of its use.
   Released release(Region* region) { return returned(region, region->word.release()); }
 
   // ---- peers ----
@@ -71,38 +69,29 @@ class Leases {
   bool begin_hold(const RegionRef& ref) { return ref.region && ref.region->word.begin_hold(ref.generation); }
   Released end_hold(Region* region) { return returned(region, region->word.end_hold()); }
 
- protected:
-  Leases() : number_(next_number()) {}
+  // ---- for the domain's steps ----
 
-  static bool serves(const Region* region, Range request, Access access) {
-    return region->range().contains(request) &&
-           includes(region->access.load(std::memory_order_relaxed), access);
-  }
-  /// A lease on `candidate`, a region of the index, if it serves; or null.
+  /// A lease on `candidate`, a region of the table, if it serves; or null.
   Region* lease(Region* candidate, Range request, Access access) {
     if (!candidate) return nullptr;
     const auto word = candidate->word.load();
-    if (!word.leasable() || !serves(candidate, request, access)) return nullptr;
+    if (!word.leasable() || !candidate->serves(request, access)) return nullptr;
     if (candidate->word.count_in(word.proof())) [[likely]]
       return candidate;
     release(candidate);
     return nullptr;
   }
-  /// Puts a doomed and unused region on the list for reaping. Hooks too.
-  [[gnu::noinline, gnu::cold]] void give_back(Region* region) {
-    if (region->word.claim_reaping()) doomed_.push(region);
-  }
 
-  // A line that is read at each use and written hardly ever; the index is written at each registration.
-  alignas(64) const std::uint64_t number_;  ///< of the domain in hints: no other of this process has it
-  std::atomic<bool> pressed_{false};        ///< memory has been short: written under the domain's slow lock
-  alignas(64) BasicRegionIndex<Region> index_;
-  RegionStack<Region, &Region::next_reaped> doomed_;
+ protected:
+  Leases() = default;
+
+  RegionTable table_;  ///< what each use reads of it comes first
+  DoomedRegions doomed_;
 
  private:
   // Out of line, as a hit is to be short wherever it is inlined.
   [[gnu::noinline]] Region* hit_by_index(Range request, Access access, RecentRegions& recent) {
-    Region* region = lease(index_.find(request.begin), request, access);
+    Region* region = lease(table_.find(request.begin), request, access);
     if (region) remember(recent, request.begin, region);
     return region;
   }
@@ -114,12 +103,8 @@ class Leases {
   }
   Released returned(Region* region, Released released) {
     if (released == Released::idle_doomed) [[unlikely]]
-      give_back(region);
+      doomed_.add_unused(region);
     return released;
-  }
-  static std::uint64_t next_number() {
-    static std::atomic<std::uint64_t> next{0};
-    return next.fetch_add(1, std::memory_order_relaxed) % RegionHint::kDomains;
   }
 };
 

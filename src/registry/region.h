@@ -23,7 +23,7 @@ struct alignas(64) Region {
   // before commit.
   std::atomic<Address> begin{0};
   std::atomic<Address> end{0};
-  std::atomic<const void*> owner{nullptr};  ///< of a permanent region (Domain::Ticket::owner)
+  std::atomic<const void*> owner{nullptr};  ///< of a permanent region (AcquireRequest::owner)
   std::atomic<Access> access{Access::read};
   std::atomic<bool> memory_changed{false};  ///< why it is doomed: set by hooks, before that
   std::atomic<std::uint32_t> entries{0};    ///< translation entries; pages, where the device counts none
@@ -32,14 +32,14 @@ struct alignas(64) Region {
   // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
   std::atomic<Ticks> last_use{0};  ///< by leaseholders
-  /// By the helper: nothing is decided about the region until then, so that hits on it are only counted
+  /// The helper decides nothing about the region until then, so that hits on it are only counted
   /// (retention/use_runs.h).
   std::atomic<Ticks> settled_until{0};
   // For choosing victims (victims.h).
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
   std::atomic<Ticks> settled_gap{0};          ///< while it is settled, it is used again within that time
-  std::atomic<Ticks> interval{
-      0};  ///< by leaseholders, once memory is short: typical, from one use to the next
+  /// The typical time from one use to the next, by leaseholders, once memory is short.
+  std::atomic<Ticks> interval{0};
 
   // Guarded by the domain's slow lock.
   RegistrationKey key;
@@ -56,8 +56,11 @@ struct alignas(64) Region {
 
   Range range() const { return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)}; }
   std::uint32_t generation() const { return word.load().generation(); }
+  bool serves(Range request, Access rights) const {
+    return range().contains(request) && includes(access.load(std::memory_order_relaxed), rights);
+  }
 
-  /// Leased from `begin` to `end`; by leaseholders. Concurrent updates may be lost.
+  /// Notes a lease from `begin` to `end`; for leaseholders. Concurrent updates may be lost.
   void used(Ticks begin, Ticks end) {
     const Ticks before = last_use.load(std::memory_order_relaxed);
     last_use.store(end, std::memory_order_relaxed);

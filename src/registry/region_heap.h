@@ -17,7 +17,7 @@ class RegionHeap {
   std::size_t size() const { return entries_.size(); }
   Region* top() const { return entries_.front().region; }
   std::int64_t top_key() const { return entries_.front().key; }
-  /// In any order; all of them for 0 to size() - 1.
+  /// Returns the regions in any order, each for one of 0 to size() - 1.
   Region* at(std::size_t slot) const { return entries_[slot].region; }
   bool contains(const Region* region) const { return region->heap == this; }
 

@@ -182,7 +182,7 @@ class BasicRegionIndex {
       for (const auto& key : keys) not_above += key.load(std::memory_order_relaxed) <= a;
       return not_above - 1;
     }
-    /// Of a key that is there; for writers, who do not wait for these lines.
+    /// Returns the place of a key that is there; for writers, who need not wait for these lines.
     std::uint32_t place_of(Address a) const {
       static_assert(std::has_single_bit(kBlockEntries));
       std::uint32_t i = 0;
@@ -227,7 +227,7 @@ class BasicRegionIndex {
       writing.step();
       for (std::uint32_t i = to; i < from; ++i) keys[i].store(kUnused, std::memory_order_release);
     }
-    /// Into a block that readers cannot find yet.
+    /// Fills a block that readers cannot find yet.
     void copy_upper_half(Block* upper) const {
       for (std::uint32_t i = kHalf; i < kBlockEntries; ++i) move(i, upper, i - kHalf);
       upper->count.store(kBlockEntries - kHalf, std::memory_order_release);

@@ -14,10 +14,9 @@
 //    1     queued      it is on the list of regions to be reaped
 //    1     listed      it is on the list of recalls. This mark survives the end of a generation, because the
 //                      list still refers to the slot.
-//    1     permanent   only its owner ends it (see Domain::Ticket::owner)
-//   18     generation  grows with every use of the slab slot, and never wraps: a slot without a further one
-//   is
-//                      not used again (at_last_generation). So equal generations are the same region.
+//    1     permanent   only its owner ends it (AcquireRequest::owner)
+//   18     generation  grows with every use of the slab slot, and never wraps. A slot without a further one
+//                      is not used again (at_last_generation), so equal generations are the same region.
 //
 // Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
 // has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
@@ -26,7 +25,7 @@
 // less than a byte per thousand.
 //
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
-// count taken in vain comes and goes, and every transition preserves it.
+// failed count is undone, and every transition preserves it.
 #pragma once
 
 #include <cstdint>
@@ -89,7 +88,7 @@ class BasicRegionWord {
   enum class Released { in_use, idle, idle_doomed };
 
   Value load() const { return {word_.load(std::memory_order_acquire)}; }
-  /// The same, in one order with doom() and the caller's own sequentially consistent stores.
+  /// Like load(), in one order with doom() and the caller's own sequentially consistent stores.
   Value load_ordered() const { return {word_.load(std::memory_order_seq_cst)}; }
 
   /// Whether a lease that is counted elsewhere (engine/lease_count.h) is one on the region of that proof.

@@ -19,7 +19,7 @@ class BasicTransitions {
  public:
   std::uint32_t load() const { return number_.load(std::memory_order_acquire); }
 
-  /// Until the number is no longer `seen`, a signal comes, or the time.
+  /// Waits until the number is no longer `seen`, a signal comes, or the time.
   void wait(std::uint32_t seen, Time until) {
     begin_wait();
     if (load() == seen) futex_wait(number_, seen, until);
@@ -33,7 +33,7 @@ class BasicTransitions {
 
   void begin_wait() { waiters_.fetch_add(1, std::memory_order_seq_cst); }
   void end_wait() { waiters_.fetch_sub(1, std::memory_order_relaxed); }
-  /// True: some thread waits, or is about to.
+  /// Counts an end. True: some thread waits, or is about to.
   bool ended() {
     number_.fetch_add(1, std::memory_order_seq_cst);
     return waiters_.load(std::memory_order_seq_cst) != 0;

@@ -7,7 +7,7 @@ namespace pinion {
 
 namespace {
 
-/// How much is gained by letting a region go; compared as tuples.
+/// The gain of letting a region go; compared as tuples.
 struct Worth {
   bool once;  ///< used once only, as far as is known
   double score;
@@ -138,7 +138,7 @@ void Victims::remember(const Region* region) {
   if (pasts_.empty()) pasts_.resize(kPasts);
   const Range range = region->range();
   const auto first = pasts_.begin() + static_cast<std::ptrdiff_t>(bucket(range));
-  // The same range's place, else the oldest.
+  // Take the same range's place, else the oldest.
   const auto place = std::min_element(first, first + kPastsOfARange, [&](const Past& a, const Past& b) {
     return std::make_pair(!(a.range == range), a.last_use) < std::make_pair(!(b.range == range), b.last_use);
   });

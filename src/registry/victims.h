@@ -30,24 +30,25 @@ class Victims {
   enum class Order { expected, least_recently_used };
   void set_order(Order order) { order_ = order; }
 
-  /// A region that is registered, or about to be. Permanent ones are left out.
+  /// Adds a region that is registered, or about to be. Permanent ones are left out.
   void add(Region* region);
-  /// Harmless where it is not here.
+  /// Takes the region out, if it is here.
   void remove(Region* region);
-  /// Its Region::next_use has changed.
+  /// Moves a region whose Region::next_use has changed.
   void expect(Region* region);
 
   /// Takes out the region to go first of those that are idle; null: none is.
   Region* take(Ticks now);
-  /// A region from take() stays after all.
+  /// Adds a region from take() again, which stays after all.
   void put_back(Region* region) { add(region); }
 
-  /// It was let go to make room: if its memory is registered again, its interval is known.
+  /// Remembers the uses of a region that goes, for when its memory is registered again.
   void remember(const Region* region);
-  /// `region` is used now, and takes over the uses of the last region of its range, if these are remembered.
+  /// Hands the uses of the last region of its range, if these are remembered, to `region`, which is used now.
   void recall(Region* region, Ticks now) const;
 
-  /// The constant part of a registration's time, in pages that take as long (b / a of t = a * pages + b).
+  /// Sets the constant part of a registration's time, in pages that take as long (b / a of t = a * pages +
+  /// b).
   void set_call_pages(double pages) { call_pages_ = pages; }
 
  private:

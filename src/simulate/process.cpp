@@ -36,6 +36,7 @@ Process::Process(Settings settings, std::vector<std::unique_ptr<Predictor>> pred
   clock_.set(settings_.start);
   for (std::unique_ptr<Predictor>& predictor : predictors) {
     OwnDomain& own = domains_.emplace_back(*this);
+    all_domains_.push_back(&own.domain);
     own.kept.domain = &own.domain;
     own.kept.retention = make_retention({.kind = settings_.retention,
                                          .lru_bytes = settings_.lru_bytes,
@@ -102,8 +103,8 @@ void Process::run(const Event& event, Time until) {
     case What::release:
       release(leases_[event.index].thread, event.index, false);
       break;
-    case What::overdue:
-      overtake(event.index);
+    case What::wait_ends:
+      wait_ended(event.index);
       break;
     case What::helper_wakes:
       if (event.index == plans_) wakes();
@@ -289,17 +290,15 @@ bool Process::acquire(std::uint16_t number, const Operation& operation) {
     return true;
   }
   Call& made = calls_[number];
-  made.ticket = {};
-  made.ticket.pages = operation.range.to_pages();
-  made.ticket.large = large;
-  made.ticket.access = operation.access;
-  made.waited = false;
+  made.acquisition.emplace(
+      in, AcquireRequest{.pages = operation.range.to_pages(), .large = large, .access = operation.access},
+      all_domains_);
   made.in_device = 0;
-  go(number + 1u, in.begin(made.ticket));
+  go(number + 1u, made.acquisition->next(clock_.now()));
   return false;
 }
 
-void Process::acquired(std::uint16_t number, Domain::Step step) {
+void Process::acquired(std::uint16_t number, AcquireStep step) {
   Thread& thread = threads_[number];
   Call& made = calls_[number];
   Lease& lease = leases_[thread.lease];
@@ -309,7 +308,8 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
   thread.delayed += waited;
   this->waited(lease, waited);
   counters_.wait_ns += static_cast<std::uint64_t>(waited - made.in_device);
-  if (step == Domain::Step::refused) {
+  const AcquireResult& result = made.acquisition->result();
+  if (step == AcquireStep::refused) {
     record.outcome = runlog::Outcome::bounced;
     ++counters_.bounced;
     counters_.bounced_bytes += record.bytes;
@@ -320,15 +320,15 @@ void Process::acquired(std::uint16_t number, Domain::Step step) {
       return schedule(clock_.now() + copy, What::device_call, true, number + 1u);
     }
   } else {
-    Region* region = made.ticket.region;
+    Region* region = result.region;
     record.set_region({region, region->generation()});
-    record.outcome = outcome_of(made.ticket.registered_here, made.waited);
-    ++(made.ticket.registered_here ? counters_.misses : made.waited ? counters_.waits : counters_.hits);
+    record.outcome = outcome_of(result.registered_here, result.waited);
+    ++(result.registered_here ? counters_.misses : result.waited ? counters_.waits : counters_.hits);
     region->last_use.store(clock_.ticks(), std::memory_order_relaxed);
     domain(region).remember(*thread.recent, record.address, region);
   }
   granted(number);
-  if (made.ticket.registered_here && settle(number, {})) return;
+  if (result.registered_here && settle(number, {})) return;
   schedule_next(number);
 }
 
@@ -381,7 +381,7 @@ bool Process::settle(std::uint16_t number, RegionRef idle) {
 
 bool Process::settle_next(std::uint16_t number) {
   Call& made = calls_[number];
-  const Range pages = made.idle.region ? made.idle.region->range() : made.ticket.pages;
+  const Range pages = made.idle.region ? made.idle.region->range() : made.acquisition->request().pages;
   Retention& retention = *own(pages).kept.retention;
   Region* region =
       made.idle.region ? retention.claim_after_release(made.idle) : retention.claim_after_registration();
@@ -485,15 +485,15 @@ void Process::act() {
       helper_call_.next = 0;
       return retire_next(kHelper);
     case Desk::Job::Kind::register_ahead:
-      helper_call_.ticket = {};
-      helper_call_.ticket.pages = job_.action.pages;
-      helper_call_.ticket.large = large_.around(job_.action.pages);
-      helper_call_.ticket.access = job_.action.access;
-      helper_call_.ticket.lease = false;
-      helper_call_.ticket.expected =
-          job_.in->costs.registration.expected(job_.in->costs.entries_a_page.of(job_.action.pages.pages()));
+      helper_call_.acquisition.emplace(
+          *job_.in->domain, AcquireRequest{.pages = job_.action.pages,
+                                           .large = large_.around(job_.action.pages),
+                                           .access = job_.action.access,
+                                           .lease = false,
+                                           .expected = job_.in->costs.registration.expected(
+                                               job_.in->costs.entries_a_page.of(job_.action.pages.pages()))});
       helper_call_.registration_took = 0;
-      return go(kHelper, job_.in->domain->begin(helper_call_.ticket));
+      return go(kHelper, helper_call_.acquisition->next(clock_.now()));
   }
 }
 

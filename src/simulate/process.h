@@ -23,10 +23,11 @@
 #include "node/attendance.h"
 #include "node/node_share.h"
 #include "predict/predictor.h"
+#include "registry/acquisition.h"
 #include "registry/domain.h"
 #include "retention/desk.h"
-#include "retention/retention_options.h"
 #include "retention/record.h"
+#include "retention/retention_options.h"
 #include "retention/traits.h"
 #include "retention/use_runs.h"
 #include "runlog/format.h"
@@ -140,7 +141,15 @@ class Process final : private RegisteredListener {
   std::size_t left_pinned_bytes() const { return leave_pinned_.bytes(); }
 
  private:
-  enum class What : std::uint8_t { thread, device_call, release, overdue, helper_wakes, helper_acts, script };
+  enum class What : std::uint8_t {
+    thread,
+    device_call,
+    release,
+    wait_ends,
+    helper_wakes,
+    helper_acts,
+    script
+  };
   struct Event {
     Time time;
     std::uint64_t order;
@@ -157,15 +166,14 @@ class Process final : private RegisteredListener {
   struct Call {
     enum class Phase : std::uint8_t {
       none,
-      registering,  ///< of the ticket
-      evicting,     ///< victims of the ticket
+      registering,  ///< for the acquisition
+      evicting,     ///< the acquisition's victims
       retiring,     ///< regions that it lets go itself
       bouncing,     ///< copies for lack of a registration
     };
     Phase phase = Phase::none;
-    bool waited = false;
-    Domain::Ticket ticket;
-    std::vector<Region*> regions;  ///< being deregistered, from `next` on
+    std::optional<Acquisition> acquisition;  ///< the last one
+    std::vector<Region*> regions;            ///< being deregistered, from `next` on
     std::size_t next = 0;
     RegionRef idle;  ///< of a release that lets go; none: a registration does
     Registration registration;
@@ -227,22 +235,20 @@ class Process final : private RegisteredListener {
   /// The helper computes, or is in a device call.
   void helper_works(Duration took);
 
-  // ---- device calls and the registry's steps (registry/blocking.h, unrolled over events) ----
+  // ---- device calls, and acquisitions in virtual time (registry/blocking.h runs them in real threads) ----
 
   Actor actor(std::uint32_t call) const { return call == kHelper ? Actor::helper : Actor::application; }
   Call& call(std::uint32_t number) { return number == kHelper ? helper_call_ : calls_[number - 1]; }
   /// What `device_call` takes; the clock stays: the time passes in the events until then.
   template <class F>
   Duration time_of(std::uint32_t number, bool registration, F&& device_call);
-  void go(std::uint32_t number, Domain::Step step);
+  /// Does what the call's acquisition asks for.
+  void go(std::uint32_t number, AcquireStep step);
   void retire_next(std::uint32_t number);
-  /// Begins the deregistration of the other domains' idle regions, where these leave room. False: they do
-  /// not.
-  bool others_make_room(std::uint32_t number);
   void device_call_done(std::uint32_t number);
   void resume_waiters();
-  /// The call has waited long enough for the helper.
-  void overtake(std::uint32_t number);
+  /// The call has waited long enough.
+  void wait_ended(std::uint32_t number);
 
   // ---- application threads ----
 
@@ -254,7 +260,7 @@ class Process final : private RegisteredListener {
   bool perform(std::uint16_t number);
   bool acquire(std::uint16_t number, const Operation& operation);
   bool release(std::uint16_t number, std::uint32_t lease, bool by_thread);
-  void acquired(std::uint16_t number, Domain::Step step);
+  void acquired(std::uint16_t number, AcquireStep step);
   void granted(std::uint16_t number);
   Lease& take_lease(Thread& thread, const Operation& operation);
   void leave_pinned(Lease& lease);
@@ -294,6 +300,7 @@ class Process final : private RegisteredListener {
   Budget budget_;
   Brackets brackets_;
   std::deque<OwnDomain> domains_;
+  std::vector<Domain*> all_domains_;
   Desk desk_;
 
   std::vector<Event> events_;  ///< a heap

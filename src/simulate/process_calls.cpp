@@ -1,7 +1,7 @@
-// The calls of a process on their way through the registry's steps (registry/blocking.h, unrolled over events).
+// The calls of a process on their way through the registry's steps (registry/blocking.h, unrolled over
+// events).
 #include <algorithm>
 
-#include "registry/make_room.h"
 #include "simulate/process.h"
 
 namespace pinion::simulate {
@@ -19,66 +19,43 @@ Duration Process::time_of(std::uint32_t number, bool registration, F&& device_ca
   return took;
 }
 
-void Process::go(std::uint32_t number, Domain::Step step) {
+void Process::go(std::uint32_t number, AcquireStep step) {
   Call& made = call(number);
   switch (step) {
-    case Domain::Step::refused:
-      if (others_make_room(number)) return;
+    case AcquireStep::leased:
+    case AcquireStep::refused:
+    case AcquireStep::busy:
       break;
-    case Domain::Step::leased:
-      break;
-    case Domain::Step::wait:
-      made.waited = true;
-      if (!made.ticket.lease) break;
+    case AcquireStep::await_region:
+    case AcquireStep::await_departure:
+    case AcquireStep::await_event: {
       waiting_.push_back(number);
-      if (made.ticket.overdue != kNever) schedule(made.ticket.overdue, What::overdue, false, number);
+      const Time until = made.acquisition->awaited().until;
+      if (until != kNever) schedule(until, What::wait_ends, false, number);
       return;
-    case Domain::Step::deregister:
+    }
+    case AcquireStep::deregister:
       made.phase = Call::Phase::evicting;
-      made.regions = made.ticket.victims;
+      made.regions = made.acquisition->victims();
       made.next = 0;
-      retire_next(number);
-      return;
-    case Domain::Step::register_: {
+      return retire_next(number);
+    case AcquireStep::register_: {
       made.phase = Call::Phase::registering;
       made.device_begin = clock_.now();
       const Duration took = time_of(number, true, [&] {
         made.registration =
-            device_.register_range(made.ticket.region->range(), made.ticket.try_access, actor(number));
+            device_.register_range(made.acquisition->range(), made.acquisition->rights(), actor(number));
       });
-      schedule(clock_.now() + took, What::device_call, number != kHelper, number);
-      return;
+      return schedule(clock_.now() + took, What::device_call, number != kHelper, number);
     }
   }
   if (number != kHelper) return acquired(static_cast<std::uint16_t>(number - 1), step);
-  const bool ok = step == Domain::Step::leased;
-  const RegionRef ref = ok ? RegionRef{made.ticket.region, made.ticket.region->generation()} : RegionRef{};
+  const bool ok = step == AcquireStep::leased;
+  Region* const region = made.acquisition->result().region;
+  const RegionRef ref = ok ? RegionRef{region, region->generation()} : RegionRef{};
   desk_.done(job_, ref, ok, made.registration_took, clock_.now());
   // After the registry's own step is through.
   schedule(clock_.now(), What::helper_acts, false, 0);
-}
-
-bool Process::others_make_room(std::uint32_t number) {
-  Call& made = call(number);
-  const Domain::Ticket& ticket = made.ticket;
-  if (domains_.size() == 1 || !ticket.lease || !ticket.over_limit) return false;
-  const auto for_each = [this](auto&& f) {
-    for (OwnDomain& own : domains_) f(own.domain);
-  };
-  if (!idle_regions_make_room(budget_, ticket.pages.bytes(), for_each)) return false;
-  made.regions.clear();
-  for (OwnDomain& own : domains_) {
-    if (&own == &this->own(ticket.pages)) continue;
-    // Regions of the domains before it count in the budget until they are deregistered.
-    if (!made.regions.empty()) break;
-    made.regions =
-        own.domain.begin_shrink(budget_.most_bytes() - ticket.pages.bytes(), budget_.limits().regions - 1);
-  }
-  if (made.regions.empty()) return false;
-  made.phase = Call::Phase::evicting;
-  made.next = 0;
-  retire_next(number);
-  return true;
 }
 
 void Process::retire_next(std::uint32_t number) {
@@ -90,7 +67,7 @@ void Process::retire_next(std::uint32_t number) {
     schedule(clock_.now() + took, What::device_call, number != kHelper, number);
     return;
   }
-  if (made.phase == Call::Phase::evicting) return go(number, domain(made.ticket.pages).begin(made.ticket));
+  if (made.phase == Call::Phase::evicting) return go(number, made.acquisition->next(clock_.now()));
   made.phase = Call::Phase::none;
   if (number == kHelper) {
     desk_.done(job_, {}, true, clock_.now() - made.device_begin, clock_.now());
@@ -111,7 +88,7 @@ void Process::device_call_done(std::uint32_t number) {
     return schedule_next(thread);
   }
   const bool registering = made.phase == Call::Phase::registering;
-  const Range pages = registering ? made.ticket.region->range() : made.regions[made.next]->range();
+  const Range pages = registering ? made.acquisition->range() : made.regions[made.next]->range();
   const bool failed = registering && made.registration.error;
   const Duration took = clock_.now() - made.device_begin;
   observer_.device_call(made.device_begin, clock_.now(), pages, registering, failed, actor(number));
@@ -140,10 +117,11 @@ void Process::device_call_done(std::uint32_t number) {
   if (!registering) {
     Region* region = made.regions[made.next++];
     domain(region).finish_retire(region);
-    return retire_next(number);
+    retire_next(number);
+    return resume_waiters();  // there may be room
   }
   if (!failed) made.registration_took = took;
-  go(number, domain(made.ticket.pages).commit(made.ticket, made.registration));
+  go(number, made.acquisition->registered(made.registration, clock_.now()));
   resume_waiters();
 }
 
@@ -152,23 +130,20 @@ void Process::resume_waiters() {
   std::list<std::uint32_t> waiting;
   waiting.swap(waiting_);
   for (const std::uint32_t number : waiting) {
-    const Domain::Ticket& ticket = call(number).ticket;
-    if (ticket.region->transitions.load() == ticket.seen) {
+    Acquisition& acquisition = *call(number).acquisition;
+    if (acquisition.awaited().over())
+      go(number, acquisition.next(clock_.now()));
+    else
       waiting_.push_back(number);
-    } else {
-      go(number, domain(ticket.pages).begin(call(number).ticket));
-    }
   }
 }
 
-void Process::overtake(std::uint32_t number) {
+void Process::wait_ended(std::uint32_t number) {
   const auto at = std::find(waiting_.begin(), waiting_.end(), number);
-  Domain::Ticket& ticket = call(number).ticket;
-  if (at == waiting_.end() || clock_.now() < ticket.overdue) return;
+  Acquisition& acquisition = *call(number).acquisition;
+  if (at == waiting_.end() || clock_.now() < acquisition.awaited().until) return;
   waiting_.erase(at);
-  domain(ticket.pages).overtake(ticket);
-  ticket.overdue = kNever;
-  go(number, domain(ticket.pages).begin(ticket));
+  go(number, acquisition.next(clock_.now()));
 }
 
 }  // namespace pinion::simulate

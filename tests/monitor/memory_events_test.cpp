@@ -31,7 +31,7 @@ namespace {
 
 using test::eventually;
 using test::test_scale;
-using Step = Domain::Step;
+using Step = AcquireStep;
 
 const std::size_t kPage = page_size();
 
@@ -337,18 +337,17 @@ TEST_F(InterruptedDomain, BetweenAnyTwoInstructionsOfTheSlowPath) {
   for (const std::size_t at : {std::size_t{0}, kRegions / 2, kRegions - 1}) {
     auto miss = ticket(test::pages(3 * at + 1, 3 * at + 3));
     step();
-    const Step begun = domain->begin(miss);
+    const Step begun = miss.next(clock.now());
     run_through();
     ASSERT_EQ(begun, Step::register_);
-    const auto registration =
-        device.register_range(miss.region->range(), miss.try_access, Actor::application);
+    const auto registration = device.register_range(miss.range(), miss.rights(), Actor::application);
     step();
-    const Step committed = domain->commit(miss, registration);
-    domain->release(miss.region);
-    Region* const claimed = domain->begin_retire({miss.region, miss.region->generation()});
+    const Step committed = miss.registered(registration, clock.now());
+    domain->release(miss.result().region);
+    Region* const claimed = domain->begin_retire({miss.result().region, miss.result().region->generation()});
     run_through();
     ASSERT_EQ(committed, Step::leased);
-    ASSERT_EQ(claimed, miss.region);
+    ASSERT_EQ(claimed, miss.result().region);
     retire_claimed(*domain, claimed, Actor::application);
   }
   ASSERT_EQ(sigaction(SIGTRAP, &before, nullptr), 0);

@@ -120,19 +120,17 @@ class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
 
   /// One registration. The pages are pinned before they go, wherever the event has begun before.
   void register_once() {
-    Domain::Ticket ticket;
-    ticket.pages = memory_;
-    ticket.access = Access::all;
-    auto step = interrupted(Step::begin, [&] { return domain_.begin(ticket); });
-    if (step == Domain::Step::register_) {
+    Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all});
+    auto step = interrupted(Step::begin, [&] { return acquisition.next(clock_.now()); });
+    if (step == AcquireStep::register_) {
       const auto registration = device_.register_range(memory_, Access::all, Actor::application);
       ASSERT_FALSE(registration.error);
       if (GetParam().step == Step::begin && done_ != kUntouched) go_on_to(kCalled);
-      step = interrupted(Step::commit, [&] { return domain_.commit(ticket, registration); });
+      step = interrupted(Step::commit, [&] { return acquisition.registered(registration, clock_.now()); });
     }
-    if (step == Domain::Step::leased) domain_.release(ticket.region);
-    if (step == Domain::Step::deregister) {
-      for (Region* victim : ticket.victims) retire_claimed(domain_, victim, Actor::application);
+    if (step == AcquireStep::leased) domain_.release(acquisition.result().region);
+    if (step == AcquireStep::deregister) {
+      for (Region* victim : acquisition.victims()) retire_claimed(domain_, victim, Actor::application);
     }
   }
   void hit_once() {
@@ -174,16 +172,13 @@ class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
     go_on_to(kClosed);
 
     fill(memory_, kNew);
-    Domain::Ticket ticket;
-    ticket.pages = memory_;
-    ticket.access = Access::all;
-    bool waited = false;
-    const auto step = run_ticket(domain_, ticket, Actor::application, waited, [](auto&&...) {});
-    EXPECT_EQ(step, Domain::Step::leased) << ticket.error.message;
-    if (step == Domain::Step::leased) {
-      EXPECT_EQ(device_.send(ticket.region->key, memory_, wire_, 0), 0);
+    Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all});
+    const AcquireStep step = run_blocking(acquisition, Actor::application);
+    EXPECT_EQ(step, AcquireStep::leased) << acquisition.result().error.message;
+    if (step == AcquireStep::leased) {
+      EXPECT_EQ(device_.send(acquisition.result().region->key, memory_, wire_, 0), 0);
       EXPECT_TRUE(holds(wire_.as<std::uint64_t>(), memory_, kNew)) << "STALE: other contents were sent";
-      domain_.release(ticket.region);
+      domain_.release(acquisition.result().region);
     }
     retire_all(domain_, Actor::application, [](auto&&...) {});
     EXPECT_EQ(device_.live(), 0u);

@@ -966,31 +966,25 @@ TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
   Domain domain(device, budget, brackets, clock, nullptr);
   const Range memory = map(bytes_of(kPages));
   fill(memory, kOld);
-  Domain::Ticket ticket;
-  ticket.pages = memory;
-  const auto run = [&] {
-    bool waited = false;
-    return run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {});
-  };
 
   clock.then = [&] {
     brackets.open(memory);
     domain.doom(memory);
   };
-  ASSERT_EQ(run(), Domain::Step::refused);
-  EXPECT_EQ(ticket.error.code, EAGAIN);
+  Acquisition crossed(domain, {.pages = memory});
+  ASSERT_EQ(run_blocking(crossed, Actor::application), AcquireStep::refused);
+  EXPECT_EQ(crossed.result().error.code, EAGAIN);
   EXPECT_EQ(device.live(), 0u);
   map(memory.bytes(), kAnonymous | MAP_FIXED, pointer(memory.begin));
   brackets.close(memory);
 
   fill(memory, kNew);
-  ticket = {};
-  ticket.pages = memory;
-  ASSERT_EQ(run(), Domain::Step::leased);
+  Acquisition again(domain, {.pages = memory});
+  ASSERT_EQ(run_blocking(again, Actor::application), AcquireStep::leased);
   Wire wire(memory.bytes());
-  ASSERT_EQ(device.send(ticket.region->key, memory, wire, 0), 0);
+  ASSERT_EQ(device.send(again.result().region->key, memory, wire, 0), 0);
   EXPECT_TRUE(holds(wire.as<std::uint64_t>(), memory, kNew));
-  domain.release(ticket.region);
+  domain.release(again.result().region);
   retire_all(domain, Actor::application, [](auto&&...) {});
 }
 

@@ -140,15 +140,13 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
 
   /// A lease, or null when the memory is changing.
   Region* acquire(const std::function<void()>& after_device = [] {}) {
-    Domain::Ticket ticket;
-    ticket.pages = memory_;
-    ticket.access = Access::all;
-    bool waited = false;
-    const auto step = run_ticket(domain_, ticket, Actor::application, waited, [&](const DeviceCall& call) {
+    Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all});
+    run_blocking(acquisition, Actor::application, [&](const DeviceCall& call) {
       if (call.registration) after_device();
     });
-    if (step == Domain::Step::leased) return ticket.region;
-    EXPECT_EQ(ticket.error.code, EAGAIN) << ticket.error.message;
+    const AcquireResult& result = acquisition.result();
+    if (result.region) return result.region;
+    EXPECT_EQ(result.error.code, EAGAIN) << result.error.message;
     return nullptr;
   }
   void take_lease(Region* lease, int before_use) {
@@ -166,12 +164,8 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
     domain_.release(lease);
   }
   void register_ahead() {
-    Domain::Ticket ticket;
-    ticket.pages = memory_;
-    ticket.access = Access::all;
-    ticket.lease = false;
-    bool waited = false;
-    run_ticket(domain_, ticket, Actor::helper, waited, [&](const DeviceCall& call) {
+    Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all, .lease = false});
+    run_blocking(acquisition, Actor::helper, [&](const DeviceCall& call) {
       if (call.registration) crosser_->at(4);
     });
     crosser_->at(5);

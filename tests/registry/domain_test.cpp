@@ -13,7 +13,7 @@ namespace {
 using test::pages;
 using test::pages_bytes;
 using test::RegistryTest;
-using Step = Domain::Step;
+using Step = AcquireStep;
 using Released = RegionWord::Released;
 
 constexpr Access kReadWrite = Access::read | Access::write;
@@ -78,7 +78,7 @@ TEST_F(RegistryTest, ReadOnlyMemoryFallsBackToWhatWasAsked) {
   EXPECT_EQ(region->access.load(), Access::read);
   auto write = ticket(pages(0, 4), Access::write);
   EXPECT_EQ(run(write), Step::refused);
-  EXPECT_EQ(write.error.code, EFAULT);
+  EXPECT_EQ(write.result().error.code, EFAULT);
   EXPECT_EQ(idle(pages(0, 4))->access.load(), Access::read);
 }
 
@@ -119,7 +119,7 @@ TEST_F(RegistryTest, WherePeersCanGetAKeyRefusedRightsAreNotAskedForAgain) {
   device.refuse = [](Range, Access access) { return includes(access, Access::write) ? EFAULT : 0; };
   auto writing = ticket(pages(0, 4), Access::write);
   EXPECT_EQ(run(writing), Step::refused);
-  EXPECT_EQ(writing.error.code, EFAULT);
+  EXPECT_EQ(writing.result().error.code, EFAULT);
   EXPECT_EQ(device.calls(), 1u);
   EXPECT_EQ(idle(pages(0, 4))->access.load(), Access::read);
 }
@@ -137,7 +137,7 @@ TEST_F(RegistryTest, ALeasedRegionWithFewerRightsKeepsItsKeyToTheEnd) {
   domain->release(writing);
   auto other = ticket(pages(8, 9));
   ASSERT_EQ(run(other), Step::leased);
-  domain->release(other.region);
+  domain->release(other.result().region);
   EXPECT_EQ(device.live(), 2u) << "the replaced region was not let go";
   EXPECT_TRUE(hits(pages(0, 4), Access::remote_write));
 }
@@ -252,8 +252,8 @@ TEST_F(RegistryTest, DeviceCapOnARegionLimitsMerges) {
   EXPECT_EQ(idle(pages(6, 14))->range(), pages(6, 14));
   auto large = ticket(pages(100, 111));
   EXPECT_EQ(run(large), Step::refused);
-  EXPECT_EQ(large.error.code, EFBIG);
-  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10) / 1024) + ".0 KiB"),
+  EXPECT_EQ(large.result().error.code, EFBIG);
+  EXPECT_NE(std::string(large.result().error.message).find(std::to_string(pages_bytes(10) / 1024) + ".0 KiB"),
             std::string::npos);
   EXPECT_EQ(device.live(), 2u);
 }
@@ -264,15 +264,15 @@ TEST_F(RegistryTest, DeviceCapOnARegionLimitsMerges) {
 class LargePagesTest : public RegistryTest {
  protected:
   static Range huge(std::size_t begin, std::size_t end) { return pages(8 * begin, 8 * end); }
-  static Domain::Ticket in_huge(Range range, Access access = Access::read) {
+  Acquisition in_huge(Range range, Access access = Access::read) {
     auto made = ticket(range, access);
-    made.large = in_large_pages(range, pages_bytes(8));
+    made.request().large = in_large_pages(range, pages_bytes(8));
     return made;
   }
   Region* lease(Range range, Access access = Access::read) {
     auto miss = in_huge(range, access);
-    EXPECT_EQ(run(miss), Step::leased) << miss.error.message;
-    return miss.region;
+    EXPECT_EQ(run(miss), Step::leased) << miss.result().error.message;
+    return miss.result().region;
   }
   Region* idle_in_huge(Range range, Access access = Access::read) {
     Region* const region = lease(range, access);
@@ -332,7 +332,7 @@ TEST_F(LargePagesTest, DeviceCapBelowTheHugepageLeavesThePages) {
   EXPECT_EQ(idle_in_huge(pages(1, 3))->range(), pages(1, 3));
   auto too_large = in_huge(pages(0, 8));
   EXPECT_EQ(run(too_large), Step::refused);
-  EXPECT_EQ(too_large.error.code, EFBIG);
+  EXPECT_EQ(too_large.result().error.code, EFBIG);
 }
 
 TEST_F(LargePagesTest, ARefusedHugepageIsRememberedAndThePagesAreServed) {
@@ -378,21 +378,21 @@ TEST_F(LargePagesTest, AnEventInAPartDoomsTheWhole) {
 
 TEST_F(LargePagesTest, TheHelperRegistersAheadAsLarge) {
   auto ahead = in_huge(pages(2, 3));
-  ahead.lease = false;
+  ahead.request().lease = false;
   EXPECT_EQ(run(ahead), Step::leased);
-  EXPECT_EQ(ahead.region->range(), huge(0, 1));
+  EXPECT_EQ(ahead.result().region->range(), huge(0, 1));
   EXPECT_TRUE(hits(pages(7, 8)));
 }
 
 TEST_F(LargePagesTest, MemoryOfAnOwnerStaysAsItIs) {
   int owner = 0;
   auto segment = ticket(pages(4, 8));
-  segment.owner = &owner;
+  segment.request().owner = &owner;
   ASSERT_EQ(run(segment), Step::leased);
   EXPECT_EQ(idle_in_huge(pages(0, 1))->range(), pages(0, 1));
-  const RegionRef ref{segment.region, segment.region->generation()};
+  const RegionRef ref{segment.result().region, segment.result().region->generation()};
   domain->end_permanence(ref);
-  domain->release(segment.region);
+  domain->release(segment.result().region);
 }
 
 TEST_F(LargePagesTest, AKeyForPeersCoversTheHugepage) {
@@ -422,7 +422,7 @@ TEST_F(LargePagesTest, NothingLeaksWhereverTheDeviceFails) {
     device.refuse = [&](Range, Access) { return n++ % 12 == failing ? ENOMEM : 0; };
     for (const Range range : {pages(1, 3), pages(6, 12), pages(20, 21), pages(2, 22)}) {
       auto miss = in_huge(range);
-      if (run(miss) == Step::leased) domain->release(miss.region);
+      if (run(miss) == Step::leased) domain->release(miss.result().region);
     }
     retire_all(*domain, Actor::helper);
     EXPECT_EQ(device.live(), 0u);
@@ -452,10 +452,10 @@ TEST_F(RegistryTest, CapsOfTheDeviceBoundItsDomain) {
   const std::size_t calls = device.calls();
   auto more = ticket(pages(40, 41));
   EXPECT_EQ(run(more), Step::refused);
-  EXPECT_EQ(more.error.code, ENOMEM);
-  EXPECT_FALSE(more.over_limit);
-  EXPECT_NE(std::string(more.error.message).find("device fake registers at most"), std::string::npos)
-      << more.error.message;
+  EXPECT_EQ(more.result().error.code, ENOMEM);
+  EXPECT_FALSE(more.result().over_limit);
+  EXPECT_NE(std::string(more.result().error.message).find("device fake registers at most"), std::string::npos)
+      << more.result().error.message;
   EXPECT_EQ(device.calls(), calls);
   for (Region* region : out) domain->release(region);
   auto too_large = ticket(pages(100, 111));
@@ -475,14 +475,11 @@ class TwoDomains : public RegistryTest {
     EXPECT_EQ(other_device.live(), 0u);
     RegistryTest::TearDown();
   }
-  Domain::Step run_other(Domain::Ticket& ticket) {
-    bool waited = false;
-    return run_ticket(*other_, ticket, Actor::application, waited, [](auto&&...) {});
-  }
+  Acquisition ticket_of_other(Range range) { return {*other_, {.pages = range}}; }
   void idle_in_other(Range range) {
-    auto miss = ticket(range);
-    ASSERT_EQ(run_other(miss), Step::leased);
-    other_->release(miss.region);
+    auto miss = ticket_of_other(range);
+    ASSERT_EQ(run(miss), Step::leased);
+    other_->release(miss.result().region);
   }
 
   test::FakeDevice other_device;
@@ -509,9 +506,9 @@ TEST_F(TwoDomains, ALimitOfTheProcessIsOfTheirSum) {
   idle(pages(0, 8));
   idle_in_other(pages(0, 4));
   // More fits in neither: each can evict only its own regions, and the other's count.
-  auto large = ticket(pages(100, 109));
-  EXPECT_EQ(run_other(large), Step::refused);
-  EXPECT_TRUE(large.over_limit);
+  auto large = ticket_of_other(pages(100, 109));
+  EXPECT_EQ(run(large), Step::refused);
+  EXPECT_TRUE(large.result().over_limit);
   EXPECT_TRUE(hits(pages(0, 8)));
   EXPECT_EQ(other_device.live(), 1u);
 
@@ -519,13 +516,13 @@ TEST_F(TwoDomains, ALimitOfTheProcessIsOfTheirSum) {
   const auto retire = [&](std::vector<Region*> victims) {
     for (Region* region : victims) retire_claimed(*domain, region, Actor::helper);
   };
-  retire(domain->begin_shrink(pages_bytes(12) - large.pages.bytes()));
+  retire(domain->begin_shrink(pages_bytes(12) - large.request().pages.bytes()));
   EXPECT_FALSE(hits(pages(0, 8)));
-  EXPECT_EQ(run_other(large), Step::leased);
-  other_->release(large.region);
+  EXPECT_EQ(run(large), Step::leased);
+  other_->release(large.result().region);
   EXPECT_LE(budget->bytes(), pages_bytes(12));
 
-  // The same by number.
+  // It makes room by number, too.
   for (std::size_t at : {0, 1}) idle(pages(200 + 2 * at, 201 + 2 * at));
   EXPECT_EQ(budget->regions(), 3u);
   retire(domain->begin_shrink(UINT64_MAX, 1));
@@ -563,10 +560,10 @@ TEST_F(RegistryTest, RequestAboveTheLimitIsRefusedAndEvictsNothing) {
   idle(pages(0, 4));
   auto large = ticket(pages(100, 111));
   EXPECT_EQ(run(large), Step::refused);
-  EXPECT_EQ(large.error.code, ENOMEM);
-  EXPECT_NE(std::string(large.error.message).find(std::to_string(pages_bytes(10) / 1024) + " KiB"),
+  EXPECT_EQ(large.result().error.code, ENOMEM);
+  EXPECT_NE(std::string(large.result().error.message).find(std::to_string(pages_bytes(10) / 1024) + " KiB"),
             std::string::npos);
-  EXPECT_NE(std::string(large.error.message).find("--limit"), std::string::npos);
+  EXPECT_NE(std::string(large.result().error.message).find("--limit"), std::string::npos);
   EXPECT_TRUE(hits(pages(0, 4)));
 }
 
@@ -629,22 +626,22 @@ TEST_F(RegistryTest, HelperEvictsNothing) {
   limit(pages_bytes(4));
   idle(pages(0, 4));
   auto ahead = ticket(pages(10, 14));
-  ahead.lease = false;
+  ahead.request().lease = false;
   EXPECT_EQ(run(ahead), Step::refused);
   EXPECT_TRUE(hits(pages(0, 4)));
 }
 
 TEST_F(RegistryTest, HelperRegistersAheadWithoutALease) {
   auto ahead = ticket(pages(0, 4));
-  ahead.lease = false;
+  ahead.request().lease = false;
   EXPECT_EQ(run(ahead), Step::leased);
-  EXPECT_TRUE(ahead.registered_here);
-  EXPECT_EQ(ahead.region->word.load().leases(), 0u);
+  EXPECT_TRUE(ahead.result().registered_here);
+  EXPECT_EQ(ahead.result().region->word.load().leases(), 0u);
   EXPECT_TRUE(hits(pages(0, 4)));
   auto again = ticket(pages(1, 2));
-  again.lease = false;
+  again.request().lease = false;
   EXPECT_EQ(run(again), Step::leased);
-  EXPECT_FALSE(again.registered_here);
+  EXPECT_FALSE(again.result().registered_here);
   EXPECT_EQ(device.calls(), 1u);
 }
 
@@ -652,41 +649,41 @@ TEST_F(RegistryTest, HelperRegistersAheadWithoutALease) {
 class RegistrationAheadTest : public RegistryTest {
  protected:
   static constexpr Duration ms = kMillisecond;
-  Domain::Ticket ahead = ticket(pages(0, 4)), miss = ticket(pages(0, 4));
+  Acquisition ahead = ticket(pages(0, 4)), miss = ticket(pages(0, 4));
 
   void SetUp() override {
     RegistryTest::SetUp();
     begin_ahead();
   }
   void begin_ahead() {
-    ahead.lease = false;
-    ahead.expected = ms;
-    ASSERT_EQ(domain->begin(ahead), Step::register_);
+    ahead.request().lease = false;
+    ahead.request().expected = ms;
+    ASSERT_EQ(ahead.next(clock.now()), Step::register_);
   }
   /// The device's answer reaches the helper.
   Step end_ahead(int code = 0) {
     device.refuse = [code](Range, Access) { return code; };
     Step step =
-        domain->commit(ahead, device.register_range(ahead.region->range(), ahead.try_access, Actor::helper));
+        ahead.registered(device.register_range(ahead.range(), ahead.rights(), Actor::helper), clock.now());
     device.refuse = [](Range, Access) { return 0; };
     if (step != Step::deregister) return step;
-    for (Region* victim : ahead.victims) retire_claimed(*domain, victim, Actor::helper);
-    return domain->begin(ahead);
+    for (Region* victim : ahead.victims()) retire_claimed(*domain, victim, Actor::helper);
+    return ahead.next(clock.now());
   }
   /// The waiting thread after its patience, up to its device call.
   void overtake() {
-    ASSERT_EQ(domain->begin(miss), Step::wait);
-    EXPECT_GE(miss.overdue, 2 * ms);
-    EXPECT_LE(miss.overdue, 3 * ms);
-    clock.set(miss.overdue);
-    domain->overtake(miss);
-    ASSERT_EQ(domain->begin(miss), Step::register_);
+    ASSERT_EQ(miss.next(clock.now()), Step::await_region);
+    EXPECT_GE(miss.attempt().overdue, 2 * ms);
+    EXPECT_LE(miss.attempt().overdue, 3 * ms);
+    clock.set(miss.attempt().overdue);
+    domain->overtake(miss.attempt());
+    ASSERT_EQ(miss.next(clock.now()), Step::register_);
   }
   void commit_miss() {
-    ASSERT_EQ(domain->commit(
-                  miss, device.register_range(miss.region->range(), miss.try_access, Actor::application)),
-              Step::leased);
-    EXPECT_TRUE(device.serves(miss.region->key, pages(0, 4), Access::read));
+    ASSERT_EQ(
+        miss.registered(device.register_range(miss.range(), miss.rights(), Actor::application), clock.now()),
+        Step::leased);
+    EXPECT_TRUE(device.serves(miss.result().region->key, pages(0, 4), Access::read));
   }
 };
 
@@ -694,54 +691,54 @@ TEST_F(RegistrationAheadTest, IsOvertakenAndComesLast) {
   overtake();
   commit_miss();
   EXPECT_EQ(end_ahead(), Step::leased);
-  EXPECT_FALSE(ahead.registered_here);
-  EXPECT_EQ(ahead.region, miss.region) << "the thread's serves";
+  EXPECT_FALSE(ahead.result().registered_here);
+  EXPECT_EQ(ahead.result().region, miss.result().region) << "the thread's serves";
   EXPECT_EQ(device.live(), 1u) << "the late one is deregistered";
   EXPECT_EQ(domain->region_count(), 1u);
-  domain->release(miss.region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistrationAheadTest, IsOvertakenAndComesFirst) {
   overtake();
-  EXPECT_EQ(end_ahead(), Step::wait) << "for the thread's; the helper does not wait";
+  EXPECT_EQ(end_ahead(), Step::busy) << "for the thread's; the helper does not wait";
   EXPECT_EQ(device.live(), 0u);
   commit_miss();
   EXPECT_EQ(device.live(), 1u);
-  domain->release(miss.region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistrationAheadTest, IsOvertakenAndRefused) {
   overtake();
   EXPECT_EQ(end_ahead(ENOMEM), Step::refused);
   commit_miss();
-  domain->release(miss.region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistrationAheadTest, OneThreadOvertakesForAll) {
   auto other = ticket(pages(1, 3));
-  ASSERT_EQ(domain->begin(other), Step::wait);
+  ASSERT_EQ(other.next(clock.now()), Step::await_region);
   overtake();
-  domain->overtake(other);
-  ASSERT_EQ(domain->begin(other), Step::wait) << "for the first thread's";
-  EXPECT_EQ(other.region, miss.region);
-  EXPECT_EQ(other.overdue, kNever);
+  domain->overtake(other.attempt());
+  ASSERT_EQ(other.next(clock.now()), Step::await_region) << "for the first thread's";
+  EXPECT_EQ(other.attempt().region, miss.attempt().region);
+  EXPECT_EQ(other.attempt().overdue, kNever);
   commit_miss();
-  EXPECT_EQ(domain->begin(other), Step::leased);
-  EXPECT_EQ(other.region, miss.region);
+  EXPECT_EQ(other.next(clock.now()), Step::leased);
+  EXPECT_EQ(other.result().region, miss.result().region);
   EXPECT_EQ(end_ahead(), Step::leased);
   EXPECT_EQ(device.calls(), 2u);
-  domain->release(other.region);
-  domain->release(miss.region);
+  domain->release(other.result().region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistrationAheadTest, ThatEndedMeanwhileIsNotOvertaken) {
-  ASSERT_EQ(domain->begin(miss), Step::wait);
+  ASSERT_EQ(miss.next(clock.now()), Step::await_region);
   EXPECT_EQ(end_ahead(), Step::leased);
-  domain->overtake(miss);
-  EXPECT_EQ(domain->begin(miss), Step::leased);
-  EXPECT_EQ(miss.region, ahead.region);
+  domain->overtake(miss.attempt());
+  EXPECT_EQ(miss.next(clock.now()), Step::leased);
+  EXPECT_EQ(miss.result().region, ahead.result().region);
   EXPECT_EQ(device.calls(), 1u);
-  domain->release(miss.region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistrationAheadTest, IsWaitedForWhereALimitHasNoRoomForTwo) {
@@ -751,14 +748,15 @@ TEST_F(RegistrationAheadTest, IsWaitedForWhereALimitHasNoRoomForTwo) {
        {std::pair{UINT64_MAX, std::uint64_t{1}}, std::pair{pages_bytes(7), UINT64_MAX}}) {
     limit(bytes, regions);
     ahead = ticket(pages(0, 4));
+    miss = ticket(pages(0, 4));
     begin_ahead();
-    ASSERT_EQ(domain->begin(miss), Step::wait);
-    domain->overtake(miss);
-    ASSERT_EQ(domain->begin(miss), Step::wait);
-    EXPECT_EQ(miss.overdue, kNever);
+    ASSERT_EQ(miss.next(clock.now()), Step::await_region);
+    domain->overtake(miss.attempt());
+    ASSERT_EQ(miss.next(clock.now()), Step::await_region);
+    EXPECT_EQ(miss.attempt().overdue, kNever);
     EXPECT_EQ(end_ahead(), Step::leased);
-    EXPECT_EQ(domain->begin(miss), Step::leased);
-    domain->release(miss.region);
+    EXPECT_EQ(miss.next(clock.now()), Step::leased);
+    domain->release(miss.result().region);
     retire_all(*domain, Actor::helper);
   }
 }
@@ -767,9 +765,9 @@ TEST_F(RegistrationAheadTest, MemoryThatChangesAfterwardsIsHeldByNeither) {
   overtake();
   change(pages(0, 4));
   EXPECT_EQ(
-      domain->commit(miss, device.register_range(miss.region->range(), miss.try_access, Actor::application)),
+      miss.registered(device.register_range(miss.range(), miss.rights(), Actor::application), clock.now()),
       Step::deregister);
-  for (Region* victim : miss.victims) retire_claimed(*domain, victim, Actor::application);
+  for (Region* victim : miss.victims()) retire_claimed(*domain, victim, Actor::application);
   EXPECT_EQ(end_ahead(), Step::refused) << "it has changed since its use was predicted";
   EXPECT_EQ(device.live(), 0u);
 }
@@ -798,15 +796,12 @@ TEST_F(RegistryTest, ARetirementEndsWhileItsBytesStillCount) {
     const Budget& budget_;
   } watching(*budget);
   Domain watched(device, *budget, brackets, watching, nullptr);
-  bool waited = false;
-  Domain::Ticket wanted;
-  wanted.pages = pages(1, 3);
-  wanted.access = Access::read;
+  Acquisition wanted(watched, {.pages = pages(1, 3)});
   DeviceCall made;
   const auto note = [&](const DeviceCall& call) { made = call; };
-  ASSERT_EQ(run_ticket(watched, wanted, Actor::application, waited, note), Step::leased);
+  ASSERT_EQ(run_blocking(wanted, Actor::application, note), Step::leased);
   EXPECT_EQ(made.begin, pages_bytes(2));
-  watched.release(wanted.region);
+  watched.release(wanted.result().region);
   retire_all(watched, Actor::helper, note);
   EXPECT_EQ(made.end, pages_bytes(2));
   EXPECT_EQ(budget->bytes(), 0u);
@@ -828,11 +823,9 @@ TEST_F(RegistryTest, OnlyWhatIsRegisteredIsCounted) {
   } peak;
   Domain counted(device, *budget, brackets, clock, &peak);
   const auto run = [&](Range range) {
-    Domain::Ticket ticket;
-    ticket.pages = range;
-    bool waited = false;
-    const Step done = run_ticket(counted, ticket, Actor::application, waited, [](auto&&...) {});
-    return std::pair(done, ticket.region);
+    Acquisition ticket(counted, {.pages = range});
+    const Step done = run_blocking(ticket, Actor::application);
+    return std::pair(done, ticket.result().region);
   };
   EXPECT_EQ(run(pages(0, 1000)).first, Step::refused);
   EXPECT_EQ(peak.most, 0) << "it was asked for and never registered";
@@ -877,7 +870,7 @@ TEST_F(RegistryTest, AFailedDeregistrationStaysCountedAndIsTriedAgain) {
 }
 
 TEST_F(RegistryTest, WhatTheSystemRefusesIsNotAskedForEachTime) {
-  // As another process of the user leaves it: room for 10 pages, and later for 5, and for all.
+  // Another process of the user leaves room for 10 pages, later for 5, and at last for all.
   std::size_t room = 10;
   std::size_t refusals = 0, bounced = 0;
   device.refuse = [&](Range range, Access) {
@@ -920,7 +913,7 @@ TEST_F(RegistryTest, PressureOfTheDeviceIsRelievedOnce) {
   EXPECT_TRUE(hits(pages(10, 14)));
   auto large = ticket(pages(100, 111));
   EXPECT_EQ(run(large), Step::refused);
-  EXPECT_EQ(large.error.code, ENOMEM);
+  EXPECT_EQ(large.result().error.code, ENOMEM);
 }
 
 TEST_F(RegistryTest, NothingLeaksWhereverTheDeviceFails) {
@@ -1005,7 +998,7 @@ TEST_F(RegistryTest, NothingIsRegisteredInsideABracket) {
   brackets.open(pages(2, 3));
   auto inside = ticket(pages(0, 4));
   EXPECT_EQ(run(inside), Step::refused);
-  EXPECT_EQ(inside.error.code, EAGAIN);
+  EXPECT_EQ(inside.result().error.code, EAGAIN);
   EXPECT_EQ(device.calls(), 0u);
   EXPECT_NE(idle(pages(3, 4)), nullptr);
   brackets.close(pages(2, 3));
@@ -1027,7 +1020,7 @@ TEST_F(RegistryTest, BlindRegistrationsServeOneLease) {
   EXPECT_EQ(reap(), 3u);
 
   auto ahead = ticket(pages(0, 4));
-  ahead.lease = false;
+  ahead.request().lease = false;
   EXPECT_EQ(run(ahead), Step::refused);
   EXPECT_EQ(device.live(), 0u);
 
@@ -1053,7 +1046,7 @@ TEST_F(RegistryTest, SightLostDuringARegistration) {
 
   losses = 1;
   auto ahead = ticket(pages(8, 12));
-  ahead.lease = false;
+  ahead.request().lease = false;
   EXPECT_EQ(run(ahead), Step::refused) << "it has changed since its use was predicted";
 }
 
@@ -1084,26 +1077,25 @@ TEST_F(RegistryTest, RegionDoomedDuringItsRegistrationNeverServes) {
   auto miss = ticket(pages(0, 4));
   EXPECT_EQ(run(miss), Step::leased);
   EXPECT_EQ(registrations, 3);
-  EXPECT_TRUE(miss.registered_here);
+  EXPECT_TRUE(miss.result().registered_here);
   EXPECT_EQ(device.live(), 1u);
-  domain->release(miss.region);
+  domain->release(miss.result().region);
 }
 
 TEST_F(RegistryTest, DoomedRegistrationThatEndsInAHitIsNotItsOwn) {
-  Domain::Ticket first = ticket(pages(0, 4));
-  ASSERT_EQ(domain->begin(first), Step::register_);
+  Acquisition first = ticket(pages(0, 4));
+  ASSERT_EQ(first.next(clock.now()), Step::register_);
   change(pages(0, 1));
   auto second = ticket(pages(0, 4));
   EXPECT_EQ(run(second), Step::leased);
-  const auto registration =
-      device.register_range(first.region->range(), first.try_access, Actor::application);
-  ASSERT_EQ(domain->commit(first, registration), Step::deregister);
-  for (Region* victim : first.victims) retire_claimed(*domain, victim, Actor::application);
+  const auto registration = device.register_range(first.range(), first.rights(), Actor::application);
+  ASSERT_EQ(first.registered(registration, clock.now()), Step::deregister);
+  for (Region* victim : first.victims()) retire_claimed(*domain, victim, Actor::application);
   EXPECT_EQ(run(first), Step::leased);
-  EXPECT_EQ(first.region, second.region);
-  EXPECT_FALSE(first.registered_here);
-  domain->release(first.region);
-  domain->release(second.region);
+  EXPECT_EQ(first.result().region, second.result().region);
+  EXPECT_FALSE(first.result().registered_here);
+  domain->release(first.result().region);
+  domain->release(second.result().region);
 }
 
 TEST_F(RegistryTest, ReapListStandsStorms) {
@@ -1141,8 +1133,8 @@ TEST_F(RegistryTest, IdleRegionsAreListedInOrder) {
   EXPECT_EQ(refs[0].region->range(), pages(0, 2));
   EXPECT_EQ(refs[1].region->range(), pages(20, 22));
   EXPECT_EQ(domain->idle_regions(1).size(), 1u);
-  EXPECT_TRUE(domain->covered(pages(10, 12)));
-  EXPECT_FALSE(domain->covered(pages(10, 13)));
+  EXPECT_TRUE(domain->missing(pages(10, 12)) == 0);
+  EXPECT_FALSE(domain->missing(pages(10, 13)) == 0);
   domain->release(leased);
 }
 
@@ -1253,11 +1245,11 @@ class PermanentRegion : public RegistryTest {
   /// Pages 10 to 20, as an arena registers them.
   void begin() {
     auto permanent = ticket(pages(10, 20));
-    permanent.lease = false;
-    permanent.owner = &arena_;
+    permanent.request().lease = false;
+    permanent.request().owner = &arena_;
     ASSERT_EQ(run(permanent), Step::leased);
-    ASSERT_EQ(permanent.region->range(), pages(10, 20));
-    permanent_ = {permanent.region, permanent.region->generation()};
+    ASSERT_EQ(permanent.result().region->range(), pages(10, 20));
+    permanent_ = {permanent.result().region, permanent.result().region->generation()};
   }
   void TearDown() override {
     domain->end_permanence(permanent_);
@@ -1306,16 +1298,16 @@ TEST_F(PermanentRegion, ItIsNeitherMergedNorReplaced) {
   EXPECT_EQ(beside->range(), pages(16, 24));
   auto around = ticket(pages(8, 22));
   EXPECT_EQ(run(around), Step::refused);
-  EXPECT_EQ(around.error.code, EBUSY);
+  EXPECT_EQ(around.result().error.code, EBUSY);
   EXPECT_TRUE(hits(pages(10, 20)));
   // Its owner's second try finds it.
   auto again = ticket(pages(10, 20));
-  again.owner = &arena_;
+  again.request().owner = &arena_;
   ASSERT_EQ(run(again), Step::leased);
-  EXPECT_EQ(again.region, permanent_.region);
-  domain->release(again.region);
+  EXPECT_EQ(again.result().region, permanent_.region);
+  domain->release(again.result().region);
   auto foreign = ticket(pages(12, 14));
-  foreign.owner = &other_;
+  foreign.request().owner = &other_;
   EXPECT_EQ(run(foreign), Step::refused);
 }
 
@@ -1365,14 +1357,13 @@ TEST_F(RegistryTest, DomainsShareTheBudget) {
   test::FakeDevice other_device;
   Domain other(other_device, *budget, brackets, clock, nullptr);
   Region* mine = acquire(pages(0, 6));
-  auto theirs = ticket(pages(0, 6));
-  bool waited = false;
-  EXPECT_EQ(run_ticket(other, theirs, Actor::application, waited, [](auto&&...) {}), Step::refused);
+  Acquisition theirs(other, {.pages = pages(0, 6)});
+  EXPECT_EQ(run(theirs), Step::refused);
   domain->release(mine);
-  auto small = ticket(pages(0, 2));
-  EXPECT_EQ(run_ticket(other, small, Actor::application, waited, [](auto&&...) {}), Step::leased);
+  Acquisition small(other, {.pages = pages(0, 2)});
+  EXPECT_EQ(run(small), Step::leased);
   EXPECT_EQ(budget->bytes(), pages_bytes(8));
-  other.release(small.region);
+  other.release(small.result().region);
   retire_all(other, Actor::helper, [](auto&&...) {});
   EXPECT_EQ(budget->bytes(), pages_bytes(6));
 }

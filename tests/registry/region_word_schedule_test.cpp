@@ -39,7 +39,7 @@ struct Slot {
     const auto seen = word.load();
     return seen.leasable() && try_lease(seen.proof());
   }
-  /// As by a hint of that time.
+  /// Tries by a hint of that time.
   bool try_lease(std::uint64_t proof) {
     if (word.count_in(proof)) return true;
     release();
@@ -79,7 +79,7 @@ struct Slot {
     EXPECT_FALSE(retired.exchange(true)) << "two owners";
     return true;
   }
-  /// As begin_reap() treats one entry of the list.
+  /// Treats one entry of the list as begin_reap() does.
   bool reap() {
     if (queued.load() == 0) return false;
     queued.fetch_sub(1);
@@ -326,7 +326,7 @@ struct RecallState {
   void recall(Recallable& region) {
     if (region.word.claim_recall()) recalls.push(&region);
   }
-  /// What take_recalls() does.
+  /// Takes the list as take_recalls() does.
   void take() {
     for (Recallable* region = recalls.take(); region;) {
       Recallable* const next = region->next;

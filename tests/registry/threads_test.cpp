@@ -20,12 +20,14 @@ namespace {
 using test::pages;
 using test::pages_bytes;
 using test::RegistryTest;
-using Step = Domain::Step;
+using Step = AcquireStep;
 
 class RegistryThreads : public RegistryTest {
  protected:
-  Step run(Domain::Ticket& ticket, bool& waited) {
-    return run_ticket(*domain, ticket, Actor::application, waited, [](auto&&...) {});
+  Step run(Acquisition& ticket, bool& waited) {
+    const Step step = run_blocking(ticket, Actor::application);
+    waited = ticket.result().waited;
+    return step;
   }
 };
 
@@ -46,21 +48,21 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&] {
         auto miss = ticket(range);
-        const Step first = domain->begin(miss);
+        const Step first = miss.next(clock.now());
         begun.count_down();
         Step step = first;
         if (first == Step::register_) {
-          step = domain->commit(
-              miss, device.register_range(miss.region->range(), miss.try_access, Actor::application));
+          step = miss.registered(device.register_range(miss.range(), miss.rights(), Actor::application),
+                                 clock.now());
         } else {
-          EXPECT_EQ(first, Step::wait);
+          EXPECT_EQ(first, Step::await_region);
           ++waiting;
-          miss.region->transitions.wait(miss.seen, kNever);
-          step = domain->begin(miss);
+          miss.awaited().change->wait(miss.awaited().seen, kNever);
+          step = miss.next(clock.now());
         }
         EXPECT_EQ(step, Step::leased);
-        EXPECT_TRUE(device.serves(miss.region->key, range, Access::all));
-        domain->release(miss.region);
+        EXPECT_TRUE(device.serves(miss.result().region->key, range, Access::all));
+        domain->release(miss.result().region);
       });
     }
     for (auto& thread : threads) thread.join();
@@ -72,30 +74,28 @@ TEST_F(RegistryThreads, OneRegistrationServesAllThatWait) {
 // The registration is done, but others have the waiting thread's core.
 TEST_F(RegistryThreads, ALateWakeUpOfAWaitIsListedAsPreempted) {
   auto ahead = ticket(pages(0, 5));
-  ASSERT_EQ(domain->begin(ahead), Step::register_);
+  ASSERT_EQ(ahead.next(clock.now()), Step::register_);
   std::latch waits(1);
   constexpr Duration kLate = 3 * kMillisecond;
   auto miss = ticket(pages(0, 5));
   Duration took = 0;
   std::thread waiter([&] {
-    bool waited = false;
     const Time began = monotonic_now();
-    const Step step =
-        run_ticket(*domain, miss, Actor::application, waited, not_noted, watched_anyway, [&](auto&& wait) {
-          waits.count_down();
-          wait();
-          std::this_thread::sleep_for(std::chrono::nanoseconds(kLate));
-        });
+    const Step step = run_blocking(miss, Actor::application, not_noted, watched_anyway, [&](auto&& wait) {
+      waits.count_down();
+      wait();
+      std::this_thread::sleep_for(std::chrono::nanoseconds(kLate));
+    });
     took = monotonic_now() - began;
     EXPECT_EQ(step, Step::leased);
   });
   waits.wait();
-  domain->commit(ahead, device.register_range(ahead.region->range(), ahead.try_access, Actor::application));
+  ahead.registered(device.register_range(ahead.range(), ahead.rights(), Actor::application), clock.now());
   waiter.join();
-  EXPECT_GE(miss.preempted, kLate / 2);
-  EXPECT_LE(miss.preempted, took);
-  domain->release(miss.region);
-  domain->release(ahead.region);
+  EXPECT_GE(miss.result().preempted, kLate / 2);
+  EXPECT_LE(miss.result().preempted, took);
+  domain->release(miss.result().region);
+  domain->release(ahead.result().region);
 }
 
 // The helper loses its processor in the middle of a registration ahead.
@@ -113,8 +113,8 @@ TEST_F(RegistryThreads, ARegistrationAheadThatIsOverdueIsNotWaitedFor) {
     };
     std::thread helper([&] {
       auto ahead = ticket(range);
-      ahead.lease = false;
-      ahead.expected = kMillisecond;
+      ahead.request().lease = false;
+      ahead.request().expected = kMillisecond;
       bool waited = false;
       run(ahead, waited);
     });
@@ -126,8 +126,8 @@ TEST_F(RegistryThreads, ARegistrationAheadThatIsOverdueIsNotWaitedFor) {
         auto miss = ticket(range);
         bool waited = false;
         EXPECT_EQ(run(miss, waited), Step::leased);
-        EXPECT_TRUE(device.serves(miss.region->key, range, Access::all));
-        domain->release(miss.region);
+        EXPECT_TRUE(device.serves(miss.result().region->key, range, Access::all));
+        domain->release(miss.result().region);
       });
     }
     for (auto& thread : threads) thread.join();
@@ -156,10 +156,10 @@ TEST_F(RegistryThreads, AnEventThatIsAlmostOverIsWaitedFor) {
     bool waited = false;
     const Step step = run(miss, waited);
     if (step == Step::leased) {
-      domain->release(miss.region);
+      domain->release(miss.result().region);
       has_waited = waited;
     } else {
-      EXPECT_EQ(miss.error.code, EAGAIN);
+      EXPECT_EQ(miss.result().error.code, EAGAIN);
     }
     event.join();
     change(pages(0, 4));
@@ -202,7 +202,7 @@ TEST_F(RegistryThreads, AnEventThatLastsIsWaitedForOnce) {
   }
   auto elsewhere = ticket(pages(8, 9));
   EXPECT_EQ(run(elsewhere, waited), Step::leased);
-  domain->release(elsewhere.region);
+  domain->release(elsewhere.result().region);
   auto again = ticket(pages(0, 4));
   EXPECT_EQ(run(again, waited), Step::refused);
   EXPECT_TRUE(waited) << "it may be another event";
@@ -214,7 +214,7 @@ TEST_F(RegistryThreads, AnEventOfTheCallersOwnIsNotWaitedFor) {
   auto inside = ticket(pages(2, 6));
   bool waited = false;
   EXPECT_EQ(run(inside, waited), Step::refused);
-  EXPECT_EQ(inside.error.code, EAGAIN);
+  EXPECT_EQ(inside.result().error.code, EAGAIN);
   EXPECT_FALSE(waited);
 
   // Also where another's crosses it too.
@@ -250,11 +250,11 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   const int arena = 0;
   const Range arena_pages = pages(84, 92);
   auto permanent = ticket(arena_pages);
-  permanent.lease = false;
-  permanent.owner = &arena;
+  permanent.request().lease = false;
+  permanent.request().owner = &arena;
   bool waited_for_it = false;
   ASSERT_EQ(run(permanent, waited_for_it), Step::leased);
-  const RegionRef permanent_ref{permanent.region, permanent.region->generation()};
+  const RegionRef permanent_ref{permanent.result().region, permanent.result().region->generation()};
 
   std::atomic<std::uint64_t> hit_count{0}, miss_count{0}, refused_count{0}, hold_count{0}, recall_count{0};
   std::mutex recalling;
@@ -313,11 +313,11 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
           bool waited = false;
           if (run(miss, waited) != Step::leased) {
             refused_count.fetch_add(1, std::memory_order_relaxed);
-            EXPECT_NE(miss.error.code, 0);
+            EXPECT_NE(miss.result().error.code, 0);
             continue;
           }
           miss_count.fetch_add(1, std::memory_order_relaxed);
-          region = miss.region;
+          region = miss.result().region;
         }
         leases.push_back({region, region->key, range, access});
         check(leases.back());
@@ -335,7 +335,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
           if (Region* claimed = domain->begin_retire(ref)) retire_claimed(*domain, claimed, Actor::helper);
       } else if (dice < 98) {
         auto ahead = ticket(some_range());
-        ahead.lease = false;
+        ahead.request().lease = false;
         bool waited = false;
         run(ahead, waited);
       } else {
@@ -398,7 +398,7 @@ TEST_F(RegistryThreads, NoHitOnChangedMemory) {
           auto miss = ticket(buffer(i));
           bool waited = false;
           if (run(miss, waited) != Step::leased) continue;
-          region = miss.region;
+          region = miss.result().region;
         }
         {
           std::lock_guard lock(mutex);

@@ -83,12 +83,9 @@ class RetentionTest : public ::testing::Test {
     runlog::Event lease = lease_of(range, time, time, site);
     Region* region = domain.try_hit(range, Access::read, recent);
     if (!region) {
-      Domain::Ticket ticket;
-      ticket.pages = range.to_pages();
-      bool waited = false;
-      EXPECT_EQ(run_ticket(domain, ticket, Actor::application, waited, [](auto&&...) {}),
-                Domain::Step::leased);
-      region = ticket.region;
+      Acquisition acquisition(domain, {.pages = range.to_pages()});
+      EXPECT_EQ(run_blocking(acquisition, Actor::application), AcquireStep::leased);
+      region = acquisition.result().region;
       lease.outcome = runlog::Outcome::miss;
     }
     const RegionRef ref{region, region->generation()};
@@ -105,13 +102,10 @@ class RetentionTest : public ::testing::Test {
   }
   void register_ahead(const Retention::Action& action, Time now) {
     ASSERT_EQ(action.kind, Kind::register_ahead);
-    Domain::Ticket ticket;
-    ticket.pages = action.pages;
-    ticket.access = action.access;
-    ticket.lease = false;
-    bool waited = false;
-    ASSERT_EQ(run_ticket(domain, ticket, Actor::helper, waited, [](auto&&...) {}), Domain::Step::leased);
-    retention.done(action, {ticket.region, ticket.region->generation()}, true, 0, now);
+    Acquisition acquisition(domain, {.pages = action.pages, .access = action.access, .lease = false});
+    ASSERT_EQ(run_blocking(acquisition, Actor::helper), AcquireStep::leased);
+    Region* const region = acquisition.result().region;
+    retention.done(action, {region, region->generation()}, true, 0, now);
   }
   /// The use that should be over by then does not come: each look for it is twice as far away.
   void expect_wakes(Time over) {

@@ -1,11 +1,12 @@
 // One simulated process against schedules worked out by hand. The device: 100 ns a page and 1 us to register,
 // 50 ns a page and 500 ns to let go.
+#include "simulate/process.h"
+
 #include <gtest/gtest.h>
 
 #include <deque>
 
 #include "simulate/levels.h"
-#include "simulate/process.h"
 #include "simulate/program.h"
 #include "simulate/random.h"
 
@@ -417,12 +418,10 @@ TEST(SimulatedProcess, RegionsAreStampedInVirtualTime) {
   Heard run(Heard::under(RetentionKind::leave_pinned));
   run.process.pass(5 * kSecond);
   Domain& domain = run.process.domain();
-  Domain::Ticket ticket;
-  ticket.pages = buffer(0, 1);
-  ticket.lease = false;
-  ASSERT_EQ(domain.begin(ticket), Domain::Step::register_);
-  EXPECT_EQ(ticket.region->last_use.load(), static_cast<Ticks>(5 * kSecond));
-  domain.commit(ticket, {{}, {}, Access::all});
+  Acquisition acquisition(domain, {.pages = buffer(0, 1), .lease = false});
+  ASSERT_EQ(acquisition.next(run.process.now()), AcquireStep::register_);
+  EXPECT_EQ(acquisition.attempt().region->last_use.load(), static_cast<Ticks>(5 * kSecond));
+  acquisition.registered({{}, {}, Access::all}, run.process.now());
 }
 
 // ---- predictors with a schedule ----

@@ -48,7 +48,7 @@ class RegistryTest : public ::testing::Test {
   std::unique_ptr<Domain> domain;
   RecentRegions recent;
 
-  void SetUp() override { limit(UINT64_MAX, UINT64_MAX); }
+  RegistryTest() { limit(UINT64_MAX, UINT64_MAX); }
 
   /// Starts over with these limits.
   void limit(std::uint64_t bytes, std::uint64_t regions = UINT64_MAX) {
@@ -74,23 +74,18 @@ class RegistryTest : public ::testing::Test {
 
   Region* hit(Range range, Access access = Access::read) { return domain->try_hit(range, access, recent); }
 
-  static Domain::Ticket ticket(Range range, Access access = Access::read) {
-    Domain::Ticket ticket;
-    ticket.pages = range.to_pages();
-    ticket.access = access;
-    return ticket;
+  /// An acquire that has not begun.
+  Acquisition ticket(Range range, Access access = Access::read) {
+    return {*domain, {.pages = range.to_pages(), .access = access}};
   }
-  Domain::Step run(Domain::Ticket& ticket) {
-    bool waited = false;
-    return run_ticket(*domain, ticket, Actor::application, waited, [](auto&&...) {});
-  }
+  AcquireStep run(Acquisition& ticket) { return run_blocking(ticket, Actor::application); }
   /// A lease, by hit or by registering; the range is then registered with those rights.
   Region* acquire(Range range, Access access = Access::read) {
     if (Region* region = hit(range, access)) return region;
     auto miss = ticket(range, access);
-    if (run(miss) != Domain::Step::leased) return nullptr;
-    EXPECT_TRUE(device.serves(miss.region->key, range, access));
-    return miss.region;
+    if (run(miss) != AcquireStep::leased) return nullptr;
+    EXPECT_TRUE(device.serves(miss.result().region->key, range, access));
+    return miss.result().region;
   }
   /// Registered and idle; used at `last_use`.
   Region* idle(Range range, Ticks last_use = 0, Access access = Access::read) {

@@ -1,0 +1,118 @@
+#include "registry/eviction.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pinion {
+
+std::vector<Region*> Eviction::for_request(Range want) {
+  if (!admission_.could_ever_fit(want)) return {};
+  const std::uint64_t others = admission_.held_by_others();
+  return until([&](const auto& gone) { return admission_.fits(want, others, gone); }, kAnyTime);
+}
+
+std::vector<Region*> Eviction::of_bytes(std::uint64_t bytes) {
+  std::vector<Region*> victims;
+  add_of_bytes(bytes, victims);
+  return victims;
+}
+
+std::vector<Region*> Eviction::to_shrink(std::uint64_t bytes, std::uint64_t regions) {
+  const Budget& budget = *context_.budget;
+  std::vector<Region*> victims;
+  const std::uint64_t held = budget.bytes();
+  if (held > bytes) add_of_bytes(held - bytes, victims);
+  while (budget.regions() - victims.size() > regions) {
+    const std::size_t before = victims.size();
+    add_of_bytes(1, victims);
+    if (victims.size() == before) break;
+  }
+  return victims;
+}
+
+std::vector<Region*> Eviction::for_swap(Range pages, Time use, Time back) {
+  const std::uint64_t others = admission_.held_by_others();
+  if (admission_.fits(pages, others)) return {};
+  bool needed_soon = false;
+  const auto enough = [&](const std::vector<Region*>& gone) {
+    const Time next_use = gone.back()->next_use.load(std::memory_order_relaxed);
+    needed_soon |= next_use != 0 && next_use <= back;
+    // The last candidates would go at the use anyway.
+    return admission_.fits(pages, others, gone) && (!needed_soon || gone.size() == table_.count());
+  };
+  return until(enough, use);
+}
+
+std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
+  const Budget& budget = *context_.budget;
+  const std::uint64_t others = admission_.held_by_others();
+  const auto fits = [&](const std::vector<Region*>& gone) {
+    return others + table_.reserved().bytes() + bytes <= budget.most_bytes() &&
+           budget.regions() - gone.size() < budget.limits().regions;
+  };
+  return fits({}) ? std::vector<Region*>{} : until(fits, back);
+}
+
+Region* Eviction::to_trim(std::uint64_t keep_bytes) {
+  if (table_.reserved().bytes() <= keep_bytes + trimming_) return nullptr;
+  const std::vector<Region*> victims = of_bytes(1);
+  if (victims.empty()) return nullptr;
+  victims[0]->trimmed = true;
+  trimming_ += victims[0]->range().bytes();
+  return victims[0];
+}
+
+void Eviction::retired(Region* region) {
+  if (std::exchange(region->trimmed, false)) trimming_ -= region->range().bytes();
+}
+
+template <class Fits>
+std::vector<Region*> Eviction::until(Fits&& fits, Time not_before) {
+  table_.feel_pressure();
+  Victims& victims = table_.victims();
+  // Regions overlap each other and the wanted range, so only the union of pages shows the gain of letting
+  // them go. They leave it for the calculation.
+  std::vector<Region*> chosen;
+  bool enough = false;
+  do {
+    Region* region = victims.take(context_.clock.ticks());
+    if (!region) break;
+    const Time next_use = region->next_use.load(std::memory_order_relaxed);
+    if (next_use != 0 && next_use <= not_before) {  // and all others are expected sooner
+      victims.put_back(region);
+      break;
+    }
+    chosen.push_back(region);
+    table_.reserved().remove(region->range());
+    enough = fits(chosen);
+  } while (!enough);
+  for (Region* region : chosen) {
+    table_.reserved().add(region->range());
+    if (!enough) victims.put_back(region);
+  }
+  if (!enough) return {};
+  std::erase_if(chosen, [this](Region* region) { return !claim(region); });
+  return chosen;
+}
+
+bool Eviction::claim(Region* region) {
+  if (!retirement_.claim(region)) {
+    table_.victims().put_back(region);
+    return false;
+  }
+  table_.victims().remember(region);
+  return true;
+}
+
+void Eviction::add_of_bytes(std::uint64_t bytes, std::vector<Region*>& victims) {
+  table_.feel_pressure();
+  while (bytes > 0) {
+    Region* region = table_.victims().take(context_.clock.ticks());
+    if (!region) return;
+    if (!claim(region)) continue;
+    victims.push_back(region);
+    bytes -= std::min<std::uint64_t>(bytes, region->range().bytes());
+  }
+}
+
+}  // namespace pinion

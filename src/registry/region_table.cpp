@@ -1,0 +1,75 @@
+#include "registry/region_table.h"
+
+#include "base/assert.h"
+
+namespace pinion {
+
+Region* RegionTable::take(Range range, std::uint32_t leases) {
+  Region* region = slab_.take();
+  PINION_ASSERT(region && region->word.load().state() == RegionState::free && !region->indexed);
+  region->word.begin_registering(leases);
+  region->begin.store(range.begin, std::memory_order_relaxed);
+  region->end.store(range.end, std::memory_order_release);  // read by the index's validated walk
+  return region;
+}
+
+void RegionTable::insert(Region* region, Ticks now) {
+  const Range range = region->range();
+  region->indexed = true;
+  if (pressed()) {
+    victims_.recall(region, now);
+    victims_.add(region);
+  }
+  reserved_.add(range);
+  region_bytes_ += range.bytes();
+  count_.fetch_add(1, std::memory_order_relaxed);
+  index_.insert(region);
+}
+
+void RegionTable::hide(Region* region) {
+  if (!region->indexed) return;
+  index_.erase(region);
+  victims_.remove(region);
+  region->indexed = false;
+}
+
+std::size_t RegionTable::count_registered(Range pages) {
+  const std::size_t grown = registered_.add(pages);
+  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  return grown;
+}
+
+std::size_t RegionTable::count_deregistered(Range pages) {
+  const std::size_t left = registered_.remove(pages);
+  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  return left;
+}
+
+std::size_t RegionTable::unreserve(Range pages) {
+  PINION_ASSERT(count() > 0 && region_bytes_ >= pages.bytes());
+  region_bytes_ -= pages.bytes();
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  return reserved_.remove(pages);
+}
+
+void RegionTable::put(Region* region) {
+  PINION_ASSERT(region->word.load().state() == RegionState::free && !region->indexed);
+  if (!region->word.at_last_generation()) slab_.put(region);
+}
+
+void RegionTable::feel_pressure() {
+  if (pressed()) return;
+  pressed_.store(true, std::memory_order_relaxed);
+  index_.for_each([&](Region* region) {
+    victims_.add(region);
+    return true;
+  });
+}
+
+void RegionTable::restart() {
+  PINION_ASSERT(count() == 0);
+  pressed_.store(false, std::memory_order_relaxed);
+  victims_ = Victims();
+}
+
+}  // namespace pinion
