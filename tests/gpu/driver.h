@@ -90,6 +90,8 @@ struct CopyAttributes {
   X(context_destroy, "cuCtxDestroy_v2", (Context))                                                   \
   X(context_set, "cuCtxSetCurrent", (Context))                                                       \
   X(context_id, "cuCtxGetId", (Context, unsigned long long*))                                        \
+  X(memory_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                                    \
+  X(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int*))                              \
   X(context_synchronize, "cuCtxSynchronize", ())                                                     \
   X(module_load, "cuModuleLoadData", (Module*, const void*))                                         \
   X(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                        \

@@ -137,8 +137,10 @@ Experiments all_experiments() {
   add_returns(all);
   add_partly(all);
   add_captures(all);
+  add_capture_calls(all);
   add_atomic(all);
   add_contexts(all);
+  add_second(all);
   add_fork(all);
   add_names(all);
   add_staged(all);

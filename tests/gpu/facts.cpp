@@ -56,7 +56,6 @@ again:
   ld.volatile.global.u32 %w, [%d];
   st.volatile.global.u32 [%l+12], %w;
   add.u64 %d, %d, %q;
-  add.u64 %d, %d, %q;
   ld.volatile.global.u32 %w, [%d+-4];
   st.volatile.global.u32 [%l+16], %w;
   ret;

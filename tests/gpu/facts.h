@@ -130,6 +130,8 @@ void add_staged(Experiments& all);
 void add_state(Experiments& all);
 void add_contexts(Experiments& all);
 void add_fork(Experiments& all);
+void add_second(Experiments& all);
+void add_capture_calls(Experiments& all);
 void add_names(Experiments& all);
 
 }  // namespace pinion::gpu

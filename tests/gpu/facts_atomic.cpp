@@ -1,5 +1,6 @@
 // Finds whether work of other threads runs in the middle of a copy: a kernel that looks at five words of the
 // copy's target, launched all the time, sees old and new bytes side by side if it does.
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -43,6 +44,10 @@ class Log {
     words_ = static_cast<std::uint32_t*>(memory);
   }
   DevicePointer slot(int look) const { return reinterpret_cast<DevicePointer>(words_ + look * 8); }
+  std::string text(int look) const {
+    const std::uint32_t* const seen = words_ + look * 8;
+    return format("%u %u %u %u %u", seen[0], seen[1], seen[2], seen[3], seen[4]);
+  }
   bool mixed(int look) const {
     const std::uint32_t* const seen = words_ + look * 8;
     for (int i = 1; i < 5; ++i) {
@@ -54,6 +59,13 @@ class Log {
  private:
   std::uint32_t* words_;
 };
+
+Result look_at(Session& session, DevicePointer device, std::uint64_t bytes, DevicePointer slot,
+               Stream stream) {
+  std::uint64_t quarter = bytes / 4;
+  void* arguments[] = {&device, &quarter, &slot};
+  return driver().launch(session.kernels.look, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
+}
 
 void atomicity(Looker looker, Way way, std::size_t bytes) {
   Session session;
@@ -75,38 +87,66 @@ void atomicity(Looker looker, Way way, std::size_t bytes) {
   }
   must(driver().context_synchronize(), "cuCtxSynchronize");
   std::atomic<bool> stop{false};
-  int made = 0;
-  std::thread launcher([&] {
+  std::atomic<int> made{0};
+  const auto launch = [&] {
     driver().context_set(session.context);
-    for (; !stop && made < Log::kLooks; ++made) {
-      DevicePointer slot = log.slot(made);
-      std::uint64_t quarter = bytes / 4;
-      void* arguments[] = {&device, &quarter, &slot};
-      must(driver().launch(session.kernels.look, 1, 1, 1, 1, 1, 1, 0, looks, arguments, nullptr),
-           "cuLaunchKernel");
-      if (made % 16 == 15) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    for (int look; !stop && (look = made++) < Log::kLooks;) {
+      must(look_at(session, device, bytes, log.slot(look), looks), "cuLaunchKernel");
+      if (look % 16 == 15) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
-  });
+  };
+  std::vector<std::thread> launchers;
+  for (int i = 0; i < 4; ++i) launchers.emplace_back(launch);
   int copied = 0;
-  for (const double end = now() + 6e5; now() < end; ++copied) {
+  for (const double end = now() + 8e5; now() < end; ++copied) {
     must(way == Way::kPageableSync ? driver().copy_in(device, host[copied % 2], bytes)
                                    : driver().copy_in_async(device, host[copied % 2], bytes, copies),
          "the copy");
+    // The pause lets the launchers reach the driver's lock, which is unfair.
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   stop = true;
-  launcher.join();
+  for (std::thread& launcher : launchers) launcher.join();
   must(driver().context_synchronize(), "cuCtxSynchronize");
   int mixed = 0;
-  for (int i = 0; i < made; ++i) mixed += log.mixed(i);
+  const int looked = std::min<int>(made, Log::kLooks);
+  for (int i = 0; i < looked; ++i) mixed += log.mixed(i);
   emit(format("%s see a %s copy of %s half done", looker_name(looker), way_name(way),
               size_name(bytes).c_str()),
-       format("%d of %d", mixed, made), "looks", format("%d copies", copied));
+       format("%d of %d", mixed, looked), "looks", format("%d copies", copied));
+}
+
+/// A kernel launched in a copy's own stream while the copy waits in the driver behind a gate.
+void launch_while_copy_waits(std::size_t bytes) {
+  Session session;
+  Log log;
+  Gate gate(GateKind::kValue);
+  DevicePointer device = 0;
+  must(driver().allocate(&device, bytes), "cuMemAlloc");
+  must(driver().set_bytes(device, 0, bytes), "cuMemsetD8");
+  must(driver().context_synchronize(), "cuCtxSynchronize");
+  char* const host = map_memory(bytes);
+  fill(host, bytes, 1, 4);
+  gate.close(session.stream, session.kernels);
+  std::thread copying([&] {
+    driver().context_set(session.context);
+    must(driver().copy_in_async(device, host, bytes, session.stream), "cuMemcpyHtoDAsync");
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const Step outcome = step(session.context, gate,
+                            [&] { return look_at(session, device, bytes, log.slot(0), session.stream); });
+  gate.open();
+  copying.join();
+  must(driver().context_synchronize(), "cuCtxSynchronize");
+  emit(format("launch in the stream of a pageable copy of %s that waits", size_name(bytes).c_str()),
+       outcome.text() + "; the kernel saw " + log.text(0), "", "0: before the copy; 1: after it");
 }
 
 }  // namespace
 
 void add_atomic(Experiments& all) {
-  for (const std::size_t bytes : {kMiB, 64 * kMiB}) {
+  for (const std::size_t bytes : {kMiB, 16 * kMiB, 64 * kMiB}) {
+    all.push_back({"atomic", 6, [=] { launch_while_copy_waits(bytes); }});
     all.push_back({"atomic", 8, [=] { atomicity(Looker::kSameStream, Way::kPageableAsync, bytes); }});
     all.push_back({"atomic", 8, [=] { atomicity(Looker::kLegacyAndLegacy, Way::kPageableSync, bytes); }});
     all.push_back({"atomic", 8, [=] { atomicity(Looker::kLegacyAndBlocking, Way::kPageableSync, bytes); }});

@@ -11,7 +11,7 @@ const char* mode_name(int mode) {
   return mode == kCaptureGlobal ? "global" : mode == kCaptureThreadLocal ? "thread-local" : "relaxed";
 }
 
-enum class Op { kIn, kOut, kSyncIn, kLegacyIn };
+enum class Op { kIn, kOut, kSyncIn, kLegacyIn, kBlockingIn, kBlockingSyncIn };
 
 const char* op_name(Op op) {
   switch (op) {
@@ -23,6 +23,10 @@ const char* op_name(Op op) {
       return "sync copy to the GPU";
     case Op::kLegacyIn:
       return "async copy to the GPU, legacy stream";
+    case Op::kBlockingIn:
+      return "async copy to the GPU, legacy stream, beside a blocking stream's capture";
+    case Op::kBlockingSyncIn:
+      return "sync copy to the GPU, beside a blocking stream's capture";
   }
   return "";
 }
@@ -38,17 +42,17 @@ struct Scene {
   Result make(Op op) {
     if (op == Op::kIn) return driver().copy_in_async(device, host, bytes, session.stream);
     if (op == Op::kOut) return driver().copy_out_async(host, device, bytes, session.stream);
-    if (op == Op::kSyncIn) return driver().copy_in(device, host, bytes);
+    if (op == Op::kSyncIn || op == Op::kBlockingSyncIn) return driver().copy_in(device, host, bytes);
     return driver().copy_in_async(device, host, bytes, kLegacyStream);
   }
-  /// Captures one copy to the GPU and makes it ready to launch.
+  /// Captures one copy to the GPU.
   void capture() {
     must(driver().begin_capture(session.stream, kCaptureRelaxed), "cuStreamBeginCapture");
     must(make(Op::kIn), "the captured copy");
     must(driver().end_capture(session.stream, &graph), "cuStreamEndCapture");
-    must(driver().graph_instantiate(&exec, graph, 0), "cuGraphInstantiate");
   }
-  /// Adds a memcpy node by hand and makes the graph ready to launch.
+  void instantiate() { must(driver().graph_instantiate(&exec, graph, 0), "cuGraphInstantiate"); }
+  /// Adds a memcpy node by hand.
   void add_node() {
     Copy3D shape;
     shape.source_type = kMemoryTypeHost;
@@ -60,7 +64,6 @@ struct Scene {
     GraphNode node = nullptr;
     must(driver().graph_create(&graph, 0), "cuGraphCreate");
     must(driver().graph_add_copy(&node, graph, nullptr, 0, &shape, session.context), "cuGraphAddMemcpyNode");
-    must(driver().graph_instantiate(&exec, graph, 0), "cuGraphInstantiate");
   }
   std::string launch() {
     const Result launched = driver().graph_launch(exec, session.stream);
@@ -81,6 +84,9 @@ struct Scene {
 void captured(int mode, Op op, bool registered, std::size_t bytes) {
   Scene scene(bytes);
   if (registered) must(driver().host_register(scene.host, bytes, kPortable), "cuMemHostRegister");
+  if (op == Op::kBlockingIn || op == Op::kBlockingSyncIn) {
+    must(driver().stream_create(&scene.session.stream, 0), "cuStreamCreate");
+  }
   must(driver().begin_capture(scene.session.stream, mode), "cuStreamBeginCapture");
   const Result result = scene.make(op);
   int status = -1;
@@ -163,17 +169,37 @@ void apply(Scene& scene, Change change) {
   }
 }
 
+enum class Made { kCaptured, kByHand, kLaunched, kLate };
+
+const char* made_name(Made made) {
+  switch (made) {
+    case Made::kCaptured:
+      return "by capture";
+    case Made::kByHand:
+      return "by cuGraphAddMemcpyNode";
+    case Made::kLaunched:
+      return "by capture, launched once";
+    case Made::kLate:
+      return "by capture, instantiated after the change (and then unregistered)";
+  }
+  return "";
+}
+
 /// A node whose memory changes between its making and its launch.
-void changed(Change change, bool by_hand, bool launched_before) {
+void changed(Change change, Made made) {
   Scene scene(kMiB);
   const bool registered = change == Change::kUnregister || change == Change::kUnregisterAndRemap ||
                           change == Change::kUnregisterAndUnmap || change == Change::kRemapUnderRegistration;
   if (registered) must(driver().host_register(scene.host, scene.bytes, kPortable), "cuMemHostRegister");
-  by_hand ? scene.add_node() : scene.capture();
-  if (launched_before) scene.launch();
+  made == Made::kByHand ? scene.add_node() : scene.capture();
+  if (made != Made::kLate) scene.instantiate();
+  if (made == Made::kLaunched) scene.launch();
   apply(scene, change);
-  emit(format("node %s: %s", by_hand ? "by cuGraphAddMemcpyNode" : "by capture", change_name(change)),
-       scene.launch(), "", launched_before ? "launched once before the change; 2 is right" : "2 is right");
+  if (made == Made::kLate) scene.instantiate();
+  if (made == Made::kLate && change == Change::kRegister) {
+    must(driver().host_unregister(scene.host), "cuMemHostUnregister");
+  }
+  emit(format("node %s: %s", made_name(made), change_name(change)), scene.launch(), "", "2 is right");
 }
 
 /// Whether the launch of a graph with a copy waits for its stream, and when the source is read.
@@ -181,6 +207,7 @@ void launch_behind_gate(std::size_t bytes, bool registered) {
   Scene scene(bytes);
   if (registered) must(driver().host_register(scene.host, bytes, kPortable), "cuMemHostRegister");
   scene.capture();
+  scene.instantiate();
   Gate gate(GateKind::kValue);
   gate.close(scene.session.stream, scene.session.kernels);
   const Step outcome = step(scene.session.context, gate,
@@ -198,7 +225,8 @@ void launch_behind_gate(std::size_t bytes, bool registered) {
 
 void add_captures(Experiments& all) {
   for (const int mode : {kCaptureGlobal, kCaptureThreadLocal, kCaptureRelaxed}) {
-    for (const Op op : {Op::kIn, Op::kOut, Op::kSyncIn, Op::kLegacyIn}) {
+    for (const Op op :
+         {Op::kIn, Op::kOut, Op::kSyncIn, Op::kLegacyIn, Op::kBlockingIn, Op::kBlockingSyncIn}) {
       all.push_back({"captures", 5, [=] { captured(mode, op, false, kMiB); }});
     }
     all.push_back({"captures", 5, [=] { captured(mode, Op::kIn, true, kMiB); }});
@@ -208,10 +236,10 @@ void add_captures(Experiments& all) {
   for (const Change change : {Change::kUnregister, Change::kUnregisterAndRemap,
                               Change::kRemapUnderRegistration, Change::kUnregisterAndUnmap, Change::kRegister,
                               Change::kRegisterAndUnregister, Change::kRemap, Change::kUnmap}) {
-    all.push_back({"captures", 5, [=] { changed(change, false, true); }});
-    all.push_back({"captures", 5, [=] { changed(change, false, false); }});
-    if (change == Change::kUnregister || change == Change::kRegister) {
-      all.push_back({"captures", 5, [=] { changed(change, true, false); }});
+    for (const Made made : {Made::kCaptured, Made::kByHand, Made::kLaunched, Made::kLate}) {
+      const bool more = change == Change::kUnregister || change == Change::kRegister;
+      if ((made == Made::kByHand || made == Made::kLate) && !more) continue;
+      all.push_back({"captures", 5, [=] { changed(change, made); }});
     }
   }
   for (const std::size_t bytes : {64 * kKiB, 16 * kMiB}) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "facts.h"
@@ -182,6 +183,52 @@ void mapped_file(int sharing, int rights, unsigned flags) {
   emit(name + ": memory after the unregister", resident());
 }
 
+/// Where the thread stands in the kernel, and what it has used.
+std::string thread_state(pid_t thread) {
+  const std::string folder = format("/proc/self/task/%d/", thread);
+  std::string text;
+  for (const char* const name : {"wchan", "stack", "stat"}) {
+    std::ifstream file(folder + name);
+    std::string line;
+    for (int i = 0; i < 8 && std::getline(file, line); ++i)
+      text += (text.empty() ? "" : " | ") + line.substr(0, 100);
+  }
+  return text;
+}
+
+/// A read-only registration of a private mapping of a file, with a look at the thread if it takes long.
+void private_read_only(const char* folder, std::size_t bytes, bool touched, int rights) {
+  Session session;
+  ::setenv("TMPDIR", folder, 1);
+  const int file = make_file(bytes);
+  void* const host = ::mmap(nullptr, bytes, rights, MAP_PRIVATE, file, 0);
+  if (touched) contents(host, bytes);
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> done{false};
+  Result result = -1;
+  double took = 0;
+  const std::string before = resident();
+  std::thread registering([&] {
+    driver().context_set(session.context);
+    thread = ::gettid();
+    const double began = now();
+    result = driver().host_register(host, bytes, kReadOnly | kPortable);
+    took = now() - began;
+    done = true;
+  });
+  for (const double end = now() + 2e6; !done && now() < end;) ::usleep(1000);
+  const std::string name =
+      format("READ_ONLY register of %s of a private %s file mapping in %s, %s", size_name(bytes).c_str(),
+             rights & PROT_WRITE ? "writable" : "read-only", folder, touched ? "read before" : "untouched");
+  if (!done) {
+    emit(name, "does not return within 2 s", "", thread_state(thread));
+    ::_exit(0);
+  }
+  registering.join();
+  emit(name, result_name(result), "",
+       format("%.0f us; %s before, %s after", took, before.c_str(), resident().c_str()));
+}
+
 /// A copy from the GPU into pageable memory that may not be written, for comparison.
 void plain_copy_out_into_read_only() {
   Session session;
@@ -208,6 +255,14 @@ void add_contexts(Experiments& all) {
       {"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ | PROT_WRITE, kReadOnly | kPortable); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_SHARED, PROT_READ, kReadOnly | kPortable); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_SHARED, PROT_READ | PROT_WRITE, kPortable); }});
+  for (const char* const folder : {"/tmp", "/dev/shm"}) {
+    for (const std::size_t bytes : {4 * kKiB, kMiB}) {
+      for (const bool touched : {false, true}) {
+        all.push_back({"files", 5, [=] { private_read_only(folder, bytes, touched, PROT_READ); }});
+      }
+    }
+    all.push_back({"files", 5, [=] { private_read_only(folder, kMiB, true, PROT_READ | PROT_WRITE); }});
+  }
   all.push_back({"files", 6, plain_copy_out_into_read_only});
 }
 

@@ -182,6 +182,7 @@ void lock_of(std::size_t piece) {
   must(driver().context_create(&other, 0, program.session.device), "cuCtxCreate");
   driver().context_set(program.session.context);
   beside(program, other, ", in another context", piece, Pause::kNone, Phase::kRegister);
+  beside(program, other, ", in another context", piece, Pause::kNone, Phase::kUnregister);
 }
 
 /// The same with an equal amount of registering done by a second process.

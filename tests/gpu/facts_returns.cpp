@@ -230,6 +230,48 @@ void overwrite_after_return(bool registered) {
   }
 }
 
+/// The same for a batch of so many copies, by its access order, on an idle stream.
+void batch_overwritten_after_return(int order, std::size_t count) {
+  Session session;
+  if (!driver().copy_batch_v2)
+    return emit("batch", "this driver has no second version of cuMemcpyBatchAsync");
+  char* const host = map_memory(kMost);
+  DevicePointer device = 0;
+  must(driver().allocate(&device, kMost), "cuMemAlloc");
+  for (const std::size_t bytes : {64 * kKiB, 256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB}) {
+    int old = 0, tries = 20;
+    Times call;
+    for (int i = 0; i < tries; ++i) {
+      fill(host, bytes, 1);
+      std::vector<DevicePointer> to, from;
+      std::vector<std::size_t> sizes;
+      for (std::size_t part = 0; part < count; ++part) {
+        to.push_back(device + bytes / count * part);
+        from.push_back(reinterpret_cast<DevicePointer>(host) + bytes / count * part);
+        sizes.push_back(bytes / count);
+      }
+      CopyAttributes attributes;
+      attributes.source_access_order = order;
+      std::size_t first = 0;
+      const double began = now();
+      must(driver().copy_batch_v2(to.data(), from.data(), sizes.data(), count, &attributes, &first, 1,
+                                  session.stream),
+           "cuMemcpyBatchAsync");
+      call.add(now() - began);
+      fill(host, bytes, 2);
+      must(driver().stream_synchronize(session.stream), "cuStreamSynchronize");
+      old += device_contents(device, bytes) == "1";
+    }
+    emit(format("overwritten after return, batch of %zu, access order %s, %s", count,
+                order == 1   ? "stream"
+                : order == 2 ? "during call"
+                             : "any",
+                size_name(bytes).c_str()),
+         format("%d of %d", old, tries), "copies hold the old bytes",
+         format("pageable, idle stream; call %s us", call.summary().c_str()));
+  }
+}
+
 /// Asks whether the copy's work is still pending when a sync copy has returned.
 void pending_after_sync(bool registered) {
   Session session;
@@ -266,6 +308,11 @@ void add_returns(Experiments& all) {
   }
   for (const std::size_t bytes : {std::size_t{0}, 4 * kKiB, 64 * kKiB, kMiB}) {
     all.push_back({"returns", 8, [=] { pending_calls(bytes); }});
+  }
+  for (const int order : {1, 2, 3}) {
+    for (const std::size_t count : {1, 4}) {
+      all.push_back({"returns.batch", 8, [=] { batch_overwritten_after_return(order, count); }});
+    }
   }
   for (const bool registered : {false, true}) {
     all.push_back({"returns", 12, [=] { overwrite_after_return(registered); }});

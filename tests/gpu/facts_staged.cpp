@@ -12,7 +12,7 @@
 namespace pinion::gpu {
 namespace {
 
-constexpr std::size_t kRing = 32 * kMiB, kLeastChunk = 256 * kKiB, kMost = 256 * kMiB;
+constexpr std::size_t kRing = 32 * kMiB, kLeastChunk = 128 * kKiB, kMost = 256 * kMiB;
 constexpr int kMostThreads = 4, kReadAhead = 16;
 
 #if defined(__x86_64__)
@@ -59,6 +59,7 @@ struct Plan {
   int threads = 1;
   Mover mover = Mover::kMemcpy;
   std::size_t chunk = kMiB;
+  std::size_t ring = kRing;
   bool asleep = false;  // The helpers sleep between two copies and are woken by each.
 };
 
@@ -84,7 +85,7 @@ class Stager {
     device_ = device;
     bytes_ = bytes;
     chunks_ = (bytes + plan.chunk - 1) / plan.chunk;
-    slots_ = kRing / plan.chunk;
+    slots_ = plan.ring / plan.chunk;
     if (!plan.in) slots_ = std::min<std::size_t>(slots_, kReadAhead);
     for (std::size_t i = 0; i < slots_; ++i) issued_[i] = 0;
     next_ = 0;
@@ -238,8 +239,9 @@ void staged_rows(Bench& bench, const Plan& like, std::size_t bytes, double plain
   std::string all;
   double best = 0;
   std::size_t best_chunk = 0;
-  for (const std::size_t chunk : {kLeastChunk, 512 * kKiB, kMiB, 2 * kMiB, 4 * kMiB}) {
+  for (const std::size_t chunk : {kLeastChunk, 256 * kKiB, 512 * kKiB, kMiB, 2 * kMiB, 4 * kMiB}) {
     if (chunk > bytes && chunk != kLeastChunk) break;
+    if (2 * chunk > plan.ring) break;
     plan.chunk = chunk;
     const double median = bench.staged(plan, bytes).median();
     all += format("%s%s: %.4g", all.empty() ? "" : ", ", size_name(chunk).c_str(), median);
@@ -249,8 +251,9 @@ void staged_rows(Bench& bench, const Plan& like, std::size_t bytes, double plain
     }
   }
   plan.chunk = best_chunk;
-  emit(format("%s staged, %d threads, %s%s", name.c_str(), plan.threads, mover_name(plan.mover),
-              plan.asleep ? ", helpers asleep" : ""),
+  const std::string ring = plan.ring == kRing ? "" : ", ring of " + size_name(plan.ring);
+  emit(format("%s staged, %d threads, %s%s%s", name.c_str(), plan.threads, mover_name(plan.mover),
+              plan.asleep ? ", helpers asleep" : "", ring.c_str()),
        format("%.4g us = %.2f of plain, %.1f GB/s, %s", best, best / plain,
               static_cast<double>(bytes) / best / 1e3,
               bench.right(plan, bytes) ? "right bytes" : "WRONG bytes"),
@@ -276,6 +279,12 @@ void staged_of(bool in, Pages pages) {
         plan.threads = threads;
         plan.mover = mover;
         staged_rows(bench, plan, bytes, plain.median(), name);
+        for (const std::size_t small : {2 * kMiB, 8 * kMiB}) {
+          if (threads != 3 || bytes < 16 * kMiB) continue;
+          plan.ring = small;
+          staged_rows(bench, plan, bytes, plain.median(), name);
+          plan.ring = kRing;
+        }
         if (threads != 3 || mover != Mover::kMemcpy) continue;
         plan.asleep = true;
         bench.stager().sleep(true);

@@ -1,6 +1,6 @@
 // Finds what register, unregister and the allocation of host memory wait for: for a gated stream of the same
 // context, of another context, for the legacy stream, for a copy that uses the range, or for nothing.
-#include <cstring>
+#include <thread>
 
 #include "facts.h"
 
@@ -66,11 +66,13 @@ struct Scene {
     }
     driver().context_set(session.context);
   }
-  void open() {
+  /// Opens the gate and returns how the gated work ended.
+  Result open() {
     gate.open();
     if (other) driver().context_set(other);
-    must(driver().stream_synchronize(stream), "cuStreamSynchronize");
+    const Result ended = driver().stream_synchronize(stream);
     driver().context_set(session.context);
+    return ended;
   }
   Session session;
   Gate gate;
@@ -85,8 +87,9 @@ struct Scene {
 void try_call(Scene& scene, GateKind kind, const char* call, std::function<Result()> body) {
   scene.close();
   const Step outcome = step(scene.session.context, scene.gate, std::move(body));
-  scene.open();
-  emit(format("%s beside %s", call, place_name(scene.place)), outcome.text(), "",
+  const Result ended = scene.open();
+  emit(format("%s beside %s", call, place_name(scene.place)),
+       outcome.text() + (ended == kSuccess ? "" : "; the gated work ends with " + result_name(ended)), "",
        format("gate: %s; range of 1 MiB", gate_name(kind)));
 }
 
@@ -158,6 +161,74 @@ void inside_callback() {
   emit("unregister inside a host callback", result_name(shared.unregistered));
 }
 
+enum class Waiter { kUnregister, kPageableAsync, kPageableSync, kEvent, kCallback };
+
+const char* waiter_name(Waiter waiter) {
+  switch (waiter) {
+    case Waiter::kUnregister:
+      return "an unregister waits";
+    case Waiter::kPageableAsync:
+      return "a pageable async copy of 16 MiB waits";
+    case Waiter::kPageableSync:
+      return "a pageable sync copy of 16 MiB waits";
+    case Waiter::kEvent:
+      return "a blocking event synchronize waits";
+    case Waiter::kCallback:
+      return "only the gate waits, in a host callback";
+  }
+  return "";
+}
+
+/// What other threads can do while one waits in the driver for a gated stream.
+void while_waiting(Waiter waiter) {
+  constexpr std::size_t kLarge = 16 * kMiB;
+  Session session;
+  Gate gate(waiter == Waiter::kCallback ? GateKind::kCallback : GateKind::kValue);
+  char* const range = map_memory(kRange);
+  char* const fresh = map_memory(kRange);
+  char* const large = map_memory(kLarge);
+  DevicePointer device = 0;
+  Stream unrelated = nullptr;
+  Event event = nullptr;
+  fill(range, kRange, 1);
+  fill(fresh, kRange, 1);
+  fill(large, kLarge, 1);
+  must(driver().allocate(&device, kLarge), "cuMemAlloc");
+  must(driver().stream_create(&unrelated, kNonBlocking), "cuStreamCreate");
+  must(driver().event_create(&event, kEventBlocking | kEventNoTiming), "cuEventCreate");
+  const Stream gated = waiter == Waiter::kPageableSync ? kLegacyStream : session.stream;
+  const auto launch = [&](Stream stream) {
+    return driver().launch(session.kernels.nothing, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  };
+  const std::pair<const char*, std::function<Result()>> probes[] = {
+      {"a launch in another stream", [&] { return launch(unrelated); }},
+      {"a launch in the same stream", [&] { return launch(gated); }},
+      {"an event query", [&] { return driver().event_query(event); }},
+      {"a register of 1 MiB", [&] { return driver().host_register(fresh, kRange, kPortable); }},
+      {"a pageable copy of 64 KiB in another stream",
+       [&] { return driver().copy_in_async(device, fresh, 64 * kKiB, unrelated); }}};
+  for (const auto& [name, probe] : probes) {
+    if (waiter == Waiter::kUnregister)
+      must(driver().host_register(range, kRange, kPortable), "cuMemHostRegister");
+    gate.close(gated, session.kernels);
+    must(driver().event_record(event, gated), "cuEventRecord");
+    std::thread waiting([&] {
+      driver().context_set(session.context);
+      if (waiter == Waiter::kUnregister) driver().host_unregister(range);
+      if (waiter == Waiter::kPageableAsync) driver().copy_in_async(device, large, kLarge, gated);
+      if (waiter == Waiter::kPageableSync) driver().copy_in(device, large, kLarge);
+      if (waiter == Waiter::kEvent) driver().event_synchronize(event);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    const Step outcome = step(session.context, gate, probe, 150);
+    gate.open();
+    waiting.join();
+    must(driver().context_synchronize(), "cuCtxSynchronize");
+    emit(format("while %s: %s", waiter_name(waiter), name), outcome.text(), "",
+         "error 600: not ready, as it should");
+  }
+}
+
 }  // namespace
 
 void add_waits(Experiments& all) {
@@ -167,6 +238,10 @@ void add_waits(Experiments& all) {
       if (place == Place::kLegacyStream && kind == GateKind::kCallback) continue;
       all.push_back({format("waits.%s", gate_name(kind)), 9, [=] { waits_of(kind, place); }});
     }
+  }
+  for (const Waiter waiter : {Waiter::kUnregister, Waiter::kPageableAsync, Waiter::kPageableSync,
+                              Waiter::kEvent, Waiter::kCallback}) {
+    all.push_back({"waits.meanwhile", 9, [=] { while_waiting(waiter); }});
   }
   all.push_back({"waits.copy-out", 6, [] { unregister_beside_copy_out(GateKind::kValue); }});
   all.push_back({"waits.inside-callback", 6, inside_callback});
