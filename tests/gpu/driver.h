@@ -142,7 +142,11 @@ struct CopyAttributes {
      std::size_t*, Stream))                                                                                 \
   X(copy_batch_v2, "cuMemcpyBatchAsync_v2",                                                                 \
     (DevicePointer*, DevicePointer*, std::size_t*, std::size_t, CopyAttributes*, std::size_t*, std::size_t, \
-     Stream))
+     Stream))                                                                                               \
+  X(device_resource, "cuDeviceGetDevResource", (Device, void*, int))                                        \
+  X(describe_resource, "cuDevResourceGenerateDesc", (void**, void*, unsigned))                              \
+  X(green_create, "cuGreenCtxCreate", (void**, void*, Device, unsigned))                                    \
+  X(context_from_green, "cuCtxFromGreenCtx", (Context*, void*))
 
 struct Driver {
 #define PINION_GPU_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;

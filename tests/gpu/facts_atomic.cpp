@@ -145,7 +145,7 @@ void launch_while_copy_waits(std::size_t bytes) {
 }  // namespace
 
 void add_atomic(Experiments& all) {
-  for (const std::size_t bytes : {kMiB, 16 * kMiB, 64 * kMiB}) {
+  for (const std::size_t bytes : {kMiB, 64 * kMiB}) {
     all.push_back({"atomic", 6, [=] { launch_while_copy_waits(bytes); }});
     all.push_back({"atomic", 8, [=] { atomicity(Looker::kSameStream, Way::kPageableAsync, bytes); }});
     all.push_back({"atomic", 8, [=] { atomicity(Looker::kLegacyAndLegacy, Way::kPageableSync, bytes); }});

@@ -147,36 +147,35 @@ std::string resident() {
   return format("RssAnon %ld, RssFile %ld MiB", status_kib("RssAnon") / 1024, status_kib("RssFile") / 1024);
 }
 
-void mapped_file(int sharing, int rights, unsigned flags) {
-  constexpr std::size_t kFile = 64 * kMiB;
+void mapped_file(int sharing, int rights, unsigned flags, std::size_t bytes = 64 * kMiB) {
   Session session;
   DevicePointer device = 0;
-  must(driver().allocate(&device, kFile), "cuMemAlloc");
-  const int file = make_file(kFile);
-  void* const host = ::mmap(nullptr, kFile, rights, sharing, file, 0);
-  contents(host, kFile);
+  must(driver().allocate(&device, bytes), "cuMemAlloc");
+  const int file = make_file(bytes);
+  void* const host = ::mmap(nullptr, bytes, rights, sharing, file, 0);
+  contents(host, bytes);
   const std::string name =
       format("%s file mapping, %s, register flags %u", sharing == MAP_SHARED ? "shared" : "private",
              rights & PROT_WRITE ? "writable" : "read-only", flags);
   const std::string before = resident();
   const double began = now();
-  const Result result = driver().host_register(host, kFile, flags);
+  const Result result = driver().host_register(host, bytes, flags);
   const double took = now() - began;
-  emit(name, result_name(result), "", format("64 MiB of page cache, %.0f us", took));
+  emit(name, result_name(result), "", format("%s of page cache, %.0f us", size_name(bytes).c_str(), took));
   if (result != kSuccess) return;
   emit(name + ": memory", before + " before; " + resident() + " registered");
-  const Result in = driver().copy_in(device, host, kFile);
-  emit(name + ": copy to the GPU", result_name(in) + ", the GPU holds " + device_contents(device, kFile), "",
+  const Result in = driver().copy_in(device, host, bytes);
+  emit(name + ": copy to the GPU", result_name(in) + ", the GPU holds " + device_contents(device, bytes), "",
        "1 is right");
-  must(driver().set_bytes(device, 3, kFile), "cuMemsetD8");
-  emit(name + ": copy from the GPU", result_name(driver().copy_out(host, device, kFile)));
+  must(driver().set_bytes(device, 3, bytes), "cuMemsetD8");
+  emit(name + ": copy from the GPU", result_name(driver().copy_out(host, device, bytes)));
   if (!(rights & PROT_WRITE) && sharing == MAP_PRIVATE) {
-    ::mprotect(host, kFile, PROT_READ | PROT_WRITE);
-    fill(host, kFile, 2);
-    const Result written = driver().copy_in(device, host, kFile);
+    ::mprotect(host, bytes, PROT_READ | PROT_WRITE);
+    fill(host, bytes, 2);
+    const Result written = driver().copy_in(device, host, bytes);
     emit(name + ": copy to the GPU after mprotect and a write",
-         result_name(written) + ", the GPU holds " + device_contents(device, kFile), "", "2 is right");
-    emit(name + ": copy from the GPU after mprotect", result_name(driver().copy_out(host, device, kFile)), "",
+         result_name(written) + ", the GPU holds " + device_contents(device, bytes), "", "2 is right");
+    emit(name + ": copy from the GPU after mprotect", result_name(driver().copy_out(host, device, bytes)), "",
          "pageable memory: ok");
   }
   must(driver().host_unregister(host), "cuMemHostUnregister");
@@ -197,11 +196,11 @@ std::string thread_state(pid_t thread) {
 }
 
 /// A read-only registration of a private mapping of a file, with a look at the thread if it takes long.
-void private_read_only(const char* folder, std::size_t bytes, bool touched, int rights) {
+void private_read_only(const char* folder, std::size_t bytes, bool touched) {
   Session session;
   ::setenv("TMPDIR", folder, 1);
   const int file = make_file(bytes);
-  void* const host = ::mmap(nullptr, bytes, rights, MAP_PRIVATE, file, 0);
+  void* const host = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
   if (touched) contents(host, bytes);
   std::atomic<pid_t> thread{0};
   std::atomic<bool> done{false};
@@ -217,9 +216,8 @@ void private_read_only(const char* folder, std::size_t bytes, bool touched, int 
     done = true;
   });
   for (const double end = now() + 2e6; !done && now() < end;) ::usleep(1000);
-  const std::string name =
-      format("READ_ONLY register of %s of a private %s file mapping in %s, %s", size_name(bytes).c_str(),
-             rights & PROT_WRITE ? "writable" : "read-only", folder, touched ? "read before" : "untouched");
+  const std::string name = format("READ_ONLY register of %s of a private file mapping in %s, %s",
+                                  size_name(bytes).c_str(), folder, touched ? "read before" : "untouched");
   if (!done) {
     emit(name, "does not return within 2 s", "", thread_state(thread));
     ::_exit(0);
@@ -248,20 +246,18 @@ void add_contexts(Experiments& all) {
   all.push_back({"contexts", 10, recurring_handles});
   all.push_back({"contexts", 8, primary_reset});
   for (const unsigned flags : {0U, kPortable}) all.push_back({"contexts", 8, [=] { two_contexts(flags); }});
-  all.push_back({"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ, kReadOnly | kPortable); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ, kPortable); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ | PROT_WRITE, kPortable); }});
   all.push_back(
-      {"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ | PROT_WRITE, kReadOnly | kPortable); }});
+      {"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ | PROT_WRITE, kReadOnly | kPortable, kMiB); }});
+  all.push_back({"files", 8, [] { mapped_file(MAP_PRIVATE, PROT_READ, kReadOnly | kPortable, kMiB); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_SHARED, PROT_READ, kReadOnly | kPortable); }});
   all.push_back({"files", 8, [] { mapped_file(MAP_SHARED, PROT_READ | PROT_WRITE, kPortable); }});
+  for (const std::size_t bytes : {4 * kKiB, kMiB, 2 * kMiB, 4 * kMiB, 16 * kMiB, 64 * kMiB}) {
+    all.push_back({"files", 5, [=] { private_read_only("/tmp", bytes, true); }});
+  }
   for (const char* const folder : {"/tmp", "/dev/shm"}) {
-    for (const std::size_t bytes : {4 * kKiB, kMiB}) {
-      for (const bool touched : {false, true}) {
-        all.push_back({"files", 5, [=] { private_read_only(folder, bytes, touched, PROT_READ); }});
-      }
-    }
-    all.push_back({"files", 5, [=] { private_read_only(folder, kMiB, true, PROT_READ | PROT_WRITE); }});
+    all.push_back({"files", 5, [=] { private_read_only(folder, 64 * kMiB, false); }});
   }
   all.push_back({"files", 6, plain_copy_out_into_read_only});
 }

@@ -121,6 +121,41 @@ void allocate_costs() {
   }
 }
 
+/// What one more registration costs beside many live ones.
+void many_live() {
+  Session session;
+  constexpr std::size_t kStep = 64 * kKiB;
+  constexpr int kMany = 16384;
+  char* const memory = map_memory(kStep * (kMany + 1));
+  fill(memory, kStep * (kMany + 1), 1, 8);
+  int live = 0;
+  for (const int target : {0, 256, 4096, kMany}) {
+    for (; live < target; ++live) {
+      must(driver().host_register(memory + kStep * live, 4096, kPortable), "cuMemHostRegister");
+    }
+    char* const last = memory + kStep * kMany;
+    Times in, out, asked, missed;
+    for (int i = 0; i < 101; ++i) {
+      unsigned type = 0;
+      const double began = now();
+      must(driver().host_register(last, 4096, kPortable), "cuMemHostRegister");
+      const double registered = now();
+      driver().pointer_attribute(&type, 2, reinterpret_cast<DevicePointer>(last));
+      const double found = now();
+      driver().pointer_attribute(&type, 2, reinterpret_cast<DevicePointer>(last - kStep / 2));
+      const double lost = now();
+      must(driver().host_unregister(last), "cuMemHostUnregister");
+      out.add(now() - lost);
+      missed.add((lost - found) * 1e3);
+      asked.add((found - registered) * 1e3);
+      in.add(registered - began);
+    }
+    emit(format("4 KiB beside %d live registrations", target),
+         format("register %s us; unregister %s us; attribute, registered %.0f ns, pageable %.0f ns",
+                in.summary().c_str(), out.summary().c_str(), asked.median(), missed.median()));
+  }
+}
+
 }  // namespace
 
 void add_costs(Experiments& all) {
@@ -130,6 +165,7 @@ void add_costs(Experiments& all) {
     all.push_back({"costs", 25, [=] { costs_untouched(pages); }});
   }
   all.push_back({"costs", 6, allocate_costs});
+  all.push_back({"costs", 8, many_live});
 }
 
 }  // namespace pinion::gpu

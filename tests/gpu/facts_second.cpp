@@ -112,6 +112,35 @@ void beside_gate(GateKind kind) {
   }
 }
 
+/// The same with a green context, which shares the primary context's memory.
+void green() {
+  if (!driver().green_create) return emit("green context", "this driver has none");
+  Session session;
+  // CUdevResource takes 144 bytes; its type 1 stands for the multiprocessors.
+  alignas(16) char resource[1024] = {};
+  void *description = nullptr, *made = nullptr;
+  Context context = nullptr;
+  const std::size_t before = free_memory();
+  const double began = now();
+  must(driver().device_resource(session.device, resource, 1), "cuDeviceGetDevResource");
+  must(driver().describe_resource(&description, resource, 1), "cuDevResourceGenerateDesc");
+  must(driver().green_create(&made, description, session.device, 1), "cuGreenCtxCreate");
+  must(driver().context_from_green(&context, made), "cuCtxFromGreenCtx");
+  emit("green context beside the primary one",
+       format("%.0f ms, %zu MiB of GPU memory", (now() - began) / 1e3, (before - free_memory()) / kMiB));
+  char* const host = map_memory(kMiB);
+  fill(host, kMiB, 1);
+  Gate gate(GateKind::kValue);
+  driver().context_set(context);
+  must(driver().host_register(host, kMiB, kPortable), "cuMemHostRegister");
+  driver().context_set(session.context);
+  gate.close(session.stream, session.kernels);
+  const Step outcome = step(context, gate, [&] { return driver().host_unregister(host); });
+  gate.open();
+  must(driver().context_synchronize(), "cuCtxSynchronize");
+  emit("beside a gated stream of the primary context: unregister in a green context", outcome.text());
+}
+
 /// What is left of the second context's registrations once the program's context is gone or broken.
 void program_context_ends(bool by_error) {
   Pair pair;
@@ -179,6 +208,7 @@ void add_second(Experiments& all) {
   for (const GateKind kind : {GateKind::kValue, GateKind::kKernel}) {
     all.push_back({"second", 8, [=] { beside_gate(kind); }});
   }
+  all.push_back({"second", 8, green});
   for (const bool by_error : {false, true})
     all.push_back({"second", 6, [=] { program_context_ends(by_error); }});
   for (const bool second : {false, true}) all.push_back({"second", 6, [=] { beside_copies(second); }});

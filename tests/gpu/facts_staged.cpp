@@ -279,9 +279,8 @@ void staged_of(bool in, Pages pages) {
         plan.threads = threads;
         plan.mover = mover;
         staged_rows(bench, plan, bytes, plain.median(), name);
-        for (const std::size_t small : {2 * kMiB, 8 * kMiB}) {
-          if (threads != 3 || bytes < 16 * kMiB) continue;
-          plan.ring = small;
+        if (threads == 3 && bytes >= 16 * kMiB) {
+          plan.ring = 8 * kMiB;
           staged_rows(bench, plan, bytes, plain.median(), name);
           plan.ring = kRing;
         }
