@@ -80,7 +80,7 @@ Job::Result Job::open(const pinion_firehose_options& options) {
   return {{}, std::move(job)};
 }
 
-Error Job::open_endpoint(const transfer::Job& place) {
+Error Job::open_endpoint(const transfer::Membership& place) {
   transfer::FabricEndpointOptions wish;
   wish.job = place;
   wish.provider = options_.provider ? options_.provider : "";
@@ -96,10 +96,10 @@ Error Job::agree_on_buckets() {
 }
 
 Error Job::join() {
-  transfer::Job place;
+  transfer::Membership place;
   if (options_.processes > 0)
     place = {options_.process, options_.processes, options_.directory};
-  else if (Error error = transfer::job_of_launcher(place))
+  else if (Error error = transfer::membership_of_launcher(place))
     return error;
   else if (options_.directory)
     place.directory = options_.directory;

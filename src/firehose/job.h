@@ -128,7 +128,7 @@ class Job final : public Ways {
   explicit Job(const pinion_firehose_options& options);
   static unsigned watch_forks();
   Error join();
-  Error open_endpoint(const transfer::Job& place);
+  Error open_endpoint(const transfer::Membership& place);
   Error agree_on_buckets();
   struct Batch;
   Part* make_part(Call& call, PartKind kind);

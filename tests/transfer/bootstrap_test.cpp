@@ -1,4 +1,4 @@
-// How processes find each other by cards in a directory, which are read as strangers'.
+// Processes find each other by cards in a directory, which are read as strangers'.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -127,20 +127,20 @@ TEST(TransferCard, AnyBytesAreRefusedOrWhole) {
 TEST(TransferJob, TheLaunchersVariablesNameIt) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"})
     ::unsetenv(name);
-  Job job;
-  EXPECT_EQ(job_of_launcher(job).code, EINVAL);
+  Membership job;
+  EXPECT_EQ(membership_of_launcher(job).code, EINVAL);
   ::setenv("PMI_RANK", "3", 1);
   ::setenv("PMI_SIZE", "3", 1);
-  EXPECT_EQ(job_of_launcher(job).code, EINVAL) << "there is no rank 3 of 3";
+  EXPECT_EQ(membership_of_launcher(job).code, EINVAL) << "there is no rank 3 of 3";
   ::setenv("PMI_SIZE", "4", 1);
   ::setenv("XDG_RUNTIME_DIR", "/somewhere", 1);
-  ASSERT_FALSE(job_of_launcher(job));
+  ASSERT_FALSE(membership_of_launcher(job));
   EXPECT_EQ(job.rank, 3u);
   EXPECT_EQ(job.peers, 4u);
   EXPECT_EQ(job.directory.rfind("/somewhere/pinion-transfer-", 0), 0u) << job.directory;
   const std::string directory = job.directory;
   ::setenv("PMI_RANK", "0", 1);
-  ASSERT_FALSE(job_of_launcher(job));
+  ASSERT_FALSE(membership_of_launcher(job));
   EXPECT_EQ(job.directory, directory) << "the same for all of a job";
   for (const char* name : {"PMI_RANK", "PMI_SIZE", "XDG_RUNTIME_DIR"}) ::unsetenv(name);
 }

@@ -185,7 +185,7 @@ void put_a_thousand(Member& self) {
   }
 }
 
-/// As many elements as the provider takes, the last ones first; they arrive, and come back, one after
+/// A list of as many elements as the provider takes, the last ones first: they arrive, and come back, one after
 /// another.
 void put_and_get_lists(Member& self) {
   constexpr std::size_t kStride = 5000;
@@ -447,7 +447,7 @@ TEST_P(TransferEndpoint, AStoppedPeerIsDisconnected) {
       return;
     }
     self.tell(std::to_string(::getpid()));
-    // When it goes on, it sees the other one as gone.
+    // Once it goes on, it sees the other one as gone.
     EXPECT_TRUE(self.until([&] {
       static_cast<void>(self.endpoint->send(0, kNote, "on", 2, nullptr));
       return self.lost.contains(0);
@@ -466,7 +466,7 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-/// Of /proc/self/status: threads, or pinned memory in KiB.
+/// A value of /proc/self/status: threads, or pinned memory in KiB.
 long of_status(const std::string& name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -556,7 +556,7 @@ TEST_P(TransferEndpoint, ReachesAnotherNode) {
     put_a_thousand(self);
     self.barrier();
     if (!cuts) return;
-    // From here on neither is told of the other's end: silence ends it.
+    // Neither is told of the other's end: silence ends it.
     if (rank == 1) self.tell("through", 7);
     if (rank == 0) {
       ASSERT_TRUE(self.until([&] { return !self.notes.empty(); }));

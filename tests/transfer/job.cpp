@@ -62,7 +62,7 @@ int main(int count, char** arguments) {
   if (count < 2) fail("usage: transfer_job PROVIDER [launcher] [again] [mpi LIBRARY] [absent RANK]");
   FabricEndpointOptions options;
   options.provider = arguments[1];
-  check(job_of_launcher(options.job));
+  check(membership_of_launcher(options.job));
   int times = 1;
   void* mpi = nullptr;
   for (int i = 2; i < count; ++i) {

@@ -47,7 +47,7 @@ class TransferStarvation : public test::OwnEndpointFixture {
     OwnEndpointFixture::TearDown();
   }
 
-  /// That call of the provider's fails.
+  /// The provider's call that fails.
   void fail(const char* name, int code) {
     fabric_.refuse = [name, code](const std::string& call) { return call == name ? code : 0; };
   }

@@ -64,26 +64,26 @@ Error failed(const char* step, const std::string& name) {
 
 }  // namespace
 
-Error job_of_launcher(Job& job) {
+Error membership_of_launcher(Membership& membership) {
   const JobPlace place = job_place();
   if (place.rank < 0 || place.ranks < 1 || place.rank >= place.ranks)
     return Error::make(EINVAL, "no launcher gives this process a rank: start it by mpirun or srun");
-  job.rank = static_cast<Peer>(place.rank);
-  job.peers = static_cast<Peer>(place.ranks);
-  job.directory.clear();
+  membership.rank = static_cast<Peer>(place.rank);
+  membership.peers = static_cast<Peer>(place.ranks);
+  membership.directory.clear();
   if (place.local_ranks != place.ranks && launcher_exchanges()) return {};
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   char name[64];
   std::snprintf(name, sizeof name, "/pinion-transfer-%u-%016llx", static_cast<unsigned>(::geteuid()),
                 static_cast<unsigned long long>(job_key()));
-  job.directory = (runtime && *runtime ? runtime : std::string("/tmp")) + name;
+  membership.directory = (runtime && *runtime ? runtime : std::string("/tmp")) + name;
   return {};
 }
 
-Card own_card(const Job& job) {
+Card own_card(const Membership& membership) {
   Card card;
-  card.rank = job.rank;
-  card.peers = job.peers;
+  card.rank = membership.rank;
+  card.peers = membership.peers;
   card.node = this_node();
   card.process = ::getpid();
   card.started = process_stat(card.process).started;

@@ -1,4 +1,4 @@
-// How the processes of a job find each other: each publishes a card, and reads the others'. A directory that
+// The processes of a job find each other: each publishes a card, and reads the others'. A directory that
 // all of them see holds the cards, or else the launcher does (launcher_exchange.h). Nothing of MPI is linked.
 // A card is read as a stranger's: its owner, rights, size and content are checked.
 //
@@ -17,8 +17,8 @@
 
 namespace pinion::transfer {
 
-/// This process's part in a job.
-struct Job {
+/// This process's membership of a job.
+struct Membership {
   Peer rank = 0;
   Peer peers = 1;
   /// All processes see it; only the user may write there. It is made if missing, and removed by the last.
@@ -26,9 +26,9 @@ struct Job {
   std::string directory;
 };
 
-/// As the launcher's variables give it (Open MPI, hydra, srun). The directory is the node's own; a job of
+/// Reads the launcher's variables (Open MPI, hydra, srun). The directory is the node's own; a job of
 /// several nodes has none where the launcher carries cards. EINVAL: the launcher gives no rank.
-Error job_of_launcher(Job& job);
+Error membership_of_launcher(Membership& membership);
 
 /// A process, as the others need to know it.
 struct Card {
@@ -43,7 +43,7 @@ struct Card {
   std::vector<unsigned char> address;  ///< as fi_getname() gives it
 };
 /// With all of this process but provider and address.
-Card own_card(const Job& job);
+Card own_card(const Membership& membership);
 
 std::string card_to_bytes(const Card& card);
 Error card_from_bytes(const std::string& bytes, Card& card);

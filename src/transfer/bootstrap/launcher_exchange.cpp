@@ -20,7 +20,7 @@ constexpr std::size_t kMostPieces = 64;
 
 bool has_pmix() { return std::getenv("PMIX_NAMESPACE") && std::getenv("PMIX_RANK"); }
 
-/// Of PMI-1; negative: there is none.
+/// The socket of PMI-1; negative: there is none.
 int pmi_descriptor() {
   const char* const text = std::getenv("PMI_FD");
   return text && *text ? std::atoi(text) : -1;

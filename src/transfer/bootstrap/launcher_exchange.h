@@ -1,4 +1,4 @@
-// How processes exchange their cards where they share no directory: by the service of their launcher, PMIx
+// Processes exchange their cards where they share no directory: by the service of their launcher, PMIx
 // (mpirun of Open MPI, prte, Slurm) or else PMI-1 (hydra). Both are met as strangers' data: cards are
 // checked.
 //
@@ -24,7 +24,7 @@ bool launcher_exchanges();
 /// serves one exchange of a process). ETIMEDOUT: a process is missing.
 Error exchange_by_launcher(const Card& own, Duration within, std::vector<Card>& cards);
 
-/// By PMI-1 over this socket.
+/// Exchanges by PMI-1 over this socket.
 Error exchange_by_pmi(int descriptor, const Card& own, Duration within, std::vector<Card>& cards);
 
 }  // namespace pinion::transfer

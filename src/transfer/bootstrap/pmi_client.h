@@ -28,7 +28,7 @@ class PmiClient {
   /// The launcher then treats the process as one without PMI, and the descriptor becomes useless.
   Error finish();
 
-  /// Of a value, in bytes.
+  /// Most bytes of a value.
   std::size_t most() const { return most_; }
 
  private:

@@ -22,8 +22,8 @@ struct FabricLibrary;
 namespace pinion::transfer {
 
 struct FabricEndpointOptions {
-  Job job;
-  /// As fi_info shows it, or its part before the semicolon; empty: the first that pins, else the first of
+  Membership job;
+  /// The name that fi_info shows, or its part before the semicolon; empty: the first that pins, else the first of
   /// libfabric's list. The same in all processes.
   std::string provider;
   Duration connect_within = 60 * kSecond;
@@ -50,7 +50,7 @@ struct FabricEndpointResult {
 
 /// ENOENT, ENOSYS: no libfabric; ENODEV: no such provider, or none with messages and RMA.
 FabricEndpointResult open_fabric_endpoint(const FabricEndpointOptions& options);
-/// The same by functions of the caller's, such as a test's.
+/// Opens one by functions of the caller's, such as a test's.
 FabricEndpointResult open_fabric_endpoint(const FabricLibrary& library, const FabricEndpointOptions& options);
 
 }  // namespace pinion::transfer

@@ -10,7 +10,7 @@
 
 namespace pinion::transfer {
 
-/// Of the longest put.
+/// Bytes of the longest put.
 inline constexpr std::size_t kProbeBytes = std::size_t{512} << 10;
 
 /// `target`: memory of the peer, of kProbeBytes.

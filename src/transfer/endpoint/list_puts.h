@@ -25,7 +25,7 @@ class ListPuts final : public Operation {
     if (!error) ++posted_;
     return error;
   }
-  /// Until all that were posted have ended. False: one of them failed.
+  /// Waits until all that were posted have ended. False: one of them failed.
   bool wait() {
     while (ended_.load() < posted_)
       if (endpoint_.progress() == 0) endpoint_.wait(kMillisecond);

@@ -80,7 +80,7 @@ class OperationTable {
   static constexpr std::size_t kMost = 4096;
 
  private:
-  /// So that without memory operations wait for others at most.
+  /// Slots from the beginning: without memory, operations wait for others at most.
   static constexpr std::size_t kFirst = 64;
 
   void make_slots(std::size_t count);

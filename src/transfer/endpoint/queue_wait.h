@@ -28,7 +28,7 @@ class QueueWait {
   void advanced();
   /// Returns at once if advanced() was called since this thread's last wait(), so no wake-up is lost.
   void wait(Duration at_most);
-  /// How many threads wait.
+  /// The number of threads that wait.
   unsigned waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:

@@ -47,7 +47,7 @@ Error WirePool::grow() {
     for (std::size_t i = 0; i < kBlock; ++i)
       free_.push_back(&buffers_.emplace_back(WireBuffer{block.memory + i * kBytes, keys.descriptor}));
   } catch (const std::bad_alloc&) {
-    // What is made already stays, with its block.
+    // Buffers that are made already stay, with their block.
     if (!blocks_.empty() && blocks_.back().memory == block.memory) return {};
     if (domain_ != nullptr) pinion_release(&block.lease);
     ::munmap(memory, kBlockBytes);
