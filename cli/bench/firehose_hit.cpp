@@ -19,9 +19,9 @@ constexpr std::size_t kSteps = 1 << 18;
 constexpr std::size_t kBucketBytes = std::size_t{64} << 10;
 
 /// A process that holds buckets 0 to `count` - 1 of a peer.
-class Holder final : firehose::InitiatorActions {
+class Holder {
  public:
-  explicit Holder(std::size_t count) : initiator_(1, static_cast<std::uint32_t>(count), *this) {
+  explicit Holder(std::size_t count) : initiator_(1, static_cast<std::uint32_t>(count)) {
     for (Bucket bucket = 0; bucket < count; ++bucket) hold(bucket, static_cast<std::uint32_t>(count));
   }
   /// The bookkeeping of a put that hits: the use and its end.
@@ -34,25 +34,23 @@ class Holder final : firehose::InitiatorActions {
   void hold(Bucket bucket, std::uint32_t limit) {
     firehose::Waiter waiter;
     const auto need = initiator_.need(0, bucket, waiter);
-    initiator_.flush();
     if (need.what == Initiator::Need::hit)
-      return granted(waiter, *need.firehose);  // it came with another one
-    for (Bucket wanted = bucket; wanted < bucket + asked_; ++wanted) {
+      return static_cast<void>(initiator_.end_use(*need.firehose));  // it came with another one
+    initiator_.flush();
+    const auto sent = initiator_.next_message();
+    if (!sent) return;
+    const unsigned asked = std::get<firehose::Move>(sent->message).wanted.count;
+    for (Bucket wanted = bucket; wanted < bucket + asked; ++wanted) {
       firehose::Answer answer;
       answer.limit = limit;
       const Address begin = wanted * kBucketBytes;
       answer.grants.add({{wanted, 1}, {{{begin, begin + kBucketBytes, begin, 1}}, 1}});
       initiator_.answer(0, answer);
+      while (const firehose::Waiter* const answered = initiator_.next_answered())
+        if (answered->firehose != nullptr) static_cast<void>(initiator_.end_use(*answered->firehose));
     }
   }
-  void send(firehose::Peer, const firehose::Message& message) override {
-    if (const auto* move = std::get_if<firehose::Move>(&message)) asked_ = move->wanted.count;
-  }
-  bool send_with(firehose::Peer, const firehose::Move&, firehose::Waiter&) override { return false; }
-  void granted(firehose::Waiter&, Firehose& used) override { static_cast<void>(initiator_.end_use(used)); }
-  void refused(firehose::Waiter&, int) override {}
 
-  unsigned asked_ = 0;
   Initiator initiator_;
 };
 

@@ -42,7 +42,7 @@ class BucketSize {
   std::size_t bytes() const { return std::size_t{1} << shift_; }
   Bucket of(Address address) const { return address >> shift_; }
   Range range(Bucket bucket) const { return {bucket << shift_, (bucket + 1) << shift_}; }
-  /// Those that the range touches; it is not empty.
+  /// Buckets that the range touches; it is not empty.
   BucketRange touched(Range range) const {
     const Bucket first = of(range.begin);
     return {first, of(range.end - 1) - first + 1};

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kUsual = std::size_t{64} << 10;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kHugepage = std::size_t{2} << 20;
-/// Of the process's limit, for peers.
+/// Share of the process's limit that peers get.
 constexpr std::uint64_t kPartOfLimit = 4;
 constexpr std::uint64_t kMostByDefault = std::uint64_t{1} << 30;
 

@@ -20,7 +20,7 @@ bool is_bucket(std::uint64_t bytes);
 /// 64 KiB, or a hugepage; less where M would not hold four for each peer: so many move at a time.
 std::size_t suitable_bucket(std::uint64_t memory, Peer processes, bool in_hugepages);
 
-/// As the options name it, or suitable: for hugepages where all segments lie in some.
+/// The bucket that the options name, or a suitable one: for hugepages where all segments lie in some.
 std::uint64_t proposed_bucket(const pinion_firehose_options& options, Peer processes);
 
 /// EBADMSG: a proposal is no size of buckets.

@@ -30,7 +30,7 @@ class BucketTable {
   T* find(Peer peer, Bucket bucket) const {
     return find(peer, bucket, [](T&) {});
   }
-  /// The same; look(T&) comes before the object's key is read. So where that has found a generation, the key
+  /// Like find(), but look(T&) comes before the object's key is read. So where that has found a generation, the key
   /// is of it, or of a later one.
   template <class Look>
   T* find(Peer peer, Bucket bucket, Look&& look) const {
@@ -48,7 +48,7 @@ class BucketTable {
   void reserve(std::size_t objects) {
     while (2 * (size_ + objects) > newest().mask + 1) grow(2 * (newest().mask + 1));
   }
-  /// Of a key that is absent. There is room for it.
+  /// Adds an object whose key is absent. There is room for it.
   void insert(T* object) {
     put(newest(), object);
     ++size_;

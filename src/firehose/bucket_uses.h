@@ -1,4 +1,4 @@
-// When a bucket is expected to be used again: the initiator's prediction. It is the mean interval of the
+// The initiator's prediction when a bucket is used again. It is the mean interval of the
 // latest uses; the time since the last one counts in, so a bucket that is left alone is expected ever later.
 // Uses at random times make the mean of n of them vary by about a sqrt(n)-th. Two buckets are compared by the
 // bounds that this leaves: the latest time of one, the earliest of the other. So those that are used alike
@@ -40,7 +40,7 @@ struct BucketUses {
   static constexpr std::uint32_t kWindow = 32;
 };
 
-/// Of buckets that are not held, as many as fit: a hash table of one place a bucket. A newcomer takes the
+/// Uses of buckets that are not held, as many as fit: a hash table of one place a bucket. A newcomer takes the
 /// place of one that was used as often since.
 class UsesElsewhere {
  public:

@@ -124,11 +124,11 @@ using Pieces = std::span<const pinion_firehose_piece>;
 /// effect.
 Call* launch(Job& job, unsigned peer, PartKind kind, Pieces pieces, bool implicit = false) {
   auto made = std::make_unique<Call>(peer);
-  if (implicit) made->implicit = job.implicit();
+  if (implicit) made->implicit = job.calls().implicit();
   Call* const call = made.release();  // its parts end it
-  job.count(*call);
-  job.start(*call, kind, pieces);
-  job.launched(*call);
+  job.calls().count(*call);
+  job.calls().start(*call, kind, pieces);
+  job.calls().launched(*call);
   return call;
 }
 
@@ -166,7 +166,7 @@ int run(const char* name, pinion_firehose* firehose, unsigned peer, PartKind kin
   Job& job = *Job::of(firehose);
   const Call& call = *call_of(handle);
   job.until([&] { return call.is_done(); });
-  if (kind == PartKind::put) job.put_took(call, monotonic_now() - begin);
+  if (kind == PartKind::put) job.calls().put_took(call, monotonic_now() - begin);
   return wait_for(name, job, handle);
 }
 
@@ -175,7 +175,7 @@ pinion_firehose_piece piece_of(const void* local, std::uint64_t remote, std::siz
 }
 
 int fence_of(const char* name, Job& job) {
-  const auto& calls = job.implicit();
+  const auto& calls = job.calls().implicit();
   job.until([&] { return calls->left.load(std::memory_order_acquire) == 0; });
   const int code = calls->error.exchange(0);
   if (code == 0) return 0;
@@ -317,7 +317,7 @@ int pinion_firehose_quiet(pinion_firehose* firehose) {
   if (const int code = check_waiting(name, firehose)) return code;
   return guarded(name, [&] {
     Job& job = *Job::of(firehose);
-    job.until([&] { return job.all_done(); });
+    job.until([&] { return job.calls().all_done(); });
     return fence_of(name, job);
   });
 }
@@ -351,9 +351,9 @@ int pinion_firehose_atomic(pinion_firehose* firehose, unsigned to, uint64_t targ
   return guarded(name, [&] {
     Job& job = *Job::of(firehose);
     const auto call = std::make_unique<Call>(to);
-    job.count(*call);
-    job.start_atomic(*call, target, bytes, operation, operand, compare, old);
-    job.launched(*call);
+    job.calls().count(*call);
+    job.calls().start_atomic(*call, target, bytes, operation, operand, compare, old);
+    job.calls().launched(*call);
     job.until([&] { return call->is_done(); });
     return failed(name, to, call->error.load(std::memory_order_relaxed));
   });

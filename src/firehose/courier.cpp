@@ -4,16 +4,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "firehose/calls.h"
 #include "firehose/messages.h"
 
 namespace pinion::firehose {
 
-Courier::Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish)
-    : outbox_(outbox),
-      peers_(peers),
-      chunk_(chunk),
-      finish_(finish),
-      lanes_(std::make_unique<Lane[]>(peers)) {}
+Courier::Courier(Outbox& outbox, Calls& calls, Peer peers, std::size_t chunk)
+    : outbox_(outbox), calls_(calls), peers_(peers), chunk_(chunk), lanes_(std::make_unique<Lane[]>(peers)) {}
 
 void Courier::note_ended(Part& part, int error, Parts& ended) {
   part.error = error;
@@ -21,7 +18,13 @@ void Courier::note_ended(Part& part, int error, Parts& ended) {
 }
 
 void Courier::finish_all(Parts& ended) const {
-  while (Part* const part = ended.pop_front()) finish_(*part, part->error);
+  while (Part* const part = ended.pop_front()) calls_.answered(*part, part->error);
+}
+
+void Courier::by_message(Part& part) {
+  parts_.fetch_add(1, std::memory_order_relaxed);
+  part.call->went(Way::message);
+  carry(part);
 }
 
 void Courier::carry(Part& part) {
@@ -37,7 +40,7 @@ void Courier::carry(Part& part) {
   finish_all(ended);
 }
 
-/// The part's next `most` bytes; returns how many follow the header from request.local.
+/// Writes a request for the part's next `most` bytes; returns how many follow the header from request.local.
 std::size_t Courier::write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
                                    char* header) {
   DataMessage message;
@@ -95,6 +98,7 @@ bool Courier::ride(Part& part, const void* head, std::size_t bytes) {
   free->part = &part;
   part.asked = part.bytes;
   part.unanswered = 1;
+  riders_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -127,7 +131,7 @@ void Courier::pump(Peer peer, Lane& lane, Parts& ended) {
   lane.stalled = stalled;
 }
 
-/// What came back. Returns an errno value.
+/// Takes what came back. Returns an errno value.
 int Courier::take(const Part& part, const Request& request, const DataMessage& answer) {
   if (answer.error) return answer.error;
   std::size_t expected = part.kind == PartKind::get ? request.bytes : 0;

@@ -17,22 +17,30 @@
 
 namespace pinion::firehose {
 
+class Calls;
+
 class Courier {
  public:
-  /// `finish(Part&, int error)` ends a part.
-  using Finish = void (*)(Part& part, int error);
-  Courier(Outbox& outbox, Peer peers, std::size_t chunk, Finish finish);
+  /// `chunk`: bytes of a part that one message carries.
+  Courier(Outbox& outbox, Calls& calls, Peer peers, std::size_t chunk);
 
-  /// Takes the part over: it ends by finish(), here or later.
+  /// Takes the part over: it ends by Calls::answered(), here or later.
   void carry(Part& part);
-  /// The same, as one message of kind kControlMessage behind `head`. False: it is too large, or others wait.
+  /// Like carry(), for a part that goes neither by the provider nor packed: the call's way is noted.
+  void by_message(Part& part);
+  /// Like carry(), as one message of kind kControlMessage behind `head`. False: it is too large, or others
+  /// wait.
   bool ride(Part& part, const void* head, std::size_t bytes);
-  /// A message of kind `answer`.
+  /// Takes a message of kind `answer`.
   void answered(Peer from, const DataMessage& answer);
-  /// Tries again where the endpoint's queue was full. True: none waits for that.
+  /// Tries again if the endpoint's queue was full. True: no part waits for that.
   bool flush();
   /// Ends all parts of the peer by that error.
   void end(Peer peer, int error);
+
+  /// Parts that by_message() has taken.
+  std::uint64_t parts() const { return parts_.load(std::memory_order_relaxed); }
+  std::uint64_t riders() const { return riders_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr unsigned kWindow = 16;
@@ -61,11 +69,12 @@ class Courier {
   void finish_all(Parts& ended) const;
 
   Outbox& outbox_;
+  Calls& calls_;
   const Peer peers_;
   const std::size_t chunk_;
-  const Finish finish_;
   const std::unique_ptr<Lane[]> lanes_;
   std::atomic<unsigned> stalled_{0};  ///< lanes
+  std::atomic<std::uint64_t> parts_{0}, riders_{0};
 };
 
 }  // namespace pinion::firehose

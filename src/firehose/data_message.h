@@ -24,7 +24,7 @@ struct DataMessage {
   const void* payload = nullptr;  ///< of a put, of scattered ones, and of an answer to a get
 };
 
-/// Of a scattered put or get, at the receiver.
+/// Returns a piece of a scattered put or get, at the receiver.
 struct DataPiece {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;

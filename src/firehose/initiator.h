@@ -1,8 +1,11 @@
-// The initiator: which buckets of its peers this process may put to and get from. Pure protocol: calls bring
-// events, InitiatorActions carry out the answers; no threads, no clock, no I/O.
+// The initiator: which buckets of its peers this process may put to and get from. A pure protocol object: a
+// call brings an event; next_message() and next_answered() return the actions that it asks for. No threads,
+// no clock, no I/O. It is driven by initiating.h on a process's own clock, by the simulator, and by the
+// exhaustive test.
 //
 //   try_use(), end_use()   any thread, no lock: one atomic read-modify-write each. This is a hit.
-//   all else               one thread at a time, under the caller's lock
+//   all else               one thread at a time, under the caller's lock; it takes all actions of an event
+//                          under the same lock, before the next event
 //
 // An operation counts a use before it posts, and ends it when its data has been delivered. A recalled
 // firehose takes no new use; it is released with its last one. So after its release no operation touches the
@@ -16,73 +19,31 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "firehose/bucket_table.h"
 #include "firehose/bucket_uses.h"
-#include "firehose/firehose_word.h"
+#include "firehose/held_firehose.h"
 #include "firehose/messages.h"
 #include "firehose/pool.h"
+#include "firehose/stride.h"
 
 namespace pinion::firehose {
-
-/// An operation that waits for a bucket. Its owner keeps it until granted() or refused().
-struct Waiter {
-  Waiter* next = nullptr;
-  bool light = false;  ///< small: it goes by message rather than wait for a registration
-};
-
-/// The right to use a bucket of a peer. Any thread with a use counted reads `parts`.
-template <class Atomics = StdAtomics>
-struct alignas(64) BasicFirehose {
-  template <class T>
-  using Atomic = typename Atomics::template Atomic<T>;
-
-  BasicFirehoseWord<Atomics> word;
-  Atomic<Bucket> bucket{0};
-  Atomic<Peer> peer{0};
-  Atomic<std::uint32_t> used{0};  ///< times since the hand passed; concurrent uses may be lost
-  RemoteParts parts;              ///< written before the word is held
-  // Under the caller's lock.
-  Epoch epoch = 0;
-  BucketUses uses;
-  bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
-  Waiter* first_waiter = nullptr;
-  Waiter* last_waiter = nullptr;
-  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones; of wanted ones, as their peer goes
-};
-
-/// Called within an event, under the caller's lock: they note it down and return.
-template <class Atomics = StdAtomics>
-class BasicInitiatorActions {
- public:
-  /// Messages to one peer leave in the order of these calls.
-  virtual void send(Peer to, const Message& message) = 0;
-  /// Sends the move, and the operation of its waiter with it: then that needs no grant. False: it cannot, and
-  /// has sent nothing.
-  virtual bool send_with(Peer to, const Move& move, Waiter& rider) = 0;
-  /// The waiter has a use of it.
-  virtual void granted(Waiter& waiter, BasicFirehose<Atomics>& firehose) = 0;
-  /// Its operation goes by message; ECONNRESET: the peer is gone.
-  virtual void refused(Waiter& waiter, int error) = 0;
-
- protected:
-  ~BasicInitiatorActions() = default;
-};
 
 template <class Atomics = StdAtomics>
 class BasicInitiator {
  public:
   using Firehose = BasicFirehose<Atomics>;
-  using Actions = BasicInitiatorActions<Atomics>;
+  using Waiter = BasicWaiter<Atomics>;
 
   /// `first_limit`: firehoses at each peer, until the peer sends another. All buckets are below `end`.
-  BasicInitiator(Peer peers, std::uint32_t first_limit, Actions& actions, Bucket end = ~Bucket{0})
-      : actions_(actions), end_(end), peers_(peers) {
+  BasicInitiator(Peer peers, std::uint32_t first_limit, Bucket end = ~Bucket{0}) : end_(end), peers_(peers) {
     for (PeerState& peer : peers_) peer.limit = first_limit;
   }
 
@@ -101,17 +62,43 @@ class BasicInitiator {
   /// True: the caller calls drained(), under its lock.
   [[nodiscard]] bool end_use(Firehose& firehose) { return firehose.word.end_use(); }
 
-  // ---- under the caller's lock ----
+  // ---- under the caller's lock: actions ----
+
+  struct Sent {
+    Peer to;
+    Message message;
+  };
+  /// The next message that the event asks for. Messages to one peer leave in this order.
+  std::optional<Sent> next_message() {
+    if (moves_.wanted.count > 0) return Sent{moves_to_, std::exchange(moves_, {})};
+    Release release;
+    Peer to = 0;
+    while (Firehose* const first = released_.front()) {
+      const BucketRef ref = ref_of(*first);
+      const Peer peer = first->peer.load(std::memory_order_relaxed);
+      if (release.firehoses.full() || (release.firehoses.count > 0 && peer != to)) break;
+      to = peer;
+      firehoses_.put(*released_.pop_front());
+      if (!peers_[to].gone) release.firehoses.add(ref);
+    }
+    if (release.firehoses.count == 0) return {};
+    return Sent{to, release};
+  }
+  /// The next waiter whose wait is over: it has a use of its firehose, or none and an error. Null: none is
+  /// left.
+  Waiter* next_answered() { return answered_.pop_front(); }
+
+  // ---- under the caller's lock: events ----
 
   /// The time of the calls that follow. Uses are predicted from then on.
   void at(Time now) { now_ = now; }
 
   enum class Need : std::uint8_t {
     hit,         ///< the firehose is used
-    asks,        ///< granted() or refused() follows for the waiter
-    waits,       ///< the same, as the bucket was asked for before
+    asks,        ///< the waiter is answered later
+    waits,       ///< likewise; the bucket was asked for before
     by_message,  ///< no firehose can be had now
-    gone         ///< the peer
+    gone         ///< the peer is
   };
   struct Needed {
     Need what;
@@ -130,30 +117,28 @@ class BasicInitiator {
     const Duration expected = now_ ? uses.latest_at_use(now_) : 0;
     if (!make_room(at, expected)) return {Need::by_message};
     draft_.expected = std::min(draft_.expected, expected);
-    add_waiter(want(at, bucket, uses), waiter);
+    want(at, bucket, uses).waiters.push_back(waiter);
     want_ahead(at, bucket);
     return {Need::asks};
   }
 
-  /// Sends the move that need() has gathered, if any. `rider`: the waiter of the series' only need(), whose
-  /// operation is small enough to travel with it.
-  bool flush(Waiter* rider = nullptr) {
+  /// Makes a message of the move that need() has gathered. False: it has gathered none.
+  bool flush() {
     if (draft_.wanted.count == 0) return false;
-    const Move move = draft_;
-    draft_ = {};
-    if (rider && actions_.send_with(draft_to_, move, *rider))
-      take_waiters(*table_.find(draft_to_, move.wanted.items[0]));
-    else
-      actions_.send(draft_to_, move);
+    assert(moves_.wanted.count == 0);
+    moves_ = std::exchange(draft_, {});
+    moves_to_ = draft_to_;
     return true;
   }
 
+  /// The operation of the only waiter travelled with the question for the bucket: it needs no grant.
+  void rode(Peer peer, Bucket bucket) { table_.find(peer, bucket)->waiters = {}; }
   /// The operation that travelled with the question has been carried out.
   void rider_ended(Peer peer, Bucket bucket) {
     if (Firehose* firehose = wanted(peer, bucket)) firehose->slow = true;
   }
 
-  /// How long an operation takes by a firehose, by message, and as the rider of a question. Moves beyond the
+  /// Sets the time that an operation takes by a firehose, by message, and as the rider of a question. Moves beyond the
   /// peers' memory then wait until their cost is spent on messages; before the first call, until the
   /// kFirstPace-th miss. The peer measures its registrations; a rider is late by all else that a move costs.
   void operations_take(Duration held, Duration by_message, Duration riding = 0) {
@@ -189,7 +174,6 @@ class BasicInitiator {
         if (concerns(*firehose)) call_back(from, *firehose);
       }
     }
-    send_released(from);
   }
 
   void limit(Peer from, const Limit& limit) {
@@ -206,16 +190,14 @@ class BasicInitiator {
       if (!firehose) break;
       call_back(from, *firehose);
     }
-    send_released(from);
   }
 
-  /// Of end_use().
+  /// end_use() returned true.
   void drained(Firehose& firehose) {
     const Peer peer = firehose.peer.load(std::memory_order_relaxed);
     firehose.word.end();
     --peers_[peer].recalled;
     let_go(peer, firehose);
-    send_released(peer);
   }
 
   /// The peer's connection is closed. Its waiters are refused.
@@ -232,10 +214,10 @@ class BasicInitiator {
     recall(peer, {{0, ~std::uint64_t{0}}, ~Epoch{0}});
   }
 
-  /// At a peer; those recalled and still used included.
+  /// Firehoses at a peer; those recalled and still used included.
   std::uint32_t held(Peer peer) const { return static_cast<std::uint32_t>(peers_[peer].ring.size()); }
   std::uint32_t limit(Peer peer) const { return peers_[peer].limit; }
-  /// Held and wanted at all peers.
+  /// Firehoses held and wanted at all peers.
   std::size_t size() const { return table_.size(); }
   /// f(const Firehose&) for each of a peer's that are held, in the order of its ring.
   template <class F>
@@ -253,16 +235,12 @@ class BasicInitiator {
     std::uint32_t limit = 0;
     std::uint32_t delay = 0;   ///< see Answer
     std::uint32_t misses = 0;  ///< since the last that asked
-    Bucket last = 0;           ///< asked for
-    Bucket step = 0;           ///< from the one before it; downwards: wrapped
-    std::uint32_t even = 0;    ///< steps before it of the same length
+    Stride stride;
     bool gone = false;
   };
   /// Firehoses that one choice looks at, so that it takes O(1).
   static constexpr unsigned kMostSteps = 32;
   static constexpr std::uint32_t kFirstPace = 8;
-  /// Misses at random places rarely make three even steps.
-  static constexpr std::uint32_t kEvenSteps = 2;
   /// Buckets of which uses are known, for each that is held.
   static constexpr std::size_t kElsewhere = 4;
   /// A firehose saves this part of a message at least: it spares the peer's processor.
@@ -277,7 +255,7 @@ class BasicInitiator {
     switch (firehose.word.load().state()) {
       case FirehoseState::wanted:
         if (firehose.slow && waiter.light) return {Need::by_message};
-        add_waiter(firehose, waiter);
+        firehose.waiters.push_back(waiter);
         return {Need::waits};
       case FirehoseState::held:
         firehose.word.try_use(firehose.word.load());
@@ -300,7 +278,7 @@ class BasicInitiator {
     }
   }
 
-  /// Of a bucket that is not held, with this use.
+  /// Uses of a bucket that is not held, this one included.
   BucketUses used_elsewhere(Bucket bucket) {
     if (now_ == 0) return {};
     return elsewhere_.add(draft_to_, bucket, now_);
@@ -320,30 +298,22 @@ class BasicInitiator {
     return firehose;
   }
 
-  /// Where misses walk through memory by even steps, a move takes the buckets ahead with it, as far as there
+  /// Takes buckets ahead: where misses walk through memory by even steps, a move takes the buckets ahead with it, as far as there
   /// is room.
   void want_ahead(PeerState& peer, Bucket bucket) {
-    const Bucket step = bucket - std::exchange(peer.last, bucket);
-    peer.even = step == peer.step ? peer.even + 1 : 0;
-    peer.step = step;
-    if ((step != 1 && peer.even < kEvenSteps) || peer.delay > 0) return;
+    const Bucket step = peer.stride.missed(bucket);
+    if (step == 0 || peer.delay > 0) return;
     for (Bucket next = bucket + step; next < end_ && !draft_.wanted.full() && !table_.find(draft_to_, next) &&
                                       peer.ring.size() + peer.wanted < peer.limit;
          next += step) {
       want(peer, next, {now_, 0}).slow = true;
-      peer.last = next;
+      peer.stride.reached(next);
     }
   }
 
-  static void add_waiter(Firehose& firehose, Waiter& waiter) {
-    waiter.next = nullptr;
-    (firehose.first_waiter ? firehose.last_waiter->next : firehose.first_waiter) = &waiter;
-    firehose.last_waiter = &waiter;
-  }
-
-  /// For one more at a peer. Victims go into the draft: as many as its limit wants, one at least. Where a
-  /// move costs more than a message, they are surely expected later than the bucket. False: it goes by
-  /// message.
+  /// Makes room for one more at a peer. Victims go into the draft: as many as its limit wants, one at least.
+  /// Where a move costs more than a message, they are surely expected later than the bucket. False: it goes
+  /// by message.
   bool make_room(PeerState& peer, Duration expected) {
     if (peer.limit == 0) return false;
     const auto over = [&] { return peer.ring.size() + peer.wanted >= peer.limit; };
@@ -353,8 +323,9 @@ class BasicInitiator {
     while (over() && !draft_.victims.full()) {
       Firehose* victim = choose(peer, later);
       if (!victim) break;
-      draft_.victims.add({victim->bucket.load(std::memory_order_relaxed), victim->epoch});
+      draft_.victims.add(ref_of(*victim));
       drop(peer, *victim);
+      firehoses_.put(*victim);
       made = true;
     }
     if (made) peer.misses = 0;
@@ -367,7 +338,7 @@ class BasicInitiator {
     return saving_ == 0 ? kFirstPace : 1 + static_cast<std::uint32_t>((peer.delay + asking_) / saving_);
   }
 
-  /// Of choose(): any unused one; or, where all near the hand are used, one of these.
+  /// Choices of choose(): any unused one; or, where all near the hand are used, one of these.
   static constexpr Duration kUnused = -1, kAny = -2;
 
   /// The hand moves on. Of the unused ones that it passes, the one expected latest, and later than `later`.
@@ -418,32 +389,25 @@ class BasicInitiator {
     firehose.epoch = grant.ref.epoch;
     peer.ring.push_back(firehose);
     firehose.used.store(1, std::memory_order_relaxed);
-    Waiter* waiter = take_waiters(firehose);
     firehose.word.hold();
-    while (waiter) {
-      Waiter& first = *waiter;
-      waiter = waiter->next;
+    while (Waiter* const waiter = firehose.waiters.pop_front()) {
       firehose.word.try_use(firehose.word.load());
-      actions_.granted(first, firehose);
+      waiter->firehose = &firehose;
+      waiter->error = 0;
+      answered_.push_back(*waiter);
     }
   }
 
   void refused(PeerState& peer, Firehose& firehose, int error) {
     --peer.wanted;
-    Waiter* waiter = take_waiters(firehose);
     firehose.word.refuse();
-    recycle(firehose);
-    while (waiter) {
-      Waiter& first = *waiter;
-      waiter = waiter->next;
-      actions_.refused(first, error);
+    table_.erase(&firehose);
+    firehoses_.put(firehose);
+    while (Waiter* const waiter = firehose.waiters.pop_front()) {
+      waiter->firehose = nullptr;
+      waiter->error = error;
+      answered_.push_back(*waiter);
     }
-  }
-
-  static Waiter* take_waiters(Firehose& firehose) {
-    Waiter* first = firehose.first_waiter;
-    firehose.first_waiter = nullptr;
-    return first;
   }
 
   /// One that is held, or that choose() has ended.
@@ -464,47 +428,39 @@ class BasicInitiator {
     }
   }
 
-  /// It has ended.
+  /// It has ended: its release is the event's.
   void let_go(Peer peer, Firehose& firehose) {
-    if (released_.full()) send_released(peer);
-    released_.add({firehose.bucket.load(std::memory_order_relaxed), firehose.epoch});
     drop(peers_[peer], firehose);
+    released_.push_back(firehose);
   }
   void drop(PeerState& peer, Firehose& firehose) {
     peer.ring.erase(firehose);
     if (now_)
       elsewhere_.put(firehose.peer.load(std::memory_order_relaxed),
                      firehose.bucket.load(std::memory_order_relaxed), firehose.uses);
-    recycle(firehose);
-  }
-  void recycle(Firehose& firehose) {
     table_.erase(&firehose);
-    firehoses_.put(firehose);
+  }
+  static BucketRef ref_of(const Firehose& firehose) {
+    return {firehose.bucket.load(std::memory_order_relaxed), firehose.epoch};
   }
 
-  void send_released(Peer to) {
-    const Release release{released_};
-    released_ = {};
-    if (release.firehoses.count && !peers_[to].gone) actions_.send(to, release);
-  }
-
-  Actions& actions_;
   const Bucket end_;
   BucketTable<Firehose, Atomics> table_;
-  // Under the caller's lock.
+  // Guarded by the caller's lock.
   Time now_ = 0;
   std::vector<PeerState> peers_;
   UsesElsewhere elsewhere_;
   Duration saving_ = 0;  ///< of a firehose, against a message; 0: not known
   Duration asking_ = 0;  ///< by which a question delays the operation that asks
   Pool<Firehose> firehoses_;
-  Move draft_;  ///< of the series of need() that runs
-  Peer draft_to_ = 0;
-  List<BucketRef, kMostReleased> released_;  ///< by the event that runs
+  Move draft_, moves_;  ///< of the series of need() that runs; of the event, for next_message()
+  Peer draft_to_ = 0, moves_to_ = 0;
+  Ring released_;                  ///< by the event, for next_message()
+  WaiterQueue<Atomics> answered_;  ///< by the event, for next_answered()
 };
 
 using Firehose = BasicFirehose<>;
-using InitiatorActions = BasicInitiatorActions<>;
+using Waiter = BasicWaiter<>;
 using Initiator = BasicInitiator<>;
 
 }  // namespace pinion::firehose

@@ -67,7 +67,7 @@ struct RemotePart {
   bool operator==(const RemotePart&) const = default;
 };
 
-/// Those of one bucket; they share no byte. Items beyond the count are empty.
+/// The parts of one bucket; they share no byte. Items beyond the count are empty.
 using RemoteParts = List<RemotePart, kMostParts>;
 
 /// The one that holds the range; null: none.

@@ -1,5 +1,5 @@
-// How long puts and gets take to delivery: by a firehose, by message, and as the rider of a question. What
-// begins before the first answer of its peer waits for the connection, and is not measured. Any thread.
+// The time that puts and gets take to delivery: by a firehose, by message, and as the rider of a question. One
+// that begins before the first answer of its peer waits for the connection, and is not measured. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class OperationTimes {
   void met(Peer peer) {
     if (!met_[peer].load(std::memory_order_relaxed)) met_[peer].store(true, std::memory_order_relaxed);
   }
-  /// Of an operation that begins at `now`; 0: it is not measured.
+  /// The begin of an operation that starts at `now`; 0: it is not measured.
   Ticks begin(Peer peer, Ticks now) const { return met_[peer].load(std::memory_order_relaxed) ? now : 0; }
 
   TypicalTime held, by_message, riding;

@@ -33,14 +33,16 @@ class Letter {
 
 }  // namespace
 
-Outbox::Outbox(transfer::Endpoint& endpoint, Peer peers)
-    : endpoint_(endpoint), peers_(peers), queues_(std::make_unique<Queue[]>(peers)) {}
+Outbox::Outbox(transfer::Endpoint& endpoint, Peer peers, Bell* bell)
+    : endpoint_(endpoint), peers_(peers), bell_(bell), queues_(std::make_unique<Queue[]>(peers)) {}
 
 Error Outbox::send(Peer to, MessageKind kind, const void* head, std::size_t head_bytes, const void* payload,
                    std::size_t bytes) {
   const Letter letter(head, head_bytes, payload, bytes);
   if (!letter.fits()) return Error::make(EMSGSIZE, "%zu bytes are more than a message takes", bytes);
-  return post(to, kind, letter.data(), letter.bytes(), true);
+  Error error = post(to, kind, letter.data(), letter.bytes(), true);
+  ring_if_needed();
+  return error;
 }
 
 Error Outbox::try_send(Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
@@ -74,8 +76,11 @@ void Outbox::lose(Queue& queue) {
 }
 
 void Outbox::lose(Peer peer) {
-  const std::lock_guard lock(queues_[peer].mutex);
-  lose(queues_[peer]);
+  {
+    const std::lock_guard lock(queues_[peer].mutex);
+    lose(queues_[peer]);
+  }
+  ring_if_needed();
 }
 
 bool Outbox::take_lost(Peer& peer) {

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <vector>
 
+#include "firehose/bell.h"
 #include "transfer/endpoint/endpoint.h"
 
 namespace pinion::firehose {
@@ -25,27 +26,29 @@ enum MessageKind : unsigned { kUserMessage, kDataMessage, kControlMessage, kGath
 
 class Outbox {
  public:
-  Outbox(transfer::Endpoint& endpoint, transfer::Peer peers);
+  /// `bell`: rung for messages that are kept, and for peers that are lost; may be null.
+  Outbox(transfer::Endpoint& endpoint, transfer::Peer peers, Bell* bell = nullptr);
 
   /// A message of two pieces, sent now or later. An error is final: ECONNRESET, EMSGSIZE, ENOMEM. By ENOMEM
   /// the peer is lost, unless the message is the program's own, which learns of it.
   Error send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
              const void* payload = nullptr, std::size_t bytes = 0);
-  /// The same, now or not at all: EAGAIN.
+  /// Like send(), but now or not at all: EAGAIN.
   Error try_send(transfer::Peer to, MessageKind kind, const void* head, std::size_t head_bytes,
                  const void* payload = nullptr, std::size_t bytes = 0);
   /// Tries the kept ones again. True: none is left.
   bool flush();
-  /// None is kept, and no peer is lost.
+  /// No message is kept, and no peer is lost.
   bool empty() const {
     return kept_.load(std::memory_order_acquire) == 0 && lost_.load(std::memory_order_acquire) == 0;
   }
   /// The next peer that is lost. False: there is none.
   bool take_lost(transfer::Peer& peer);
-  /// As if a message to it had found no memory.
+  /// Asks for the end of the connection with the peer, as if a message to it had found no memory.
   void lose(transfer::Peer peer);
-  /// Kept for that peer.
+  /// Messages that are kept for that peer.
   std::size_t kept(transfer::Peer peer);
+  /// Forgets the messages that are kept for that peer.
   void drop(transfer::Peer peer);
 
  private:
@@ -62,9 +65,13 @@ class Outbox {
   Error post(transfer::Peer to, MessageKind kind, const char* message, std::size_t bytes, bool keep);
   Error keep(Queue& queue, MessageKind kind, const char* message, std::size_t bytes);
   void lose(Queue& queue);
+  void ring_if_needed() {
+    if (bell_ && !empty()) bell_->ring();
+  }
 
   transfer::Endpoint& endpoint_;
   const transfer::Peer peers_;
+  Bell* const bell_;
   const std::unique_ptr<Queue[]> queues_;
   std::atomic<std::size_t> kept_{0};
   std::atomic<unsigned> lost_{0};  ///< peers

@@ -18,7 +18,7 @@ namespace pinion::firehose::own_memory {
 int write(std::uint64_t target, const void* from, std::size_t bytes);
 int read(void* to, std::uint64_t source, std::size_t bytes);
 
-/// Of several places, one after another; `bytes` is their sum.
+/// Like the above, for several places, one after another; `bytes` is their sum.
 int write(std::span<const iovec> targets, const void* from, std::size_t bytes);
 int read(void* to, std::span<const iovec> sources, std::size_t bytes);
 

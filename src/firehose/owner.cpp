@@ -9,7 +9,7 @@ namespace pinion::firehose {
 
 namespace {
 
-constexpr Peer kNone = 0;  ///< the peer of entries: they belong to buckets alone
+using Kind = OwnerAction::Kind;
 
 template <class Object>
 auto relaxed(const Object& atomic) {
@@ -18,9 +18,64 @@ auto relaxed(const Object& atomic) {
 
 }  // namespace
 
-Owner::Owner(const Quota& quota, OwnerActions& actions)
-    : quota_(quota), actions_(actions), peers_(quota.processes) {
+Owner::Owner(const Quota& quota, Exposes exposes, const void* context)
+    : quota_(quota),
+      exposes_(exposes),
+      context_(context),
+      peers_(quota.processes),
+      registrations_(quota_, actions_) {
   for (Peer peer = 0; peer < quota.processes; ++peer) peers_[peer].number = peer;
+  actions_.reserve(most_actions(0, 0));
+}
+
+// ---- actions ----
+
+/// An event sends each holder a grant or a refusal at most, each peer a limit or a recall, and starts or ends
+/// each registration once.
+std::size_t Owner::most_actions(std::size_t buckets, std::size_t revocations) const {
+  return 2 * (holders_.size() + kMostMoved) + buckets + revocations + 2 * peers_.size() + 8;
+}
+
+OwnerAction* Owner::next() {
+  answer_.grants.count = answer_.refusals.count = 0;
+  while (OwnerAction* const action = actions_.pop_front()) {
+    switch (action->kind) {
+      case Kind::grant:
+        answer_.grants.add({action->ref, registrations_.find(action->ref.bucket)->parts});
+        break;
+      case Kind::refuse:
+        answer_.refusals.add({action->ref.bucket, action->error});
+        break;
+      default:
+        return action;
+    }
+    actions_.put(*action);
+  }
+  return nullptr;
+}
+
+Message Owner::message_of(const OwnerAction& action) const {
+  if (action.kind == Kind::recall) return Recall{{action.ref.bucket, action.number}, action.ref.epoch};
+  if (action.kind == Kind::limit)
+    return Limit{action.limit, action.delay, static_cast<Duration>(action.number)};
+  Answer answer = answer_;
+  answer.limit = action.limit;
+  answer.delay = action.delay;
+  return answer;
+}
+
+void Owner::send(Peer to, const Answer& answer) {
+  if (answer.grants.count == 0 && answer.refusals.count == 0) return;
+  for (const Grant& grant : answer.grants) actions_.add(Kind::grant).ref = grant.ref;
+  for (const Refusal& refusal : answer.refusals) {
+    OwnerAction& action = actions_.add(Kind::refuse);
+    action.ref.bucket = refusal.bucket;
+    action.error = refusal.error;
+  }
+  OwnerAction& action = actions_.add(Kind::answer);
+  action.peer = to;
+  action.limit = limit_of(peers_[to]);
+  action.delay = registrations_.delay();
 }
 
 // ---- from peers ----
@@ -31,331 +86,223 @@ void Owner::move(Peer from, const Move& move) {
   for (const BucketRef& victim : move.victims) release_one(peer, victim);
   Answer answer;
   for (Bucket bucket : move.wanted) want(peer, bucket, answer);
-  start_pins();
+  registrations_.start();
   send(from, answer);
   press(peer, move.expected);
 }
 
 void Owner::release(Peer from, const Release& release) {
   for (const BucketRef& ref : release.firehoses) release_one(peers_[from], ref);
-  start_pins();
+  registrations_.start();
 }
 
 void Owner::gone(Peer peer) {
   PeerState& at = peers_[peer];
   at.gone = true;
   while (Holder* holder = at.holders.front()) drop(*holder);
-  start_pins();
+  registrations_.start();
 }
 
 int Owner::why_refused(const PeerState& peer, Bucket bucket) const {
   if (holders_.find(peer.number, bucket)) return EPROTO;
-  if (!actions_.exposes(bucket)) return EPERM;
-  for (const Revoking& revoking : revoking_)
-    if (revoking.buckets.contains(bucket)) return EBUSY;
-  const Entry* entry = entries_.find(kNone, bucket);
-  if (entry && entry->doomed) return EBUSY;
+  if (exposes_ && !exposes_(context_, bucket)) return EPERM;
+  if (revocations_.covers(bucket)) return EBUSY;
+  const Registration* const of = registrations_.find(bucket);
+  if (of && of->doomed) return EBUSY;
   if (quota_.sharing == Sharing::static_share && peer.holders.size() >= quota_.static_firehoses())
     return EDQUOT;
-  if (!entry && is_congested()) return ENOSPC;
-  const bool is_held = entry && !entry->holders.empty();
+  if (!of && registrations_.is_congested()) return ENOSPC;
+  const bool is_held = of && !of->holders.empty();
   return is_held || held_ < quota_.buckets ? 0 : ENOSPC;
 }
 
-/// So many moves queue that one more would help late; each peer would also remember the queue as its delay().
-bool Owner::is_congested() const {
-  return quota_.sharing == Sharing::lending && registered_ >= quota_.most() &&
-         waiting_.size() + pinning_ >= kMostQueued;
-}
-
-/// Room for one more want. False: out of memory.
+/// Makes room for one more want. False: out of memory.
 bool Owner::reserve() {
   try {
-    entry_pool_.reserve(1);
-    entries_.reserve(1);
+    registrations_.reserve();
     holder_pool_.reserve(1);
     holders_.reserve(1);
+    actions_.reserve(most_actions(registrations_.size() + 1, revocations_.size()) + 2);
+    return true;
   } catch (const std::bad_alloc&) {
     return false;
   }
-  return actions_.reserve(entries_.size() + 1 + revoking_.size());
 }
 
 void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {
   int error = why_refused(peer, bucket);
   if (!error && !reserve()) error = ENOMEM;
   if (error) {
-    refuse(bucket, error, answer);
-    return;
+    ++counters_.refusals;
+    return answer.refusals.add({bucket, error});
   }
-  Entry* entry = entries_.find(kNone, bucket);
-  if (!entry) {
-    entry = &entry_pool_.take();
-    entry->bucket = bucket;
-    entry->doomed = false;
-    entry->state = State::waiting;
-    entries_.insert(entry);
-    waiting_.push_back(*entry);
-  } else if (entry->state == State::pinned) {
-    ++(entry->holders.empty() ? counters_.victim_hits : counters_.shared_hits);
-    if (entry->holders.empty()) fifo_.erase(*entry);
+  Registration* of = registrations_.find(bucket);
+  if (!of) {
+    of = &registrations_.add(bucket);
+  } else if (of->state == State::pinned) {
+    ++(of->holders.empty() ? counters_.victim_hits : counters_.shared_hits);
+    if (of->holders.empty()) registrations_.leave_idle(*of);
   }
-  if (entry->holders.empty()) ++held_;
+  if (of->holders.empty()) ++held_;
   Holder& holder = holder_pool_.take();
   holder.peer = peer.number;
   holder.bucket = bucket;
-  holder.entry = entry;
+  holder.registration = of;
   holder.granted = false;
   holders_.insert(&holder);
-  entry->holders.push_back(holder);
+  of->holders.push_back(holder);
   if (peer.holders.empty()) active_.push_back(peer);
   peer.holders.push_back(holder);
-  if (entry->state == State::pinned) grant(holder, answer);
+  if (of->state == State::pinned) grant(holder, answer);
 }
 
+/// Leaves out the parts, which next() adds.
 void Owner::grant(Holder& holder, Answer& answer) {
-  const Entry& entry = *holder.entry;
   holder.granted = true;
   ++counters_.grants;
-  answer.grants.add({{relaxed(entry.bucket), entry.epoch}, entry.parts});
+  answer.grants.add({holder.registration->ref(), {}});
 }
 
-void Owner::refuse(Bucket bucket, int error, Answer& answer) {
-  ++counters_.refusals;
-  answer.refusals.add({bucket, error});
-}
-
-/// Of those that wait for its registration.
-void Owner::refuse_wants(Entry& entry, int error) {
-  for (Holder *holder = entry.holders.front(), *next = nullptr; holder; holder = next) {
-    next = EntryHolders::next(*holder);
+/// Refuses the peers that wait for its registration.
+void Owner::refuse_wants(Registration& of, int error) {
+  for (Holder *holder = of.holders.front(), *next = nullptr; holder; holder = next) {
+    next = Registration::Holders::next(*holder);
     if (holder->granted) continue;
     const Peer peer = relaxed(holder->peer);
+    ++counters_.refusals;
     Answer answer;
-    refuse(relaxed(entry.bucket), error, answer);
-    const bool last = entry.holders.size() == 1;
+    answer.refusals.add({of.number(), error});
+    const bool last = of.holders.size() == 1;
     drop(*holder);
     send(peer, answer);
-    if (last) return;  // the entry may be gone with it
+    if (last) return;  // the registration may be gone with it
   }
 }
 
 void Owner::release_one(PeerState& peer, const BucketRef& ref) {
   Holder* holder = holders_.find(peer.number, ref.bucket);
-  if (holder && holder->granted && holder->entry->epoch == ref.epoch) drop(*holder);
+  if (holder && holder->granted && holder->registration->epoch == ref.epoch) drop(*holder);
 }
 
 void Owner::drop(Holder& holder) {
-  Entry& entry = *holder.entry;
+  Registration& of = *holder.registration;
   PeerState& peer = peers_[relaxed(holder.peer)];
-  entry.holders.erase(holder);
+  of.holders.erase(holder);
   peer.holders.erase(holder);
   if (peer.holders.empty()) active_.erase(peer);
   holders_.erase(&holder);
   holder_pool_.put(holder);
-  if (!entry.holders.empty()) return;
+  if (!of.holders.empty()) return;
   --held_;
-  left_unused(entry);
+  left_unused(of);
 }
 
-void Owner::left_unused(Entry& entry) {
-  switch (entry.state) {
-    case State::waiting:
-      waiting_.erase(entry);
-      make_absent(entry);
-      return;
-    case State::pinned:
-      if (entry.doomed)
-        unpin(entry);
-      else
-        make_idle(entry);
-      return;
-    case State::pinning:  // pinned() decides
-    case State::unpinning:
-      return;
-  }
+void Owner::left_unused(Registration& of) {
+  if (of.state == State::waiting)
+    make_absent(of);
+  else if (of.state == State::pinned)
+    of.doomed ? registrations_.unpin(of) : registrations_.make_idle(of);
+  // Else pinned() or unpinned() decides.
+}
+
+void Owner::make_absent(Registration& of) {
+  const Bucket bucket = of.number();
+  registrations_.remove(of);
+  revocations_.bucket_left(bucket, [this](Revocation name) { revoked(name); });
 }
 
 // ---- registrations ----
 
-void Owner::make_idle(Entry& entry) {
-  fifo_.push_back(entry);
-  const bool full = quota_.sharing == Sharing::static_share ? fifo_.size() > quota_.victims
-                                                            : registered_ - unpinning_ > quota_.most();
-  if (full) unpin_oldest();
-}
-
-void Owner::unpin(Entry& entry) {
-  entry.state = State::unpinning;
-  ++unpinning_;
-  actions_.unpin({relaxed(entry.bucket), entry.epoch});
-}
-
-void Owner::unpin_oldest() {
-  Entry& oldest = *fifo_.front();
-  fifo_.erase(oldest);
-  unpin(oldest);
-}
-
-void Owner::start_pins() {
-  while (!waiting_.empty() && registered_ < quota_.most()) {
-    Entry& entry = *waiting_.front();
-    waiting_.erase(entry);
-    entry.epoch = ++last_epoch_;
-    entry.state = State::pinning;
-    ++pinning_;
-    counters_.peak = std::max(counters_.peak, ++registered_);
-    actions_.pin({relaxed(entry.bucket), entry.epoch});
-  }
-  while (unpinning_ < waiting_.size() && !fifo_.empty()) unpin_oldest();
-}
-
-Owner::Entry* Owner::entry_of(BucketRef ref, State state) {
-  Entry* entry = entries_.find(kNone, ref.bucket);
-  return entry && entry->epoch == ref.epoch && entry->state == state ? entry : nullptr;
-}
-
 void Owner::pinned(BucketRef ref, const RemoteParts& parts) {
-  Entry* entry = entry_of(ref, State::pinning);
-  if (!entry) return;
+  Registration* const of = registrations_.find(ref, State::pinning);
+  if (!of) return;
   ++counters_.pins;
-  --pinning_;
-  entry->state = State::pinned;
-  entry->parts = parts;
-  entry->lacking = 0;
-  if (entry->holders.empty()) {
-    left_unused(*entry);
-  } else {
-    for (Holder* holder = entry->holders.front(); holder; holder = EntryHolders::next(*holder)) {
-      Answer answer;
-      grant(*holder, answer);
-      send(relaxed(holder->peer), answer);
-    }
+  registrations_.pinned(*of, parts);
+  if (of->holders.empty()) left_unused(*of);
+  for (Holder* holder = of->holders.front(); holder; holder = Registration::Holders::next(*holder)) {
+    Answer answer;
+    grant(*holder, answer);
+    send(relaxed(holder->peer), answer);
   }
-  start_pins();
+  registrations_.start();
 }
 
 void Owner::pin_failed(BucketRef ref, int error) {
-  Entry* entry = entry_of(ref, State::pinning);
-  if (!entry) return;
+  Registration* const of = registrations_.find(ref, State::pinning);
+  if (!of) return;
   ++counters_.failed_pins;
-  --pinning_;
-  --registered_;
-  refuse_wants(*entry, error);
-  make_absent(*entry);
-  start_pins();
+  registrations_.failed();
+  refuse_wants(*of, error);
+  make_absent(*of);
+  registrations_.start();
 }
 
 void Owner::unpinned(BucketRef ref) {
-  Entry* entry = entry_of(ref, State::unpinning);
-  if (!entry) return;
+  Registration* const of = registrations_.find(ref, State::unpinning);
+  if (!of) return;
   ++counters_.unpins;
-  --registered_;
-  --unpinning_;
-  if (entry->holders.empty()) {
-    make_absent(*entry);
-  } else {  // wanted again meanwhile
-    entry->state = State::waiting;
-    waiting_.push_back(*entry);
-  }
-  start_pins();
-}
-
-void Owner::make_absent(Entry& entry) {
-  const Bucket bucket = relaxed(entry.bucket);
-  entries_.erase(&entry);
-  entry_pool_.put(entry);
-  for (Revoking& revoking : revoking_)
-    if (revoking.buckets.contains(bucket) && --revoking.left == 0) actions_.revoked(revoking.name);
+  registrations_.unpinned(*of);
+  if (of->holders.empty()) make_absent(*of);
+  registrations_.start();
 }
 
 // ---- revocation ----
 
-Owner::Found Owner::entries_in(BucketRange buckets) {
-  Found found;
-  if (buckets.count <= entries_.size()) {
-    for (std::uint64_t i = 0; i < buckets.count; ++i)
-      if (Entry* entry = entries_.find(kNone, buckets.first + i)) found.push_back(*entry);
-  } else {
-    entries_.for_each([&](Entry& entry) {
-      if (buckets.contains(relaxed(entry.bucket))) found.push_back(entry);
-    });
-  }
-  return found;
-}
-
 void Owner::revoke(Revocation revocation, BucketRange buckets, Time deadline) {
-  if (!actions_.reserve(entries_.size() + revoking_.size() + 1)) throw std::bad_alloc();
-  Found entries = entries_in(buckets);
-  revoking_.push_back({revocation, buckets, deadline, entries.size() + 1});
+  actions_.reserve(most_actions(registrations_.size(), revocations_.size() + 1));
+  Registrations::Found found = registrations_.in(buckets);
+  revocations_.begin(revocation, buckets, deadline, found.size() + 1);
   ++recalls_;
-  while (Entry* entry = entries.pop_front())
-    if (!entry->doomed) doom(*entry, buckets);
-  Revoking& last = revoking_.back();  // one more than there are: its end comes once
-  if (--last.left == 0) actions_.revoked(revocation);
-  start_pins();
+  while (Registration* const of = found.pop_front())
+    if (!of->doomed) doom(*of, buckets);
+  // It counts one more than there are, so that its end comes once.
+  if (revocations_.latest_left()) revoked(revocation);
+  registrations_.start();
 }
 
-void Owner::doom(Entry& entry, BucketRange buckets) {
-  entry.doomed = true;
-  if (entry.state != State::pinned) {
-    refuse_wants(entry, EBUSY);
-    return;
+void Owner::doom(Registration& of, BucketRange buckets) {
+  of.doomed = true;
+  if (of.state != State::pinned) return refuse_wants(of, EBUSY);
+  if (of.holders.empty()) {
+    registrations_.leave_idle(of);
+    return registrations_.unpin(of);
   }
-  if (entry.holders.empty()) {
-    fifo_.erase(entry);
-    unpin(entry);
-    return;
-  }
-  for (Holder* holder = entry.holders.front(); holder; holder = EntryHolders::next(*holder)) {
+  for (Holder* holder = of.holders.front(); holder; holder = Registration::Holders::next(*holder)) {
     PeerState& peer = peers_[relaxed(holder->peer)];
     if (peer.recall == recalls_) continue;
     peer.recall = recalls_;
     ++counters_.recalls;
-    actions_.send(peer.number, Recall{buckets, last_epoch_});
+    actions_.send(peer.number, Recall{buckets, registrations_.last_epoch()});
   }
 }
 
-void Owner::end_revocation(Revocation revocation) {
-  std::erase_if(revoking_, [&](const Revoking& of) { return of.name == revocation; });
-}
-
-Time Owner::deadline() const {
-  Time first = kNever;
-  for (const Revoking& revoking : revoking_)
-    if (revoking.left) first = std::min(first, revoking.deadline);
-  return first;
-}
-
 void Owner::late(Time now) {
-  for (Revoking& revoking : revoking_) {
-    if (revoking.left == 0 || revoking.deadline > now) continue;
-    revoking.deadline = kNever;
-    Found entries = entries_in(revoking.buckets);
-    while (const Entry* entry = entries.pop_front()) {
-      for (Holder* holder = entry->holders.front(); holder; holder = EntryHolders::next(*holder)) {
+  revocations_.late(now, [this](BucketRange buckets) {
+    Registrations::Found found = registrations_.in(buckets);
+    while (const Registration* const of = found.pop_front()) {
+      for (Holder* holder = of->holders.front(); holder; holder = Registration::Holders::next(*holder)) {
         PeerState& peer = peers_[relaxed(holder->peer)];
         if (peer.cut_off) continue;
         peer.cut_off = true;
         ++counters_.cut_off;
-        actions_.cut_off(peer.number);
+        actions_.add(Kind::cut_off).peer = peer.number;
       }
     }
-  }
+  });
 }
 
 bool Owner::lacks(Range memory, Bucket bucket) {
-  Entry* entry = entries_.find(kNone, bucket);
-  if (!entry || entry->state != State::pinned || entry->doomed || part_of(entry->parts, memory)) return false;
-  return std::has_single_bit(++entry->lacking);
+  Registration* const of = registrations_.find(bucket);
+  if (!of || of->state != State::pinned || of->doomed || part_of(of->parts, memory)) return false;
+  return std::has_single_bit(++of->lacking);
 }
 
 void Owner::renew(Bucket bucket) {
-  Entry* entry = entries_.find(kNone, bucket);
-  if (!entry || entry->state != State::pinned || entry->doomed) return;
+  Registration* const of = registrations_.find(bucket);
+  if (!of || of->state != State::pinned || of->doomed) return;
   ++recalls_;
-  doom(*entry, {bucket, 1});
-  start_pins();
+  doom(*of, {bucket, 1});
+  registrations_.start();
 }
 
 // ---- shares ----
@@ -373,16 +320,7 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, UINT32_MAX));
 }
 
-/// While memory is left, a bucket costs its registration once. After that it costs another's deregistration,
-/// too, and waits for those under way.
-std::uint32_t Owner::delay() const {
-  if (quota_.sharing == Sharing::static_share || registered_ < quota_.most()) return 0;
-  const std::uint64_t moves = 1 + waiting_.size() + pinning_;
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
-}
-
-/// Where room is short, the next peer gives back firehoses that it will use later than the asking one its
+/// Asks for room where it is short: the next peer gives back firehoses that it will use later than the asking one its
 /// own, by its prediction; and some of those that are lent to it, where the asking one is below its share.
 void Owner::press(const PeerState& asking, Duration expected) {
   if (quota_.sharing == Sharing::static_share || active_.empty()) return;
@@ -404,35 +342,25 @@ void Owner::press(const PeerState& asking, Duration expected) {
 void Owner::resize(std::uint64_t buckets, std::uint64_t victims) {
   quota_.buckets = buckets;
   quota_.victims = victims;
-  const std::size_t most_idle =
-      quota_.sharing == Sharing::static_share ? victims : static_cast<std::size_t>(quota_.most());
-  while (!fifo_.empty() && (fifo_.size() > most_idle || registered_ - unpinning_ > quota_.most()))
-    unpin_oldest();
+  registrations_.shrink();
   if (held_ > buckets) shrink_to(buckets);
   for (PeerState& peer : peers_) {
     if (!peer.denied || buckets == 0 || peer.gone) continue;
     peer.denied = false;
     actions_.send(peer.number, Limit{std::max(1u, limit_of(peer)), 0});
   }
-  start_pins();
+  registrations_.start();
 }
 
 /// Each peer keeps the same part of its firehoses.
 void Owner::shrink_to(std::uint64_t buckets) {
-  while (!waiting_.empty()) refuse_wants(*waiting_.front(), ENOSPC);
+  while (Registration* const of = registrations_.first_waiting()) refuse_wants(*of, ENOSPC);
   for (PeerState* peer = active_.front(); peer; peer = active_.next(*peer)) {
     const std::uint64_t share = peer->holders.size() * buckets / held_;
     const std::uint64_t limit = quota_.sharing == Sharing::static_share ? quota_.static_firehoses() : share;
     peer->denied = limit == 0;
     actions_.send(peer->number, Limit{static_cast<std::uint32_t>(limit), 0});
   }
-}
-
-void Owner::send(Peer to, Answer& answer) {
-  if (answer.grants.count == 0 && answer.refusals.count == 0) return;
-  answer.limit = limit_of(peers_[to]);
-  answer.delay = delay();
-  actions_.send(to, answer);
 }
 
 }  // namespace pinion::firehose

@@ -21,7 +21,7 @@ class Packing {
   /// Larger pieces travel by themselves.
   static constexpr std::size_t kMostBytes = 512;
 
-  /// Of the next call of so many pieces.
+  /// True: the next call of so many pieces travels together.
   bool together(std::size_t pieces) {
     Magnitude& of = magnitude(pieces);
     const std::uint32_t call = of.calls.load(std::memory_order_relaxed);
@@ -35,7 +35,7 @@ class Packing {
     return (packed < apart) != tries;
   }
 
-  /// From the call to its end. The least counts, as others waited for a core or a registration; it rises
+  /// Notes the time from the call to its end. The least counts, as others waited for a core or a registration; it rises
   /// slowly.
   void took(std::size_t pieces, bool together, Duration time) {
     std::atomic<Duration>& best = magnitude(pieces).best[together];

@@ -4,6 +4,9 @@
 #include <cstring>
 
 #include "engine/c_api_inside.h"
+#include "firehose/courier.h"
+#include "firehose/outbox.h"
+#include "firehose/remote_access.h"
 
 namespace pinion::firehose {
 
@@ -20,14 +23,14 @@ constexpr std::uint64_t kMostSegments = 4096;
 }  // namespace
 
 PinEverything::PinEverything(Ways& ways)
-    : ways_(ways), keys_(std::make_unique<Keys[]>(ways.endpoint().peers())) {}
+    : ways_(ways), keys_(std::make_unique<Keys[]>(ways.endpoint->peers())) {}
 
 Error PinEverything::pin(Range pages, RemotePart& part) {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   PeerHold hold;
-  const int domain = domain_number(ways_.endpoint().domain());
+  const int domain = domain_number(ways_.endpoint->domain());
   if (Error error = leases->begin_hold(*thread, domain, pages, Access::all, hold)) return error;
   holds_.push_back(hold);
   bytes_.fetch_add(pages.bytes());
@@ -39,11 +42,11 @@ Error PinEverything::pin(Range pages, RemotePart& part) {
 }
 
 Error PinEverything::open() {
-  const pinion_firehose_options& options = ways_.options();
+  const pinion_firehose_options& options = ways_.options;
   if (options.segment_count == 0 || options.segment_count > kMostSegments)
     return Error::make(EINVAL, "strategy `pin-everything` needs segments, %llu at most",
                        static_cast<unsigned long long>(kMostSegments));
-  const transfer::Endpoint& endpoint = ways_.endpoint();
+  const transfer::Endpoint& endpoint = *ways_.endpoint;
   for (std::size_t i = 0; i < options.segment_count; ++i) {
     KeyMessage message{options.segment_count, {}};
     const Range segment = Range::of(options.segments[i].address, options.segments[i].bytes);
@@ -53,7 +56,8 @@ Error PinEverything::open() {
       return error;
     }
     for (Peer peer = 0; peer < endpoint.peers(); ++peer)
-      if (peer != endpoint.self()) ways_.control(peer, &message, sizeof message);
+      if (peer != endpoint.self())
+        static_cast<void>(ways_.outbox->send(peer, kControlMessage, &message, sizeof message));
   }
   return {};
 }
@@ -80,15 +84,15 @@ void PinEverything::message(Peer from, const void* payload, std::size_t bytes) {
 void PinEverything::begin(Part& part) {
   const Keys& keys = keys_[part.peer];
   // Before that the peer has not opened.
-  if (!keys.complete.load(std::memory_order_acquire)) return ways_.by_message(part);
+  if (!keys.complete.load(std::memory_order_acquire)) return ways_.courier->by_message(part);
   for (const RemotePart& remote : keys.parts) {
     if (!Range{remote.begin, remote.end}.contains({part.remote, part.remote + part.bytes})) continue;
     hits_.fetch_add(1, std::memory_order_relaxed);
     part.target = {remote.address + (part.remote - remote.begin), remote.key};
-    return ways_.by_provider(part);
+    return ways_.access->by_provider(part);
   }
   // The edges of segments, which share their pages with other memory; or unexposed.
-  ways_.by_message(part);
+  ways_.courier->by_message(part);
 }
 
 void PinEverything::add_to(struct pinion_firehose_statistics& out) const {

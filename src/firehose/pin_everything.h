@@ -14,6 +14,7 @@
 #include "engine/lease_path.h"
 #include "firehose/messages.h"
 #include "firehose/strategy.h"
+#include "firehose/ways.h"
 
 namespace pinion::firehose {
 
@@ -30,7 +31,7 @@ class PinEverything final : public Strategy {
   void add_to(struct pinion_firehose_statistics& out) const override;
 
  private:
-  /// Of a peer's segments.
+  /// The keys of a peer's segments.
   struct Keys {
     std::vector<RemotePart> parts;
     std::atomic<bool> complete{false};

@@ -12,7 +12,7 @@ namespace pinion::firehose {
 
 namespace {
 
-/// So that local transfers from and to the bucket are served by its registration, too.
+/// All rights: local transfers from and to the bucket are served by its registration, too.
 constexpr Access kRights = Access::all;
 
 /// The longest runs of pages that are mapped and writable, kMostParts at most.

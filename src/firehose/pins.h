@@ -35,7 +35,7 @@ class Pins {
 
   /// Whether a bucket of the range may be registered: never a false no.
   bool may_be_pinned(Range range) const;
-  /// The same, exactly; the agent's thread.
+  /// Whether a bucket of the range is registered; the agent's thread.
   bool is_pinned(Range range) const;
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::uint64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }

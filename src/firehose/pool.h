@@ -19,7 +19,11 @@ class Pool {
       free_.push_back(&all_.emplace_back());
     }
   }
-  /// In the state that its last user left it in.
+  /// Makes room for so many in all, those in use included.
+  void reserve_all(std::size_t objects) {
+    if (all_.size() < objects) reserve(free_.size() + objects - all_.size());
+  }
+  /// Returns an object in the state that its last user left it in.
   T& take() {
     T& object = *free_.back();
     free_.pop_back();
@@ -29,7 +33,7 @@ class Pool {
 
  private:
   std::deque<T> all_;
-  std::vector<T*> free_;  ///< with room for all
+  std::vector<T*> free_;  ///< has room for all
 };
 
 template <class T>

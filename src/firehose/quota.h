@@ -1,4 +1,4 @@
-// How many firehoses a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
+// The number of firehoses that a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
 // all peers, used or not. `lending` guarantees each peer that share on demand, and lends the rest: to
 // any peer that wants more, until it leaves it unused or another one wants its share. Pure values, callable
 // from anywhere.
@@ -28,7 +28,7 @@ struct Quota {
   std::uint32_t static_firehoses() const {
     return static_cast<std::uint32_t>(buckets / std::max<Peer>(1, processes - 1));
   }
-  /// Of a peer, before the owner's first answer.
+  /// The limit of a peer, before the owner's first answer.
   std::uint32_t first_limit() const {
     const std::uint32_t equal = static_firehoses();
     return sharing == Sharing::static_share ? equal : std::max(equal, kFirstLent);

@@ -85,10 +85,11 @@ class Puts {
   std::vector<std::uint64_t> turns_;  ///< by peer
 };
 
-class Job final : firehose::OwnerActions {
+/// Carries out the actions of the owner and of the initiators, at their times.
+class FirehoseRun {
  public:
-  explicit Job(const FirehoseJob& job)
-      : job_(job), puts_(job), pages_(job.bucket / page_size()), owner_(job.quota, *this) {
+  explicit FirehoseRun(const FirehoseJob& job)
+      : job_(job), puts_(job), pages_(job.bucket / page_size()), owner_(job.quota) {
     for (Peer peer = 1; peer <= puts_.peers(); ++peer)
       peers_.push_back(std::make_unique<PeerProcess>(*this, peer));
   }
@@ -107,7 +108,7 @@ class Job final : firehose::OwnerActions {
     result_.unpins = counters.unpins;
     result_.victim_hits = counters.victim_hits;
     result_.shared_hits = counters.shared_hits;
-    result_.peak = counters.peak;
+    result_.peak = owner_.registrations().peak();
     if (now_ > warm_) result_.mean = registered_time_ / static_cast<double>(now_ - warm_);
     return result_;
   }
@@ -123,9 +124,9 @@ class Job final : firehose::OwnerActions {
   };
 
   /// One of the others, with one put under way at a time.
-  struct PeerProcess final : firehose::InitiatorActions {
-    PeerProcess(Job& of, Peer self)
-        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), *this) {
+  struct PeerProcess {
+    PeerProcess(FirehoseRun& of, Peer self)
+        : job(of), number(self), initiator(1, of.job_.quota.first_limit()) {
       initiator.operations_take(of.job_.put, 2 * of.job_.message);
       // With static shares, as in the paper, they wait for their buckets.
       waiter.light = of.job_.rides && of.job_.quota.sharing == firehose::Sharing::lending;
@@ -143,12 +144,27 @@ class Job final : firehose::OwnerActions {
       hit = false;
       initiator.at(job.now_);
       const auto need = initiator.need(kOwner, bucket, waiter);
-      initiator.flush(&waiter);
+      if (initiator.flush() && job.job_.rides) {
+        send(initiator.next_message()->message);
+        initiator.rode(kOwner, bucket);
+        job.at(2 * job.job_.message, [this] {
+          initiator.rider_ended(kOwner, bucket);
+          end_put();
+        });
+      }
+      act();
       if (need.what == firehose::Initiator::Need::by_message) by_message();
+    }
+    /// Carries out what an event has asked for.
+    void act() {
+      while (const auto sent = initiator.next_message()) send(sent->message);
+      while (const firehose::Waiter* const answered = initiator.next_answered())
+        answered->firehose ? put(answered->firehose) : by_message();
     }
     void put(firehose::Firehose* firehose) {
       job.at(job.job_.put, [this, firehose] {
         if (initiator.end_use(*firehose)) initiator.drained(*firehose);
+        act();
         end_put();
       });
     }
@@ -161,23 +177,12 @@ class Job final : firehose::OwnerActions {
       job.at(job.puts_.pause(number), [this] { begin_put(); });
     }
 
-    void send(Peer, const firehose::Message& message) override {
+    void send(const firehose::Message& message) {
       ++job.result_.messages;
       job.at(job.job_.message, [this, message] { job.at_owner(number, message); });
     }
-    bool send_with(Peer to, const firehose::Move& move, firehose::Waiter&) override {
-      if (!job.job_.rides) return false;
-      send(to, move);
-      job.at(2 * job.job_.message, [this] {
-        initiator.rider_ended(kOwner, bucket);
-        end_put();
-      });
-      return true;
-    }
-    void granted(firehose::Waiter&, firehose::Firehose& firehose) override { put(&firehose); }
-    void refused(firehose::Waiter&, int) override { by_message(); }
 
-    Job& job;
+    FirehoseRun& job;
     const Peer number;
     firehose::Initiator initiator;
     firehose::Waiter waiter;
@@ -200,37 +205,53 @@ class Job final : firehose::OwnerActions {
   }
   void count_registered(Time until) {
     if (warm_)
-      registered_time_ += static_cast<double>(owner_.registered()) * static_cast<double>(until - now_);
+      registered_time_ +=
+          static_cast<double>(owner_.registrations().registered()) * static_cast<double>(until - now_);
   }
 
   void at_owner(Peer from, const firehose::Message& message) {
     if (const auto* move = std::get_if<firehose::Move>(&message)) owner_.move(from, *move);
     if (const auto* release = std::get_if<firehose::Release>(&message)) owner_.release(from, *release);
+    act();
   }
   void at_peer(PeerProcess& peer, const firehose::Message& message) {
     if (const auto* answer = std::get_if<firehose::Answer>(&message)) peer.initiator.answer(kOwner, *answer);
     peer.initiator.at(now_);
     if (const auto* limit = std::get_if<firehose::Limit>(&message)) peer.initiator.limit(kOwner, *limit);
+    peer.act();
   }
 
-  // The owner's device makes one call after the other.
-  void send(Peer to, const firehose::Message& message) override {
+  /// Carries out what an event of the owner has asked for.
+  void act() {
+    while (firehose::OwnerAction* const action = owner_.next()) {
+      if (action->is_message())
+        send(action->peer, owner_.message_of(*action));
+      else if (action->kind == firehose::OwnerAction::Kind::pin)
+        pin(action->ref);
+      else if (action->kind == firehose::OwnerAction::Kind::unpin)
+        unpin(action->ref);
+      owner_.put(*action);
+    }
+  }
+  void send(Peer to, const firehose::Message& message) {
     ++result_.messages;
     at(job_.message, [this, to, message] { at_peer(*peers_[to - 1], message); });
   }
-  bool exposes(Bucket) const override { return true; }
-  void pin(firehose::BucketRef ref) override {
+  void pin(firehose::BucketRef ref) {
     device_call(job_.nic.register_cost(pages_), [this, ref] {
       const Address begin = ref.bucket * job_.bucket;
       owner_.pinned(ref, {{{begin, begin + job_.bucket, begin, ref.epoch}}, 1});
+      act();
     });
   }
-  void unpin(firehose::BucketRef ref) override {
-    device_call(job_.nic.deregister_cost(pages_), [this, ref] { owner_.unpinned(ref); });
+  void unpin(firehose::BucketRef ref) {
+    device_call(job_.nic.deregister_cost(pages_), [this, ref] {
+      owner_.unpinned(ref);
+      act();
+    });
   }
-  void cut_off(Peer) override {}
-  void revoked(firehose::Revocation) override {}
 
+  /// The owner's device makes one call after the other.
   template <class Act>
   void device_call(Duration lasts, Act&& then) {
     device_free_ = std::max(device_free_, now_) + lasts;
@@ -254,7 +275,7 @@ class Job final : firehose::OwnerActions {
 
 }  // namespace
 
-FirehoseResult simulate_firehose(const FirehoseJob& job) { return Job(job).run(); }
+FirehoseResult simulate_firehose(const FirehoseJob& job) { return FirehoseRun(job).run(); }
 
 FirehoseResult simulate_fifo(const FirehoseJob& job) {
   struct Held {

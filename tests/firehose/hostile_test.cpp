@@ -134,28 +134,40 @@ TEST(FirehoseMessages, DamagedOnesAreReadOrRefused) {
 }
 
 /// An owner's process: it registers at once or later, as the test chooses.
-struct Device final : OwnerActions {
+struct Device {
   std::map<Bucket, Epoch> registered;
   std::vector<BucketRef> pinning, unpinning;
   std::set<Revocation> revoking;
   std::set<std::pair<Peer, Bucket>> granted;  ///< as told to the peers
 
-  void send(Peer to, const Message& message) override {
+  static bool exposes(const void*, Bucket bucket) { return bucket < 64; }
+  /// Carries out what an event of the owner asks for.
+  void act_for(Owner& owner) {
+    using Kind = OwnerAction::Kind;
+    while (OwnerAction* const action = owner.next()) {
+      const OwnerAction now = *action;
+      if (now.is_message()) send(now.peer, owner.message_of(*action));
+      owner.put(*action);
+      if (now.kind == Kind::pin) pin(now.ref);
+      if (now.kind == Kind::unpin) unpin(now.ref);
+      if (now.kind == Kind::revoked) {
+        EXPECT_EQ(revoking.erase(now.number), 1u);
+      }
+    }
+  }
+  void send(Peer to, const Message& message) {
     if (const auto* answer = std::get_if<Answer>(&message))
       for (const Grant& grant : answer->grants) granted.insert({to, grant.ref.bucket});
   }
-  bool exposes(Bucket bucket) const override { return bucket < 64; }
-  void pin(BucketRef ref) override {
-    EXPECT_TRUE(exposes(ref.bucket));
+  void pin(BucketRef ref) {
+    EXPECT_TRUE(exposes(nullptr, ref.bucket));
     EXPECT_TRUE(registered.insert({ref.bucket, ref.epoch}).second) << "registered twice";
     pinning.push_back(ref);
   }
-  void unpin(BucketRef ref) override {
+  void unpin(BucketRef ref) {
     EXPECT_EQ(registered[ref.bucket], ref.epoch);
     unpinning.push_back(ref);
   }
-  void cut_off(Peer) override {}
-  void revoked(Revocation revocation) override { EXPECT_EQ(revoking.erase(revocation), 1u); }
 };
 
 void work(Device& device, Owner& owner, Random& random) {
@@ -168,12 +180,14 @@ void work(Device& device, Owner& owner, Random& random) {
     } else {
       owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
     }
+    device.act_for(owner);
   }
   if (!device.unpinning.empty() && random.below(2)) {
     const BucketRef ref = device.unpinning.back();
     device.unpinning.pop_back();
     device.registered.erase(ref.bucket);
     owner.unpinned(ref);
+    device.act_for(owner);
   }
 }
 
@@ -193,12 +207,14 @@ Message lie(Random& random, Epoch newest) {
 void owner_among_liars(Sharing sharing, unsigned seed) {
   Random random(seed);
   Device device;
-  Owner owner({sharing, 12, 4, 4}, device);
+  Owner owner({sharing, 12, 4, 4}, &Device::exposes);
   Move honest;
   honest.wanted.add(1);
   owner.move(3, honest);
+  device.act_for(owner);
   while (!device.granted.count({3, 1})) {
     if (device.pinning.empty()) owner.move(3, honest);
+    device.act_for(owner);
     work(device, owner, random);
   }
   for (int step = 0; step < 3'000; ++step) {
@@ -206,18 +222,23 @@ void owner_among_liars(Sharing sharing, unsigned seed) {
     const Message message = lie(random, 40);
     if (const auto* move = std::get_if<Move>(&message)) owner.move(liar, *move);
     if (const auto* release = std::get_if<Release>(&message)) owner.release(liar, *release);
+    device.act_for(owner);
     if (random.below(16) == 0) {
       const auto name = static_cast<Revocation>(step);
       device.revoking.insert(name);
       owner.revoke(name, {2 + random.below(40), random.below(10)}, 1);
+      device.act_for(owner);
       if (random.below(2)) owner.end_revocation(name), device.revoking.erase(name);
     }
     work(device, owner, random);
     ASSERT_LE(device.registered.size(), 16u);
-    ASSERT_EQ(device.registered.size(), owner.registered());
+    ASSERT_EQ(device.registered.size(), owner.registrations().registered());
     ASSERT_EQ(device.registered.count(1), 1u) << "a liar ended another peer's firehose";
   }
-  for (Peer liar = 0; liar < 3; ++liar) owner.gone(liar);
+  for (Peer liar = 0; liar < 3; ++liar) {
+    owner.gone(liar);
+    device.act_for(owner);
+  }
   EXPECT_EQ(owner.firehoses(3), 1u);
   EXPECT_EQ(owner.held(), 1u);
   while (!device.pinning.empty() || !device.unpinning.empty()) work(device, owner, random);
@@ -233,12 +254,14 @@ TEST(FirehoseHostile, PeersLieToAnOwner) {
 
 TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
   Device device;
-  Owner owner({Sharing::lending, 4, 0, 2}, device);
+  Owner owner({Sharing::lending, 4, 0, 2}, &Device::exposes);
   Move move;
   move.wanted.add(1);
   owner.move(1, move);
+  device.act_for(owner);
   const BucketRef ref = device.pinning.back();
   owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
+  device.act_for(owner);
   Release release;
   release.firehoses.add({ref.bucket, ref.epoch + 1});
   owner.release(1, release);
@@ -252,22 +275,26 @@ TEST(FirehoseHostile, AReleaseCountsInItsEpoch) {
 TEST(FirehoseOwner, MovesBeyondMemoryQueueUpToABound) {
   constexpr Bucket kAll = 16;
   Device device;
-  Owner owner({Sharing::lending, kAll, 0, 3}, device);
+  Owner owner({Sharing::lending, kAll, 0, 3}, &Device::exposes);
   const auto want = [&](Peer peer, std::initializer_list<Bucket> buckets) {
     Move move;
     for (const Bucket bucket : buckets) move.wanted.add(bucket);
     owner.move(peer, move);
+    device.act_for(owner);
   };
   const auto pin_all = [&] {
-    for (const BucketRef& ref : std::exchange(device.pinning, {}))
+    for (const BucketRef& ref : std::exchange(device.pinning, {})) {
       owner.pinned(ref, grant_of(ref.bucket, ref.epoch).parts);
+      device.act_for(owner);
+    }
   };
   for (Bucket bucket = 0; bucket < kAll; ++bucket) want(1, {bucket});
   pin_all();
   Release release;
   for (const auto& [bucket, epoch] : device.registered) release.firehoses.add({bucket, epoch});
   owner.release(1, release);
-  ASSERT_EQ(owner.idle(), kAll) << "memory is full of unused ones";
+  device.act_for(owner);
+  ASSERT_EQ(owner.registrations().idle(), kAll) << "memory is full of unused ones";
 
   want(1, {20, 21, 22, 23});
   EXPECT_EQ(owner.firehoses(1), 4U);
@@ -277,6 +304,7 @@ TEST(FirehoseOwner, MovesBeyondMemoryQueueUpToABound) {
   for (const BucketRef& ref : std::exchange(device.unpinning, {})) {
     device.registered.erase(ref.bucket);
     owner.unpinned(ref);
+    device.act_for(owner);
   }
   pin_all();
   want(2, {30});
@@ -284,24 +312,24 @@ TEST(FirehoseOwner, MovesBeyondMemoryQueueUpToABound) {
 }
 
 /// An initiator's process: its uses, and the part that each began with.
-struct Uses final : InitiatorActions {
+struct Uses {
   std::vector<std::pair<Firehose*, RemoteParts>> uses;
   std::uint64_t waiting = 0;
 
-  void send(Peer, const Message&) override {}
-  bool send_with(Peer, const Move&, Waiter&) override { return false; }
-  void granted(Waiter&, Firehose& firehose) override {
-    --waiting;
-    uses.push_back({&firehose, firehose.parts});
+  void act_for(Initiator& initiator) {
+    while (initiator.next_message()) continue;
+    while (const Waiter* const answered = initiator.next_answered()) {
+      --waiting;
+      if (answered->firehose) uses.push_back({answered->firehose, answered->firehose->parts});
+    }
   }
-  void refused(Waiter&, int) override { --waiting; }
 };
 
 TEST(FirehoseHostile, AnOwnerLies) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     Random random(seed);
     Uses program;
-    Initiator initiator(2, 4, program);
+    Initiator initiator(2, 4);
     std::vector<std::unique_ptr<Waiter>> waiters;
     const auto end_one = [&] {
       const std::size_t i = random.below(program.uses.size());
@@ -309,6 +337,7 @@ TEST(FirehoseHostile, AnOwnerLies) {
       program.uses.erase(program.uses.begin() + static_cast<std::ptrdiff_t>(i));
       ASSERT_EQ(firehose->parts, part) << "changed while it was used";
       if (initiator.end_use(*firehose)) initiator.drained(*firehose);
+      program.act_for(initiator);
     };
     for (int step = 0; step < 3'000; ++step) {
       const Peer owner = static_cast<Peer>(random.below(2));
@@ -341,9 +370,12 @@ TEST(FirehoseHostile, AnOwnerLies) {
           initiator.answer(owner, answer);
         }
       }
+      program.act_for(initiator);
     }
     initiator.gone(0);
+    program.act_for(initiator);
     initiator.gone(1);
+    program.act_for(initiator);
     EXPECT_EQ(program.waiting, 0u);
     while (!program.uses.empty()) end_one();
     EXPECT_EQ(initiator.size(), 0u);

@@ -18,21 +18,30 @@ using TestFirehose = BasicFirehose<ScheduledAtomics>;
 constexpr Bucket kFirst = 7, kSecond = 8;
 
 /// An initiator of one peer that holds kFirst, and the lock that its caller has.
-struct State : BasicInitiatorActions<ScheduledAtomics> {
-  TestInitiator initiator{1, 1, *this};
+struct State {
+  TestInitiator initiator{1, 1};
   ScheduledAtomics::Atomic<bool> locked{false};
   ScheduledAtomics::Atomic<int> uses{0};  ///< of kFirst in its first epoch
   ScheduledAtomics::Atomic<bool> released{false};
   int releases = 0;
-  Waiter waiter;
+  BasicWaiter<ScheduledAtomics> waiter;
 
   State() { hold(kFirst, 1); }
 
-  void send(Peer, const Message& message) override {
-    if (const auto* release = std::get_if<Release>(&message))
-      for (const BucketRef& ref : release->firehoses) let_go(ref);
-    if (const auto* move = std::get_if<Move>(&message))
-      for (const BucketRef& ref : move->victims) let_go(ref);
+  void act() {
+    while (const auto sent = initiator.next_message()) {
+      if (const auto* release = std::get_if<Release>(&sent->message))
+        for (const BucketRef& ref : release->firehoses) let_go(ref);
+      if (const auto* move = std::get_if<Move>(&sent->message))
+        for (const BucketRef& ref : move->victims) let_go(ref);
+    }
+    while (const auto* const answered = initiator.next_answered())
+      if (answered->firehose) end(*answered->firehose);
+  }
+  void end(TestFirehose& firehose) {
+    if (!initiator.end_use(firehose)) return;
+    initiator.drained(firehose);
+    act();
   }
   void let_go(const BucketRef& ref) {
     if (ref.bucket != kFirst || ref.epoch != 1) return;
@@ -40,11 +49,6 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
     EXPECT_FALSE(released.exchange(true));
     ++releases;
   }
-  bool send_with(Peer, const Move&, Waiter&) override { return false; }
-  void granted(Waiter&, TestFirehose& firehose) override {
-    if (initiator.end_use(firehose)) initiator.drained(firehose);
-  }
-  void refused(Waiter&, int) override {}
 
   template <class F>
   void with_lock(F&& f) {
@@ -54,13 +58,14 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
   }
   void hold(Bucket bucket, Epoch epoch) {
     const auto need = initiator.need(0, bucket, waiter);
-    if (need.what == TestInitiator::Need::hit && initiator.end_use(*need.firehose))
-      initiator.drained(*need.firehose);
+    if (need.what == TestInitiator::Need::hit) end(*need.firehose);
     if (!initiator.flush()) return;
+    act();
     Answer answer;
     answer.limit = 1;
     answer.grants.add({{bucket, epoch}, {{{bucket * 4096, bucket * 4096 + 4096, bucket * 4096, epoch}}, 1}});
     initiator.answer(0, answer);
+    act();
   }
   void use() {
     TestFirehose* firehose = initiator.try_use(0, kFirst);
@@ -72,7 +77,11 @@ struct State : BasicInitiatorActions<ScheduledAtomics> {
       uses.fetch_sub(1);
     }
     EXPECT_EQ(firehose->parts.items[0].begin, kFirst * 4096);
-    if (initiator.end_use(*firehose)) with_lock([&] { initiator.drained(*firehose); });
+    if (initiator.end_use(*firehose))
+      with_lock([&] {
+        initiator.drained(*firehose);
+        act();
+      });
   }
 };
 
@@ -80,7 +89,12 @@ TEST(FirehoseInitiatorSchedule, ARecalledFirehoseIsReleasedOnceAndAfterItsUses) 
   const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 6'000}, [] {
     auto state = std::make_shared<State>();
     const auto use = [state] { state->use(); };
-    const auto recall = [state] { state->with_lock([&] { state->initiator.recall(0, {{kFirst, 1}, 1}); }); };
+    const auto recall = [state] {
+      state->with_lock([&] {
+        state->initiator.recall(0, {{kFirst, 1}, 1});
+        state->act();
+      });
+    };
     return test::Scenario{{use, recall, use}, [state] {
                             EXPECT_EQ(state->releases, 1);
                             EXPECT_EQ(state->initiator.size(), 0u);

@@ -1,45 +1,49 @@
 // An initiator and an owner that the test plays: which misses ask, and what travels with them.
+#include "firehose/initiator.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
-
-#include "firehose/initiator.h"
 
 namespace pinion {
 namespace {
 
 using namespace firehose;
 
-struct Played final : InitiatorActions {
-  Initiator initiator{1, 4, *this, kEnd};
+struct Played {
   static constexpr Bucket kEnd = 1'000'000;
+  Initiator initiator{1, 4, kEnd};
   std::vector<Move> moves;
   std::vector<Waiter*> riders, granted_to;
   bool takes_riders = false;
   Waiter waiter;
 
-  void send(Peer, const Message& message) override {
-    if (const auto* move = std::get_if<Move>(&message)) moves.push_back(*move);
+  /// Takes the actions of an event. Returns the number of moves among them.
+  std::size_t act() {
+    const std::size_t before = moves.size();
+    while (const auto sent = initiator.next_message())
+      if (const auto* move = std::get_if<Move>(&sent->message)) moves.push_back(*move);
+    while (Waiter* const answered = initiator.next_answered()) {
+      if (!answered->firehose) continue;
+      granted_to.push_back(answered);
+      end(*answered->firehose);
+    }
+    return moves.size() - before;
   }
-  bool send_with(Peer to, const Move& move, Waiter& rider) override {
-    if (!takes_riders) return false;
-    riders.push_back(&rider);
-    send(to, move);
-    return true;
-  }
-  void granted(Waiter& to, Firehose& firehose) override {
-    granted_to.push_back(&to);
-    end(firehose);
-  }
-  void refused(Waiter&, int) override {}
-
   void end(Firehose& firehose) {
-    if (initiator.end_use(firehose)) initiator.drained(firehose);
+    if (!initiator.end_use(firehose)) return;
+    initiator.drained(firehose);
+    act();
   }
   Initiator::Need miss(Bucket bucket) {
     const auto needed = initiator.need(0, bucket, waiter);
-    initiator.flush(&waiter);
+    act();
+    initiator.flush();
+    if (act() > 0 && takes_riders) {
+      riders.push_back(&waiter);
+      initiator.rode(0, bucket);
+    }
     return needed.what;
   }
   /// Grants all that was wanted.
@@ -51,6 +55,7 @@ struct Played final : InitiatorActions {
       for (const Bucket bucket : move.wanted)
         answer.grants.add({{bucket, ++epoch}, {{{bucket, bucket + 1, bucket, epoch}}, 1}});
       initiator.answer(0, answer);
+      act();
     }
   }
   Epoch epoch = 0;

@@ -20,31 +20,34 @@ constexpr std::uint32_t kLimit = 24;
 constexpr int kThreads = 3, kPuts = 20'000;
 
 /// An initiator, its lock, and an owner that grants at once; it calls back at times.
-struct Job final : InitiatorActions {
-  Initiator initiator{1, kLimit, *this, kBuckets};  // it asks ahead
+struct Program {
+  Initiator initiator{1, kLimit, kBuckets};  // it asks ahead
   std::mutex mutex;
   std::vector<Move> moves;
   std::array<std::atomic<Epoch>, kBuckets> granted_epoch{};  ///< 0: not granted
   Epoch last = 0;
   std::atomic<std::uint64_t> hits{0}, wrong{0};
 
-  void send(Peer, const Message& message) override {
-    if (const auto* release = std::get_if<Release>(&message))
-      for (const BucketRef& ref : release->firehoses) granted_epoch[ref.bucket] = 0;
-    if (const auto* move = std::get_if<Move>(&message)) {
-      for (const BucketRef& ref : move->victims) granted_epoch[ref.bucket] = 0;
-      moves.push_back(*move);
+  /// Under the lock.
+  void act() {
+    while (const auto sent = initiator.next_message()) {
+      if (const auto* release = std::get_if<Release>(&sent->message))
+        for (const BucketRef& ref : release->firehoses) granted_epoch[ref.bucket] = 0;
+      if (const auto* move = std::get_if<Move>(&sent->message)) {
+        for (const BucketRef& ref : move->victims) granted_epoch[ref.bucket] = 0;
+        moves.push_back(*move);
+      }
     }
+    while (const Waiter* const answered = initiator.next_answered())
+      if (answered->firehose) end(*answered->firehose, false);
   }
-  bool send_with(Peer, const Move&, Waiter&) override { return false; }
-  void granted(Waiter&, Firehose& firehose) override { end(firehose, false); }
-  void refused(Waiter&, int) override {}
 
   void end(Firehose& firehose, bool locks) {
     if (!initiator.end_use(firehose)) return;
     std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
     if (locks) lock.lock();
     initiator.drained(firehose);
+    act();
   }
   /// Under the lock.
   void answer_moves() {
@@ -56,6 +59,7 @@ struct Job final : InitiatorActions {
         answer.grants.add({{bucket, last}, {{{bucket, bucket + 1, bucket, last}}, 1}});
       }
       initiator.answer(0, answer);
+      act();
     }
   }
 
@@ -71,13 +75,14 @@ struct Job final : InitiatorActions {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto need = initiator.need(0, bucket, waiter);
     initiator.flush();
+    act();
     if (need.what == Initiator::Need::hit) end(*need.firehose, false);
     answer_moves();
   }
 };
 
 TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
-  Job job;
+  Program job;
   std::atomic<int> running{kThreads};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
@@ -94,11 +99,13 @@ TEST(FirehoseInitiatorThreads, NoUseOutlivesItsFirehose) {
       job.initiator.recall(0, {{random() % kBuckets, 4}, job.last});
     else
       job.initiator.limit(0, {kLimit - few(), few()});
+    job.act();
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(job.wrong, 0u);
   EXPECT_GT(job.hits, 0u);
   job.initiator.recall(0, {{0, kBuckets}, job.last});
+  job.act();
   EXPECT_EQ(job.initiator.size(), 0u);
   for (const auto& epoch : job.granted_epoch) EXPECT_EQ(epoch, 0u);
 }

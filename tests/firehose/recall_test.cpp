@@ -305,7 +305,7 @@ TEST_P(FirehoseArena, HoldsWhatWasPut) {
       ASSERT_EQ(pinion_firehose_get(member.firehose, where.first, at(where.first, where.second), &got, 8), 0);
       EXPECT_EQ(got, value);
     }
-    // What lies beside the arena is hit on providers that check keys.
+    // Memory beside the arena is hit on providers that check keys.
     const auto hits = member.statistics().hits;
     for (std::uint64_t i = 0; i < 20; ++i)
       put_word(member, (member.process() + 1) % 3, others[(member.process() + 1) % 3], i);

@@ -1,5 +1,7 @@
 // Firehose out of memory: a call that has begun ends, by an error or by a slower way; a peer's question is
 // answered; quiet returns.
+#include "support/starvation.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,7 +20,6 @@
 #include "pinion/firehose.h"
 #include "support/firehose_member.h"
 #include "support/processes.h"
-#include "support/starvation.h"
 #include "support/temporary_directory.h"
 #include "support/test_name.h"
 
@@ -36,10 +37,21 @@ constexpr unsigned kMostAllocations = 200;
 // ---- the protocol
 
 /// Counts; allocates nothing.
-struct Counted final : OwnerActions, InitiatorActions {
+struct Counted {
   unsigned pins = 0, grants = 0, refusals = 0, wants = 0, answers = 0;
   std::array<BucketRef, 2 * kMostMoved> pinning;
-  void send(Peer, const Message& message) override {
+  void act_for(Owner& owner) {
+    while (OwnerAction* const action = owner.next()) {
+      if (action->is_message()) count(owner.message_of(*action));
+      if (action->kind == OwnerAction::Kind::pin) pinning[pins++] = action->ref;
+      owner.put(*action);
+    }
+  }
+  void act_for(Initiator& initiator) {
+    while (const auto sent = initiator.next_message()) count(sent->message);
+    while (initiator.next_answered()) ++answers;
+  }
+  void count(const Message& message) {
     if (const auto* answer = std::get_if<Answer>(&message)) {
       grants += answer->grants.count;
       refusals += answer->refusals.count;
@@ -47,14 +59,6 @@ struct Counted final : OwnerActions, InitiatorActions {
     }
     if (const auto* move = std::get_if<Move>(&message)) wants += move->wanted.count;
   }
-  bool exposes(Bucket) const override { return true; }
-  void pin(BucketRef ref) override { pinning[pins++] = ref; }
-  void unpin(BucketRef) override {}
-  void cut_off(Peer) override {}
-  void revoked(Revocation) override {}
-  bool send_with(Peer, const Move&, Waiter&) override { return false; }
-  void granted(Waiter&, Firehose&) override { ++answers; }
-  void refused(Waiter&, int) override { ++answers; }
 };
 
 TEST(FirehoseStarvation, AWantIsRefused) {
@@ -63,19 +67,22 @@ TEST(FirehoseStarvation, AWantIsRefused) {
   for (; refused; ++spared) {
     ASSERT_LT(spared, kMostAllocations);
     Counted device;
-    Owner owner({Sharing::lending, 64, 0, 2}, device);
+    Owner owner({Sharing::lending, 64, 0, 2});
     refused = false;
     for (Bucket first = 0; first < 8; first += kMostMoved) {
       Move move;
       for (Bucket bucket = first; bucket < first + kMostMoved; ++bucket) move.wanted.add(bucket);
       const Starvation starvation(spared);
       owner.move(1, move);
+      device.act_for(owner);
       refused = refused || Starvation::refused() > 0;
     }
     EXPECT_EQ(device.pins + device.refusals, 8U);
     EXPECT_EQ(owner.firehoses(1), device.pins);
-    for (unsigned i = 0; i < device.pins; ++i)
+    for (unsigned i = 0; i < device.pins; ++i) {
       owner.pinned(device.pinning[i], {{{0, 1, 0, device.pinning[i].epoch}}, 1});
+      device.act_for(owner);
+    }
     EXPECT_EQ(device.grants, device.pins);
     owner.gone(1);
     EXPECT_EQ(owner.held(), 0U);
@@ -84,8 +91,7 @@ TEST(FirehoseStarvation, AWantIsRefused) {
 }
 
 TEST(FirehoseStarvation, ARevocationThatCannotBeginChangesNothing) {
-  Counted device;
-  Owner owner({Sharing::lending, 4, 0, 2}, device);
+  Owner owner({Sharing::lending, 4, 0, 2});
   {
     const Starvation starvation(0);
     EXPECT_THROW(owner.revoke(1, {0, 8}, 1), std::bad_alloc);
@@ -99,7 +105,7 @@ TEST(FirehoseStarvation, AMissGoesByMessage) {
   for (; refused; ++spared) {
     ASSERT_LT(spared, kMostAllocations);
     Counted program;
-    Initiator initiator(2, 64, program);
+    Initiator initiator(2, 64);
     std::array<Waiter, 24> waiters;
     unsigned waiting = 0, by_message = 0;
     refused = false;
@@ -107,7 +113,9 @@ TEST(FirehoseStarvation, AMissGoesByMessage) {
       const Starvation starvation(spared);
       initiator.at(1 + static_cast<Time>(bucket));
       const auto need = initiator.need(1, 7 * bucket * bucket, waiters[bucket]);
+      program.act_for(initiator);
       initiator.flush();
+      program.act_for(initiator);
       waiting += need.what == Initiator::Need::asks;
       by_message += need.what == Initiator::Need::by_message;
       refused = refused || Starvation::refused() > 0;
@@ -117,6 +125,7 @@ TEST(FirehoseStarvation, AMissGoesByMessage) {
     EXPECT_EQ(initiator.size(), waiting);
     const Starvation starvation(0);
     initiator.gone(1);
+    program.act_for(initiator);
     EXPECT_EQ(program.answers, waiting);
     EXPECT_EQ(initiator.size(), 0U);
   }

@@ -1,4 +1,4 @@
-// What firehose takes for the time of an operation: one long one decides nothing, not even the first.
+// The typical time of an operation: one long one decides nothing, not even the first.
 #include <gtest/gtest.h>
 
 #include "firehose/operation_times.h"

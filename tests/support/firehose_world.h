@@ -151,6 +151,7 @@ class FirehoseWorld {
         break;
       case Step::timeout:
         p.owner.late(kDeadline);
+        p.act_as_owner();
         break;
       case Step::die:
         p.die();
@@ -161,10 +162,12 @@ class FirehoseWorld {
       case Step::resize:
         p.resized++ == 0 ? p.owner.resize(job_.quota.buckets / 2, job_.quota.victims)
                          : p.owner.resize(job_.quota.buckets, job_.quota.victims);
+        p.act_as_owner();
         break;
       case Step::renew:
         ++p.renewed;
         p.owner.renew(0);
+        p.act_as_owner();
         break;
       case Step::cut:
         p.cut_off_by_itself(*processes_[0]);
@@ -200,7 +203,7 @@ class FirehoseWorld {
     check_end();
     for (const auto& p : processes_) {
       if (!p->alive) continue;
-      if (p->owner.registered() || !p->registered.empty()) violate("memory stays registered");
+      if (p->owner.registrations().registered() || !p->registered.empty()) violate("memory stays registered");
       if (p->initiator.size()) violate("firehoses stay held");
     }
   }
@@ -245,12 +248,12 @@ class FirehoseWorld {
   using Wire = std::vector<std::byte>;
   static constexpr Time kDeadline = 1;
 
-  struct Process final : fh::OwnerActions, fh::InitiatorActions {
+  struct Process {
     Process(FirehoseWorld& in, fh::Peer self, const fh::Quota& quota)
         : world(in),
           number(self),
-          initiator(quota.processes, quota.first_limit(), *this),
-          owner(quota, *this),
+          initiator(quota.processes, quota.first_limit()),
+          owner(quota),
           sent(quota.processes),
           must_notice(quota.processes),
           lost(quota.processes),
@@ -259,34 +262,40 @@ class FirehoseWorld {
     }
 
     // ---- actions ----
-    void send(fh::Peer to, const fh::Message& message) override {
+    /// Carries out what an event of the initiator asks for.
+    void act_as_initiator() {
+      while (const auto sent = initiator.next_message()) send(sent->to, sent->message);
+      while (auto* const operation = static_cast<Operation*>(initiator.next_answered()))
+        operation->firehose ? post(*operation, *operation->firehose) : void(operation->done = true);
+    }
+    /// Carries out what an event of the owner asks for.
+    void act_as_owner() {
+      using Kind = fh::OwnerAction::Kind;
+      while (fh::OwnerAction* const action = owner.next()) {
+        const fh::OwnerAction now = *action;
+        if (action->is_message()) send(action->peer, owner.message_of(*action));
+        owner.put(*action);
+        if (now.kind == Kind::pin) pin(now.ref);
+        if (now.kind == Kind::unpin) device_work.push_back({now.ref, false});
+        if (now.kind == Kind::cut_off) cut_off(now.peer);
+        if (now.kind == Kind::revoked) finish_revocation(now.number);
+      }
+    }
+    void send(fh::Peer to, const fh::Message& message) {
       if (lost[to] || cut[to] || !world.processes_[to]->alive) return;
       if (world.job_.fault == Fault::lost_release && std::holds_alternative<fh::Release>(message)) return;
       Wire wire(fh::kMostMessage);
       wire.resize(fh::encode(message, wire.data()));
       sent[to].push_back(std::move(wire));
     }
-    bool send_with(fh::Peer to, const fh::Move& move, fh::Waiter& rider) override {
-      if (!world.job_.rides) return false;
-      send(to, move);
-      static_cast<Operation&>(rider).done = true;  // it lands by its target's hand
-      return true;
-    }
-    void granted(fh::Waiter& waiter, fh::Firehose& firehose) override {
-      post(static_cast<Operation&>(waiter), firehose);
-    }
-    void refused(fh::Waiter& waiter, int) override { static_cast<Operation&>(waiter).done = true; }
-    bool exposes(fh::Bucket) const override { return true; }
-    void pin(fh::BucketRef ref) override {
+    void pin(fh::BucketRef ref) {
       registered[{ref.bucket, ref.epoch}] = {version[ref.bucket], false};
       device_work.push_back({ref, true});
     }
-    void unpin(fh::BucketRef ref) override { device_work.push_back({ref, false}); }
-    void cut_off(fh::Peer peer) override {
+    void cut_off(fh::Peer peer) {
       world.processes_[peer]->must_notice[number] = true;
       must_notice[peer] = true;
     }
-    void revoked(fh::Revocation name) override { finish_revocation(name); }
 
     // ---- events ----
     void look_at_clock() {
@@ -303,12 +312,20 @@ class FirehoseWorld {
           continue;
         }
         const auto need = initiator.need(put.to, bucket, operation);
+        act_as_initiator();
         if (need.what == fh::Initiator::Need::hit) post(operation, *need.firehose);
         // A message lands by its target's hand.
         if (need.what == fh::Initiator::Need::by_message || need.what == fh::Initiator::Need::gone)
           operation.done = true;
       }
-      initiator.flush(put.buckets.size() == 1 ? operations.back().get() : nullptr);
+      initiator.flush();
+      if (const auto sent = initiator.next_message()) {
+        send(sent->to, sent->message);
+        if (put.buckets.size() == 1 && world.job_.rides) {
+          initiator.rode(put.to, put.buckets[0]);
+          operations.back()->done = true;  // it lands by its target's hand
+        }
+      }
     }
     void post(Operation& operation, fh::Firehose& firehose) {
       const bool ended = world.job_.fault == Fault::use_not_counted;
@@ -316,7 +333,9 @@ class FirehoseWorld {
       if (ended) end_use(firehose);
     }
     void end_use(fh::Firehose& firehose) {
-      if (initiator.end_use(firehose)) initiator.drained(firehose);
+      if (!initiator.end_use(firehose)) return;
+      initiator.drained(firehose);
+      act_as_initiator();
     }
     void finish(unsigned k) {
       const Posted put = posted[k];
@@ -331,18 +350,20 @@ class FirehoseWorld {
       if (!work.pins || fails) {
         registered.erase(at);
         work.pins ? owner.pin_failed(work.ref, EFAULT) : owner.unpinned(work.ref);
-        return;
+        return act_as_owner();
       }
       at->second.usable = true;
       const Range range = kMadeBucket.range(work.ref.bucket);
       owner.pinned(work.ref, {{{range.begin, range.end, range.begin, work.ref.epoch}}, 1});
+      act_as_owner();
     }
     void begin_revocation(const fh::BucketRange& buckets) {
       const fh::Revocation name = ++last_revocation;
       ++revocations_left;
       revoking[name] = buckets;
-      if (world.job_.fault == Fault::change_without_recall) return revoked(name);
+      if (world.job_.fault == Fault::change_without_recall) return finish_revocation(name);
       owner.revoke(name, buckets, kDeadline);
+      act_as_owner();
       if (world.job_.fault == Fault::granting_while_revoking) owner.end_revocation(name);
     }
     void finish_revocation(fh::Revocation name) { revoked_now.push_back({name, revoking[name]}); }
@@ -384,6 +405,7 @@ class FirehoseWorld {
       cut[peer.number] = true;
       sent[peer.number].clear();
       initiator.gone(peer.number);
+      act_as_initiator();
       must_notice[peer.number] = true;
       peer.must_notice[number] = true;
     }
@@ -399,7 +421,9 @@ class FirehoseWorld {
         if (put.operation->to == peer) ended.push_back(put);
       std::erase_if(posted, [&](const Posted& put) { return put.operation->to == peer; });
       owner.gone(peer);
+      act_as_owner();
       initiator.gone(peer);
+      act_as_initiator();
       for (const Posted& put : ended) {
         put.operation->done = true;
         end_use(*put.firehose);
@@ -482,8 +506,11 @@ class FirehoseWorld {
     if (const auto* release = std::get_if<fh::Release>(&decoded->message)) to.owner.release(peer, *release);
     if (const auto* answer = std::get_if<fh::Answer>(&decoded->message)) to.initiator.answer(peer, *answer);
     if (const auto* limit = std::get_if<fh::Limit>(&decoded->message)) to.initiator.limit(peer, *limit);
-    if (const auto* recall = std::get_if<fh::Recall>(&decoded->message)) {
-      to.initiator.recall(peer, *recall);
+    const auto* const recall = std::get_if<fh::Recall>(&decoded->message);
+    if (recall) to.initiator.recall(peer, *recall);
+    to.act_as_owner();
+    to.act_as_initiator();
+    if (recall) {
       if (job_.fault == Fault::release_too_early) {
         fh::Release early;
         for (const Posted& put : to.posted)
@@ -510,7 +537,8 @@ class FirehoseWorld {
     if (!p.alive) return;
     if (!p.resized && p.registered.size() > p.owner.quota().most())
       violate("more than M + MAXVICTIM is registered");
-    if (p.registered.size() != p.owner.registered()) violate("registered memory is miscounted");
+    if (p.registered.size() != p.owner.registrations().registered())
+      violate("registered memory is miscounted");
     if (p.owner.quota().sharing == fh::Sharing::static_share && !p.resized)
       for (fh::Peer peer = 0; peer < processes_.size(); ++peer)
         if (p.owner.firehoses(peer) > p.owner.quota().static_firehoses()) violate("a peer holds more than F");
