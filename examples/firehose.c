@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "firehose: %u processes are more than %d\n", all, MOST);
     return 2;
   }
-  /* Where the memory lies in each process. */
+  /* Addresses of the memory in each process. */
   const uint64_t address = (uint64_t)(uintptr_t)memory;
   check("exchange", pinion_firehose_exchange(firehose, &address, sizeof address, addresses));
 

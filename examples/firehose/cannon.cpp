@@ -99,7 +99,7 @@ class Cannon {
   unsigned now_ = 1;
 };
 
-/// Of all processes, in one multiplication.
+/// Sums over all processes, in one multiplication.
 std::uint64_t puts_a_round(const CannonOptions& options, std::uint64_t side) {
   const std::uint64_t bytes = options.block * options.block * sizeof(double);
   const std::uint64_t pieces = (bytes + options.piece - 1) / options.piece;

@@ -33,7 +33,7 @@ struct RandomPutOptions {
                                 1 << 20};  ///< bytes of each process that are put to, one set after another
   bool one_way = false;                    ///< process 0 alone puts, the others sleep
 };
-/// What was measured of a set.
+/// Measurements of a set.
 struct RandomPutSet {
   std::size_t bytes = 0;
   double latency_us = 0, p99_us = 0, hit_rate = 0;

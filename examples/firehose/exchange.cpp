@@ -9,7 +9,7 @@ namespace gas {
 
 namespace {
 
-/// Of the piece from one process to another in a round.
+/// Seed of the piece from one process to another in a round.
 std::uint64_t name_of(unsigned from, unsigned to, unsigned round) {
   return (std::uint64_t{round} << 40 | std::uint64_t{from} << 20 | to) + 1;
 }

@@ -22,7 +22,7 @@ std::uint64_t now_ns(clockid_t clock) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// What a process adds to the job's figures.
+/// A process's part in the job's figures.
 struct Share {
   std::uint64_t puts, gets, atomics, hits, misses, waited, messaged, moves, refusals, distinct_buckets;
   std::uint64_t bookkeeping_ns, sampled_hits, hit_ns, timed_hits, miss_ns, timed_misses;
@@ -178,7 +178,7 @@ std::map<std::string, double> Job::figures() {
     return all;
   };
   const Latencies latency = latencies();
-  // Those that were refused asked first, and went by message then.
+  // Refused puts asked first, and went by message then.
   const double all_ways = sum(&Share::hits) + sum(&Share::misses) + sum(&Share::waited) +
                           sum(&Share::messaged) - sum(&Share::refusals);
   const double puts = sum(&Share::puts);

@@ -1,4 +1,4 @@
-// What the clients share: the processes of a job, each with a heap that all of them put to and get from; the
+// The base of all clients: the processes of a job, each with a heap that all of them put to and get from; the
 // counters of their firehoses; the verdict. Everything is called from one thread. Errors are thrown as
 // std::runtime_error.
 #pragma once
@@ -62,7 +62,7 @@ class Job {
   void open(std::size_t heap_bytes);
   void close();
   void barrier();
-  /// From here to end(): the clocks run.
+  /// Starts the clocks; end() stops them.
   void begin();
   void end();
   template <class T>
@@ -74,9 +74,9 @@ class Job {
   }
   /// Whether it is so everywhere.
   bool everywhere(bool here);
-  /// Of all processes since open(), by the names of `pinion bench firehose`.
+  /// Counts of all processes since open(), by the names of `pinion bench firehose`.
   std::map<std::string, double> figures();
-  /// Of the puts of all processes since clear_latencies().
+  /// Latencies of the puts of all processes since clear_latencies().
   Latencies latencies();
   void clear_latencies() { latencies_.clear(); }
 

@@ -42,7 +42,7 @@ class Writer {
   Word number_ = 0;
 };
 
-/// Until process 0 puts a word there.
+/// Waits until process 0 puts a word there.
 void sleep_until_set(const volatile Word* word) {
   const timespec pause{0, 1'000'000};
   while (*word == 0) ::nanosleep(&pause, nullptr);

@@ -177,7 +177,7 @@ TEST_P(LargeMessagesFabric, AThousandOutstandingBothWays) {
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
-/// Until `holds`; the messages of all protocols move.
+/// Makes progress until `holds`; the messages of all protocols move.
 void drive(Member& self, const std::function<bool()>& holds) {
   while (!holds()) {
     unsigned moved = 0;

@@ -38,7 +38,7 @@ class Inbox final : public MessageHandler {
   /// All events, in order.
   std::vector<Event> take();
   bool empty();
-  /// From now on messages of peers are dropped.
+  /// Drops messages of peers from now on.
   void close();
 
  private:

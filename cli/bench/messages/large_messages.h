@@ -81,7 +81,7 @@ class LargeMessages {
   /// endpoint closes, whose domain would still have leases out; no other call may be going on, or follow.
   void close();
 
-  /// As measured or given.
+  /// The costs, as measured or given.
   const MessageOptions& options() const { return options_; }
   const BouncePool& pool() const { return pool_; }
 

@@ -19,10 +19,10 @@ bool prepared_part(Buffer& buffer, std::size_t offset, std::size_t at_most, Part
 /// A piece of the pipeline's size is leased, or copied where its registration is refused.
 bool registered_piece(Buffer& buffer, std::size_t offset, std::size_t at_most, Part& part);
 
-/// By the protocol that the buffer has.
+/// Takes the protocol from the buffer.
 bool next_part(Buffer& buffer, std::size_t offset, std::size_t at_most, Part& part);
 
-/// As options and bench name them.
+/// Names, as options and the bench use them.
 const char* name_of(Protocol protocol);
 
 }  // namespace pinion::transfer
