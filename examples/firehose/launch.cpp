@@ -34,7 +34,8 @@ class Directory {
   std::string path_;
 };
 
-/// Reads the launcher's variables. The library reads the same ones; the heap's size is needed before it opens.
+/// Reads the launcher's variables. The library reads the same ones; the heap's size is needed before it
+/// opens.
 bool launched(Place& place) {
   static constexpr const char* kVariables[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                                   {"PMI_RANK", "PMI_SIZE"},

@@ -30,8 +30,8 @@ class BucketTable {
   T* find(Peer peer, Bucket bucket) const {
     return find(peer, bucket, [](T&) {});
   }
-  /// Like find(), but look(T&) comes before the object's key is read. So where that has found a generation, the key
-  /// is of it, or of a later one.
+  /// Like find(), but look(T&) comes before the object's key is read. So where that has found a generation,
+  /// the key is of it, or of a later one.
   template <class Look>
   T* find(Peer peer, Bucket bucket, Look&& look) const {
     const Slots& slots = *newest_.load(std::memory_order_acquire);

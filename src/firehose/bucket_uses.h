@@ -40,8 +40,8 @@ struct BucketUses {
   static constexpr std::uint32_t kWindow = 32;
 };
 
-/// Uses of buckets that are not held, as many as fit: a hash table of one place a bucket. A newcomer takes the
-/// place of one that was used as often since.
+/// Uses of buckets that are not held, as many as fit: a hash table of one place a bucket. A newcomer takes
+/// the place of one that was used as often since.
 class UsesElsewhere {
  public:
   /// Room for so many, at least. Where it grows, it forgets.

@@ -22,8 +22,8 @@
 
 namespace pinion::firehose {
 
-/// The rights that stay once an operation's data is in place: a rendezvous lets its firehose go; then the owner keeps
-/// the registration for good, or nothing.
+/// The rights that stay once an operation's data is in place: a rendezvous lets its firehose go; then the
+/// owner keeps the registration for good, or nothing.
 enum class Keeps : std::uint8_t { firehoses, registrations, nothing };
 
 class Caching final : public Strategy {

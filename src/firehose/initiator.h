@@ -138,9 +138,10 @@ class BasicInitiator {
     if (Firehose* firehose = wanted(peer, bucket)) firehose->slow = true;
   }
 
-  /// Sets the time that an operation takes by a firehose, by message, and as the rider of a question. Moves beyond the
-  /// peers' memory then wait until their cost is spent on messages; before the first call, until the
-  /// kFirstPace-th miss. The peer measures its registrations; a rider is late by all else that a move costs.
+  /// Sets the time that an operation takes by a firehose, by message, and as the rider of a question. Moves
+  /// beyond the peers' memory then wait until their cost is spent on messages; before the first call, until
+  /// the kFirstPace-th miss. The peer measures its registrations; a rider is late by all else that a move
+  /// costs.
   void operations_take(Duration held, Duration by_message, Duration riding = 0) {
     saving_ = std::max({by_message - held, by_message / kLeastSaving, Duration{1}});
     asking_ = std::max(riding - by_message, Duration{0});
@@ -298,8 +299,8 @@ class BasicInitiator {
     return firehose;
   }
 
-  /// Takes buckets ahead: where misses walk through memory by even steps, a move takes the buckets ahead with it, as far as there
-  /// is room.
+  /// Takes buckets ahead: where misses walk through memory by even steps, a move takes the buckets ahead with
+  /// it, as far as there is room.
   void want_ahead(PeerState& peer, Bucket bucket) {
     const Bucket step = peer.stride.missed(bucket);
     if (step == 0 || peer.delay > 0) return;

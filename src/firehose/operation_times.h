@@ -1,5 +1,6 @@
-// The time that puts and gets take to delivery: by a firehose, by message, and as the rider of a question. One
-// that begins before the first answer of its peer waits for the connection, and is not measured. Any thread.
+// The time that puts and gets take to delivery: by a firehose, by message, and as the rider of a question.
+// One that begins before the first answer of its peer waits for the connection, and is not measured. Any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -320,8 +320,9 @@ std::uint32_t Owner::limit_of(const PeerState& peer) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(limit, 1, UINT32_MAX));
 }
 
-/// Asks for room where it is short: the next peer gives back firehoses that it will use later than the asking one its
-/// own, by its prediction; and some of those that are lent to it, where the asking one is below its share.
+/// Asks for room where it is short: the next peer gives back firehoses that it will use later than the asking
+/// one its own, by its prediction; and some of those that are lent to it, where the asking one is below its
+/// share.
 void Owner::press(const PeerState& asking, Duration expected) {
   if (quota_.sharing == Sharing::static_share || active_.empty()) return;
   const std::uint64_t free = quota_.buckets - std::min(quota_.buckets, held_);

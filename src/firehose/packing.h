@@ -35,8 +35,8 @@ class Packing {
     return (packed < apart) != tries;
   }
 
-  /// Notes the time from the call to its end. The least counts, as others waited for a core or a registration; it rises
-  /// slowly.
+  /// Notes the time from the call to its end. The least counts, as others waited for a core or a
+  /// registration; it rises slowly.
   void took(std::size_t pieces, bool together, Duration time) {
     std::atomic<Duration>& best = magnitude(pieces).best[together];
     const Duration now = best.load(std::memory_order_relaxed);

@@ -1,7 +1,7 @@
-// The number of firehoses that a peer may hold. `static_share` is the paper's: the owner's memory in equal parts, for
-// all peers, used or not. `lending` guarantees each peer that share on demand, and lends the rest: to
-// any peer that wants more, until it leaves it unused or another one wants its share. Pure values, callable
-// from anywhere.
+// The number of firehoses that a peer may hold. `static_share` is the paper's: the owner's memory in equal
+// parts, for all peers, used or not. `lending` guarantees each peer that share on demand, and lends the rest:
+// to any peer that wants more, until it leaves it unused or another one wants its share. Pure values,
+// callable from anywhere.
 #pragma once
 
 #include <algorithm>

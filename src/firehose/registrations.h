@@ -95,13 +95,13 @@ class Registrations {
   /// Deregisters idle ones until the quota is kept.
   void shrink();
 
-  /// True: one more registration would come late, as so many queue; each peer would also remember the queue as
-  /// the cost of a move.
+  /// True: one more registration would come late, as so many queue; each peer would also remember the queue
+  /// as the cost of a move.
   bool is_congested() const {
     return quota_.sharing == Sharing::lending && is_full() && queued() >= kMostQueued;
   }
-  /// The cost of a move for a peer now, in ns. While memory is left, a bucket costs its registration once. After
-  /// that it costs another's deregistration, too, and waits for those under way.
+  /// The cost of a move for a peer now, in ns. While memory is left, a bucket costs its registration once.
+  /// After that it costs another's deregistration, too, and waits for those under way.
   std::uint32_t delay() const {
     if (quota_.sharing == Sharing::static_share || !is_full()) return 0;
     const std::uint64_t moves = 1 + queued();

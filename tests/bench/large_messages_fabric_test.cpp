@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cli/bench/messages/large_messages.h"
+#include "cli/bench/messages/protocols.h"
 #include "pinion/pinion.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"
 #include "support/test_name.h"
 #include "transfer/endpoint/fabric_endpoint.h"
-#include "cli/bench/messages/large_messages.h"
-#include "cli/bench/messages/protocols.h"
 
 namespace pinion::transfer {
 namespace {

@@ -16,13 +16,6 @@ using namespace pinion::firehose;
 
 constexpr Bucket kBuckets = 1024;
 
-struct Nothing final : InitiatorActions {
-  void send(Peer, const Message&) override {}
-  bool send_with(Peer, const Move&, Waiter&) override { return false; }
-  void granted(Waiter&, Firehose&) override {}
-  void refused(Waiter&, int) override {}
-};
-
 __attribute__((noinline)) long hot(Initiator& initiator, BucketSize size, long rounds) {
   long hits = 0;
   std::uint64_t place = 1;
@@ -40,16 +33,17 @@ __attribute__((noinline)) long hot(Initiator& initiator, BucketSize size, long r
 int main(int argc, char** argv) {
   const long rounds = argc == 2 ? std::atol(argv[1]) : 0;
   const BucketSize size{1 << 16};
-  Nothing nothing;
-  Initiator initiator{1, kBuckets, nothing};
+  Initiator initiator{1, kBuckets};
   for (Bucket bucket = 0; bucket < kBuckets; ++bucket) {
     Waiter waiter;
     initiator.need(0, bucket, waiter);
     initiator.flush();
+    while (initiator.next_message()) continue;
     Answer answer;
     answer.limit = kBuckets;
     answer.grants.add({{bucket, 1}, {bucket << 16, (bucket + 1) << 16, 0, 0}});
     initiator.answer(0, answer);
+    while (initiator.next_answered()) continue;
     Firehose* firehose = initiator.try_use(0, bucket);
     if (!firehose || initiator.end_use(*firehose) || initiator.end_use(*firehose)) return 1;
   }

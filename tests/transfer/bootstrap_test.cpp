@@ -1,4 +1,6 @@
 // Processes find each other by cards in a directory, which are read as strangers'.
+#include "transfer/bootstrap/bootstrap.h"
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,7 +12,6 @@
 
 #include "support/in_child.h"
 #include "support/temporary_directory.h"
-#include "transfer/bootstrap/bootstrap.h"
 
 namespace pinion::transfer {
 namespace {

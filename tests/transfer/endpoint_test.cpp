@@ -185,8 +185,8 @@ void put_a_thousand(Member& self) {
   }
 }
 
-/// A list of as many elements as the provider takes, the last ones first: they arrive, and come back, one after
-/// another.
+/// A list of as many elements as the provider takes, the last ones first: they arrive, and come back, one
+/// after another.
 void put_and_get_lists(Member& self) {
   constexpr std::size_t kStride = 5000;
   const std::size_t count = self.endpoint->capabilities().max_elements;

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/messages/large_messages.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint/fabric_endpoint.h"
-#include "cli/bench/messages/large_messages.h"
 
 namespace {
 

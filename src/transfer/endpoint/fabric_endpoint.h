@@ -23,8 +23,8 @@ namespace pinion::transfer {
 
 struct FabricEndpointOptions {
   Membership job;
-  /// The name that fi_info shows, or its part before the semicolon; empty: the first that pins, else the first of
-  /// libfabric's list. The same in all processes.
+  /// The name that fi_info shows, or its part before the semicolon; empty: the first that pins, else the
+  /// first of libfabric's list. The same in all processes.
   std::string provider;
   Duration connect_within = 60 * kSecond;
   /// A peer of another node that answers nothing for so long is gone.
