@@ -34,7 +34,8 @@ void measure_registration(Bench& bench) {
   const DeviceResult made = make_device("pin", "none");
   if (made.error) return bench.note(made.error.message);
   KernelPages pages;
-  const auto heap = std::make_unique<HugepageHeap>(pages);
+  const auto no_arena = std::make_unique<Arena>(pages);
+  const auto heap = std::make_unique<HugepageHeap>(pages, *no_arena);
   for (const std::size_t bytes :
        {std::size_t{1} << 20, std::size_t{4} << 20, std::size_t{16} << 20, std::size_t{64} << 20}) {
     void* const block = heap->allocate(bytes, 1, false);

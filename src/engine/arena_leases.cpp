@@ -43,7 +43,7 @@ ArenaLeases::ArenaLeases(Arena& arena, Access rights)
 // ---- opening ----
 
 Range ArenaLeases::begin_opening(int domain, Range request) {
-  const Range segment = arena_.segment_at(request.begin);
+  const Range segment = arena_.devices().at(request.begin);
   if (!segment.contains(request)) return {};
   if (monotonic_now() < first_service(domain, segment).not_before.load(std::memory_order_relaxed)) return {};
   const HeldSignals held;
@@ -51,7 +51,7 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
     return open.domain == domain && open.segment == segment;
   });
-  const Range pages = is_open ? Range{} : arena_.pin(segment, request);
+  const Range pages = is_open ? Range{} : arena_.devices().pin(segment, request);
   if (pages.empty()) return {};
   open_.push_back({domain, segment, monotonic_now(), {}});
   opens_.store(open_.size(), std::memory_order_release);
@@ -139,7 +139,7 @@ void ArenaLeases::close(Open& open, Time not_before) {
 
 bool ArenaLeases::is_closing(const Open& open) {
   return open.closing || open.region.region->word.load().doomed() ||
-         !(arena_.segment_at(open.segment.begin) == open.segment);
+         !(arena_.devices().at(open.segment.begin) == open.segment);
 }
 
 std::uint64_t ArenaLeases::leases_out(const Open& open) const {
@@ -161,7 +161,7 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
   Settled settled;
   for (Open& open : open_) {
     if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
-    if (!open.closing && arena_.segment_at(open.segment.begin) == open.segment) ++figures_.doomed;
+    if (!open.closing && arena_.devices().at(open.segment.begin) == open.segment) ++figures_.doomed;
     if (!open.closing) close(open, open.since + kRest);
     if (!is_over(open)) continue;
     set_regions(open, nullptr);
@@ -181,7 +181,7 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
   for (const Range segment : gone) {
     const bool is_open =
         std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.segment == segment; });
-    if (is_open || !arena_.unpin(segment)) continue;
+    if (is_open || !arena_.devices().unpin(segment)) continue;
     settled.left.push_back(segment);
     for (int domain = 0; domain < kMostDomains; ++domain)
       first_service(domain, segment).not_before.store(0, std::memory_order_relaxed);
@@ -214,7 +214,7 @@ ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
     return {};
   if (!arena.contains(change.range)) {
     const Range common{std::max(arena.begin, change.range.begin), std::min(arena.end, change.range.end)};
-    if (change.kind == ChangeKind::rights) arena_.note_deprived(common);
+    if (change.kind == ChangeKind::rights) arena_.changes().note_deprived(common);
     return {};
   }
   switch (change.kind) {
@@ -223,28 +223,28 @@ ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
       if (clears(change)) return {Answer::done, false};
       return {};
     case ChangeKind::unmap:
-      return {Answer::done, arena_.is_replaced(change.range)};
+      return {Answer::done, arena_.changes().is_replaced(change.range)};
     case ChangeKind::rights:
-      arena_.note_deprived(change.range);
+      arena_.changes().note_deprived(change.range);
       return {Answer::proceed, false};
     case ChangeKind::moves:
       // Of other mappings the kernel would leave a hole.
-      return {arena_.is_whole(change.range) ? Answer::copy : change.alternative, false};
+      return {arena_.changes().is_whole(change.range) ? Answer::copy : change.alternative, false};
     default:
       // Else the heap gives a segment back, or the change has happened already.
       if (change.alternative != Answer::refuse) return {};
-      arena_.note_replaced(change.range);
-      return {arena_.is_in_change(change.range) ? Answer::refuse : Answer::proceed};
+      arena_.changes().note_replaced(change.range);
+      return {arena_.changes().is_in_change(change.range) ? Answer::refuse : Answer::proceed};
   }
 }
 
 void ArenaLeases::withhold(Range range) {
-  if (!arena_.range().contains(range) || !arena_.withhold(range)) return;
+  if (!arena_.range().contains(range) || !arena_.changes().withhold(range)) return;
   withheld_bytes_.fetch_add(range.bytes(), std::memory_order_relaxed);
 }
 
 bool ArenaLeases::clears(const MemoryChange& change) {
-  if (!is_open(change.range) || !arena_.is_whole(change.range) || !is_private_anonymous(change.range))
+  if (!is_open(change.range) || !arena_.changes().is_whole(change.range) || !is_private_anonymous(change.range))
     return false;
   if (change.kind == ChangeKind::lazily) return true;
   std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
@@ -253,15 +253,15 @@ bool ArenaLeases::clears(const MemoryChange& change) {
 }
 
 bool ArenaLeases::is_own(Range range) const {
-  return !range.empty() && holds(range.begin) && arena_.segment_at(range.begin).contains(range) &&
-         !arena_.is_replaced(range);
+  return !range.empty() && holds(range.begin) && arena_.devices().at(range.begin).contains(range) &&
+         !arena_.changes().is_replaced(range);
 }
 
 // ---- figures ----
 
 ArenaFigures ArenaLeases::figures() {
   const HeldSignals held;
-  const Arena::Figures of_arena = arena_.figures();
+  const SegmentTable::Figures of_arena = arena_.figures();
   const std::lock_guard lock(mutex_);
   ArenaFigures sum = figures_;
   sum.processes = bytes_ != 0;
@@ -269,7 +269,7 @@ ArenaFigures ArenaLeases::figures() {
   sum.segments = of_arena.most_segments;
   sum.segment_bytes = of_arena.most_bytes;
   sum.withheld_bytes = withheld_bytes_.load(std::memory_order_relaxed);
-  sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed) + of_arena.cleared;
+  sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed) + arena_.cleared_bytes();
   const ArenaFigures served = served_so_far();
   sum.served = served.served - served_before_.served;
   sum.served_bytes = served.served_bytes - served_before_.served_bytes;

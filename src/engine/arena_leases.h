@@ -97,7 +97,7 @@ class ArenaLeases {
     if (opens_.load(std::memory_order_acquire) == 0) return;
     Settled settled = settle_table();
     for (const Open& open : settled.over) return_lease(open.domain, open.region);
-    for (const Range segment : settled.left) arena_.give_back(segment);
+    for (const Range segment : settled.left) arena_.devices().give_back(segment);
   }
 
   // ---- hooks ----

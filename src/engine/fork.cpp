@@ -16,7 +16,7 @@
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
-#include "placement/page_source.h"
+#include "placement/heap_mutex.h"
 
 namespace pinion {
 

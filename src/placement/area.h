@@ -56,11 +56,11 @@ struct Area {
   bool is_held(Address hugepage) const { return is(used, hugepage) && !is(offered, hugepage); }
 
   static std::size_t bit_words(std::size_t bytes) { return bytes / kHugepage / 64 + 1; }
-  /// Of an area of so many bytes: the struct, and the arrays behind it.
+  /// Bytes of records for an area of so many bytes: the struct, and the arrays behind it.
   static std::size_t record_size(std::size_t bytes) {
     return sizeof(Area) + bytes / kChunk * sizeof(Extent*) + 2 * bit_words(bytes) * sizeof(std::uint64_t);
   }
-  /// In zeroed memory of that size.
+  /// Makes the record in zeroed memory of that size.
   static Area& make(void* records, std::size_t record_bytes) {
     Area& area = *new (records) Area;
     area.record_bytes = record_bytes;

@@ -1,4 +1,4 @@
-// From an address to the heap's area there: two levels of tables, an entry for each 2 MiB of addresses.
+// Finds the heap's area at an address: two levels of tables, an entry for each 2 MiB of addresses.
 //
 // find() is lock-free, for any thread. add() and remove() belong to the shards, under their locks; concurrent
 // calls are for other areas. Tables are made by compare-and-swap, and stay.

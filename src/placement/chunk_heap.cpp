@@ -9,12 +9,10 @@ namespace {
 
 constexpr std::size_t kLeastArea = std::size_t{32} << 20;
 constexpr std::size_t kMostArea = std::size_t{1} << 30;
-/// What stays with the heap of free memory with contents: this much, or half of the most that was ever in
-/// blocks.
+/// The heap keeps this much free memory with contents, or half of the most that was ever in blocks.
 constexpr std::uint64_t kKeptIdle = std::uint64_t{64} << 20;
 /// A look at all free extents is worth the time after so many bytes were freed.
 constexpr std::uint64_t kFreedBeforeLook = std::uint64_t{16} << 20;
-constexpr std::size_t kRecordsAtOnce = std::size_t{64} << 10;
 
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) & ~(to - 1); }
 
@@ -29,7 +27,7 @@ std::uint32_t chunks_for(std::size_t bytes) {
 Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
   for (;;) {
     Extent* const block = place(bytes, alignment);
-    if (block == nullptr || source_.laid_over(block->range()).empty()) return block;
+    if (block == nullptr || arena_.blocks().laid_over(block->range()).empty()) return block;
     set_aside(*block);
   }
 }
@@ -39,7 +37,7 @@ void ChunkHeap::set_aside(Extent& block) {
   block.mapped = block.aside = true;
   const Range whole = block.range();
   for (Address at = whole.begin; at < whole.end;) {
-    const Range taken = source_.laid_over({at, whole.end});
+    const Range taken = arena_.blocks().laid_over({at, whole.end});
     const Range rest{at, taken.empty() ? whole.end : taken.begin};
     if (Idle piece; !rest.empty() && cut_mappings(rest) && take_mapping(rest, piece))
       returned(piece, Fate::kept);
@@ -49,17 +47,14 @@ void ChunkHeap::set_aside(Extent& block) {
 
 Extent* ChunkHeap::place(std::size_t bytes, std::size_t alignment) {
   const std::uint32_t chunks = chunks_for(bytes);
-  if (!has_spare(2)) return nullptr;
+  if (!spares_.has(2)) return nullptr;
   Address begin = 0;
-  Extent* from = fit(chunks, alignment, begin);
-  if (from == nullptr && unmerged_ != nullptr) {
-    merge_all();
-    from = fit(chunks, alignment, begin);
-  }
+  Extent* from = free_.fit(chunks, alignment, begin);
+  if (from == nullptr && free_.merge()) from = free_.fit(chunks, alignment, begin);
   if (from == nullptr) {
     const std::size_t slack = alignment > kChunk ? alignment : 0;
     if (!grow(round_up(bytes + slack, kHugepage))) return nullptr;
-    from = fit(chunks, alignment, begin);
+    from = free_.fit(chunks, alignment, begin);
     if (from == nullptr) return nullptr;
   }
   Extent* const block = carve(*from, begin, chunks);
@@ -70,25 +65,15 @@ Extent* ChunkHeap::place(std::size_t bytes, std::size_t alignment) {
   return block;
 }
 
-Extent* ChunkHeap::fit(std::uint32_t chunks, std::size_t alignment, Address& begin) {
-  Extent* found = free_.first_fit(chunks);
-  if (found == nullptr) return nullptr;
-  begin = round_up(found->begin, alignment);
-  if (begin + std::size_t{chunks} * kChunk <= found->end()) return found;
-  found = free_.first_fit(chunks + chunks_for(alignment) - 1);
-  if (found != nullptr) begin = round_up(found->begin, alignment);
-  return found;
-}
-
 /// The block's extent. What is left of the free one stays free, before and behind it.
 Extent* ChunkHeap::carve(Extent& from, Address begin, std::uint32_t chunks) {
   const Address end = begin + std::size_t{chunks} * kChunk, whole_end = from.end();
   Area& area = *from.area;
   if (from.begin == begin && whole_end == end) {
-    drop(from);
+    free_.remove(from);
     return &from;
   }
-  Extent& block = *spare_extent();
+  Extent& block = spares_.take();
   block.begin = begin;
   block.chunks = chunks;
   block.area = &area;
@@ -96,16 +81,7 @@ Extent* ChunkHeap::carve(Extent& from, Address begin, std::uint32_t chunks) {
     free_.resize(from, end, from.chunks - chunks);
   } else {
     free_.resize(from, from.begin, chunks_for(begin - from.begin));
-    if (end != whole_end) {
-      Extent& rest = *spare_extent();
-      rest.begin = end;
-      rest.chunks = chunks_for(whole_end - end);
-      rest.area = &area;
-      rest.state = Extent::State::free;
-      free_.insert(rest);
-      if (from.unmerged) add_unmerged(rest);
-      area.place(rest);
-    }
+    if (end != whole_end) free_.add_rest(from, end, chunks_for(whole_end - end));
   }
   area.place(from);
   area.place(block);
@@ -115,16 +91,16 @@ Extent* ChunkHeap::carve(Extent& from, Address begin, std::uint32_t chunks) {
 void ChunkHeap::free(Extent& block) {
   figures_.live_bytes -= block.bytes();
   freed_since_look_ += block.bytes();
-  give(block);
+  free_.add(block);
 }
 
 bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
   const std::uint32_t chunks = chunks_for(bytes);
   const Area& area = *block.area;
   if (chunks == block.chunks) return true;
-  if (!has_spare(1)) return false;
+  if (!spares_.has(1)) return false;
   if (chunks < block.chunks) {
-    Extent& rest = *spare_extent();
+    Extent& rest = spares_.take();
     rest.begin = block.begin + std::size_t{chunks} * kChunk;
     rest.chunks = block.chunks - chunks;
     rest.area = block.area;
@@ -140,13 +116,14 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
        next != nullptr && next->state == Extent::State::free && found < more; next = area.after(*next))
     found += next->chunks;
   if (found < more) return false;
-  if (!source_.laid_over({block.end(), block.end() + std::size_t{more} * kChunk}).empty()) return false;
+  if (!arena_.blocks().laid_over({block.end(), block.end() + std::size_t{more} * kChunk}).empty())
+    return false;
   while (block.chunks < chunks) {
     Extent& next = *area.after(block);
     const std::uint32_t taken = std::min(next.chunks, chunks - block.chunks);
     if (taken == next.chunks) {
-      drop(next);
-      put_spare(next);
+      free_.remove(next);
+      spares_.put(next);
     } else {
       free_.resize(next, next.begin + std::size_t{taken} * kChunk, next.chunks - taken);
       area.place(next);
@@ -160,7 +137,7 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
 }
 
 bool ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
-  if (!source_.make_whole(memory)) return false;
+  if (!arena_.blocks().make_whole(memory)) return false;
   std::uint64_t newly_held = 0;
   for (Address page = memory.begin & ~(kHugepage - 1); page < memory.end; page += kHugepage) {
     const bool was_used = area.mark(area.used, page);
@@ -196,7 +173,7 @@ void ChunkHeap::for_each_block(Range range, Visit&& visit) const {
 }
 
 bool ChunkHeap::cut_mappings(Range range) {
-  bool only = has_spare(2);
+  bool only = spares_.has(2);
   for_each_block(range, [&](const Extent& block) {
     only = only && block.mapped;
     return only;
@@ -226,7 +203,7 @@ Range ChunkHeap::take_withheld() {
   Range found;
   for (const Area* area = areas_; area != nullptr && found.empty(); area = area->next)
     for_each_block(area->range(), [&](const Extent& block) {
-      if (block.mapped) found = source_.take_withheld(block.range());
+      if (block.mapped) found = arena_.blocks().take_withheld(block.range());
       return found.empty();
     });
   return found;
@@ -250,8 +227,8 @@ bool ChunkHeap::take_mapping(Range range, Idle& piece) {
 void ChunkHeap::take_back(Range range) {
   for_each_block(range, [&](Extent& block) {
     const Range common{std::max(block.begin, range.begin), std::min(block.end(), range.end)};
-    if (!block.aside || !source_.laid_over(common).empty()) return true;
-    if (!has_spare(2)) return false;
+    if (!block.aside || !arena_.blocks().laid_over(common).empty()) return true;
+    if (!spares_.has(2)) return false;
     Extent& upper = block.begin < range.begin ? split(block, range.begin) : block;
     if (upper.end() > range.end) split(upper, range.end);
     free(upper);
@@ -269,9 +246,9 @@ ChunkHeap::Occupied ChunkHeap::occupied(Range range) const {
   return found;
 }
 
-/// The upper part, a block of its own.
+/// Makes the upper part a block of its own.
 Extent& ChunkHeap::split(Extent& block, Address at) {
-  Extent& upper = *spare_extent();
+  Extent& upper = spares_.take();
   upper.begin = at;
   upper.chunks = chunks_for(block.end() - at);
   upper.area = block.area;
@@ -283,60 +260,6 @@ Extent& ChunkHeap::split(Extent& block, Address at) {
   return upper;
 }
 
-// ---- free extents ----
-
-void ChunkHeap::give(Extent& extent) {
-  extent.state = Extent::State::free;
-  extent.mapped = extent.aside = false;
-  free_.insert(extent);
-  add_unmerged(extent);
-}
-
-void ChunkHeap::drop(Extent& extent) {
-  free_.erase(extent);
-  remove_unmerged(extent);
-}
-
-void ChunkHeap::add_unmerged(Extent& extent) {
-  extent.unmerged = true;
-  extent.newer = nullptr;
-  extent.older = unmerged_;
-  if (unmerged_ != nullptr) unmerged_->newer = &extent;
-  unmerged_ = &extent;
-}
-
-void ChunkHeap::remove_unmerged(Extent& extent) {
-  if (!extent.unmerged) return;
-  (extent.newer != nullptr ? extent.newer->older : unmerged_) = extent.older;
-  if (extent.older != nullptr) extent.older->newer = extent.newer;
-  extent.unmerged = false;
-}
-
-/// Of two free neighbours, one is in the list of unmerged ones.
-void ChunkHeap::merge_all() {
-  while (unmerged_ != nullptr) {
-    Extent* extent = unmerged_;
-    remove_unmerged(*extent);
-    const Area& area = *extent->area;
-    for (Extent* lower = area.before(*extent); lower != nullptr && lower->state == Extent::State::free;
-         lower = area.before(*extent))
-      extent = &merge(*lower, *extent);
-    for (Extent* upper = area.after(*extent); upper != nullptr && upper->state == Extent::State::free;
-         upper = area.after(*extent))
-      merge(*extent, *upper);
-    remove_unmerged(*extent);
-  }
-}
-
-Extent& ChunkHeap::merge(Extent& lower, Extent& upper) {
-  const std::uint32_t chunks = upper.chunks;
-  drop(upper);
-  put_spare(upper);
-  free_.resize(lower, lower.begin, lower.chunks + chunks);
-  lower.area->place(lower);
-  return lower;
-}
-
 // ---- areas ----
 
 bool ChunkHeap::grow(std::size_t least) {
@@ -346,14 +269,14 @@ bool ChunkHeap::grow(std::size_t least) {
   const std::size_t wanted =
       std::max(least, spares_addresses_ ? kLeastArea : std::clamp(half, kLeastArea, kMostArea));
   const std::size_t record_bytes = Area::record_size(wanted);
-  void* const records = has_spare(3) ? source_.map_records(record_bytes) : nullptr;
+  void* const records = spares_.has(3) ? records_.map_records(record_bytes) : nullptr;
   if (records == nullptr) return false;
-  const Pages pages = source_.map(least, wanted);
+  const Pages pages = arena_.map(least, wanted);
   Area& area = Area::make(records, record_bytes);
   if (!pages.range.empty()) area.take(pages);
-  if (pages.range.empty() || !map_.add(area, source_)) {
-    if (!pages.range.empty()) source_.unmap(pages);
-    source_.unmap_records(records, record_bytes);
+  if (pages.range.empty() || !map_.add(area, records_)) {
+    if (!pages.range.empty()) arena_.unmap(pages);
+    records_.unmap_records(records, record_bytes);
     return false;
   }
   trim_records(area);
@@ -363,12 +286,11 @@ bool ChunkHeap::grow(std::size_t least) {
   areas_ = &area;
   rebacked(area, pages.backing);
 
-  Extent& whole = *spare_extent();
+  Extent& whole = spares_.take();
   whole.begin = pages.range.begin;
   whole.chunks = chunks_for(pages.range.bytes());
   whole.area = &area;
-  whole.state = Extent::State::free;
-  free_.insert(whole);
+  free_.add_alone(whole);
   area.place(whole);
   return true;
 }
@@ -377,7 +299,7 @@ bool ChunkHeap::grow(std::size_t least) {
 void ChunkHeap::trim_records(Area& area) {
   const std::size_t needed = page_ceil(Area::record_size(area.range().bytes()));
   if (needed >= area.record_bytes) return;
-  source_.unmap_records(reinterpret_cast<char*>(&area) + needed, area.record_bytes - needed);
+  records_.unmap_records(reinterpret_cast<char*>(&area) + needed, area.record_bytes - needed);
   area.record_bytes = needed;
 }
 
@@ -402,8 +324,8 @@ Pages ChunkHeap::forget_area(const Idle& piece) {
     held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;
   }
-  put_spare(*piece.extent);
-  source_.unmap_records(&area, area.record_bytes);
+  spares_.put(*piece.extent);
+  records_.unmap_records(&area, area.record_bytes);
   return pages;
 }
 
@@ -424,7 +346,8 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
   if (area.pages.backing == Backing::pool || area.pages.whole)
-    return piece.whole_area && area.range().bytes() <= most && source_.laid_over(area.range()).empty();
+    return piece.whole_area && area.range().bytes() <= most &&
+           arena_.blocks().laid_over(area.range()).empty();
   piece.whole_area = piece.whole_area && (spares_addresses_ || most == UINT64_MAX);
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};
@@ -440,13 +363,13 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
   return !piece.hugepages.empty();
 }
 
-std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t room, bool everything) {
+std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t most_pieces, bool everything) {
   freed_since_look_ = 0;
-  merge_all();
+  free_.merge();
   std::uint64_t left = everything ? UINT64_MAX : excess();
   std::size_t count = 0;
   free_.from_the_end([&](Extent& extent) {
-    if (count == room || left == 0) return false;
+    if (count == most_pieces || left == 0) return false;
     Idle& piece = pieces[count];
     if (!idle_part(extent, left, piece)) return true;
     if (!everything) left -= std::min(left, piece.whole_area ? extent.bytes() : piece.hugepages.bytes());
@@ -454,7 +377,7 @@ std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t room, bool everything
     return true;
   });
   for (std::size_t i = 0; i < count; ++i) {
-    drop(*pieces[i].extent);
+    free_.remove(*pieces[i].extent);
     pieces[i].extent->state = Extent::State::returning;
   }
   return count;
@@ -474,32 +397,7 @@ void ChunkHeap::returned(const Idle& piece, Fate fate) {
     held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;
   }
-  give(*piece.extent);
-}
-
-// ---- records of extents ----
-
-bool ChunkHeap::has_spare(unsigned count) {
-  if (spares_ >= count) return true;
-  auto* const more = static_cast<Extent*>(source_.map_records(kRecordsAtOnce));
-  if (more == nullptr) return false;
-  for (std::size_t i = 0; i < kRecordsAtOnce / sizeof(Extent); ++i) put_spare(*new (more + i) Extent);
-  return true;
-}
-
-Extent* ChunkHeap::spare_extent() {
-  Extent* const extent = spare_;
-  spare_ = extent->older;
-  --spares_;
-  extent->older = nullptr;
-  return extent;
-}
-
-void ChunkHeap::put_spare(Extent& extent) {
-  extent = Extent{};
-  extent.older = spare_;
-  spare_ = &extent;
-  ++spares_;
+  free_.add(*piece.extent);
 }
 
 }  // namespace pinion

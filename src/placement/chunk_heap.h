@@ -1,26 +1,28 @@
 // The heap's middle layer: which chunks of its areas are used, and which are free. One shard of
 // hugepage_heap.h.
 //
-// Owns areas and extents. Every extent, a block or free, has one record: its first and last chunk lead to it,
-// so that free and the look at a neighbour take O(1). Blocks lie at the lowest address with room
-// (extent_tree.h). A freed extent stays as it is: programs free and allocate blocks of one size in turn.
-// Neighbours are merged when no free extent is large enough, and before memory goes back to the kernel.
+// Owns areas and extents. Every extent, a block or free (free_extents.h), has one record: its first and last
+// chunk lead to it, so that free and the look at a neighbour take O(1). Blocks lie at the lowest address
+// where they fit.
 //
-// Guarded by the lock of its shard, but for contents(), which needs none. Free of locks; allocates only from
-// its source.
+// Guarded by the lock of its shard, but for prepare() and used_bytes(), which need none. Takes no other lock
+// than the arena's; allocates only from its source.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "placement/area.h"
 #include "placement/area_map.h"
+#include "placement/arena.h"
+#include "placement/free_extents.h"
 
 namespace pinion {
 
 class ChunkHeap {
  public:
-  constexpr ChunkHeap(PageSource& source, AreaMap& map) : source_(source), map_(map) {}
+  /// `records`: the source of the heap's own records. Areas come from the arena.
+  constexpr ChunkHeap(PageSource& records, Arena& arena, AreaMap& map)
+      : records_(records), arena_(arena), map_(map), spares_(records) {}
   ChunkHeap(const ChunkHeap&) = delete;
   ChunkHeap& operator=(const ChunkHeap&) = delete;
 
@@ -30,7 +32,7 @@ class ChunkHeap {
   /// are undefined until prepare().
   Extent* allocate(std::size_t bytes, std::size_t alignment);
   void free(Extent& block);
-  /// In place; false: there is no room.
+  /// Resizes it in place; false: its neighbours are in the way.
   bool resize(Extent& block, std::size_t bytes);
 
   /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
@@ -47,7 +49,7 @@ class ChunkHeap {
   };
   /// Cuts them at the range's ends. False: there are other blocks in it, or records are short.
   bool cut_mappings(Range range);
-  /// Of the range's bytes, those in such blocks.
+  /// Bytes of the range that are in such blocks.
   std::size_t mapped_bytes(Range range) const;
   /// A part of such a block that the program has unmapped past the heap; empty: there is none.
   Range take_withheld();
@@ -57,7 +59,7 @@ class ChunkHeap {
   /// The program's mappings over free memory there have ended: what was set aside for them is free.
   void take_back(Range range);
   enum class Occupied : std::uint8_t { no, leaves, yes };
-  /// By blocks, or by memory on its way back.
+  /// Whether blocks are in the range, or memory on its way back.
   Occupied occupied(Range range) const;
 
   // ---- memory for the kernel ----
@@ -67,9 +69,9 @@ class ChunkHeap {
   /// Whether enough was freed since the last look, and too much free memory has contents.
   bool has_excess() const;
   /// Takes out idle memory of at least the excess, highest addresses first, or `everything`, also what the
-  /// kernel was offered; at most `room` pieces. The caller gives it back without the lock, and reports each
+  /// kernel was offered; at most so many pieces. The caller gives it back without the lock, and reports each
   /// piece by returned().
-  std::size_t take_idle(Idle* pieces, std::size_t room, bool everything);
+  std::size_t take_idle(Idle* pieces, std::size_t most_pieces, bool everything);
   enum class Fate : std::uint8_t { kept, offered, discarded };
   void returned(const Idle& piece, Fate fate);
   /// Forgets the piece's area, before it is unmapped: the pages to unmap. The extent is gone after this.
@@ -93,7 +95,6 @@ class ChunkHeap {
  private:
   Extent* place(std::size_t bytes, std::size_t alignment);
   void set_aside(Extent& block);
-  Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin);
   template <class Visit>
   void for_each_extent(Range range, Visit&& visit) const;
   template <class Visit>
@@ -102,25 +103,14 @@ class ChunkHeap {
   Extent* carve(Extent& from, Address begin, std::uint32_t chunks);
   bool grow(std::size_t bytes);
   void trim_records(Area& area);
-  void give(Extent& extent);
-  void drop(Extent& extent);
-  void merge_all();
-  Extent& merge(Extent& lower, Extent& upper);
-  void add_unmerged(Extent& extent);
-  void remove_unmerged(Extent& extent);
   bool idle_part(Extent& extent, std::uint64_t most, Idle& piece) const;
   std::uint64_t excess() const;
 
-  Extent* spare_extent();
-  bool has_spare(unsigned count);
-  void put_spare(Extent& extent);
-
-  PageSource& source_;
+  PageSource& records_;
+  Arena& arena_;
   AreaMap& map_;
-  ExtentTree free_;
-  Extent* unmerged_ = nullptr;  ///< the newest
-  Extent* spare_ = nullptr;
-  unsigned spares_ = 0;
+  ExtentPool spares_;
+  FreeExtents free_{spares_};
   Area* areas_ = nullptr;
   std::uint64_t freed_since_look_ = 0;
   bool spares_addresses_ = false;

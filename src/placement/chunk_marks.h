@@ -38,13 +38,13 @@ class ChunkMarks {
     }
     return part.end;
   }
-  /// Calls visit(range) for each run of marked chunks.
+  /// Calls visit(range) for each run of chunks that are marked, or unmarked.
   template <class Visit>
-  void for_each_run(Range part, Visit&& visit) const {
-    for (Address at = find(part, true); at < part.end;) {
-      const Address end = find({at, part.end}, false);
+  void for_each_run(Range part, bool marked, Visit&& visit) const {
+    for (Address at = find(part, marked); at < part.end;) {
+      const Address end = find({at, part.end}, !marked);
       visit(Range{at, end});
-      at = find({end, part.end}, true);
+      at = find({end, part.end}, marked);
     }
   }
 

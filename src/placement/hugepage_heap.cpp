@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "placement/arena.h"
+#include "base/assert.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
@@ -20,14 +20,12 @@ constexpr std::size_t kPiecesAtOnce = 16;
 
 /// The thread's turn among the shards; 0: it has none yet.
 constinit thread_local std::size_t t_turn = 0;
-/// The thread forks, and holds every mutex.
-constinit thread_local bool t_forking = false;
 /// The thread forks in a signal handler inside the heap, without its mutexes.
 constinit thread_local bool t_forking_inside = false;
 
 constinit KernelPages g_kernel_pages;
 constinit Arena g_process_arena{g_kernel_pages};
-constinit HugepageHeap g_process_heap{g_process_arena};
+constinit HugepageHeap g_process_heap{g_kernel_pages, g_process_arena};
 
 [[noreturn]] void end_process(const char* message) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message, std::strlen(message));
@@ -46,23 +44,6 @@ class KeptErrno {
 
 HugepageHeap& process_heap() { return g_process_heap; }
 Arena& process_arena() { return g_process_arena; }
-
-class HugepageHeap::Locked {
- public:
-  explicit Locked(Shard& shard) : shard_(shard) {
-    ++t_held_mutexes;
-    if (!t_forking) shard_.mutex.lock();
-  }
-  ~Locked() {
-    if (!t_forking) shard_.mutex.unlock();
-    --t_held_mutexes;
-  }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  Shard& shard_;
-};
 
 HugepageHeap::Shard& HugepageHeap::own_shard() {
   if (t_turn == 0) t_turn = threads_.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -89,7 +70,7 @@ void* HugepageHeap::allocate(std::size_t bytes, std::size_t alignment, bool zero
   return allocate_by(shard, zeroed, [&] { return shard.heap.allocate(bytes, std::max(alignment, kChunk)); });
 }
 
-void* HugepageHeap::allocate_with_room(std::size_t bytes) {
+void* HugepageHeap::allocate_to_grow(std::size_t bytes) {
   if (bytes > kMostBytes / 2 || is_inside_heap()) return nullptr;
   Shard& shard = own_shard();
   return allocate_by(shard, false, [&] {
@@ -105,7 +86,7 @@ template <class Place>
 void* HugepageHeap::allocate_by(Shard& shard, bool zeroed, Place&& place_locked) {
   const KeptErrno kept;
   const auto place = [&] {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     return place_locked();
   };
   for (;;) {
@@ -114,7 +95,7 @@ void* HugepageHeap::allocate_by(Shard& shard, bool zeroed, Place&& place_locked)
     if (block == nullptr) return nullptr;
     if (shard.heap.prepare(*block->area, block->range(), zeroed))
       return reinterpret_cast<void*>(block->begin);
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     shard.heap.free(*block);
   }
 }
@@ -125,9 +106,9 @@ void HugepageHeap::free(void* block) {
   Area* const area = map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(*area);
   bool excess = false;
-  const bool reclaimed = source_.reclaim(block_at(*area, block).range());
+  const bool reclaimed = arena_.blocks().reclaim(block_at(*area, block).range());
   {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     Extent& extent = block_at(*area, block);
     if (reclaimed)
       shard.heap.free(extent);
@@ -145,14 +126,14 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
   Shard& shard = shard_of(area);
   Address end = 0, new_end = 0;
   {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     Extent& extent = block_at(area, block);
     end = extent.end();
     if (!shard.heap.resize(extent, bytes)) return false;
     new_end = extent.end();
   }
   if (new_end <= end || shard.heap.prepare(area, {end, new_end}, false)) return true;
-  const Locked locked(shard);
+  const HeapLock lock(shard.mutex);
   shard.heap.resize(block_at(area, block), end - reinterpret_cast<Address>(block));
   return false;
 }
@@ -169,8 +150,8 @@ bool HugepageHeap::is_open() {
   if (is_inside_heap()) return false;
   if (t_forking) return true;
   for (Shard& shard : shards_)
-    if (!comes_free(shard.mutex)) return false;
-  return source_.is_open();
+    if (!shard.mutex.comes_free()) return false;
+  return arena_.is_open();
 }
 
 void* HugepageHeap::map(std::size_t bytes) {
@@ -179,22 +160,22 @@ void* HugepageHeap::map(std::size_t bytes) {
   bytes = page_ceil(bytes);
   void* const memory = allocate(bytes, page_size(), true);
   if (memory == nullptr) return nullptr;
-  if (!source_.serves_mappings(Range::of(memory, bytes))) {
+  if (!arena_.range().contains(Range::of(memory, bytes))) {
     free(memory);
     return nullptr;
   }
   const Area& area = *map_.find(reinterpret_cast<Address>(memory));
-  const Locked locked(shard_of(area));
+  const HeapLock lock(shard_of(area).mutex);
   block_at(area, memory).mapped = true;
   return memory;
 }
 
 /// Mappings that ended by calls past this heap. Blocks of malloc there end by free().
 void HugepageHeap::end_withheld() {
-  if (!source_.withholds()) return;
+  if (!arena_.blocks().withholds()) return;
   for (Shard& shard : shards_) {
     const auto next = [&] {
-      const Locked locked(shard);
+      const HeapLock lock(shard.mutex);
       return shard.heap.take_withheld();
     };
     for (Range part = next(); !part.empty() && unmap(part);) part = next();
@@ -205,7 +186,7 @@ bool HugepageHeap::has_mapping(Range range) {
   if (!is_open()) return false;
   std::size_t bytes = 0;
   for (Shard& shard : shards_) {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     bytes += shard.heap.mapped_bytes(range);
   }
   return bytes == range.bytes();
@@ -215,46 +196,46 @@ bool HugepageHeap::unmap(Range range) {
   if (!is_open()) return false;
   const KeptErrno kept;
   for (Shard& shard : shards_) {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     if (!shard.heap.cut_mappings(range)) return false;
   }
   for (Shard& shard : shards_) {
     for (ChunkHeap::Idle piece;;) {
       {
-        const Locked locked(shard);
+        const HeapLock lock(shard.mutex);
         if (!shard.heap.take_mapping(range, piece)) break;
       }
       // Before it is free: another thread may have it next.
-      const Recycled recycled = source_.recycle(piece.extent->range());
+      const Recycled recycled = arena_.blocks().recycle(piece.extent->range());
       if (recycled == Recycled::refused) continue;  // taken out for good
-      const Locked locked(shard);
+      const HeapLock lock(shard.mutex);
       shard.heap.returned(piece,
                           recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
     }
     const auto has_excess = [&] {
-      const Locked locked(shard);
+      const HeapLock lock(shard.mutex);
       return shard.heap.has_excess();
     };
     if (has_excess()) give_back(shard, false);
   }
-  if (!source_.vacate(range)) return true;
+  if (!arena_.blocks().vacate(range)) return true;
   // Other threads looked for memory there meanwhile.
   for (Shard& shard : shards_) {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     shard.heap.take_back(range);
   }
   return true;
 }
 
 bool HugepageHeap::lay_over(Range range) {
-  return holds_soon([&] { return source_.lay_over(range); });
+  return holds_soon([&] { return arena_.blocks().lay_over(range); });
 }
 
 bool HugepageHeap::lay_over_free(Range range) {
   bool given = false;
   const auto try_it = [&] {
-    std::array<std::optional<Locked>, kMostShards> locked;  // all: no block gets there meanwhile
-    for (std::size_t i = 0; i < kMostShards; ++i) locked[i].emplace(shards_[i]);
+    std::array<std::optional<HeapLock>, kMostShards> locks;  // all: no block gets there meanwhile
+    for (std::size_t i = 0; i < kMostShards; ++i) locks[i].emplace(shards_[i].mutex);
     bool leaves = false;
     for (const Shard& shard : shards_) {
       const ChunkHeap::Occupied occupied = shard.heap.occupied(range);
@@ -262,8 +243,8 @@ bool HugepageHeap::lay_over_free(Range range) {
       leaves = leaves || occupied == ChunkHeap::Occupied::leaves;
     }
     if (leaves) return false;
-    if (!source_.laid_over(range).empty()) return true;
-    given = source_.lay_over(range);
+    if (!arena_.blocks().laid_over(range).empty()) return true;
+    given = arena_.blocks().lay_over(range);
     return given;
   };
   return is_open() && holds_soon(try_it) && given;
@@ -283,7 +264,7 @@ bool HugepageHeap::give_back(Shard& shard, bool everything) {
     Pages areas[kPiecesAtOnce];
     std::size_t count = 0;
     {
-      const Locked locked(shard);
+      const HeapLock lock(shard.mutex);
       count = shard.heap.take_idle(pieces, kPiecesAtOnce, everything);
       for (std::size_t i = 0; i < count; ++i)
         if (pieces[i].whole_area) areas[i] = shard.heap.forget_area(pieces[i]);
@@ -291,12 +272,12 @@ bool HugepageHeap::give_back(Shard& shard, bool everything) {
     bool progress = false;
     for (std::size_t i = 0; i < count; ++i) {
       if (pieces[i].whole_area) {
-        source_.unmap(areas[i]);
+        arena_.unmap(areas[i]);
         progress = true;
         continue;
       }
       const ChunkHeap::Fate fate = part_with(pieces[i].hugepages, everything);
-      const Locked locked(shard);
+      const HeapLock lock(shard.mutex);
       shard.heap.returned(pieces[i], fate);
       progress = progress || fate != ChunkHeap::Fate::kept;
     }
@@ -318,7 +299,7 @@ ChunkHeap::Figures HugepageHeap::figures() {
   ChunkHeap::Figures sum;
   if (is_inside_heap()) return sum;
   for (Shard& shard : shards_) {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     const ChunkHeap::Figures& f = shard.heap.figures();
     sum.live_bytes += f.live_bytes;
     sum.peak_bytes += f.peak_bytes;
@@ -344,7 +325,7 @@ std::uint64_t HugepageHeap::transparent_bytes() {
   std::array<Range, kMostAreas> ranges;
   std::size_t count = 0;
   for (Shard& shard : shards_) {
-    const Locked locked(shard);
+    const HeapLock lock(shard.mutex);
     for (const Area* area = shard.heap.areas(); area != nullptr && count < kMostAreas; area = area->next)
       if (area->pages.backing != Backing::pool) ranges[count++] = area->range();
   }
@@ -355,13 +336,6 @@ std::uint64_t HugepageHeap::transparent_bytes() {
 
 namespace {
 
-/// Of the areas that children lack.
-template <class Visit>
-void for_each_hidden_area(const PageSource& source, ChunkHeap& heap, Visit visit) {
-  for (Area* area = heap.areas(); area != nullptr; area = area->next)
-    if (source.hides_from_children(area->pages)) visit(*area);
-}
-
 void copy_blocks(const Area& area, Range copy) {
   for (Address at = area.range().begin; at != area.range().end;) {
     const Extent& extent = *area.extent_at(at);
@@ -371,13 +345,13 @@ void copy_blocks(const Area& area, Range copy) {
   }
 }
 
-void make_child_copy(const PageSource& source, Area& area) {
+void make_child_copy(const ChildMemory& children, Area& area) {
   area.child_copy = map_private(area.range().bytes());
   const Range copy = area.child_copy.range;
   if (!copy.empty()) {
     copy_blocks(area, copy);
     copy_rights_unseen(area.range(), copy);
-    source.leave_out(area.range(), copy);
+    children.leave_out(area.range(), copy);
     return;
   }
   constexpr const char* kRefused =
@@ -388,16 +362,24 @@ void make_child_copy(const PageSource& source, Area& area) {
 
 }  // namespace
 
+/// Visits the areas that children lack: pages of the pool, and what the arena hides.
+template <class Visit>
+void HugepageHeap::for_each_hidden_area(Visit&& visit) {
+  for (Shard& shard : shards_)
+    for (Area* area = shard.heap.areas(); area != nullptr; area = area->next)
+      if (area->pages.backing == Backing::pool || arena_.children().is_hidden(area->range()))
+        visit(shard.heap, *area);
+}
+
 /// A handler that has interrupted the heap forks bare: its thread may hold some of the mutexes.
-void HugepageHeap::before_fork() {
+void HugepageHeap::before_fork() NO_THREAD_SAFETY_ANALYSIS {
   t_forking_inside = is_inside_heap();
   if (t_forking_inside) return;
   const KeptErrno kept;
   ++t_held_mutexes;
-  for (Shard& shard : shards_) shard.mutex.lock();
-  source_.before_fork();
-  for (Shard& shard : shards_)
-    for_each_hidden_area(source_, shard.heap, [&](Area& area) { make_child_copy(source_, area); });
+  for (Shard& shard : shards_) shard.mutex.lock_for_fork();
+  arena_.children().before_fork();
+  for_each_hidden_area([this](ChunkHeap&, Area& area) { make_child_copy(arena_.children(), area); });
   t_forking = true;
   --t_held_mutexes;
 }
@@ -408,18 +390,17 @@ bool HugepageHeap::before_other_child() {
   return true;
 }
 
-void HugepageHeap::after_fork_in_parent() {
+void HugepageHeap::after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
   if (std::exchange(t_forking_inside, false)) return;
+  PINION_ASSERT(t_forking);
   ++t_held_mutexes;
   t_forking = false;
-  for (Shard& shard : shards_) {
-    for_each_hidden_area(source_, shard.heap, [](Area& area) {
-      unmap_unseen(area.child_copy.range);
-      area.child_copy = {};
-    });
-  }
-  source_.after_fork_in_parent();
-  for (Shard& shard : shards_) shard.mutex.unlock();
+  for_each_hidden_area([](ChunkHeap&, Area& area) {
+    unmap_unseen(area.child_copy.range);
+    area.child_copy = {};
+  });
+  arena_.children().after_fork_in_parent();
+  for (Shard& shard : shards_) shard.mutex.unlock_after_fork();
   --t_held_mutexes;
 }
 
@@ -427,15 +408,13 @@ void HugepageHeap::after_fork_in_child() {
   if (std::exchange(t_forking_inside, false)) return;
   ++t_held_mutexes;
   t_forking = false;
-  for (Shard& shard : shards_) {
-    for_each_hidden_area(source_, shard.heap, [&](Area& area) {
-      const Pages copy = std::exchange(area.child_copy, {});
-      if (!copy.range.empty() && move_pieces_unseen(copy.range, area.range()))
-        shard.heap.rebacked(area, copy.backing);
-    });
-  }
-  source_.after_fork_in_child();
-  for (Shard& shard : shards_) new (&shard.mutex) std::mutex;
+  for_each_hidden_area([](ChunkHeap& heap, Area& area) {
+    const Pages copy = std::exchange(area.child_copy, {});
+    if (!copy.range.empty() && move_pieces_unseen(copy.range, area.range()))
+      heap.rebacked(area, copy.backing);
+  });
+  arena_.children().after_fork_in_child();
+  for (Shard& shard : shards_) shard.mutex.free_in_child();
   --t_held_mutexes;
 }
 

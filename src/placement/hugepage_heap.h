@@ -1,11 +1,11 @@
 // The heap for large blocks in hugepages, of all threads of the process. Three layers, as Rex, Mietke and
 // Rehm have them ("Improving Communication Performance on InfiniBand by Using Efficient Data Placement
-// Strategies", 2006): the functions of libc (intercept/malloc/heap.cpp), the management of chunks (chunk_heap.h),
-// and the pages (page_source.h).
+// Strategies", 2006): the functions of libc (intercept/malloc/heap.cpp), the management of chunks
+// (chunk_heap.h), and the pages, from the arena (arena.h) or the kernel (page_source.h).
 //
 // Owns up to eight shards, each a ChunkHeap with a mutex; threads are dealt out to them in turn. A block is
-// freed in its own shard. The mutexes are leaves: under one, no other lock is taken, no hook runs, and
-// nothing is allocated but records by direct system calls. So code that holds any lock, Pinion's among them,
+// freed in its own shard. The mutexes are leaves (heap_mutex.h): records alone are allocated under one, by
+// direct system calls. So code that holds any lock, Pinion's among them,
 // may allocate and free here. Memory goes back to the kernel after the mutex is let go, between
 // memory_events::begin() and end(), and by libc's functions, so that the hooks of other libraries see it too.
 // Any thread. A signal handler that interrupts the heap is refused: blocks come from the next allocator, a
@@ -28,7 +28,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <utility>
 
 #include "placement/chunk_heap.h"
@@ -37,16 +36,16 @@ namespace pinion {
 
 class HugepageHeap {
  public:
-  constexpr explicit HugepageHeap(PageSource& source)
-      : HugepageHeap(source, std::make_index_sequence<kMostShards>{}) {}
+  /// Areas come from the arena, which takes those beyond it from `source`.
+  constexpr HugepageHeap(PageSource& source, Arena& arena);
 
-  /// Zeroed, or with any contents. Null: memory is short, even after relieve().
+  /// Allocates a block, zeroed or with any contents. Null: memory is short, even after relieve().
   void* allocate(std::size_t bytes, std::size_t alignment, bool zeroed);
-  /// For a block that has grown, and may again: as much room behind it is free, where there is some.
-  void* allocate_with_room(std::size_t bytes);
-  /// Of a block of this heap; ends the process for any other pointer into its areas.
+  /// Allocates a block that has grown, and may again: as many bytes behind it are free, if there are so many.
+  void* allocate_to_grow(std::size_t bytes);
+  /// Frees a block of this heap; ends the process for any other pointer into its areas.
   void free(void* block);
-  /// In place; false where there is no room.
+  /// Resizes it in place; false: its neighbours are in the way.
   bool resize(void* block, std::size_t bytes);
   std::size_t usable_bytes(const void* block) const;
   /// Whether the address is in an area. A block begins at a multiple of 4 KiB, so callers look at that first.
@@ -61,7 +60,7 @@ class HugepageHeap {
   bool has_mapping(Range range);
   /// The program is about to lay a mapping of its own over the memory. False: it stays with another thread.
   bool lay_over(Range range);
-  /// The same if the memory is free; else false.
+  /// Like lay_over(), but false too if the memory is in use.
   bool lay_over_free(Range range);
   /// Whether the thread may wait for the mutexes: it is not inside the heap, nor does another one stay there.
   bool is_open();
@@ -77,32 +76,32 @@ class HugepageHeap {
     for (Shard& shard : shards_) shard.heap.spare_addresses();
   }
 
-  // For pthread_atfork(). Between the first and one of the others, the forking thread may allocate and free.
+  // The handlers of pthread_atfork(). Between the first and one of the others, the forking thread may
+  // allocate and free.
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();
-  /// Before a child past those handlers, by a system call of the program's. False: the thread is inside the
+  /// Prepares a child past those handlers, by a system call of the program's. False: the thread is inside the
   /// heap, or forks already, or another one stays inside: the child lacks the blocks in hidden pages.
   bool before_other_child();
 
   /// Sums over the shards.
   ChunkHeap::Figures figures();
   std::uint64_t used_bytes() const;
-  /// Of the areas of transparent and base pages, those in hugepages now. Ordinary code.
+  /// Bytes of the areas of transparent and base pages that are in hugepages now. Ordinary code.
   std::uint64_t transparent_bytes();
 
  private:
   static constexpr std::size_t kMostShards = 8;
   struct alignas(64) Shard {
-    constexpr Shard(PageSource& source, AreaMap& map) : heap(source, map) {}
+    constexpr Shard(PageSource& source, Arena& arena, AreaMap& map) : heap(source, arena, map) {}
     ChunkHeap heap;
-    std::mutex mutex;  ///< guards the heap
+    HeapMutex mutex;  ///< guards the heap, as chunk_heap.h has it
   };
-  class Locked;
 
   template <std::size_t... i>
-  constexpr HugepageHeap(PageSource& source, std::index_sequence<i...>)
-      : source_(source), shards_{(static_cast<void>(i), Shard(source, map_))...} {}
+  constexpr HugepageHeap(PageSource& source, Arena& arena, std::index_sequence<i...>)
+      : source_(source), arena_(arena), shards_{(static_cast<void>(i), Shard(source, arena, map_))...} {}
 
   template <class Place>
   void* allocate_by(Shard& shard, bool zeroed, Place&& place);
@@ -112,13 +111,20 @@ class HugepageHeap {
   Extent& block_at(const Area& area, const void* address) const;
   bool give_back(Shard& shard, bool everything);
   ChunkHeap::Fate part_with(Range hugepages, bool at_once);
+  template <class Visit>
+  void for_each_hidden_area(Visit&& visit);
 
   PageSource& source_;
+  Arena& arena_;
   AreaMap map_;
   std::size_t shard_count_ = 1;
   std::atomic<std::size_t> threads_{0};
   Shard shards_[kMostShards];
 };
+
+// Stands here because Clang needs the other constructor's definition first.
+constexpr HugepageHeap::HugepageHeap(PageSource& source, Arena& arena)
+    : HugepageHeap(source, arena, std::make_index_sequence<kMostShards>{}) {}
 
 /// The heap of this process, in the kernel's hugepages.
 HugepageHeap& process_heap();

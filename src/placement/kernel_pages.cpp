@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ namespace {
 
 constexpr int kDefaultPolicy = 0, kLocalPolicy = 4;  // MPOL_DEFAULT, MPOL_LOCAL
 
-/// More of the pool than one block needs, so that each growth serves several.
+/// The pool gives more than one block needs, so that each growth serves several.
 constexpr std::size_t kLeastOfPool = std::size_t{16} << 20;
 
 Range map_unseen(std::size_t bytes, int flags) {
@@ -87,25 +86,6 @@ void look_for_transparent_pages() {
                       std::memory_order_relaxed);
 }
 
-void pause_before_try(int number) {
-  constexpr int kQuickTries = 100;
-  const timespec pause{0, 100'000};
-  if (number < kQuickTries)
-    raw_system_call(SYS_sched_yield, {});
-  else
-    raw_system_call(SYS_nanosleep, arguments_of(&pause, 0L));  // unlike libc's, no place to be cancelled
-}
-
-bool comes_free(std::mutex& mutex) {
-  return holds_soon([&] {
-    ++t_held_mutexes;
-    const bool free = mutex.try_lock();
-    if (free) mutex.unlock();
-    --t_held_mutexes;
-    return free;
-  });
-}
-
 void unmap_unseen(Range range) {
   if (!range.empty()) raw_system_call(SYS_munmap, arguments_of(range.begin, range.bytes()));
 }
@@ -146,7 +126,8 @@ Pages map_private(std::size_t bytes) {
 
 namespace {
 
-/// By the kernel, so that a page without rights ends the copy instead of the process. The bytes copied.
+/// The kernel copies, so that a page without rights ends the copy instead of the process. Returns the bytes
+/// copied.
 std::size_t copy_readable(Range from, Address to) {
   const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
   const iovec target{reinterpret_cast<void*>(to), from.bytes()};
@@ -289,7 +270,7 @@ Pages KernelPages::map(std::size_t least, std::size_t wanted) {
 
 namespace {
 
-/// By libc's function, so that the hooks of other libraries see it too.
+/// Calls libc's function, so that the hooks of other libraries see it too.
 bool advise_seen(Range range, int advice) {
   memory_events::begin({range});
   const bool done = ::madvise(reinterpret_cast<void*>(range.begin), range.bytes(), advice) == 0;
@@ -298,6 +279,14 @@ bool advise_seen(Range range, int advice) {
 }
 
 }  // namespace
+
+bool map_over(Range range, int protection, int flags) {
+  memory_events::begin({range});
+  const bool mapped = ::mmap(reinterpret_cast<void*>(range.begin), range.bytes(), protection,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) != MAP_FAILED;
+  memory_events::end(range);
+  return mapped;
+}
 
 bool KernelPages::discard(Range hugepages) { return advise_seen(hugepages, MADV_DONTNEED); }
 bool KernelPages::offer(Range hugepages) { return advise_seen(hugepages, MADV_FREE); }

@@ -20,25 +20,28 @@ class KernelPages final : public PageSource {
   void unmap_records(void* records, std::size_t bytes) override;
 };
 
-/// Private memory of zeros at a multiple of the hugepage, transparent ones where the kernel gives them; an
-/// empty range: none.
+/// Maps private memory of zeros at a multiple of the hugepage, in transparent ones where the kernel gives
+/// them. An empty range: there is none.
 Pages map_private(std::size_t bytes);
+/// Puts fresh memory in place of any mapping, by libc's function, so that the hooks of other libraries see it
+/// too. False: refused.
+bool map_over(Range range, int protection, int flags);
 /// Looks whether the system gives transparent hugepages. The answer stays: the process may lose the right to
 /// open files.
 void look_for_transparent_pages();
 /// Whether the range takes transparent hugepages at its first touch.
 bool advise_hugepages(Range range);
-/// Memory that the program never saw: no hook runs.
+/// Unmaps memory that the program never saw: no hook runs.
 void unmap_unseen(Range range);
 /// Puts `from`, which is unmapped there, in the place of `to`, of the same size.
 bool move_unseen(Range from, Range to);
-/// As mprotect; no hook runs. False: refused.
+/// Does what mprotect does; no hook runs. False: refused.
 bool protect_unseen(Range range, int protection);
 
-/// As fresh from mmap, but for contents and locks: rights, protection key, memory policy, and what children
-/// and dumps get. Children still lack it if `hidden`. False: refused.
+/// Makes memory as fresh from mmap, but for contents and locks: rights, protection key, memory policy, and
+/// what children and dumps get. Children still lack it if `hidden`. False: refused.
 bool make_plain_unseen(Range range, bool hidden);
-/// As munlock.
+/// Does what munlock does.
 void unlock_unseen(Range range);
 
 // ---- a child's copies; no hook runs ----
@@ -53,21 +56,21 @@ bool move_pieces_unseen(Range from, Range to);
 
 // ---- addresses of the arena; no hook runs ----
 
-/// Addresses without memory, at a multiple of the hugepage; empty: none.
+/// Reserves addresses without memory, at a multiple of the hugepage; empty: there are none.
 Range reserve_unseen(std::size_t bytes);
-/// The same at this place, if it is free.
+/// Reserves these addresses, if they are free.
 bool reserve_unseen_at(Range range);
-/// Addresses without memory in place of any mapping. False: refused.
+/// Puts addresses without memory in place of any mapping. False: refused.
 bool empty_unseen(Range range);
-/// Private memory of zeros on reserved addresses; sets the backing. False: none.
+/// Puts private memory of zeros on reserved addresses; sets the backing. False: refused.
 bool commit_unseen(Pages& pages);
-/// Whether children of fork lack the memory.
+/// Decides whether children of fork lack the memory. False: refused.
 bool hide_unseen(Range range, bool hidden);
 
 // ---- memory with two views; no hook runs ----
 
-/// Shared memory of zeros that children of fork lack; dumps leave this view of it out. At a multiple of the
-/// hugepage; empty: none.
+/// Maps shared memory of zeros at a multiple of the hugepage. Children of fork lack it; dumps leave this view
+/// of it out. Empty: there is none.
 Range map_view_unseen(std::size_t bytes);
 /// Puts a further view of such memory in the place of any mapping. Children lack it too. False: refused.
 bool view_unseen(Range view, Range to);

@@ -51,7 +51,7 @@ const bool kAliased = std::getenv("PINION_TEST_ALIASED") != nullptr;
 
 /// As the program does (intercept/malloc/mappings.cpp).
 int advise(char* at, std::size_t bytes, int advice) {
-  if (const auto result = process_arena().advise(Range::of(at, bytes), advice, true)) {
+  if (const auto result = process_arena().changes().advise(Range::of(at, bytes), advice, true)) {
     errno = *result;
     return *result == 0 ? 0 : -1;
   }
@@ -380,8 +380,8 @@ TEST_F(ArenaTest, AChangeAcrossTheArenasEdgeLeavesItsMark) {
   const Range across{begin - page_size(), begin + kMiB};  // below, the memory may be others': as a hook alone
   memory_events::begin({across, Answer::refuse, ChangeKind::rights});
   memory_events::end(across);
-  EXPECT_FALSE(process_arena().is_whole({begin, begin + kMiB}));
-  EXPECT_TRUE(process_arena().is_whole({begin + kMiB, begin + 4 * kMiB}));
+  EXPECT_FALSE(process_arena().changes().is_whole({begin, begin + kMiB}));
+  EXPECT_TRUE(process_arena().changes().is_whole({begin + kMiB, begin + 4 * kMiB}));
   process_heap().free(block);
 }
 
@@ -597,9 +597,9 @@ TEST_F(ArenaTest, MemoryThatLocksByDefaultStaysLocked) {
   char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
   ASSERT_TRUE(serves(mapping, 4 * kMiB));
   ASSERT_EQ(::syscall(SYS_mlock, mapping, page_size()), 0);
-  process_arena().note_locks_future(true);
+  process_arena().changes().note_locks_future(true);
   EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
-  process_arena().note_locks_future(false);
+  process_arena().changes().note_locks_future(false);
   EXPECT_EQ(marks_at(mapping), "dclo");
   ASSERT_EQ(::syscall(SYS_munlock, mapping, page_size()), 0);
 }
@@ -1294,7 +1294,7 @@ TEST_F(AliasedArenaTest, DevicesRegisterTheSecondView) {
   char* const other = take(4 * kMiB);
   std::memset(block, 7, 4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
-  const Range segment = process_arena().segment_at(reinterpret_cast<Address>(block));
+  const Range segment = process_arena().devices().at(reinterpret_cast<Address>(block));
   char* const view = view_of(block);
   EXPECT_EQ(device.last_view(), reinterpret_cast<Address>(view_of(reinterpret_cast<char*>(segment.begin))));
   EXPECT_FALSE(process_arena().range().contains(Range::of(view, 1)));
@@ -1648,7 +1648,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
         static_cast<char*>(::mremap(begin, bytes, bytes + random_() % 2 * page_size(), MREMAP_MAYMOVE));
     if (moved == MAP_FAILED) {  // of a mapping that the program laid there before
       ASSERT_EQ(errno, ENOMEM);
-      ASSERT_FALSE(process_arena().is_whole(Range::of(begin, bytes)));
+      ASSERT_FALSE(process_arena().changes().is_whole(Range::of(begin, bytes)));
       return;
     }
     if (moved == begin) return;

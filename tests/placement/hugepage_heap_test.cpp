@@ -49,7 +49,8 @@ bool is_zero(const void* block, std::size_t bytes) {
 /// The heap is 128 KiB of tables: not for the stack.
 struct Made {
   MadePages pages;
-  std::unique_ptr<HugepageHeap> heap = std::make_unique<HugepageHeap>(pages);
+  std::unique_ptr<Arena> no_arena = std::make_unique<Arena>(pages);
+  std::unique_ptr<HugepageHeap> heap = std::make_unique<HugepageHeap>(pages, *no_arena);
 
   char* take(std::size_t bytes, std::size_t alignment = 1, bool zeroed = false) {
     return static_cast<char*>(heap->allocate(bytes, alignment, zeroed));
@@ -399,7 +400,7 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
 
 TEST(HugepageHeap, a_grown_block_has_room_to_grow_in_place) {
   Made made;
-  char* const block = static_cast<char*>(made.heap->allocate_with_room(4 * kHugepage));
+  char* const block = static_cast<char*>(made.heap->allocate_to_grow(4 * kHugepage));
   ASSERT_NE(block, nullptr);
   EXPECT_EQ(made.heap->usable_bytes(block), 4 * kHugepage);
   EXPECT_EQ(made.heap->figures().live_bytes, 4 * kHugepage);
@@ -457,7 +458,8 @@ TEST(HugepageHeap, mappings_do_not_wait_for_a_thread_that_stays_inside) {
     inside.notify_all();
     stops.wait(true);
   };
-  auto heap = std::make_unique<HugepageHeap>(pages);
+  const auto no_arena = std::make_unique<Arena>(pages);
+  auto heap = std::make_unique<HugepageHeap>(pages, *no_arena);
   std::thread stopped([&] { heap->free(heap->allocate(kHugepage, 1, false)); });
   inside.wait(false);
   const Range range{kHugepage, 2 * kHugepage};
@@ -478,7 +480,8 @@ constexpr unsigned kHandlerSeconds = 30;
 void interrupt_heap(std::function<void(HugepageHeap&, void*)> handler) {
   static std::function<void()> run;
   WatchedPages pages;
-  auto heap = std::make_unique<HugepageHeap>(pages);
+  const auto no_arena = std::make_unique<Arena>(pages);
+  auto heap = std::make_unique<HugepageHeap>(pages, *no_arena);
   void* const block = heap->allocate(kHugepage, 1, false);
   run = [&] { handler(*heap, block); };
   bool interrupted = false;

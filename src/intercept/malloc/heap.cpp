@@ -173,7 +173,7 @@ void* align(std::size_t alignment, std::size_t bytes, const void* caller) {
 [[gnu::noinline]] void* move(void* block, std::size_t bytes, std::size_t old_bytes) {
   HugepageHeap& heap = pinion::process_heap();
   const bool leaves_room = bytes > old_bytes && g_leaves_room;
-  void* const moved = leaves_room ? heap.allocate_with_room(bytes) : heap.allocate(bytes, 1, false);
+  void* const moved = leaves_room ? heap.allocate_to_grow(bytes) : heap.allocate(bytes, 1, false);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(bytes, old_bytes));
   ::free(block);

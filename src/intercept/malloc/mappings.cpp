@@ -83,7 +83,7 @@ bool meets_arena(const void* address, std::size_t bytes) {
   const Range common = arena_part(Range::of(address, bytes).to_pages());
   if (common.empty()) return true;
   if (pinion::process_heap().is_open()) return pinion::process_heap().lay_over(common);
-  pinion::process_arena().note_replaced(common);
+  pinion::process_arena().changes().note_replaced(common);
   return true;
 }
 
@@ -139,7 +139,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
     if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
     return reinterpret_cast<void*>(old.begin);
   }
-  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().laid_over(old).empty()) return no_memory();
+  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().blocks().laid_over(old).empty()) return no_memory();
   if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
     errno = EINVAL;
     return MAP_FAILED;
@@ -328,7 +328,7 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
   const Range common = arena_part(whole_pages(address, bytes));
   if (!common.empty()) [[unlikely]] {
-    const auto result = pinion::process_arena().advise(common, advice, !pinion::OwnVerbsCall::now());
+    const auto result = pinion::process_arena().changes().advise(common, advice, !pinion::OwnVerbsCall::now());
     if (result) {
       if (*result != 0) errno = *result;
       return *result == 0 ? 0 : -1;
@@ -349,12 +349,12 @@ PINION_EXPORT int prctl(int operation, ...) noexcept {
 
 PINION_EXPORT int mlockall(int flags) noexcept {
   const int result = next(g_mlockall, "mlockall")(flags);
-  if (result == 0) pinion::process_arena().note_locks_future((flags & MCL_FUTURE) != 0);
+  if (result == 0) pinion::process_arena().changes().note_locks_future((flags & MCL_FUTURE) != 0);
   return result;
 }
 
 PINION_EXPORT int munlockall() noexcept {
-  pinion::process_arena().note_locks_future(false);
+  pinion::process_arena().changes().note_locks_future(false);
   return next(g_munlockall, "munlockall")();
 }
 

@@ -1,0 +1,23 @@
+// What the parts of the arena share. Each has a guard of its own, as its header states.
+#pragma once
+
+#include "placement/program_marks.h"
+#include "placement/second_views.h"
+#include "placement/segment_table.h"
+
+namespace pinion {
+
+struct ArenaState {
+  Granules granules;
+  ProgramMarks marks{granules};
+  SecondViews views{granules};
+  SegmentTable segments{granules};
+
+  /// Other pages take the place of this memory. Children get those from the kernel. Lock-free; hooks call it.
+  void note_replaced(Range range) {
+    marks.set_replaced(range);
+    views.show(range);
+  }
+};
+
+}  // namespace pinion

@@ -1,0 +1,119 @@
+#include "placement/block_memory.h"
+
+#include <sys/mman.h>
+
+#include "placement/kernel_pages.h"
+
+namespace pinion {
+
+/// What replaced the heap's memory has gone by reclaim().
+bool BlockMemory::make_whole(Range block) {
+  ProgramMarks& marks = arena_.marks;
+  if (!marks.may_have(block)) return true;
+  const bool pinned = devices_.is_pinned(block.begin);
+  if (!pinned) marks.clear(Mark::replaced, block);
+  marks.clear(Mark::withheld, block);
+  if (!marks.any(Mark::deprived, block) && !marks.any(Mark::unshared, block)) return true;
+  if (!make_plain_unseen(block, pinned || !arena_.views.of(block).empty())) {
+    marks.for_each_run(Mark::deprived, block, [this](Range run) { arena_.note_replaced(run); });
+    return false;
+  }
+  marks.clear(Mark::deprived, block);
+  marks.clear(Mark::unshared, block);
+  return true;
+}
+
+Range BlockMemory::laid_over(Range range) const { return arena_.marks.laid_over(range); }
+
+bool BlockMemory::reclaim(Range block) {
+  if (!arena_.marks.may_have(block)) return true;
+  if (arena_.marks.any(Mark::unshared, block)) {
+    arena_.marks.clear(Mark::unshared, block);
+    if (!devices_.is_pinned(block.begin)) arena_.views.show(block);
+  }
+  bool renewed = true;
+  arena_.marks.for_each_run(Mark::laid_over, block, [&](Range run) { renewed = renew(run) && renewed; });
+  return renewed;
+}
+
+/// In areas of the heap the memory is free; elsewhere addresses stay reserved.
+bool BlockMemory::vacate(Range range) {
+  if (laid_over(range).empty()) return false;
+  arena_.granules.for_each(range, [this](std::size_t, Range part) {
+    const bool in_area = !devices_.at(part.begin).empty();
+    if (laid_over(part).empty()) return;
+    arena_.marks.for_each_run(Mark::laid_over, part, [&](Range run) {
+      if (in_area)
+        renew(run);
+      else if (map_over(run, PROT_NONE, MAP_NORESERVE))
+        arena_.marks.clear(Mark::laid_over, run);
+    });
+    devices_.give_back_left(part.begin);
+  });
+  return true;
+}
+
+bool BlockMemory::lay_over(Range range) {
+  const HeapLock lock(arena_.segments.mutex);
+  if (arena_.segments.is_in_change(range)) return false;
+  arena_.note_replaced(range);
+  return true;
+}
+
+/// A registration keeps its pages. Others go back to the kernel, as by munmap.
+Recycled BlockMemory::recycle(Range range) {
+  if (!arena_.granules.range.contains(range)) return Recycled::kept;
+  if (!devices_.is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
+  if (!reclaim(range)) return Recycled::refused;
+  changes_.unlock(range);
+  arena_.marks.clear_wishes(range);
+  if (make_plain_unseen(range, true))  // hidden, as the rest of the segment
+    arena_.marks.clear(Mark::deprived, range);
+  else
+    changes_.note_deprived(range);
+  return Recycled::kept;
+}
+
+Range BlockMemory::take_withheld(Range block) {
+  if (!arena_.marks.may_have(block)) return {};
+  const Range run = arena_.marks.first_run(Mark::withheld, block);
+  arena_.marks.clear(Mark::withheld, run);
+  return run;
+}
+
+/// A registration of the segment has other pages still, so the marks stay until the segment is new. One of
+/// the second view has these again.
+bool BlockMemory::renew(Range range) {
+  if (!make_fresh(range)) {
+    arena_.note_replaced(range);
+    return false;
+  }
+  arena_.marks.clear(Mark::laid_over, range);
+  arena_.marks.clear_wishes(range);
+  const HeapLock lock(arena_.segments.mutex);
+  if (arena_.segments.around(range.begin)->pinned && arena_.views.of(range).empty()) return true;
+  arena_.marks.clear(Mark::replaced, range);
+  arena_.marks.clear(Mark::deprived, range);
+  return true;
+}
+
+bool BlockMemory::make_fresh(Range range) {
+  const Range view = arena_.views.of(range);
+  if (view.empty()) {
+    if (!map_over(range, PROT_READ | PROT_WRITE, 0)) return false;
+    advise_hugepages(range);
+    return true;
+  }
+  // By way of addresses without memory, for the hooks of other libraries.
+  if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return false;
+  if (!drop(range)) clear_view(view);
+  return view_unseen(view, range);
+}
+
+/// Gives the contents of memory with two views back to the kernel; never under a registration.
+bool BlockMemory::drop(Range range) {
+  const HeapLock lock(arena_.segments.mutex);
+  return !arena_.segments.around(range.begin)->pinned && drop_view_unseen(arena_.views.of(range));
+}
+
+}  // namespace pinion

@@ -1,0 +1,41 @@
+// The arena's segments as devices use them: registered whole, once (engine/arena_leases.h).
+//
+// A segment that a device may have registered is *pinned*, and hidden from forked children (child_memory.h).
+// A pinned segment that the heap gives back is *left*: its registrations are doomed at once, and its memory
+// goes after unpin(). So there is never a hole under a registration, and new memory is always fresh from the
+// kernel.
+//
+// Owns nothing; takes the mutex of the segments' table. Ordinary code: leave(), give_back() and
+// give_back_left() run hooks.
+#pragma once
+
+#include "placement/arena_state.h"
+#include "placement/child_memory.h"
+
+namespace pinion {
+
+class DeviceSegments {
+ public:
+  constexpr DeviceSegments(ArenaState& arena, ChildMemory& children) : arena_(arena), children_(children) {}
+
+  /// The segment at the address, if the heap has it; else an empty range.
+  Range at(Address address);
+  bool is_pinned(Address address);
+  /// Before a registration: the part to register, which contains the request. Empty: there is none.
+  Range pin(Range segment, Range request);
+  /// After its last deregistration. True: the heap has left it; give_back() must follow.
+  bool unpin(Range segment);
+
+  /// The heap gives the segment back.
+  void leave(Range segment);
+  /// The memory of a segment that was left. It stays while a mapping of the program lies over it.
+  void give_back(Range segment);
+  /// The same for a segment that waited for such a mapping to end.
+  void give_back_left(Address address);
+
+ private:
+  ArenaState& arena_;
+  ChildMemory& children_;
+};
+
+}  // namespace pinion

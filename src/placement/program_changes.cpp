@@ -1,0 +1,37 @@
+#include "placement/program_changes.h"
+
+#include <sys/mman.h>
+
+#include "placement/kernel_pages.h"
+
+namespace pinion {
+
+void ProgramChanges::note_replaced(Range range) { arena_.note_replaced(range); }
+
+std::optional<int> ProgramChanges::advise(Range range, int advice, bool wish) {
+  if (wish && advice == MADV_DONTFORK) {
+    arena_.marks.set(Mark::unshared, range);
+  } else if (wish && advice == MADV_DOFORK) {
+    arena_.marks.clear(Mark::unshared, range);
+    children_.show_until_fork();
+  }
+  return arena_.views.has(range) ? arena_.views.advise(range, advice, arena_.marks) : std::nullopt;
+}
+
+bool ProgramChanges::withhold(Range range) {
+  if (is_replaced(range)) {
+    note_replaced(range);
+    return empty_unseen(range);
+  }
+  note_deprived(range);
+  arena_.marks.set(Mark::withheld, range);
+  withheld_.store(true);
+  unlock(range);
+  return protect_unseen(range, PROT_NONE);
+}
+
+void ProgramChanges::unlock(Range range) const {
+  if (!locks_future_.load(std::memory_order_relaxed)) unlock_unseen(range);
+}
+
+}  // namespace pinion
