@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/assert.h"
 #include "base/held_signals.h"
 #include "engine/thread_fence.h"
 #include "monitor/memory_calls.h"
@@ -47,7 +48,7 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
   if (!segment.contains(request)) return {};
   if (monotonic_now() < first_service(domain, segment).not_before.load(std::memory_order_relaxed)) return {};
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
     return open.domain == domain && open.segment == segment;
   });
@@ -60,14 +61,15 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
 
 void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& one) {
     return one.domain == domain && one.segment.contains(pages);
   });
+  PINION_ASSERT(open != open_.end() && "begin_opening() came first");
   if (region == nullptr) {
     ++figures_.refused;
     first_service(domain, open->segment).not_before.store(monotonic_now() + kRest, std::memory_order_relaxed);
-    open->returned = true;  // and gone: settle() finds it
+    open->returned = true;  // and gone: end_closed() finds it
     return;
   }
   ++figures_.registrations;
@@ -94,7 +96,7 @@ void ArenaLeases::set_regions(const Open& open, Region* region) {
 bool ArenaLeases::close_idle(std::uint64_t bytes, Duration rest) {
   if (opens_.load(std::memory_order_acquire) == 0) return false;
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::uint64_t closed = 0;
   for (Open& open : open_) {
     if (closed >= bytes) break;
@@ -108,7 +110,7 @@ bool ArenaLeases::close_idle(std::uint64_t bytes, Duration rest) {
 
 void ArenaLeases::close(int domain) {
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Open& open : open_)
     if (open.domain == domain && open.region.region != nullptr && !open.closing)
       close(open, monotonic_now() + kRest);
@@ -123,7 +125,7 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
   const bool has_rights = includes(serving->access.load(std::memory_order_relaxed), access);
   if (has_rights && !pages.contains(serving->range())) return;
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Open& open : open_) {
     if (open.domain != domain || open.region.region != serving || open.closing) continue;
     close(open, kNever);
@@ -150,15 +152,23 @@ std::uint64_t ArenaLeases::leases_out(const Open& open) const {
   return sum;
 }
 
-/// Of a doomed segment: all leases of requests are back. The sum before the fence spares it most fences.
+/// Whether all leases of requests are back; the segment is doomed. The sum before the fence spares most
+/// fences.
 bool ArenaLeases::is_over(const Open& open) const {
   return leases_out(open) == 0 && (ordered_ || (thread_fence() && leases_out(open) == 0));
 }
 
-ArenaLeases::Settled ArenaLeases::settle_table() {
+ArenaLeases::Ended ArenaLeases::take_ended() {
   const HeldSignals held;
-  const std::lock_guard lock(mutex_);
-  Settled settled;
+  const MutexLock lock(mutex_);
+  Ended ended;
+  return_over(ended);
+  forget_gone(ended);
+  return ended;
+}
+
+/// Finds the closed segments whose requests are over.
+void ArenaLeases::return_over(Ended& ended) {
   for (Open& open : open_) {
     if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
     if (!open.closing && arena_.devices().at(open.segment.begin) == open.segment) ++figures_.doomed;
@@ -166,8 +176,12 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
     if (!is_over(open)) continue;
     set_regions(open, nullptr);
     open.returned = true;
-    settled.over.push_back(open);
+    ended.over.push_back(open);
   }
+}
+
+/// Forgets the segments that are deregistered.
+void ArenaLeases::forget_gone(Ended& ended) {
   const auto is_gone = [](const Open& open) {
     const Region* const region = open.region.region;
     return open.returned &&
@@ -182,11 +196,10 @@ ArenaLeases::Settled ArenaLeases::settle_table() {
     const bool is_open =
         std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.segment == segment; });
     if (is_open || !arena_.devices().unpin(segment)) continue;
-    settled.left.push_back(segment);
+    ended.left.push_back(segment);
     for (int domain = 0; domain < kMostDomains; ++domain)
       first_service(domain, segment).not_before.store(0, std::memory_order_relaxed);
   }
-  return settled;
 }
 
 // ---- hooks ----
@@ -228,10 +241,10 @@ ArenaLeases::Met ArenaLeases::meet(const MemoryChange& change) {
       arena_.changes().note_deprived(change.range);
       return {Answer::proceed, false};
     case ChangeKind::moves:
-      // Of other mappings the kernel would leave a hole.
+      // The kernel would leave a hole where other mappings lie.
       return {arena_.changes().is_whole(change.range) ? Answer::copy : change.alternative, false};
     default:
-      // Else the heap gives a segment back, or the change has happened already.
+      // Otherwise the heap gives a segment back, or the change has happened already.
       if (change.alternative != Answer::refuse) return {};
       arena_.changes().note_replaced(change.range);
       return {arena_.changes().is_in_change(change.range) ? Answer::refuse : Answer::proceed};
@@ -244,7 +257,8 @@ void ArenaLeases::withhold(Range range) {
 }
 
 bool ArenaLeases::clears(const MemoryChange& change) {
-  if (!is_open(change.range) || !arena_.changes().is_whole(change.range) || !is_private_anonymous(change.range))
+  if (!is_open(change.range) || !arena_.changes().is_whole(change.range) ||
+      !is_private_anonymous(change.range))
     return false;
   if (change.kind == ChangeKind::lazily) return true;
   std::memset(reinterpret_cast<void*>(change.range.begin), 0, change.range.bytes());
@@ -262,7 +276,7 @@ bool ArenaLeases::is_own(Range range) const {
 ArenaFigures ArenaLeases::figures() {
   const HeldSignals held;
   const SegmentTable::Figures of_arena = arena_.figures();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ArenaFigures sum = figures_;
   sum.processes = bytes_ != 0;
   sum.bytes = bytes_;

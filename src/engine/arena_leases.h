@@ -17,9 +17,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/domain_table.h"
 #include "engine/thread_context.h"
 #include "monitor/memory_change.h"
@@ -63,7 +63,7 @@ class ArenaLeases {
     return region;
   }
 
-  /// Of the registrations of segments. With rights of peers, a key opens a whole segment to them.
+  /// The rights of segments' registrations. With rights of peers, a key opens a whole segment to them.
   Access rights() const { return rights_; }
 
   // ---- opening ----
@@ -76,28 +76,28 @@ class ArenaLeases {
   /// `region` is leased for this object; null: the registration was refused.
   void finish_opening(int domain, Range pages, Region* region);
 
-  // ---- closing; settle() must follow ----
+  // ---- closing; end_closed() must follow ----
 
-  /// Until a closed segment, or one whose registration was refused, is tried again.
+  /// A closed segment, or one whose registration was refused, is tried again after this time.
   static constexpr Duration kRest = kSecond;
 
-  /// Those without leases of requests, until they hold so many bytes. They may be opened again after `rest`.
-  /// False: there are none.
+  /// Closes segments without leases of requests, until they hold so many bytes. They may be opened again
+  /// after `rest`. False: there are none.
   bool close_idle(std::uint64_t bytes, Duration rest);
-  /// All of a domain.
+  /// Closes all segments of a domain.
   void close(int domain);
-  /// The segment around the pages if it stands in the way of an ordinary request of this domain: registered
-  /// with too few rights, or for a part of the pages alone. It is opened there no more.
+  /// Closes the segment around the pages if it stands in the way of an ordinary request of this domain:
+  /// registered with too few rights, or for a part of the pages alone. It is opened there no more.
   void make_way(int domain, Range pages, Access access);
 
   /// Returns the leases of closed segments whose requests are over, by return_lease(domain, RegionRef), and
   /// lets their memory go once they are deregistered.
   template <class ReturnLease>
-  void settle(ReturnLease&& return_lease) {
+  void end_closed(ReturnLease&& return_lease) {
     if (opens_.load(std::memory_order_acquire) == 0) return;
-    Settled settled = settle_table();
-    for (const Open& open : settled.over) return_lease(open.domain, open.region);
-    for (const Range segment : settled.left) arena_.devices().give_back(segment);
+    Ended ended = take_ended();
+    for (const Open& open : ended.over) return_lease(open.domain, open.region);
+    for (const Range segment : ended.left) arena_.devices().give_back(segment);
   }
 
   // ---- hooks ----
@@ -106,17 +106,17 @@ class ArenaLeases {
     Answer answer = Answer::proceed;
     bool dooms = true;  ///< registrations in the range have pages that the program loses
   };
-  /// How the arena meets a change of memory. Advice that drops pages of an open segment is carried out here,
+  /// Meets a change of the arena's memory. Advice that drops pages of an open segment is carried out here,
   /// by writing; memory that the program unmaps or moves stays mapped for the heap.
   Met meet(const MemoryChange& change);
   /// Takes the rights from memory that stays through munmap.
   void withhold(Range range);
   /// Whether one open segment has the range.
   bool is_open(Range range) const;
-  /// Of the arena's bytes in the range, those that may be registered.
+  /// Bytes of the arena in the range that may be registered.
   std::size_t touched(Range range) const;
 
-  /// Of the run so far, all threads. Ordinary code.
+  /// Sums of the run so far, over all threads. Ordinary code.
   ArenaFigures figures();
 
   /// Whether the range is memory of one segment, as the heap made it: no mapping of the program lies over it.
@@ -137,20 +137,22 @@ class ArenaLeases {
     bool closing = false;
     bool returned = false;  ///< this object's lease
   };
-  struct Settled {
-    std::vector<Open> over;
-    std::vector<Range> left;
+  struct Ended {
+    std::vector<Open> over;   ///< their leases are to be returned
+    std::vector<Range> left;  ///< segments whose memory may go
   };
 
-  Settled settle_table();
+  Ended take_ended();
+  void return_over(Ended& ended) REQUIRES(mutex_);
+  void forget_gone(Ended& ended) REQUIRES(mutex_);
   bool is_closing(const Open& open);
   bool clears(const MemoryChange& change);
-  void close(Open& open, Time not_before);
+  void close(Open& open, Time not_before) REQUIRES(mutex_);
   std::uint64_t leases_out(const Open& open) const;
   bool is_over(const Open& open) const;
   template <class Visit>
   void for_each_place(const Open& open, Visit&& visit) const;
-  void set_regions(const Open& open, Region* region);
+  void set_regions(const Open& open, Region* region) REQUIRES(mutex_);
   Service& first_service(int domain, Range segment) { return services_[place_of(domain, segment.begin)]; }
   ArenaFigures served_so_far() const;
 
@@ -163,13 +165,13 @@ class ArenaLeases {
   const std::unique_ptr<std::uint64_t[]>
       inherited_;                      ///< by place: leases that ended with the parent; or null
   const ArenaFigures served_before_;   ///< by earlier runs of the process
-  std::atomic<std::size_t> opens_{0};  ///< of open_
+  std::atomic<std::size_t> opens_{0};  ///< the size of open_
   std::atomic<std::uint64_t> cleared_bytes_{0};
   std::atomic<std::uint64_t> withheld_bytes_{0};
 
-  std::mutex mutex_;  ///< guards all that follows, and writing to services_
-  std::vector<Open> open_;
-  ArenaFigures figures_;  ///< those of segments
+  Mutex mutex_;  ///< guards writing to services_, too
+  std::vector<Open> open_ GUARDED_BY(mutex_);
+  ArenaFigures figures_ GUARDED_BY(mutex_);  ///< those of segments
 };
 
 }  // namespace pinion

@@ -181,7 +181,7 @@ void LeasePath::close_segments(ThreadContext& thread) {
 }
 
 void LeasePath::settle_arena() {
-  arena_.settle([this](int number, const RegionRef& ref) { domain(number).release(ref.region); });
+  arena_.end_closed([this](int number, const RegionRef& ref) { domain(number).release(ref.region); });
 }
 
 void LeasePath::leave_arena(int number) {
@@ -294,7 +294,7 @@ void LeasePath::release_after_run(Transfer& transfer) {
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return;
   thread->arena().at[std::exchange(transfer.in_arena, 0) - 1u].give_back();
-  arena_.settle([this](int number, const RegionRef& open) { domains_.release_after_run(number, open); });
+  arena_.end_closed([this](int number, const RegionRef& open) { domains_.release_after_run(number, open); });
 }
 
 void LeasePath::settle(ThreadContext& thread, int number, RegionRef idle) {

@@ -23,7 +23,7 @@ constexpr double kLongest = 20e6, kLongestOfLarge = 100e6;
 constexpr std::size_t kWord = 8;
 constexpr unsigned kRequests = 8, kLargeRequests = 4;
 
-/// Where data lay best in hugepages-data-placement-2006 (Figure 4).
+/// The offset at which data lay best in hugepages-data-placement-2006 (Figure 4).
 constexpr std::size_t kUsualOffset = 64;
 constexpr std::array<std::size_t, 4> kOtherOffsets = {0, 8, 128, 1024};
 /// Another offset has to be better by more than what medians differ anyhow.
@@ -89,7 +89,7 @@ void measure_copying(pinion_gather_costs& costs) {
 
 double least(const std::vector<double>& samples) { return *std::min_element(samples.begin(), samples.end()); }
 
-/// The same bytes in some requests and in one. Of few rounds, the best ones are least disturbed.
+/// Times the same bytes in some requests and in one. Of few rounds, the best ones are least disturbed.
 Error measure_large_requests(const pinion_gather_probe& probe, pinion_gather_costs& costs) {
   constexpr std::size_t kBytes = kLargeRequests * kLargeRequest;
   const auto allows = [](std::size_t limit) { return limit == 0 || limit >= kBytes; };

@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-/// As pinion_gather_measure(); the probe is valid, `costs` is whole. EIO: a transfer failed.
+/// Does what pinion_gather_measure() does; the probe is valid, `costs` is whole. EIO: a transfer failed.
 Error measure_gather(const pinion_gather_probe& probe, pinion_gather_costs& costs);
 
 /// The device's part of it. By the times that the probe returns, and no other.

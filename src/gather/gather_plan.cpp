@@ -30,13 +30,13 @@ struct Limits {
 
 // ---- runs: neighbours joined, and cut where an element may not be so long ----
 
-/// Of a run, the field `request` holds marks until the elements are laid out, and `pieces` is 0 where it was
+/// The field `request` of a run holds marks until the elements are laid out, and `pieces` is 0 where it was
 /// cut: such a run is never copied.
 constexpr std::size_t kPack = 1;              ///< chosen
 constexpr std::size_t kPlaceAfterPacked = 2;  ///< the cheapest way to this run in place: the last one packed
 constexpr std::size_t kPackAfterPacked = 4;   ///< likewise to this run packed
 
-/// Of all runs.
+/// The sums over all runs.
 struct Joined {
   std::size_t runs = 0;
   std::size_t first_piece = 0, pieces = 0;  ///< from the first one that is not empty
@@ -70,8 +70,8 @@ void count_cuts(std::span<const pinion_range> pieces, std::size_t most, Joined& 
   });
 }
 
-/// Of pieces that are a run each, as most are. False: some are empty, neighbours, or where no memory can be.
-/// The fewest instructions a piece: they are all that small lists take.
+/// Lays out pieces that are a run each, as most are. False: some are empty, neighbours, or where no memory
+/// can be. The fewest instructions a piece: they are all that small lists take.
 bool survey_plain(std::span<const pinion_range> pieces, Joined& all) {
   std::size_t bytes = 0, most = 0;
   Address previous_end = 0;
@@ -137,7 +137,8 @@ void join(std::span<const pinion_range> pieces, std::size_t most, std::span<Elem
 
 // ---- elements and requests ----
 
-/// Of a request of so many elements, beyond one of one: by straight lines between the measured powers of two.
+/// The cost of a request of so many elements, beyond one of one: straight lines between the measured powers
+/// of two.
 double elements_ns(const pinion_gather_costs& costs, std::size_t elements) {
   constexpr std::size_t kPoints = std::size(decltype(costs.elements_ns){});
   if (elements < 2) return 0;

@@ -18,7 +18,7 @@ struct GatherPlan {
   const pinion_range* refused = nullptr;  ///< a piece where no memory can be: nothing is planned
 };
 
-/// As pinion_gather_plan(); the other arguments are valid.
+/// Does what pinion_gather_plan() does; the other arguments are valid.
 GatherPlan plan_gather(const pinion_gather_costs& costs, std::span<const pinion_range> pieces,
                        std::span<char> packed, std::span<pinion_gather_element> elements);
 

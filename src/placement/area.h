@@ -9,6 +9,7 @@
 #include <atomic>
 #include <new>
 
+#include "base/assert.h"
 #include "placement/extent_tree.h"
 #include "placement/page_source.h"
 
@@ -31,6 +32,7 @@ struct Area {
   const Range& range() const { return pages.range; }
   Extent*& extent_at(Address chunk) const { return extents[(chunk - range().begin) / kChunk]; }
   void place(Extent& extent) const {
+    PINION_ASSERT(!extent.range().empty() && range().contains(extent.range()));
     extent_at(extent.begin) = &extent;
     extent_at(extent.end() - kChunk) = &extent;
   }

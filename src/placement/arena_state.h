@@ -1,4 +1,4 @@
-// What the parts of the arena share. Each has a guard of its own, as its header states.
+// The state that the parts of the arena share. Each object has a guard of its own, as its header states.
 #pragma once
 
 #include "placement/program_marks.h"

@@ -6,7 +6,7 @@
 
 namespace pinion {
 
-/// What replaced the heap's memory has gone by reclaim().
+/// Mappings that replaced the heap's memory have gone by reclaim().
 bool BlockMemory::make_whole(Range block) {
   ProgramMarks& marks = arena_.marks;
   if (!marks.may_have(block)) return true;
@@ -104,7 +104,7 @@ bool BlockMemory::make_fresh(Range range) {
     advise_hugepages(range);
     return true;
   }
-  // By way of addresses without memory, for the hooks of other libraries.
+  // Addresses without memory come in between, for the hooks of other libraries.
   if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return false;
   if (!drop(range)) clear_view(view);
   return view_unseen(view, range);

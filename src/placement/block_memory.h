@@ -17,7 +17,7 @@
 
 namespace pinion {
 
-/// What is left of memory that was recycled.
+/// The contents that recycled memory has left.
 enum class Recycled : std::uint8_t { refused, kept, zeroed };
 
 class BlockMemory {

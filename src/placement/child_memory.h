@@ -1,4 +1,4 @@
-// What forked children get of the arena's memory.
+// The arena's memory in forked children.
 //
 // A segment that a device may have registered is hidden from children: the kernel would copy its pages at the
 // fork, one by one. The heap copies the blocks for the child instead (hugepage_heap.h). Memory that the

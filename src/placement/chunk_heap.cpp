@@ -32,7 +32,7 @@ Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
   }
 }
 
-/// What the program has laid over is the program's, like a mapping of the heap's. The rest is free.
+/// Leaves the program what it has laid over, like a mapping of the heap's. The rest is free.
 void ChunkHeap::set_aside(Extent& block) {
   block.mapped = block.aside = true;
   const Range whole = block.range();

@@ -30,7 +30,7 @@ class DeviceSegments {
   void leave(Range segment);
   /// The memory of a segment that was left. It stays while a mapping of the program lies over it.
   void give_back(Range segment);
-  /// The same for a segment that waited for such a mapping to end.
+  /// Gives back the segment at the address, if it waited for such a mapping to end.
   void give_back_left(Address address);
 
  private:

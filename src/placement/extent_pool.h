@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "base/assert.h"
 #include "placement/extent_tree.h"
 #include "placement/page_source.h"
 
@@ -23,6 +24,7 @@ class ExtentPool {
   }
   /// After has().
   Extent& take() {
+    PINION_ASSERT(spare_ != nullptr);
     Extent& extent = *spare_;
     spare_ = extent.older;
     --spares_;

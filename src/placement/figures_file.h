@@ -1,4 +1,4 @@
-// What the heap of each process of a run got, left in the run's log directory at its end: one file a process,
+// The figures of each process's heap, left in the run's log directory at its end: one file a process,
 // HOST.PID.hugepages, of `name=value` lines. Ordinary code; allocates.
 #pragma once
 

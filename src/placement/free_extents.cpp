@@ -44,7 +44,7 @@ Extent* FreeExtents::fit(std::uint32_t chunks, std::size_t alignment, Address& b
   return found;
 }
 
-/// Of two free neighbours, one is in the list.
+/// One of two free neighbours is always in the list.
 bool FreeExtents::merge() {
   const bool any = unmerged_ != nullptr;
   while (unmerged_ != nullptr) {

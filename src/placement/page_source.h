@@ -1,4 +1,4 @@
-// Where the heap's hugepages come from: the kernel (kernel_pages.h); in tests, a source that fails at will.
+// The source of the heap's hugepages: the kernel (kernel_pages.h); in tests, a source that fails at will.
 //
 // map(), map_records() and unmap_records() are called under a shard's lock: they concern only memory that the
 // program never saw, and make their system calls directly. discard(), offer() and unmap() are called without

@@ -1,4 +1,4 @@
-// How the arena meets what the program does to its memory: rights taken away, other mappings laid over,
+// The arena meets what the program does to its memory: rights taken away, other mappings laid over,
 // advice, munmap. The heap undoes it when the block ends or becomes a new one (block_memory.h).
 //
 // Owns the program's wishes for all of its memory. Lock-free, for hooks. Ranges lie in the arena.

@@ -1,6 +1,6 @@
-// What the program has done to memory of the arena: marks on chunks. A segment is registered without chunks
-// that are deprived or replaced: the longest part between them. The heap makes marked memory whole when it
-// becomes a block again (block_memory.h).
+// Marks on chunks show what the program has done to memory of the arena. A segment is registered without
+// chunks that are deprived or replaced: the longest part between them. The heap makes marked memory whole
+// when it becomes a block again (block_memory.h).
 //
 // Owns the marks, and for each granule whether it has had any: memory without marks costs one look.
 // Lock-free: any thread, hooks too.

@@ -51,7 +51,7 @@ class SegmentTable {
       if (!segment.range.empty()) visit(segment);
   }
 
-  /// Until its end, no mapping is laid over these granules. A mapping marks them before it looks at this; the
+  /// Keeps mappings from being laid over these granules. A mapping marks them before it looks at this; the
   /// owner looks for marks when it has begun. It begins under the mutex.
   class Changing {
    public:
@@ -83,7 +83,7 @@ class SegmentTable {
   const Granules& granules_;
   std::array<std::atomic<bool>, Granules::kMost> in_change_{};
   std::array<Segment, Granules::kMost> segments_ GUARDED_BY(mutex){};
-  /// By granule: 1 + the granule at which its segment begins; 0: free.
+  /// 1 + the granule at which its segment begins, by granule; 0: free.
   std::array<std::uint16_t, Granules::kMost> first_ GUARDED_BY(mutex){};
   Figures figures_ GUARDED_BY(mutex);
 };

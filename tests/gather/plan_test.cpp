@@ -61,7 +61,7 @@ Elements plan(const pinion_gather_costs& costs, const Pieces& pieces, Buffer pac
 
 Address address_of(const void* p) { return reinterpret_cast<Address>(p); }
 
-/// Where the bytes come from, neighbours joined.
+/// The ranges that the bytes come from, neighbours joined.
 std::vector<Range> sources(const Pieces& pieces) {
   std::vector<Range> ranges;
   for (const pinion_range& piece : pieces) {
@@ -113,12 +113,12 @@ void expect_in_limits(const pinion_gather_costs& costs, const Elements& elements
   }
 }
 
-/// Of a request of one element.
+/// The cost of a request of one element.
 double request_ns(const pinion_gather_costs& costs, std::size_t bytes) {
   return costs.request_ns + costs.large_request_ns * std::min(1.0, static_cast<double>(bytes) / (128 << 10));
 }
 
-/// By the definition of the costs, whose elements are linear.
+/// Sums the costs by their definition; their elements are linear.
 double ns_of(const pinion_gather_costs& costs, const Elements& elements) {
   if (elements.empty()) return 0;
   const std::size_t requests = elements.back().request + 1;

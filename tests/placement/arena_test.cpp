@@ -49,7 +49,7 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 /// All tests run for both kinds of segments (tests/CMakeLists.txt).
 const bool kAliased = std::getenv("PINION_TEST_ALIASED") != nullptr;
 
-/// As the program does (intercept/malloc/mappings.cpp).
+/// Advises as the program does (intercept/malloc/mappings.cpp).
 int advise(char* at, std::size_t bytes, int advice) {
   if (const auto result = process_arena().changes().advise(Range::of(at, bytes), advice, true)) {
     errno = *result;
@@ -63,7 +63,7 @@ const std::string kUnmarked = kAliased ? "dc" : "";
 
 class ArenaTest : public ::testing::Test {
  protected:
-  /// As the heap's library does (intercept/malloc/heap.cpp), once for all suites.
+  /// Reserves the arena as the heap's library does (intercept/malloc/heap.cpp), once for all suites.
   static void SetUpTestSuite() {
     static const bool reserved = process_arena().reserve(8 * Arena::kGranule, false);
     ASSERT_TRUE(reserved);
@@ -214,7 +214,7 @@ TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
   }
 }
 
-// As one that the program may have unmapped while a limit kept its segment unregistered.
+// The program may have unmapped it while a limit kept its segment unregistered.
 TEST_F(ArenaTest, UnmappedMemoryOfAnUnregisteredSegmentBecomesABlockAgain) {
   start();
   char* const block = take(4 * kMiB);
@@ -254,7 +254,7 @@ TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
     EXPECT_TRUE(serves(other, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);
     EXPECT_EQ(leases().arena().figures().doomed, 0u);
-    // As allocators do; the pages are others from then on. By a second view they are cleared.
+    // Allocators do this; the pages are others from then on. A second view clears them.
     ASSERT_EQ(advise(block, kMiB, MADV_DONTNEED), 0);
     EXPECT_FALSE(is_readable(block));
     EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
@@ -414,7 +414,7 @@ TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
   EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 8 * kMiB)));
 }
 
-// As by munmap of libc's own, or by syscall().
+// Calls of munmap by libc itself, or by syscall(), do this.
 TEST_F(ArenaTest, MappingsThatEndPastTheHeapGiveTheirAddressesBack) {
   for (const bool served_before : {false, true}) {
     start();
@@ -543,7 +543,7 @@ int memory_policy_at(const char* at) {
   ::syscall(SYS_get_mempolicy, &policy, nullptr, 0, at, kOfAddress);
   return policy;
 }
-/// As a program may leave memory. What the kernel lacks goes unmarked. By direct calls, as sanitizers drop
+/// Leaves memory as a program may. What the kernel lacks goes unmarked. The calls are direct, as sanitizers drop
 /// locks.
 void leave_marks(char* at, std::size_t bytes) {
   ASSERT_EQ(advise(at, bytes, MADV_DONTDUMP), 0);
@@ -692,7 +692,7 @@ TEST_F(ArenaTest, AChildLacksWhatTheProgramKeepsFromIt) {
   process_heap().free(other);
 }
 
-// As mmap with MAP_FIXED_NOREPLACE does (intercept/malloc/mappings.cpp).
+// Calls of mmap with MAP_FIXED_NOREPLACE do this (intercept/malloc/mappings.cpp).
 TEST_F(ArenaTest, FreeMemoryMakesWayForAMappingOfTheProgram) {
   for (const bool registered : {false, true}) {
     start();
@@ -778,7 +778,7 @@ TEST_F(ArenaTest, ASegmentGoesBackBesideAMapping) {
   const Range all = Range::of(mapping, 8 * kMiB);
   ASSERT_TRUE(process_heap().unmap(all));
   const auto relieve = [] { process_heap().relieve(); };
-  // By a call that the heap learns of in its hook alone: refused.
+  // The heap learns of this call in its hook alone, and refuses.
   void* mapped = nullptr;
   const auto map_by_hook = [&] {
     mapped = ::mmap(mapping, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -828,7 +828,7 @@ TEST_F(ArenaTest, AMappingEndsBesideAnAllocation) {
   EXPECT_EQ(process_arena().figures().segments, 0u) << "all addresses are free again";
 }
 
-// As the firehose does while a peer holds the memory.
+// The firehose does this while a peer holds the memory.
 class Refusing final : public MemorySink {
  public:
   Answer changing(const MemoryChange& change) override {
@@ -1017,7 +1017,7 @@ TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
       EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
     });
     EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
-    // Of a segment that nobody uses the kernel makes the child's copy, on write.
+    // The kernel makes the child's copy of a segment that nobody uses, on write.
     EXPECT_EQ(leases().arena().figures().let_go, leased ? 0u : 1u);
     EXPECT_EQ(registered() != 0, leased);
     EXPECT_TRUE(serves(block, 4 * kMiB));
@@ -1055,7 +1055,7 @@ TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
   process_heap().free(again);
 }
 
-// As clone and _Fork are met (intercept/malloc/mappings.cpp).
+// Calls of clone and _Fork are met like this (intercept/malloc/mappings.cpp).
 TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   const auto [block, other] = start_with_two_blocks("pin");
   Transfer held;
@@ -1207,7 +1207,7 @@ TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
 
 // ---- a kernel that refuses memory ----
 
-/// So much address space, or private memory, as the process has now: the kernel refuses more.
+/// Limits address space, or private memory, to what the process has now: the kernel refuses more.
 class Shortage {
  public:
   explicit Shortage(int resource) : resource_(resource) {
@@ -1268,7 +1268,7 @@ class AliasedArenaTest : public ArenaTest {
   static char* view_of(const char* at) {
     return reinterpret_cast<char*>(process_arena().view_of(Range::of(at, 1)).begin);
   }
-  /// Of a child by a system call, whose memory is as the kernel copies it.
+  /// Checks a child by a system call, whose memory is as the kernel copies it.
   template <class InChild>
   static void in_raw_child(bool prepared, InChild&& in_child) {
     if (prepared) {
@@ -1303,7 +1303,7 @@ TEST_F(AliasedArenaTest, DevicesRegisterTheSecondView) {
   EXPECT_EQ(block[5], 8);
   view[5] = 7;
 
-  // What the program does to its view leaves the other one as it is.
+  // Changes of the program's view leave the other one as it is.
   ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
   ASSERT_EQ(::munmap(block + kMiB, kMiB), 0);
   EXPECT_TRUE(is_filled(view, 4 * kMiB, 7));

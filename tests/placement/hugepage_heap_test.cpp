@@ -29,7 +29,7 @@ namespace {
 
 using test::MadePages;
 
-/// Where a stamp shows that a block's contents are its own: both ends, and between.
+/// The places where a stamp shows that a block's contents are its own: both ends, and between.
 void stamp(void* block, std::size_t bytes, std::uint64_t value) {
   auto* const at = static_cast<char*>(block);
   for (const std::size_t offset : {std::size_t{0}, bytes / 2 / 8 * 8, (bytes - 8) / 8 * 8})
@@ -427,7 +427,7 @@ TEST(HugepageHeap, where_addresses_are_limited_areas_are_small_and_free_ones_go_
   // A test beside this one may reserve pages meanwhile, of which an area gets what there is.
   EXPECT_LE(made.pages.mapped_bytes, blocks.size() * kBlock + kArea);
   for (char* block : blocks) made.heap->free(block);
-  // What stays idle, and what the last look at it left.
+  // This much stays idle, besides what the last look at it left.
   EXPECT_LE(made.pages.mapped_bytes, (std::size_t{64} << 20) + 2 * kArea);
 }
 
