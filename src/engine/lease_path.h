@@ -197,8 +197,9 @@ class LeasePath {
   bool open_in_arena(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);
   bool register_segment(ThreadContext& thread, int domain, Range request);
   void release_region(ThreadContext& thread, Transfer& transfer);
-  void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
-                      Transfer& transfer);
+  /// Inline: it is a part of each hit.
+  [[gnu::always_inline]] inline void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call,
+                                                    Range request, Access access, Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
   void charge_bounce(ThreadContext& thread, Transfer& transfer, const Error& why);
   /// Whether so much memory can be: more than the machine has is a mistake of the caller's.
