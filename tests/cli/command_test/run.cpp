@@ -1,0 +1,182 @@
+// `pinion run`: options and statuses that pass on, launchers, logs, signals.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fixture.h"
+#include "support/eventually.h"
+
+namespace pinion::command_test {
+namespace {
+
+TEST_F(Cli, RunPassesOptionsAndStatusOn) {
+  install_harmless_preload();
+  ::setenv("PINION", "window=3", 1);
+  ::setenv("LD_PRELOAD", "/other.so", 1);
+  const Outcome o = pinion(
+      {"run", "--limit", "2G", "--log", "logs", "--", "sh", "-c", "echo $PINION; echo $LD_PRELOAD; exit 7"});
+  EXPECT_EQ(o.status, 7);
+  EXPECT_EQ(o.out.substr(0, o.out.find('\n')), "window=3,limit=2G,log=" + (root() / "logs").string());
+  EXPECT_NE(o.out.find(preload() + ":/other.so\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("no rank left a log: the command failed with exit status 7"), std::string::npos)
+      << o.err;
+}
+
+// The options that `pinion run` passes to launchers, as a rank on another node has them: without this
+// environment.
+TEST_F(Cli, OpenMpisAgentCarriesEveryOption) {
+  install_harmless_preload();
+  std::ofstream(root() / "options.conf") << "limit=2G\n";
+  ::setenv("PINION_CONFIG", "options.conf", 1);
+  ::setenv("PINION", "threshold=8K", 1);
+  for (const char* variable :
+       {"OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"}) {
+    const Outcome o = pinion(
+        {"run", "--log", "my logs", "--", "sh", "-c",
+         std::string("agent=${") + variable +
+             "#exec-agent=}; env -i PATH=$PATH PINION=window=3 OMPI_COMM_WORLD_RANK=1 $agent sh -c 'echo "
+             "\"$PINION|$PINION_CONFIG|$LD_PRELOAD|$PINION_SUMMARY\"'"});
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_EQ(o.out, "window=3,limit=2G,threshold=8K,log=" + (root() / "my logs").string() + "||" +
+                         preload() + "|\n")
+        << variable;
+  }
+}
+
+TEST_F(Cli, WhatTheUserToldLaunchersStays) {
+  install_harmless_preload();
+  ::setenv("OMPI_MCA_orte_fork_agent", "strace -f", 1);
+  ::setenv("PRTE_MCA_odls_base_exec_agent", "ltrace -f", 1);
+  ::setenv("PRTE_MCA_rtos", "recoverable", 1);
+  ::setenv("SLURM_EXPORT_ENV", "HOME", 1);
+  const Outcome o = pinion({"run", "--", "sh", "-c",
+                            "echo $OMPI_MCA_orte_fork_agent; echo $PRTE_MCA_odls_base_exec_agent; echo "
+                            "$PRTE_MCA_rtos; echo $SLURM_EXPORT_ENV"});
+  EXPECT_NE(o.out.find(" -- strace -f\n"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -- ltrace -f\nexec-agent="), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -- ltrace -f,recoverable\nHOME,ASAN_OPTIONS,LD_PRELOAD,PINION,"), std::string::npos)
+      << o.out;
+}
+
+TEST_F(Cli, HydrasVariablesAreAddedWhereItForwardsFew) {
+  install_harmless_preload();
+  fs::create_symlink("/bin/echo", root() / "mpiexec");
+  Outcome o = pinion({"run", "--", "./mpiexec", "-f", "hosts", "./app"});
+  EXPECT_EQ(o.out, "-f hosts ./app\n");
+  o = pinion({"run", "--", "./mpiexec", "-genvnone", "-f", "hosts", "./app"});
+  EXPECT_NE(o.out.find("-genv LD_PRELOAD " + preload() + " -genv PINION log="), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(" -genvnone -f hosts ./app\n"), std::string::npos) << o.out;
+}
+
+// A batch script only has the variables of a task: `run` starts the launcher there, and sums up.
+TEST_F(Cli, ABatchScriptIsNoRank) {
+  install_harmless_preload();
+  ::setenv("SLURM_PROCID", "0", 1);
+  EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
+  ::setenv("SLURM_STEP_ID", "4294967290", 1);  // the shell of an allocation
+  EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
+  ::setenv("SLURM_STEP_ID", "0", 1);
+  EXPECT_EQ(pinion({"run", "--", "true"}).err, "");
+}
+
+TEST_F(Cli, MissingRanksAreNamed) {
+  write_log(root() / "logs", 1);
+  const Outcome o = pinion({"report", "logs"});
+  EXPECT_NE(o.out.find("1 of 2 ranks (0) left no log here"), std::string::npos) << o.out;
+}
+
+TEST_F(Cli, RunGivesTheStatusesOfShells) {
+  install_harmless_preload();
+  std::ofstream(root() / "data") << "no program";
+  EXPECT_EQ(pinion({"run", "--", "./absent"}).status, 127);
+  EXPECT_EQ(pinion({"run", "--", "./data"}).status, 126);
+  EXPECT_EQ(pinion({"run", "--", "sh", "-c", "kill -TERM $$"}).status, 128 + SIGTERM);
+  EXPECT_EQ(pinion({"run", "sh", "-c"}).status, 2);  // run has no option -c
+}
+
+TEST_F(Cli, OutputThatIsLostIsAFailure) {
+  const std::string command = (root() / "bin/pinion").string();
+  const auto status = [](const std::string& text) {
+    const int whole = std::system(text.c_str());
+    return WIFEXITED(whole) ? WEXITSTATUS(whole) : -1;
+  };
+  EXPECT_EQ(status(command + " version 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " --help 2>/dev/null >/dev/full"), 1);
+  EXPECT_EQ(status(command + " version >&-"), 0);
+  EXPECT_EQ(status(command + " run --off -- sh -c 'test -e /proc/self/fd/1 || exit 5' >&-"), 5);
+}
+
+TEST_F(Cli, AMissingDirectoryForTemporaryFilesStopsNoRun) {
+  install_harmless_preload();
+  ::setenv("TMPDIR", "/nonexistent", 1);
+  EXPECT_EQ(pinion({"run", "--", "sh", "-c", "exit 3"}).status, 3);
+  ::unsetenv("TMPDIR");
+}
+
+TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
+  install_harmless_preload();
+  fs::create_directory(root() / "mine");
+  for (const char* name : {"my.arena", "notes.hugepages"})
+    std::ofstream(root() / "mine" / name) << "Dear all";
+  std::ofstream(root() / "mine" / "host.123.arena") << "bytes=0\n";
+  EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
+  EXPECT_FALSE(fs::exists(root() / "mine/host.123.arena")) << "of an earlier run";
+  std::ofstream(root() / "mine/letter.plog") << "Dear all";
+  expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
+  for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})
+    EXPECT_EQ(content_of(root() / "mine" / name), "Dear all") << name;
+}
+
+TEST_F(Cli, RunOffLeavesTheProgramAlone) {
+  const auto script = {"run", "--off", "yes", "--", "sh", "-c", "echo [$LD_PRELOAD]; exit 3"};
+  Outcome o = pinion({script.begin(), script.end()});
+  EXPECT_EQ(o.status, 3);
+  EXPECT_EQ(o.out, "[]\n");
+  EXPECT_EQ(o.err, "");
+  ::setenv("PINION", "off", 1);
+  o = pinion({"run", "--", "sh", "-c", "echo [$LD_PRELOAD]"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, "[]\n");
+}
+
+TEST_F(Cli, RunForwardsSignals) {
+  install_harmless_preload();
+  const pid_t child =
+      start({"run", "--", "sh", "-c", "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done"});
+  EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / "ready"); })) << "it has not begun";
+  ::kill(child, SIGTERM);
+  EXPECT_EQ(finish(child).status, 5);
+}
+
+TEST_F(Cli, InsideALauncherRunBecomesTheProgram) {
+  install_harmless_preload();
+  ::setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+  const pid_t child = start({"run", "--", "sh", "-c", "echo $$"});
+  const Outcome o = finish(child);
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, std::to_string(child) + "\n");
+  EXPECT_EQ(o.err, "");
+  expect_usage_error({"compare", "--", "true"}, "pinion compare -- mpirun");
+}
+
+TEST_F(Cli, RunSumsUpTheLogsOfAllRanks) {
+  install_harmless_preload();
+  fs::create_directories(root() / "made");
+  write_log(root() / "made", 0);
+  write_log(root() / "made", 1);
+  fs::create_directories(root() / "logs");
+  std::ofstream(root() / "logs/older.plog") << "PINIONLG of another run";
+  const Outcome o = pinion({"run", "--log", "logs", "--", "sh", "-c", "cp made/*.plog logs/"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_NE(o.err.find("pinion: 2 ranks, 2.00 s, retention helper"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("4 transfers: 2 hits, 0 waits, 2 misses"), std::string::npos) << o.err;
+  EXPECT_EQ(o.out, "");
+}
+
+}  // namespace
+}  // namespace pinion::command_test

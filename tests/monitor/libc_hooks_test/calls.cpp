@@ -1,0 +1,429 @@
+// Installing, and each function with its exact range.
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fixture.h"
+
+namespace pinion::libc_hooks_test {
+namespace {
+
+// ---- Installing ----
+
+TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
+  const HookReport again = install_libc_hooks({note_begin, note_end});
+  EXPECT_TRUE(again.complete);
+  EXPECT_FALSE(again.error);
+  ASSERT_EQ(again.rows.size(), 13u);
+  for (const HookStatus& row : again.rows) {
+    const bool absent = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), row.name) == nullptr;
+    EXPECT_EQ(row.state, absent ? HookState::skipped : HookState::good) << row.name;
+  }
+  EXPECT_TRUE(hooks_intact());
+
+  const HookReport other =
+      install_libc_hooks({[](const MemoryChange&) { return Answer::proceed; }, note_end});
+  EXPECT_EQ(other.error.code, EBUSY);
+}
+
+TEST_F(LibcHooks, UninstallingGivesTheEntriesBack) {
+  uninstall_libc_hooks();
+  EXPECT_FALSE(hooks_intact());
+  char* const p = map_pages(1);
+  watch(Range::of(p, page_));
+  EXPECT_EQ(munmap(p, page_), 0);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+}
+
+TEST_F(LibcHooks, SelfTestSeesEveryEvent) {
+  const HookReport report = self_test();
+  for (const HookStatus& row : report.rows) {
+    const std::string name = row.name;
+    if (kForeignAllocator && (name == "free of a large block" || name == "thread exit")) continue;
+    EXPECT_NE(row.state, HookState::failed) << name << ": " << row.error.message;
+  }
+  EXPECT_EQ(report.complete, !report.error) << report.error.message;
+  EXPECT_GE(report.rows.size(), 15u);
+  EXPECT_GE(begins.load(), 11u);  // the callbacks have them too
+  EXPECT_EQ(begins.load(), ends.load());
+}
+
+TEST_F(LibcHooks, SelfTestTellsWhatIsNotSeen) {
+  uninstall_libc_hooks();
+  const HookReport report = self_test();
+  EXPECT_FALSE(report.complete);
+  EXPECT_EQ(report.error.code, ENOMSG) << report.error.message;
+}
+
+// ---- Every call, with its exact range ----
+
+TEST_F(LibcHooks, MunmapBracketsTheEffect) {
+  char* const p = map_pages(3);
+  watch(Range::of(p, 3 * page_), p + page_);
+  ASSERT_EQ(munmap(p + page_, page_ + 1), 0);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].is_begin);
+  EXPECT_EQ(events[0].range, Range::of(p + page_, 2 * page_));
+  EXPECT_TRUE(events[0].intact);
+  EXPECT_FALSE(events[1].is_begin);
+  EXPECT_EQ(events[1].range, Range::of(p + page_, 2 * page_));
+  EXPECT_FALSE(events[1].intact);
+  munmap(p, page_);
+}
+
+TEST_F(LibcHooks, MmapOverAMappingBracketsTheEffect) {
+  char* const p = map_pages(3);
+  watch(Range::of(p, 3 * page_), p + page_);
+  ASSERT_EQ(mmap(p + page_, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), p + page_);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_EQ(events[0].range, Range::of(p + page_, page_));
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  munmap(p, 3 * page_);
+}
+
+TEST_F(LibcHooks, MmapThatReplacesNothingIsNoEvent) {
+  char* const p = map_pages(1);
+  watch(Range::of(p, page_));
+  void* const beside = mmap(p, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  EXPECT_NE(beside, MAP_FAILED);
+  EXPECT_EQ(mmap(p, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
+  EXPECT_EQ(errno, EEXIST);
+  EXPECT_EQ(mmap(p, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_FIXED_NOREPLACE, -1, 0),
+            MAP_FAILED);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+  EXPECT_EQ(*p, kContents);
+  munmap(beside, page_);
+  munmap(p, page_);
+}
+
+TEST_F(LibcHooks, MmapOfHugePagesIsRoundedAsTheKernelDoes) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  void* const reserve =
+      mmap(nullptr, 2 * kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserve, MAP_FAILED);
+  char* const p = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
+  watch(Range::of(p, kHuge));
+  // Whether there are huge pages or not: the range must be right.
+  mmap(p, page_, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT, -1,
+       0);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, kHuge)}));
+  munmap(reserve, 2 * kHuge);
+}
+
+TEST_F(LibcHooks, MremapOfHugePagesIsRoundedAsTheKernelDoes) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  // The memory stays unreserved and untouched, so the system needs no huge pages.
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
+  void* const from = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (from == MAP_FAILED) GTEST_SKIP() << "this kernel has no huge pages of 2 MiB";
+  void* const reserve =
+      mmap(nullptr, 2 * kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserve, MAP_FAILED);
+  char* const to = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
+  // Over the memory behind the one page that the call names.
+  watch(Range::of(to, kHuge));
+  ASSERT_EQ(mremap(from, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(to, kHuge)}));
+  // And away from there.
+  void* const second = static_cast<char*>(from) + kHuge;
+  watch(Range::of(second, kHuge));
+  ASSERT_EQ(mremap(second, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(second, kHuge)}));
+  munmap(to, kHuge);
+  munmap(reserve, 2 * kHuge);
+}
+
+// The addresses and lengths are the same, in pages of the common size.
+TEST_F(LibcHooks, MremapAtAHugePagesAddressIsSeenAsItIs) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  void* const reserve = mmap(nullptr, 2 * kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(reserve, MAP_FAILED);
+  char* const p = reinterpret_cast<char*>((reinterpret_cast<Address>(reserve) + kHuge - 1) & ~(kHuge - 1));
+  char* const to = map_pages(1);
+  watch(Range::of(p, kHuge));
+  ASSERT_EQ(mremap(p, page_, page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, page_)}));
+  munmap(to, page_);
+  munmap(reserve, 2 * kHuge);
+}
+
+TEST_F(LibcHooks, MremapThatMoves) {
+  char* const p = map_pages(3);
+  watch(Range::of(p, page_), p);
+  char* const q = static_cast<char*>(mremap(p, page_, 2 * page_, MREMAP_MAYMOVE));
+  const std::vector<Event> events = seen();
+  ASSERT_NE(q, MAP_FAILED);
+  ASSERT_NE(q, p);
+  EXPECT_EQ(*q, kContents);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(p, page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  munmap(q, 2 * page_);
+  munmap(p + page_, 2 * page_);
+}
+
+TEST_F(LibcHooks, MremapThatStaysConcernsOnlyTheTail) {
+  for (const int flags : {0, MREMAP_MAYMOVE}) {
+    char* const p = map_pages(4);
+    watch(Range::of(p, 4 * page_), p + 2 * page_);
+    ASSERT_EQ(mremap(p, 4 * page_, page_ + 1, flags), p);
+    EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p + 2 * page_, 2 * page_)}));
+
+    watch(Range::of(p, 2 * page_));
+    EXPECT_EQ(mremap(p, 2 * page_, 2 * page_, flags), p);
+    EXPECT_EQ(seen_ranges(), Ranges{});
+    munmap(p, 2 * page_);
+  }
+  // Growing in place.
+  char* const p = map_pages(2);
+  munmap(p + page_, page_);
+  watch(Range::of(p, page_));
+  EXPECT_EQ(mremap(p, page_, 2 * page_, 0), p);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+  munmap(p, 2 * page_);
+}
+
+TEST_F(LibcHooks, MremapOntoAMappingConcernsBothPlaces) {
+  char* const from = map_pages(2);
+  char* const to = map_pages(2);
+  std::memset(from, 1, 2 * page_);
+  watch({0, UINTPTR_MAX}, to);
+  ASSERT_EQ(mremap(from, 2 * page_, 2 * page_, MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[0].range, Range::of(from, 2 * page_));
+  EXPECT_EQ(events[1].range, Range::of(to, 2 * page_));
+  EXPECT_TRUE(events[1].is_begin && events[1].intact);
+  EXPECT_EQ(events[2].range, Range::of(to, 2 * page_));
+  EXPECT_FALSE(events[2].is_begin || events[2].intact);
+  EXPECT_EQ(events[3].range, Range::of(from, 2 * page_));
+  munmap(to, 2 * page_);
+}
+
+#ifdef MREMAP_DONTUNMAP
+TEST_F(LibcHooks, MremapThatLeavesTheMappingTakesItsPages) {
+  char* const p = map_pages(1);
+  watch(Range::of(p, page_), p);
+  char* const q = static_cast<char*>(mremap(p, page_, page_, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr));
+  const std::vector<Event> events = seen();
+  ASSERT_NE(q, MAP_FAILED);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].intact);
+  EXPECT_FALSE(events[1].intact);
+  EXPECT_EQ(*p, 0);
+  munmap(p, page_);
+  munmap(q, page_);
+}
+#endif
+
+TEST_F(LibcHooks, MadviseIsAnEventWhereItDropsPages) {
+  char* const p = map_pages(2);
+  for (const int advice :
+       {MADV_NORMAL, MADV_WILLNEED, MADV_SEQUENTIAL, MADV_DONTFORK, MADV_DOFORK, MADV_HUGEPAGE}) {
+    watch(Range::of(p, 2 * page_));
+    madvise(p, page_, advice);
+    EXPECT_EQ(seen_ranges(), Ranges{}) << advice;
+  }
+  for (const int advice : {MADV_FREE, MADV_REMOVE, MADV_WIPEONFORK}) {
+    watch(Range::of(p, 2 * page_));
+    madvise(p, page_, advice);
+    EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, page_)})) << advice;
+  }
+  std::memset(p, kContents, page_);
+  watch(Range::of(p, 2 * page_), p);
+  ASSERT_EQ(madvise(p, page_, MADV_DONTNEED), 0);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(p, page_));
+  EXPECT_TRUE(events[0].intact);
+  EXPECT_FALSE(events[1].intact);
+  munmap(p, 2 * page_);
+}
+
+TEST_F(LibcHooks, BreakIsAnEventWhereItShrinks) {
+  // Nothing may allocate from the heap in between.
+  const auto bytes = static_cast<std::intptr_t>(4 * page_);
+  watch({0, UINTPTR_MAX});
+  char* const old_break = static_cast<char*>(sbrk(bytes));
+  ASSERT_EQ(sbrk(0), old_break + bytes);
+  const std::size_t growing = event_count;
+  std::memset(old_break, kContents, static_cast<std::size_t>(bytes));
+  probe = reinterpret_cast<Address>(old_break) + 3 * page_;
+  const int shrunk = brk(old_break + page_);
+  void* const now = sbrk(0);
+  const void* const back = sbrk(-static_cast<std::intptr_t>(page_));
+  void* const finally = sbrk(0);
+  const std::vector<Event> events = seen();
+
+  EXPECT_EQ(growing, 0u);
+  EXPECT_EQ(shrunk, 0);
+  EXPECT_EQ(now, old_break + page_);
+  EXPECT_EQ(back, old_break + page_);
+  EXPECT_EQ(finally, old_break);
+  ASSERT_EQ(events.size(), 4u);
+  const auto begin = reinterpret_cast<Address>(old_break);
+  EXPECT_EQ(events[0].range, (Range{page_ceil(begin + page_), page_ceil(begin + 4 * page_)}));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  EXPECT_EQ(events[2].range, (Range{page_ceil(begin), page_ceil(begin + page_)}));
+}
+
+TEST_F(LibcHooks, BreakThatCannotGrowFailsAsBefore) {
+  void* const before = sbrk(0);
+  errno = 0;
+  EXPECT_EQ(brk(reinterpret_cast<void*>(std::uintptr_t{1} << 62)), -1);
+  EXPECT_EQ(errno, ENOMEM);
+  EXPECT_EQ(sbrk(0), before);
+  for (const std::intptr_t increment : {INTPTR_MAX, INTPTR_MIN}) {
+    errno = 0;
+    EXPECT_EQ(sbrk(increment), reinterpret_cast<void*>(-1));
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_EQ(sbrk(0), before);
+  }
+}
+
+class Segment {
+ public:
+  explicit Segment(std::size_t bytes) : id_(shmget(IPC_PRIVATE, bytes, 0600)) {}
+  ~Segment() { shmctl(id_, IPC_RMID, nullptr); }
+  int id() const { return id_; }
+
+ private:
+  int id_;
+};
+
+TEST_F(LibcHooks, ShmdtKnowsTheSize) {
+  const Segment segment(3 * page_ - 5);
+  if (segment.id() < 0) GTEST_SKIP() << "no System V shared memory";
+  char* const p = static_cast<char*>(shmat(segment.id(), nullptr, 0));
+  char* const q = static_cast<char*>(shmat(segment.id(), nullptr, 0));
+  ASSERT_NE(p, q);
+  std::memset(p, kContents, 3 * page_ - 5);
+  watch(Range::of(p, 3 * page_), p + 2 * page_);
+  ASSERT_EQ(shmdt(p), 0);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(p, 3 * page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+
+  // With a hole in the middle the kernel still finds both ends.
+  munmap(q + page_, page_);
+  watch(Range::of(q, 3 * page_));
+  ASSERT_EQ(shmdt(q), 0);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(q, 3 * page_)}));
+  EXPECT_FALSE(is_resident(reinterpret_cast<Address>(q) + 2 * page_));
+
+  watch({0, UINTPTR_MAX});
+  EXPECT_EQ(shmdt(p), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+}
+
+TEST_F(LibcHooks, ShmatIsAnEventWhereItReplaces) {
+  const Segment segment(2 * page_);
+  if (segment.id() < 0) GTEST_SKIP() << "no System V shared memory";
+  char* const p = map_pages(4);
+  // Off huge-page alignment, so that the range is taken as it is.
+  char* const at = p + page_ + (reinterpret_cast<Address>(p + page_) % (2 << 20) == 0 ? page_ : 0);
+  watch(Range::of(p, 4 * page_), at);
+  ASSERT_EQ(shmat(segment.id(), at + 7, SHM_REMAP | SHM_RND), at);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(at, 2 * page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  munmap(p, 4 * page_);
+}
+
+TEST_F(LibcHooks, MprotectIsAnEventWhereItTakesRights) {
+  char* const p = map_pages(3);
+  constexpr int kBoth = PROT_READ | PROT_WRITE;
+  for (const int less : {PROT_NONE, PROT_READ, PROT_WRITE, PROT_READ | PROT_EXEC}) {
+    watch(Range::of(p, 3 * page_));
+    ASSERT_EQ(mprotect(p + page_, page_ + 1, less), 0);
+    EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p + page_, 2 * page_)})) << less;
+    watch(Range::of(p, 3 * page_));
+    ASSERT_EQ(mprotect(p, 3 * page_, kBoth), 0);
+    EXPECT_EQ(seen_ranges(), Ranges{}) << less;
+    watch(Range::of(p, 3 * page_));
+    ASSERT_EQ(pkey_mprotect(p, page_, less, -1), 0);
+    EXPECT_EQ(seen_ranges(), (Ranges{Range::of(p, page_)})) << less;
+    watch(Range::of(p, 3 * page_));
+    ASSERT_EQ(pkey_mprotect(p, page_, kBoth, -1), 0);
+    EXPECT_EQ(seen_ranges(), Ranges{}) << less;
+  }
+  munmap(p, 3 * page_);
+}
+
+TEST_F(LibcHooks, RemappedFilePages) {
+  const int file = memfd_create("pinion-test", 0);
+  ASSERT_EQ(ftruncate(file, static_cast<off_t>(4 * page_)), 0);
+  char* const p = static_cast<char*>(mmap(nullptr, 4 * page_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  ASSERT_NE(p, MAP_FAILED);
+  std::memset(p, kContents, page_);
+  watch(Range::of(p, 4 * page_), p);
+  ASSERT_EQ(remap_file_pages(p, 2 * page_, 0, 2, 0), 0);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(p, 2 * page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  munmap(p, 4 * page_);
+  close(file);
+}
+
+TEST_F(LibcHooks, ProcessMadviseConcernsAllItsVectors) {
+  void* const function = dlsym(RTLD_DEFAULT, "process_madvise");
+  const auto advise = [&](int process, const iovec* vectors, std::size_t count, int advice) -> long {
+    if (function == nullptr) return syscall(SYS_process_madvise, process, vectors, count, advice, 0);
+    return reinterpret_cast<ssize_t (*)(int, const iovec*, std::size_t, int, unsigned)>(function)(
+        process, vectors, count, advice, 0);
+  };
+  const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  ASSERT_GE(self, 0);
+  constexpr std::size_t kVectors = 20;
+  char* const p = map_pages(2 * kVectors);
+  const Range all = Range::of(p, 2 * kVectors * page_);
+  std::vector<iovec> vectors;
+  for (std::size_t i = kVectors; i-- > 1;) vectors.push_back({p + 2 * i * page_, page_});
+  watch(all, p + 2 * page_);
+  const long advised = advise(self, vectors.data(), vectors.size(), MADV_DONTNEED);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(p + 2 * page_, (2 * kVectors - 3) * page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  // Kernels before 6.13 drop nothing in this way.
+  EXPECT_EQ(events[1].intact, advised < 0);
+
+  watch(all);
+  advise(self, vectors.data(), vectors.size(), MADV_COLD);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+  // Vectors that cannot be read, though their address can be taken for one.
+  watch(all);
+  EXPECT_EQ(advise(self, reinterpret_cast<const iovec*>(page_), 3, MADV_DONTNEED), -1);
+  EXPECT_EQ(errno, EFAULT);
+  const Ranges cautious = seen_ranges();
+  ASSERT_EQ(cautious.size(), 1u);
+  EXPECT_TRUE(cautious[0].contains(all));
+  close(self);
+  munmap(p, 2 * kVectors * page_);
+}
+
+}  // namespace
+}  // namespace pinion::libc_hooks_test

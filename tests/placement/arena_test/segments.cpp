@@ -1,0 +1,234 @@
+// Segments of the arena: registered once, doomed by changes of their memory, returned by the heap.
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fixture.h"
+#include "monitor/memory_events.h"
+#include "support/eventually.h"
+#include "support/in_child.h"
+
+namespace pinion::arena_test {
+namespace {
+
+TEST_F(ArenaTest, OneRegistrationServesAllBlocksOfASegment) {
+  start();
+  std::vector<char*> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(take(kMiB));
+  for (int round = 0; round < 3; ++round)
+    for (char* block : blocks) EXPECT_TRUE(serves(block + 100, kMiB - 100));
+  EXPECT_EQ(registrations(), 1u);
+  const ArenaFigures figures = leases().arena().figures();
+  EXPECT_EQ(figures.served, 24u);
+  EXPECT_EQ(figures.requests, 24u);
+  EXPECT_EQ(figures.registrations, 1u);
+  Transfer transfer;
+  EXPECT_FALSE(lease(blocks[0], kMiB, transfer, Access::remote_read)) << "peers get no key of a segment";
+  char outside = 0;
+  EXPECT_FALSE(lease(&outside, 1, transfer));
+  for (char* block : blocks) process_heap().free(block);
+}
+
+TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
+  start();
+  char* const block = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  const std::uint64_t before = leases().arena().figures().cleared_bytes;
+  ASSERT_EQ(advise(block, 2 * kMiB, MADV_DONTNEED), 0);
+  EXPECT_TRUE(is_filled(block, 2 * kMiB, 0));
+  EXPECT_EQ(block[2 * kMiB], 7);
+  EXPECT_TRUE(serves(block, 4 * kMiB));
+  EXPECT_EQ(registrations(), 1u);
+  EXPECT_EQ(leases().arena().figures().cleared_bytes - before, 2 * kMiB);
+  process_heap().free(block);
+}
+
+TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
+  for (const char* device : {"emulated", "pin"}) {
+    const auto [block, other] = start_with_two_blocks(device);
+    ASSERT_EQ(::munmap(block + kMiB, kMiB), 0);
+    EXPECT_FALSE(is_readable(block + kMiB));
+    EXPECT_TRUE(is_filled(block, kMiB, 7));
+    EXPECT_TRUE(is_filled(block + 2 * kMiB, 2 * kMiB, 7));
+    EXPECT_TRUE(serves(other, 4 * kMiB)) << "its segment is the same";
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block) << "the lowest addresses";
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+    std::memset(again, 8, 4 * kMiB);
+    EXPECT_TRUE(serves(again, 4 * kMiB));
+    EXPECT_EQ(registrations(), 1u);
+    const ArenaFigures figures = leases().arena().figures();
+    EXPECT_EQ(figures.doomed, 0u);
+    EXPECT_EQ(figures.withheld_bytes, kMiB);
+    process_heap().free(again);
+    process_heap().free(other);
+    Engine::stop();
+  }
+}
+
+// The program may have unmapped it while a limit kept its segment unregistered.
+TEST_F(ArenaTest, UnmappedMemoryOfAnUnregisteredSegmentBecomesABlockAgain) {
+  start();
+  char* const block = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  ASSERT_EQ(::munmap(block, 2 * kMiB), 0);
+  EXPECT_FALSE(is_readable(block));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+  EXPECT_TRUE(serves(again, 4 * kMiB));
+  process_heap().free(again);
+}
+
+TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const other = take(4 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(other, 4 * kMiB, held));
+  ASSERT_EQ(::mmap(block, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            block);
+  EXPECT_FALSE(serves(block, kMiB));
+  EXPECT_FALSE(serves(other, kMiB)) << "its segment is the same";
+  EXPECT_NE(registered(), 0u) << "a lease is out";
+  leases().release(*this_thread(), held);
+  wait_until([] { return registered() == 0; });
+  EXPECT_EQ(leases().arena().figures().doomed, 1u);
+  process_heap().free(block);
+  process_heap().free(other);
+}
+
+TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
+  for (const char* device : {"emulated", "pin"}) {
+    const auto [block, other] = start_with_two_blocks(device);
+    ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
+    EXPECT_TRUE(serves(other, 4 * kMiB));
+    EXPECT_EQ(registrations(), 1u);
+    EXPECT_EQ(leases().arena().figures().doomed, 0u);
+    // Allocators do this; the pages are others from then on. A second view clears them.
+    ASSERT_EQ(advise(block, kMiB, MADV_DONTNEED), 0);
+    EXPECT_FALSE(is_readable(block));
+    EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+    EXPECT_EQ(serves(block, kMiB), kAliased) << "it lacks rights";
+    EXPECT_TRUE(serves(block + kMiB, 3 * kMiB));
+    EXPECT_EQ(registrations(), kAliased ? 1u : 2u) << "of the rest";
+    process_heap().free(block);
+    char* const again = take(4 * kMiB, true);
+    EXPECT_EQ(again, block);
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+    process_heap().free(again);
+    process_heap().free(other);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, AMappingOverABlockIsServedNoMore) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const other = take(4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  const int file = map_shared_over(block, kMiB, 5);
+  EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+  EXPECT_FALSE(serves(block, kMiB));
+  EXPECT_TRUE(acquires(block, kMiB)) << "the ordinary way";
+  test::in_child([&] { std::memset(block, 6, kMiB); });
+  EXPECT_TRUE(is_filled(block, kMiB, 6)) << "shared with the child";
+  // Neither unmapped nor freed memory leads a later block into the file.
+  ASSERT_EQ(::munmap(block, kMiB / 2), 0);
+  EXPECT_FALSE(is_readable(block));
+  process_heap().free(block);
+  char* const again = take(4 * kMiB, true);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(is_filled(again, 4 * kMiB, 0));
+  std::memset(again, 9, 4 * kMiB);
+  EXPECT_TRUE(file_is_filled(file, kMiB, 6));
+  EXPECT_TRUE(test::eventually([&] { return serves(other, 4 * kMiB); }));
+  ::close(file);
+  process_heap().free(again);
+  process_heap().free(other);
+}
+
+TEST_F(ArenaTest, MemoryThatMovesLeavesItsPlaceMapped) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const other = take(4 * kMiB);
+  std::memset(block, 7, 4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  char* const moved = static_cast<char*>(::mremap(block, kMiB, 3 * kMiB, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_FALSE(process_arena().range().overlaps(Range::of(moved, 3 * kMiB)));
+  EXPECT_TRUE(is_filled(moved, kMiB, 7));
+  EXPECT_TRUE(is_filled(moved + kMiB, 2 * kMiB, 0));
+  EXPECT_TRUE(is_readable(block)) << "no other mapping gets these addresses";
+  // In place: longer is impossible, shorter as by munmap.
+  EXPECT_EQ(::mremap(block + kMiB, kMiB, 2 * kMiB, 0), MAP_FAILED);
+  EXPECT_EQ(::mremap(block + kMiB, 2 * kMiB, kMiB, 0), block + kMiB);
+  EXPECT_TRUE(is_filled(block + kMiB, kMiB, 7));
+  EXPECT_FALSE(is_readable(block + 2 * kMiB));
+  ASSERT_EQ(::mremap(block + kMiB, kMiB, kMiB, MREMAP_MAYMOVE | MREMAP_FIXED, moved + kMiB), moved + kMiB);
+  EXPECT_TRUE(is_filled(moved, 2 * kMiB, 7));
+  EXPECT_TRUE(serves(other, 4 * kMiB));
+  EXPECT_EQ(registrations(), 1u);
+  EXPECT_EQ(leases().arena().figures().doomed, 0u);
+  ASSERT_EQ(::munmap(moved, 3 * kMiB), 0);
+  process_heap().free(block);
+  process_heap().free(other);
+}
+
+TEST_F(ArenaTest, ASegmentGoesWithItsBlocksAndComesBackEmpty) {
+  start();
+  char* const block = take(30 * kMiB);
+  std::memset(block, 7, 30 * kMiB);
+  ASSERT_TRUE(serves(block, 30 * kMiB));
+  process_heap().free(block);
+  ASSERT_TRUE(process_heap().relieve());
+  wait_until([] { return registered() == 0 && process_arena().figures().segments == 0; });
+  char* const again = take(30 * kMiB, true);
+  EXPECT_EQ(again, block) << "the lowest addresses";
+  EXPECT_TRUE(is_filled(again, 30 * kMiB, 0));
+  EXPECT_TRUE(serves(again, 30 * kMiB));
+  process_heap().free(again);
+}
+
+TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
+  start();
+  char* const block = take(30 * kMiB);
+  std::memset(block, 7, 30 * kMiB);
+  Transfer held;
+  ASSERT_TRUE(lease(block, 30 * kMiB, held));
+  process_heap().free(block);
+  ASSERT_TRUE(process_heap().relieve());
+  EXPECT_FALSE(serves(block, kMiB)) << "the heap has given it back";
+  char* const other = take(30 * kMiB);
+  EXPECT_NE(other, block);
+  EXPECT_TRUE(is_filled(block, 30 * kMiB, 7)) << "the transfer goes on";
+  EXPECT_EQ(process_arena().figures().segments, 2u);
+  leases().release(*this_thread(), held);
+  wait_until([] { return registered() == 0 && process_arena().figures().segments == 1; });
+  process_heap().free(other);
+}
+
+TEST_F(ArenaTest, AChangeAcrossTheArenasEdgeLeavesItsMark) {
+  start();
+  char* const block = take(4 * kMiB);
+  const Address begin = process_arena().range().begin;
+  ASSERT_EQ(reinterpret_cast<Address>(block), begin) << "the lowest addresses";
+  const Range across{begin - page_size(), begin + kMiB};  // below, the memory may be others': as a hook alone
+  memory_events::begin({across, Answer::refuse, ChangeKind::rights});
+  memory_events::end(across);
+  EXPECT_FALSE(process_arena().changes().is_whole({begin, begin + kMiB}));
+  EXPECT_TRUE(process_arena().changes().is_whole({begin + kMiB, begin + 4 * kMiB}));
+  process_heap().free(block);
+}
+
+}  // namespace
+}  // namespace pinion::arena_test
