@@ -143,7 +143,7 @@ void during_slow_registration(Bench& bench) {
   Domain domain(device, budget, brackets, clock, nullptr);
   const auto register_one = [&](Range range) {
     Acquisition acquisition(domain, {.pages = range});
-    run_blocking(acquisition, Actor::application);
+    static_cast<void>(run_blocking(acquisition, Actor::application));  // the device refuses none
     Region* const region = acquisition.result().region;
     domain.release(region);
     return RegionRef{region, region->generation()};

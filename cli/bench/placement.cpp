@@ -26,7 +26,7 @@ double registration_us(Device& device, Range range) {
   const Registration made = device.register_range(range, Access::all, Actor::application);
   const Ticks end = ticks_now();
   if (made.error) throw Failure(made.error.message);
-  device.deregister(made.key, Actor::application);
+  if (const Error error = device.deregister(made.key, Actor::application)) throw Failure(error.message);
   return static_cast<double>(end - begin) * calibration().ns_per_tick / 1000;
 }
 

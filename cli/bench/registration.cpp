@@ -88,7 +88,10 @@ void measure(Bench& bench, Device& device, const std::string& subject, const Cas
       bench.note(fmt::format("{} {}: {}", subject, what.name(), made.error.message));
       return;
     }
-    device.deregister(made.key, Actor::application);
+    if (const Error error = device.deregister(made.key, Actor::application)) {
+      bench.note(fmt::format("{} {}: {}", subject, what.name(), error.message));
+      return;
+    }
     if (round == 0) continue;  // the first one opens the kernel's ring
     in.push_back(static_cast<double>(middle - begin) * us);
     out.push_back(static_cast<double>(ticks_now() - middle) * us);

@@ -8,7 +8,7 @@
 
 namespace pinion {
 
-struct Error {
+struct [[nodiscard]] Error {
   int code = 0;  ///< errno value; 0 means no error
   char message[512] = {};
 

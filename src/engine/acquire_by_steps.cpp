@@ -103,7 +103,7 @@ AcquireResult LeasePath::acquire_by_steps(ThreadContext& thread, AcquireRequest 
   if (step == AcquireStep::refused) {
     // The helper may register it ahead for a later use, so it must learn if the memory goes before. Where its
     // events stay unseen, the helper finds that by itself.
-    watch_.watch(request.pages);
+    static_cast<void>(watch_.watch(request.pages));
     return result;
   }
 

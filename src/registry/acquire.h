@@ -15,7 +15,7 @@
 namespace pinion {
 
 /// The next step of an acquire, or its end.
-enum class AcquireStep {
+enum class [[nodiscard]] AcquireStep {
   leased,           ///< the end: the result's region is leased (or, for a request without lease, registered)
   refused,          ///< the end: the result's error says why; nothing is held
   busy,             ///< the end, without lease only: another thread registers the memory

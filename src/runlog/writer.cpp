@@ -108,7 +108,8 @@ void LogWriter::write_back(bool all_sites) {
   if (file_.write_back(&live_[header_->live], sizeof(LiveState))) return;
   header_->event_count = event_count_;
   header_->site_count = sites_written_;
-  file_.write_back(header_, sizeof *header_);
+  // A full disk is retried at the next look, like the failures above.
+  static_cast<void>(file_.write_back(header_, sizeof *header_));
 }
 
 void LogWriter::write_back_events() {

@@ -111,7 +111,7 @@ class SimulatedRank final : private Observer {
       // One that is damaged leaves the predictor as it was.
       if (member.program < settings.profiles.size())
         if (const std::string& profile = settings.profiles[member.program]; !profile.empty())
-          learns->load_profile(profile);
+          static_cast<void>(learns->load_profile(profile));
       return learns;
     }
     return std::make_unique<SchedulePredictor>(

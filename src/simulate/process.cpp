@@ -135,7 +135,7 @@ void Process::finish() {
   oracle_.settle(kNever, oracle_changed());
   const auto retire = [&](Region* region) {
     const Time now = clock_.now();
-    device_.deregister(region->key, Actor::helper);
+    static_cast<void>(device_.deregister(region->key, Actor::helper));  // the model's device refuses none
     clock_.set(now);
     domain(region).finish_retire(region);
     ++counters_.deregistrations;
