@@ -141,11 +141,11 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
   /// A lease, or null when the memory is changing.
   Region* acquire(const std::function<void()>& after_device = [] {}) {
     Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all});
-    run_blocking(acquisition, Actor::application, [&](const DeviceCall& call) {
+    const AcquireStep step = run_blocking(acquisition, Actor::application, [&](const DeviceCall& call) {
       if (call.registration) after_device();
     });
     const AcquireResult& result = acquisition.result();
-    if (result.region) return result.region;
+    if (step == AcquireStep::leased) return result.region;
     EXPECT_EQ(result.error.code, EAGAIN) << result.error.message;
     return nullptr;
   }
@@ -165,16 +165,17 @@ class MemoryPairs : public ::testing::TestWithParam<Point> {
   }
   void register_ahead() {
     Acquisition acquisition(domain_, {.pages = memory_, .access = Access::all, .lease = false});
-    run_blocking(acquisition, Actor::helper, [&](const DeviceCall& call) {
+    const AcquireStep step = run_blocking(acquisition, Actor::helper, [&](const DeviceCall& call) {
       if (call.registration) crosser_->at(4);
     });
+    EXPECT_NE(step, AcquireStep::busy) << "no other thread registers";
     crosser_->at(5);
   }
   void retire() {
     for (const RegionRef& idle : domain_.idle_regions()) {
       Region* const region = domain_.begin_retire(idle);
       if (!region) continue;
-      device_.deregister(region->key, Actor::application);
+      EXPECT_FALSE(device_.deregister(region->key, Actor::application));
       crosser_->at(3);
       domain_.finish_retire(region);
     }

@@ -421,7 +421,7 @@ TEST(SimulatedProcess, RegionsAreStampedInVirtualTime) {
   Acquisition acquisition(domain, {.pages = buffer(0, 1), .lease = false});
   ASSERT_EQ(acquisition.next(run.process.now()), AcquireStep::register_);
   EXPECT_EQ(acquisition.attempt().region->last_use.load(), static_cast<Ticks>(5 * kSecond));
-  acquisition.registered({{}, {}, Access::all}, run.process.now());
+  EXPECT_EQ(acquisition.registered({{}, {}, Access::all}, run.process.now()), AcquireStep::leased);
 }
 
 // ---- predictors with a schedule ----
