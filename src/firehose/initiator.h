@@ -19,13 +19,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "firehose/bucket_table.h"
 #include "firehose/bucket_uses.h"
@@ -125,7 +125,7 @@ class BasicInitiator {
   /// Makes a message of the move that need() has gathered. False: it has gathered none.
   bool flush() {
     if (draft_.wanted.count == 0) return false;
-    assert(moves_.wanted.count == 0);
+    PINION_ASSERT(moves_.wanted.count == 0 && "the caller has taken the last one");
     moves_ = std::exchange(draft_, {});
     moves_to_ = draft_to_;
     return true;

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/error.h"
@@ -87,19 +86,18 @@ class LargeMessages {
 
  private:
   LargeMessages(Endpoint& endpoint, const MessageOptions& options);
-  unsigned drive();
+  unsigned drive() REQUIRES(driver_);
 
   Endpoint& endpoint_;
   MessageOptions options_;
   RecentBuffers recent_;
   std::unique_ptr<Inbox> inbox_;
 
-  std::mutex driver_;
-  // Guarded by driver_.
-  BouncePool pool_;
+  Mutex driver_;     ///< guards the channels' content, too
+  BouncePool pool_;  ///< used under driver_, while channels move
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::size_t first_ = 0;  ///< the channel to begin with: each in turn
-  bool again_ = false;     ///< the endpoint was full
+  std::size_t first_ GUARDED_BY(driver_) = 0;  ///< the channel to begin with: each in turn
+  bool again_ GUARDED_BY(driver_) = false;     ///< the endpoint was full
 };
 
 }  // namespace pinion::transfer

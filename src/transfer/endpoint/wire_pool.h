@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "pinion/pinion.h"
 
 namespace pinion::transfer {
@@ -47,10 +47,10 @@ class WirePool {
   };
 
   pinion_domain* const domain_;
-  mutable std::mutex mutex_;  ///< guards all below
-  std::deque<Block> blocks_;
-  std::deque<WireBuffer> buffers_;
-  std::vector<WireBuffer*> free_;  ///< with room for all
+  mutable Mutex mutex_;
+  std::deque<Block> blocks_ GUARDED_BY(mutex_);
+  std::deque<WireBuffer> buffers_ GUARDED_BY(mutex_);
+  std::vector<WireBuffer*> free_ GUARDED_BY(mutex_);  ///< has room for all
 };
 
 }  // namespace pinion::transfer
