@@ -44,7 +44,7 @@ class Gathering {
     Kind kind;
     std::uint32_t first;  ///< process
     std::uint32_t count;
-    std::uint32_t bytes;  ///< of a share
+    std::uint32_t bytes;  ///< a share's
   };
   struct Share {
     Round round = 0;         ///< 0: none
@@ -52,7 +52,7 @@ class Gathering {
     std::array<char, kMost> bytes{};
   };
   struct Member {
-    std::array<Share, 2> shares;  ///< of even and odd rounds
+    std::array<Share, 2> shares;  ///< one for even rounds, one for odd ones
     Round asked = 0;              ///< its question waits for that round
     bool gone = false;
   };
@@ -71,7 +71,7 @@ class Gathering {
   const std::size_t most_message_;
   Mutex mutex_;
   Round round_ GUARDED_BY(mutex_) = 0;
-  std::array<std::uint32_t, 2> bytes_ GUARDED_BY(mutex_){};  ///< of a share, in even and odd rounds
+  std::array<std::uint32_t, 2> bytes_ GUARDED_BY(mutex_){};  ///< a share's, in even and odd rounds
   std::vector<Member> members_ GUARDED_BY(mutex_);
   Peer known_ GUARDED_BY(mutex_) = 0;  ///< processes from this one on whose shares are here
   Peer step_ GUARDED_BY(mutex_) = 1;   ///< 2^k of the next step

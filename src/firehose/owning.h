@@ -76,8 +76,8 @@ class Owning final : Occupant {
 
   mutable Mutex mutex_;
   Owner owner_ GUARDED_BY(mutex_);
-  OwnerActionList tasks_ GUARDED_BY(mutex_);       ///< for the agent
-  std::vector<bool> outlives_ GUARDED_BY(mutex_);  ///< by peer: it is gone, but its process lives
+  OwnerActionList tasks_ GUARDED_BY(mutex_);       ///< left to the agent
+  std::vector<bool> outlives_ GUARDED_BY(mutex_);  ///< whether a peer is gone, but its process lives
   Time bury_at_ GUARDED_BY(mutex_) = kNever;       ///< when the agent looks at those again
   std::vector<Range> served_ GUARDED_BY(mutex_);   ///< memory to look at, with room for kMostLooks
 
@@ -90,7 +90,7 @@ class Owning final : Occupant {
   Time grow_at_ = kNever;  ///< when the memory for peers grows, after it has shrunk
 
   std::atomic<std::uint64_t> missing_{0};  ///< bytes that leases lack
-  TypicalTime pin_time_, unpin_time_;      ///< with their wait for the agent
+  TypicalTime pin_time_, unpin_time_;      ///< both include the wait for the agent
 };
 
 }  // namespace pinion::firehose

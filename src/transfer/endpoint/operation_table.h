@@ -35,10 +35,10 @@ struct OperationSlot : Context {
   bool used = false;
   bool abandoned = false;                   ///< done() was called early
   bool gets = false;                        ///< writes this process's memory
-  WireBuffer* wire = nullptr;               ///< of a message
-  std::optional<std::uint64_t> mapped_key;  ///< of a raw one
+  WireBuffer* wire = nullptr;               ///< a message's
+  std::optional<std::uint64_t> mapped_key;  ///< a raw key's
   // Of one that ends later.
-  int code = 0;  ///< of libfabric
+  int code = 0;  ///< libfabric's
   Time due = 0;
   OperationSlot* next_ending = nullptr;
 };
@@ -49,7 +49,7 @@ class OperationTable {
     const MutexLock lock(mutex_);
     make_slots(kFirst);
   }
-  /// Null: too many are under way, or there is no memory for one more.
+  /// Returns null if too many are under way, or there is no memory for one more.
   OperationSlot* take(Peer peer, Operation* operation);
   /// The provider has completed it, or has refused it. Returns the operation that waits, or null.
   /// `abandoned` (may be null) receives whether it has been done() early.

@@ -40,13 +40,13 @@ class PeerTable {
     Card card;
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool same_node = false;
-    ShmFile shm;  ///< where the provider is shm
+    ShmFile shm;  ///< used if the provider is shm
     std::atomic<Condition> condition{Condition::here};
     std::atomic<bool> touched{false};  ///< something was exchanged
     std::atomic<Time> heard{0};
     Mutex sending;                               ///< messages leave in the order of their numbers
     std::uint32_t sent GUARDED_BY(sending) = 0;  ///< number of the last message to it
-    std::uint32_t arrived = 0;                   ///< of the last one from it
+    std::uint32_t arrived = 0;                   ///< number of the last message from it
     std::atomic<bool> cut{false};                ///< the connection was closed here
     bool told = false;                           ///< and the peer was informed
     bool doubted = false;                        ///< a message of it may be lost
