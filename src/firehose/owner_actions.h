@@ -57,6 +57,7 @@ class OwnerActions {
     list_.push_back(action);
     return action;
   }
+  void revoked(Revocation name) { add(OwnerAction::Kind::revoked).number = name; }
   void send(Peer to, const Recall& recall) {
     OwnerAction& action = add(OwnerAction::Kind::recall);
     action.peer = to;
