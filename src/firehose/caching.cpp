@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cerrno>
 #include <utility>
 
+#include "base/assert.h"
 #include "firehose/bucket_choice.h"
 #include "firehose/calls.h"
 #include "firehose/courier.h"
@@ -58,7 +58,7 @@ template <class Event>
 void Caching::run(Event&& event) {
   Parts answered;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     initiator_.at(monotonic_now());
     event();
     send_messages();
@@ -144,11 +144,11 @@ void Caching::ask(std::span<Part* const> parts) {
   std::array<Initiator::Needed, kMostTogether> needed;
   for (Part* const part : parts) {
     // Remote memory comes before local: no part that waits for a peer holds what others need.
-    assert(!part->leased);
+    PINION_ASSERT(!part->leased);
     part->call->went(Way::asked_for);
     part->light = part->bytes <= most_light_;
   }
-  run([&] {
+  run([&]() REQUIRES(mutex_) {
     if (const Duration message = times_.by_message.get())
       initiator_.operations_take(times_.held.get(), message, times_.riding.settled());
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -216,17 +216,17 @@ void Caching::ended(Part& part) {
   const Ticks begin = part.sampled ? ticks_now() : 0;
   if (part.begun) times_.held.add(calibration().to_duration(begin - part.begun));
   part.begun = 0;
-  if (initiator_.end_use(*firehose)) return run([&] { initiator_.drained(*firehose); });
+  if (initiator_.end_use(*firehose)) return run([&]() REQUIRES(mutex_) { initiator_.drained(*firehose); });
   if (part.sampled) bookkeeping_ticks_.fetch_add(ticks_now() - begin, std::memory_order_relaxed);
   if (keeps_ == Keeps::firehoses) return;
-  run([&] { initiator_.recall(part.peer, {{size_.of(part.remote), 1}, ~Epoch{0}}); });
+  run([&]() REQUIRES(mutex_) { initiator_.recall(part.peer, {{size_.of(part.remote), 1}, ~Epoch{0}}); });
 }
 
 void Caching::answered(Part& part) {
   times_.met(part.peer);
   TypicalTime& time = part.rides ? times_.riding : times_.by_message;
   if (part.begun) time.add(calibration().to_duration(ticks_now() - part.begun));
-  if (part.rides) run([&] { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
+  if (part.rides) run([&]() REQUIRES(mutex_) { initiator_.rider_ended(part.peer, size_.of(part.remote)); });
 }
 
 // ---- messages
@@ -244,19 +244,19 @@ void Caching::message(Peer from, const void* payload, std::size_t bytes) {
     owning_.released(from, *release);
   } else if (const auto* answer = std::get_if<Answer>(&message)) {
     moves_.fetch_add(answer->grants.count, std::memory_order_relaxed);
-    run([&] {
+    run([&]() REQUIRES(mutex_) {
       for (const Grant& grant : answer->grants) distinct_.add(grant.ref.bucket << 24 ^ from);
       initiator_.answer(from, *answer);
     });
   } else if (const auto* recall = std::get_if<Recall>(&message)) {
-    run([&] { initiator_.recall(from, *recall); });
+    run([&]() REQUIRES(mutex_) { initiator_.recall(from, *recall); });
   } else if (const auto* limit = std::get_if<Limit>(&message)) {
-    run([&] { initiator_.limit(from, *limit); });
+    run([&]() REQUIRES(mutex_) { initiator_.limit(from, *limit); });
   }
 }
 
 void Caching::disconnected(Peer peer) {
-  run([&] { initiator_.gone(peer); });
+  run([&]() REQUIRES(mutex_) { initiator_.gone(peer); });
 }
 
 void Caching::gone(Peer peer) {
@@ -274,7 +274,7 @@ void Caching::add_to(struct pinion_firehose_statistics& out) const {
   out.bookkeeping_ns = static_cast<std::uint64_t>(
       calibration().to_duration(bookkeeping_ticks_.load(std::memory_order_relaxed)));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     out.buckets = initiator_.size();
     out.distinct_buckets = distinct_.count();
   }

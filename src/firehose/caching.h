@@ -10,9 +10,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <span>
 
+#include "base/mutex.h"
 #include "firehose/distinct_count.h"
 #include "firehose/initiator.h"
 #include "firehose/operation_times.h"
@@ -48,8 +48,8 @@ class Caching final : public Strategy {
   template <class Event>
   void run(Event&& event);
   void send(const Initiator::Sent& sent);
-  void send_messages();
-  void send_question(Part* rider);
+  void send_messages() REQUIRES(mutex_);
+  void send_question(Part* rider) REQUIRES(mutex_);
   bool ride(Part& part, const Message& move);
   bool use_if_held(Part& part);
   void ask(std::span<Part* const> parts);
@@ -64,8 +64,8 @@ class Caching final : public Strategy {
   const BucketSize size_;
   const std::size_t most_light_;  ///< bytes of a part that one message carries
 
-  mutable std::mutex mutex_;  ///< guards the initiator's slow calls, and the next
-  DistinctCount distinct_;
+  mutable Mutex mutex_;  ///< guards the initiator's slow calls, too
+  DistinctCount distinct_ GUARDED_BY(mutex_);
   Initiator initiator_;
 
   Owning owning_;

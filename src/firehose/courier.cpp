@@ -31,7 +31,7 @@ void Courier::carry(Part& part) {
   Parts ended;
   Lane& lane = lanes_[part.peer];
   {
-    const std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     part.asked = 0;
     part.unanswered = 0;
     lane.waiting.push_back(part);
@@ -84,7 +84,7 @@ Error Courier::post(Peer peer, Part& part, Request& request, std::uint32_t numbe
 bool Courier::ride(Part& part, const void* head, std::size_t bytes) {
   if (part.bytes + bytes > chunk_) return false;
   Lane& lane = lanes_[part.peer];
-  const std::lock_guard lock(lane.mutex);
+  const MutexLock lock(lane.mutex);
   const auto free = std::find_if(lane.requests.begin(), lane.requests.end(),
                                  [](const Request& request) { return request.part == nullptr; });
   if (!lane.waiting.empty() || free == lane.requests.end()) return false;
@@ -153,7 +153,7 @@ void Courier::answered(Peer from, const DataMessage& answer) {
   Parts ended;
   Lane& lane = lanes_[from];
   {
-    const std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     Request& request = lane.requests[answer.request % kWindow];
     Part* const part = request.part;
     if (part == nullptr || request.uses << kRequestBits != answer.request - answer.request % kWindow) return;
@@ -170,7 +170,7 @@ bool Courier::flush() {
   Parts ended;
   for (Peer peer = 0; peer < peers_; ++peer) {
     Lane& lane = lanes_[peer];
-    const std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     if (lane.stalled) pump(peer, lane, ended);
   }
   finish_all(ended);
@@ -181,7 +181,7 @@ void Courier::end(Peer peer, int error) {
   Parts ended;
   Lane& lane = lanes_[peer];
   {
-    const std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     for (Request& request : lane.requests) {
       Part* const part = request.part;
       request.part = nullptr;

@@ -9,8 +9,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "firehose/call.h"
 #include "firehose/data_message.h"
 #include "firehose/outbox.h"
@@ -52,15 +52,15 @@ class Courier {
     std::uint32_t uses = 0;
   };
   struct Lane {
-    std::mutex mutex;  ///< guards all below, and the parts' own fields
-    Parts waiting;
-    std::array<Request, kWindow> requests;
-    bool stalled = false;
+    Mutex mutex;  ///< guards the parts' own fields, too
+    Parts waiting GUARDED_BY(mutex);
+    std::array<Request, kWindow> requests GUARDED_BY(mutex);
+    bool stalled GUARDED_BY(mutex) = false;
   };
   static constexpr unsigned kRequestBits = 4;
   static_assert(kWindow == 1U << kRequestBits);
 
-  void pump(Peer peer, Lane& lane, Parts& ended);
+  void pump(Peer peer, Lane& lane, Parts& ended) REQUIRES(lane.mutex);
   static std::size_t write_request(const Part& part, Request& request, std::uint32_t number, std::size_t most,
                                    char* header);
   static int take(const Part& part, const Request& request, const DataMessage& answer);

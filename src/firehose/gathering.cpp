@@ -15,7 +15,7 @@ Gathering::Gathering(Outbox& outbox, Peer self, Peer peers, std::size_t most_mes
     : outbox_(outbox), self_(self), most_message_(most_message), members_(peers) {}
 
 void Gathering::begin(const void* own, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++round_;
   bytes_[round_ % 2] = static_cast<std::uint32_t>(bytes);
   Share& mine = share(self_, round_);
@@ -80,12 +80,12 @@ void Gathering::ask_for_shares_of(Peer source) {
 }
 
 bool Gathering::is_complete() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return known_ == members_.size();
 }
 
 bool Gathering::end(std::size_t bytes, char* all) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   bool whole = true;
   for (Peer peer = 0; peer < members_.size(); ++peer) {
     const Share& each = share(peer, round_);
@@ -126,7 +126,7 @@ void Gathering::arrived(Peer from, const void* message, std::size_t bytes) {
   Header header;
   if (bytes < sizeof header) return;
   std::memcpy(&header, message, sizeof header);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (from == self_) return;
   if (header.kind == Kind::question) {
     if (header.round == round_ || header.round + 1 == round_)
@@ -143,7 +143,7 @@ void Gathering::arrived(Peer from, const void* message, std::size_t bytes) {
 }
 
 void Gathering::gone(Peer peer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   members_[peer].gone = true;
   if (round_ == 0) return;
   const auto peers = static_cast<Peer>(members_.size());

@@ -12,9 +12,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "firehose/outbox.h"
 
 namespace pinion::firehose {
@@ -44,7 +44,7 @@ class Gathering {
     Kind kind;
     std::uint32_t first;  ///< process
     std::uint32_t count;
-    std::uint32_t bytes;  ///< of a share
+    std::uint32_t bytes;  ///< a share's
   };
   struct Share {
     Round round = 0;         ///< 0: none
@@ -52,29 +52,29 @@ class Gathering {
     std::array<char, kMost> bytes{};
   };
   struct Member {
-    std::array<Share, 2> shares;  ///< of even and odd rounds
+    std::array<Share, 2> shares;  ///< one for even rounds, one for odd ones
     Round asked = 0;              ///< its question waits for that round
     bool gone = false;
   };
 
-  Share& share(Peer peer, Round round) { return members_[peer].shares[round % 2]; }
-  bool is_known(Peer peer);
-  void advance();
-  void send_shares(Peer to, Round round, Peer first, Peer count);
-  void ask_for_shares_of(Peer source);
-  void take(const Header& header, const char* shares);
-  bool is_expected(Peer from, const Header& header) const;
+  Share& share(Peer peer, Round round) REQUIRES(mutex_) { return members_[peer].shares[round % 2]; }
+  bool is_known(Peer peer) REQUIRES(mutex_);
+  void advance() REQUIRES(mutex_);
+  void send_shares(Peer to, Round round, Peer first, Peer count) REQUIRES(mutex_);
+  void ask_for_shares_of(Peer source) REQUIRES(mutex_);
+  void take(const Header& header, const char* shares) REQUIRES(mutex_);
+  bool is_expected(Peer from, const Header& header) const REQUIRES(mutex_);
   std::size_t size_of(const Header& header) const;
 
   Outbox& outbox_;
   const Peer self_;
   const std::size_t most_message_;
-  std::mutex mutex_;  ///< guards all below
-  Round round_ = 0;
-  std::array<std::uint32_t, 2> bytes_{};  ///< of a share, in even and odd rounds
-  std::vector<Member> members_;
-  Peer known_ = 0;  ///< processes from this one on whose shares are here
-  Peer step_ = 1;   ///< 2^k of the next step
+  Mutex mutex_;
+  Round round_ GUARDED_BY(mutex_) = 0;
+  std::array<std::uint32_t, 2> bytes_ GUARDED_BY(mutex_){};  ///< a share's, in even and odd rounds
+  std::vector<Member> members_ GUARDED_BY(mutex_);
+  Peer known_ GUARDED_BY(mutex_) = 0;  ///< processes from this one on whose shares are here
+  Peer step_ GUARDED_BY(mutex_) = 1;   ///< 2^k of the next step
 };
 
 }  // namespace pinion::firehose

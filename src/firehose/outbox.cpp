@@ -54,7 +54,7 @@ Error Outbox::try_send(Peer to, MessageKind kind, const void* head, std::size_t 
 
 Error Outbox::post(Peer to, MessageKind kind, const char* message, std::size_t bytes, bool keep) {
   Queue& queue = queues_[to];
-  const std::lock_guard lock(queue.mutex);
+  const MutexLock lock(queue.mutex);
   Error error = Error::make(EAGAIN, "messages to process %u wait already", to);
   if (queue.messages.empty()) error = endpoint_.send(to, kind, message, bytes, nullptr);
   return error.code == EAGAIN && keep ? this->keep(queue, kind, message, bytes) : error;
@@ -77,8 +77,9 @@ void Outbox::lose(Queue& queue) {
 
 void Outbox::lose(Peer peer) {
   {
-    const std::lock_guard lock(queues_[peer].mutex);
-    lose(queues_[peer]);
+    Queue& queue = queues_[peer];
+    const MutexLock lock(queue.mutex);
+    lose(queue);
   }
   ring_if_needed();
 }
@@ -86,8 +87,9 @@ void Outbox::lose(Peer peer) {
 bool Outbox::take_lost(Peer& peer) {
   if (lost_.load(std::memory_order_acquire) == 0) return false;
   for (peer = 0; peer < peers_; ++peer) {
-    const std::lock_guard lock(queues_[peer].mutex);
-    if (!std::exchange(queues_[peer].lost, false)) continue;
+    Queue& queue = queues_[peer];
+    const MutexLock lock(queue.mutex);
+    if (!std::exchange(queue.lost, false)) continue;
     lost_.fetch_sub(1, std::memory_order_release);
     return true;
   }
@@ -98,7 +100,7 @@ bool Outbox::flush() {
   if (kept_.load(std::memory_order_acquire) == 0) return true;
   for (Peer peer = 0; peer < peers_; ++peer) {
     Queue& queue = queues_[peer];
-    const std::lock_guard lock(queue.mutex);
+    const MutexLock lock(queue.mutex);
     while (!queue.messages.empty()) {
       const Kept& first = queue.messages.front();
       const Error error = endpoint_.send(peer, first.kind, first.bytes.data(), first.bytes.size(), nullptr);
@@ -112,14 +114,16 @@ bool Outbox::flush() {
 }
 
 std::size_t Outbox::kept(Peer peer) {
-  const std::lock_guard lock(queues_[peer].mutex);
-  return queues_[peer].messages.size();
+  Queue& queue = queues_[peer];
+  const MutexLock lock(queue.mutex);
+  return queue.messages.size();
 }
 
 void Outbox::drop(Peer peer) {
-  const std::lock_guard lock(queues_[peer].mutex);
-  kept_.fetch_sub(queues_[peer].messages.size(), std::memory_order_release);
-  queues_[peer].messages.clear();
+  Queue& queue = queues_[peer];
+  const MutexLock lock(queue.mutex);
+  kept_.fetch_sub(queue.messages.size(), std::memory_order_release);
+  queue.messages.clear();
 }
 
 }  // namespace pinion::firehose

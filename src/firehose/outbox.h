@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "firehose/bell.h"
 #include "transfer/endpoint/endpoint.h"
 
@@ -57,14 +57,14 @@ class Outbox {
     std::vector<char> bytes;
   };
   struct Queue {
-    std::mutex mutex;  ///< guards the next
-    std::deque<Kept> messages;
-    bool lost = false;
+    Mutex mutex;
+    std::deque<Kept> messages GUARDED_BY(mutex);
+    bool lost GUARDED_BY(mutex) = false;
   };
 
   Error post(transfer::Peer to, MessageKind kind, const char* message, std::size_t bytes, bool keep);
-  Error keep(Queue& queue, MessageKind kind, const char* message, std::size_t bytes);
-  void lose(Queue& queue);
+  Error keep(Queue& queue, MessageKind kind, const char* message, std::size_t bytes) REQUIRES(queue.mutex);
+  void lose(Queue& queue) REQUIRES(queue.mutex);
   void ring_if_needed() {
     if (bell_ && !empty()) bell_->ring();
   }

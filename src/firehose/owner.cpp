@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 namespace pinion::firehose {
 
@@ -37,7 +38,6 @@ std::size_t Owner::most_actions(std::size_t buckets, std::size_t revocations) co
 }
 
 OwnerAction* Owner::next() {
-  answer_.grants.count = answer_.refusals.count = 0;
   while (OwnerAction* const action = actions_.pop_front()) {
     switch (action->kind) {
       case Kind::grant:
@@ -54,24 +54,18 @@ OwnerAction* Owner::next() {
   return nullptr;
 }
 
-Message Owner::message_of(const OwnerAction& action) const {
+Message Owner::message_of(const OwnerAction& action) {
   if (action.kind == Kind::recall) return Recall{{action.ref.bucket, action.number}, action.ref.epoch};
   if (action.kind == Kind::limit)
     return Limit{action.limit, action.delay, static_cast<Duration>(action.number)};
-  Answer answer = answer_;
+  Answer answer = std::exchange(answer_, {});
   answer.limit = action.limit;
   answer.delay = action.delay;
   return answer;
 }
 
-void Owner::send(Peer to, const Answer& answer) {
-  if (answer.grants.count == 0 && answer.refusals.count == 0) return;
-  for (const Grant& grant : answer.grants) actions_.add(Kind::grant).ref = grant.ref;
-  for (const Refusal& refusal : answer.refusals) {
-    OwnerAction& action = actions_.add(Kind::refuse);
-    action.ref.bucket = refusal.bucket;
-    action.error = refusal.error;
-  }
+/// Closes an answer: grants and refusals went before.
+void Owner::answer(Peer to) {
   OwnerAction& action = actions_.add(Kind::answer);
   action.peer = to;
   action.limit = limit_of(peers_[to]);
@@ -84,10 +78,10 @@ void Owner::move(Peer from, const Move& move) {
   PeerState& peer = peers_[from];
   if (peer.gone) return;
   for (const BucketRef& victim : move.victims) release_one(peer, victim);
-  Answer answer;
-  for (Bucket bucket : move.wanted) want(peer, bucket, answer);
+  bool answers = false;
+  for (Bucket bucket : move.wanted) answers |= want(peer, bucket);
   registrations_.start();
-  send(from, answer);
+  if (answers) answer(from);
   press(peer, move.expected);
 }
 
@@ -129,12 +123,13 @@ bool Owner::reserve() {
   }
 }
 
-void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {
+/// True: it is granted or refused already.
+bool Owner::want(PeerState& peer, Bucket bucket) {
   int error = why_refused(peer, bucket);
   if (!error && !reserve()) error = ENOMEM;
   if (error) {
-    ++counters_.refusals;
-    return answer.refusals.add({bucket, error});
+    refuse(bucket, error);
+    return true;
   }
   Registration* of = registrations_.find(bucket);
   if (!of) {
@@ -153,14 +148,22 @@ void Owner::want(PeerState& peer, Bucket bucket, Answer& answer) {
   of->holders.push_back(holder);
   if (peer.holders.empty()) active_.push_back(peer);
   peer.holders.push_back(holder);
-  if (of->state == State::pinned) grant(holder, answer);
+  if (of->state != State::pinned) return false;
+  grant(holder);
+  return true;
 }
 
-/// Leaves out the parts, which next() adds.
-void Owner::grant(Holder& holder, Answer& answer) {
+void Owner::grant(Holder& holder) {
   holder.granted = true;
   ++counters_.grants;
-  answer.grants.add({holder.registration->ref(), {}});
+  actions_.add(Kind::grant).ref = holder.registration->ref();
+}
+
+void Owner::refuse(Bucket bucket, int error) {
+  ++counters_.refusals;
+  OwnerAction& action = actions_.add(Kind::refuse);
+  action.ref.bucket = bucket;
+  action.error = error;
 }
 
 /// Refuses the peers that wait for its registration.
@@ -169,12 +172,10 @@ void Owner::refuse_wants(Registration& of, int error) {
     next = Registration::Holders::next(*holder);
     if (holder->granted) continue;
     const Peer peer = relaxed(holder->peer);
-    ++counters_.refusals;
-    Answer answer;
-    answer.refusals.add({of.number(), error});
+    refuse(of.number(), error);
     const bool last = of.holders.size() == 1;
     drop(*holder);
-    send(peer, answer);
+    answer(peer);
     if (last) return;  // the registration may be gone with it
   }
 }
@@ -208,7 +209,7 @@ void Owner::left_unused(Registration& of) {
 void Owner::make_absent(Registration& of) {
   const Bucket bucket = of.number();
   registrations_.remove(of);
-  revocations_.bucket_left(bucket, [this](Revocation name) { revoked(name); });
+  revocations_.bucket_left(bucket, [this](Revocation name) { actions_.revoked(name); });
 }
 
 // ---- registrations ----
@@ -220,9 +221,8 @@ void Owner::pinned(BucketRef ref, const RemoteParts& parts) {
   registrations_.pinned(*of, parts);
   if (of->holders.empty()) left_unused(*of);
   for (Holder* holder = of->holders.front(); holder; holder = Registration::Holders::next(*holder)) {
-    Answer answer;
-    grant(*holder, answer);
-    send(relaxed(holder->peer), answer);
+    grant(*holder);
+    answer(relaxed(holder->peer));
   }
   registrations_.start();
 }
@@ -256,7 +256,7 @@ void Owner::revoke(Revocation revocation, BucketRange buckets, Time deadline) {
   while (Registration* const of = found.pop_front())
     if (!of->doomed) doom(*of, buckets);
   // It counts one more than there are, so that its end comes once.
-  if (revocations_.latest_left()) revoked(revocation);
+  if (revocations_.latest_left()) actions_.revoked(revocation);
   registrations_.start();
 }
 

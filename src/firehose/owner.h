@@ -53,8 +53,8 @@ class Owner {
   /// The next action that the events have asked for, in order; null: none is left. Grants and refusals come
   /// within their answer.
   OwnerAction* next();
-  /// The message of an action that next() returned last.
-  Message message_of(const OwnerAction& action) const;
+  /// The message of the action that next() returned last; called once for each message.
+  Message message_of(const OwnerAction& action);
   /// Gives an action back: it was carried out, or copied.
   void put(OwnerAction& action) { actions_.put(action); }
 
@@ -130,19 +130,19 @@ class Owner {
   int why_refused(const PeerState& peer, Bucket bucket) const;
   std::size_t most_actions(std::size_t buckets, std::size_t revocations) const;
   bool reserve();
-  void want(PeerState& peer, Bucket bucket, Answer& answer);
-  void grant(Holder& holder, Answer& answer);
+  bool want(PeerState& peer, Bucket bucket);
+  void grant(Holder& holder);
+  void refuse(Bucket bucket, int error);
+  void answer(Peer to);
   void refuse_wants(Registration& of, int error);
   void release_one(PeerState& peer, const BucketRef& ref);
   void drop(Holder& holder);
   void left_unused(Registration& of);
   void make_absent(Registration& of);
-  void revoked(Revocation revocation) { actions_.add(OwnerAction::Kind::revoked).number = revocation; }
   void doom(Registration& of, BucketRange buckets);
   std::uint32_t limit_of(const PeerState& peer) const;
   void press(const PeerState& asking, Duration expected);
   void shrink_to(std::uint64_t buckets);
-  void send(Peer to, const Answer& answer);
 
   Quota quota_;
   const Exposes exposes_;
@@ -150,7 +150,7 @@ class Owner {
   OwnerActions actions_;
   Answer answer_;  ///< the one that next() puts together
   std::vector<PeerState> peers_;
-  LinkedList<PeerState, &PeerState::active> active_;  ///< those with holders
+  LinkedList<PeerState, &PeerState::active> active_;  ///< the peers with holders
   Registrations registrations_;
   BucketTable<Holder> holders_;
   Pool<Holder> holder_pool_;

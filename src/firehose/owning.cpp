@@ -31,9 +31,9 @@ Exposes can_expose(const char* provider) {
 /// Keeps the object reachable for ever.
 template <class T>
 T& kept(T* object) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::deque<T*>* const all = new std::deque<T*>;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return *all->emplace_back(object);
 }
 
@@ -53,11 +53,11 @@ Owning::Owning(Ways& ways, BucketSize size, const Quota& quota)
   served_.reserve(kMostLooks);
   const Exposes can = can_expose(ways.endpoint->capabilities().provider);
   if (can != Exposes::nothing && !memory_events::add(recalls_)) exposes_ = can;
-  if (LeasePath* const leases = LeasePath::running()) leases->add(*this);
+  peer_memory::add(*this);
 }
 
 void Owning::close() {
-  if (LeasePath* const leases = LeasePath::running()) leases->remove(*this);
+  peer_memory::remove(*this);
   exposes_ = Exposes::nothing;
   recalls_.leave();
   memory_events::remove(recalls_);
@@ -69,7 +69,7 @@ void Owning::close() {
 
 template <class Event>
 void Owning::run(Event&& event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   event();
   carry_out_actions();
 }
@@ -94,17 +94,17 @@ void Owning::carry_out_actions() {
 }
 
 void Owning::moved(Peer from, const Move& move) {
-  run([&] { owner_.move(from, move); });
+  run([&]() REQUIRES(mutex_) { owner_.move(from, move); });
 }
 
 void Owning::released(Peer from, const Release& release) {
-  run([&] { owner_.release(from, release); });
+  run([&]() REQUIRES(mutex_) { owner_.release(from, release); });
 }
 
 void Owning::gone(Peer peer) {
-  if (exposes_ != Exposes::own_segments) return run([&] { owner_.gone(peer); });
+  if (exposes_ != Exposes::own_segments) return run([&]() REQUIRES(mutex_) { owner_.gone(peer); });
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     outlives_[peer] = true;
     bury_at_ = 0;
   }
@@ -120,15 +120,13 @@ bool Owning::exposes(const void* self, Bucket bucket) {
 Range Owning::exposed_part(Bucket bucket) const {
   const Exposes exposes = exposes_;
   const Range part = exposes == Exposes::nothing ? Range{} : ways_.exposure.part_of(size_.range(bucket));
-  if (exposes != Exposes::own_segments) return part;
-  LeasePath* const leases = LeasePath::running();
-  return leases && leases->arena().is_own(part) ? part : Range{};
+  return exposes != Exposes::own_segments || peer_memory::is_own_segment(part) ? part : Range{};
 }
 
 void Owning::served(Range memory) {
   if (pins_.bytes() == 0) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (served_.size() == kMostLooks || !owner_.lacks(memory, size_.of(memory.begin))) return;
     served_.push_back(memory);
   }
@@ -157,7 +155,7 @@ void Owning::pin(const OwnerAction& task) {
     error = Error::make(EPERM, "the memory is not exposed any more");
   }
   pinning_ = false;
-  run([&] {
+  run([&]() REQUIRES(mutex_) {
     if (error) return owner_.pin_failed(task.ref, error.code);
     pin_time_.add(monotonic_now() - task.since);
     owner_.moves_take(pin_time_.get() + unpin_time_.get());
@@ -167,7 +165,7 @@ void Owning::pin(const OwnerAction& task) {
 
 void Owning::unpin(const OwnerAction& task) {
   pins_.unpin(task.ref.bucket);
-  run([&] {
+  run([&]() REQUIRES(mutex_) {
     unpin_time_.add(monotonic_now() - task.since);
     owner_.moves_take(pin_time_.get() + unpin_time_.get());
     owner_.unpinned(task.ref);
@@ -179,13 +177,13 @@ void Owning::look_at_served() {
   for (;;) {
     Range memory;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (served_.empty()) return;
       memory = served_.back();
       served_.pop_back();
     }
     const Bucket bucket = size_.of(memory.begin);
-    if (Pins::would_pin(exposed_part(bucket), memory)) run([&] { owner_.renew(bucket); });
+    if (Pins::would_pin(exposed_part(bucket), memory)) run([&]() REQUIRES(mutex_) { owner_.renew(bucket); });
   }
 }
 
@@ -198,7 +196,7 @@ void Owning::carry_out_changes() {
 void Owning::revoked(Revocation revocation) {
   if (!recalls_.grant(revocation)) return;  // its hook goes on, and reports the end
   carry_out_changes();
-  run([&] { owner_.end_revocation(revocation); });
+  run([&]() REQUIRES(mutex_) { owner_.end_revocation(revocation); });
   recalls_.end(revocation);
 }
 
@@ -218,7 +216,7 @@ void Owning::carry_out(const OwnerAction& task) {
 void Owning::share_room(Time now) {
   const std::uint64_t missing = missing_.exchange(0, std::memory_order_relaxed);
   if (missing == 0 && now < grow_at_) return;
-  run([&] {
+  run([&]() REQUIRES(mutex_) {
     if (missing > 0) {
       const std::uint64_t registered = owner_.registrations().registered();
       owner_.resize(registered - std::min(registered, (missing + size_.bytes() - 1) / size_.bytes()), 0);
@@ -236,7 +234,7 @@ void Owning::begin_revocations() {
   for (Recalls::Asked asked; revoking_ || recalls_.take(asked); revoking_.reset()) {
     if (!revoking_) revoking_ = asked;  // until it has begun
     const Range whole{revoking_->range.begin, std::min(revoking_->range.end, kAddressEnd)};
-    run([&] {
+    run([&]() REQUIRES(mutex_) {
       owner_.revoke(revoking_->name, whole.empty() ? BucketRange{} : size_.touched(whole),
                     revoking_->deadline);
     });
@@ -245,7 +243,7 @@ void Owning::begin_revocations() {
 
 void Owning::end_revocations() {
   for (std::uint64_t name = 0; recalls_.take_over(name);) {
-    run([&] {
+    run([&]() REQUIRES(mutex_) {
       owner_.late(monotonic_now());  // those for whom it was given up
       owner_.end_revocation(name);
     });
@@ -268,7 +266,7 @@ void Owning::bury(Time now) {
 
 /// The next task. False: there is none.
 bool Owning::take_task(OwnerAction& task) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Time now = monotonic_now();
   if (bury_at_ <= now) bury(now);
   if (tasks_.empty() && owner_.deadline() <= now) owner_.late(now);
@@ -293,7 +291,7 @@ Time Owning::work() {
       carry_out(task);
       continue;
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::min({owner_.deadline(), carry_out_at_, grow_at_, bury_at_});
   }
 }
@@ -301,7 +299,7 @@ Time Owning::work() {
 void Owning::add_to(struct pinion_firehose_statistics& out) const {
   out.exposed_bytes = pins_.bytes();
   out.exposed_peak_bytes = pins_.peak_bytes();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const OwnerCounters& owner = owner_.counters();
   out.pins = owner.pins;
   out.unpins = owner.unpins;

@@ -14,10 +14,10 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "firehose/owner.h"
 #include "firehose/pins.h"
 #include "firehose/recalls.h"
@@ -52,7 +52,7 @@ class Owning final : Occupant {
  private:
   template <class Event>
   void run(Event&& event);
-  void carry_out_actions();
+  void carry_out_actions() REQUIRES(mutex_);
   static bool exposes(const void* self, Bucket bucket);
   Range exposed_part(Bucket bucket) const;
   bool asked_for(std::uint64_t bytes) override;
@@ -67,19 +67,19 @@ class Owning final : Occupant {
   void revoked(Revocation revocation);
   void begin_revocations();
   void end_revocations();
-  void bury(Time now);
+  void bury(Time now) REQUIRES(mutex_);
 
   Ways& ways_;
   const BucketSize size_;
   const Quota quota_;
   std::atomic<Exposes> exposes_{Exposes::nothing};
 
-  mutable std::mutex mutex_;  ///< guards the next five
-  Owner owner_;
-  OwnerActionList tasks_;       ///< for the agent
-  std::vector<bool> outlives_;  ///< by peer: it is gone, but its process lives
-  Time bury_at_ = kNever;       ///< when the agent looks at those again
-  std::vector<Range> served_;   ///< memory to look at, with room for kMostLooks
+  mutable Mutex mutex_;
+  Owner owner_ GUARDED_BY(mutex_);
+  OwnerActionList tasks_ GUARDED_BY(mutex_);       ///< left to the agent
+  std::vector<bool> outlives_ GUARDED_BY(mutex_);  ///< whether a peer is gone, but its process lives
+  Time bury_at_ GUARDED_BY(mutex_) = kNever;       ///< when the agent looks at those again
+  std::vector<Range> served_ GUARDED_BY(mutex_);   ///< memory to look at, with room for kMostLooks
 
   Pins& pins_;        ///< never freed: hooks may be inside
   Recalls& recalls_;  ///< never freed: hooks may be inside
@@ -90,7 +90,7 @@ class Owning final : Occupant {
   Time grow_at_ = kNever;  ///< when the memory for peers grows, after it has shrunk
 
   std::atomic<std::uint64_t> missing_{0};  ///< bytes that leases lack
-  TypicalTime pin_time_, unpin_time_;      ///< with their wait for the agent
+  TypicalTime pin_time_, unpin_time_;      ///< both include the wait for the agent
 };
 
 }  // namespace pinion::firehose

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/c_api_inside.h"
 #include "firehose/courier.h"
 #include "firehose/outbox.h"
 #include "firehose/remote_access.h"
@@ -26,18 +25,12 @@ PinEverything::PinEverything(Ways& ways)
     : ways_(ways), keys_(std::make_unique<Keys[]>(ways.endpoint->peers())) {}
 
 Error PinEverything::pin(Range pages, RemotePart& part) {
-  ThreadContext* const thread = this_thread();
-  LeasePath* const leases = LeasePath::running();
-  if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
-  PeerHold hold;
-  const int domain = domain_number(ways_.endpoint->domain());
-  if (Error error = leases->begin_hold(*thread, domain, pages, Access::all, hold)) return error;
+  peer_memory::Hold hold;
+  if (Error error = peer_memory::hold(ways_.endpoint->domain(), pages, hold)) return error;
   holds_.push_back(hold);
   bytes_.fetch_add(pages.bytes());
   pins_.fetch_add(1);
-  const Region& region = *hold.region.region;
-  part = {pages.begin, pages.end, region.key.remote_base + (pages.begin - region.range().begin),
-          region.key.remote_key};
+  part = {pages.begin, pages.end, hold.remote_address, hold.remote_key};
   return {};
 }
 
@@ -63,10 +56,7 @@ Error PinEverything::open() {
 }
 
 void PinEverything::close() {
-  ThreadContext* const thread = this_thread();
-  LeasePath* const leases = LeasePath::running();
-  if (!thread || !leases) return;
-  for (const PeerHold& hold : holds_) leases->end_hold(*thread, hold);
+  for (const peer_memory::Hold& hold : holds_) peer_memory::let_go(hold);
   holds_.clear();
 }
 
@@ -75,7 +65,7 @@ void PinEverything::message(Peer from, const void* payload, std::size_t bytes) {
   if (bytes != sizeof message) return;
   std::memcpy(&message, payload, sizeof message);
   Keys& keys = keys_[from];
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (keys.complete.load(std::memory_order_relaxed) || message.segments > kMostSegments) return;
   keys.parts.push_back(message.part);
   if (keys.parts.size() >= message.segments) keys.complete.store(true, std::memory_order_release);

@@ -8,10 +8,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "engine/lease_path.h"
+#include "base/mutex.h"
+#include "engine/peer_memory.h"
 #include "firehose/messages.h"
 #include "firehose/strategy.h"
 #include "firehose/ways.h"
@@ -41,8 +41,8 @@ class PinEverything final : public Strategy {
   void begin(Part& part);
 
   Ways& ways_;
-  std::vector<PeerHold> holds_;
-  std::mutex mutex_;  ///< guards incomplete keys
+  std::vector<peer_memory::Hold> holds_;
+  Mutex mutex_;  ///< guards incomplete keys
   const std::unique_ptr<Keys[]> keys_;
   std::atomic<std::uint64_t> bytes_{0}, pins_{0}, hits_{0};
 };

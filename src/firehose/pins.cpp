@@ -6,14 +6,10 @@
 #include <vector>
 
 #include "device/kernel/fault_in.h"
-#include "engine/c_api_inside.h"
 
 namespace pinion::firehose {
 
 namespace {
-
-/// All rights: local transfers from and to the bucket are served by its registration, too.
-constexpr Access kRights = Access::all;
 
 /// The longest runs of pages that are mapped and writable, kMostParts at most.
 std::vector<Range> usable_parts(Range pages) {
@@ -35,7 +31,7 @@ std::vector<Range> usable_parts(Range pages) {
 
 std::uint64_t Pins::bytes_of(const Holds& holds) {
   std::uint64_t bytes = 0;
-  for (const PeerHold& hold : holds) bytes += hold.pages.bytes();
+  for (const peer_memory::Hold& hold : holds) bytes += hold.pages().bytes();
   return bytes;
 }
 
@@ -56,26 +52,21 @@ bool Pins::may_be_pinned(Range range) const {
 bool Pins::is_pinned(Range range) const {
   for (const auto& [bucket, holds] : holds_)
     if (std::any_of(holds.begin(), holds.end(),
-                    [&](const PeerHold& each) { return each.pages.overlaps(range); }))
+                    [&](const peer_memory::Hold& each) { return each.pages().overlaps(range); }))
       return true;
   return false;
 }
 
 /// Registers first, and looks at the memory then: a change after that waits for its holders.
 Error Pins::hold(Range pages, Holds& holds, RemoteParts& parts) {
-  ThreadContext* const thread = this_thread();
-  LeasePath* const leases = LeasePath::running();
-  if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
-  PeerHold hold;
-  if (Error error = leases->begin_hold(*thread, domain_number(domain_), pages, kRights, hold)) return error;
+  peer_memory::Hold hold;
+  if (Error error = peer_memory::hold(domain_, pages, hold)) return error;
   if (Error error = check_access(pages, true)) {
-    leases->end_hold(*thread, hold);
+    peer_memory::let_go(hold);
     return error;
   }
-  const Region& region = *hold.region.region;
   holds.add(hold);
-  parts.add({pages.begin, pages.end, region.key.remote_base + (pages.begin - region.range().begin),
-             region.key.remote_key});
+  parts.add({pages.begin, pages.end, hold.remote_address, hold.remote_key});
   return {};
 }
 
@@ -111,9 +102,7 @@ bool Pins::would_pin(Range exposed, Range memory) {
 void Pins::unpin(Bucket bucket) {
   const auto found = holds_.find(bucket);
   if (found == holds_.end()) return;
-  ThreadContext* const thread = this_thread();
-  if (LeasePath* const leases = LeasePath::running(); leases && thread)
-    for (const PeerHold& hold : found->second) leases->end_hold(*thread, hold);
+  for (const peer_memory::Hold& hold : found->second) peer_memory::let_go(hold);
   bytes_.fetch_sub(bytes_of(found->second));
   holds_.erase(found);
   count(bucket, -1);

@@ -1,5 +1,5 @@
-// Registrations for peers: buckets of this process's memory, each held in the registry (LeasePath). Owns the
-// holds.
+// Registrations for peers: buckets of this process's memory, each held in the registry
+// (engine/peer_memory.h). Owns the holds.
 //
 // pin() and unpin(): the agent's thread, they block. may_be_pinned(): any thread, hooks too; a bucket counts
 // from before its registration, so that no event passes between.
@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "engine/lease_path.h"
+#include "engine/peer_memory.h"
 #include "firehose/bucket.h"
 #include "firehose/messages.h"
 
@@ -42,7 +42,7 @@ class Pins {
 
  private:
   static constexpr std::size_t kCounts = 1 << 14;
-  using Holds = List<PeerHold, kMostParts>;
+  using Holds = List<peer_memory::Hold, kMostParts>;
 
   Error hold(Range pages, Holds& holds, RemoteParts& parts);
   static std::uint64_t bytes_of(const Holds& holds);
@@ -59,7 +59,7 @@ class Pins {
   std::unordered_map<Bucket, Holds> holds_;  ///< the agent's
   std::atomic<std::uint64_t> bytes_{0}, peak_{0};
   std::atomic<std::uint32_t> all_{0};
-  std::array<std::atomic<std::uint32_t>, kCounts> counts_{};  ///< of pinned buckets, by hash
+  std::array<std::atomic<std::uint32_t>, kCounts> counts_{};  ///< pinned buckets, by hash
 };
 
 }  // namespace pinion::firehose

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "engine/peer_memory.h"
 #include "firehose/pins.h"
 #include "monitor/memory_calls.h"
 #include "monitor/system_call.h"
@@ -93,8 +94,7 @@ bool Recalls::is_asked(Range range) const {
 pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
   if (change.kind == ChangeKind::lazily) return pinion::Answer::done;
   // The arena's registration needs its pages, those beside the firehoses' too.
-  LeasePath* const path = LeasePath::running();
-  const bool writes_all = path != nullptr && path->arena().is_open(change.range);
+  const bool writes_all = peer_memory::is_open_segment(change.range);
   Range unpinned{change.range.begin, change.range.begin};
   for (Address page = change.range.begin; page < change.range.end; page += page_size()) {
     const Address next = page + page_size();
@@ -108,7 +108,7 @@ pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
   return pinion::Answer::done;
 }
 
-/// Null: all slots are used. The agent then revokes everything.
+/// Returns null if all slots are used. The agent then revokes everything.
 Recalls::Slot* Recalls::note(Range range, bool waits, State state) {
   for (Slot& slot : slots_) {
     std::uint32_t free = kFree;

@@ -32,7 +32,7 @@ void release_local(Part& part) {
 void RemoteAccess::by_provider(Part& part) {
   if (post(part)) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.push_back(part);
     has_waiting_.store(true, std::memory_order_release);
   }
@@ -64,7 +64,7 @@ bool RemoteAccess::flush() {
   if (!has_waiting_.load(std::memory_order_acquire)) return true;
   Parts now;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     now = std::exchange(waiting_, {});
     has_waiting_.store(false, std::memory_order_release);
   }
@@ -74,7 +74,7 @@ bool RemoteAccess::flush() {
     break;
   }
   if (now.empty()) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (Part* const part = waiting_.pop_front()) now.push_back(*part);
   waiting_ = now;
   has_waiting_.store(true, std::memory_order_release);

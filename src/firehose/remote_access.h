@@ -5,8 +5,8 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "firehose/call.h"
 #include "firehose/ways.h"
 
@@ -28,8 +28,8 @@ class RemoteAccess {
   bool post(Part& part);
 
   Ways& ways_;
-  std::mutex mutex_;  ///< guards the next
-  Parts waiting_;
+  Mutex mutex_;
+  Parts waiting_ GUARDED_BY(mutex_);
   std::atomic<bool> has_waiting_{false};
 };
 

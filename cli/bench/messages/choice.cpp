@@ -17,7 +17,7 @@ RecentBuffers::Entry& RecentBuffers::entry_of(const void* address, std::size_t b
 }
 
 int RecentBuffers::missed(const void* address, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entry_of(address, bytes);
   if (entry.address != address || entry.bytes != bytes) {
     entry = {address, bytes, 1};
@@ -27,7 +27,7 @@ int RecentBuffers::missed(const void* address, std::size_t bytes) {
 }
 
 void RecentBuffers::found(const void* address, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entry_of(address, bytes);
   if (entry.address == address && entry.bytes == bytes) entry.misses = 0;
 }

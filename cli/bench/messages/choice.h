@@ -5,8 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "cli/bench/messages/buffer.h"
 
 namespace pinion::transfer {
@@ -26,10 +26,10 @@ class RecentBuffers {
     std::size_t bytes = 0;
     int misses = 0;
   };
-  Entry& entry_of(const void* address, std::size_t bytes);
+  Entry& entry_of(const void* address, std::size_t bytes) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::array<Entry, 256> entries_;  ///< guarded by mutex_
+  Mutex mutex_;
+  std::array<Entry, 256> entries_ GUARDED_BY(mutex_);
 };
 
 /// A buffer that was found unregistered this often in a row is not foreseen.

@@ -10,7 +10,7 @@ namespace pinion::transfer {
 void Inbox::message(Peer from, const void* payload, std::size_t bytes) {
   Control control;
   const bool good = decode(payload, bytes, control);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_ || from >= unread_.size() || unread_[from] > kMostUnread) return;
   if (++unread_[from] > kMostUnread || !good) {
     events_.push_back({from, Nonsense{}});
@@ -20,23 +20,23 @@ void Inbox::message(Peer from, const void* payload, std::size_t bytes) {
 }
 
 void Inbox::put(Event event) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   events_.push_back(std::move(event));
 }
 
 std::vector<Event> Inbox::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::fill(unread_.begin(), unread_.end(), 0);
   return std::exchange(events_, {});
 }
 
 bool Inbox::empty() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return events_.empty();
 }
 
 void Inbox::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
 }
 

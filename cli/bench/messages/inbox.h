@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <variant>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cli/bench/messages/control.h"
 #include "transfer/endpoint/endpoint.h"
 
@@ -45,11 +45,10 @@ class Inbox final : public MessageHandler {
   /// Control messages of one peer that wait here; one that keeps to the rules has fewer under way.
   static constexpr std::size_t kMostUnread = std::size_t{1} << 18;
 
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  std::vector<Event> events_;
-  std::vector<std::size_t> unread_;
-  bool closed_ = false;
+  Mutex mutex_;
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+  std::vector<std::size_t> unread_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace pinion::transfer

@@ -99,8 +99,8 @@ unsigned LargeMessages::progress() {
   unsigned happened = endpoint_.progress();
   // Once more: another thread may have left its work while this one was about to leave.
   do {
-    const std::unique_lock lock(driver_, std::try_to_lock);
-    if (!lock) return happened;
+    if (!driver_.try_lock()) return happened;
+    const MutexLock lock(driver_, std::adopt_lock);
     happened += drive();
   } while (!inbox_->empty());
   return happened;
@@ -133,7 +133,7 @@ unsigned LargeMessages::drive() {
 
 void LargeMessages::close() {
   const auto any = [&](auto&& holds) {
-    const std::lock_guard lock(driver_);
+    const MutexLock lock(driver_);
     return std::any_of(channels_.begin(), channels_.end(), holds);
   };
   // The last `pulled` of a message that ended here ends it for its sender.
@@ -143,7 +143,7 @@ void LargeMessages::close() {
   inbox_->close();
   const Error error = Error::make(ECANCELED, "the messages were closed");
   {
-    const std::lock_guard lock(driver_);
+    const MutexLock lock(driver_);
     for (const auto& channel : channels_) channel->fail(error);
   }
   while (any([](const auto& channel) { return channel->has_gets(); }))

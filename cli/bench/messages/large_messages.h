@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/error.h"
@@ -38,8 +37,8 @@ class Request {
   /// ECONNRESET: the peer is gone. EMSGSIZE: the message is longer than the receive's buffer (both sides).
   /// EIO: the receiver could not read it. EPROTO: the peer sent nonsense. ECANCELED: close().
   const Error& error() const { return error_; }
-  std::size_t bytes() const { return bytes_; }     ///< of the message
-  Protocol protocol() const { return protocol_; }  ///< of this side, as chosen
+  std::size_t bytes() const { return bytes_; }     ///< the message's
+  Protocol protocol() const { return protocol_; }  ///< this side's choice
   std::size_t copied() const { return copied_; }   ///< bytes through this side's bounce buffers
 
  private:
@@ -61,7 +60,8 @@ class LargeMessages {
     Error error;
     std::unique_ptr<LargeMessages> messages;
   };
-  /// Before the endpoint connects. The object outlives the endpoint, which may call its handler to the end.
+  /// Called before the endpoint connects. The object outlives the endpoint, which may call its handler to the
+  /// end.
   static Result open(Endpoint& endpoint, const MessageOptions& options);
   LargeMessages(const LargeMessages&) = delete;
   LargeMessages& operator=(const LargeMessages&) = delete;
@@ -87,19 +87,18 @@ class LargeMessages {
 
  private:
   LargeMessages(Endpoint& endpoint, const MessageOptions& options);
-  unsigned drive();
+  unsigned drive() REQUIRES(driver_);
 
   Endpoint& endpoint_;
   MessageOptions options_;
   RecentBuffers recent_;
   std::unique_ptr<Inbox> inbox_;
 
-  std::mutex driver_;
-  // Guarded by driver_.
-  BouncePool pool_;
+  Mutex driver_;     ///< guards the channels' content, too
+  BouncePool pool_;  ///< used under driver_, while channels move
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::size_t first_ = 0;  ///< the channel to begin with: each in turn
-  bool again_ = false;     ///< the endpoint was full
+  std::size_t first_ GUARDED_BY(driver_) = 0;  ///< the channel to begin with: each in turn
+  bool again_ GUARDED_BY(driver_) = false;     ///< the endpoint was full
 };
 
 }  // namespace pinion::transfer

@@ -12,7 +12,7 @@ void OperationTable::make_slots(std::size_t count) {
 }
 
 OperationSlot* OperationTable::take(Peer peer, Operation* operation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ == kMost) return nullptr;
   try {
     if (free_.empty()) make_slots(slots_.size());
@@ -40,13 +40,13 @@ Operation* OperationTable::release(OperationSlot& slot) {
 }
 
 Operation* OperationTable::finish(OperationSlot& slot, bool* abandoned) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (abandoned != nullptr) *abandoned = slot.abandoned;
   return release(slot);
 }
 
 void OperationTable::end_later(OperationSlot& slot, int code, Time due) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (slot.operation == nullptr) {
     release(slot);
     return;
@@ -59,7 +59,7 @@ void OperationTable::end_later(OperationSlot& slot, int code, Time due) {
 
 /// The next one from that slot on; `from` then names the slot behind it.
 Operation* OperationTable::abandon_next(std::size_t& from, std::optional<Peer> peer, Kinds kinds) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (from < slots_.size()) {
     OperationSlot& slot = slots_[from++];
     if (!slot.used || slot.abandoned || (peer && slot.peer != *peer) ||
@@ -73,7 +73,7 @@ Operation* OperationTable::abandon_next(std::size_t& from, std::optional<Peer> p
 }
 
 std::size_t OperationTable::live() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return live_;
 }
 

@@ -13,11 +13,11 @@
 
 #include <atomic>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "transfer/endpoint/endpoint.h"
 #include "transfer/endpoint/wire_pool.h"
 
@@ -35,18 +35,21 @@ struct OperationSlot : Context {
   bool used = false;
   bool abandoned = false;                   ///< done() was called early
   bool gets = false;                        ///< writes this process's memory
-  WireBuffer* wire = nullptr;               ///< of a message
-  std::optional<std::uint64_t> mapped_key;  ///< of a raw one
+  WireBuffer* wire = nullptr;               ///< a message's
+  std::optional<std::uint64_t> mapped_key;  ///< a raw key's
   // Of one that ends later.
-  int code = 0;  ///< of libfabric
+  int code = 0;  ///< libfabric's
   Time due = 0;
   OperationSlot* next_ending = nullptr;
 };
 
 class OperationTable {
  public:
-  OperationTable() { make_slots(kFirst); }
-  /// Null: too many are under way, or there is no memory for one more.
+  OperationTable() {
+    const MutexLock lock(mutex_);
+    make_slots(kFirst);
+  }
+  /// Returns null if too many are under way, or there is no memory for one more.
   OperationSlot* take(Peer peer, Operation* operation);
   /// The provider has completed it, or has refused it. Returns the operation that waits, or null.
   /// `abandoned` (may be null) receives whether it has been done() early.
@@ -83,22 +86,22 @@ class OperationTable {
   /// Slots from the beginning: without memory, operations wait for others at most.
   static constexpr std::size_t kFirst = 64;
 
-  void make_slots(std::size_t count);
-  Operation* release(OperationSlot& slot);
+  void make_slots(std::size_t count) REQUIRES(mutex_);
+  Operation* release(OperationSlot& slot) REQUIRES(mutex_);
   Operation* abandon_next(std::size_t& from, std::optional<Peer> peer, Kinds kinds);
 
   std::atomic<unsigned> endings_{0};
-  mutable std::mutex mutex_;  ///< guards all below, and the slots
-  std::deque<OperationSlot> slots_;
-  std::vector<OperationSlot*> free_;  ///< with room for all
-  OperationSlot* ending_ = nullptr;   ///< the first
-  std::size_t live_ = 0;
+  mutable Mutex mutex_;  ///< guards the slots, too
+  std::deque<OperationSlot> slots_ GUARDED_BY(mutex_);
+  std::vector<OperationSlot*> free_ GUARDED_BY(mutex_);  ///< has room for all
+  OperationSlot* ending_ GUARDED_BY(mutex_) = nullptr;   ///< the first
+  std::size_t live_ GUARDED_BY(mutex_) = 0;
 };
 
 template <class IsDue>
 OperationTable::Ending OperationTable::take_ending(IsDue&& is_due) {
   if (endings_.load(std::memory_order_acquire) == 0) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (OperationSlot** at = &ending_; *at != nullptr;) {
     OperationSlot& slot = **at;
     if (!slot.abandoned && !is_due(slot.peer, slot.due)) {

@@ -1,19 +1,22 @@
-// The peers of an endpoint: their addresses, and whether they live. How a peer's end is noticed:
-//   - the provider reports a lost connection: at once;
-//   - its process is seen to have ended, on the same node, or its card is marked as left: 16 peers every
-//     100 ms, so within 0.2 s for up to 16 peers. Where no directory holds cards, its last message announces
-//     the end;
-//   - on another node, once something was exchanged: it is probed after a second of silence, which makes a
-//     provider report a lost connection; `silence` after that ends it, too;
-//   - a message of it was lost: messages have numbers. After a receive that failed, all peers are asked for
-//   an
-//     answer, whose number shows a gap.
+// The peers of an endpoint: their addresses, and whether they live. A peer's end is noticed by one of these:
+//
+//   the provider reports a lost connection            at once
+//   its process has ended, on the same node;          16 peers every 100 ms, so within 0.2 s for up to 16
+//   or its card is marked as left
+//   its last message announces the end                where no directory holds cards
+//   it is silent, on another node                     once something was exchanged: probed after a second,
+//                                                     which makes a provider report a lost connection;
+//                                                     `silence` after that ends it, too
+//   a message of it is missing                        messages have numbers. After a receive that failed, all
+//                                                     peers are asked for an answer; its number shows a gap
+//
 // A peer that is cut off is alive, and may still write to this process's memory. It is gone once its process
 // has ended or left, or its connections are closed. Libfabric's shm keeps spin locks in shared memory. A peer
 // that is killed while it holds one makes a put or send to it wait for ever, inside the provider; nothing
 // here can end that.
 //
-// note...() and condition(): any thread. The rest: the thread that holds the endpoint's progress.
+// note...(), is_here(), lives() and cut_off(): any thread. The rest: the thread that holds the endpoint's
+// progress.
 #pragma once
 
 #include "transfer/bootstrap/bootstrap.h"
@@ -23,8 +26,8 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "transfer/endpoint/shm_file.h"
 
 namespace pinion::transfer {
@@ -37,27 +40,27 @@ class PeerTable {
     Card card;
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool same_node = false;
-    ShmFile shm;  ///< where the provider is shm
+    ShmFile shm;  ///< used if the provider is shm
     std::atomic<Condition> condition{Condition::here};
     std::atomic<bool> touched{false};  ///< something was exchanged
     std::atomic<Time> heard{0};
-    std::mutex sending;            ///< messages leave in the order of their numbers; guards the next
-    std::uint32_t sent = 0;        ///< number of the last message to it
-    std::uint32_t arrived = 0;     ///< of the last one from it
-    std::atomic<bool> cut{false};  ///< the connection was closed here
-    bool told = false;             ///< and the peer was informed
-    bool doubted = false;          ///< a message of it may be lost
-    Time noticed = 0;              ///< when its end was; 0: not yet
-    Time probed = 0;               ///< last
-    Time unanswered_since = 0;     ///< first probe since it was heard; 0: none
+    Mutex sending;                               ///< messages leave in the order of their numbers
+    std::uint32_t sent GUARDED_BY(sending) = 0;  ///< number of the last message to it
+    std::uint32_t arrived = 0;                   ///< number of the last message from it
+    std::atomic<bool> cut{false};                ///< the connection was closed here
+    bool told = false;                           ///< and the peer was informed
+    bool doubted = false;                        ///< a message of it may be lost
+    Time noticed = 0;                            ///< when its end was; 0: not yet
+    Time probed = 0;                             ///< last
+    Time unanswered_since = 0;                   ///< first probe since it was heard; 0: none
   };
 
-  /// Before all else.
+  /// Comes before all else.
   void fill(std::vector<Card> cards, const Card& own);
   Peer size() const { return size_; }
   Entry& at(Peer peer) { return entries_[peer]; }
   bool is_here(Peer peer) const { return entries_[peer].condition.load() == Condition::here; }
-  /// Its process, on this node.
+  /// True: its process runs on this node.
   bool lives(Peer peer) const { return entries_[peer].same_node && !process_has_ended(peer); }
   /// Operations with it have ended.
   static bool is_over(Condition condition) {

@@ -122,7 +122,7 @@ Error Posting::transfer(Peer peer, std::span<const LocalMemory> local, const Rem
   return posted(*slot, peer, code);
 }
 
-/// Null: too many messages are on their way, or the registration of more memory failed.
+/// Returns null if too many messages are on their way, or the registration of more memory failed.
 WireBuffer* Posting::wire_buffer() {
   WireBuffer* buffer = messages_->take();
   if (buffer == nullptr && messages_->made() < kMostWireBuffers && !messages_->grow())
@@ -151,7 +151,7 @@ Error Posting::message(Peer from, Peer to, unsigned kind, const void* payload, s
   PeerTable::Entry& entry = peers_.at(to);
   ssize_t code = 0;
   {
-    const std::lock_guard lock(entry.sending);
+    const MutexLock lock(entry.sending);
     write_header(buffer->bytes, entry.card.token, {from, kind, entry.sent + 1, nullptr, bytes});
     code = fi_sendmsg(objects_.endpoint, &message, FI_COMPLETION);
     if (code == 0) ++entry.sent;

@@ -9,9 +9,9 @@
 #include <rdma/fi_domain.h>
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "transfer/endpoint/endpoint.h"
 
 namespace pinion::transfer {
@@ -25,8 +25,8 @@ class RawKeys {
   void unmap_all(fid_domain* domain);
 
  private:
-  std::mutex mutex_;
-  std::vector<std::uint64_t> mapped_;  ///< guarded by mutex_
+  Mutex mutex_;
+  std::vector<std::uint64_t> mapped_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion::transfer

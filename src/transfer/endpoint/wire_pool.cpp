@@ -16,7 +16,7 @@ WirePool::~WirePool() {
 }
 
 void WirePool::release() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (domain_ == nullptr) return;
   for (Block& block : blocks_) pinion_release(&block.lease);
 }
@@ -40,7 +40,7 @@ Error WirePool::grow() {
       return error;
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   try {
     free_.reserve(buffers_.size() + kBlock);
     blocks_.push_back(block);
@@ -57,7 +57,7 @@ Error WirePool::grow() {
 }
 
 WireBuffer* WirePool::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (free_.empty()) return nullptr;
   WireBuffer* const buffer = free_.back();
   free_.pop_back();
@@ -65,12 +65,12 @@ WireBuffer* WirePool::take() {
 }
 
 void WirePool::give(WireBuffer* buffer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   free_.push_back(buffer);
 }
 
 std::size_t WirePool::made() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return buffers_.size();
 }
 

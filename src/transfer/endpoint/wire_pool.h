@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "pinion/pinion.h"
 
 namespace pinion::transfer {
@@ -22,7 +22,7 @@ struct WireBuffer {
 
 class WirePool {
  public:
-  static constexpr std::size_t kBytes = 4096;  ///< of a buffer
+  static constexpr std::size_t kBytes = 4096;  ///< a buffer's
   static constexpr std::size_t kBlock = 64;    ///< buffers that are made at once
 
   /// `domain`: null where nothing needs registration.
@@ -33,11 +33,11 @@ class WirePool {
   WirePool& operator=(const WirePool&) = delete;
 
   Error grow();
-  /// Null: none is free.
+  /// Returns null if none is free.
   WireBuffer* take();
   void give(WireBuffer* buffer);
   std::size_t made() const;
-  /// Before the domain closes; the memory stays.
+  /// Called before the domain closes; the memory stays.
   void release();
 
  private:
@@ -47,10 +47,10 @@ class WirePool {
   };
 
   pinion_domain* const domain_;
-  mutable std::mutex mutex_;  ///< guards all below
-  std::deque<Block> blocks_;
-  std::deque<WireBuffer> buffers_;
-  std::vector<WireBuffer*> free_;  ///< with room for all
+  mutable Mutex mutex_;
+  std::deque<Block> blocks_ GUARDED_BY(mutex_);
+  std::deque<WireBuffer> buffers_ GUARDED_BY(mutex_);
+  std::vector<WireBuffer*> free_ GUARDED_BY(mutex_);  ///< has room for all
 };
 
 }  // namespace pinion::transfer
