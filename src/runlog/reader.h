@@ -29,7 +29,7 @@ struct Log {
 
   /// The end of the run as far as recorded: a killed process's last event may be later than its state.
   std::int64_t last_ns() const;
-  /// Whether every event of the run is here.
+  /// Returns whether every event of the run is here.
   bool all_events() const;
 };
 
@@ -42,7 +42,7 @@ Error for_each_log(const std::vector<std::string>& paths, const std::function<vo
 /// the run's length.
 Error for_each_state(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
-/// All logs, whole.
+/// Reads all logs whole.
 Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs);
 
 }  // namespace pinion::runlog
