@@ -17,7 +17,7 @@ class ArrivalsTest : public LeasesTest {
     return expected_arrival(arrival_key(site, 3, posted_), posted_);
   }
   void settle(const Receive& receive, std::uint64_t arrived) {
-    settle_arrival(*thread_, *leases_, receive, arrived);
+    learn_arrival(*thread_, *leases_, receive, arrived);
   }
 
   const std::uint64_t posted_;
