@@ -99,10 +99,6 @@ bool hooks_intact();
 /// the destination of a move: the kernel then takes what a register holds. Takes the dynamic linker's lock.
 bool others_replace_mremap();
 
-/// Whether the code of a patched entry is writable, and may be overwritten at any moment. Libraries that
-/// patch do this for some microseconds. Lock-free.
-bool hooks_exposed();
-
 /// Puts back on top those patches that others have overwritten since; theirs is called next. Unknown code is
 /// left and reported.
 HookReport reinstall_hooks();
