@@ -503,9 +503,9 @@ void Process::attend() {
   if (!attendance_ || !attendance_->due(now, counters_.acquires - attended_)) return;
   attended_ = counters_.acquires;
   std::size_t self = 0;
-  const node::NodeRoom::Post post{
+  const node::NodeTable::Post post{
       {left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.size()), {}, {}};
-  const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, post, self);
+  const std::vector<node::NodeTable::Member> members = attendance_->attend(now, post, self);
   const node::Sharing sharing = node::sharing_of(members, self, settings_.room->limit(), budget_.bytes());
   desk_.share(budget_, sharing.hold_at_most, sharing.at_hand, sharing.binds);
 }

@@ -64,7 +64,7 @@ class Process final : private RegisteredListener {
     CostModel nic;
     std::uint64_t limit = UINT64_MAX;
     std::uint64_t limit_regions = UINT64_MAX;
-    node::NodeRoom* room =
+    node::NodeTable* room =
         nullptr;  ///< where a limit of the node is shared out; joined, and outlives the process
     std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
     std::uint64_t lru_bytes = 64 << 20;
