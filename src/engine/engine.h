@@ -70,8 +70,8 @@ class Engine {
                            Time now);
 
   static std::atomic<Engine*> running_;
-  static std::atomic<Engine*>
-      newest_;  ///< of all that were ever started: memory that is never freed stays reachable
+  /// The newest engine ever started: memory that is never freed stays reachable.
+  static std::atomic<Engine*> newest_;
 
   Engine* earlier_ = nullptr;
   const Options options_;

@@ -56,8 +56,8 @@ class CodePatch {
 #else
 #error "no code patch known for this processor"
 #endif
-  static constexpr std::size_t kEntryBytes =
-      16;  ///< remembered of the function, and on x86-64 stored at once
+  /// Bytes that are remembered of the function, and on x86-64 stored at once.
+  static constexpr std::size_t kEntryBytes = 16;
   using Entry = std::array<std::byte, kEntryBytes>;
 
   Error write(const Entry& content);

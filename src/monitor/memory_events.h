@@ -3,7 +3,7 @@
 //
 //   munmap(...) of the program or of libc
 //     replacement (libc_hooks)         or the kernel's event (userfault), or pinion_memory_begin()
-//       begin(change)                  opens the bracket, asks each sink, settles the answer
+//       begin(change)                  opens the bracket, asks each sink, makes the final answer
 //         sink: changing(change)         dooms its registrations there
 //       the system call                unless it is held back or refused
 //       end(range)                     closes the bracket

@@ -43,7 +43,7 @@ class MemoryMonitor {
   /// Whether other code may be about to overwrite it. Lock-free.
   virtual bool exposed() const { return false; }
   /// Whether enough is known of the program's code to repair(). Until then, each call reads on.
-  virtual bool settled() { return true; }
+  virtual bool knows_code() { return true; }
   /// Puts it back in place.
   virtual HookReport repair() { return complete_report(); }
   /// The choice of a monitor that chooses.

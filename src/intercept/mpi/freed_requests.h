@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <deque>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "intercept/mpi/operation.h"
 
 namespace pinion::mpi {
@@ -30,8 +30,8 @@ class FreedRequests {
  private:
   void release_gone(ThreadContext& thread, LeasePath& leases);
 
-  std::mutex mutex_;
-  std::deque<Operation> freed_;  ///< oldest first
+  Mutex mutex_;
+  std::deque<Operation> freed_ GUARDED_BY(mutex_);  ///< oldest first
   std::atomic<std::size_t> kept_{0};
 };
 

@@ -8,8 +8,8 @@
 #include <infiniband/verbs.h>
 
 #include <array>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/borrowed.h"
 #include "engine/domain_table.h"
 
@@ -40,8 +40,8 @@ class ProtectionDomains {
   template <class Ends>
   void end_all(DomainTable& domains, bool closes, Ends ends);
 
-  std::mutex mutex_;  ///< guards the entries
-  std::array<Entry, kMostDomains> entries_;
+  Mutex mutex_;
+  std::array<Entry, kMostDomains> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion::verbs
