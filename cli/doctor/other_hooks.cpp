@@ -43,7 +43,7 @@ LibfabricFinding feed_libfabric() {
   if (!library) return finding;
   const auto version = reinterpret_cast<std::uint32_t (*)()>(::dlsym(library, "fi_version"))();
   finding.version = fmt::format("{}.{}", version >> 16, version & 0xffff);
-  finding.error = feed_libfabric(nullptr);
+  finding.error = pinion::feed_libfabric(nullptr);
   return finding;
 }
 
