@@ -1,5 +1,6 @@
 #include "device/cap_use.h"
 
+#include "base/assert.h"
 #include "base/units.h"
 
 namespace pinion {
@@ -28,6 +29,7 @@ Error CapUse::take(std::size_t bytes) {
 
 void CapUse::give(std::size_t bytes) {
   const MutexLock lock(mutex_);
+  PINION_ASSERT(regions_ > 0 && bytes_ >= bytes);
   --regions_;
   bytes_ -= bytes;
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "base/assert.h"
 #include "monitor/hook_self_test.h"
 #include "monitor/patch_exposure.h"
 
@@ -70,6 +71,7 @@ HookedChange::HookedChange(long system_call, const SystemCallArguments& argument
 }
 
 HookedChange::~HookedChange() {
+  PINION_ASSERT(begun_ <= 2);
   while (begun_ > 0) {
     const Range& range = ranges_[--begun_];
     if (range.empty()) continue;

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/process_stat.h"
 #include "base/range.h"
 #include "monitor/system_call.h"
@@ -337,6 +338,7 @@ void remove_abandoned_tables(const std::string& directory) {
 // ---- the limit ----
 
 bool NodeTable::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
+  PINION_ASSERT(inside());
   const std::size_t before = pieces.size();
   for (std::uint64_t looked = 0; looked < pieces_ && pieces.size() < before + count; ++looked) {
     if (next_piece_ >= pieces_) next_piece_ = 0;
@@ -355,6 +357,7 @@ bool NodeTable::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
 }
 
 void NodeTable::give_back(std::uint16_t piece) {
+  PINION_ASSERT(inside() && piece < kPieces);
   std::uint64_t owner = identity_;
   file_->pieces[piece].compare_exchange_strong(owner, 0);
 }

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "base/assert.h"
+
 namespace pinion::mpi {
 
 bool CallLeases::enter(int peer) {
@@ -19,6 +21,7 @@ void CallLeases::stamp() {
 }
 
 void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) {
+  PINION_ASSERT(nesting_used_ && "enter() came first");
   ThreadContext& thread = nesting_.thread();
   LeasePath& path = nesting_.lease_path();
   const std::size_t most = path.most_in_a_region(0);
