@@ -76,7 +76,7 @@ class DomainTable {
   /// Gives back the resources of the system that devices hold (rings, locks), if all leases are returned;
   /// then the memory of the run.
   void drop_devices();
-  /// For a lease that outlived the run.
+  /// Gives back a lease that outlived the run.
   void release_after_run(int number, RegionRef ref);
 
  private:

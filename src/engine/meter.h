@@ -85,7 +85,7 @@ class DomainMeter final : public RegisteredListener {
 
   // ---- of domains whose keys peers have: the registrations of the program, as it sees them ----
 
-  /// Before it gets a key; and instead of program_deregisters(), where it gets none.
+  /// Called before the program gets a key; and instead of program_deregisters(), where it gets none.
   void program_registers(Range pages, Time now);
   void program_was_refused(Range pages, Time now);
   void program_deregisters(Range pages, Time now);

@@ -10,7 +10,7 @@ namespace pinion {
 
 namespace {
 
-/// For a process outside of the node's table: the sum keeps to the limit in any case.
+/// The share of a process outside of the node's table: the sum keeps to the limit in any case.
 std::uint64_t share_alone(const Options& options, const Error& why) {
   if (!options.node_limit) {
     warn("the node's other processes cannot be met (%s): each has a helper", why.message);

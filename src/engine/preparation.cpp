@@ -18,7 +18,8 @@ namespace pinion {
 
 namespace {
 
-/// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
+/// The default piece: with 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the
+/// kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 constexpr Duration kLongStep = kMillisecond / 4;
 /// Processor time between pauses: a step, mostly. Without them the next step would take the memory map before

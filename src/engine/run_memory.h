@@ -29,9 +29,9 @@ struct RunMemory {
 
   /// A spare one, as good as new, or a new one.
   static RunMemory& take();
-  /// For the next run: all domains are empty.
+  /// Gives the memory to the next run: all domains are empty.
   static void give(RunMemory& memory);
-  /// In a forked child: the parent's spare memory is left alone.
+  /// Leaves the parent's spare memory alone, in a forked child.
   static void abandon_after_fork();
 };
 

@@ -31,7 +31,7 @@ class CodePatch {
   /// only the function's own code and jumps of a known form.
   Error aim(void* function);
 
-  /// After aim(): the target of another library's jump at the entry, null if there is none.
+  /// The target of another library's jump at the entry, after aim(); null if there is none.
   void* displaced_target() const { return displaced_target_; }
 
   /// Makes the function jump to `target` (always the same one for one patch). On failure the code is

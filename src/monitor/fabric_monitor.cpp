@@ -153,7 +153,7 @@ fi_ops_mem_monitor operations = {
                 size_t bytes) { return the_monitor.load()->valid(Range::of(address, bytes)); },
 };
 
-/// In the child of a fork.
+/// Runs in the child of a fork.
 void abandon_after_fork() {
   importing.free_in_child();
   if (Monitor* monitor = the_monitor.load()) monitor->abandon_after_fork();

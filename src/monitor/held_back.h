@@ -97,7 +97,7 @@ class BasicHeldBack {
     }
   }
 
-  /// In a forked child: its copy of the memory stays mapped.
+  /// Forgets all in a forked child: its copy of the memory stays mapped.
   void forget_all() {
     for (Slot& slot : slots_) slot.word.store(kFree, std::memory_order_relaxed);
     used_.store(0, std::memory_order_relaxed);

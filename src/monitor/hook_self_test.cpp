@@ -48,7 +48,8 @@ Outcome fail(const char* what) {
   return {HookState::failed, Error::make(errno, "%s: %s", what, std::strerror(errno))};
 }
 
-/// After the call whose event is watched. The kernel's events may come, and their brackets close, after it.
+/// Ends the watch after the call whose event is watched. The kernel's events may come, and their brackets
+/// close, after it.
 void stop_watching() {
   constexpr Duration kPatience = 100 * kMillisecond;
   wait_for_userfaultfd();
@@ -67,7 +68,7 @@ Outcome expect(Range range) {
                                          last.begin, last.end, range.begin, range.end)};
 }
 
-/// For memory that its owner may keep: if the page is gone, its event must have arrived.
+/// Checks memory that its owner may keep: if the page is gone, its event must have arrived.
 Outcome expect_if_lost(Range page) {
   stop_watching();
   unsigned char resident = 0;

@@ -34,8 +34,8 @@ namespace pinion {
 /// child of vfork. Every begin() is followed by the end() of the same range on the same thread; a call with
 /// two ranges (mremap with MREMAP_FIXED) ends them in reverse order.
 struct HookCallbacks {
-  /// Before the system call: the old contents are still there. The replacement follows the answer if it is
-  /// `refuse` or the change's alternative.
+  /// Called before the system call: the old contents are still there. The replacement follows the answer if
+  /// it is `refuse` or the change's alternative.
   Answer (*begin)(const MemoryChange&) = nullptr;
   void (*end)(Range) = nullptr;  ///< after it
   /// Other code is about to make a hooked entry writable, or to map over it: from now on events may be

@@ -24,7 +24,7 @@
 
 namespace pinion {
 
-/// In the order in which their brackets open.
+/// The ranges in the order in which their brackets open.
 struct ConcernedMemory {
   Range first, second;
   bool empty() const { return first.empty() && second.empty(); }

@@ -170,7 +170,7 @@ class OpenDrops {
       --count_;
     }
   }
-  /// In order of time: the first closes first.
+  /// The drops are in order of time: the first closes first.
   bool empty() const { return count_ == 0; }
   Time next() const { return drops_[0].until; }
 
@@ -303,7 +303,7 @@ Error start_reader(int fd) {
   return {};
 }
 
-/// In a child: the reader and the watched memory are the parent's.
+/// Forgets the parent's reader and watched memory, in a child.
 void forget_parent() {
   control.free_in_child();
   watching.store(false, std::memory_order_relaxed);

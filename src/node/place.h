@@ -42,7 +42,7 @@ class Place {
 
   /// An error undoes everything; the place is null.
   static Error enter(const Settings& settings, std::unique_ptr<Place>& place);
-  /// After the allowance has ended.
+  /// Leaves after the allowance has ended.
   void leave() { table_.leave(); }
 
   /// The process's share of the node's limit; null: there is none.

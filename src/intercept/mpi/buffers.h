@@ -112,7 +112,7 @@ class Buffers {
   Status* status(Status* given) {
     return (leases_.awaits_length() || questions_.refused()) && given == kStatusIgnore ? &own_status_ : given;
   }
-  /// After a call that received.
+  /// Learns from a call that received.
   void received(int result, const Status* status) {
     if (leases_.awaits_length() && result == kSuccess && !status->cancelled())
       leases_.received(status->bytes());

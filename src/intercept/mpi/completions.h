@@ -48,7 +48,7 @@ class Completions {
   void all() {
     for (int i = 0; i < n_; ++i) finished(i, i);
   }
-  /// After a call that failed: those whose handle went. The rest of its answer is unreliable.
+  /// Completes those whose handle went in a call that failed. The rest of its answer is unreliable.
   void gone() {
     const Request null = library().request_null;
     for (int i = 0; i < n_; ++i) {

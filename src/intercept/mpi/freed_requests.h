@@ -20,7 +20,7 @@ class FreedRequests {
   static FreedRequests& instance();
 
   void keep(ThreadContext& thread, LeasePath& leases, Operation&& operation);
-  /// Inside any MPI call of the program: returns the leases of memory that went away.
+  /// Returns the leases of memory that went away; called inside any MPI call of the program.
   void poll(ThreadContext& thread, LeasePath& leases) {
     if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, leases);
   }

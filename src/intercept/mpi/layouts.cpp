@@ -75,7 +75,7 @@ int pinion_mpi_get_contents(Datatype type, Count int_count, Count address_count,
 // Bounds of the time that the first use of a type may take.
 constexpr std::size_t kMostSteps = 100'000;
 
-/// In the order of their offsets, those that overlap or lie near each other joined.
+/// Sorts the runs by offset, and joins those that overlap or lie near each other.
 std::vector<Run> in_order(std::vector<Run> runs, Aint gap) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.offset < b.offset; });
   std::vector<Run> joined;

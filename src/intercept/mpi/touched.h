@@ -46,7 +46,7 @@ class Touched {
   void add(Range range, std::uint64_t data);
   void give_up() { known_ = false; }
   bool known() const { return known_; }
-  /// After all is added: the ranges in the order of addresses; none where unknown.
+  /// The ranges in the order of addresses, after all is added; none where unknown.
   std::span<const Piece> ranges();
   /// Calls lease(Range) for each range to lease: each for itself where all of them pay, else the hull, else
   /// those that pay. False where the ranges are unknown and the hull does not pay.

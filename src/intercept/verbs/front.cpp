@@ -236,7 +236,7 @@ void count_strict(ThreadContext* thread, const OwnRegistration& own, Ticks begin
 /// Nothing where the registration is not known.
 std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
   if (g_forked.load(std::memory_order_acquire)) return std::nullopt;
-  // Before the library frees it: another thread's may get its address.
+  // This comes before the library frees it: another thread's may get its address.
   const auto own = g_own.take(mr);
   if (!own) return std::nullopt;
   const Ticks begin = ticks_now();

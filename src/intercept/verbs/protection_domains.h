@@ -20,9 +20,9 @@ class ProtectionDomains {
   /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
   int domain(DomainTable& domains, ibv_pd* pd, int extra_access);
 
-  /// Before the program frees the protection domain: deregisters the idle regions of its domains.
+  /// Deregisters the idle regions of the protection domain's domains, before the program frees it.
   void end(DomainTable& domains, const ibv_pd* pd);
-  /// Before the program closes the device. Registrations left over go with it.
+  /// Ends those of a device before the program closes it. Registrations left over go with it.
   void end(DomainTable& domains, const ibv_context* context);
 
  private:
