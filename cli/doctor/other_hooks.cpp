@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "engine/fabric_monitor.h"
+#include "engine/feed_libfabric.h"
 #include "monitor/code_patch.h"
 
 namespace pinion::cli {
@@ -43,7 +43,7 @@ LibfabricFinding feed_libfabric() {
   if (!library) return finding;
   const auto version = reinterpret_cast<std::uint32_t (*)()>(::dlsym(library, "fi_version"))();
   finding.version = fmt::format("{}.{}", version >> 16, version & 0xffff);
-  finding.error = fabric_monitor::import(nullptr);
+  finding.error = pinion::feed_libfabric(nullptr);
   return finding;
 }
 

@@ -48,7 +48,7 @@ std::optional<Duration> parse_duration(std::string_view text) {
 }
 
 std::optional<double> parse_share(std::string_view text) {
-  // In millionths of a percent.
+  // The parts are millionths of a percent.
   const auto parts = parse_scaled<std::int64_t>(text, {{"%", 1e6}}, 100e6);
   if (!parts) return std::nullopt;
   return static_cast<double>(*parts) / 1e8;

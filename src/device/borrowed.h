@@ -5,11 +5,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <new>
-#include <shared_mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "device/device.h"
 
 namespace pinion {
@@ -20,53 +18,54 @@ class BorrowedDevice final : public Device {
 
   /// Lends another device; null: takes back the one that was lent.
   void lend(std::unique_ptr<Device> device) {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     device_ = std::move(device);
   }
   /// The program has closed the device under its registrations. The kernel has let them go, and the library
   /// has freed its objects, which must stay untouched. Leaked on purpose.
   void abandon() {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     static_cast<void>(device_.release());
   }
 
   const char* name() const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->name() : "taken back";
   }
   std::string description() const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->description() : "was taken back by the program";
   }
   DeviceCapabilities capabilities() const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->capabilities() : DeviceCapabilities{};
   }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (!device_) return taken_back();
     return device_->register_range(pages, access, actor);
   }
   Registration register_view(Range pages, Address view, Access access, Actor actor) override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     if (!device_) return taken_back();
     return device_->register_view(pages, view, access, actor);
   }
   Error deregister(const RegistrationKey& key, Actor actor) override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->deregister(key, actor) : Error{};
   }
   double modelled_busy_seconds() const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->modelled_busy_seconds() : 0;
   }
   double modelled_sleep_seconds() const override {
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     return device_ ? device_->modelled_sleep_seconds() : 0;
   }
-  void abandon_after_fork() override {
-    new (&mutex_) std::shared_mutex;  // a thread that is not here may hold it
+  /// The child's only thread needs no lock, which a thread that is not here may hold.
+  void abandon_after_fork() override NO_THREAD_SAFETY_ANALYSIS {
+    mutex_.free_in_child();
     if (device_) device_->abandon_after_fork();
   }
 
@@ -75,8 +74,8 @@ class BorrowedDevice final : public Device {
     return {Error::make(ENODEV, "the program has taken back or closed the device"), {}, {}};
   }
 
-  mutable std::shared_mutex mutex_;  ///< shared: a call under way; exclusive: changing device_
-  std::unique_ptr<Device> device_;
+  mutable SharedMutex mutex_;  ///< shared: a call under way; exclusive: changing device_
+  std::unique_ptr<Device> device_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion

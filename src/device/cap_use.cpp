@@ -1,11 +1,12 @@
 #include "device/cap_use.h"
 
+#include "base/assert.h"
 #include "base/units.h"
 
 namespace pinion {
 
 Error CapUse::take(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (caps_.max_region_bytes != 0 && bytes > caps_.max_region_bytes) {
     return Error::make(ENOSPC, "%s: a region of %s is above max_region_bytes (%s); register it in parts",
                        owner_.c_str(), format_size(bytes).c_str(),
@@ -27,18 +28,19 @@ Error CapUse::take(std::size_t bytes) {
 }
 
 void CapUse::give(std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
+  PINION_ASSERT(regions_ > 0 && bytes_ >= bytes);
   --regions_;
   bytes_ -= bytes;
 }
 
 std::size_t CapUse::regions() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return regions_;
 }
 
 std::size_t CapUse::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "device/device.h"
 
 namespace pinion {
@@ -25,9 +25,9 @@ class CapUse {
  private:
   const std::string owner_;
   const DeviceCaps caps_;
-  mutable std::mutex mutex_;  ///< guards all below
-  std::size_t regions_ = 0;
-  std::size_t bytes_ = 0;
+  mutable Mutex mutex_;
+  std::size_t regions_ GUARDED_BY(mutex_) = 0;
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinion

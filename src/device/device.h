@@ -59,8 +59,8 @@ struct RegistrationKey {
 };
 
 struct Registration {
-  Error error;  ///< EFAULT: memory unmapped or read-only; ENOMEM, EPERM, ENOSPC: a limit, named in the
-                ///< message
+  /// EFAULT: memory unmapped or read-only; ENOMEM, EPERM, ENOSPC: a limit, named in the message.
+  Error error;
   RegistrationKey key;
   Access granted = Access::read;  ///< rights of the registration (at least those requested)
   std::size_t entries = 0;        ///< translation entries; 0: the device counts none

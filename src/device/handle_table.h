@@ -5,10 +5,11 @@
 
 #include <cassert>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace pinion {
 
@@ -19,7 +20,7 @@ class HandleTable {
   explicit HandleTable(std::uint64_t first = 1) : first_(first), next_(first) {}
 
   std::uint64_t add(T entry) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entries_.emplace(next_, std::move(entry));
     return next_++;
   }
@@ -27,7 +28,7 @@ class HandleTable {
   /// Removes and returns the entry; empty for an unknown handle, at which debug builds stop: it is the
   /// caller's mistake.
   std::optional<T> take(std::uint64_t handle) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = entries_.find(handle);
     if (found == entries_.end()) {
       assert(handle < first_ && "deregistration of a key that is not registered");
@@ -40,13 +41,13 @@ class HandleTable {
 
   /// Puts back an entry that take() has returned.
   void restore(std::uint64_t handle, T entry) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entries_.emplace(handle, std::move(entry));
   }
 
   /// Removes any one entry; nothing when the table is empty.
   std::optional<T> take_any() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (entries_.empty()) return std::nullopt;
     std::optional<T> entry(std::move(entries_.begin()->second));
     entries_.erase(entries_.begin());
@@ -54,13 +55,13 @@ class HandleTable {
   }
 
   /// For the successor of this table after a fork, where the mutex may be held for ever: reads without it.
-  std::uint64_t next_after_fork() const { return next_; }
+  std::uint64_t next_after_fork() const NO_THREAD_SAFETY_ANALYSIS { return next_; }
 
  private:
   const std::uint64_t first_;
-  std::mutex mutex_;  ///< guards all below
-  std::uint64_t next_;
-  std::unordered_map<std::uint64_t, T> entries_;
+  Mutex mutex_;
+  std::uint64_t next_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, T> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion

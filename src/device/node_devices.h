@@ -15,8 +15,8 @@ struct NodePort {
   bool active() const { return state == "ACTIVE"; }
 };
 
-/// In the order of their names. For tests, PINION_TEST_INFINIBAND names another directory, and its `dev`
-/// stands for /dev/infiniband.
+/// Lists the ports in the order of their names. For tests, PINION_TEST_INFINIBAND names another directory,
+/// and its `dev` stands for /dev/infiniband.
 std::vector<NodePort> node_ports();
 
 bool has_active_port();

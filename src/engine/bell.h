@@ -33,7 +33,7 @@ class HelperBell {
   bool asleep() const { return sleep_.load(std::memory_order_relaxed) != none; }
   void wake();
 
-  /// Before the helper looks for work a last time: work that is added from now on wakes it.
+  /// Prepares the helper's last look for work: work that is added after it wakes the helper.
   void prepare(Sleep sleep) { sleep_.store(sleep, std::memory_order_seq_cst); }
   /// Sleeps until a wake() since prepare(), or the time.
   void sleep(Sleep sleep, Time until) { futex_wait(sleep_, sleep, until); }

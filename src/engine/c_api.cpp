@@ -1,6 +1,6 @@
 // The public C API (include/pinion/pinion.h) over the engine: checks arguments, turns errors into errno
-// values and this thread's text, and keeps exceptions inside. Owns only the handles of domains. Checks
-// on the critical path are predicates; an Error is made only where one is returned.
+// values and this thread's text, and keeps exceptions inside. Owns only the handles of domains. Checks on the
+// critical path are predicates; an Error is made only where one is returned.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,44 +16,16 @@
 #include "engine/c_api_inside.h"
 #include "engine/engine.h"
 #include "engine/engine_options.h"
-#include "engine/fabric_monitor.h"
-#include "engine/preparation.h"
+#include "engine/feed_libfabric.h"
 #include "engine/process.h"
 #include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 
 using namespace pinion;
 
-struct pinion_domain {
-  Engine* engine;
-  LeasePath* leases;  ///< the engine's
-  int number;
-  // The counters when the domain was opened: the engine may have used the place before.
-  runlog::Counters before;
-  std::uint64_t ahead_before;
-  std::atomic<int> preparations{0};  ///< their handles
-};
-
-struct pinion_preparation {
-  std::unique_ptr<Preparation> work;
-  pinion_domain* domain;
-};
-
 namespace {
 
 constinit thread_local Error t_last_error;
-
-int fail(const Error& error) { return set_last_error(error); }
-
-/// Runs `body`, which returns an errno value.
-template <class Body>
-[[gnu::always_inline]] inline int guarded(const char* call, Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(Error::make(ENOMEM, "%s: out of memory", call));
-  }
-}
 
 // ---- leases ----
 
@@ -81,28 +53,6 @@ bool is_out(const pinion_lease* lease) { return lease && body_of(lease)->mark ==
 
 // ---- requests ----
 
-bool is_range(const void* address, std::size_t bytes) {
-  return is_addressable(reinterpret_cast<Address>(address), bytes);
-}
-
-[[gnu::cold]] int bad_range(const char* call, const void* address, std::size_t bytes) {
-  if (!address || bytes == 0)
-    return fail(Error::make(EINVAL, "%s: the range is empty (address %p, %zu bytes)", call, address, bytes));
-  return fail(Error::make(EINVAL, "%s: %zu bytes from %p reach beyond the end of the address space", call,
-                          bytes, address));
-}
-
-[[gnu::cold]] int not_running(const char* call, const pinion_domain* domain) {
-  if (domain && domain->leases->process() != ::getpid())
-    return fail(
-        Error::make(ESHUTDOWN,
-                    "%s: this process was forked from the one that opened the domain, whose registrations "
-                    "do not hold here: call pinion_start and open domains of its own",
-                    call));
-  return fail(Error::make(ESHUTDOWN, "%s: Pinion does not run (any more): call pinion_start%s", call,
-                          domain ? " and open the domain again" : " first"));
-}
-
 [[gnu::always_inline]] inline bool is_request(const pinion_domain* domain, const void* address,
                                               std::size_t bytes, unsigned access, const pinion_lease* lease) {
   return domain && lease && is_range(address, bytes) && access <= static_cast<unsigned>(Access::all) &&
@@ -123,24 +73,6 @@ bool is_range(const void* address, std::size_t bytes) {
   return not_running(call, domain);
 }
 
-[[gnu::cold]] int no_context(const char* call) {
-  return fail(Error::make(ENOMEM, "%s: no memory for Pinion's state of a thread", call));
-}
-
-// ---- structures that may grow ----
-
-template <class Struct>
-bool is_sized(const Struct* out) {
-  return out && out->size >= sizeof out->size;
-}
-
-template <class Struct>
-[[gnu::cold]] int bad_struct(const char* call, const Struct* out) {
-  if (!out) return fail(Error::make(EINVAL, "%s: there is no place for the answer (NULL)", call));
-  return fail(Error::make(EINVAL, "%s: set the field `size` to the size of the structure, %zu (it is %zu)",
-                          call, sizeof *out, out->size));
-}
-
 }  // namespace
 
 int pinion::set_last_error(const Error& error) {
@@ -149,6 +81,28 @@ int pinion::set_last_error(const Error& error) {
 }
 
 int pinion::domain_number(const pinion_domain* domain) { return domain->number; }
+
+int pinion::bad_range(const char* call, const void* address, std::size_t bytes) {
+  if (!address || bytes == 0)
+    return fail(Error::make(EINVAL, "%s: the range is empty (address %p, %zu bytes)", call, address, bytes));
+  return fail(Error::make(EINVAL, "%s: %zu bytes from %p reach beyond the end of the address space", call,
+                          bytes, address));
+}
+
+int pinion::not_running(const char* call, const pinion_domain* domain) {
+  if (domain && domain->leases->process() != ::getpid())
+    return fail(
+        Error::make(ESHUTDOWN,
+                    "%s: this process was forked from the one that opened the domain, whose registrations "
+                    "do not hold here: call pinion_start and open domains of its own",
+                    call));
+  return fail(Error::make(ESHUTDOWN, "%s: Pinion does not run (any more): call pinion_start%s", call,
+                          domain ? " and open the domain again" : " first"));
+}
+
+int pinion::no_context(const char* call) {
+  return fail(Error::make(ENOMEM, "%s: no memory for Pinion's state of a thread", call));
+}
 
 // ---- the library ----
 
@@ -440,100 +394,6 @@ int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) {
                           .endpoint = region->key.endpoint});
 }
 
-// ---- preparing memory ----
-
-int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
-                   const struct pinion_prepare_options* options, pinion_preparation** preparation) {
-  const EntryFrame entry = EntryFrame::here();
-  if (!preparation)
-    return fail(Error::make(EINVAL, "pinion_prepare: there is no place for the preparation (NULL)"));
-  *preparation = nullptr;
-  if (!domain) return fail(Error::make(EINVAL, "pinion_prepare: the domain is NULL"));
-  if (!ranges || count == 0) return fail(Error::make(EINVAL, "pinion_prepare: there are no ranges"));
-  for (size_t i = 0; i < count; ++i)
-    if (!is_range(ranges[i].address, ranges[i].bytes))
-      return bad_range("pinion_prepare", ranges[i].address, ranges[i].bytes);
-  if (options && options->size < sizeof *options) return bad_struct("pinion_prepare", options);
-  const pinion_prepare_options chosen = options ? *options : pinion_prepare_options{};
-  if (chosen.access > static_cast<unsigned>(Access::all))
-    return fail(Error::make(EINVAL, "pinion_prepare: access %#x has unknown flags", chosen.access));
-  if (domain->leases != LeasePath::running()) return not_running("pinion_prepare", domain);
-  ThreadContext* const thread = this_thread();
-  if (!thread) return no_context("pinion_prepare");
-  return guarded("pinion_prepare", [&] {
-    Preparation::Request request{.ranges = {},
-                                 .access = static_cast<Access>(chosen.access),
-                                 .hugepages = chosen.hugepages != 0,
-                                 .threads = chosen.threads,
-                                 .piece_bytes = chosen.piece_bytes};
-    for (size_t i = 0; i < count; ++i)
-      request.ranges.push_back(Range::of(ranges[i].address, ranges[i].bytes));
-    auto made = std::make_unique<pinion_preparation>();
-    Error error;
-    made->domain = domain;
-    made->work =
-        Preparation::start(*domain->leases, domain->number, thread->sites->capture(entry), request, error);
-    if (error) return fail(error);
-    domain->preparations.fetch_add(1);
-    *preparation = made.release();
-    return 0;
-  });
-}
-
-namespace {
-
-bool is_of_this_process(const pinion_preparation* preparation) {
-  return preparation && preparation->work->process() == ::getpid();
-}
-
-[[gnu::cold]] int bad_preparation(const char* call, const pinion_preparation* preparation) {
-  if (!preparation) return fail(Error::make(EINVAL, "%s: the preparation is NULL", call));
-  return not_running(call, preparation->domain);
-}
-
-}  // namespace
-
-int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion_preparation_state* state) {
-  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_poll", preparation);
-  if (!is_sized(state)) return bad_struct("pinion_preparation_poll", state);
-  const Preparation::State now = preparation->work->state();
-  return fill(state, {.size = 0,
-                      .error = now.error.code,
-                      .reserved = 0,
-                      .bytes = now.bytes,
-                      .prepared_bytes = now.prepared,
-                      .elapsed_ns = static_cast<std::uint64_t>(now.elapsed),
-                      .left_ns = now.left == kNever ? UINT64_MAX : static_cast<std::uint64_t>(now.left)});
-}
-
-int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) {
-  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_wait", preparation);
-  const bool for_ever = timeout_ns >= static_cast<std::uint64_t>(kNever) / 2;
-  if (!preparation->work->wait(for_ever ? kNever : static_cast<Duration>(timeout_ns)))
-    return fail(Error::make(ETIMEDOUT, "pinion_preparation_wait: the memory is still being prepared"));
-  const Error error = preparation->work->state().error;
-  return error ? fail(error) : 0;
-}
-
-int pinion_preparation_cancel(pinion_preparation* preparation) {
-  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_cancel", preparation);
-  preparation->work->cancel();
-  return 0;
-}
-
-int pinion_preparation_end(pinion_preparation* preparation) {
-  if (!preparation) return bad_preparation("pinion_preparation_end", preparation);
-  // In a forked child its threads are missing.
-  if (!is_of_this_process(preparation)) {
-    static_cast<void>(preparation->work.release());
-  } else {
-    preparation->work.reset();
-    preparation->domain->preparations.fetch_sub(1);
-  }
-  delete preparation;
-  return 0;
-}
-
 // ---- memory events ----
 
 int pinion_memory_begin(const void* address, size_t bytes) {
@@ -550,7 +410,7 @@ int pinion_memory_end(const void* address, size_t bytes) {
 
 int pinion_feed_libfabric() {
   return guarded("pinion_feed_libfabric", [] {
-    const Error error = fabric_monitor::import(nullptr);
+    const Error error = feed_libfabric(nullptr);
     return error ? fail(error) : 0;
   });
 }

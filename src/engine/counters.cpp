@@ -3,6 +3,7 @@
 #include <new>
 
 #include "base/held_signals.h"
+#include "base/mutex.h"
 #include "base/warning.h"
 
 namespace pinion {
@@ -64,7 +65,7 @@ runlog::Counters RunCounters::all() const {
   const HeldSignals held;
   runlog::Counters sum;
   {
-    std::lock_guard lock(memory_.told_mutex);
+    const MutexLock lock(memory_.told_mutex);
     sum = memory_.told;
   }
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
@@ -98,7 +99,7 @@ runlog::Counters RunCounters::all() const {
 }
 
 void RunCounters::tell(const runlog::Counters& helper) {
-  std::lock_guard lock(memory_.told_mutex);
+  const MutexLock lock(memory_.told_mutex);
   memory_.told = helper;
 }
 

@@ -23,7 +23,7 @@ Clock& process_clock() {
 
 int DomainTable::open(const std::string& device, const std::string& nic, Error& error) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int number = 0; number < count(); ++number) {
     DomainSlot& found = slot(number);
     if (found.open || found.device_name.empty() || found.device_name != device || found.nic != nic) continue;
@@ -39,7 +39,7 @@ int DomainTable::open(const std::string& device, const std::string& nic, Error& 
 int DomainTable::add(std::unique_ptr<Device> device, Error& error, const std::string& name,
                      const std::string& nic) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return add_locked(std::move(device), error, name, nic);
 }
 
@@ -67,7 +67,7 @@ void DomainTable::note_hiding(const Device& device) {
 
 int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int number = 0; number < count(); ++number) {
     DomainSlot& found = slot(number);
     if (found.open || found.borrowed == nullptr) continue;
@@ -87,7 +87,7 @@ int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
 
 Error DomainTable::close(int number) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // The helper takes it out, and is then in no device call of its own for the domain.
   closing_.store(number, std::memory_order_seq_cst);
   bell_.wake();
@@ -114,7 +114,7 @@ void DomainTable::emptied() {
 
 void DomainTable::reopen(int number) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   slot(number).open = true;
   slot(number).domain->device_changed();
   slot(number).meter.restart();
@@ -148,7 +148,7 @@ DomainSlot& DomainTable::new_slot(std::unique_ptr<Device> device) {
 
 // ---- forks ----
 
-std::unique_lock<std::mutex> DomainTable::lock_for_fork(bool patient) {
+std::unique_lock<Mutex> DomainTable::lock_for_fork(bool patient) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   for (auto left = ForkGate::kPatience; patient && !lock && left.count() > 0; --left) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -181,14 +181,14 @@ void DomainTable::give_memory() {
 
 void DomainTable::drop_devices() {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for_each(drop_device);
   give_memory();
 }
 
 void DomainTable::release_after_run(int number, RegionRef ref) {
   const HeldSignals held;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Domain& domain = this->domain(number);
   domain.release(ref.region);
   while (Region* doomed = domain.begin_reap()) retire_claimed(domain, doomed, Actor::application);

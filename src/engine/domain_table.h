@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "engine/bell.h"
 #include "engine/domain_slot.h"
 #include "engine/run_memory.h"
@@ -67,7 +68,7 @@ class DomainTable {
 
   /// Waits for another thread that opens or closes a domain, or stops the run, if `patient`. The wait is
   /// bounded, as that may be the calling thread (a signal handler forks).
-  std::unique_lock<std::mutex> lock_for_fork(bool patient);
+  std::unique_lock<Mutex> lock_for_fork(bool patient);
   void abandon_after_fork();
 
   // ---- after the run, when all threads are out ----
@@ -75,7 +76,7 @@ class DomainTable {
   /// Gives back the resources of the system that devices hold (rings, locks), if all leases are returned;
   /// then the memory of the run.
   void drop_devices();
-  /// For a lease that outlived the run.
+  /// Gives back a lease that outlived the run.
   void release_after_run(int number, RegionRef ref);
 
  private:
@@ -95,7 +96,7 @@ class DomainTable {
   std::atomic<int> count_{0};
   std::atomic<int> closing_{-1};
   std::atomic<bool> hides_from_children_{false};
-  std::mutex mutex_;    ///< opening and closing; guards the memory's slots, and:
+  Mutex mutex_;         ///< opening and closing; guards the memory's slots, and:
   bool given_ = false;  ///< the memory, to the next run
 };
 

@@ -46,8 +46,8 @@ class Engine {
   /// Whether an engine was started in this process, now or earlier.
   static bool was_started() { return newest_ != nullptr; }
 
-  /// Before the first registration of a library's is served: from now on transfers are met there, and those
-  /// that were measured so far are forgotten. Any thread. False: this run has a device of its own.
+  /// Meets transfers below libraries, called before the first registration of one is served, and forgets
+  /// those that were measured so far. Any thread. False: this run has a device of its own.
   bool act_below();
 
   const Options& options() const { return options_; }
@@ -70,8 +70,8 @@ class Engine {
                            Time now);
 
   static std::atomic<Engine*> running_;
-  static std::atomic<Engine*>
-      newest_;  ///< of all that were ever started: memory that is never freed stays reachable
+  /// The newest engine ever started: memory that is never freed stays reachable.
+  static std::atomic<Engine*> newest_;
 
   Engine* earlier_ = nullptr;
   const Options options_;

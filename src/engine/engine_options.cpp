@@ -121,7 +121,7 @@ Error options_from_environment(Options& options) {
   if (const char* path = std::getenv("PINION_CONFIG"); path && *path) {
     if (Error error = load_options_file(options, path)) return error;
   }
-  // For tests: monitors that users reach through `auto` only.
+  // Tests name monitors that users reach through `auto` only.
   if (const char* kind = std::getenv("PINION_TEST_MONITOR")) {
     if (Error error = find_monitor(kind, options.monitor)) return error;
   }

@@ -37,9 +37,9 @@ struct FrontOptions {
   std::uint64_t threshold = 16 << 10;
   Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
-  bool intranode = true;         ///< transfers between processes of one node are registered
-  bool receives_arrived = true;  ///< receives are registered for the arriving bytes instead of the posted
-                                 ///< ones
+  bool intranode = true;  ///< transfers between processes of one node are registered
+  /// Receives are registered for the arriving bytes instead of the posted ones.
+  bool receives_arrived = true;
   std::string only_ranks;
 };
 

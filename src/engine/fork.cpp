@@ -2,10 +2,9 @@
 // engine of its own. All mutexes are free across a fork, so the parent is safe from deadlock and a handler of
 // another library may come before or after these; the child makes anew all that it uses of the parent's
 // (here, and beside each process-wide mutex: users.cpp, memory_events.cpp, libc_hooks.cpp,
-// fabric_monitor.cpp). A child may touch all of its memory: MADV_DONTFORK is used on the arena alone, whose
-// blocks are copied (placement/arena.h). libibverbs may use
-// it on memory that it registers. Then all idle regions go before a fork, and regions are kept from becoming
-// idle until it is over (fork_gate.h).
+// monitor/fabric_monitor.cpp). A child may touch all of its memory: MADV_DONTFORK is used on the arena alone,
+// whose blocks are copied (placement/arena.h). libibverbs may use it on memory that it registers. Then all
+// idle regions go before a fork, and regions are kept from becoming idle until it is over (fork_gate.h).
 //
 // A child of vfork, posix_spawn or clone with shared memory runs without these handlers. It has the parent's
 // memory, so its memory events are the parent's. A child of _Fork() or a bare clone(2) has a copy without a

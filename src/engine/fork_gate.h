@@ -29,7 +29,7 @@ class ForkGate {
     ForkGate& gate_;
   };
 
-  /// Before a fork. False: patience ran out.
+  /// Closes the gate before a fork. False: patience ran out.
   bool close() {
     forks_.fetch_add(1, std::memory_order_seq_cst);
     const auto until = std::chrono::steady_clock::now() + kPatience;
@@ -39,7 +39,7 @@ class ForkGate {
     }
     return true;
   }
-  /// After it, in the parent; also where close() returned false.
+  /// Opens it in the parent after the fork; also where close() returned false.
   void open() {
     forks_.fetch_sub(1, std::memory_order_release);
     forks_.notify_all();

@@ -21,8 +21,6 @@ namespace {
 constexpr std::size_t kFirstCosts = offsetof(pinion_gather_costs, large_request_ns);
 constexpr std::size_t kFirstProbe = offsetof(pinion_gather_probe, max_bytes);
 
-int fail(const Error& error) { return set_last_error(error); }
-
 template <class Struct>
 [[gnu::cold]] int bad_struct(const char* call, const char* name, const Struct* given) {
   if (!given) return fail(Error::make(EINVAL, "%s: the %s are NULL", call, name));

@@ -39,9 +39,10 @@ class MemoryWatch final : public MemorySink {
   void begin(MonitorKind kind);
   void end();
 
-  /// Before memory is registered: its events must be seen from now on. An error: they will go unseen.
+  /// Watches memory before it is registered. An error: its events will go unseen.
   Error watch(Range pages);
-  /// Before anything is registered, and now and then by the helper: regains sight that was lost meanwhile.
+  /// Regains sight that was lost meanwhile: called before anything is registered, and now and then by the
+  /// helper.
   void check_hooks();
   /// Some memory events stay unseen for good: each region goes with its lease.
   bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }

@@ -5,7 +5,7 @@
 namespace pinion {
 
 void DomainMeter::program_registers(Range pages, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   advance(now);
   ++for_peers_;
   pages_for_peers_ += pages.pages();
@@ -13,7 +13,7 @@ void DomainMeter::program_registers(Range pages, Time now) {
 }
 
 void DomainMeter::program_was_refused(Range pages, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   advance(now);
   --for_peers_;
   pages_for_peers_ -= pages.pages();
@@ -21,7 +21,7 @@ void DomainMeter::program_was_refused(Range pages, Time now) {
 }
 
 void DomainMeter::program_deregisters(Range pages, Time now) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   advance(now);
   count_programs(pages, false);
 }

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 
 #include "base/coverage.h"
+#include "base/mutex.h"
 #include "registry/domain.h"
 #include "runlog/series.h"
 
@@ -15,12 +15,12 @@ namespace pinion {
 class Meter final : public RegisteredListener {
  public:
   void start(Time now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     series_.start(now);
     peak_regions_ = regions_;
   }
   void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     bytes_ += bytes;
     regions_ += regions;
     peak_regions_ = std::max(peak_regions_, regions_);
@@ -31,16 +31,16 @@ class Meter final : public RegisteredListener {
   /// Calls f(series brought up to now, regions, peak of regions).
   template <class F>
   void read(Time now, F&& f) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     series_.advance(now);
     f(series_, regions_, peak_regions_);
   }
 
  private:
-  std::mutex mutex_;
-  runlog::Series series_;
-  std::int64_t bytes_ = 0;
-  std::int64_t regions_ = 0, peak_regions_ = 0;
+  Mutex mutex_;
+  runlog::Series series_ GUARDED_BY(mutex_);
+  std::int64_t bytes_ GUARDED_BY(mutex_) = 0;
+  std::int64_t regions_ GUARDED_BY(mutex_) = 0, peak_regions_ GUARDED_BY(mutex_) = 0;
 };
 
 class DomainMeter final : public RegisteredListener {
@@ -58,7 +58,7 @@ class DomainMeter final : public RegisteredListener {
 
   /// The domain is new.
   void start(Time now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     started_ = last_ = now;
     peak_ = level_;
     byte_ns_ = exposed_byte_ns_ = 0;
@@ -67,13 +67,13 @@ class DomainMeter final : public RegisteredListener {
   }
   /// The domain is opened again: its integral goes on.
   void restart() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     peak_ = level_;
   }
 
   void registered_changed(Time now, Time since, std::int64_t bytes, int regions) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       advance(now);
       level_ += bytes;
       peak_ = std::max(peak_, level_);
@@ -85,13 +85,13 @@ class DomainMeter final : public RegisteredListener {
 
   // ---- of domains whose keys peers have: the registrations of the program, as it sees them ----
 
-  /// Before it gets a key; and instead of program_deregisters(), where it gets none.
+  /// Called before the program gets a key; and instead of program_deregisters(), where it gets none.
   void program_registers(Range pages, Time now);
   void program_was_refused(Range pages, Time now);
   void program_deregisters(Range pages, Time now);
 
   Figures read(Time now) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     advance(now);
     return {static_cast<std::uint64_t>(level_),
             static_cast<std::uint64_t>(peak_),
@@ -102,7 +102,7 @@ class DomainMeter final : public RegisteredListener {
   }
 
  private:
-  void advance(Time now) {
+  void advance(Time now) REQUIRES(mutex_) {
     if (now <= last_) return;
     const auto passed = static_cast<double>(now - last_);
     byte_ns_ += static_cast<double>(level_) * passed;
@@ -111,15 +111,15 @@ class DomainMeter final : public RegisteredListener {
       exposed_byte_ns_ += static_cast<double>(level_ - programs) * passed;
     last_ = now;
   }
-  void count_programs(Range pages, bool more);
+  void count_programs(Range pages, bool more) REQUIRES(mutex_);
 
   Meter& process_;
-  std::mutex mutex_;  ///< guards all below
-  std::int64_t level_ = 0, peak_ = 0;
-  Time started_ = 0, last_ = 0;
-  double byte_ns_ = 0, exposed_byte_ns_ = 0;
-  Coverage programs_;  ///< pages that the program has registered for peers
-  std::uint64_t for_peers_ = 0, pages_for_peers_ = 0;
+  Mutex mutex_;
+  std::int64_t level_ GUARDED_BY(mutex_) = 0, peak_ GUARDED_BY(mutex_) = 0;
+  Time started_ GUARDED_BY(mutex_) = 0, last_ GUARDED_BY(mutex_) = 0;
+  double byte_ns_ GUARDED_BY(mutex_) = 0, exposed_byte_ns_ GUARDED_BY(mutex_) = 0;
+  Coverage programs_ GUARDED_BY(mutex_);  ///< pages that the program has registered for peers
+  std::uint64_t for_peers_ GUARDED_BY(mutex_) = 0, pages_for_peers_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinion

@@ -10,14 +10,14 @@ namespace pinion {
 
 namespace {
 
-/// For a process outside of the room: the sum keeps to the limit in any case.
+/// The share of a process outside of the node's table: the sum keeps to the limit in any case.
 std::uint64_t share_alone(const Options& options, const Error& why) {
   if (!options.node_limit) {
     warn("the node's other processes cannot be met (%s): each has a helper", why.message);
     return 0;
   }
   constexpr std::uint64_t kNothing = 1;  // no page
-  if (const auto processes = static_cast<std::uint64_t>(most_in_room())) {
+  if (const auto processes = static_cast<std::uint64_t>(most_on_node())) {
     const std::uint64_t share = page_floor(options.node_limit / processes);
     warn(
         "the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
@@ -54,7 +54,7 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   if (traits_of(options.retention).acts) settings.policy = options.policy;
   settings.every = options.policy_every;
   if (!traits_of(options.retention).registers || !node::Place::needed(settings)) return;
-  settings.job = room_key();
+  settings.job = node_key();
   settings.identity = node::identity_of(process_);
   if (const Error alone = node::Place::enter(settings, place_)) {
     limit_ = share_alone(options, alone);

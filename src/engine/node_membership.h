@@ -1,6 +1,6 @@
 // The run among the node's other processes: its share of a limit of the node, and whether it has a helper.
 // It is needed only under a limit or policy of the node (node::Place::needed()), and where the run registers
-// (any retention but observe). Owns the process's place in the node's room.
+// (any retention but observe). Owns the process's place in the node's table.
 //
 // Made and left by the engine; attend() is the helper's.
 #pragma once
@@ -23,10 +23,10 @@ std::string others_text(const Budget& budget);
 
 class NodeMembership {
  public:
-  /// Enters the room, where that is needed; reports where it cannot.
+  /// Joins the node's table, where that is needed; reports where it cannot.
   NodeMembership(const Options& options, pid_t process);
 
-  /// The node's limit, or the part of it that a process outside of the room keeps to; 0: there is none.
+  /// The node's limit, or the part of it that a process outside of the table keeps to; 0: there is none.
   std::uint64_t limit() const { return limit_; }
   /// The process's share of the node's limit; null: there is none.
   Allowance* allowance() const { return place_ ? place_->allowance() : nullptr; }

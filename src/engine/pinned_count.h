@@ -16,7 +16,7 @@ namespace pinion {
 class PinnedCount {
  public:
   void open();
-  /// In bytes; 0 where the kernel does not show it.
+  /// The bytes; 0 where the kernel does not show them.
   std::uint64_t read() const;
   void close() { file_.close(); }
 

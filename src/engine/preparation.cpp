@@ -18,7 +18,8 @@ namespace pinion {
 
 namespace {
 
-/// With 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the kernel a fifth.
+/// The default piece: with 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the
+/// kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
 constexpr Duration kLongStep = kMillisecond / 4;
 /// Processor time between pauses: a step, mostly. Without them the next step would take the memory map before
@@ -29,7 +30,7 @@ constexpr std::size_t kLeastStep = std::size_t{64} << 10;
 
 /// Preparations under way or ready.
 struct All {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Preparation*> list;
 };
 All& all() {
@@ -81,7 +82,7 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
     error = Error::make(EAGAIN, "no thread can be made that prepares memory");
     return nullptr;
   }
-  const std::lock_guard lock(all().mutex);
+  const MutexLock lock(all().mutex);
   all().list.push_back(made.get());
   return made;
 }
@@ -99,7 +100,7 @@ bool Preparation::launch(unsigned threads) {
   sigset_t signals, before;
   sigfillset(&signals);
   ::pthread_sigmask(SIG_SETMASK, &signals, &before);
-  const std::lock_guard lock(joining_);
+  const MutexLock lock(joining_);
   try {
     while (threads_.size() < threads) {
       begin();
@@ -113,13 +114,13 @@ bool Preparation::launch(unsigned threads) {
 }
 
 void Preparation::begin() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++active_;
 }
 
 Preparation::~Preparation() {
   {
-    const std::lock_guard lock(all().mutex);
+    const MutexLock lock(all().mutex);
     std::erase(all().list, this);
   }
   cancel();
@@ -135,7 +136,7 @@ Preparation::~Preparation() {
 }
 
 void Preparation::join() {
-  const std::lock_guard lock(joining_);
+  const MutexLock lock(joining_);
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -143,7 +144,7 @@ void Preparation::join() {
 // ---- as its user sees it ----
 
 Preparation::State Preparation::state() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   State state;
   state.bytes = bytes_;
   state.prepared = prepared_.load(std::memory_order_relaxed);
@@ -159,17 +160,18 @@ Preparation::State Preparation::state() const {
 }
 
 bool Preparation::wait(Duration timeout) const {
-  std::unique_lock lock(mutex_);
-  const auto over = [this] { return over_; };
+  const MutexLock lock(mutex_);
   if (timeout == kNever) {
-    ended_.wait(lock, over);
+    while (!over_) ended_.wait(mutex_);
     return true;
   }
-  return ended_.wait_for(lock, std::chrono::nanoseconds(timeout), over);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout);
+  while (!over_ && ended_.wait_until(mutex_, end) == std::cv_status::no_timeout) continue;
+  return over_;
 }
 
 void Preparation::end_all() {
-  const std::lock_guard lock(all().mutex);
+  const MutexLock lock(all().mutex);
   for (Preparation* preparation : all().list) {
     preparation->cancel();
     preparation->join();
@@ -177,7 +179,7 @@ void Preparation::end_all() {
 }
 
 void Preparation::forget_after_fork() {
-  new (&all().mutex) std::mutex;
+  all().mutex.free_in_child();
   all().list.clear();  // leaked with their threads, which stayed with the parent
 }
 
@@ -250,17 +252,19 @@ void Preparation::give_way() const {
 }
 
 void Preparation::finish(ThreadContext* thread, const Error& error) {
+  bool failed = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (error && !error_) error_ = error;
     if (error) cancel();
     if (--active_ > 0) return;
     const bool ready = prepared_.load(std::memory_order_relaxed) == bytes_;
     if (!ready && !error_) error_ = Error::make(ECANCELED, "the preparation was cancelled");
+    failed = static_cast<bool>(error_);
   }
   // All pieces are this thread's now.
-  if (error_ && thread != nullptr) roll_back(*thread);
-  const std::lock_guard lock(mutex_);
+  if (failed && thread != nullptr) roll_back(*thread);
+  const MutexLock lock(mutex_);
   end_ = monotonic_now();
   over_ = true;
   ended_.notify_all();

@@ -8,13 +8,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/lease_path.h"
 
 namespace pinion {
@@ -87,14 +86,14 @@ class Preparation {
   std::atomic<std::size_t> next_{0};
   std::atomic<std::uint64_t> prepared_{0};
   std::atomic<bool> stop_{false};
-  std::mutex joining_;  ///< guards threads_
-  std::vector<std::thread> threads_;
-  mutable std::mutex mutex_;  ///< guards all below
-  mutable std::condition_variable ended_;
-  unsigned active_ = 0;  ///< threads
-  bool over_ = false;
-  Error error_;  ///< why it is not ready
-  Time end_ = 0;
+  Mutex joining_;
+  std::vector<std::thread> threads_ GUARDED_BY(joining_);
+  mutable Mutex mutex_;
+  mutable ConditionVariable ended_;
+  unsigned active_ GUARDED_BY(mutex_) = 0;  ///< threads
+  bool over_ GUARDED_BY(mutex_) = false;
+  Error error_ GUARDED_BY(mutex_);  ///< why it is not ready
+  Time end_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace pinion

@@ -120,9 +120,9 @@ std::uint32_t run_key() {
   return std::max(1u, static_cast<std::uint32_t>(hash ^ hash >> 32));
 }
 
-std::uint64_t room_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
+std::uint64_t node_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
 
-int most_in_room() {
+int most_on_node() {
   if (!rank_variable()) return 0;
   const JobPlace place = job_place();
   return std::max(0, place.local_ranks > 0 ? place.local_ranks : place.ranks);

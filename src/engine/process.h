@@ -33,10 +33,10 @@ std::uint32_t run_key();
 
 /// The processes that share a limit of the node, or its cores: those of a job, or all of the user's that have
 /// no rank.
-std::uint64_t room_key();
+std::uint64_t node_key();
 
-/// The most processes that meet in the room, as the launcher gives it; 0: unknown.
-int most_in_room();
+/// The most processes that share the node's table, as the launcher gives it; 0: unknown.
+int most_on_node();
 
 /// The command that started the process, as a shell takes it.
 std::string command_line();

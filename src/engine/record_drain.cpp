@@ -20,8 +20,8 @@ std::size_t bytes_of(const std::array<Coverage, Count>& domains) {
 
 void RecordDrain::collect() {
   batch_.clear();
-  // Before the rings: a use that preceded the loss of its memory is then in this batch too, or in an earlier
-  // one.
+  // Events are read before the rings: a use that preceded the loss of its memory is then in this batch too,
+  // or in an earlier one.
   events_lost_ = false;
   EventBoard::Event event;
   while (events_.take(event, events_lost_)) batch_.push_back({memory_event_at(event.time, event.range), 0});

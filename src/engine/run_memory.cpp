@@ -1,20 +1,19 @@
 #include "engine/run_memory.h"
 
-#include <new>
-
 namespace pinion {
 
 namespace {
 
-constinit std::mutex g_mutex;  ///< guards the list
+constinit Mutex g_mutex;  ///< guards the list
 constinit RunMemory* g_spare = nullptr;
 
 }  // namespace
 
-RunMemory& RunMemory::take() {
+/// No other thread knows a spare one.
+RunMemory& RunMemory::take() NO_THREAD_SAFETY_ANALYSIS {
   RunMemory* memory = nullptr;
   {
-    std::lock_guard lock(g_mutex);
+    const MutexLock lock(g_mutex);
     memory = g_spare;
     if (memory) g_spare = memory->next_spare;
   }
@@ -27,13 +26,13 @@ RunMemory& RunMemory::take() {
 }
 
 void RunMemory::give(RunMemory& memory) {
-  std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   memory.next_spare = g_spare;
   g_spare = &memory;
 }
 
 void RunMemory::abandon_after_fork() {
-  new (&g_mutex) std::mutex;
+  g_mutex.free_in_child();
   g_spare = nullptr;
 }
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/domain_slot.h"
 #include "engine/meter.h"
 #include "monitor/event_board.h"
@@ -20,18 +20,18 @@ namespace pinion {
 struct RunMemory {
   EventBoard events;
   Meter meter;
-  std::mutex told_mutex;
-  runlog::Counters told{};      ///< the helper's share of the counters; guarded by told_mutex
-  runlog::Lateness lateness{};  ///< the helper's own
+  Mutex told_mutex;
+  runlog::Counters told GUARDED_BY(told_mutex){};  ///< the helper's share of the counters
+  runlog::Lateness lateness{};                     ///< the helper's own
   std::vector<std::unique_ptr<DomainSlot>> slots;  ///< guarded by the mutex of the run's DomainTable
   std::size_t slots_used = 0;                      ///< in this run; guarded likewise
   RunMemory* next_spare = nullptr;
 
   /// A spare one, as good as new, or a new one.
   static RunMemory& take();
-  /// For the next run: all domains are empty.
+  /// Gives the memory to the next run: all domains are empty.
   static void give(RunMemory& memory);
-  /// In a forked child: the parent's spare memory is left alone.
+  /// Leaves the parent's spare memory alone, in a forked child.
   static void abandon_after_fork();
 };
 

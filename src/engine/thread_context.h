@@ -117,7 +117,7 @@ inline ThreadContext* this_thread() {
 inline ThreadContext* known_thread() { return this_thread_context; }
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();
-/// In a forked child: the child's only thread starts without a context.
+/// Forgets the parent's context in a forked child, whose only thread starts without one.
 void forget_this_thread();
 /// Whether contexts are a parent's.
 bool is_forked_child();

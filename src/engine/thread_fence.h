@@ -4,7 +4,7 @@
 
 namespace pinion {
 
-/// Before the first fence. False: this system lacks it.
+/// Prepares the first fence. False: this system lacks it.
 bool prepare_thread_fence();
 /// Each thread's accesses before it in program order are seen by this thread; those after it see all that
 /// this thread did before. False: refused.

@@ -1,10 +1,10 @@
 // Several users of the one engine in a process: two libraries over the C API, or a library and the preload.
 #include <pthread.h>
 
-#include <mutex>
 #include <new>
 
 #include "base/held_signals.h"
+#include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/preparation.h"
 #include "engine/process.h"
@@ -14,9 +14,10 @@ namespace pinion {
 namespace {
 
 struct Users {
-  std::mutex mutex;  ///< guards all below, and keeps starting and stopping apart
-  int count = 0;
-  bool started_here = false;  ///< the first of them started the engine, so the last one stops it
+  Mutex mutex;  ///< keeps starting and stopping apart, too
+  int count GUARDED_BY(mutex) = 0;
+  /// The first of them started the engine, so the last one stops it.
+  bool started_here GUARDED_BY(mutex) = false;
 };
 Users g_users;
 
@@ -32,7 +33,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
   static const int handler = pthread_atfork(nullptr, nullptr, forget_users_after_fork);
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
   const HeldSignals held;
-  std::lock_guard lock(g_users.mutex);
+  const MutexLock lock(g_users.mutex);
   if (Engine* engine = running()) {
     const std::string runs = format_options(engine->options());
     const std::string wanted = format_options(options);
@@ -54,7 +55,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
 
 Error Engine::leave() {
   const HeldSignals held;
-  std::lock_guard lock(g_users.mutex);
+  const MutexLock lock(g_users.mutex);
   if (g_users.count == 0)
     return Error::make(EINVAL, "Pinion was not started in this process, or stopped already");
   if (--g_users.count > 0 || !g_users.started_here) return {};

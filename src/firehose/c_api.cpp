@@ -20,17 +20,6 @@ using firehose::PartKind;
 
 namespace {
 
-int fail(const Error& error) { return set_last_error(error); }
-
-template <class Body>
-int guarded(const char* call, Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(Error::make(ENOMEM, "%s: out of memory", call));
-  }
-}
-
 /// Libpinion's private part is this library's only where both are of one build.
 bool is_of_one_build() {
 #ifdef PINION_FIREHOSE_LIBRARY

@@ -56,7 +56,7 @@ class BasicBrackets {
     }
   }
 
-  /// In a forked child: drops the brackets of missing threads, which would stay open for ever.
+  /// Drops the brackets of threads that are missing in a forked child, and would stay open for ever.
   void forget_other_threads() {
     for (auto& slot : slots_) {
       if (slot.begin.load(std::memory_order_relaxed) > kClaimed &&

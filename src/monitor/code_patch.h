@@ -31,7 +31,7 @@ class CodePatch {
   /// only the function's own code and jumps of a known form.
   Error aim(void* function);
 
-  /// After aim(): the target of another library's jump at the entry, null if there is none.
+  /// The target of another library's jump at the entry, after aim(); null if there is none.
   void* displaced_target() const { return displaced_target_; }
 
   /// Makes the function jump to `target` (always the same one for one patch). On failure the code is
@@ -56,8 +56,8 @@ class CodePatch {
 #else
 #error "no code patch known for this processor"
 #endif
-  static constexpr std::size_t kEntryBytes =
-      16;  ///< remembered of the function, and on x86-64 stored at once
+  /// Bytes that are remembered of the function, and on x86-64 stored at once.
+  static constexpr std::size_t kEntryBytes = 16;
   using Entry = std::array<std::byte, kEntryBytes>;
 
   Error write(const Entry& content);

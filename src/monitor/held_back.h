@@ -1,8 +1,8 @@
 // Unmappings that were held back. The program regards the memory as gone; it is still mapped, because peers
 // hold it. Its addresses stay in use, so that the kernel keeps other mappings away.
 //
-// Owns a fixed array of such ranges. settle(), forget() and waits are for hooks: lock-free, allocation-free.
-// carry_out() is ordinary code, of one thread at a time.
+// Owns a fixed array of such ranges. answer_to(), forget() and waits are for hooks: lock-free,
+// allocation-free. carry_out() is ordinary code, of one thread at a time.
 //
 // RULES
 //   - A range leaves the array by carry_out() alone, after its memory was unmapped. Else a later change could
@@ -46,7 +46,7 @@ class BasicHeldBack {
 
   /// A hook, within the change's bracket: the final answer, after the sinks have answered `wanted`. When the
   /// array is full, munmap is refused too.
-  Answer settle(const MemoryChange& change, Answer wanted) {
+  Answer answer_to(const MemoryChange& change, Answer wanted) {
     if (wanted == Answer::proceed && count() == 0) [[likely]]
       return Answer::proceed;
     if (change.alternative == Answer::proceed) {
@@ -97,7 +97,7 @@ class BasicHeldBack {
     }
   }
 
-  /// In a forked child: its copy of the memory stays mapped.
+  /// Forgets all in a forked child: its copy of the memory stays mapped.
   void forget_all() {
     for (Slot& slot : slots_) slot.word.store(kFree, std::memory_order_relaxed);
     used_.store(0, std::memory_order_relaxed);

@@ -14,10 +14,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
 
@@ -27,10 +27,11 @@ constinit EventWatch event_watch;
 
 namespace {
 
-constinit std::mutex testing;  // guards the eye, and:
-Error (*watch_range)(Range) = nullptr;
+constinit Mutex testing;  // guards the eye too
+Error (*watch_range)(Range) GUARDED_BY(testing) = nullptr;
 
-void watch(Range range) {
+/// The self-test's thread holds the mutex, by whose calls the events come.
+void watch(Range range) NO_THREAD_SAFETY_ANALYSIS {
   // Memory that cannot be watched fails its test, which is enough.
   if (watch_range != nullptr) static_cast<void>(watch_range(range));
   wait_for_userfaultfd();  // events of the address's former memory may be under way still
@@ -47,7 +48,8 @@ Outcome fail(const char* what) {
   return {HookState::failed, Error::make(errno, "%s: %s", what, std::strerror(errno))};
 }
 
-/// After the call whose event is watched. The kernel's events may come, and their brackets close, after it.
+/// Ends the watch after the call whose event is watched. The kernel's events may come, and their brackets
+/// close, after it.
 void stop_watching() {
   constexpr Duration kPatience = 100 * kMillisecond;
   wait_for_userfaultfd();
@@ -66,7 +68,7 @@ Outcome expect(Range range) {
                                          last.begin, last.end, range.begin, range.end)};
 }
 
-/// For memory that its owner may keep: if the page is gone, its event must have arrived.
+/// Checks memory that its owner may keep: if the page is gone, its event must have arrived.
 Outcome expect_if_lost(Range page) {
   stop_watching();
   unsigned char resident = 0;
@@ -335,7 +337,7 @@ Outcome test_thread_exit() {
 }  // namespace
 
 HookReport test_memory_events(Error (*watch)(Range)) {
-  const std::lock_guard lock(testing);
+  const MutexLock lock(testing);
   watch_range = watch;
   struct Check {
     const char* name;

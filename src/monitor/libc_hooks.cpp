@@ -5,253 +5,31 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
 #include <iterator>
-#include <mutex>
-#include <new>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "monitor/code_patch.h"
 #include "monitor/hook_self_test.h"
+#include "monitor/hooked_change.h"
+#include "monitor/hooked_functions.h"
 #include "monitor/libc_replacements.h"
 #include "monitor/memory_calls.h"
+#include "monitor/patch_exposure.h"
 #include "monitor/syscall_entry.h"
 #include "monitor/system_call.h"
 
 namespace pinion {
 namespace {
 
-// ---- The functions, and the way down to the kernel ----
-
-enum Function : std::size_t {
-  kMunmap,
-  kMmap,
-  kMremap,
-  kMadvise,
-  kBrk,
-  kSbrk,
-  kShmat,
-  kShmdt,
-  kMprotect,
-  kPkeyMprotect,
-  kRemapFilePages,
-  kProcessMadvise,
-  kSyscall,
-  kFunctions
-};
-
 using Arguments = SystemCallArguments;
-
-struct Hook {
-  const char* name;
-  long system_call;
-  bool returns_word;  ///< a pointer or a size; else int
-  CodePatch patch{};
-  Error refused{};                   ///< why there is no patch
-  std::atomic<void*> next{nullptr};  ///< another library's replacement, called instead of the kernel
-};
-
-// Initialised by the compiler: a preload's constructor may install before this file's dynamic initialisation.
-constinit Hook hooks[kFunctions] = {
-    {"munmap", SYS_munmap, false},
-    {"mmap", SYS_mmap, true},
-    {"mremap", SYS_mremap, true},
-    {"madvise", SYS_madvise, false},
-    {"brk", SYS_brk, false},
-    {"sbrk", SYS_brk, true},
-    {"shmat", SYS_shmat, true},
-    {"shmdt", SYS_shmdt, false},
-    {"mprotect", SYS_mprotect, false},
-    {"pkey_mprotect", SYS_pkey_mprotect, false},
-    {"remap_file_pages", SYS_remap_file_pages, false},
-    {"process_madvise", SYS_process_madvise, true},
-    {"syscall", -1, true},
-};
-
-/// libc's idea of the break, which its sbrk starts from. It may have been copied into the program; the linker
-/// knows.
-extern "C" [[gnu::weak]] void* __curbrk;
-void* libc_break() {
-  if (__curbrk == nullptr) __curbrk = reinterpret_cast<void*>(raw_system_call(SYS_brk, {}));
-  return __curbrk;
-}
-
-/// A call that another library's replacement was given. That library may call our entry as "the original";
-/// such a nested call goes to the kernel. Or it makes the system call by syscall(), within the brackets that
-/// are open already.
-struct Call {
-  Function function;
-  Arguments arguments;
-  ConcernedMemory memory;
-  const Call* outer;  ///< interrupted by a signal handler's
-};
-thread_local const Call* chained_call = nullptr;
-
-bool is_on_its_way(Function function, const Arguments& arguments) {
-  for (const Call* call = chained_call; call != nullptr; call = call->outer) {
-    if (call->function == function && call->arguments == arguments) return true;
-  }
-  return false;
-}
-
-bool is_bracketed(const ConcernedMemory& memory) {
-  for (const Call* call = chained_call; call != nullptr; call = call->outer) {
-    if (call->memory.contains(memory)) return true;
-  }
-  return false;
-}
-
-/// Moves the break as libc does, which keeps its own record of it.
-long move_break(Address target) {
-  const auto result = static_cast<Address>(raw_system_call(SYS_brk, arguments_of(target)));
-  __curbrk = reinterpret_cast<void*>(result);
-  return result < target ? -ENOMEM : 0;
-}
-
-/// Returns the break that sbrk(increment) wants; empty where that lies outside of the address space.
-std::optional<Address> incremented_break(std::intptr_t increment) {
-  Address target;
-  if (__builtin_add_overflow(reinterpret_cast<Address>(libc_break()), increment, &target))
-    return std::nullopt;
-  return target;
-}
-
-/// The kernel's answer: a value or -errno.
-long call_kernel(Function function, const Arguments& arguments) {
-  if (function == kBrk) return move_break(static_cast<Address>(arguments[0]));
-  if (function == kSbrk) {
-    const long old_break = reinterpret_cast<long>(libc_break());
-    const auto target = incremented_break(arguments[0]);
-    if (!target) return -ENOMEM;
-    const long error = arguments[0] == 0 ? 0 : move_break(*target);
-    return is_error(error) ? error : old_break;
-  }
-  return raw_system_call(hooks[function].system_call, arguments);
-}
-
-/// The other library's answer, turned into the kernel's form.
-long call_chained(Function function, const Arguments& a, const ConcernedMemory& memory, void* next) {
-  const Call call{function, a, memory, chained_call};
-  chained_call = &call;
-  const long result =
-      reinterpret_cast<long (*)(long, long, long, long, long, long)>(next)(a[0], a[1], a[2], a[3],  //
-                                                                           a[4], a[5]);
-  chained_call = call.outer;
-  const bool failed = hooks[function].returns_word ? result == -1 : static_cast<int>(result) == -1;
-  if (failed) return -errno;
-  return hooks[function].returns_word ? result : static_cast<int>(result);
-}
-
-// ---- The callbacks ----
-
-std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
-std::atomic<void (*)(Range)> callback_end{nullptr};
-std::atomic<void (*)(Range)> callback_appeared{nullptr};
-std::atomic<void (*)()> callback_exposed{nullptr};
-
-/// The alternative to going on that the replacement of a call has (memory_change.h).
-Answer alternative_of(long system_call) {
-  switch (system_call) {
-    case SYS_munmap:
-      return Answer::hold_back;
-    case SYS_shmdt:
-      return Answer::proceed;
-    default:
-      return Answer::refuse;
-  }
-}
-
-ChangeKind kind_of_advice(int advice) {
-  if (advice == MADV_DONTNEED) return ChangeKind::zeros;
-  return advice == MADV_FREE ? ChangeKind::lazily : ChangeKind::other;
-}
-
-/// Tells what happens at the old place. A mapping that shrinks there loses its end, as by munmap.
-ChangeKind kind_of_mremap(const Arguments& arguments) {
-  const int flags = static_cast<int>(arguments[3]);
-  if ((flags & MREMAP_DONTUNMAP) != 0) return ChangeKind::other;
-  const bool shrinks = page_ceil(static_cast<Address>(arguments[2])) < static_cast<Address>(arguments[1]);
-  return shrinks && (flags & MREMAP_FIXED) == 0 ? ChangeKind::unmap : ChangeKind::moves;
-}
-
-ChangeKind kind_of(long system_call, const Arguments& arguments) {
-  switch (system_call) {
-    case SYS_brk:
-      return ChangeKind::heap;
-    case SYS_munmap:
-      return ChangeKind::unmap;
-    case SYS_mprotect:
-    case SYS_pkey_mprotect:
-      return ChangeKind::rights;
-    case SYS_mremap:
-      return kind_of_mremap(arguments);
-    case SYS_madvise:
-      return kind_of_advice(static_cast<int>(arguments[2]));
-    default:
-      return ChangeKind::other;
-  }
-}
-
-// ---- Other libraries that patch ----
-
-/// A library that writes over our entries makes their pages writable first, by our own mprotect. A bit for
-/// each of `hooks` whose entry may be written over now.
-std::atomic<std::uint32_t> exposed_entries{0};
-static_assert(kFunctions <= 32);
-
-/// The pages of the patched entries, from the first to the last; empty while there are none.
-struct {
-  std::atomic<Address> begin{~Address{0}}, end{0};
-  void cover(Range pages) {
-    begin.store(std::min(begin.load(), pages.begin));
-    end.store(std::max(end.load(), pages.end));
-  }
-  bool touched_by(Range range) const {
-    return range.begin < end.load(std::memory_order_relaxed) &&
-           begin.load(std::memory_order_relaxed) < range.end;
-  }
-} constinit patched_code;
-
-std::uint32_t entries_in(Range range) {
-  std::uint32_t entries = 0;
-  for (const Hook& hook : hooks) {
-    if (range.overlaps(hook.patch.pages())) entries |= 1u << (&hook - hooks);
-  }
-  return entries;
-}
-
-void report_exposed() {
-  if (const auto exposed = callback_exposed.load(std::memory_order_acquire)) exposed();
-}
-
-/// Makes the call, an mprotect of these arguments, and takes note when it opens or closes patched code.
-template <class MakeCall>
-long protecting(const SystemCallArguments& arguments, MakeCall&& make_call) {
-  const Range range =
-      Range::of(reinterpret_cast<void*>(arguments[0]), static_cast<std::size_t>(arguments[1]));
-  if (!patched_code.touched_by(range)) [[likely]]
-    return make_call();
-  const std::uint32_t entries = entries_in(range);
-  if (entries == 0) return make_call();
-  if ((arguments[2] & PROT_WRITE) == 0) {
-    const long result = make_call();
-    if (!is_error(result)) exposed_entries.fetch_and(~entries);
-    return result;
-  }
-  const std::uint32_t opened = entries & ~exposed_entries.fetch_or(entries);
-  report_exposed();
-  const long result = make_call();
-  if (is_error(result)) exposed_entries.fetch_and(~opened);
-  return result;
-}
 
 /// libc's form of the kernel's answer. A call that succeeds leaves errno as it was, even if the callbacks
 /// changed it.
@@ -260,95 +38,8 @@ long to_libc(long result, int caller_errno) {
   return is_error(result) ? -1 : result;
 }
 
-/// The answer to the beginning of an event. An answer that the call cannot follow becomes `proceed`.
-Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChange&)) {
-  if (patched_code.touched_by(change.range) && entries_in(change.range) != 0) report_exposed();
-  const Answer answer = begin == nullptr ? Answer::proceed : begin(change);
-  event_watch.note_begin(change.range);
-  const bool possible =
-      change.takes(answer) || (answer == Answer::refuse && change.alternative == Answer::hold_back);
-  return possible ? answer : Answer::proceed;
-}
-
-bool copy_memory(Range from, Address to) {
-  const long self = raw_system_call(SYS_getpid, {});
-  while (!from.empty()) {
-    const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
-    const iovec target{reinterpret_cast<void*>(to), from.bytes()};
-    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
-    if (is_error(bytes) || bytes == 0) return false;
-    from.begin += static_cast<std::size_t>(bytes);
-    to += static_cast<std::size_t>(bytes);
-  }
-  return true;
-}
-
-/// mremap of a copy of the memory.
-template <class MakeCall>
-long move_copy(Range memory, const Arguments& arguments, MakeCall&& make_call) {
-  const long copy = raw_system_call(
-      SYS_mmap, arguments_of(0L, memory.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  if (is_error(copy)) return -ENOMEM;
-  long result = -ENOMEM;
-  if (copy_memory(memory, static_cast<Address>(copy))) {
-    Arguments moving = arguments;
-    moving[0] = copy;
-    result = make_call(moving);
-  }
-  if (is_error(result)) raw_system_call(SYS_munmap, arguments_of(copy, memory.bytes()));
-  return result;
-}
-
-/// Makes the call, whose result is in the kernel's form, between the events; or has its result from their
-/// answer.
-template <class MakeCall>
-long bracketed(long system_call, const Arguments& arguments, const ConcernedMemory& memory,
-               MakeCall&& make_call) {
-  if (memory.empty()) return make_call(arguments);
-  // install publishes end before begin, so a thread that finds a begin has its end.
-  const auto begin = callback_begin.load(std::memory_order_acquire);
-  const auto end = callback_end.load(std::memory_order_relaxed);
-  const Answer alternative = alternative_of(system_call);
-  const Range ranges[] = {memory.first, memory.second};
-  const ChangeKind kinds[] = {kind_of(system_call, arguments), ChangeKind::other};
-  Answer answer = Answer::proceed;
-  bool copies = false;
-  int begun = 0;
-  while (begun < 2 && answer == Answer::proceed) {
-    const Range& range = ranges[begun];
-    const ChangeKind kind = kinds[begun++];
-    if (!range.empty()) answer = begin_event({range, alternative, kind}, begin);
-    if (answer != Answer::copy) continue;
-    copies = true;
-    answer = Answer::proceed;
-  }
-  long result = system_call == SYS_mremap ? arguments[0] : 0;
-  if (answer == Answer::refuse) result = -ENOMEM;
-  if (answer == Answer::proceed)
-    result = copies ? move_copy(memory.first, arguments, make_call) : make_call(arguments);
-  while (begun > 0) {
-    const Range& range = ranges[--begun];
-    if (range.empty()) continue;
-    event_watch.note_end(range);
-    if (begin != nullptr) end(range);
-  }
-  return result;
-}
-
-void report_appeared(long system_call, const Arguments& arguments, long result) {
-  const auto appeared = callback_appeared.load(std::memory_order_acquire);
-  if (appeared == nullptr) return;
-  const Range range = appeared_memory(system_call, arguments, result);
-  if (!range.empty()) appeared(range);
-}
-
-long call_next(Function function, const Arguments& arguments, const ConcernedMemory& memory) {
-  void* const next = hooks[function].next.load(std::memory_order_acquire);
-  return next == nullptr ? call_kernel(function, arguments) : call_chained(function, arguments, memory, next);
-}
-
 /// The work of a function's replacement.
-long perform(Function function, const Arguments& arguments, const ConcernedMemory& memory) {
+long perform(LibcFunction function, const Arguments& arguments, const ConcernedMemory& memory) {
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
   const long system_call = hooks[function].system_call;
@@ -358,7 +49,7 @@ long perform(Function function, const Arguments& arguments, const ConcernedMemor
   return to_libc(result, caller_errno);
 }
 
-long perform(Function function, const Arguments& arguments) {
+long perform(LibcFunction function, const Arguments& arguments) {
   return perform(function, arguments, concerned_memory(hooks[function].system_call, arguments));
 }
 
@@ -461,7 +152,7 @@ ssize_t replace_process_madvise(int process, const void* vectors, std::size_t co
   return perform(kProcessMadvise, arguments_of(process, vectors, count, advice, flags));
 }
 
-const void* replacement_of(Function function) {
+const void* replacement_of(LibcFunction function) {
   const auto code_of = [](auto* replacement) { return reinterpret_cast<const void*>(replacement); };
   const LibcReplacements& r = libc_replacements;
   const void* const replacements[kFunctions] = {
@@ -484,8 +175,10 @@ const void* replacement_of(Function function) {
 
 // ---- Installing ----
 
-constinit std::mutex control;  // guards all that follows
-HookCallbacks installed;       // its begin is null while nothing is installed
+/// Guards the patches too.
+constinit Mutex control;
+/// Its begin is null while nothing is installed.
+HookCallbacks installed GUARDED_BY(control);
 
 /// libc itself: the search order of the program may name an interposer first.
 void* libc_handle() {
@@ -495,7 +188,7 @@ void* libc_handle() {
 
 /// Whether the variable that libc's brk and sbrk share has been found.
 Error check_libc_break() {
-  if (&__curbrk == nullptr || to_argument(libc_break()) != raw_system_call(SYS_brk, {}))
+  if (!finds_libc_break())
     return Error::make(ENOTSUP, "libc's record of the break (__curbrk) cannot be found");
   return {};
 }
@@ -505,7 +198,7 @@ Error check_libc_break() {
 Error prepare() {
   prepare_memory_calls();
   // A thread that does not exist in a forked child may have held the mutex.
-  pthread_atfork(nullptr, nullptr, [] { new (&control) std::mutex; });
+  pthread_atfork(nullptr, nullptr, [] { control.free_in_child(); });
 #if defined(__SANITIZE_THREAD__)
   if (libc_handle() != nullptr) find_libc_code(dlsym(libc_handle(), "munmap"));
 #endif
@@ -518,7 +211,7 @@ const Error& prepared() {
 }
 
 /// Puts our patch at the function's entry, in front of any jump there.
-Error put_in_place(Hook& hook) {
+Error put_in_place(Hook& hook) REQUIRES(control) {
   if (hook.patch.in_place()) return {};
   if (libc_handle() == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
   void* const function = dlsym(libc_handle(), hook.name);
@@ -530,13 +223,13 @@ Error put_in_place(Hook& hook) {
     return Error::make(EBUSY, "another library has redirected it");
   // Before the patch, as the replacement may run at once.
   void* const previous = hook.next.exchange(hook.patch.displaced_target(), std::memory_order_acq_rel);
-  patched_code.cover(hook.patch.pages());
-  Error error = hook.patch.apply(replacement_of(static_cast<Function>(&hook - hooks)));
+  expect_exposure_of(hook.patch.pages());
+  Error error = hook.patch.apply(replacement_of(static_cast<LibcFunction>(&hook - hooks)));
   if (error) hook.next.store(previous, std::memory_order_release);
   return error;
 }
 
-HookStatus status_of(const Hook& hook) {
+HookStatus status_of(const Hook& hook) REQUIRES(control) {
   if (hook.patch.in_place())
     return {hook.name, hook.next.load() == nullptr ? HookState::good : HookState::chained, {}};
   if (hook.refused.code == ENOSYS) return {hook.name, HookState::skipped, hook.refused};
@@ -546,12 +239,10 @@ HookStatus status_of(const Hook& hook) {
 
 Error other_callbacks() { return Error::make(EBUSY, "another receiver of the memory events is installed"); }
 
-void call_from_now_on(const HookCallbacks& callbacks) {
+void call_from_now_on(const HookCallbacks& callbacks) REQUIRES(control) {
   installed = callbacks;
-  callback_end.store(callbacks.end, std::memory_order_relaxed);
-  callback_exposed.store(callbacks.exposed, std::memory_order_relaxed);
-  callback_begin.store(callbacks.begin, std::memory_order_release);
-  callback_appeared.store(callbacks.appeared, std::memory_order_release);
+  report_exposure_to(callbacks.exposed);
+  report_changes_to(callbacks);
 }
 
 using LeadTo = void(const LibcReplacements*);
@@ -566,13 +257,13 @@ LeadTo* symbols_library() {
   return reinterpret_cast<LeadTo*>(lead_to);
 }
 
-void lead_symbols_here(const HookCallbacks& callbacks) {
+void lead_symbols_here(const HookCallbacks& callbacks) REQUIRES(control) {
   chain_libc_behind_symbols();
   call_from_now_on(callbacks);
   symbols_library()(&libc_replacements);
 }
 
-HookReport report_hooks() {
+HookReport report_hooks() REQUIRES(control) {
   std::vector<HookStatus> rows;
   for (const Hook& hook : hooks) rows.push_back(status_of(hook));
   return summarize(std::move(rows));
@@ -597,7 +288,7 @@ constinit const LibcReplacements libc_replacements = {
 };
 
 HookReport install_libc_hooks(HookCallbacks callbacks) {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   if (installed.begin != nullptr) {
     HookReport report = report_hooks();
     if (!(installed == callbacks)) report.error = other_callbacks();
@@ -613,12 +304,12 @@ HookReport install_libc_hooks(HookCallbacks callbacks) {
 }
 
 bool hooks_call(const HookCallbacks& callbacks) {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   return installed == callbacks;
 }
 
 HookReport install_symbols(HookCallbacks callbacks) {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   const Error no_break = prepared();
   Error error;
   if (!symbols_are_preloaded())
@@ -651,7 +342,7 @@ void chain_libc_behind_symbols() {
 }
 
 HookReport reinstall_hooks() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   if (installed.begin != nullptr) {
     for (Hook& hook : hooks) {
       if (hook.patch.is_applied()) hook.refused = put_in_place(hook);
@@ -661,7 +352,7 @@ HookReport reinstall_hooks() {
 }
 
 bool hooks_intact() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   return installed.begin != nullptr && std::all_of(std::begin(hooks), std::end(hooks), [](const Hook& hook) {
            return !hook.patch.is_applied() || hook.patch.in_place();
          });
@@ -678,7 +369,7 @@ int is_ucx(dl_phdr_info* object, std::size_t, void*) {
 
 bool others_replace_mremap() {
   if (dl_iterate_phdr(is_ucx, nullptr) != 0) return true;
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   const Hook& hook = hooks[kMremap];
   const void* const next = hook.next.load(std::memory_order_acquire);
   if (libc_handle() == nullptr) return next != nullptr;
@@ -688,16 +379,13 @@ bool others_replace_mremap() {
                                  : jump_target(static_cast<const std::byte*>(function)) != nullptr;
 }
 
-bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
-
 HookReport self_test() { return test_memory_events(); }
 
 void uninstall_libc_hooks() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   installed = {};
-  callback_begin.store(nullptr, std::memory_order_release);
-  callback_exposed.store(nullptr, std::memory_order_release);
-  callback_appeared.store(nullptr, std::memory_order_release);
+  stop_reporting_changes();
+  report_exposure_to(nullptr);
   for (Hook& hook : hooks) {
     // An error means that another patch lies on top of ours; calls that reach us through it are passed on.
     static_cast<void>(hook.patch.restore());

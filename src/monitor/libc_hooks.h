@@ -34,8 +34,8 @@ namespace pinion {
 /// child of vfork. Every begin() is followed by the end() of the same range on the same thread; a call with
 /// two ranges (mremap with MREMAP_FIXED) ends them in reverse order.
 struct HookCallbacks {
-  /// Before the system call: the old contents are still there. The replacement follows the answer if it is
-  /// `refuse` or the change's alternative.
+  /// Called before the system call: the old contents are still there. The replacement follows the answer if
+  /// it is `refuse` or the change's alternative.
   Answer (*begin)(const MemoryChange&) = nullptr;
   void (*end)(Range) = nullptr;  ///< after it
   /// Other code is about to make a hooked entry writable, or to map over it: from now on events may be
@@ -98,10 +98,6 @@ bool hooks_intact();
 /// Whether a call of mremap may meet another library's replacement. UCX's passes four arguments on, and loses
 /// the destination of a move: the kernel then takes what a register holds. Takes the dynamic linker's lock.
 bool others_replace_mremap();
-
-/// Whether the code of a patched entry is writable, and may be overwritten at any moment. Libraries that
-/// patch do this for some microseconds. Lock-free.
-bool hooks_exposed();
 
 /// Puts back on top those patches that others have overwritten since; theirs is called next. Unknown code is
 /// left and reported.

@@ -4,6 +4,7 @@
 
 #include "monitor/loader.h"
 #include "monitor/monitors.h"
+#include "monitor/patch_exposure.h"
 
 namespace pinion {
 

@@ -11,7 +11,7 @@
 
 namespace pinion {
 
-/// In the same order for ever: libpinion-symbols.so may meet the libpinion of another build, and has to work
+/// The order stays for ever: libpinion-symbols.so may meet the libpinion of another build, and has to work
 /// before versions can be compared. New members come last.
 struct LibcReplacements {
   long (*syscall)(long, ...);  ///< the first: symbols.cpp reads it in assembly

@@ -7,17 +7,16 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <mutex>
-#include <new>
 
+#include "base/mutex.h"
 #include "monitor/code_patch.h"
 
 namespace pinion {
 
 namespace {
 
-constinit std::mutex control;  // guards the patch
-CodePatch patch;
+constinit Mutex control;
+CodePatch patch GUARDED_BY(control);
 constinit HookCallbacks callbacks;  // written before the patch, and while announcements are off
 
 const r_debug* debug = nullptr;
@@ -81,7 +80,7 @@ bool shows_namespaces() {
 }
 
 Error prepare() {
-  pthread_atfork(nullptr, nullptr, [] { new (&control) std::mutex; });
+  pthread_atfork(nullptr, nullptr, [] { control.free_in_child(); });
   debug = find_debug();
   namespaces_are_visible = shows_namespaces();
   if (debug == nullptr || debug->r_brk == 0)
@@ -94,7 +93,7 @@ const Error& prepared() {
   return missing;
 }
 
-Error put_in_place() {
+Error put_in_place() REQUIRES(control) {
   if (prepared()) return prepared();
   if (patch.in_place()) return {};
   if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk))) return error;
@@ -105,7 +104,7 @@ Error put_in_place() {
 }  // namespace
 
 Error watch_loader(const HookCallbacks& called) {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   const Error error = put_in_place();
   if (watching.load(std::memory_order_relaxed)) return error;
   callbacks = called;
@@ -117,13 +116,13 @@ Error watch_loader(const HookCallbacks& called) {
 }
 
 Error rewatch_loader() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   return watching.load(std::memory_order_relaxed) ? put_in_place()
                                                   : Error::make(ENOTCONN, "the loader is not watched");
 }
 
 void unwatch_loader() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   watching.store(false, std::memory_order_release);
   // An error means that another patch lies on top: its announcements are passed on.
   static_cast<void>(patch.restore());
@@ -131,12 +130,12 @@ void unwatch_loader() {
 }
 
 bool loader_watched() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   return watching.load(std::memory_order_relaxed) && patch.in_place();
 }
 
 Error test_loader() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   if (!patch.is_applied()) return Error::make(ENOMSG, "its announcements are not redirected");
   const std::uint64_t before = announcements.load(std::memory_order_relaxed);
   testing = true;

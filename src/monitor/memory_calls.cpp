@@ -220,6 +220,19 @@ constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
   return marked;
 }
 
+ChangeKind kind_of_advice(int advice) {
+  if (advice == MADV_DONTNEED) return ChangeKind::zeros;
+  return advice == MADV_FREE ? ChangeKind::lazily : ChangeKind::other;
+}
+
+/// Tells what happens at the old place. A mapping that shrinks there loses its end, as by munmap.
+ChangeKind kind_of_mremap(const SystemCallArguments& arguments) {
+  const int flags = static_cast<int>(arguments[3]);
+  if ((flags & MREMAP_DONTUNMAP) != 0) return ChangeKind::other;
+  const bool shrinks = page_ceil(static_cast<Address>(arguments[2])) < static_cast<Address>(arguments[1]);
+  return shrinks && (flags & MREMAP_FIXED) == 0 ? ChangeKind::unmap : ChangeKind::moves;
+}
+
 }  // namespace
 
 bool is_private_anonymous(Range range) {
@@ -285,6 +298,35 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
       return {whole_pages(page_floor(address(0)), size(1)), {}};
     default:
       return {};
+  }
+}
+
+ChangeKind change_kind(long number, const SystemCallArguments& arguments) {
+  switch (number) {
+    case SYS_brk:
+      return ChangeKind::heap;
+    case SYS_munmap:
+      return ChangeKind::unmap;
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return ChangeKind::rights;
+    case SYS_mremap:
+      return kind_of_mremap(arguments);
+    case SYS_madvise:
+      return kind_of_advice(static_cast<int>(arguments[2]));
+    default:
+      return ChangeKind::other;
+  }
+}
+
+Answer alternative_to(long number) {
+  switch (number) {
+    case SYS_munmap:
+      return Answer::hold_back;
+    case SYS_shmdt:
+      return Answer::proceed;
+    default:
+      return Answer::refuse;
   }
 }
 

@@ -19,11 +19,12 @@
 #include <array>
 
 #include "base/range.h"
+#include "monitor/memory_change.h"
 #include "monitor/system_call.h"
 
 namespace pinion {
 
-/// In the order in which their brackets open.
+/// The ranges in the order in which their brackets open.
 struct ConcernedMemory {
   Range first, second;
   bool empty() const { return first.empty() && second.empty(); }
@@ -35,6 +36,11 @@ void prepare_memory_calls();
 
 /// The memory that system call `number` concerns; empty for those that leave memory alone.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
+
+/// The kind of the change that the call makes of its first range.
+ChangeKind change_kind(long number, const SystemCallArguments& arguments);
+/// The alternative to going on that the replacement of a call has (memory_change.h).
+Answer alternative_to(long number);
 
 /// The new mapping that `result` of the system call stands for, in addresses unmapped before; empty where it
 /// replaced others, which is an event of its own, and where the call maps nothing.

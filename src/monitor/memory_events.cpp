@@ -4,9 +4,9 @@
 
 #include <atomic>
 #include <mutex>
-#include <new>
 
 #include "base/held_signals.h"
+#include "base/mutex.h"
 #include "monitor/held_back.h"
 #include "monitor/libc_hooks.h"
 #include "monitor/loader.h"
@@ -18,13 +18,13 @@ namespace {
 constinit Brackets g_brackets;
 constinit BasicSinkArray<MemorySink> g_sinks;
 constinit BasicHeldBack<> g_held_back;
-constinit std::mutex g_carrying;  ///< one thread at a time carries out unmappings
+constinit Mutex g_carrying;  ///< one thread at a time carries out unmappings
 
-constinit std::mutex g_control;  ///< guards the following, except reading the atomics
+constinit Mutex g_control;  ///< guards the following, except reading the atomics
 constinit std::atomic<MemoryMonitor*> g_monitor{nullptr};
-MemoryMonitor* g_staying = nullptr;               ///< the monitor that leave() passes by
-constinit std::atomic<bool> g_never_sees{false};  ///< sight is lost until the next watch(), because:
-constinit Error g_unseen;
+MemoryMonitor* g_staying GUARDED_BY(g_control) = nullptr;  ///< the monitor that leave() passes by
+constinit std::atomic<bool> g_never_sees{false};           ///< sight is lost until the next watch(), because:
+constinit Error g_unseen GUARDED_BY(g_control);
 
 Answer ask_sinks(const MemoryChange& change) {
   Answer answer = Answer::proceed;
@@ -58,27 +58,28 @@ constexpr HookCallbacks kCallbacks{
     .unloaded = code_unloaded,
 };
 
-void forget_parent() {
-  new (&g_control) std::mutex;
-  new (&g_carrying) std::mutex;
+/// The child's only thread needs no lock.
+void forget_parent() NO_THREAD_SAFETY_ANALYSIS {
+  g_control.free_in_child();
+  g_carrying.free_in_child();
   g_brackets.forget_other_threads();
   g_held_back.forget_all();
   g_monitor.store(g_staying, std::memory_order_relaxed);
 }
 
-bool is_staying(const MemoryMonitor& monitor) {
+bool is_staying(const MemoryMonitor& monitor) REQUIRES(g_control) {
   return g_staying != nullptr && &g_staying->chosen() == &monitor.chosen();
 }
 
 /// Makes regain_sight() give up at once, for this reason or an earlier one.
 Error give_up(const Error& unseen) {
-  const std::lock_guard lock(g_control);
+  const MutexLock lock(g_control);
   if (!g_never_sees.exchange(true, std::memory_order_acq_rel)) g_unseen = unseen;
   return g_unseen;
 }
 
 Error earlier_reason() {
-  const std::lock_guard lock(g_control);
+  const MutexLock lock(g_control);
   return g_unseen;
 }
 
@@ -90,8 +91,8 @@ Answer begin(const MemoryChange& change) {
   g_brackets.open(change.range);
   const Answer wanted = ask_sinks(change);
   const bool instead = wanted == Answer::done || wanted == Answer::copy;
-  const Answer settled = g_held_back.settle(change, instead ? Answer::proceed : wanted);
-  if (!instead || settled != Answer::proceed) return settled;
+  const Answer answer = g_held_back.answer_to(change, instead ? Answer::proceed : wanted);
+  if (!instead || answer != Answer::proceed) return answer;
   if (change.kind == ChangeKind::unmap)
     g_sinks.for_each([&](MemorySink& sink) { sink.unmapped(change.range); });
   return wanted;
@@ -128,7 +129,7 @@ void remove(MemorySink& sink) { g_sinks.remove(sink); }
 
 std::size_t carry_out() {
   const HeldSignals held;
-  const std::lock_guard lock(g_carrying);
+  const MutexLock lock(g_carrying);
   g_held_back.carry_out(carry_out_in_bracket);
   return g_held_back.count();
 }
@@ -137,7 +138,7 @@ std::size_t carry_out() {
 
 StartedMonitor watch(MonitorKind kind) {
   const HeldSignals held;
-  const std::lock_guard lock(g_control);
+  const MutexLock lock(g_control);
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_parent); });
   g_brackets.sight.lost();
@@ -148,14 +149,14 @@ StartedMonitor watch(MonitorKind kind) {
   const StartedMonitor started = start_monitor(kind, kCallbacks);
   g_unseen = started.missing;
   g_never_sees.store(static_cast<bool>(started.missing), std::memory_order_release);
-  if (!started.missing && started.monitor->settled()) g_brackets.sight.regained(sight);
+  if (!started.missing && started.monitor->knows_code()) g_brackets.sight.regained(sight);
   g_monitor.store(started.monitor, std::memory_order_release);
   return started;
 }
 
 void leave() {
   const HeldSignals held;
-  const std::lock_guard lock(g_control);
+  const MutexLock lock(g_control);
   MemoryMonitor* const left = g_monitor.exchange(g_staying, std::memory_order_acq_rel);
   if (left == nullptr || is_staying(*left)) return;
   left->stop();
@@ -164,7 +165,7 @@ void leave() {
 
 void stay() {
   const HeldSignals held;
-  const std::lock_guard lock(g_control);
+  const MutexLock lock(g_control);
   g_staying = g_monitor.load(std::memory_order_relaxed);
 }
 
@@ -183,7 +184,7 @@ Error regain_sight(MemoryMonitor& monitor) {
     sight = g_brackets.sight.look();
   }
   // Only when they are done; asked after the look that has to hold.
-  if (monitor.exposed() || loader_unloading() || !monitor.settled()) return {};
+  if (monitor.exposed() || loader_unloading() || !monitor.knows_code()) return {};
   const HookReport report = monitor.repair();
   if (!report.complete) return give_up(report.error);
   g_brackets.sight.regained(sight);

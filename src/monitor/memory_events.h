@@ -3,7 +3,7 @@
 //
 //   munmap(...) of the program or of libc
 //     replacement (libc_hooks)         or the kernel's event (userfault), or pinion_memory_begin()
-//       begin(change)                  opens the bracket, asks each sink, settles the answer
+//       begin(change)                  opens the bracket, asks each sink, makes the final answer
 //         sink: changing(change)         dooms its registrations there
 //       the system call                unless it is held back or refused
 //       end(range)                     closes the bracket
@@ -28,9 +28,9 @@ namespace pinion::memory_events {
 
 // ---- hooks ----
 
-/// Before the change. The answer is `proceed` or the change's alternative; for munmap it may be `refuse` too.
+/// Begins a change. The answer is `proceed` or the change's alternative; for munmap it may be `refuse` too.
 Answer begin(const MemoryChange& change);
-/// After it, with the same range on the same thread, after every answer.
+/// Ends it, with the same range on the same thread, after every answer.
 void end(Range range);
 /// The kernel has mapped memory where there was none.
 void appeared(Range range);

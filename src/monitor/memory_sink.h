@@ -26,7 +26,7 @@ class MemorySink {
   /// Every sink lets a munmap end with `done`: the memory stays mapped. Within the bracket, and only for a
   /// munmap that was not held back: of that one the program may use the memory again by now.
   virtual void unmapped(Range) {}
-  /// After the bracket was closed. A sink that was added in between has this call alone.
+  /// Called after the bracket was closed. A sink that was added in between has this call alone.
   virtual void changed(Range) {}
   /// A mapping has appeared where the kernel had none: a registration there is stale, and its end went by
   /// unseen. Without a bracket, because only its caller has the memory's address.

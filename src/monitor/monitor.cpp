@@ -3,10 +3,9 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <mutex>
-#include <new>
 #include <utility>
 
+#include "base/mutex.h"
 #include "monitor/loader.h"
 #include "monitor/monitors.h"
 #include "monitor/own_calls.h"
@@ -75,12 +74,12 @@ StartedMonitor start_and_test(MonitorKind kind, const HookCallbacks& callbacks) 
   return {&monitor, is_cause ? started.error : tested.error};
 }
 
-constinit std::mutex changing;  // guards the automatic monitor, but for reading its choice
+constinit Mutex changing;  // guards the automatic monitor, but for reading its choice
 
 class Automatic final : public MemoryMonitor {
  public:
   Automatic() {
-    pthread_atfork(nullptr, nullptr, [] { new (&changing) std::mutex; });
+    pthread_atfork(nullptr, nullptr, [] { changing.free_in_child(); });
   }
 
   const char* name() const override { return current().name(); }
@@ -88,21 +87,21 @@ class Automatic final : public MemoryMonitor {
   const MemoryMonitor& chosen() const override { return current(); }
 
   HookReport start(const HookCallbacks& callbacks) override {
-    const std::lock_guard lock(changing);
+    const MutexLock lock(changing);
     callbacks_ = callbacks;
     missing_ = choose();
     report_loads(on_libc());
     return summarize({{name(), missing_ ? HookState::failed : HookState::good, missing_}});
   }
   void stop() override {
-    const std::lock_guard lock(changing);
+    const MutexLock lock(changing);
     report_loads(false);
     current().stop();
   }
   HookReport self_test() override { return current().self_test(); }
   bool intact() const override { return current().intact(); }
   bool exposed() const override { return current().exposed(); }
-  bool settled() override { return !on_libc() || look_at_loaded_code(kAtOnce).complete; }
+  bool knows_code() override { return !on_libc() || look_at_loaded_code(kAtOnce).complete; }
   HookReport repair() override {
     const HookReport report = current().repair();
     if (!report.complete || !on_libc()) return report;
@@ -113,7 +112,7 @@ class Automatic final : public MemoryMonitor {
 
   Error missing() const { return missing_; }
   Error keep_to_libc() {
-    const std::lock_guard lock(changing);
+    const MutexLock lock(changing);
     if (!on_libc()) return Error::make(ENOTSUP, "memory events are seen by %s", name());
     only_libc_ = true;
     return {};
@@ -127,10 +126,10 @@ class Automatic final : public MemoryMonitor {
   bool on_libc() const { return &current() == &libc_monitor(); }
 
   /// The error: an event that is missed still.
-  Error choose() {
+  Error choose() REQUIRES(changing) {
     current_.store(&libc_monitor(), std::memory_order_release);
     Error missing = start_and_test(MonitorKind::libc, callbacks_).missing;
-    // Code beyond this stays in doubt until it is read (settled).
+    // Code beyond this stays in doubt until it is read (knows_code()).
     if (!missing) missing = look_at_loaded_code(kAtOnce).own_calls;
     if (!missing || only_libc_ || userfaultfd_refused()) return missing;
     libc_monitor().stop();
@@ -149,7 +148,7 @@ class Automatic final : public MemoryMonitor {
 
   /// Called while all registrations are in doubt.
   HookReport take_userfaultfd(const Error& doubt) {
-    const std::lock_guard lock(changing);
+    const MutexLock lock(changing);
     if (!on_libc()) return complete_report();
     MemoryMonitor& both = monitor_of(MonitorKind::libc_userfaultfd);
     if (!only_libc_ && !userfaultfd_refused() &&
@@ -162,9 +161,9 @@ class Automatic final : public MemoryMonitor {
   }
 
   std::atomic<MemoryMonitor*> current_{&libc_monitor()};
-  HookCallbacks callbacks_;
+  HookCallbacks callbacks_ GUARDED_BY(changing);
   Error missing_;
-  bool only_libc_ = false;
+  bool only_libc_ GUARDED_BY(changing) = false;
 };
 
 Automatic& automatic() {

@@ -34,7 +34,7 @@ class MemoryMonitor {
   /// A row for each thing that was put in place. The callbacks stay the same until stop().
   virtual HookReport start(const HookCallbacks& callbacks) = 0;
   virtual void stop() = 0;
-  /// After start(): lets memory go in every way that libc has, with a row for each. An event beyond the
+  /// Lets memory go in every way that libc has, after start(), with a row for each. An event beyond the
   /// monitor's claim may be missed.
   virtual HookReport self_test() = 0;
 
@@ -43,13 +43,13 @@ class MemoryMonitor {
   /// Whether other code may be about to overwrite it. Lock-free.
   virtual bool exposed() const { return false; }
   /// Whether enough is known of the program's code to repair(). Until then, each call reads on.
-  virtual bool settled() { return true; }
+  virtual bool knows_code() { return true; }
   /// Puts it back in place.
   virtual HookReport repair() { return complete_report(); }
   /// The choice of a monitor that chooses.
   virtual const MemoryMonitor& chosen() const { return *this; }
 
-  /// Before the pages are registered with a device. An error: their events will be missed.
+  /// Called before the pages are registered with a device. An error: their events will be missed.
   virtual Error watch(Range) { return {}; }
 
  protected:

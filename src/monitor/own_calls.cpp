@@ -13,12 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <mutex>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/range.h"
 #include "monitor/loader.h"
 
@@ -90,6 +91,21 @@ std::size_t operand_bytes(const std::byte* code) {
   return 1 + (has_index ? 1 : 0) + displacement;
 }
 
+bool is_any(unsigned opcode, std::initializer_list<unsigned> of) {
+  return std::find(of.begin(), of.end(), opcode) != of.end();
+}
+
+/// The instructions of two opcode bytes; `code` is the second.
+Instruction long_instruction(const std::byte* code, unsigned rex) {
+  const unsigned opcode = byte_at(code, 0), modrm = byte_at(code, 1);
+  if (is_any(opcode, {0x10, 0x11, 0x1f, 0x28, 0x29, 0x6e, 0x6f, 0x7e, 0x7f, 0xd6}))
+    return {1 + operand_bytes(code + 1), false};
+  if (is_any(opcode, {0xb6, 0xb7, 0xbe, 0xbf}))
+    return {1 + operand_bytes(code + 1), (modrm & 0x38) == 0 && (rex & 4) == 0};
+  if (opcode >= 0x80 && opcode <= 0x8f) return {5, false};
+  return {};
+}
+
 /// Moves and plain arithmetic: how a compiler, or a programmer, sets the arguments. Reads at most 16 bytes.
 Instruction plain_instruction(const std::byte* code) {
   std::size_t at = 0;
@@ -99,65 +115,21 @@ Instruction plain_instruction(const std::byte* code) {
   const unsigned modrm = byte_at(code, at);
   const bool writes_rax_operand = (modrm & 0xc7) == 0xc0 && (rex & 1) == 0;
   const bool writes_rax_register = (modrm & 0x38) == 0 && (rex & 4) == 0;
-  switch (opcode) {
-    case 0x01:
-    case 0x09:
-    case 0x21:
-    case 0x29:
-    case 0x31:
-    case 0x89:  // to the operand
-      return {at + operand_bytes(code + at), writes_rax_operand};
-    case 0x03:
-    case 0x0b:
-    case 0x23:
-    case 0x2b:
-    case 0x33:
-    case 0x63:
-    case 0x8b:
-    case 0x8d:  // to the register
-      return {at + operand_bytes(code + at), writes_rax_register};
-    case 0x39:
-    case 0x3b:
-    case 0x85:  // comparisons
-      return {at + operand_bytes(code + at), false};
-    case 0x83:
-      return {at + operand_bytes(code + at) + 1, writes_rax_operand};
-    case 0x81:
-    case 0xc7:
-      return {at + operand_bytes(code + at) + 4, writes_rax_operand};
-    case 0x90:
-      return {at, false};
-    case 0x0f:
-      break;
-    default:
-      if (opcode >= 0xb8 && opcode <= 0xbf)
-        return {at + ((rex & 8) != 0 ? 8u : 4u), opcode == 0xb8 && (rex & 1) == 0};
-      if (opcode >= 0x50 && opcode <= 0x5f) return {at, opcode == 0x58 && (rex & 1) == 0};
-      if (opcode >= 0x70 && opcode <= 0x7f) return {at + 1, false};
-      return {};
-  }
-  const unsigned second = byte_at(code, at++);
-  switch (second) {
-    case 0x10:
-    case 0x11:
-    case 0x1f:
-    case 0x28:
-    case 0x29:
-    case 0x6e:
-    case 0x6f:
-    case 0x7e:
-    case 0x7f:
-    case 0xd6:
-      return {at + operand_bytes(code + at), false};
-    case 0xb6:
-    case 0xb7:
-    case 0xbe:
-    case 0xbf:
-      return {at + operand_bytes(code + at), (byte_at(code, at) & 0x38) == 0 && (rex & 4) == 0};
-    default:
-      if (second >= 0x80 && second <= 0x8f) return {at + 4, false};
-      return {};
-  }
+  if (is_any(opcode, {0x01, 0x09, 0x21, 0x29, 0x31, 0x89}))  // to the operand
+    return {at + operand_bytes(code + at), writes_rax_operand};
+  if (is_any(opcode, {0x03, 0x0b, 0x23, 0x2b, 0x33, 0x63, 0x8b, 0x8d}))  // to the register
+    return {at + operand_bytes(code + at), writes_rax_register};
+  if (is_any(opcode, {0x39, 0x3b, 0x85})) return {at + operand_bytes(code + at), false};  // comparisons
+  if (opcode == 0x83) return {at + operand_bytes(code + at) + 1, writes_rax_operand};
+  if (is_any(opcode, {0x81, 0xc7})) return {at + operand_bytes(code + at) + 4, writes_rax_operand};
+  if (opcode == 0x90) return {at, false};
+  if (opcode >= 0xb8 && opcode <= 0xbf)
+    return {at + ((rex & 8) != 0 ? 8u : 4u), opcode == 0xb8 && (rex & 1) == 0};
+  if (opcode >= 0x50 && opcode <= 0x5f) return {at, opcode == 0x58 && (rex & 1) == 0};
+  if (opcode >= 0x70 && opcode <= 0x7f) return {at + 1, false};
+  if (opcode != 0x0f) return {};
+  const Instruction next = long_instruction(code + at, rex);
+  return next.bytes == 0 ? next : Instruction{at + next.bytes, next.sets_rax};
 }
 
 /// The number that the instruction at `code` puts into rax, and its length.
@@ -411,7 +383,7 @@ class LoadedCode {
       // With the end of the part before, in which a call may have begun.
       const std::size_t begin = mapping.read - std::min(mapping.read, 2 * kBefore);
       const std::size_t end = std::min(begin + kPart, mapping.range.bytes());
-      if (const auto call = find_own_call(reader.read(begin, end - begin, room_), end - begin)) {
+      if (const auto call = find_own_call(reader.read(begin, end - begin, buffer_), end - begin)) {
         finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)", mapping.path().c_str(),
                                call->name, static_cast<std::size_t>(mapping.offset) + begin + call->offset);
         break;
@@ -425,16 +397,16 @@ class LoadedCode {
   bool listed_ = false;
   std::uint64_t loads_ = 0;  ///< as of the last list()
   std::vector<CodeMapping> read_, unread_;
-  std::vector<std::byte> room_;
+  std::vector<std::byte> buffer_;
   Error finding_;
 };
 
-constinit std::mutex looking;
+constinit Mutex looking;
 
 /// Never freed: threads may look while the process ends. A forked child begins anew, as another thread may
 /// have been in the middle of it.
-LoadedCode* the_code = nullptr;
-LoadedCode& loaded_code() {
+LoadedCode* the_code GUARDED_BY(looking) = nullptr;
+LoadedCode& loaded_code() REQUIRES(looking) {
   if (the_code == nullptr) the_code = new LoadedCode;
   return *the_code;
 }
@@ -462,16 +434,18 @@ CodeFinding look_at_loaded_code(std::size_t most_bytes) {
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] {
-      new (&looking) std::mutex;
+      looking.free_in_child();
+      const MutexLock lock(looking);
       the_code = nullptr;
     });
   });
-  const std::unique_lock lock(looking, std::try_to_lock);
-  return lock ? loaded_code().look(most_bytes) : CodeFinding{};
+  if (!looking.try_lock()) return {};
+  const MutexLock lock(looking, std::adopt_lock);
+  return loaded_code().look(most_bytes);
 }
 
 Error own_calls_found() {
-  const std::lock_guard lock(looking);
+  const MutexLock lock(looking);
   return loaded_code().finding();
 }
 

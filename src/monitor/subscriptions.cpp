@@ -14,18 +14,19 @@ void Subscriptions::for_each_overlapping(Range range, F&& f) {
 }
 
 void Subscriptions::read_board() {
-  const auto make_stale = [this](Range, Subscription& subscription) {
-    news_ |= !subscription.stale;
+  bool news = false, lost = false;
+  const auto make_stale = [&news](Range, Subscription& subscription) {
+    news = news || !subscription.stale;
     subscription.stale = true;
   };
-  bool lost = false;
   for (decltype(board_)::Event event; board_.take(event, lost);)
     for_each_overlapping(event.range, make_stale);
   if (lost) for_each_overlapping({0, ~Address{0}}, make_stale);
+  news_ = news_ || news;
 }
 
 void Subscriptions::subscribe(Range range) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_ = {};
   read_board();  // the registration is later than these events
   Subscription& subscription = ranges_[{range.begin, range.end}];
@@ -45,13 +46,13 @@ void Subscriptions::drop(Range range) {
 }
 
 void Subscriptions::unsubscribe(Range range) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (std::exchange(refused_, {}) == range) return;  // dropped already
   drop(range);
 }
 
 bool Subscriptions::valid(Range range) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_ = {};
   if (is_valid(range)) return true;
   refused_ = range;
@@ -77,7 +78,7 @@ bool Subscriptions::is_valid(Range range) {
 
 std::vector<Range> Subscriptions::take_stale() {
   std::vector<Range> found;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   read_board();
   if (!news_) return found;
   news_ = false;
@@ -90,7 +91,7 @@ std::vector<Range> Subscriptions::take_stale() {
 }
 
 void Subscriptions::forget_stale(Range range) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto at = ranges_.find({range.begin, range.end});
   // A subscription made since is dropped too; its holder subscribes again.
   if (at != ranges_.end() && at->second.taken) ranges_.erase(at);

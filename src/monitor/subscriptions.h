@@ -20,11 +20,11 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/range.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
@@ -51,7 +51,7 @@ class Subscriptions {
   /// All holders have been notified of this, which take_stale() has given.
   void forget_stale(Range range);
 
-  void abandon_after_fork() { new (&mutex_) std::mutex; }
+  void abandon_after_fork() { mutex_.free_in_child(); }
 
  private:
   struct Subscription {
@@ -59,20 +59,21 @@ class Subscriptions {
     bool stale = false;
     bool taken = false;  ///< by take_stale()
   };
-  bool is_valid(Range range);
-  void drop(Range range);
-  void read_board();
+  bool is_valid(Range range) REQUIRES(mutex_);
+  void drop(Range range) REQUIRES(mutex_);
+  void read_board() REQUIRES(mutex_);
   /// Calls f(range, subscription) for all that overlap.
   template <class F>
-  void for_each_overlapping(Range range, F&& f);
+  void for_each_overlapping(Range range, F&& f) REQUIRES(mutex_);
 
   const Brackets& brackets_;
   BasicEventBoard<4096> board_;
-  std::mutex mutex_;  ///< guards all that follows, and reading the board
-  std::map<std::pair<Address, Address>, Subscription> ranges_;
-  std::size_t longest_ = 0;  ///< of all ranges there ever were: how far ahead of an address they may begin
-  bool news_ = false;        ///< something went stale since take_stale()
-  Range refused_;            ///< by valid() just now: its holder may unsubscribe it next
+  Mutex mutex_;  ///< guards reading the board too
+  std::map<std::pair<Address, Address>, Subscription> ranges_ GUARDED_BY(mutex_);
+  /// The longest range ever: how far ahead of an address one may begin.
+  std::size_t longest_ GUARDED_BY(mutex_) = 0;
+  bool news_ GUARDED_BY(mutex_) = false;  ///< something went stale since take_stale()
+  Range refused_ GUARDED_BY(mutex_);      ///< by valid() just now: its holder may unsubscribe it next
 };
 
 }  // namespace pinion

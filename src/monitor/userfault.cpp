@@ -18,9 +18,9 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <new>
 
 #include "base/kept_file.h"
+#include "base/mutex.h"
 #include "monitor/hook_self_test.h"
 #include "monitor/system_call.h"
 
@@ -170,7 +170,7 @@ class OpenDrops {
       --count_;
     }
   }
-  /// In order of time: the first closes first.
+  /// The drops are in order of time: the first closes first.
   bool empty() const { return count_ == 0; }
   Time next() const { return drops_[0].until; }
 
@@ -259,7 +259,7 @@ class Reader {
 
 // ---- Starting and stopping ----
 
-constinit std::mutex control;  // guards starting and stopping
+constinit Mutex control;  // guards starting and stopping
 /// Never freed: threads may be inside watch() when the process ends. The reader, once started, stays.
 KeptFile* channel = nullptr;
 std::atomic<bool> watching{false};  ///< whether watch_by_userfaultfd() may use the channel
@@ -303,9 +303,9 @@ Error start_reader(int fd) {
   return {};
 }
 
-/// In a child: the reader and the watched memory are the parent's.
+/// Forgets the parent's reader and watched memory, in a child.
 void forget_parent() {
-  new (&control) std::mutex;
+  control.free_in_child();
   watching.store(false, std::memory_order_relaxed);
   if (channel) channel->close();
   callback_begin.store(nullptr, std::memory_order_relaxed);
@@ -344,7 +344,7 @@ void unwatch(long fd, Range mapping) {
 }  // namespace
 
 Error userfaultfd_refused() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   return channel && channel->is_open() ? Error{} : probe().error;
 }
 
@@ -357,7 +357,7 @@ const char* userfaultfd_reach() {
 }
 
 Error start_userfaultfd(const HookCallbacks& callbacks) {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   if (!channel) channel = new KeptFile;
   if (!channel->is_open()) {
     static std::once_flag once;
@@ -378,7 +378,7 @@ Error start_userfaultfd(const HookCallbacks& callbacks) {
 }
 
 void stop_userfaultfd() {
-  const std::lock_guard lock(control);
+  const MutexLock lock(control);
   if (!watching.exchange(false, std::memory_order_acq_rel)) return;
   // The reader stays, and closes the brackets that it has opened: only events that begin from now on are
   // ignored.

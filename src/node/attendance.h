@@ -1,4 +1,4 @@
-// A process's looks at the others of its node's room: their times, and the consequences for its part of the
+// A process's looks at the others of its node's table: their times, and the consequences for its part of the
 // node's limit. It receives the time as `now`, so that the engine and the simulator run the same code. One
 // object a member; one thread (the helper's, or the simulator's).
 #pragma once
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "node/room.h"
+#include "node/node_table.h"
 
 namespace pinion::node {
 
@@ -18,21 +18,21 @@ struct Sharing {
   bool binds = false;                       ///< its fair share is less than its need
 };
 /// The duties of process `self`, which has so many bytes registered.
-Sharing sharing_of(const std::vector<NodeRoom::Member>& members, std::size_t self, std::uint64_t limit,
+Sharing sharing_of(const std::vector<NodeTable::Member>& members, std::size_t self, std::uint64_t limit,
                    std::uint64_t registered);
 
 class Attendance {
  public:
   /// `every`: operations from one look at the others to the next.
-  Attendance(NodeRoom& room, std::uint64_t every) : room_(room), every_(every) {}
+  Attendance(NodeTable& table, std::uint64_t every) : table_(table), every_(every) {}
 
   /// Whether it is time to look, `operations` after the last time.
   bool due(Time now, std::uint64_t operations) const;
   /// Posts to the others, and reads their posts.
-  std::vector<NodeRoom::Member> attend(Time now, const NodeRoom::Post& post, std::size_t& self);
+  std::vector<NodeTable::Member> attend(Time now, const NodeTable::Post& post, std::size_t& self);
 
  private:
-  NodeRoom& room_;
+  NodeTable& table_;
   const std::uint64_t every_;
   Time attended_ = 0;
   Time forgave_ = 0;        ///< when an unrepeated shortage was last to be forgotten

@@ -19,7 +19,7 @@ void run_on(const CpuSet& cpus);
 /// The cores of the machine.
 class Cores {
  public:
-  /// For tests: the core of each CPU.
+  /// Sets the core of each CPU, for tests.
   explicit Cores(std::vector<int> core_of) : core_of_(std::move(core_of)) {}
   static Cores of_this_machine();
 

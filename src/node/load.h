@@ -26,7 +26,8 @@ bool core_idle(const LoadSample& sample, bool before);
 
 class Load {
  public:
-  /// Before the first call: `thread` is the one whose waits count, by the kernel's number.
+  /// Opens the kernel's files, before the first call: `thread` is the one whose waits count, by the kernel's
+  /// number.
   void open(pid_t thread);
   /// Looks at the time since the last call; returns `before` at the first one, and where the kernel gives no
   /// figures.

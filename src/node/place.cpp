@@ -30,10 +30,10 @@ Place::Place(const Settings& settings)
     : settings_(settings), cores_(Cores::of_this_machine()), tie_(drawn()) {}
 
 Error Place::enter(const Settings& settings, std::unique_ptr<Place>& place) {
-  remove_abandoned_rooms(settings.directory);
+  remove_abandoned_tables(settings.directory);
   std::unique_ptr<Place> entered(new Place(settings));
   const Error error =
-      entered->room_.join(settings.directory, settings.job, settings.limit, settings.identity);
+      entered->table_.join(settings.directory, settings.job, settings.limit, settings.identity);
   if (!error) place = std::move(entered);
   return error;
 }
@@ -42,14 +42,14 @@ Place::Duty Place::attend(Time now, std::uint64_t need, std::uint64_t registered
                           const CpuSet& allowed, const CpuSet& bound) {
   if (!slices_) slices_ = time_slices();
   std::size_t self = 0;
-  const std::vector<NodeRoom::Member> members =
+  const std::vector<NodeTable::Member> members =
       attendance_.attend(now, {{need, tie_}, std::max(1u, threads), allowed, bound}, self);
 
   std::vector<Standing> standings;
   CpuSet all, taken;
   int busy = 0;
-  for (const NodeRoom::Member& member : members) {
-    const NodeRoom::Post& post = member.post;
+  for (const NodeTable::Member& member : members) {
+    const NodeTable::Post& post = member.post;
     standings.push_back(post.standing);
     all |= post.allowed;
     taken |= post.bound;
@@ -64,7 +64,7 @@ Place::Duty Place::attend(Time now, std::uint64_t need, std::uint64_t registered
   // Programs that are bound leave certain cores to helpers; else only the kernel can find the idle ones.
   if (const auto free = cores_.free_of(all, taken); terms.idle_core >= 0 && !free.empty())
     duty.run_on.set(static_cast<std::size_t>(free[static_cast<std::size_t>(terms.idle_core) % free.size()]));
-  if (room_.limit()) duty.sharing = sharing_of(members, self, room_.limit(), registered);
+  if (table_.limit()) duty.sharing = sharing_of(members, self, table_.limit(), registered);
   return duty;
 }
 

@@ -1,5 +1,5 @@
 // The process's place among those of its job on this node: its duties by the node's limit and by the policy
-// for helpers. Owns its membership of the node's room (room.h). It enters the room only for a limit of the
+// for helpers. Owns its membership in the node's table (node_table.h). It joins only for a limit of the
 // node, or for a policy that depends on the others.
 //
 // Made and destroyed by the engine; due() and attend() are the helper's; the allowance is the budget's.
@@ -10,10 +10,10 @@
 
 #include "node/attendance.h"
 #include "node/cores.h"
-#include "node/node_share.h"
 #include "node/node_options.h"
+#include "node/node_share.h"
+#include "node/node_table.h"
 #include "node/policy.h"
-#include "node/room.h"
 
 namespace pinion::node {
 
@@ -42,12 +42,12 @@ class Place {
 
   /// An error undoes everything; the place is null.
   static Error enter(const Settings& settings, std::unique_ptr<Place>& place);
-  /// After the allowance has ended.
-  void leave() { room_.leave(); }
+  /// Leaves after the allowance has ended.
+  void leave() { table_.leave(); }
 
   /// The process's share of the node's limit; null: there is none.
-  Allowance* allowance() { return room_.limit() ? &share_ : nullptr; }
-  std::uint64_t limit() const { return room_.limit(); }
+  Allowance* allowance() { return table_.limit() ? &share_ : nullptr; }
+  std::uint64_t limit() const { return table_.limit(); }
 
   /// Whether it is time to look at the others, `operations` after the last time.
   bool due(Time now, std::uint64_t operations) const { return attendance_.due(now, operations); }
@@ -64,9 +64,9 @@ class Place {
   const Cores cores_;
   const std::uint64_t tie_;
   std::optional<TimeSlices> slices_;  ///< of the helper, once it has attended
-  NodeRoom room_;
-  NodeShare share_{room_};
-  Attendance attendance_{room_, settings_.every};
+  NodeTable table_;
+  NodeShare share_{table_};
+  Attendance attendance_{table_, settings_.every};
 };
 
 }  // namespace pinion::node

@@ -150,4 +150,10 @@ std::unique_ptr<Predictor> played_predictor() {
   return path.empty() ? nullptr : std::make_unique<PlayedPredictor>(path);
 }
 
+std::unique_ptr<Predictor> make_live_predictor(const std::string& name, unsigned window,
+                                               unsigned period_window) {
+  std::unique_ptr<Predictor> played = played_predictor();
+  return played ? std::move(played) : make_predictor(name, window, period_window);
+}
+
 }  // namespace pinion

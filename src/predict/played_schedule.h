@@ -52,5 +52,8 @@ class PlayedSchedule {
 /// The predictor that follows the schedule of this process; null where PINION_TEST_SCHEDULE is unset or
 /// empty.
 std::unique_ptr<Predictor> played_predictor();
+/// The predictor of a live run: the schedule's, where there is one, else the one of that name.
+std::unique_ptr<Predictor> make_live_predictor(const std::string& name, unsigned window,
+                                               unsigned period_window);
 
 }  // namespace pinion

@@ -22,7 +22,7 @@ Duration WakeUps::come() {
 
 SimulatedHelper::SimulatedHelper(const ProcessSettings& settings, Events& events, Domains& domains,
                                  Calls& calls, Observer& observer, runlog::Counters& counters,
-                                 std::function<node::NodeRoom::Post()> standing)
+                                 std::function<node::NodeTable::Post()> standing)
     : settings_(settings),
       events_(events),
       domains_(domains),
@@ -148,7 +148,7 @@ void SimulatedHelper::attend() {
   if (!attendance_ || !attendance_->due(now, counters_.acquires - attended_)) return;
   attended_ = counters_.acquires;
   std::size_t self = 0;
-  const std::vector<node::NodeRoom::Member> members = attendance_->attend(now, standing_(), self);
+  const std::vector<node::NodeTable::Member> members = attendance_->attend(now, standing_(), self);
   Budget& budget = domains_.budget();
   const node::Sharing sharing = node::sharing_of(members, self, settings_.room->limit(), budget.bytes());
   desk_.share(budget, sharing.hold_at_most, sharing.at_hand, sharing.binds);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "node/attendance.h"
-#include "node/room.h"
+#include "node/node_table.h"
 #include "retention/desk.h"
 #include "retention/record.h"
 #include "simulate/calls.h"
@@ -81,7 +81,7 @@ class SimulatedHelper final : public CallUser {
   /// All outlive it. `standing` returns what the process posts to the others of its node.
   SimulatedHelper(const ProcessSettings& settings, Events& events, Domains& domains, Calls& calls,
                   Observer& observer, runlog::Counters& counters,
-                  std::function<node::NodeRoom::Post()> standing);
+                  std::function<node::NodeTable::Post()> standing);
 
   Desk& desk() { return desk_; }
   const Desk& desk() const { return desk_; }
@@ -128,7 +128,7 @@ class SimulatedHelper final : public CallUser {
   Calls& calls_;
   Observer& observer_;
   runlog::Counters& counters_;
-  const std::function<node::NodeRoom::Post()> standing_;
+  const std::function<node::NodeTable::Post()> standing_;
   Desk desk_;
   NoticedRing ring_;
   WakeUps wake_ups_;

@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "node/node_table.h"
 #include "node/policy.h"
-#include "node/room.h"
 #include "simulate/levels.h"
 
 namespace pinion::simulate {
@@ -50,7 +50,7 @@ class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
                 const HelperShare::Settings& share, std::function<Time(Time)> turn_after, Levels& levels,
-                std::unique_ptr<node::NodeRoom> room, std::uint64_t limit)
+                std::unique_ptr<node::NodeTable> room, std::uint64_t limit)
       : count_(static_cast<std::int64_t>(member.ranks)),
         number_(member.program),
         levels_(levels),
@@ -132,7 +132,7 @@ class SimulatedRank final : private Observer {
   const std::int64_t count_;
   const std::uint32_t number_;  ///< of its program
   Levels& levels_;
-  const std::unique_ptr<node::NodeRoom> room_;
+  const std::unique_ptr<node::NodeTable> room_;
   const Program& program_;
   const std::vector<std::unique_ptr<Script>> scripts_;
   Recorded conditions_;
@@ -201,17 +201,17 @@ class NodeLimit {
 
   bool given() const { return limit_ > 0; }
   /// Returns the next process's membership and its own limit.
-  std::pair<std::unique_ptr<node::NodeRoom>, std::uint64_t> enter() {
+  std::pair<std::unique_ptr<node::NodeTable>, std::uint64_t> enter() {
     if (!given()) return {nullptr, process_limit_};
-    auto room = std::make_unique<node::NodeRoom>();
-    // Processes beyond the room's places keep to an equal part, as in a run.
+    auto room = std::make_unique<node::NodeTable>();
+    // Processes beyond the table's places keep to an equal part, as in a run.
     if (room->join(file_, limit_, ++entered_)) return {nullptr, std::min(process_limit_, limit_ / ranks_)};
     return {std::move(room), std::min(process_limit_, limit_)};
   }
 
  private:
   const std::uint64_t limit_, process_limit_, ranks_;
-  const std::shared_ptr<node::RoomFile> file_ = limit_ ? node::NodeRoom::simulated() : nullptr;
+  const std::shared_ptr<node::SharedTable> file_ = limit_ ? node::NodeTable::simulated() : nullptr;
   std::uint64_t entered_ = 0;
 };
 

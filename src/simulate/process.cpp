@@ -22,7 +22,7 @@ Process::Process(Settings settings, std::vector<std::unique_ptr<Predictor>> pred
       comparison_(settings_.nic, events_, observer),
       calls_(settings_, events_, domains_, observer, counters_),
       helper_(settings_, events_, domains_, calls_, observer, counters_,
-              [this]() -> node::NodeRoom::Post {
+              [this]() -> node::NodeTable::Post {
                 return {{left_pinned_bytes(), 0}, static_cast<std::uint32_t>(threads_.count()), {}, {}};
               }),
       threads_(settings_, events_, domains_, calls_, comparison_, helper_, observer, counters_) {

@@ -20,7 +20,7 @@ struct ProcessSettings {
   std::uint64_t limit = UINT64_MAX;
   std::uint64_t limit_regions = UINT64_MAX;
   /// Shares out a limit of the node; the process has joined it, and it outlives the process.
-  node::NodeRoom* room = nullptr;
+  node::NodeTable* room = nullptr;
   std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
   std::uint64_t lru_bytes = 64 << 20;
   TimeBudget::Settings time_budget = {};

@@ -43,12 +43,12 @@ alone() { unshare -m sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh 
 if [ "$family" = mpich ] && alone true 2>/dev/null; then
   rm -rf "$work/log"
   UCX_POSIX_DIR=$work alone timeout 120 "$pinion" run --device emulated --retention leave-pinned --node-limit 18M --log "$work/log" -- \
-    "${launch[@]}" -n 4 "${fft[@]}" >"$work/out" 2>"$work/err" || fail "no room: status $?: $(cat "$work/err")"
-  verified || fail "no room: $(cat "$work/out")"
-  [ "$(unwrapped "$work/err" | grep -c 'each of 4 keeps to an equal part of --node-limit')" -eq 4 ] || fail "no room: $(cat "$work/err")"
-  report_says "no room" "r.registered_bytes.peak <= 18 * $mib"
-  output=$(PINION=node-limit=18M alone "$build/bin/examples/registration_cache" 30 2>&1) || fail "no room, no rank: $output"
-  unwrapped - <<<"$output" | grep -q 'nothing is registered; use --limit' && grep -q ' 30 bounced' <<<"$output" || fail "no room, no rank: $output"
+    "${launch[@]}" -n 4 "${fft[@]}" >"$work/out" 2>"$work/err" || fail "no table: status $?: $(cat "$work/err")"
+  verified || fail "no table: $(cat "$work/out")"
+  [ "$(unwrapped "$work/err" | grep -c 'each of 4 keeps to an equal part of --node-limit')" -eq 4 ] || fail "no table: $(cat "$work/err")"
+  report_says "no table" "r.registered_bytes.peak <= 18 * $mib"
+  output=$(PINION=node-limit=18M alone "$build/bin/examples/registration_cache" 30 2>&1) || fail "no table, no rank: $output"
+  unwrapped - <<<"$output" | grep -q 'nothing is registered; use --limit' && grep -q ' 30 bounced' <<<"$output" || fail "no table, no rank: $output"
 fi
 
 # More ranks than this machine has cores, or a core for each and none idle.
@@ -66,9 +66,9 @@ done
 
 # Nothing is left behind.
 if compgen -G "/dev/shm/pinion-$(id -u)-*" >"$work/left"; then
-  for room in $(cat "$work/left"); do
+  for table in $(cat "$work/left"); do
     # Another job of this user may run.
-    [ "$room" -ot "$work/version" ] || fail "left behind: $room"
+    [ "$table" -ot "$work/version" ] || fail "left behind: $table"
   done
 fi
 

@@ -45,9 +45,9 @@ struct State {
 TEST(HeldBackSchedule, MemoryMappedOverIsNeverUnmapped) {
   const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 20'000}, [] {
     auto state = std::make_shared<State>();
-    EXPECT_EQ(state->held.settle(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
+    EXPECT_EQ(state->held.answer_to(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
     const auto mapping = [state] {
-      const Answer answer = state->held.settle(map_over(kFirst), Answer::proceed);
+      const Answer answer = state->held.answer_to(map_over(kFirst), Answer::proceed);
       EXPECT_NE(answer, Answer::hold_back);
       if (answer == Answer::proceed) {
         EXPECT_EQ(state->first.exchange(kNew), kNone);
@@ -66,9 +66,9 @@ TEST(HeldBackSchedule, MemoryMappedOverIsNeverUnmapped) {
 TEST(HeldBackSchedule, OverlappingUnmappingsAreOne) {
   const auto explored = Scheduler::explore({.preemptions = 3, .exhaustive = 8'000}, [] {
     auto state = std::make_shared<State>();
-    EXPECT_EQ(state->held.settle(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
+    EXPECT_EQ(state->held.answer_to(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
     const auto unmapping = [state] {
-      if (state->held.settle(munmap_of(kBoth), Answer::proceed) == Answer::proceed) state->unmap(kBoth);
+      if (state->held.answer_to(munmap_of(kBoth), Answer::proceed) == Answer::proceed) state->unmap(kBoth);
       int none = kNone;
       state->first.compare_exchange_strong(none, kNew);
       state->second.compare_exchange_strong(none = kNone, kNew);
@@ -93,36 +93,37 @@ TEST(HeldBackSchedule, WhatCannotGoStaysHeldBack) {
     auto state = std::make_shared<State>();
     const auto unmapping = [state](Range range) {
       return [state, range] {
-        EXPECT_EQ(state->held.settle(munmap_of(range), Answer::hold_back), Answer::hold_back);
+        EXPECT_EQ(state->held.answer_to(munmap_of(range), Answer::hold_back), Answer::hold_back);
       };
     };
     const auto carrying = [state] { state->held.carry_out([](Range) { return false; }); };
-    return test::Scenario{{unmapping(kFirst), unmapping(kBoth), carrying}, [state] {
-                            EXPECT_EQ(state->held.count(), 2u);
-                            EXPECT_EQ(state->held.settle(map_over(kSecond), Answer::proceed), Answer::refuse);
-                            state->carry_out();
-                            EXPECT_EQ(state->carried, 1) << "they overlap";
-                            EXPECT_EQ(state->held.settle(map_over(kBoth), Answer::proceed), Answer::proceed);
-                          }};
+    return test::Scenario{
+        {unmapping(kFirst), unmapping(kBoth), carrying}, [state] {
+          EXPECT_EQ(state->held.count(), 2u);
+          EXPECT_EQ(state->held.answer_to(map_over(kSecond), Answer::proceed), Answer::refuse);
+          state->carry_out();
+          EXPECT_EQ(state->carried, 1) << "they overlap";
+          EXPECT_EQ(state->held.answer_to(map_over(kBoth), Answer::proceed), Answer::proceed);
+        }};
   });
   EXPECT_GT(explored.schedules, 1000u);
 }
 
 TEST(HeldBack, RefusesWhenItIsFull) {
   BasicHeldBack<StdAtomics, 1> held;
-  EXPECT_EQ(held.settle(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
-  EXPECT_EQ(held.settle(munmap_of(kSecond), Answer::hold_back), Answer::refuse);
-  EXPECT_EQ(held.settle(munmap_of(kSecond), Answer::proceed), Answer::proceed);
+  EXPECT_EQ(held.answer_to(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
+  EXPECT_EQ(held.answer_to(munmap_of(kSecond), Answer::hold_back), Answer::refuse);
+  EXPECT_EQ(held.answer_to(munmap_of(kSecond), Answer::proceed), Answer::proceed);
   held.carry_out([](Range range) { return range == kFirst; });
-  EXPECT_EQ(held.settle(munmap_of(kSecond), Answer::hold_back), Answer::hold_back);
+  EXPECT_EQ(held.answer_to(munmap_of(kSecond), Answer::hold_back), Answer::hold_back);
 }
 
 // Unseen by the hooks, the kernel may have given the place to other memory.
 TEST(HeldBack, ForgetsWhatChangedInSpiteOfIt) {
   BasicHeldBack<StdAtomics, 4> held;
-  EXPECT_EQ(held.settle(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
-  EXPECT_EQ(held.settle(munmap_of(kSecond), Answer::hold_back), Answer::hold_back);
-  EXPECT_EQ(held.settle({kFirst, Answer::proceed}, Answer::proceed), Answer::proceed);
+  EXPECT_EQ(held.answer_to(munmap_of(kFirst), Answer::hold_back), Answer::hold_back);
+  EXPECT_EQ(held.answer_to(munmap_of(kSecond), Answer::hold_back), Answer::hold_back);
+  EXPECT_EQ(held.answer_to({kFirst, Answer::proceed}, Answer::proceed), Answer::proceed);
   EXPECT_EQ(held.count(), 1u);
   held.forget({kSecond.end, kSecond.end + 1});
   EXPECT_EQ(held.count(), 1u);

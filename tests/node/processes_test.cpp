@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "engine/process.h"
 #include "engine/thread_context.h"
-#include "node/room.h"
+#include "node/node_table.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"
 #include "support/eventually.h"
@@ -55,7 +55,7 @@ void* mapped(std::size_t bytes, int flags) {
 int rank(int number, const std::string& options, Board& board) {
   ::setenv("PMI_RANK", std::to_string(number).c_str(), 1);
   ::setenv("PMI_SIZE", std::to_string(kProcesses).c_str(), 1);
-  board.key = room_key();
+  board.key = node_key();
   char* memory = static_cast<char*>(mapped(kLimit, MAP_PRIVATE));
   if (!memory || pinion_start(options.c_str()) != 0) return 1;
   pinion_domain* domain = nullptr;
@@ -158,7 +158,7 @@ int rank_with_a_pool(Board& board) {
   pinion_lease pool, lease;
   if (pinion_domain_open(nullptr, nullptr, &domain) != 0) return 2;
   if (pinion_acquire(domain, memory, kLimit - kBufferBytes, PINION_ACCESS_WRITE, &pool) != 0) return 3;
-  board.key = room_key();
+  board.key = node_key();
   while (!board.end) {
     if (pinion_acquire(domain, memory + kLimit - kBufferBytes, kBufferBytes, PINION_ACCESS_WRITE, &lease) !=
         0)
@@ -177,15 +177,15 @@ TEST(NodeNeed, HasMemoryUnderALeaseThatLasts) {
   ASSERT_GE(child, 0);
   if (child == 0) ::_exit(rank_with_a_pool(*board));
   EXPECT_TRUE(test::eventually([&] { return board->key != 0; }));
-  node::NodeRoom room;
-  EXPECT_FALSE(room.join("/dev/shm", board->key, kLimit, node::identity_of(::getpid())));
+  node::NodeTable table;
+  EXPECT_FALSE(table.join("/dev/shm", board->key, kLimit, node::identity_of(::getpid())));
   EXPECT_TRUE(test::eventually([&] {
     std::size_t self = 0;
-    for (const node::NodeRoom::Member& member : room.members(self))
+    for (const node::NodeTable::Member& member : table.members(self))
       if (member.post.standing.need >= kLimit) return true;
     return false;
   }));
-  room.leave();
+  table.leave();
   board->end = true;
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

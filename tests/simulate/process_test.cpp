@@ -246,8 +246,8 @@ TEST(SimulatedProcess, ALimitOfTheNodeIsSharedByNeed) {
   const std::uint64_t limit = 100 * page_size(), each = kBuffers * kPages * page_size();
   for (const RetentionKind retention :
        {RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::helper}) {
-    const std::shared_ptr<node::RoomFile> room = node::NodeRoom::simulated();
-    node::NodeRoom rooms[2];
+    const std::shared_ptr<node::SharedTable> room = node::NodeTable::simulated();
+    node::NodeTable rooms[2];
     std::deque<Heard> both;
     Sequence scripts[2];
     for (std::uint64_t i = 0; i < 2; ++i) {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "device/model/cost_model.h"
-#include "node/room.h"
+#include "node/node_table.h"
 #include "predict/schedule_predictor.h"
 #include "simulate/levels.h"
 #include "simulate/process.h"
@@ -204,7 +204,7 @@ struct Case {
 struct Conditions {
   bool core_idle = true;
   std::uint64_t regions = UINT64_MAX;
-  node::NodeRoom* room = nullptr;
+  node::NodeTable* room = nullptr;
 };
 
 class Swapping : public ::testing::TestWithParam<Case> {
@@ -243,8 +243,8 @@ class Swapping : public ::testing::TestWithParam<Case> {
   /// All processes on one node, which may register so much together.
   static Counts run_on_node(const std::vector<Program>& programs, RetentionKind kind, std::uint64_t limit,
                             const NoiseModel& noise = {}) {
-    const std::shared_ptr<node::RoomFile> room = node::NodeRoom::simulated();
-    std::deque<node::NodeRoom> rooms;
+    const std::shared_ptr<node::SharedTable> room = node::NodeTable::simulated();
+    std::deque<node::NodeTable> rooms;
     std::deque<Counted> running;
     for (const Program& program : programs) {
       EXPECT_FALSE(rooms.emplace_back().join(room, limit, rooms.size() + 1));

@@ -1,5 +1,6 @@
 #include "device/fabric/fabric.h"
 
+#include "base/mutex.h"
 #include "base/units.h"
 #include "device/fabric/fabric_infos.h"
 
@@ -231,25 +232,25 @@ class FabricDevice final : public Device {
  private:
   struct State {
     State(std::uint64_t first_handle, std::size_t key_bytes) : table(first_handle), keys(key_bytes) {}
-    std::mutex mutex;  ///< guards `opened`
-    std::unique_ptr<Opened> opened;
+    Mutex mutex;
+    std::unique_ptr<Opened> opened GUARDED_BY(mutex);
     HandleTable<FabricRegion> table;
     Keys keys;
-    std::mutex registering;  ///< held in calls of a provider that pins nothing
+    Mutex registering;  ///< held in calls of a provider that pins nothing
   };
 
   /// Providers in software enter a region into a table, `net` of libfabric 1.17 by a lock that locks nothing:
   /// it takes microseconds, so they are called by one thread at a time. Those that pin take long, and are
   /// called by several.
-  std::unique_lock<std::mutex> alone() {
-    return pin_ ? std::unique_lock(state_->registering) : std::unique_lock<std::mutex>();
+  std::unique_lock<Mutex> alone() {
+    return pin_ ? std::unique_lock(state_->registering) : std::unique_lock<Mutex>();
   }
 
   bool has(int mode) const { return (mode_ & mode) != 0; }
 
   /// In a forked child, which cannot use its parent's, a domain is opened anew.
   Opened* opened(Error& error) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!state_->opened && fabric_ == nullptr) {
       error = Error::make(ENODEV, "a forked child cannot register in its parent's domain");
       return nullptr;

@@ -136,7 +136,7 @@ int FixedBuffers::update(std::uint32_t slot, Range range) {
   for (;;) {
     std::uint32_t generation;
     {
-      const std::shared_lock lock(ring_mutex_);
+      const ReaderLock lock(ring_mutex_);
       if (range.empty() && contents_[slot].iov_len == 0) return 0;
       const int error = ring_.update(slot, buffer);
       if (error == 0) contents_[slot] = buffer;
@@ -148,7 +148,7 @@ int FixedBuffers::update(std::uint32_t slot, Range range) {
 }
 
 int FixedBuffers::replace_ring(std::uint32_t generation) {
-  const std::unique_lock lock(ring_mutex_);
+  const WriterLock lock(ring_mutex_);
   if (generation_ != generation) return 0;
   Ring ring;
   if (const int error = ring.open(slots_)) return error;
@@ -177,7 +177,7 @@ int FixedBuffers::replace_ring(std::uint32_t generation) {
 }
 
 bool FixedBuffers::take_slots(Chain& chain) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (chain.length > free_.length) return false;
   chain.first = free_.first;
   for (std::uint32_t i = 0; i < chain.length; ++i) free_.first = next_[free_.first];
@@ -189,7 +189,7 @@ void FixedBuffers::give_slots(Chain chain) {
   if (chain.length == 0) return;
   std::uint32_t last = chain.first;
   for (std::uint32_t i = 1; i < chain.length; ++i) last = next_[last];
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   next_[last] = free_.first;
   free_.first = chain.first;
   free_.length += chain.length;

@@ -15,11 +15,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <vector>
 
 #include "base/kept_file.h"
+#include "base/mutex.h"
 #include "base/range.h"
 
 namespace pinion {
@@ -51,8 +50,9 @@ class FixedBuffers {
   /// Returns 0, or the errno for which (part of) the chain is pinned still; its owner may try again.
   int unpin(Chain chain);
 
-  /// In the child of a fork: lets go of the parent's ring; this object is then unusable.
-  void abandon_after_fork() { ring_.file.close(); }
+  /// Lets go of the parent's ring in the child of a fork, whose only thread needs no lock. This object is
+  /// then unusable.
+  void abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS { ring_.file.close(); }
 
  private:
   /// An open ring with an empty table.
@@ -75,16 +75,17 @@ class FixedBuffers {
   void give_slots(Chain chain);
 
   const std::uint32_t slots_;
-  std::shared_mutex ring_mutex_;  ///< shared: to use ring_; exclusive: to replace it
-  Ring ring_;
-  std::uint32_t generation_ = 0;
+  SharedMutex ring_mutex_;  ///< shared: to use ring_; exclusive: to replace it
+  Ring ring_ GUARDED_BY(ring_mutex_);
+  std::uint32_t generation_ GUARDED_BY(ring_mutex_) = 0;
   /// The contents of each slot, written by the owner of its chain. Untouched until used.
   std::unique_ptr<iovec[], decltype(&std::free)> contents_;
 
-  std::mutex mutex_;  ///< guards free_; the links of a taken chain belong to the chain's holder
-  Chain free_;
-  std::vector<std::uint32_t>
-      next_;  ///< the slot after this one, in its registration's chain or in the free list
+  Mutex mutex_;
+  Chain free_ GUARDED_BY(mutex_);
+  /// The slot after this one, in its registration's chain or in the free list. The links of a taken chain
+  /// belong to the chain's holder.
+  std::vector<std::uint32_t> next_;
 };
 
 }  // namespace pinion

@@ -154,7 +154,7 @@ MappedPages::Maps::Maps(pid_t of, bool allows_questions)
 }
 
 LargeRange MappedPages::Maps::around_by_text(Range request) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   const Time now = monotonic_now();
   if (now >= read_again) {
     large = read_large_mappings();

@@ -13,11 +13,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "base/clock.h"
 #include "base/kept_file.h"
 #include "base/large_pages.h"
+#include "base/mutex.h"
 
 namespace pinion {
 
@@ -52,10 +52,10 @@ class MappedPages {
     const pid_t process;
     std::unique_ptr<Maps> parents;  ///< another thread may be comparing its process
     KeptFile file;
-    bool answers;      ///< the kernel does
-    std::mutex mutex;  ///< guards all below
-    LargePages large{};
-    Time read_again = 0;
+    bool answers;  ///< the kernel does
+    Mutex mutex;
+    LargePages large GUARDED_BY(mutex){};
+    Time read_again GUARDED_BY(mutex) = 0;
   };
 
   bool machine_has_any();

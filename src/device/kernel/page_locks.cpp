@@ -64,10 +64,11 @@ int in_steps(Range range, F&& f) {
 
 int PageLocks::lock(Range pages) {
   in_steps(pages, [this](Range step) {
-    const std::lock_guard lock(mutex_);
-    counts_.add(step, [this](Range part) {
-      for_each_locked(part, [this](Range programs) { programs_.add(programs); });
-    });
+    const MutexLock lock(mutex_);
+    std::vector<Range> programs;
+    counts_.add(
+        step, [&](Range part) { for_each_locked(part, [&](Range locked) { programs.push_back(locked); }); });
+    for (const Range locked : programs) programs_.add(locked);
     return 0;
   });
   // All pages, also those counted before: the thread that counted a page first may still be about to lock it.
@@ -77,7 +78,7 @@ int PageLocks::lock(Range pages) {
 }
 
 int PageLocks::unlock(Range pages) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Range> uncovered;
   counts_.remove(pages, [&](Range part) { uncovered.push_back(part); });
   int error = 0;

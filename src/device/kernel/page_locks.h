@@ -8,9 +8,8 @@
 // meanwhile ends with the last of ours.
 #pragma once
 
-#include <mutex>
-
 #include "base/coverage.h"
+#include "base/mutex.h"
 #include "base/range.h"
 
 namespace pinion {
@@ -24,9 +23,9 @@ class PageLocks {
   int unlock(Range pages);
 
  private:
-  std::mutex mutex_;  ///< guards all below
-  Coverage counts_;
-  Coverage programs_;  ///< the pages among them that the program had locked before
+  Mutex mutex_;
+  Coverage counts_ GUARDED_BY(mutex_);
+  Coverage programs_ GUARDED_BY(mutex_);  ///< the pages among them that the program had locked before
 };
 
 }  // namespace pinion

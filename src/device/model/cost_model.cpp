@@ -63,7 +63,8 @@ constexpr CapKey kCapKeys[] = {
     {"max_bytes", &DeviceCaps::max_bytes, true},
 };
 
-/// At most a second: a page that costs more is a mistake of units, and sums of costs must fit a Duration.
+/// Parses a second at most: a page that costs more is a mistake of units, and sums of costs must fit a
+/// Duration.
 std::optional<double> parse_nanoseconds(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -32,7 +32,7 @@ std::size_t ModelDevice::entries_of(Range pages) const {
 
 Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++attempts_;
     if (fail_every_ != 0 && attempts_ % fail_every_ == 0) {
       return {Error::make(fail_code_, "registration %llu fails on purpose",
@@ -43,7 +43,7 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   }
   if (Error error = use_.take(pages.bytes())) return {error, {}, {}};
   if (during_) during_(pages);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::size_t entries = entries_of(pages);
   if (clock_) clock_->advance(nic_.register_cost(entries));
   const std::uint64_t handle = ++registered_;
@@ -56,7 +56,7 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
 }
 
 Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = live_.find(key.handle);
   if (found == live_.end()) {
     assert(key.handle <= abandoned_ && "deregistration of a key that is not registered");
@@ -69,30 +69,31 @@ Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
   return {};
 }
 
-void ModelDevice::abandon_after_fork() {
+/// The child's only thread needs no lock, which a thread of the parent's may hold.
+void ModelDevice::abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS {
   for (const auto& [handle, range] : live_) use_.give(range.bytes());
   live_.clear();
   abandoned_ = registered_;
 }
 
 bool ModelDevice::is_live(const RegistrationKey& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return live_.count(key.handle) != 0;
 }
 
 bool ModelDevice::overlaps_live(Range range) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::any_of(live_.begin(), live_.end(),
                      [&](const auto& entry) { return entry.second.overlaps(range); });
 }
 
 std::uint64_t ModelDevice::registrations() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return registered_;
 }
 
 std::uint64_t ModelDevice::deregistrations() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return deregistered_;
 }
 

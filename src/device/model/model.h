@@ -8,12 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "device/cap_use.h"
-#include "device/model/cost_model.h"
 #include "device/device.h"
+#include "device/model/cost_model.h"
 
 namespace pinion {
 
@@ -62,12 +62,12 @@ class ModelDevice final : public Device {
   std::size_t pages_an_entry_ = 0;
   CapUse use_;
 
-  mutable std::mutex mutex_;  ///< guards all below and the clock
-  std::map<std::uint64_t, Range> live_;
-  std::uint64_t attempts_ = 0;
-  std::uint64_t registered_ = 0;
-  std::uint64_t deregistered_ = 0;
-  std::uint64_t abandoned_ = 0;  ///< handles up to here are from before a fork
+  mutable Mutex mutex_;  ///< guards the clock too
+  std::map<std::uint64_t, Range> live_ GUARDED_BY(mutex_);
+  std::uint64_t attempts_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t registered_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t deregistered_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t abandoned_ GUARDED_BY(mutex_) = 0;  ///< handles up to here are from before a fork
 };
 
 }  // namespace pinion

@@ -1,5 +1,6 @@
 #include "device/verbs/verbs.h"
 
+#include "base/mutex.h"
 #include "base/units.h"
 #include "device/verbs/verbs_library.h"
 
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "device/handle_table.h"
@@ -279,15 +279,15 @@ class VerbsDevice final : public Device {
  private:
   struct State {
     explicit State(std::uint64_t first_handle) : table(first_handle) {}
-    std::mutex mutex;  ///< guards `opened`
-    std::unique_ptr<Opened> opened;
+    Mutex mutex;
+    std::unique_ptr<Opened> opened GUARDED_BY(mutex);
     HandleTable<ibv_mr*> table;
     PageFiles files;
   };
 
   /// Opened anew in a forked child: registering by the parent's context fails there.
   ibv_pd* protection_domain(Error& error) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (!state_->opened && choice_.port == 0) {
       error = Error::make(ENODEV, "a forked child cannot register in its parent's protection domain");
       return nullptr;

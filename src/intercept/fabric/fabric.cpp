@@ -1,5 +1,5 @@
 // libfabric: before a program opens its first fabric, and so before any domain with a registration cache,
-// Pinion becomes the memory monitor of that cache (engine/fabric_monitor.h). By then libfabric has read its
+// Pinion becomes the memory monitor of that cache (monitor/fabric_monitor.h). By then libfabric has read its
 // settings. A library that imports a monitor of its own has done so (Open MPI, right after it has looked for
 // providers): that monitor stays. Programs that look these functions up with dlsym bypass this;
 // pinion_feed_libfabric() is for them.
@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/fabric_monitor.h"
+#include "engine/feed_libfabric.h"
 #include "intercept/exports.h"
 #include "intercept/same_build.h"
 
@@ -25,8 +25,7 @@ std::atomic<bool> somebody_imports{false};
 void feed(const void* libfabric) {
   // After a refusal libfabric works as without Pinion; `pinion doctor` prints the reason.
   static const bool asked = [&] {
-    return !somebody_imports.load() && pinion::same_build_or_say_so() &&
-           !pinion::fabric_monitor::import(libfabric);
+    return !somebody_imports.load() && pinion::same_build_or_say_so() && !pinion::feed_libfabric(libfabric);
   }();
   static_cast<void>(asked);
 }

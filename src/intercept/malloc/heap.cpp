@@ -133,7 +133,7 @@ constinit std::atomic<std::size_t> g_threshold{SIZE_MAX};
 /// and free by functions of their own. Written before the threshold.
 constinit pinion::Range g_operators;
 
-/// For the code at `caller`.
+/// True for the code at `caller`.
 bool is_for_operators(const void* caller) { return g_operators.contains(pinion::Range::of(caller, 1)); }
 
 /// Growing blocks leave room behind them. Written before the threshold.

@@ -95,7 +95,7 @@ bool arena_gives_way(const void* address, std::size_t bytes, int flags) {
          pinion::process_heap().lay_over_free(wanted);
 }
 
-/// For the code at `caller`.
+/// Maps memory for the code at `caller`.
 void* map(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset, void* caller) {
   const bool plain = address == nullptr && protection == kReadWrite && flags == kPlain &&
                      static_cast<std::size_t>(offset) % pinion::page_size() == 0;
@@ -139,7 +139,8 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
     if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
     return reinterpret_cast<void*>(old.begin);
   }
-  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().blocks().laid_over(old).empty()) return no_memory();
+  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().blocks().laid_over(old).empty())
+    return no_memory();
   if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
     errno = EINVAL;
     return MAP_FAILED;
@@ -328,7 +329,8 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
   const Range common = arena_part(whole_pages(address, bytes));
   if (!common.empty()) [[unlikely]] {
-    const auto result = pinion::process_arena().changes().advise(common, advice, !pinion::OwnVerbsCall::now());
+    const auto result =
+        pinion::process_arena().changes().advise(common, advice, !pinion::OwnVerbsCall::now());
     if (result) {
       if (*result != 0) errno = *result;
       return *result == 0 ? 0 : -1;

@@ -34,7 +34,7 @@ std::uint64_t expected_arrival(std::uint64_t key, std::uint64_t posted) {
   return std::min(posted, place.bytes.load(std::memory_order_relaxed));
 }
 
-void settle_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived) {
+void learn_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived) {
   arrived = std::min(arrived, receive.posted);
   Longest& place = place_of(receive.key);
   if (place.key.load(std::memory_order_relaxed) != receive.key) {

@@ -27,6 +27,6 @@ std::uint64_t arrival_key(CallSite site, int source, std::uint64_t posted);
 /// The bytes that will arrive, as far as is known: at most `posted`.
 std::uint64_t expected_arrival(std::uint64_t key, std::uint64_t posted);
 /// Learns that so many bytes arrived, and leases the missing rest.
-void settle_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived);
+void learn_arrival(ThreadContext& thread, LeasePath& leases, const Receive& receive, std::uint64_t arrived);
 
 }  // namespace pinion::mpi

@@ -44,7 +44,7 @@ int Comm_disconnect(Comm* comm) {
   const int result = next_of<entry, int(Comm*)>()(comm);
   Nesting nesting;
   if (result == kSuccess && nesting.enter())
-    FreedRequests::instance().finish(nesting.thread(), nesting.leases());
+    FreedRequests::instance().finish(nesting.thread(), nesting.lease_path());
   return result;
 }
 

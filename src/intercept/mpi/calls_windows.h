@@ -49,7 +49,7 @@ int Win_detach(Win win, const void* base) {
   const int result = next_of<entry, int(Win, const void*)>()(win, base);
   Nesting nesting;
   if (!Holdings::windows().empty() && nesting.enter())
-    Holdings::windows().release(nesting.thread(), nesting.leases(), key_of(win),
+    Holdings::windows().release(nesting.thread(), nesting.lease_path(), key_of(win),
                                 reinterpret_cast<Address>(base));
   return result;
 }
@@ -64,8 +64,8 @@ int Win_free(Win* win) {
   Nesting nesting;
   if (result != kSuccess || (Holdings::windows().empty() && Holdings::origins().empty()) || !nesting.enter())
     return result;
-  Holdings::windows().release(nesting.thread(), nesting.leases(), key);
-  Holdings::origins().release(nesting.thread(), nesting.leases(), key);
+  Holdings::windows().release(nesting.thread(), nesting.lease_path(), key);
+  Holdings::origins().release(nesting.thread(), nesting.lease_path(), key);
   return result;
 }
 
@@ -74,13 +74,13 @@ int Win_free(Win* win) {
 inline void origins_are_complete(Win win) {
   Nesting nesting;
   if (!Holdings::origins().empty() && nesting.enter())
-    Holdings::origins().release(nesting.thread(), nesting.leases(), key_of(win));
+    Holdings::origins().release(nesting.thread(), nesting.lease_path(), key_of(win));
 }
 
 inline void origins_are_complete(Win win, int target) {
   Nesting nesting;
   if (!Holdings::origins().empty() && nesting.enter())
-    Holdings::origins().release(nesting.thread(), nesting.leases(), key_of(win),
+    Holdings::origins().release(nesting.thread(), nesting.lease_path(), key_of(win),
                                 static_cast<std::uint64_t>(target));
 }
 

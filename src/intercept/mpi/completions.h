@@ -38,7 +38,7 @@ class Completions {
   void finished(int i, int at) {
     if (i < 0 || i >= n_) return;
     const Status& status = statuses_[at];
-    Requests::instance().complete(nesting_.thread(), nesting_.leases(), key_of(before_[i]),
+    Requests::instance().complete(nesting_.thread(), nesting_.lease_path(), key_of(before_[i]),
                                   status.cancelled() ? -1 : static_cast<std::int64_t>(status.bytes()));
   }
   /// Finishes those that a call reports complete (MPI_UNDEFINED, which is negative: none).
@@ -48,18 +48,18 @@ class Completions {
   void all() {
     for (int i = 0; i < n_; ++i) finished(i, i);
   }
-  /// After a call that failed: those whose handle went. The rest of its answer is unreliable.
+  /// Completes those whose handle went in a call that failed. The rest of its answer is unreliable.
   void gone() {
     const Request null = library().request_null;
     for (int i = 0; i < n_; ++i) {
       if (given_[i] == null && before_[i] != null)
-        Requests::instance().complete(nesting_.thread(), nesting_.leases(), key_of(before_[i]));
+        Requests::instance().complete(nesting_.thread(), nesting_.lease_path(), key_of(before_[i]));
     }
   }
 
  private:
   void begin(const Request* requests, int n) {
-    FreedRequests::instance().poll(nesting_.thread(), nesting_.leases());
+    FreedRequests::instance().poll(nesting_.thread(), nesting_.lease_path());
     n_ = n;
     const auto size = static_cast<std::size_t>(n);
     before_ = few_.data();

@@ -63,14 +63,14 @@ pinion_mpi_resolvers:
   .endr
 
 // Resolved once, when the preload is relocated.
-  .type pinion_mpi_settled, @gnu_indirect_function
-pinion_mpi_settled:
+  .type pinion_mpi_names_written, @gnu_indirect_function
+pinion_mpi_names_written:
   .cfi_startproc
 #if defined(__x86_64__)
   endbr64
-  jmp pinion_mpi_settle_names
+  jmp pinion_mpi_write_names
 #else
-  b pinion_mpi_settle_names
+  b pinion_mpi_write_names
 #endif
   .cfi_endproc
 
@@ -177,7 +177,7 @@ pinion_mpi_entries:
   .quad pinion_mpi_first_call
   .endr
 
-  .quad pinion_mpi_settled
+  .quad pinion_mpi_names_written
 
 // The names themselves: ours, whoever stands before them (lookup.cpp).
   .p2align 6

@@ -8,7 +8,7 @@ FreedRequests& FreedRequests::instance() {
 }
 
 void FreedRequests::keep(ThreadContext& thread, LeasePath& leases, Operation&& operation) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   freed_.push_back(std::move(operation));
   if (freed_.size() > kMost) {
     freed_.front().complete(thread, leases);
@@ -18,8 +18,8 @@ void FreedRequests::keep(ThreadContext& thread, LeasePath& leases, Operation&& o
 }
 
 void FreedRequests::release_gone(ThreadContext& thread, LeasePath& leases) {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;  // another thread does it
+  if (!mutex_.try_lock()) return;  // another thread does it
+  const MutexLock lock(mutex_, std::adopt_lock);
   std::erase_if(freed_, [&](Operation& operation) {
     if (!operation.memory_is_gone()) return false;
     operation.complete(thread, leases);
@@ -29,7 +29,7 @@ void FreedRequests::release_gone(ThreadContext& thread, LeasePath& leases) {
 }
 
 void FreedRequests::finish(ThreadContext& thread, LeasePath& leases) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Operation& operation : freed_) operation.complete(thread, leases);
   freed_.clear();
   kept_.store(0, std::memory_order_relaxed);

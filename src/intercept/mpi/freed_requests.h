@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <deque>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "intercept/mpi/operation.h"
 
 namespace pinion::mpi {
@@ -20,7 +20,7 @@ class FreedRequests {
   static FreedRequests& instance();
 
   void keep(ThreadContext& thread, LeasePath& leases, Operation&& operation);
-  /// Inside any MPI call of the program: returns the leases of memory that went away.
+  /// Returns the leases of memory that went away; called inside any MPI call of the program.
   void poll(ThreadContext& thread, LeasePath& leases) {
     if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, leases);
   }
@@ -30,8 +30,8 @@ class FreedRequests {
  private:
   void release_gone(ThreadContext& thread, LeasePath& leases);
 
-  std::mutex mutex_;
-  std::deque<Operation> freed_;  ///< oldest first
+  Mutex mutex_;
+  std::deque<Operation> freed_ GUARDED_BY(mutex_);  ///< oldest first
   std::atomic<std::size_t> kept_{0};
 };
 

@@ -181,7 +181,7 @@ def wrapper(function):
             f"  const int code = {call};",
             "  Nesting nesting;",
             "  if (!Holdings::files().empty() && nesting.enter())",
-            "    Holdings::files().release(nesting.thread(), nesting.leases(), key_of(file));",
+            "    Holdings::files().release(nesting.thread(), nesting.lease_path(), key_of(file));",
             "  return code;",
             "}",
         ]

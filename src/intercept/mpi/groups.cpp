@@ -1,9 +1,10 @@
 #include "intercept/mpi/groups.h"
 
 #include <atomic>
-#include <mutex>
 #include <numeric>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
@@ -117,8 +118,8 @@ const Members* known_members_of(Comm comm) {
 const Members& members_of(Comm comm) {
   if (const Members* const known = known_members_of(comm)) return *known;
   // MPI deletes an attribute when it gets another one, which other threads may read. So the first one stays.
-  static constinit std::mutex first;
-  const std::lock_guard lock(first);
+  static constinit Mutex first;
+  const MutexLock lock(first);
   if (const Members* const known = known_members_of(comm)) return *known;
   Group group;
   (is_inter(comm) ? library().comm_remote_group : library().comm_group)(comm, &group);

@@ -43,7 +43,7 @@ Aint sum_of(const N* counts, Aint n) {
 /// Collective over all processes, after MPI_Init: which of them are on this node. Where it was not called,
 /// every process counts as remote; so does one that joins later.
 void find_node();
-/// Before MPI_Finalize: frees the results of find_node().
+/// Frees the results of find_node() before MPI_Finalize.
 void forget_node();
 bool node_is_known();
 bool on_this_node(Comm comm, int rank);

@@ -19,7 +19,7 @@ Holdings& Holdings::files() {
 }
 
 void Holdings::hold(Key object, std::uint64_t part, const Transfer& lease) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   objects_[object].push_back({part, lease});
   held_.fetch_add(1, std::memory_order_release);
 }
@@ -27,7 +27,7 @@ void Holdings::hold(Key object, std::uint64_t part, const Transfer& lease) {
 void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object, std::uint64_t part) {
   std::vector<Lease> ended;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto at = objects_.find(object);
     if (at == objects_.end()) return;
     std::vector<Lease>& held = at->second;
@@ -44,7 +44,7 @@ void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object, std
 void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object) {
   std::vector<Lease> ended;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto at = objects_.find(object);
     if (at == objects_.end()) return;
     ended = std::move(at->second);
@@ -55,7 +55,7 @@ void Holdings::release(ThreadContext& thread, LeasePath& leases, Key object) {
 }
 
 void Holdings::release_all(ThreadContext& thread, LeasePath& leases) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [object, held] : objects_)
     for (Lease& lease : held) leases.release(thread, lease.transfer);
   objects_.clear();

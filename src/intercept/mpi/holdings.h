@@ -5,10 +5,10 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/lease_path.h"
 
 namespace pinion::mpi {
@@ -34,8 +34,8 @@ class Holdings {
     std::uint64_t part;
     Transfer transfer;
   };
-  std::mutex mutex_;
-  std::unordered_map<Key, std::vector<Lease>> objects_;
+  Mutex mutex_;
+  std::unordered_map<Key, std::vector<Lease>> objects_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> held_{0};
 };
 

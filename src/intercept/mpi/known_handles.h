@@ -54,4 +54,28 @@ class KnownHandles {
   std::array<std::atomic<Key>, std::size_t{1} << kBits> places_{};
 };
 
+/// The questions of one call to MPI, about its own handles. A call that meets an unknown handle names its
+/// buffers once more after its success, which proves its handles good. Lives in the wrapper's frame.
+class HandleQuestions {
+ public:
+  /// False while questions about the handle are unsafe.
+  bool may_ask(KnownHandles& known, KnownHandles::Key handle) {
+    if (called_) {
+      known.add(handle);
+      return true;
+    }
+    if (known.contains(handle)) return true;
+    refused_ = true;
+    return false;
+  }
+  /// True once may_ask() has returned false.
+  bool refused() const { return refused_; }
+  /// The call has succeeded: all its handles are good.
+  void called() { called_ = true; }
+
+ private:
+  bool refused_ = false;
+  bool called_ = false;
+};
+
 }  // namespace pinion::mpi

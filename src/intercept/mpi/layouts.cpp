@@ -7,7 +7,8 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
@@ -74,7 +75,7 @@ int pinion_mpi_get_contents(Datatype type, Count int_count, Count address_count,
 // Bounds of the time that the first use of a type may take.
 constexpr std::size_t kMostSteps = 100'000;
 
-/// In the order of their offsets, those that overlap or lie near each other joined.
+/// Sorts the runs by offset, and joins those that overlap or lie near each other.
 std::vector<Run> in_order(std::vector<Run> runs, Aint gap) {
   std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.offset < b.offset; });
   std::vector<Run> joined;
@@ -122,10 +123,10 @@ struct Kept {
 };
 constexpr std::size_t kPlaces = 128;
 
-constinit std::mutex g_mutex;  ///< guards what place_of() returns
+constinit Mutex g_mutex;
 constinit std::atomic<bool> g_any_kept{false};
 
-Kept& place_of(std::uintptr_t key) {
+Kept& place_of(std::uintptr_t key) REQUIRES(g_mutex) {
   static auto* kept =
       new std::array<Kept, kPlaces>;  // never destroyed: threads may look while the process exits
   return (*kept)[(key * 0x9E3779B97F4A7C15ull >> 32) % kPlaces];
@@ -136,12 +137,12 @@ Kept& place_of(std::uintptr_t key) {
 Runs runs_of(Datatype type, const Layout& layout) {
   const std::uintptr_t key = key_of(type);
   {
-    std::lock_guard lock(g_mutex);
+    const MutexLock lock(g_mutex);
     const Kept& kept = place_of(key);
     if (kept.type == key) return kept.runs;
   }
   Runs runs = decode(type, layout);
-  std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   place_of(key) = {key, runs};
   g_any_kept.store(true, std::memory_order_relaxed);
   return runs;
@@ -150,7 +151,7 @@ Runs runs_of(Datatype type, const Layout& layout) {
 void forget_runs(Datatype type) {
   if (!g_any_kept.load(std::memory_order_relaxed)) return;
   Kept old;
-  std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   Kept& kept = place_of(key_of(type));
   if (kept.type == key_of(type)) std::swap(old, kept);
 }

@@ -19,7 +19,7 @@ extern "C" {
   return real_dlsym()(library, name) ? pinion_mpi_names[entry] : nullptr;
 }
 
-/// For RTLD_DEFAULT and RTLD_NEXT: whether the answer has to be an error. Then it has been noted for
+/// Decides for RTLD_DEFAULT and RTLD_NEXT whether the answer has to be an error. Then it has been noted for
 /// dlerror(): dlsym() notes no error for an indirect function that resolves to null.
 [[gnu::visibility("hidden"), gnu::used]] bool pinion_mpi_lookup_fails(const char* name) {
   const std::size_t entry = entry_index(name);

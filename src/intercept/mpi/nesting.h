@@ -19,18 +19,18 @@ class Nesting {
   /// return the same.
   bool enter() {
     if (thread_) return true;
-    leases_ = LeasePath::running();
-    ThreadContext* thread = leases_ ? this_thread() : nullptr;
+    path_ = LeasePath::running();
+    ThreadContext* thread = path_ ? this_thread() : nullptr;
     if (!thread || thread->depth != 0) return false;
     ++thread->depth;
     thread_ = thread;
     return true;
   }
-  LeasePath& leases() const { return *leases_; }
+  LeasePath& lease_path() const { return *path_; }
   ThreadContext& thread() const { return *thread_; }
 
  private:
-  LeasePath* leases_ = nullptr;
+  LeasePath* path_ = nullptr;
   ThreadContext* thread_ = nullptr;
 };
 

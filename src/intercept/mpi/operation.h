@@ -31,7 +31,7 @@ class Operation {
     for (Transfer& lease : more_) leases.release(thread, lease);
     more_.clear();
     if (receive.posted > 0 && arrived >= 0)
-      settle_arrival(thread, leases, receive, static_cast<std::uint64_t>(arrived));
+      learn_arrival(thread, leases, receive, static_cast<std::uint64_t>(arrived));
     receive = {};
   }
 

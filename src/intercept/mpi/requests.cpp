@@ -25,20 +25,20 @@ void Requests::forget_if_unused(Shard& shard, Key request, const Entry& entry) {
 
 void Requests::hold(Key request, Operation&& operation) {
   Shard& shard = shard_of(request);
-  std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   entry_of(shard, request).operations.push_back(std::move(operation));
 }
 
 void Requests::remember(Key request, Remembered remembered) {
   auto shared = std::make_shared<const Remembered>(std::move(remembered));
   Shard& shard = shard_of(request);
-  std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   entry_of(shard, request).remembered = std::move(shared);
 }
 
 std::shared_ptr<const Remembered> Requests::find(Key request) {
   Shard& shard = shard_of(request);
-  std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto at = shard.entries.find(request);
   return at == shard.entries.end() ? nullptr : at->second.remembered;
 }
@@ -47,7 +47,7 @@ void Requests::complete(ThreadContext& thread, LeasePath& leases, Key request, s
   Operation finished;
   {
     Shard& shard = shard_of(request);
-    std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     const auto at = shard.entries.find(request);
     if (at == shard.entries.end() || at->second.operations.empty()) return;
     Entry& entry = at->second;
@@ -61,7 +61,7 @@ void Requests::complete(ThreadContext& thread, LeasePath& leases, Key request, s
 Operation Requests::take_freed(Key request) {
   Operation active;
   Shard& shard = shard_of(request);
-  std::lock_guard lock(shard.mutex);
+  const MutexLock lock(shard.mutex);
   const auto at = shard.entries.find(request);
   if (at == shard.entries.end()) return active;
   Entry& entry = at->second;
@@ -76,7 +76,7 @@ Operation Requests::take_freed(Key request) {
 
 void Requests::release_all(ThreadContext& thread, LeasePath& leases) {
   for (Shard& shard : shards_) {
-    std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.mutex);
     for (auto& [request, entry] : shard.entries) {
       for (Operation& operation : entry.operations) operation.complete(thread, leases);
       count(request, -1);

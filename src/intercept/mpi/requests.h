@@ -6,10 +6,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/lease_path.h"
 #include "intercept/mpi/operation.h"
 
@@ -49,14 +49,14 @@ class Requests {
     std::shared_ptr<const Remembered> remembered;
   };
   struct Shard {
-    std::mutex mutex;
-    std::unordered_map<Key, Entry> entries;
+    Mutex mutex;
+    std::unordered_map<Key, Entry> entries GUARDED_BY(mutex);
   };
   static std::uint64_t mixed(Key request) { return request * 0x9E3779B97F4A7C15ull; }
   static std::size_t filter_of(Key request) { return mixed(request) >> 54; }
   Shard& shard_of(Key request) { return shards_[mixed(request) >> 60]; }
-  Entry& entry_of(Shard& shard, Key request);
-  void forget_if_unused(Shard& shard, Key request, const Entry& entry);
+  Entry& entry_of(Shard& shard, Key request) REQUIRES(shard.mutex);
+  void forget_if_unused(Shard& shard, Key request, const Entry& entry) REQUIRES(shard.mutex);
   static void count(Key request, std::int32_t by) {
     known_[filter_of(request)].fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);
     entries_known_.fetch_add(static_cast<std::uint32_t>(by), std::memory_order_release);

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/shown_text.h"
 #include "base/warning.h"
 #include "engine/acts.h"
@@ -46,12 +46,12 @@ void print_summary(const runlog::Counters& c, double seconds, bool measured, con
 }
 
 // MPI sessions may begin and end in any thread.
-std::mutex g_mutex;  ///< guards all below
-int g_sessions = 0;
-int g_runs = 0;
-bool g_joined = false;
-Time g_started = 0;
-bool g_summary = false;
+Mutex g_mutex;
+int g_sessions GUARDED_BY(g_mutex) = 0;
+int g_runs GUARDED_BY(g_mutex) = 0;
+bool g_joined GUARDED_BY(g_mutex) = false;
+Time g_started GUARDED_BY(g_mutex) = 0;
+bool g_summary GUARDED_BY(g_mutex) = false;
 
 [[noreturn]] void refuse(int rank, const Error& error) {
   if (rank <= 0) std::fprintf(stderr, "pinion: %s\n", error.message);
@@ -61,7 +61,7 @@ bool g_summary = false;
 }  // namespace
 
 void begin_session(bool spawned) {
-  std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (g_sessions++ > 0) return;
   Options options;
   Error error = options_from_environment(options);
@@ -89,7 +89,7 @@ void begin_session(bool spawned) {
 }
 
 void end_session() {
-  std::lock_guard lock(g_mutex);
+  const MutexLock lock(g_mutex);
   if (g_sessions == 0 || --g_sessions > 0 || !g_joined) return;
   g_joined = false;
   g_least_bytes.store(kNothing, std::memory_order_relaxed);

@@ -15,11 +15,12 @@ inline std::atomic<std::uint64_t> g_least_bytes{kNothing};
 /// The least bytes, whether or not recording is switched off.
 inline std::atomic<std::uint64_t> g_threshold{kNothing};
 
-/// After an initialization returned: the first one starts the engine with the environment's options, unless
-/// they are `off` or leave this rank out. A bad option ends the process with status 2 and one line, as the
-/// command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's job.
+/// Begins a session after an initialization returned: the first one starts the engine with the environment's
+/// options, unless they are `off` or leave this rank out. A bad option ends the process with status 2 and one
+/// line, as the command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's
+/// job.
 void begin_session(bool spawned);
-/// Before a finalization: the last one returns all leases and ends the run.
+/// Ends a session before a finalization: the last one returns all leases and ends the run.
 void end_session();
 /// MPI_Pcontrol: recording goes off and on. Earlier leases are returned in their time.
 void switch_recording(bool on);

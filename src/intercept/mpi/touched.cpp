@@ -15,7 +15,7 @@ bool whole_page_between(const Touched::Piece& low, const Touched::Piece& high) {
 
 void Touched::add(Range range, std::uint64_t data) {
   if (range.empty()) return;
-  if (count_ == kRoom) return give_up();
+  if (count_ == kPieces) return give_up();
   pieces_[count_++] = {range.begin, range.end, std::min<std::uint64_t>(data, range.bytes())};
 }
 

@@ -108,7 +108,7 @@ std::pair<ElfW(Sym) *, ElfW(Sym) *> look_at_names() {
   return {first, last};
 }
 
-void settle_symbols(ElfW(Sym) * first, ElfW(Sym) * last) {
+void write_symbols(ElfW(Sym) * first, ElfW(Sym) * last) {
   if (!protect(first, last + 1, PROT_READ | PROT_WRITE)) return;
   for_each_own_symbol([&](ElfW(Sym) * symbol, std::size_t i, const char*, ElfW(Addr) base) {
     if (g_late) {
@@ -121,8 +121,8 @@ void settle_symbols(ElfW(Sym) * first, ElfW(Sym) * last) {
   protect(first, last + 1, PROT_READ);
 }
 
-/// Settles those of objects that the dynamic linker has relocated before the preload.
-void settle_weak_references() {
+/// Sets weak references to missing names to null, in objects that are relocated before the preload.
+void clear_weak_references() {
   for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
     if (base == 0) return;  // the program itself, which is relocated last
     object.for_each_slot([&](ElfW(Addr) * slot, ElfW(Addr) addend, const ElfW(Sym) & symbol) {
@@ -173,11 +173,11 @@ std::size_t entry_index(const char* name) {
 extern "C" {
 
 /// Called once, while the preload is relocated (entries.S).
-[[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_settle_names() {
+[[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_write_names() {
   const auto [first, last] = look_at_names();
   if (first) {
-    settle_symbols(first, last);
-    settle_weak_references();
+    write_symbols(first, last);
+    clear_weak_references();
   }
   return pinion_mpi_first_entry;
 }

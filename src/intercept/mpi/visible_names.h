@@ -1,7 +1,7 @@
 // Which of the preload's names a program can find: exactly those that its MPI has. Programs test weak
 // references and dlsym() to learn which functions exist, under MPI and elsewhere.
 //
-// The preload's symbol table is settled while the preload is relocated, before any constructor and before the
+// The preload's symbol table is written while the preload is relocated, before any constructor and before the
 // program's own references are bound:
 //  - A program that is linked with MPI: names that libraries leave undefined leave the table.
 //  - Any other: each name becomes an indirect function. The dynamic linker resolves it at each binding:

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
 #include "device/verbs/own_verbs_call.h"
@@ -36,7 +36,7 @@ constinit OwnRegistrations g_own;
 
 // ---- the engine's life ----
 
-constinit std::mutex g_starting;
+constinit Mutex g_starting;
 constinit std::atomic<LeasePath*> g_leases{nullptr};
 constinit std::atomic<bool> g_off{false};     ///< everything passes by
 constinit std::atomic<bool> g_forked{false};  ///< the handles are the parent's
@@ -67,7 +67,7 @@ LeasePath* running_leases() {
   if (g_off.load(std::memory_order_acquire)) return nullptr;
   LeasePath* leases = g_leases.load(std::memory_order_acquire);
   if (leases == nullptr) [[unlikely]] {
-    const std::lock_guard lock(g_starting);
+    const MutexLock lock(g_starting);
     leases = g_leases.load(std::memory_order_acquire);
     if (leases == nullptr && !g_off.load()) {
       if (const Error error = start(leases))
@@ -236,7 +236,7 @@ void count_strict(ThreadContext* thread, const OwnRegistration& own, Ticks begin
 /// Nothing where the registration is not known.
 std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
   if (g_forked.load(std::memory_order_acquire)) return std::nullopt;
-  // Before the library frees it: another thread's may get its address.
+  // This comes before the library frees it: another thread's may get its address.
   const auto own = g_own.take(mr);
   if (!own) return std::nullopt;
   const Ticks begin = ticks_now();

@@ -67,7 +67,7 @@ std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int cha
 /// The library has changed a registration that passed by.
 void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);
 
-/// Before the program frees it; before it closes it.
+/// Called before the program frees it, and before it closes the device.
 void protection_domain_ends(const ibv_pd* pd);
 void device_ends(ibv_context* context);
 

@@ -23,7 +23,7 @@ Address map_aligned(std::size_t bytes) {
 }  // namespace
 
 Handle* Handles::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (free_ == nullptr && !grow()) return nullptr;
   Handle* const handle = free_;
   free_ = handle->next_free;
@@ -31,7 +31,7 @@ Handle* Handles::take() {
 }
 
 void Handles::put(Handle* handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   handle->next_free = free_;
   free_ = handle;
 }

@@ -10,9 +10,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <new>
 
+#include "base/mutex.h"
 #include "engine/lease_path.h"
 
 namespace pinion::verbs {
@@ -64,12 +64,12 @@ class Handles {
     return *std::launder(reinterpret_cast<Handle*>(chunk + i * sizeof(Handle)));
   }
   static std::size_t place_of(Address chunk) { return (chunk / kChunkBytes * 0x9E3779B97F4A7C15ull) >> 51; }
-  bool grow();
+  bool grow() REQUIRES(mutex_);
 
   std::array<std::atomic<Address>, kPlaces> chunks_{};  ///< hashed by address; entries only ever come
-  std::mutex mutex_;                                    ///< guards the members below
-  std::size_t chunk_count_ = 0;
-  Handle* free_ = nullptr;
+  Mutex mutex_;
+  std::size_t chunk_count_ GUARDED_BY(mutex_) = 0;
+  Handle* free_ GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace pinion::verbs

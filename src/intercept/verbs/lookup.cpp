@@ -22,7 +22,7 @@ using Dlvsym = void* (*)(void*, const char*, const char*);
 
 }  // namespace
 
-/// In two registers.
+/// An answer in two registers.
 struct Answer {
   void* function;
   std::uintptr_t is_final;  ///< 0: the C library answers

@@ -5,7 +5,7 @@
 namespace pinion::verbs {
 
 bool OwnRegistrations::add(const ibv_mr* mr, const OwnRegistration& registration) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   try {
     if (all_ == nullptr) all_ = new All;
     all_->insert_or_assign(mr, registration);
@@ -16,7 +16,7 @@ bool OwnRegistrations::add(const ibv_mr* mr, const OwnRegistration& registration
 }
 
 std::optional<OwnRegistration> OwnRegistrations::take(const ibv_mr* mr) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (all_ == nullptr) return std::nullopt;
   const auto found = all_->find(mr);
   if (found == all_->end()) return std::nullopt;

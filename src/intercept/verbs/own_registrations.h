@@ -9,9 +9,10 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
+
+#include "base/mutex.h"
 
 namespace pinion::verbs {
 
@@ -30,7 +31,7 @@ class OwnRegistrations {
   /// Takes all of the device, and calls f(const OwnRegistration&) for each.
   template <class F>
   void take_all(const ibv_context* context, F&& f) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (all_ == nullptr) return;
     std::erase_if(*all_, [&](const auto& entry) {
       if (entry.second.context != context) return false;
@@ -41,8 +42,8 @@ class OwnRegistrations {
 
  private:
   using All = std::unordered_map<const ibv_mr*, OwnRegistration>;
-  std::mutex mutex_;    ///< guards:
-  All* all_ = nullptr;  ///< made when first needed, never freed
+  Mutex mutex_;
+  All* all_ GUARDED_BY(mutex_) = nullptr;  ///< made when first needed, never freed
 };
 
 }  // namespace pinion::verbs

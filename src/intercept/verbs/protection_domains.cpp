@@ -24,7 +24,7 @@ bool ProtectionDomains::is_now(const Entry& entry, const ibv_pd* pd) const {
 }
 
 int ProtectionDomains::domain(DomainTable& domains, ibv_pd* pd, int extra_access) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry* unused = nullptr;
   for (Entry& entry : entries_) {
     if (is_now(entry, pd) && entry.extra_access == extra_access) return entry.number;
@@ -64,16 +64,17 @@ bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int 
   return true;
 }
 
+/// Passes the entries by reference, and holds the lock where it reads or writes one.
 template <class Ends>
-void ProtectionDomains::end_all(DomainTable& domains, bool closes, Ends ends) {
+void ProtectionDomains::end_all(DomainTable& domains, bool closes, Ends ends) NO_THREAD_SAFETY_ANALYSIS {
   for (Entry& entry : entries_) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (entry.pd == nullptr || !ends(entry)) continue;
     }
     // The program registers only in domains that stay, so this entry is constant meanwhile.
     const bool empty = !domains.close(entry.number);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (empty) {
       entry.device->lend(nullptr);
       entry.pd = nullptr;

@@ -8,8 +8,8 @@
 #include <infiniband/verbs.h>
 
 #include <array>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/borrowed.h"
 #include "engine/domain_table.h"
 
@@ -20,9 +20,9 @@ class ProtectionDomains {
   /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
   int domain(DomainTable& domains, ibv_pd* pd, int extra_access);
 
-  /// Before the program frees the protection domain: deregisters the idle regions of its domains.
+  /// Deregisters the idle regions of the protection domain's domains, before the program frees it.
   void end(DomainTable& domains, const ibv_pd* pd);
-  /// Before the program closes the device. Registrations left over go with it.
+  /// Ends those of a device before the program closes it. Registrations left over go with it.
   void end(DomainTable& domains, const ibv_context* context);
 
  private:
@@ -40,8 +40,8 @@ class ProtectionDomains {
   template <class Ends>
   void end_all(DomainTable& domains, bool closes, Ends ends);
 
-  std::mutex mutex_;  ///< guards the entries
-  std::array<Entry, kMostDomains> entries_;
+  Mutex mutex_;
+  std::array<Entry, kMostDomains> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace pinion::verbs

@@ -16,8 +16,8 @@ class ArrivalsTest : public LeasesTest {
   std::uint64_t expected(CallSite site) const {
     return expected_arrival(arrival_key(site, 3, posted_), posted_);
   }
-  void settle(const Receive& receive, std::uint64_t arrived) {
-    settle_arrival(*thread_, *leases_, receive, arrived);
+  void learn(const Receive& receive, std::uint64_t arrived) {
+    learn_arrival(*thread_, *leases_, receive, arrived);
   }
 
   const std::uint64_t posted_;
@@ -26,32 +26,32 @@ class ArrivalsTest : public LeasesTest {
 TEST_F(ArrivalsTest, WhatIsNotKnownIsAllThatWasPosted) { EXPECT_EQ(expected(100), posted_); }
 
 TEST_F(ArrivalsTest, TheLongestMessageIsExpected) {
-  settle(receive(101, posted_), 5000);
+  learn(receive(101, posted_), 5000);
   EXPECT_EQ(expected(101), 5000u);
-  settle(receive(101, 5000), 3000);
+  learn(receive(101, 5000), 3000);
   EXPECT_EQ(expected(101), 5000u);
-  settle(receive(101, 5000), 9000);
+  learn(receive(101, 5000), 9000);
   EXPECT_EQ(expected(101), 9000u);
-  settle(receive(101, 9000), 100 * posted_);
+  learn(receive(101, 9000), 100 * posted_);
   EXPECT_EQ(expected(101), posted_);
 }
 
 TEST_F(ArrivalsTest, SendersAndLengthsAreToldApart) {
-  settle(receive(102, posted_), 5000);
+  learn(receive(102, posted_), 5000);
   EXPECT_EQ(expected_arrival(arrival_key(102, 4, posted_), posted_), posted_);
   EXPECT_EQ(expected_arrival(arrival_key(102, 3, posted_ - 1), posted_ - 1), posted_ - 1);
 }
 
 TEST_F(ArrivalsTest, WhatWasMissingIsLeasedLate) {
   const std::uint64_t before = acquires();
-  settle(receive(103, 8 * page_size()), 8 * page_size());
+  learn(receive(103, 8 * page_size()), 8 * page_size());
   EXPECT_EQ(acquires(), before);
-  settle(receive(103, 8 * page_size()), 20 * page_size());
+  learn(receive(103, 8 * page_size()), 20 * page_size());
   EXPECT_EQ(acquires(), before + 1);
   EXPECT_EQ(engine_->counters().all().acquired_bytes, 12 * page_size());
   EXPECT_EQ(leased_pages(), 0u);
   // Too short to need registration.
-  settle(receive(103, 0), leases_->threshold() - 1);
+  learn(receive(103, 0), leases_->threshold() - 1);
   EXPECT_EQ(acquires(), before + 1);
 }
 

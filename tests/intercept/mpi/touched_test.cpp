@@ -87,5 +87,35 @@ TEST(Touched, NothingIsKnownToBeNothing) {
   EXPECT_TRUE(touched.known());
 }
 
+std::vector<Range> to_lease(Touched& touched, Range hull, std::uint64_t data, std::uint64_t least) {
+  std::vector<Range> ranges;
+  touched.for_each_to_lease(hull, data, least, [&](Range range) { ranges.push_back(range); });
+  return ranges;
+}
+
+TEST(Touched, RangesAreLeasedApartWhereEachReachesTheThreshold) {
+  Touched touched;
+  touched.add({at(0), at(1)}, page());
+  touched.add({at(8), at(9)}, page());
+  EXPECT_EQ(to_lease(touched, {at(0), at(9)}, 2 * page(), page()),
+            (std::vector<Range>{{at(0), at(1)}, {at(8), at(9)}}));
+}
+
+TEST(Touched, TheHullIsLeasedWhereARangeIsTooSmall) {
+  Touched touched;
+  touched.add({at(0), at(4)}, 4 * page());
+  touched.add({at(6), at(6, 8)}, 8);
+  const Range hull{at(0), at(6, 8)};
+  EXPECT_EQ(to_lease(touched, hull, 4 * page() + 8, page()), (std::vector<Range>{hull}));
+}
+
+TEST(Touched, AScatteredHullIsLeftAndOnlyLargeRangesAreLeased) {
+  Touched touched;
+  touched.add({at(0), at(2)}, 2 * page());
+  touched.add({at(20), at(20, 8)}, 8);
+  EXPECT_EQ(to_lease(touched, {at(0), at(20, 8)}, 2 * page() + 8, page()),
+            (std::vector<Range>{{at(0), at(2)}}));
+}
+
 }  // namespace
 }  // namespace pinion::mpi

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "fixture.h"
+#include "monitor/patch_exposure.h"
 #include "monitor/system_call.h"
 #include "support/foreign_patcher.h"
 

@@ -20,17 +20,24 @@
 #pragma once
 
 #include "base/error.h"
+#include "monitor/monitor_options.h"
 
 namespace pinion::fabric_monitor {
 
+/// The user's wishes.
+struct Wishes {
+  bool off = false;  ///< libfabric keeps its own monitor
+  MonitorKind monitor = MonitorKind::automatic;
+};
+
 /// Makes Pinion the memory monitor of libfabric's registration cache. `function`: any of that libfabric's,
-/// when the caller has one; null: the libfabric that the process has loaded. Done already: no error.
+/// when the caller has one; null: the libfabric that the process has loaded. `read_wishes` is called unless
+/// that is done already; its error is returned.
 ///   ENOENT     no libfabric is loaded
 ///   ENOSYS     it cannot import monitors (before 1.14), or Pinion was built without its headers
 ///   ECANCELED  the user has chosen a monitor (FI_MR_CACHE_MONITOR), or has switched this off
 ///   EBUSY      another library has imported a monitor, or a cache is in use already
 ///   ENOTSUP    not all memory events can be seen in this process
-///   EINVAL     the options in the environment are wrong
-Error import(const void* function);
+Error import(const void* function, Error (*read_wishes)(Wishes&));
 
 }  // namespace pinion::fabric_monitor

@@ -1,5 +1,7 @@
-// The room in which a node's processes meet: slots, pieces of a limit, processes that are killed, files with
+// The table in which a node's processes meet: slots, pieces of a limit, processes that are killed, files with
 // wrong contents; and the decisions of policies.
+#include "node/node_table.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +22,6 @@
 #include "node/attendance.h"
 #include "node/node_share.h"
 #include "node/place.h"
-#include "node/room.h"
 #include "support/temporary_directory.h"
 
 namespace pinion::node {
@@ -29,7 +30,7 @@ namespace {
 constexpr std::uint64_t kLimit = 1 << 30;
 constexpr std::uint64_t kJob = 7;
 
-class RoomTest : public ::testing::Test {
+class NodeTableTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
 
@@ -41,8 +42,8 @@ class RoomTest : public ::testing::Test {
     ::closedir(entries);
     return name;
   }
-  Error join(NodeRoom& room, std::uint64_t identity, std::uint64_t limit = kLimit) {
-    return room.join(directory.path(), kJob, limit, identity);
+  Error join(NodeTable& table, std::uint64_t identity, std::uint64_t limit = kLimit) {
+    return table.join(directory.path(), kJob, limit, identity);
   }
   static std::uint64_t self() { return identity_of(::getpid()); }
 
@@ -52,9 +53,9 @@ class RoomTest : public ::testing::Test {
     EXPECT_EQ(::pipe(ready), 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      NodeRoom room;
+      NodeTable table;
       std::vector<std::uint16_t> taken;
-      const bool ok = !join(room, self()) && room.take(pieces, taken);
+      const bool ok = !join(table, self()) && table.take(pieces, taken);
       const char answer = ok ? 'y' : 'n';
       if (::write(ready[1], &answer, 1) != 1) ::_exit(1);
       for (;;) ::pause();
@@ -72,48 +73,48 @@ class RoomTest : public ::testing::Test {
     ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
     if (reap) ::waitpid(child, nullptr, 0);
   }
-  static std::size_t free_pieces(NodeRoom& room) {
+  static std::size_t free_pieces(NodeTable& table) {
     std::vector<std::uint16_t> taken;
-    while (room.take(1, taken)) {
+    while (table.take(1, taken)) {
     }
-    for (const std::uint16_t piece : taken) room.give_back(piece);
+    for (const std::uint16_t piece : taken) table.give_back(piece);
     return taken.size();
   }
 };
 
-TEST_F(RoomTest, TheLastToLeaveRemovesTheFile) {
+TEST_F(NodeTableTest, TheLastToLeaveRemovesTheFile) {
   const pid_t child = child_with(1);
   {
-    NodeRoom room;
-    ASSERT_FALSE(join(room, self()));
+    NodeTable table;
+    ASSERT_FALSE(join(table, self()));
     EXPECT_NE(path(), "");
-    room.leave();
+    table.leave();
     EXPECT_NE(path(), "") << "another is in it";
   }
   end(child);
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self()));
-  room.leave();
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
+  table.leave();
   EXPECT_EQ(path(), "");
 }
 
-TEST_F(RoomTest, ProcessesSeeWhatOthersPost) {
+TEST_F(NodeTableTest, ProcessesSeeWhatOthersPost) {
   const pid_t child = child_with(0);
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self()));
-  NodeRoom::Post post;
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
+  NodeTable::Post post;
   post.standing = {123, 456};
   post.threads = 3;
   post.allowed.set(0).set(1000);
   post.bound.set(63).set(64);
-  room.post(post);
+  table.post(post);
   std::size_t number = 9;
-  const auto members = room.members(number);
+  const auto members = table.members(number);
   ASSERT_EQ(members.size(), 2u);
   ASSERT_LT(number, 2u);
   EXPECT_EQ(members[number].identity, self());
   EXPECT_EQ(members[1 - number].identity, identity_of(child));
-  const NodeRoom::Post& seen = members[number].post;
+  const NodeTable::Post& seen = members[number].post;
   EXPECT_EQ(seen.standing.need, 123u);
   EXPECT_EQ(seen.standing.tie, 456u);
   EXPECT_EQ(seen.threads, 3u);
@@ -123,124 +124,124 @@ TEST_F(RoomTest, ProcessesSeeWhatOthersPost) {
 }
 
 // Also while it is a zombie: its memory is gone.
-TEST_F(RoomTest, WhatAKilledProcessHeldIsThereAgain) {
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self()));
-  const std::size_t all = free_pieces(room);
-  EXPECT_EQ(all, NodeRoom::kPieces);
+TEST_F(NodeTableTest, WhatAKilledProcessHeldIsThereAgain) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
+  const std::size_t all = free_pieces(table);
+  EXPECT_EQ(all, NodeTable::kPieces);
   for (const bool reaped : {true, false}) {
     const pid_t child = child_with(300);
-    EXPECT_EQ(free_pieces(room), all - 300);
-    EXPECT_EQ(room.clear_up(true), 0) << "it lives";
+    EXPECT_EQ(free_pieces(table), all - 300);
+    EXPECT_EQ(table.clear_up(true), 0) << "it lives";
     end(child, reaped);
-    EXPECT_EQ(room.clear_up(true), 1);
-    EXPECT_EQ(room.clear_up(true), 0);
-    EXPECT_EQ(free_pieces(room), all);
+    EXPECT_EQ(table.clear_up(true), 1);
+    EXPECT_EQ(table.clear_up(true), 0);
+    EXPECT_EQ(free_pieces(table), all);
     std::size_t number;
-    EXPECT_EQ(room.members(number).size(), 1u);
+    EXPECT_EQ(table.members(number).size(), 1u);
     if (!reaped) ::waitpid(child, nullptr, 0);
   }
 }
 
-TEST_F(RoomTest, AJobThatWasKilledLeavesNothingForTheNext) {
+TEST_F(NodeTableTest, AJobThatWasKilledLeavesNothingForTheNext) {
   end(child_with(1000));
   EXPECT_NE(path(), "");
   {
-    NodeRoom room;  // of the same job: the existing file is used again
-    ASSERT_FALSE(join(room, self(), 2 * kLimit));
-    EXPECT_EQ(room.limit(), 2 * kLimit);
-    EXPECT_EQ(free_pieces(room), NodeRoom::kPieces);
+    NodeTable table;  // of the same job: the existing file is used again
+    ASSERT_FALSE(join(table, self(), 2 * kLimit));
+    EXPECT_EQ(table.limit(), 2 * kLimit);
+    EXPECT_EQ(free_pieces(table), NodeTable::kPieces);
   }
   end(child_with(1000));
   const pid_t living = child_with(1);
-  remove_abandoned_rooms(directory.path());
+  remove_abandoned_tables(directory.path());
   EXPECT_NE(path(), "");
   end(living);
-  remove_abandoned_rooms(directory.path());
+  remove_abandoned_tables(directory.path());
   EXPECT_EQ(path(), "");
 }
 
 // A pid reused by another process, and the process before an exec.
-TEST_F(RoomTest, AnIdentityIsMoreThanAPid) {
-  NodeRoom former, room;
+TEST_F(NodeTableTest, AnIdentityIsMoreThanAPid) {
+  NodeTable former, table;
   const std::uint64_t before = self() - 1;
   ASSERT_FALSE(join(former, before));
   std::vector<std::uint16_t> taken;
   ASSERT_TRUE(former.take(5, taken));
-  ASSERT_FALSE(join(room, self()));
-  EXPECT_EQ(free_pieces(room), NodeRoom::kPieces);
-  NodeRoom after_exec;
-  ASSERT_TRUE(room.take(7, taken));
+  ASSERT_FALSE(join(table, self()));
+  EXPECT_EQ(free_pieces(table), NodeTable::kPieces);
+  NodeTable after_exec;
+  ASSERT_TRUE(table.take(7, taken));
   ASSERT_FALSE(join(after_exec, self()));
-  EXPECT_EQ(free_pieces(after_exec), NodeRoom::kPieces);
+  EXPECT_EQ(free_pieces(after_exec), NodeTable::kPieces);
   std::size_t number;
   EXPECT_EQ(after_exec.members(number).size(), 1u);
 }
 
-TEST_F(RoomTest, ForksAreNoMembers) {
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self()));
+TEST_F(NodeTableTest, ForksAreNoMembers) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
   const pid_t child = ::fork();
   if (child == 0) {
-    room.leave();  // touches nothing of the parent's
+    table.leave();  // touches nothing of the parent's
     ::_exit(0);
   }
   int status = 1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   std::size_t number;
-  EXPECT_EQ(room.members(number).size(), 1u);
+  EXPECT_EQ(table.members(number).size(), 1u);
   EXPECT_NE(path(), "");
 }
 
-TEST_F(RoomTest, TheFirstSaysTheLimit) {
+TEST_F(NodeTableTest, TheFirstSaysTheLimit) {
   const pid_t child = child_with(0);
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self(), 5 << 20));
-  EXPECT_EQ(room.limit(), kLimit);
+  NodeTable table;
+  ASSERT_FALSE(join(table, self(), 5 << 20));
+  EXPECT_EQ(table.limit(), kLimit);
   end(child);
 }
 
-TEST_F(RoomTest, SmallLimitsAreDealtInPages) {
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self(), 10 * page_size() + 1));
-  EXPECT_EQ(room.piece_bytes(), page_size());
-  EXPECT_EQ(free_pieces(room), 10u);
-  ASSERT_FALSE(join(room, self(), page_size() - 1));
-  EXPECT_EQ(free_pieces(room), 0u);
+TEST_F(NodeTableTest, SmallLimitsAreDealtInPages) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self(), 10 * page_size() + 1));
+  EXPECT_EQ(table.piece_bytes(), page_size());
+  EXPECT_EQ(free_pieces(table), 10u);
+  ASSERT_FALSE(join(table, self(), page_size() - 1));
+  EXPECT_EQ(free_pieces(table), 0u);
 }
 
 // Processes round their parts up to pieces: a hundred of them waste 1 % of the limit, and not a tenth.
 TEST(NodeShare, AHundredProcessesUseNearlyAllOfTheLimit) {
   constexpr std::uint64_t kProcesses = 100;
-  const std::shared_ptr<RoomFile> file = NodeRoom::simulated();
-  std::vector<std::unique_ptr<NodeRoom>> rooms;
+  const std::shared_ptr<SharedTable> file = NodeTable::simulated();
+  std::vector<std::unique_ptr<NodeTable>> tables;
   std::vector<std::unique_ptr<NodeShare>> shares;
   const std::uint64_t part = kLimit / kProcesses * 98 / 100;
   for (std::uint64_t i = 0; i < kProcesses; ++i) {
-    rooms.push_back(std::make_unique<NodeRoom>());
-    ASSERT_FALSE(rooms.back()->join(file, kLimit, i + 1));
-    shares.push_back(std::make_unique<NodeShare>(*rooms.back()));
+    tables.push_back(std::make_unique<NodeTable>());
+    ASSERT_FALSE(tables.back()->join(file, kLimit, i + 1));
+    shares.push_back(std::make_unique<NodeShare>(*tables.back()));
     shares.back()->raise(part);
     EXPECT_GE(shares.back()->bytes(), part) << "process " << i;
   }
 }
 
-TEST_F(RoomTest, ForeignFilesAreNotBelieved) {
+TEST_F(NodeTableTest, ForeignFilesAreNotBelieved) {
   {
-    NodeRoom room;
-    ASSERT_FALSE(join(room, self()));
+    NodeTable table;
+    ASSERT_FALSE(join(table, self()));
   }
   const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
-  NodeRoom room;
+  NodeTable table;
 
   std::ofstream(name) << "short";
   ::chmod(name.c_str(), 0600);
-  EXPECT_EQ(join(room, self()).code, EINVAL);
+  EXPECT_EQ(join(table, self()).code, EINVAL);
   ::unlink(name.c_str());
 
   const std::size_t bytes = [&] {
-    NodeRoom measured;
+    NodeTable measured;
     EXPECT_FALSE(join(measured, self()));
     struct stat status {};
     ::stat(name.c_str(), &status);
@@ -248,11 +249,11 @@ TEST_F(RoomTest, ForeignFilesAreNotBelieved) {
   }();
   std::ofstream(name) << std::string(bytes, 'x');
   ::chmod(name.c_str(), 0600);
-  EXPECT_EQ(join(room, self()).code, EINVAL);
-  EXPECT_FALSE(room.inside());
+  EXPECT_EQ(join(table, self()).code, EINVAL);
+  EXPECT_FALSE(table.inside());
 }
 
-TEST_F(RoomTest, ATakenNameIsPassedBy) {
+TEST_F(NodeTableTest, ATakenNameIsPassedBy) {
   const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   std::vector<std::function<void()>> takers = {
@@ -280,32 +281,32 @@ TEST_F(RoomTest, ATakenNameIsPassedBy) {
     });
   for (const auto& take : takers) {
     take();
-    NodeRoom room, other;
+    NodeTable table, other;
     std::vector<std::uint16_t> pieces;
-    ASSERT_FALSE(join(room, self()));
-    ASSERT_TRUE(room.take(NodeRoom::kPieces, pieces));
-    // The name becomes free; the room is where it was.
+    ASSERT_FALSE(join(table, self()));
+    ASSERT_TRUE(table.take(NodeTable::kPieces, pieces));
+    // The name becomes free; the table is where it was.
     ASSERT_EQ(std::remove(name.c_str()), 0);
     ASSERT_FALSE(join(other, identity_of(::getppid())));
-    EXPECT_FALSE(other.take(1, pieces)) << "a second room has dealt out the limit again";
+    EXPECT_FALSE(other.take(1, pieces)) << "a second table has dealt out the limit again";
   }
 }
 
-TEST_F(RoomTest, ThatCannotBeMadeIsAnError) {
-  NodeRoom room;
-  EXPECT_EQ(room.join(directory.path() + "/missing", kJob, kLimit, self()).code, ENOENT);
-  EXPECT_FALSE(room.inside());
+TEST_F(NodeTableTest, ThatCannotBeMadeIsAnError) {
+  NodeTable table;
+  EXPECT_EQ(table.join(directory.path() + "/missing", kJob, kLimit, self()).code, ENOENT);
+  EXPECT_FALSE(table.inside());
 }
 
 // Many processes take and give back under the eyes of each other; some are killed in the midst of it.
-TEST_F(RoomTest, NoPieceIsEverHeldTwice) {
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self(), 64 * page_size()));
+TEST_F(NodeTableTest, NoPieceIsEverHeldTwice) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self(), 64 * page_size()));
   std::vector<pid_t> children;
   for (int i = 0; i < 6; ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      NodeRoom own;
+      NodeTable own;
       if (join(own, self())) ::_exit(1);
       const auto count = static_cast<std::size_t>(i % 3 + 1);
       for (int round = 0; round < 3000; ++round) {
@@ -327,20 +328,20 @@ TEST_F(RoomTest, NoPieceIsEverHeldTwice) {
     ::waitpid(children[i], &status, 0);
     EXPECT_TRUE(i % 3 == 0 || status == 0) << i;
   }
-  room.clear_up(true);
-  EXPECT_EQ(free_pieces(room), 64u);
+  table.clear_up(true);
+  EXPECT_EQ(free_pieces(table), 64u);
 }
 
 // ---- shares ----
 
-// Two processes' budgets (here, of two rooms in one process) never have more than the limit between them.
-TEST_F(RoomTest, BudgetsShareALimit) {
+// Two processes' budgets (here, of two tables in one process) never have more than the limit between them.
+TEST_F(NodeTableTest, BudgetsShareALimit) {
   constexpr std::uint64_t kPage = 4096;
-  NodeRoom rooms[2];
+  NodeTable tables[2];
   // The second has a parent's identity, which lives as long.
-  ASSERT_FALSE(join(rooms[0], self(), 100 * kPage));
-  ASSERT_FALSE(join(rooms[1], identity_of(::getppid()), 100 * kPage));
-  NodeShare first(rooms[0]), second(rooms[1]);
+  ASSERT_FALSE(join(tables[0], self(), 100 * kPage));
+  ASSERT_FALSE(join(tables[1], identity_of(::getppid()), 100 * kPage));
+  NodeShare first(tables[0]), second(tables[1]);
   Budget budgets[2] = {Budget{Limits{}, &first}, Budget{Limits{}, &second}};
   EXPECT_EQ(budgets[0].most_bytes(), 0u);
   EXPECT_TRUE(budgets[0].reserve(60 * kPage));
@@ -351,9 +352,9 @@ TEST_F(RoomTest, BudgetsShareALimit) {
   EXPECT_EQ(others[0].process, ::getpid());
   EXPECT_EQ(others[0].bytes, 60 * kPage);
   std::size_t number;
-  EXPECT_EQ(rooms[0].members(number)[1].shortage, 60 * kPage);
+  EXPECT_EQ(tables[0].members(number)[1].shortage, 60 * kPage);
   EXPECT_TRUE(budgets[1].reserve(40 * kPage));
-  EXPECT_EQ(rooms[0].members(number)[1].shortage, 0u) << "it got something since";
+  EXPECT_EQ(tables[0].members(number)[1].shortage, 0u) << "it got something since";
   budgets[0].release(60 * kPage);
   EXPECT_FALSE(budgets[1].reserve(kPage)) << "what was released is at hand for its own next";
   budgets[0].give_back(10 * kPage);
@@ -366,10 +367,10 @@ TEST_F(RoomTest, BudgetsShareALimit) {
   EXPECT_TRUE(budgets[0].reserve(90 * kPage));
 }
 
-TEST_F(RoomTest, ThreadsReserveAndGiveBack) {
-  NodeRoom room;
-  ASSERT_FALSE(join(room, self(), 64 * page_size()));
-  NodeShare share(room);
+TEST_F(NodeTableTest, ThreadsReserveAndGiveBack) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self(), 64 * page_size()));
+  NodeShare share(table);
   Budget budget{Limits{}, &share};
   std::vector<std::thread> threads;
   for (std::uint64_t pages = 1; pages <= 3; ++pages) {
@@ -386,7 +387,7 @@ TEST_F(RoomTest, ThreadsReserveAndGiveBack) {
   for (auto& thread : threads) thread.join();
   budget.give_back(0);
   EXPECT_EQ(budget.most_bytes(), 0u);
-  EXPECT_EQ(free_pieces(room), 64u);
+  EXPECT_EQ(free_pieces(table), 64u);
 }
 
 // ---- policies ----
@@ -465,11 +466,11 @@ TEST(ProcessStatTest, KnowsTheLivingFromTheDead) {
 
 // A process's place, from entering to leaving, beside one that runs short.
 // A program's next iteration may come a second later, and finds the others careful still.
-TEST_F(RoomTest, AShortageIsRememberedForSeconds) {
-  NodeRoom room, other;
-  ASSERT_FALSE(join(room, self(), 100 * page_size()));
+TEST_F(NodeTableTest, AShortageIsRememberedForSeconds) {
+  NodeTable table, other;
+  ASSERT_FALSE(join(table, self(), 100 * page_size()));
   ASSERT_FALSE(join(other, identity_of(::getppid())));
-  NodeShare ours(room), theirs(other);
+  NodeShare ours(table), theirs(other);
   Attendance attendance(other, 10);
   std::size_t number = 0;
   const auto shortage_at = [&](Duration time) {
@@ -488,7 +489,7 @@ TEST_F(RoomTest, AShortageIsRememberedForSeconds) {
   }
 }
 
-TEST_F(RoomTest, PlaceTellsWhatFollows) {
+TEST_F(NodeTableTest, PlaceTellsWhatFollows) {
   Place::Settings settings;
   EXPECT_FALSE(Place::needed(settings));
   settings.limit = 100 * page_size();
@@ -520,11 +521,11 @@ TEST_F(RoomTest, PlaceTellsWhatFollows) {
   EXPECT_TRUE(place->due(start + 20 * kMillisecond, 10));
   EXPECT_TRUE(place->due(start + kSecond, 0));
 
-  NodeRoom other;
+  NodeTable other;
   ASSERT_FALSE(join(other, identity_of(::getppid())));
   NodeShare share(other);
   Budget theirs{Limits{}, &share};
-  NodeRoom::Post post;
+  NodeTable::Post post;
   post.standing.need = 80 * page_size();
   other.post(post);
   EXPECT_FALSE(theirs.reserve(80 * page_size()));

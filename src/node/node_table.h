@@ -1,7 +1,7 @@
-// Where the processes of one user's job on a node meet: a file in shared memory with a slot for each process
-// and the pieces that a limit of the node is dealt out in.
+// The table that the processes of one user's job on a node share: a file in shared memory with a slot for
+// each process and the pieces that a limit of the node is dealt out in.
 //
-// A NodeRoom is one process's membership. join(), leave() and the object itself: one thread at a time.
+// A NodeTable is one process's membership in it. join(), leave() and the object itself: one thread at a time.
 // Between them any thread may call the rest; never from hooks.
 //
 // Processes may be killed at any instruction, so every step is free of waiting:
@@ -17,7 +17,7 @@
 // The file's contents are untrusted: indices are the process's own, and numbers of others only weigh in
 // decisions.
 // The file must be the user's own, and closed to others. Another user may have taken its name before (a file,
-// a symbolic link); then the next of a row of names serves. All processes first look for an existing room
+// a symbolic link); then the next of a row of names serves. All processes first look for an existing table
 // under all names. So they meet in one, whenever the other user takes or frees a name.
 #pragma once
 
@@ -38,28 +38,28 @@ namespace pinion::node {
 std::uint64_t identity_of(int process);
 inline int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
 
-struct RoomFile;
+struct SharedTable;
 
-class NodeRoom {
+class NodeTable {
  public:
   static constexpr int kMostProcesses = 512;
   /// A process wastes half of a piece on average: 512 of them 3 % of a limit.
   static constexpr std::uint64_t kPieces = 8192;
-  static constexpr int kNames = 64;  ///< that a room may have
+  static constexpr int kNames = 64;  ///< that a table may have
 
-  NodeRoom() = default;
-  ~NodeRoom() { leave(); }
-  NodeRoom(const NodeRoom&) = delete;
-  NodeRoom& operator=(const NodeRoom&) = delete;
+  NodeTable() = default;
+  ~NodeTable() { leave(); }
+  NodeTable(const NodeTable&) = delete;
+  NodeTable& operator=(const NodeTable&) = delete;
 
-  /// Joins the room of `job` in `directory`. `limit`: bytes that its processes may have registered together;
-  /// 0: no limit. A process that joins a room with another limit takes over that one. `identity`
+  /// Joins the table of `job` in `directory`. `limit`: bytes that its processes may have registered together;
+  /// 0: no limit. A process that joins a table with another limit takes over that one. `identity`
   /// is the calling process's; tests give others.
   Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
-  /// A room without a file, for processes that exist in a simulation only: joined by each of them under a
+  /// A table without a file, for processes that exist in a simulation only: joined by each of them under a
   /// number of its own, other than 0, and left by each. One thread.
-  static std::shared_ptr<RoomFile> simulated();
-  Error join(std::shared_ptr<RoomFile> room, std::uint64_t limit, std::uint64_t number);
+  static std::shared_ptr<SharedTable> simulated();
+  Error join(std::shared_ptr<SharedTable> table, std::uint64_t limit, std::uint64_t number);
   /// Gives everything back. Harmless outside.
   void leave();
   bool inside() const { return file_ != nullptr; }
@@ -102,15 +102,15 @@ class NodeRoom {
   int clear_up(bool all);
 
  private:
-  /// The same under one of its names, `flags` beyond those for reading and writing. `passed`: the system does
-  /// not support a room there.
+  /// Joins under one of its names, `flags` beyond those for reading and writing. `passed`: the system does
+  /// not support a table there.
   Error open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed);
   bool enter(std::uint64_t limit);
   bool anybody_else() const;
   void reclaim(int slot, std::uint64_t identity);
 
-  RoomFile* file_ = nullptr;
-  std::shared_ptr<RoomFile> simulated_;  ///< the contents of a room without a file
+  SharedTable* file_ = nullptr;
+  std::shared_ptr<SharedTable> simulated_;  ///< the contents of a table without a file
   std::string path_;
   std::uint64_t inode_ = 0;
   std::uint64_t identity_ = 0;
@@ -123,7 +123,7 @@ class NodeRoom {
   int next_look_ = 0;
 };
 
-/// Removes the files of this user's rooms in `directory` that nobody alive is in.
-void remove_abandoned_rooms(const std::string& directory);
+/// Removes the files of this user's tables in `directory` that nobody alive is in.
+void remove_abandoned_tables(const std::string& directory);
 
 }  // namespace pinion::node

@@ -1,4 +1,4 @@
-#include "engine/fabric_monitor.h"
+#include "monitor/fabric_monitor.h"
 
 #ifdef PINION_HAS_LIBFABRIC
 #include <dlfcn.h>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/held_signals.h"
-#include "engine/engine_options.h"
+#include "base/mutex.h"
 #include "monitor/memory_events.h"
 #include "monitor/subscriptions.h"
 #include "monitor/system_call.h"
@@ -134,8 +134,8 @@ class Monitor final : public MemorySink {
 
 /// Never freed: hooks may be inside it.
 std::atomic<Monitor*> the_monitor{nullptr};
-std::mutex importing;
-bool is_imported = false;  // guarded by `importing`
+constinit Mutex importing;
+bool is_imported GUARDED_BY(importing) = false;
 
 fi_ops_mem_monitor operations = {
     .size = sizeof(fi_ops_mem_monitor),
@@ -153,9 +153,9 @@ fi_ops_mem_monitor operations = {
                 size_t bytes) { return the_monitor.load()->valid(Range::of(address, bytes)); },
 };
 
-/// In the child of a fork.
+/// Runs in the child of a fork.
 void abandon_after_fork() {
-  new (&importing) std::mutex;
+  importing.free_in_child();
   if (Monitor* monitor = the_monitor.load()) monitor->abandon_after_fork();
 }
 
@@ -218,17 +218,17 @@ Error import_into(void* library, MonitorKind kind) {
 
 }  // namespace
 
-Error import(const void* function) {
+Error import(const void* function, Error (*read_wishes)(Wishes&)) {
   const HeldSignals held;
-  const std::lock_guard lock(importing);
+  const MutexLock lock(importing);
   if (is_imported) return {};
-  Options options;
-  if (Error bad = options_from_environment(options)) return bad;
-  if (options.off || !options.feed_libfabric)
+  Wishes wishes;
+  if (Error bad = read_wishes(wishes)) return bad;
+  if (wishes.off)
     return Error::make(ECANCELED, "switched off by the user (PINION=off, or feed-libfabric=no)");
-  if (options.monitor != MonitorKind::automatic && options.monitor != MonitorKind::libc)
+  if (wishes.monitor != MonitorKind::automatic && wishes.monitor != MonitorKind::libc)
     return Error::make(ENOTSUP, "libfabric can be fed by the memory monitor libc alone, not by %s",
-                       to_string(options.monitor));
+                       to_string(wishes.monitor));
   if (const char* chosen = std::getenv("FI_MR_CACHE_MONITOR"))
     return Error::make(ECANCELED, "FI_MR_CACHE_MONITOR=%s chooses libfabric's memory monitor: unset it",
                        chosen);
@@ -236,7 +236,7 @@ Error import(const void* function) {
   if (library == nullptr) return Error::make(ENOENT, "no libfabric is loaded in this process");
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, abandon_after_fork); });
-  Error error = import_into(library, options.monitor);
+  Error error = import_into(library, wishes.monitor);
   is_imported = !error;
   return error;
 }
@@ -247,7 +247,9 @@ Error import(const void* function) {
 
 namespace pinion::fabric_monitor {
 
-Error import(const void*) { return Error::make(ENOSYS, "this Pinion was built without libfabric's headers"); }
+Error import(const void*, Error (*)(Wishes&)) {
+  return Error::make(ENOSYS, "this Pinion was built without libfabric's headers");
+}
 
 }  // namespace pinion::fabric_monitor
 

@@ -1,4 +1,4 @@
-#include "node/room.h"
+#include "node/node_table.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/process_stat.h"
 #include "base/range.h"
 #include "monitor/system_call.h"
@@ -63,16 +64,16 @@ constexpr std::uint32_t kVersion = 2;
 
 }  // namespace
 
-/// A file of zeros becomes a room when its magic is written.
-struct RoomFile {
+/// A file of zeros becomes a table when its magic is written.
+struct SharedTable {
   char magic[8];
   std::uint32_t version;
   std::uint32_t bytes;
   std::uint64_t limit;  ///< written under the file's lock, by the first member
   alignas(64) Shared<std::uint64_t> shortages;
   Shared<std::uint32_t> slots_used;  ///< all slots ever used lie below this number
-  Slot slots[NodeRoom::kMostProcesses];
-  Shared<std::uint64_t> pieces[NodeRoom::kPieces];  ///< identities; 0: free
+  Slot slots[NodeTable::kMostProcesses];
+  Shared<std::uint64_t> pieces[NodeTable::kPieces];  ///< identities; 0: free
 };
 
 namespace {
@@ -84,7 +85,7 @@ Error failed(const std::string& path, const char* what) {
 
 std::string prefix() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
 
-/// An open file of a room, and the turn to join or leave it.
+/// The open file of a table, and the turn to join or leave it.
 class Door {
  public:
   explicit Door(const std::string& path, int flags)
@@ -129,23 +130,23 @@ bool is_ours(const struct stat& status) {
          status.st_nlink <= 1;
 }
 
-bool is_room(const RoomFile& file) {
+bool is_table(const SharedTable& file) {
   return std::memcmp(file.magic, kMagic, sizeof kMagic) == 0 && file.version == kVersion &&
-         file.bytes == sizeof(RoomFile);
+         file.bytes == sizeof(SharedTable);
 }
 
 // Memory events of this mapping are irrelevant. Children of fork() lose it.
-RoomFile* map(int file) {
+SharedTable* map(int file) {
   const long mapped = raw_system_call(
-      SYS_mmap, arguments_of(0L, sizeof(RoomFile), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L));
+      SYS_mmap, arguments_of(0L, sizeof(SharedTable), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L));
   if (is_error(mapped)) {
     errno = static_cast<int>(-mapped);
     return nullptr;
   }
-  raw_system_call(SYS_madvise, arguments_of(mapped, sizeof(RoomFile), MADV_DONTFORK));
-  return reinterpret_cast<RoomFile*>(mapped);
+  raw_system_call(SYS_madvise, arguments_of(mapped, sizeof(SharedTable), MADV_DONTFORK));
+  return reinterpret_cast<SharedTable*>(mapped);
 }
-void unmap(RoomFile* file) { raw_system_call(SYS_munmap, arguments_of(file, sizeof(RoomFile))); }
+void unmap(SharedTable* file) { raw_system_call(SYS_munmap, arguments_of(file, sizeof(SharedTable))); }
 
 int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
 
@@ -166,8 +167,8 @@ std::uint64_t identity_of(int process) {
 
 // ---- joining and leaving ----
 
-Error NodeRoom::join(const std::string& directory, std::uint64_t job, std::uint64_t limit,
-                     std::uint64_t identity) {
+Error NodeTable::join(const std::string& directory, std::uint64_t job, std::uint64_t limit,
+                      std::uint64_t identity) {
   leave();
   char name[32];
   std::snprintf(name, sizeof name, "%016" PRIx64, job);
@@ -187,7 +188,7 @@ Error NodeRoom::join(const std::string& directory, std::uint64_t job, std::uint6
   return refused;
 }
 
-Error NodeRoom::open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed) {
+Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed) {
   for (;;) {
     Door door(path, flags);
     passed = true;
@@ -198,21 +199,21 @@ Error NodeRoom::open_and_join(const std::string& path, int flags, std::uint64_t 
     if (!door.wait()) return Error::make(EBUSY, "%.200s: locked by another process", path.c_str());
     const struct stat status = door.status();
     if (status.st_nlink == 0) continue;  // the last one has left meanwhile
-    if (status.st_size != 0 && status.st_size != sizeof(RoomFile))
+    if (status.st_size != 0 && status.st_size != sizeof(SharedTable))
       return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
     // This allocates its memory: touching it later must not fail.
-    if (const int code = ::posix_fallocate(door.file(), 0, sizeof(RoomFile))) {
+    if (const int code = ::posix_fallocate(door.file(), 0, sizeof(SharedTable))) {
       errno = code;
       return failed(path, "cannot be made");
     }
-    RoomFile* file = map(door.file());
+    SharedTable* file = map(door.file());
     if (!file) return failed(path, "cannot be mapped");
     if (file->magic[0] == '\0') {
       file->version = kVersion;
-      file->bytes = sizeof(RoomFile);
+      file->bytes = sizeof(SharedTable);
       std::memcpy(file->magic, kMagic, sizeof kMagic);
     }
-    if (!is_room(*file)) {
+    if (!is_table(*file)) {
       unmap(file);
       return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
     }
@@ -226,20 +227,20 @@ Error NodeRoom::open_and_join(const std::string& path, int flags, std::uint64_t 
   }
 }
 
-std::shared_ptr<RoomFile> NodeRoom::simulated() { return std::make_shared<RoomFile>(); }
+std::shared_ptr<SharedTable> NodeTable::simulated() { return std::make_shared<SharedTable>(); }
 
-Error NodeRoom::join(std::shared_ptr<RoomFile> room, std::uint64_t limit, std::uint64_t number) {
+Error NodeTable::join(std::shared_ptr<SharedTable> table, std::uint64_t limit, std::uint64_t number) {
   leave();
   identity_ = number;
-  simulated_ = std::move(room);
+  simulated_ = std::move(table);
   file_ = simulated_.get();
   if (enter(limit)) return {};
   leave();
-  return Error::make(ENOSPC, "%d processes are in the node's room already", kMostProcesses);
+  return Error::make(ENOSPC, "%d processes are in the node's table already", kMostProcesses);
 }
 
 /// Takes a slot; false: there is none.
-bool NodeRoom::enter(std::uint64_t limit) {
+bool NodeTable::enter(std::uint64_t limit) {
   if (!anybody_else()) file_->limit = limit;
   limit_ = file_->limit;
   const std::uint64_t least = (limit_ + kPieces - 1) / kPieces;
@@ -257,7 +258,7 @@ bool NodeRoom::enter(std::uint64_t limit) {
   return slot_ >= 0;
 }
 
-void NodeRoom::leave() {
+void NodeTable::leave() {
   if (!file_) return;
   if (simulated_) {
     if (slot_ >= 0) reclaim(slot_, identity_);
@@ -277,14 +278,14 @@ void NodeRoom::leave() {
   limit_ = pieces_ = 0;
 }
 
-bool NodeRoom::anybody_else() const {
+bool NodeTable::anybody_else() const {
   return std::any_of(std::begin(file_->slots), std::end(file_->slots), [&](const Slot& slot) {
     const std::uint64_t owner = slot.owner.load();
     return owner != 0 && owner != identity_;
   });
 }
 
-void NodeRoom::reclaim(int slot, std::uint64_t identity) {
+void NodeTable::reclaim(int slot, std::uint64_t identity) {
   for (Shared<std::uint64_t>& piece : file_->pieces) {
     std::uint64_t owner = identity;
     piece.compare_exchange_strong(owner, 0);
@@ -292,7 +293,7 @@ void NodeRoom::reclaim(int slot, std::uint64_t identity) {
   file_->slots[slot].owner.compare_exchange_strong(identity, 0);
 }
 
-int NodeRoom::clear_up(bool all) {
+int NodeTable::clear_up(bool all) {
   if (simulated_) return 0;  // nobody ends without leaving
   constexpr int kAFew = 2;
   int ended = 0;
@@ -310,7 +311,7 @@ int NodeRoom::clear_up(bool all) {
   return ended;
 }
 
-void remove_abandoned_rooms(const std::string& directory) {
+void remove_abandoned_tables(const std::string& directory) {
   DIR* entries = ::opendir(directory.c_str());
   if (!entries) return;
   const std::string ours = prefix();
@@ -320,11 +321,11 @@ void remove_abandoned_rooms(const std::string& directory) {
     Door door(path, 0);
     if (door.file() < 0) continue;
     const struct stat status = door.status();
-    if (!is_ours(status) || status.st_size != sizeof(RoomFile) || !door.try_lock()) continue;
-    RoomFile* file = map(door.file());
+    if (!is_ours(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) continue;
+    SharedTable* file = map(door.file());
     if (!file) continue;
     const bool abandoned =
-        is_room(*file) && std::all_of(std::begin(file->slots), std::end(file->slots), [](const Slot& slot) {
+        is_table(*file) && std::all_of(std::begin(file->slots), std::end(file->slots), [](const Slot& slot) {
           const std::uint64_t owner = slot.owner.load();
           return owner == 0 || gone(owner);
         });
@@ -336,7 +337,8 @@ void remove_abandoned_rooms(const std::string& directory) {
 
 // ---- the limit ----
 
-bool NodeRoom::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
+bool NodeTable::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
+  PINION_ASSERT(inside());
   const std::size_t before = pieces.size();
   for (std::uint64_t looked = 0; looked < pieces_ && pieces.size() < before + count; ++looked) {
     if (next_piece_ >= pieces_) next_piece_ = 0;
@@ -354,12 +356,13 @@ bool NodeRoom::take(std::size_t count, std::vector<std::uint16_t>& pieces) {
   return false;
 }
 
-void NodeRoom::give_back(std::uint16_t piece) {
+void NodeTable::give_back(std::uint16_t piece) {
+  PINION_ASSERT(inside() && piece < kPieces);
   std::uint64_t owner = identity_;
   file_->pieces[piece].compare_exchange_strong(owner, 0);
 }
 
-std::map<std::uint64_t, std::uint64_t> NodeRoom::pieces_of_others() const {
+std::map<std::uint64_t, std::uint64_t> NodeTable::pieces_of_others() const {
   std::map<std::uint64_t, std::uint64_t> pieces;
   for (std::uint64_t i = 0; i < pieces_; ++i) ++pieces[file_->pieces[i].load(std::memory_order_relaxed)];
   pieces.erase(0);
@@ -367,20 +370,20 @@ std::map<std::uint64_t, std::uint64_t> NodeRoom::pieces_of_others() const {
   return pieces;
 }
 
-void NodeRoom::post_shortage(std::uint64_t bytes) {
+void NodeTable::post_shortage(std::uint64_t bytes) {
   file_->slots[slot_].shortage.store(bytes, std::memory_order_relaxed);
   if (bytes) file_->shortages.fetch_add(1, std::memory_order_release);
 }
 
-std::uint64_t NodeRoom::shortage() const {
+std::uint64_t NodeTable::shortage() const {
   return file_->slots[slot_].shortage.load(std::memory_order_relaxed);
 }
 
-std::uint64_t NodeRoom::shortages() const { return file_->shortages.load(std::memory_order_acquire); }
+std::uint64_t NodeTable::shortages() const { return file_->shortages.load(std::memory_order_acquire); }
 
 // ---- posts of the processes ----
 
-void NodeRoom::post(const Post& post) {
+void NodeTable::post(const Post& post) {
   Slot& slot = file_->slots[slot_];
   slot.need.store(post.standing.need, std::memory_order_relaxed);
   slot.tie.store(post.standing.tie, std::memory_order_relaxed);
@@ -389,7 +392,7 @@ void NodeRoom::post(const Post& post) {
   slot.bound.store(post.bound);
 }
 
-std::vector<NodeRoom::Member> NodeRoom::members(std::size_t& self) const {
+std::vector<NodeTable::Member> NodeTable::members(std::size_t& self) const {
   std::vector<Member> all;
   const int used = std::min<int>(kMostProcesses, static_cast<int>(file_->slots_used.load() & 0xffff));
   for (int i = 0; i < used; ++i) {

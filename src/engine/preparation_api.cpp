@@ -1,0 +1,109 @@
+// The C API's preparations of memory: checks arguments, and owns the handles. A domain counts its own.
+#include <unistd.h>
+
+#include <memory>
+
+#include "engine/c_api_inside.h"
+#include "engine/lease_path.h"
+#include "engine/preparation.h"
+#include "pinion/pinion.h"
+#include "predict/unwind.h"
+
+using namespace pinion;
+
+struct pinion_preparation {
+  std::unique_ptr<Preparation> work;
+  pinion_domain* domain;
+};
+
+int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
+                   const struct pinion_prepare_options* options, pinion_preparation** preparation) {
+  const EntryFrame entry = EntryFrame::here();
+  if (!preparation)
+    return fail(Error::make(EINVAL, "pinion_prepare: there is no place for the preparation (NULL)"));
+  *preparation = nullptr;
+  if (!domain) return fail(Error::make(EINVAL, "pinion_prepare: the domain is NULL"));
+  if (!ranges || count == 0) return fail(Error::make(EINVAL, "pinion_prepare: there are no ranges"));
+  for (size_t i = 0; i < count; ++i)
+    if (!is_range(ranges[i].address, ranges[i].bytes))
+      return bad_range("pinion_prepare", ranges[i].address, ranges[i].bytes);
+  if (options && options->size < sizeof *options) return bad_struct("pinion_prepare", options);
+  const pinion_prepare_options chosen = options ? *options : pinion_prepare_options{};
+  if (chosen.access > static_cast<unsigned>(Access::all))
+    return fail(Error::make(EINVAL, "pinion_prepare: access %#x has unknown flags", chosen.access));
+  if (domain->leases != LeasePath::running()) return not_running("pinion_prepare", domain);
+  ThreadContext* const thread = this_thread();
+  if (!thread) return no_context("pinion_prepare");
+  return guarded("pinion_prepare", [&] {
+    Preparation::Request request{.ranges = {},
+                                 .access = static_cast<Access>(chosen.access),
+                                 .hugepages = chosen.hugepages != 0,
+                                 .threads = chosen.threads,
+                                 .piece_bytes = chosen.piece_bytes};
+    for (size_t i = 0; i < count; ++i)
+      request.ranges.push_back(Range::of(ranges[i].address, ranges[i].bytes));
+    auto made = std::make_unique<pinion_preparation>();
+    Error error;
+    made->domain = domain;
+    made->work =
+        Preparation::start(*domain->leases, domain->number, thread->sites->capture(entry), request, error);
+    if (error) return fail(error);
+    domain->preparations.fetch_add(1);
+    *preparation = made.release();
+    return 0;
+  });
+}
+
+namespace {
+
+bool is_of_this_process(const pinion_preparation* preparation) {
+  return preparation && preparation->work->process() == ::getpid();
+}
+
+[[gnu::cold]] int bad_preparation(const char* call, const pinion_preparation* preparation) {
+  if (!preparation) return fail(Error::make(EINVAL, "%s: the preparation is NULL", call));
+  return not_running(call, preparation->domain);
+}
+
+}  // namespace
+
+int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion_preparation_state* state) {
+  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_poll", preparation);
+  if (!is_sized(state)) return bad_struct("pinion_preparation_poll", state);
+  const Preparation::State now = preparation->work->state();
+  return fill(state, {.size = 0,
+                      .error = now.error.code,
+                      .reserved = 0,
+                      .bytes = now.bytes,
+                      .prepared_bytes = now.prepared,
+                      .elapsed_ns = static_cast<std::uint64_t>(now.elapsed),
+                      .left_ns = now.left == kNever ? UINT64_MAX : static_cast<std::uint64_t>(now.left)});
+}
+
+int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) {
+  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_wait", preparation);
+  const bool for_ever = timeout_ns >= static_cast<std::uint64_t>(kNever) / 2;
+  if (!preparation->work->wait(for_ever ? kNever : static_cast<Duration>(timeout_ns)))
+    return fail(Error::make(ETIMEDOUT, "pinion_preparation_wait: the memory is still being prepared"));
+  const Error error = preparation->work->state().error;
+  return error ? fail(error) : 0;
+}
+
+int pinion_preparation_cancel(pinion_preparation* preparation) {
+  if (!is_of_this_process(preparation)) return bad_preparation("pinion_preparation_cancel", preparation);
+  preparation->work->cancel();
+  return 0;
+}
+
+int pinion_preparation_end(pinion_preparation* preparation) {
+  if (!preparation) return bad_preparation("pinion_preparation_end", preparation);
+  // In a forked child its threads are missing.
+  if (!is_of_this_process(preparation)) {
+    static_cast<void>(preparation->work.release());
+  } else {
+    preparation->work.reset();
+    preparation->domain->preparations.fetch_sub(1);
+  }
+  delete preparation;
+  return 0;
+}

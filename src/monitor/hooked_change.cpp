@@ -1,0 +1,101 @@
+#include "monitor/hooked_change.h"
+
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include <atomic>
+
+#include "base/assert.h"
+#include "monitor/hook_self_test.h"
+#include "monitor/patch_exposure.h"
+
+namespace pinion {
+namespace {
+
+constinit std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
+constinit std::atomic<void (*)(Range)> callback_end{nullptr};
+constinit std::atomic<void (*)(Range)> callback_appeared{nullptr};
+
+/// The answer to the beginning of an event. An answer that the call cannot follow becomes `proceed`.
+Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChange&)) {
+  note_change_of_code(change.range);
+  const Answer answer = begin == nullptr ? Answer::proceed : begin(change);
+  event_watch.note_begin(change.range);
+  const bool possible =
+      change.takes(answer) || (answer == Answer::refuse && change.alternative == Answer::hold_back);
+  return possible ? answer : Answer::proceed;
+}
+
+bool copy_contents(Range from, Address to) {
+  const long self = raw_system_call(SYS_getpid, {});
+  while (!from.empty()) {
+    const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
+    const iovec target{reinterpret_cast<void*>(to), from.bytes()};
+    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
+    if (is_error(bytes) || bytes == 0) return false;
+    from.begin += static_cast<std::size_t>(bytes);
+    to += static_cast<std::size_t>(bytes);
+  }
+  return true;
+}
+
+}  // namespace
+
+void report_changes_to(const HookCallbacks& callbacks) {
+  callback_end.store(callbacks.end, std::memory_order_relaxed);
+  callback_begin.store(callbacks.begin, std::memory_order_release);
+  callback_appeared.store(callbacks.appeared, std::memory_order_release);
+}
+
+void stop_reporting_changes() {
+  callback_begin.store(nullptr, std::memory_order_release);
+  callback_appeared.store(nullptr, std::memory_order_release);
+}
+
+HookedChange::HookedChange(long system_call, const SystemCallArguments& arguments,
+                           const ConcernedMemory& memory)
+    : ranges_{memory.first, memory.second} {
+  // report_changes_to() publishes end before begin, so a thread that finds a begin has its end.
+  const auto begin = callback_begin.load(std::memory_order_acquire);
+  if (begin != nullptr) end_ = callback_end.load(std::memory_order_relaxed);
+  const Answer alternative = alternative_to(system_call);
+  const ChangeKind kinds[] = {change_kind(system_call, arguments), ChangeKind::other};
+  while (begun_ < 2 && answer_ == Answer::proceed) {
+    const Range& range = ranges_[begun_];
+    const ChangeKind kind = kinds[begun_++];
+    if (!range.empty()) answer_ = begin_event({range, alternative, kind}, begin);
+    if (answer_ != Answer::copy) continue;
+    copies_ = true;
+    answer_ = Answer::proceed;
+  }
+}
+
+HookedChange::~HookedChange() {
+  PINION_ASSERT(begun_ <= 2);
+  while (begun_ > 0) {
+    const Range& range = ranges_[--begun_];
+    if (range.empty()) continue;
+    event_watch.note_end(range);
+    if (end_ != nullptr) end_(range);
+  }
+}
+
+long copy_memory(Range memory) {
+  const long copy = raw_system_call(
+      SYS_mmap, arguments_of(0L, memory.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (is_error(copy)) return -ENOMEM;
+  if (copy_contents(memory, static_cast<Address>(copy))) return copy;
+  drop_copy(copy, memory);
+  return -ENOMEM;
+}
+
+void drop_copy(long copy, Range memory) { raw_system_call(SYS_munmap, arguments_of(copy, memory.bytes())); }
+
+void report_appeared(long system_call, const SystemCallArguments& arguments, long result) {
+  const auto appeared = callback_appeared.load(std::memory_order_acquire);
+  if (appeared == nullptr) return;
+  const Range range = appeared_memory(system_call, arguments, result);
+  if (!range.empty()) appeared(range);
+}
+
+}  // namespace pinion
