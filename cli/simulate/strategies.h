@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine_options.h"
 #include "cli/report/report_json.h"
-#include "simulate/simulation.h"
 #include "cli/text.h"
+#include "engine/engine_options.h"
+#include "simulate/simulation.h"
 
 namespace pinion::cli {
 
