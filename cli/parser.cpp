@@ -42,7 +42,7 @@ std::string command_names(const CLI::App& app) {
   return names;
 }
 
-/// Where the option is one for --tune: how to set it.
+/// Names the setting of an option that belongs to --tune.
 std::string tune_hint(const CLI::App& command, const std::string& name) {
   if (command.get_option_no_throw("--tune"))
     for (const OptionSpec& spec : option_specs())

@@ -6,7 +6,7 @@ namespace pinion::cli {
 
 namespace {
 
-/// Those that differ from the defaults.
+/// Flags for the values that differ from the defaults.
 std::string as_flags(const Options& options) {
   std::string text, tuned;
   for (const OptionSpec& spec : option_specs()) {

@@ -24,7 +24,7 @@ using simulate::Workload;
 
 // ---- studies: tables of many rows, one command each ----
 
-/// Of each kind of program one that takes seconds to simulate.
+/// One program of each kind, which takes seconds to simulate.
 const std::vector<std::string> kStudyPatterns = {
     "bt:B:4",     "sp:B:4",        "lu:B:4",        "cg:B:4",      "ft:B:4",       "mg:C:4",
     "is:C:4",     "reuse:1M:2",    "no-reuse:1M:2", "nested:1M:2", "warm-up:1M:2", "regime-change:1M:2",
@@ -57,7 +57,8 @@ std::vector<SimulateArguments> parts_of(const SimulateArguments& arguments) {
   return {helper, points, others};
 }
 
-/// Of rows without noise and without a limit of the node, with the first value of each list but the limits'.
+/// Judges rows without noise and without a limit of the node, with the first value of each list but the
+/// limits'.
 Verdict verdict_of(const std::vector<SimulateRow>& rows) {
   Verdict verdict;
   for (std::size_t i = 0; i < rows.size();) {
