@@ -82,9 +82,8 @@ TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
 // An unset variable of the shell is an error, rather than the choice of a default.
 TEST_F(Cli, EmptyValuesAreRefused) {
   install_harmless_preload();
-  for (const char* option :
-       {"--limit", "--limit-regions", "--node-limit", "--retention", "--remote-keys", "--device", "--nic",
-        "--time-budget", "--monitor"}) {
+  for (const char* option : {"--limit", "--limit-regions", "--node-limit", "--retention", "--remote-keys",
+                             "--device", "--nic", "--time-budget", "--monitor"}) {
     expect_usage_error({"run", option, "", "--", "touch", "ran"}, "''");
     expect_usage_error({"run", std::string(option) + "=", "--", "touch", "ran"}, "''");
   }
