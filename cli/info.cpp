@@ -41,9 +41,11 @@ void print_options(bool all) {
   if (!all) std::erase_if(specs, [](const OptionSpec& spec) { return spec.listing == Listing::advanced; });
   std::size_t widest = 0;
   for (const OptionSpec& spec : specs) widest = std::max(widest, std::string(spec.name).size());
-  fmt::print("{}", wrapped("Options, their values in force and where these come from. Set by --name VALUE, "
-                           "by PINION=\"name=value,...\", or by name = value in the file of PINION_CONFIG",
-                           ""));
+  fmt::print("{}",
+             wrapped("Options, their values in force and where these come from. Set by --name VALUE or "
+                     "--tune name=VALUE, by PINION=\"name=value,...\", or by name = value in the file of "
+                     "PINION_CONFIG",
+                     ""));
   for (const OptionSpec& spec : specs) {
     fmt::print("  {:<{}}  {:<7} {}\n", spec.name, widest, spec.type, in_force_text(spec, options, sources));
     std::string text = spec.text;
@@ -148,7 +150,7 @@ void print_strategies(bool) {
     fmt::print("  {:<14}{}", to_string(kind), wrapped(traits_of(kind).text, std::string(16, ' ')).substr(16));
   for (const OptionSpec& spec : option_specs())
     if (std::string(spec.name) == "predictor")
-      fmt::print("Predictors (--predictor): {}\n", fmt::join(spec.choices, ", "));
+      fmt::print("Predictors (--tune predictor=NAME): {}\n", fmt::join(spec.choices, ", "));
 }
 
 struct Topic {
@@ -170,8 +172,7 @@ void add_info(CLI::App& app) {
   sub->add_option("topic", *wanted, "options, devices, nics or strategies; all where left out")
       ->check(CLI::IsMember(names));
   auto all = std::make_shared<bool>(false);
-  sub->add_flag("--all", *all, "all options, also those for comparisons and experts")
-      ->disable_flag_override();
+  sub->add_flag("--all", *all, "all options, also those for --tune")->disable_flag_override();
   sub->callback([wanted, all] {
     bool first = true;
     for (const Topic& topic : kTopics) {

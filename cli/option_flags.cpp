@@ -32,17 +32,31 @@ std::string type_name(const OptionSpec& spec) {
 
 void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_view> except) {
   for (const OptionSpec& spec : option_specs()) {
-    if (std::find(except.begin(), except.end(), spec.name) != except.end()) continue;
+    const bool is_left_out = std::find(except.begin(), except.end(), spec.name) != except.end();
+    if (is_left_out || spec.listing == Listing::advanced) continue;
     const auto keep = [this, name = std::string(spec.name)](const std::string& value) {
       values_[name] = value;
     };
     CLI::Option* const flag =
         command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
             ->type_name(type_name(spec))
-            ->group(spec.listing == Listing::everyday ? kTableGroup : kAdvancedGroup);
+            ->group(kTableGroup);
     // A switch that is off by default takes its name alone, too.
     if (spec.default_value == "no") flag->expected(0, 1)->default_str("yes");
   }
+  const auto tune = [this](const std::string& settings) {
+    const auto keep = [this](std::string_view name, std::string_view value) -> Error {
+      values_[std::string(name)] = value;
+      return {};
+    };
+    if (settings.empty()) throw UsageError("--tune: the value is empty (an unset variable?)");
+    if (const Error error = parse_settings(settings, keep))
+      throw UsageError(std::string("--tune: ") + error.message);
+  };
+  command.add_option_function<std::string>("--tune", tune, "options for experts: pinion info options --all")
+      ->type_name("NAME=VALUE,...")
+      ->trigger_on_parse()
+      ->group(kTableGroup);
 }
 
 Options OptionFlags::options() const {

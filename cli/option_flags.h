@@ -14,15 +14,15 @@ class App;
 
 namespace pinion::cli {
 
-/// The heading of these flags in `--help`, which leaves the advanced ones out.
+/// The heading of these flags in `--help`.
 inline constexpr const char* kTableGroup =
     "Pinion's options (also PINION=\"name=value,...\"; all of them: pinion info options --all)";
-inline constexpr const char* kAdvancedGroup = "";
 
 class OptionFlags {
  public:
-  /// Adds `--name VALUE` for every option of the table but those in `except`, which the command has itself.
-  /// Stays where it is from then on: parsing writes into it.
+  /// Adds `--name VALUE` for every everyday option of the table but those in `except`, which the command has
+  /// itself, and `--tune NAME=VALUE,...` for the others. Stays where it is from then on: parsing writes into
+  /// it.
   void add_to(CLI::App& command, std::initializer_list<std::string_view> except = {});
 
   /// Sets one value, as the flag would.
@@ -30,7 +30,7 @@ class OptionFlags {
   /// The environment's options, overridden by the flags. Throws UsageError for invalid ones.
   Options options() const;
 
-  /// A line on stderr for `device` and `nic` each, where they were given and stay unused.
+  /// Prints a line on stderr for each of `device` and `nic` that was given without effect.
   void note_unused() const;
 
  private:

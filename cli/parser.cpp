@@ -42,6 +42,15 @@ std::string command_names(const CLI::App& app) {
   return names;
 }
 
+/// Names the setting of an option that belongs to --tune.
+std::string tune_hint(const CLI::App& command, const std::string& name) {
+  if (command.get_option_no_throw("--tune"))
+    for (const OptionSpec& spec : option_specs())
+      if (spec.listing == Listing::advanced && name == std::string("--") + spec.name)
+        return fmt::format("; set it by --tune {}=VALUE", spec.name);
+  return {};
+}
+
 std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
                           const std::vector<std::string>& arguments) {
   const CLI::App& command = chosen(app);
@@ -52,6 +61,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
   for (const std::string& argument : arguments) {
     const std::string name = argument.substr(0, argument.find('='));
     if (!names || name.size() < 2 || name[0] != '-' || command.get_option_no_throw(name)) continue;
+    if (const std::string hint = tune_hint(command, name); !hint.empty())
+      return fmt::format("unknown option '{}'{}", name, hint);
     std::string valid;
     for (const CLI::Option* option : command.get_options())
       if (!option->get_lnames().empty() && !option->get_group().empty())  // hidden ones have none
@@ -132,7 +143,7 @@ std::string given_empty(const CLI::App& app, const std::vector<std::string>& arg
     const CLI::Option* option = command->get_option_no_throw(arguments[i - 1]);
     if (option && option->get_type_size() > 0 && arguments[i - 1][0] == '-') {
       const std::string& group = option->get_group();
-      if (group != kTableGroup && group != kAdvancedGroup) return arguments[i - 1];
+      if (group != kTableGroup) return arguments[i - 1];
     } else if (!command->get_option_no_throw("command")) {
       return "argument " + std::to_string(i);
     }

@@ -15,7 +15,7 @@ namespace {
 
 // The row of the option table behind a flag; null: the option is the command's own.
 const OptionSpec* table_row(const std::vector<OptionSpec>& specs, const CLI::Option& option) {
-  if (option.get_group() != kTableGroup && option.get_group() != kAdvancedGroup) return nullptr;
+  if (option.get_group() != kTableGroup) return nullptr;
   for (const OptionSpec& spec : specs)
     if (option.check_lname(spec.name)) return &spec;
   return nullptr;
@@ -40,8 +40,7 @@ Json to_json(const CLI::Option& option, const OptionSpec* row) {
   json["text"] = option.get_description();
   json["choices"] = row ? row->choices : members(type);
   json["value_optional"] = takes_value && option.get_items_expected_min() == 0;
-  json["of_table"] = row != nullptr;
-  json["advanced"] = row && row->listing == Listing::advanced;
+  json["of_table"] = option.get_group() == kTableGroup;
   return json;
 }
 

@@ -14,7 +14,7 @@ std::string pair_text(double peak, double mean);  ///< of bytes: "512 MiB / 33.5
 std::string seconds_text(double seconds);         ///< "12.3 s", "4.56 ms", "780 ns"
 /// 0.123 -> "12.3 %". "100 %" is all of it, and "0 %" nothing.
 std::string percent_text(double share);
-/// Of a value against another: "-33 %". "-100 %" is for 0 alone.
+/// Compares a value with another: "-33 %". "-100 %" is for 0 alone.
 std::string change_text(double value, double reference, int decimals);
 std::string count_text(std::uint64_t n);  ///< 1234567 -> "1,234,567"
 /// "1 rank", "2 ranks"

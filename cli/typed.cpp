@@ -2,23 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace pinion::cli {
 
 namespace {
 
-/// "a=b,c=d" as flags.
-std::string as_flags(const std::string& options) {
-  std::string text;
-  for (std::size_t at = 0; at < options.size();) {
-    const std::size_t end = std::min(options.find(',', at), options.size());
-    const std::string setting = options.substr(at, end - at);
-    const std::size_t equals = setting.find('=');
-    text += fmt::format(" --{} {}", setting.substr(0, equals), quoted(setting.substr(equals + 1)));
-    at = end + 1;
+/// Flags for the values that differ from the defaults.
+std::string as_flags(const Options& options) {
+  std::string text, tuned;
+  for (const OptionSpec& spec : option_specs()) {
+    const std::string value = option_value(options, spec.name);
+    if (value == spec.default_value) continue;
+    if (spec.listing == Listing::everyday)
+      text += fmt::format(" --{} {}", spec.name, quoted(value));
+    else
+      tuned += fmt::format("{}{}={}", tuned.empty() ? "" : ",", spec.name, value);
   }
-  return text;
+  return text + (tuned.empty() ? "" : " --tune " + quoted(tuned));
 }
 
 }  // namespace
@@ -29,8 +28,6 @@ std::string quoted(const CommandLine& command) {
   return text;
 }
 
-std::string typed_run(const Options& options) {
-  return "pinion run" + as_flags(format_options(options)) + " -- ";
-}
+std::string typed_run(const Options& options) { return "pinion run" + as_flags(options) + " -- "; }
 
 }  // namespace pinion::cli

@@ -1,4 +1,4 @@
-# What `cmake --install` puts where: the library with its header, CMake package and pkg-config file; the command and
+# Places of what `cmake --install` installs: the library with its header, CMake package and pkg-config file; the command and
 # the preload, which finds libpinion beside itself; licence and documents. The target `product` builds all of it.
 # Each component is a package of cmake/packages.cmake: `runtime`, the default; `development`; `bench`.
 include(CMakePackageConfigHelpers)
@@ -72,7 +72,7 @@ configure_file(${PROJECT_SOURCE_DIR}/packaging/modulefile.in ${CMAKE_CURRENT_BIN
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/modulefile
         DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/modulefiles/pinion RENAME ${PROJECT_VERSION})
 
-# By hand: `cmake --build build --target uninstall`.
+# The target `uninstall` runs it: `cmake --build build --target uninstall`.
 add_custom_target(uninstall
                   COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
                           -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake

@@ -63,7 +63,7 @@ function(pinion_find_mpi_families)
 endfunction()
 pinion_find_mpi_families()
 
-# Where the first family found keeps the plain name, so that a machine with one MPI has no others.
+# The first family found keeps the plain name, so that a machine with one MPI has no others.
 function(pinion_program_directory family kind variable)
   list(GET PINION_MPI_FAMILIES 0 first)
   set(directory ${CMAKE_BINARY_DIR}/bin/${kind})

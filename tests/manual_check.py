@@ -112,7 +112,7 @@ def check_documents(table):
     every = "".join(page.read_text() for page in pages)
     options = {command["name"]: {option["name"] for option in command["options"]} for command in table["commands"]}
     everyday = {option["name"] for command in table["commands"] for option in command["options"]
-                if option["of_table"] and not option["advanced"]}
+                if option["of_table"]}
     for command in table["commands"]:
         name = command["name"]
         own = [option for option in command["options"] if not option["of_table"] and option["name"] != "--help"]

@@ -38,7 +38,7 @@ struct Allocator {
 
 std::string pattern_program() { return (installation() / "libexec" / "pinion" / "allocations").string(); }
 
-/// What a process took. Patterns: of a step; programs: as a whole.
+/// The use of a process: for one step of a pattern, or for a whole program.
 struct Sample {
   double time = 0, cpu = 0, mib = 0;
 };
@@ -83,7 +83,7 @@ struct Units {
 };
 constexpr Units kOfSteps{"ns", "cpu_ns", "ns"}, kOfPrograms{"s", "cpu_s", "s"};
 
-/// By turns: `measure(allocator)` returns a Sample, or nothing.
+/// Measures the allocators by turns. `measure(allocator)` returns a Sample, or nothing.
 template <class Measure>
 void compare(Bench& bench, const std::vector<Allocator>& allocators, const std::string& name,
              const Units& units, Measure&& measure) {

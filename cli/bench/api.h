@@ -7,7 +7,7 @@
 
 namespace pinion::cli {
 
-/// Of a call of the C API.
+/// Throws the reason if a call of the C API failed.
 inline void must(int error) {
   if (error) throw Failure(pinion_last_error());
 }

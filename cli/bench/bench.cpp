@@ -175,7 +175,7 @@ void Bench::add(const std::string& name, const std::string& subject, const std::
   if (samples.empty()) return;
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
-  // By order statistics; of few samples that is all of them.
+  // Order statistics; with few samples the interval has all of them.
   const double half = 0.98 * std::sqrt(static_cast<double>(n));
   const double middle = static_cast<double>(n - 1) / 2;
   const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(middle - half)));
@@ -211,13 +211,40 @@ std::vector<std::size_t> sizes_of(const std::vector<std::string>& texts) {
   std::vector<std::size_t> sizes;
   for (const std::string& text : texts) {
     const auto bytes = parse_size(text);
-    // As cases are named.
+    // Cases are named by whole units.
     if (!bytes || *bytes < 1024 || parse_size(size_name(*bytes)) != bytes)
       throw UsageError(
           fmt::format("--size: '{}' is no size in whole KiB, MiB or GiB, such as 17K or 4M", text));
     sizes.push_back(*bytes);
   }
   return sizes;
+}
+
+void run(const Arguments& arguments, const std::string& names) {
+  for (const Registered& bench : registered_benches()) {
+    if (arguments.name != bench.name) continue;
+    BenchOptions options = arguments.options;
+    if (!arguments.wire.empty()) options.wire_bytes_per_second = parse_wire(arguments.wire);
+    options.sizes = sizes_of(arguments.sizes);
+    check(bench, options);
+    const std::string quiet = enter_quiet_session();
+    Bench result(bench.name, options);
+    bench.run(result);
+    result.end_steps();
+    result.note(quiet);
+    const Json m = machine();
+    if (arguments.json) {
+      print_json(bench.name, result, m);
+    } else {
+      const std::string wire =
+          options.wire_bytes_per_second > 0 ? ", over an " + wire_name(options.wire_bytes_per_second) : "";
+      print_table(fmt::format("{}: {}{}", bench.name, bench.text, wire), result, m);
+    }
+    return;
+  }
+  throw UsageError(arguments.name.empty()
+                       ? fmt::format("no bench given; valid: {}", names)
+                       : fmt::format("unknown bench '{}'; valid: {}", arguments.name, names));
 }
 
 }  // namespace
@@ -258,32 +285,7 @@ void add_benches(CLI::App& app) {
   sub->add_option("--plot", arguments->options.plot, "bench transfers, firehose: draws the rows")
       ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
-  sub->callback([arguments, names] {
-    for (const Registered& bench : registered_benches()) {
-      if (arguments->name != bench.name) continue;
-      BenchOptions& options = arguments->options;
-      if (!arguments->wire.empty()) options.wire_bytes_per_second = parse_wire(arguments->wire);
-      options.sizes = sizes_of(arguments->sizes);
-      check(bench, options);
-      const std::string quiet = enter_quiet_session();
-      Bench result(bench.name, options);
-      bench.run(result);
-      result.end_steps();
-      result.note(quiet);
-      const Json m = machine();
-      if (arguments->json) {
-        print_json(bench.name, result, m);
-      } else {
-        const std::string wire =
-            options.wire_bytes_per_second > 0 ? ", over an " + wire_name(options.wire_bytes_per_second) : "";
-        print_table(fmt::format("{}: {}{}", bench.name, bench.text, wire), result, m);
-      }
-      return;
-    }
-    throw UsageError(arguments->name.empty()
-                         ? fmt::format("no bench given; valid: {}", names)
-                         : fmt::format("unknown bench '{}'; valid: {}", arguments->name, names));
-  });
+  sub->callback([arguments, names] { run(*arguments, names); });
 }
 
 }  // namespace pinion::cli

@@ -15,7 +15,7 @@ class ChildEvents {
   static ChildEvents page_faults();
   static ChildEvents tlb_misses();
 
-  /// Those of processes that have ended and were waited for. Nothing: they are not counted here.
+  /// Returns the events of ended processes that were waited for, or nothing if they are not counted here.
   std::optional<double> count() const;
 
  private:

@@ -92,7 +92,7 @@ std::string program() {
   throw Failure("bench firehose: its program `gas` is missing beside this command");
 }
 
-/// By case, subject and metric.
+/// Values by case, subject and metric.
 using Samples = std::map<std::string, std::map<std::string, std::map<std::string, std::vector<double>>>>;
 
 class Measurement {
@@ -146,7 +146,7 @@ class Measurement {
     });
   }
 
-  /// Of hits, or of misses, where there were any.
+  /// False for times of hits or misses if none occurred.
   static bool is_measured(const std::string& metric, const Figures& seen) {
     if (metric == "hit_us" || metric == "miss_us" || metric == "bookkeeping_ns") return seen.at(metric) > 0;
     return true;

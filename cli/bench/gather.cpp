@@ -49,8 +49,8 @@ constexpr struct {
              {Way::in_place, "in-place"},
              {Way::packed, "packed"},
              {Way::planned, "pinion"}};
-/// By turns. A transfer finds caches and the kernel as the one before left them, so the first of each turn is
-/// left out, and each way follows each other one once.
+/// The ways take turns. A transfer finds caches and the kernel as the one before left them, so the first of
+/// each turn is left out, and each way follows each other one once.
 constexpr std::size_t kTurns[] = {0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3};
 
 /// Registered memory of this process: pieces, then the packed buffer.
@@ -154,7 +154,7 @@ class Measurement {
     return samples[samples.size() / 2];
   }
 
-  /// Of each way, by turns.
+  /// Returns the median times of each way, which take turns.
   std::array<Times, std::size(kWays)> medians(const Case& one) {
     std::array<std::vector<Times>, std::size(kWays)> samples;
     while (samples[0].size() < kTransfers)

@@ -13,7 +13,7 @@
 
 namespace pinion::cli {
 
-/// Where lists are put to.
+/// The target of lists: another process of this node.
 class GatherTarget {
  public:
   virtual ~GatherTarget() = default;
@@ -22,7 +22,7 @@ class GatherTarget {
   virtual const transfer::RemoteMemory& memory() const = 0;
 };
 
-/// Over a provider of libfabric, to a process of this node with `bytes` of memory. Throws Failure. Pinion
+/// Reaches by a provider of libfabric a process of this node with `bytes` of memory. Throws Failure. Pinion
 /// runs as long as it lives.
 std::unique_ptr<GatherTarget> make_gather_peer(const std::string& provider, std::size_t bytes);
 

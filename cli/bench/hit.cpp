@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kSteps = 200'000;
 
-/// How a figure is taken of many steps: the best batch of one thread alone, the mean beside other threads, as
-/// the best batch would be one in which they rest.
+/// The figure of many steps: the best batch of one thread alone, the mean beside other threads, since in
+/// their best batch the others would rest.
 enum class Take { best, mean };
 
 template <class Step>

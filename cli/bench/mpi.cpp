@@ -25,7 +25,7 @@ std::string program_for(const char* family) {
   return ::access(program.c_str(), X_OK) == 0 ? program.string() : "";
 }
 
-/// Where machines have several, each has a name of its own as well.
+/// Machines with several launchers name each by its family as well.
 std::string launcher_for(const char* family) {
   const char* path = std::getenv("PATH");
   const std::string directories = path ? path : "";

@@ -17,7 +17,7 @@ namespace {
 
 void measure(Bench& bench, const MpiBench& mpi) {
   const std::pair<const char*, CommandLine> subjects[] = {{"none", {}}, {"pinion", under_pinion()}};
-  // By case and subject.
+  // Samples by case and subject.
   std::map<std::string, std::map<std::string, std::vector<double>>> samples;
   for (unsigned round = 0; round < bench.rounds(); ++round)
     for (const auto& [subject, under] : subjects) {

@@ -1,4 +1,4 @@
-// How scattered memory lies in the machine. Ordinary code; reads /proc/self/pagemap.
+// Counts the physical extents of memory. Ordinary code; reads /proc/self/pagemap.
 #pragma once
 
 #include <cstddef>

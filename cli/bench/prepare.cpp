@@ -132,7 +132,7 @@ double percentile(std::vector<double>& values, double share) {
   return values[at];
 }
 
-/// Of one subject, a value a round.
+/// Values of one subject, one for each round.
 struct Figures {
   std::vector<double> seconds;
   std::map<std::string, std::vector<double>> delays;  ///< by metric

@@ -75,7 +75,7 @@ struct Scheme {
   }
 };
 
-/// Of an acquire and its release. Those of microseconds are few, and their mean counts.
+/// Measures an acquire and its release. Slow ones are few, and their mean counts.
 double request_ns(const Scheme& scheme, std::size_t bytes) {
   const ApiDomain api(scheme.options());
   if (!scheme.touched) {

@@ -6,8 +6,8 @@
 
 namespace pinion::cli {
 
-/// From here on a child runs in a session of its own, with the greatest sensible weight where the kernel
-/// allows it; this process waits for it, passes signals on, and ends as it does. Returns, in the child, a
+/// Continues in a child with a session of its own, and with the greatest sensible weight where the kernel
+/// allows it. This process waits for it, passes signals on, and ends as it does. Returns, in the child, a
 /// note on how far timing is protected.
 std::string enter_quiet_session();
 

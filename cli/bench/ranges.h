@@ -84,7 +84,7 @@ double ns_a_step(std::size_t steps, Step&& step) {
   return static_cast<double>(ticks_now() - begin) * calibration().ns_per_tick / static_cast<double>(steps);
 }
 
-/// The same in 40 batches, of which the best counts: for figures that are compared as ratios, on machines
+/// Measures 40 batches, of which the best counts: for figures that are compared as ratios, on machines
 /// that have other work.
 template <class Step>
 double best_ns_a_step(std::size_t steps, Step&& step) {

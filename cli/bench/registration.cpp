@@ -66,7 +66,7 @@ struct Case {
   }
 };
 
-/// Of touched memory. Base pages are scattered; how far, the system's state decides.
+/// Counts extents of touched memory. The system's state decides how far base pages are scattered.
 void count_extents(Bench& bench, const Case& what) {
   const BenchMemory memory(what.bytes, what.kind, true);
   if (memory.range.empty()) return;

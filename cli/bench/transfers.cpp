@@ -51,7 +51,7 @@ std::vector<TransferCase> cases_of(const BenchOptions& options) {
   return cases;
 }
 
-/// By case, metric and subject.
+/// Values by case, metric and subject.
 using Samples = std::map<std::string, std::map<std::string, std::map<std::string, std::vector<double>>>>;
 
 void add_figures(Samples& samples, const std::string& subject,

@@ -123,7 +123,7 @@ class PutMover final : public TransferMover {
   std::atomic<std::uint64_t> arrived_{0};
 };
 
-/// By a protocol for large messages.
+/// Moves messages by a protocol for large messages.
 class ProtocolMover final : public TransferMover {
  public:
   ProtocolMover(transfer::Endpoint& endpoint, const TransferSubject& subject)

@@ -1,4 +1,4 @@
-// How a process of `pinion bench transfers` moves messages to the other one: by a protocol of
+// Movers carry messages from one process of `pinion bench transfers` to the other: by a protocol of
 // cli/bench/messages/large_messages.h, or by plain puts into memory that is registered already (the limit).
 //
 // One thread calls; the endpoint's own thread runs handlers beside it. Errors are thrown as Failure.
@@ -56,7 +56,7 @@ class TransferMover : public transfer::MessageHandler {
   bool try_tell(unsigned what, const void* data, std::size_t bytes);
   void tell(unsigned what, const void* data, std::size_t bytes);
   transfer::Peer other() const { return 1 - endpoint_.self(); }
-  /// Of messages of a mover's own.
+  /// Called for the mover's own messages.
   virtual void told(const void*, std::size_t) {}
 
   transfer::Endpoint& endpoint_;

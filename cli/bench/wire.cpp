@@ -71,7 +71,7 @@ EmulatedWire::EmulatedWire(Peer self, int socket, double bytes_per_second)
   capabilities_.max_transfer = std::size_t{1} << 30;
   capabilities_.automatic_progress = true;
   must(pinion_domain_open("emulated", "connectx", &domain_));
-  // Where only ancestors may read a process's memory (Yama).
+  // Under Yama only ancestors may read a process's memory.
   ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
   thread_ = std::thread([this] { run(); });
 }

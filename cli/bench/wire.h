@@ -22,7 +22,7 @@ namespace pinion::cli {
 
 /// "1.5GB/s", "800MB/s" -> bytes a second. Throws UsageError.
 double parse_wire(const std::string& text);
-/// As rows name it: "emulated wire of 1500 MB/s".
+/// The name in rows: "emulated wire of 1500 MB/s".
 std::string wire_name(double bytes_per_second);
 
 class EmulatedWire final : public transfer::Endpoint {

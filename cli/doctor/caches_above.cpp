@@ -90,7 +90,7 @@ std::vector<CacheAbove> find_caches() {
   std::vector<CacheAbove> caches;
   find_ucx(caches);
   find_libfabric(caches);
-  // By its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
+  // Its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
   // It registers by way of the libraries above.
   CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}};
   for (const CacheAbove& cache : caches) open_mpi.is_met |= cache.is_met;

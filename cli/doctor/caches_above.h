@@ -17,7 +17,7 @@ struct CacheAbove {
   bool is_met = false;
 };
 
-/// Of the libraries that programs started from here would find. Loads them.
+/// Returns the caches of the libraries that programs started from here would find. Loads them.
 /// Once in this process.
 const std::vector<CacheAbove>& caches_above();
 

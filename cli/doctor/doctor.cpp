@@ -215,7 +215,7 @@ Check check_other_hooks(const std::vector<std::string>& hooks) {
           {}};
 }
 
-/// Of the programs that were named; else of this process, which has the preloads.
+/// Checks the named programs, or else this process, which has the preloads.
 Check check_own_calls(const std::vector<std::string>& programs) {
   std::vector<std::string> found = own_calls_here();
   for (const std::string& program : programs)

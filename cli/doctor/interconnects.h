@@ -11,7 +11,7 @@ namespace pinion::cli {
 
 /// Whether programs here will be met below their libraries, and why.
 Finding what_acts();
-/// The same for each MPI and transport, and for each interconnect beyond libibverbs.
+/// Returns a finding for each MPI and transport, and for each interconnect beyond libibverbs.
 std::vector<Finding> what_acts_by_library();
 
 }  // namespace pinion::cli

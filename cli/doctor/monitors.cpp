@@ -134,7 +134,7 @@ const MonitorFinding& chosen_by_auto(const std::vector<MonitorFinding>& findings
   };
   const MonitorFinding& libc = find(MonitorKind::libc);
   if ((libc.complete && !own_calls_found()) || userfaultfd_refused()) return libc;
-  // As start_monitor() does; `pinion run` preloads the symbols where code cannot be patched.
+  // start_monitor() chooses likewise; `pinion run` preloads the symbols where code cannot be patched.
   const MonitorFinding& both =
       find(libc.refused.empty() ? MonitorKind::libc_userfaultfd : MonitorKind::symbols_userfaultfd);
   return both.complete ? both : libc;

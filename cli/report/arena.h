@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "placement/arena_figures.h"
 #include "cli/report/report_json.h"
-#include "runlog/analysis.h"
 #include "cli/report/verdict.h"
+#include "placement/arena_figures.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 
@@ -15,7 +15,7 @@ namespace pinion::cli {
 ArenaFigures arena_of(const std::vector<std::string>& logs);
 /// One sentence; empty where no process had an arena.
 std::string arena_text(const ArenaFigures& figures);
-/// Of a run whose arenas served requests. These leave no records, so it compares with no strategy.
+/// Judges a run whose arenas served requests. These leave no records, so it compares with no strategy.
 Verdict arena_verdict(const runlog::Report& report, const ArenaFigures& figures);
 /// Null where no process had an arena.
 Json to_json(const ArenaFigures& figures);

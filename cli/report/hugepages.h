@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "placement/figures_file.h"
 #include "cli/report/report_json.h"
+#include "placement/figures_file.h"
 
 namespace pinion::cli {
 
-/// Those of the logs, each once.
+/// Returns the directories of the logs, each once.
 std::set<std::string> directories_of(const std::vector<std::string>& logs);
 /// Sums over the processes of these logs' directories.
 PlacementFigures hugepages_of(const std::vector<std::string>& logs);

@@ -22,8 +22,8 @@ struct LibrariesPart {
 /// that long would not be its last. Throws Failure.
 LibrariesPart libraries_part(const std::vector<std::string>& logs);
 
-/// The same for a report. Absent where it cannot be known: the run did not act below libraries, events are
-/// missing, or a process is no rank of an MPI job and may have registered such memory itself.
+/// Computes it for a report. Empty if the run did not act below libraries, events are missing, or a process
+/// outside of any MPI job may have registered such memory itself.
 std::optional<LibrariesPart> held_by_libraries(const runlog::Report& report,
                                                const std::vector<std::string>& logs);
 

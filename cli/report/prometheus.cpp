@@ -16,7 +16,7 @@ namespace {
 using runlog::RankReport;
 using runlog::Report;
 
-/// Of many ranks, reading takes 2 % of the time.
+/// With many ranks, reading takes 2 % of the time.
 constexpr Duration kShortestPause = kSecond;
 constexpr int kPausesPerRefresh = 50;
 

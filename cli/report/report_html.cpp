@@ -70,7 +70,7 @@ std::string table_html(const Table& table) {
   return out;
 }
 
-/// As long as `share` of its cell.
+/// Draws a bar over `share` of its cell.
 std::string bar_cell(double share) {
   return fmt::format(
       "<td class=\"bar\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"

@@ -67,7 +67,7 @@ std::string lost_events_text(const Report& r) {
   std::set<std::string> why;
   for (const RankReport& rank : r.per_rank) {
     if (rank.events_dropped > rank.records_dropped)
-      why.insert(is_full(rank) ? "more than --log-size" : "no space left where the log is");
+      why.insert(is_full(rank) ? "more than log-size" : "no space left where the log is");
     if (rank.records_dropped) why.insert("they came faster than the helper could take them");
   }
   const Named ranks = named(r, [](const RankReport& rank) { return rank.events_dropped > 0; });

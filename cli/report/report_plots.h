@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "cli/report/plot.h"
-#include "runlog/analysis.h"
 #include "cli/simulate/strategies.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 
-// Of panels; a job may have thousands.
+// Bounds on panels: a job may have thousands.
 constexpr std::size_t kMostNodePanels = 8, kMostRankPanels = 16;
 
 /// One for each node, highest peak first, `most` at most.
 std::vector<PlotPanel> node_panels(const runlog::Report& report, std::size_t most);
-/// The same for ranks.
+/// Returns a panel for each rank.
 std::vector<PlotPanel> rank_panels(const runlog::Report& report, std::size_t most);
 
 /// Mean registered memory and seconds added against the limit; empty where no limit could bind.

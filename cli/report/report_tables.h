@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/report/libraries_part.h"
-#include "runlog/analysis.h"
 #include "cli/text.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 
@@ -40,7 +40,7 @@ Table registered_table(const runlog::Report& report);
 extern const char* const kRegisteredMeaning;
 
 std::string prediction_title(const runlog::Report& report);
-/// Of a run that used a region twice.
+/// For a run that used a region twice.
 Table prediction_table(const runlog::Prediction& prediction);
 extern const char* const kPredictionMeaning;
 

@@ -13,13 +13,13 @@ namespace pinion::cli {
 
 namespace {
 
-// Of a panel, in its own units.
+// Sizes of a panel, in its own units.
 constexpr double kWidth = 640, kHeight = 320;
 constexpr double kLeft = 70, kRight = 18, kBottom = 48;
 constexpr double kLegendTop = 40, kLegendRow = 17;
 constexpr std::size_t kColours = 8;
 
-/// From values, `least` to `most`, to places along one side of a panel.
+/// Maps values, `least` to `most`, to places along one side of a panel.
 class Axis {
  public:
   Axis(Scale scale, double least, double most, double from, double to)

@@ -44,7 +44,8 @@ void show_once(const Arguments& arguments) {
   fmt::print("{}", top_text(std::move(rows), 0, 0));
 }
 
-/// Until the job has ended. A log that cannot be read any more is named below the last picture.
+/// Shows pictures until the job has ended. A log that cannot be read any more is named below the last
+/// picture.
 void show_live(const Arguments& arguments, Duration every) {
   std::string picture;
   for (bool goes_on = true; goes_on;) {

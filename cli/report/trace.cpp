@@ -68,7 +68,7 @@ const char* category_of(const Event& e) {
   }
 }
 
-// Those of nonblocking operations overlap on one thread: spans of their own, side by side.
+// Spans of nonblocking operations overlap on one thread, so they stand side by side.
 bool is_span(const Event& e) { return runlog::uses_of(e) > 0 || e.kind == EventKind::transfer; }
 
 std::uint64_t lost_events(const Log& log) {

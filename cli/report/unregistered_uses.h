@@ -13,7 +13,7 @@ struct UnregisteredUses {
   bool known = false;        ///< the logs have every event
 };
 
-/// Of a library's cache only the uses that it registers for are seen: there the third registration counts as
+/// A library's cache shows only the uses that it registers for: there the third registration counts as
 /// the third use. Throws Failure, except where logs are missing.
 UnregisteredUses unregistered_uses(const std::string& logs);
 

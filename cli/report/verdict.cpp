@@ -6,11 +6,11 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/acts.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
 #include "cli/typed.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 
@@ -64,7 +64,7 @@ std::string instead_text(const RegisteredBytes& held, double leave_pinned_peak, 
          instead_text(held.mean, "on average", leave_pinned_mean);
 }
 
-/// The same against the leave-pinned that is computed from its own transfers.
+/// Compares with the leave-pinned that is computed from the run's own transfers.
 std::string instead_text(const RegisteredBytes& held) {
   return instead_text(held, static_cast<double>(held.leave_pinned_peak), held.leave_pinned_mean);
 }
@@ -165,7 +165,7 @@ class Judge {
     verdict_.advice.push_back({std::move(text), std::move(command)});
   }
   std::string typed(const Options& options) const { return command_text(options, program_); }
-  /// As a what-if row was simulated.
+  /// Returns the options that a what-if row was simulated with.
   Options options_with(const Strategies::WhatIf& row) const {
     Options options = options_;
     options.retention = RetentionKind::helper;

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine_options.h"
 #include "cli/report/report_json.h"
-#include "runlog/analysis.h"
 #include "cli/simulate/strategies.h"
+#include "engine/engine_options.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 
@@ -28,7 +28,7 @@ struct Verdict {
 struct TypedProgram {
   std::string before, after;
 };
-/// As far as a log shows it.
+/// Reconstructs the command line as far as a log shows it.
 TypedProgram typed_program(const std::string& command, int ranks);
 
 /// The name of a call site, for people.

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/run/launch.h"
-#include "cli/report/libraries_part.h"
 #include "cli/option_flags.h"
+#include "cli/report/libraries_part.h"
+#include "cli/run/launch.h"
 
 namespace pinion::cli {
 
@@ -27,7 +27,7 @@ struct Row {
   bool is_library() const { return retention == kLibrary; }
 };
 
-/// Those that are named, or else the default ones. Throws UsageError.
+/// Returns the named rows, or else the default ones. Throws UsageError.
 std::vector<Row> rows_of(const std::vector<std::string>& names, const Options& options);
 
 /// The options that a row with Pinion runs with, `log` left to the caller. Where rows of the table are

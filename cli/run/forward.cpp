@@ -15,7 +15,7 @@ namespace pinion::cli {
 namespace {
 
 constexpr const char* kOpenMpi4Agent = "OMPI_MCA_orte_fork_agent";
-// Of Open MPI 5's launcher, PRRTE: 3.0.8 (Open MPI 5.0.7) ignores the second variable, a list of options with
+// Open MPI 5's launcher is PRRTE: 3.0.8 (Open MPI 5.0.7) ignores the second variable, a list of options with
 // "exec-agent=COMMAND" among them. Where both have an effect, the second comes first.
 constexpr const char* kOpenMpi5Agent = "PRTE_MCA_odls_base_exec_agent";
 constexpr const char* kOpenMpi5Options = "PRTE_MCA_rtos";

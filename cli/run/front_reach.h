@@ -18,7 +18,8 @@ enum class FrontReach {
 /// In a part's name, between a library and the pattern of files beside it.
 constexpr const char* kBeside = "//";
 
-/// Of the library's parts that exist: names as dlopen() takes them, or `libuct.so.0//ucx/libuct_ib*.so.0`.
+/// Looks at the library's parts that exist: names as dlopen() takes them, or
+/// `libuct.so.0//ucx/libuct_ib*.so.0`.
 FrontReach front_reach(const std::vector<std::string>& parts);
 
 /// The process of its own: `pinion --front-reach PRELOAD PART...`; its exit status is a FrontReach.

@@ -61,7 +61,7 @@ std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
   const fs::path prefix = installation();
   fs::path library = prefix / "lib" / name;
-  // Where distributions have libraries: lib64, lib/x86_64-linux-gnu.
+  // Distributions have lib64 or lib/x86_64-linux-gnu.
   if (::access(library.c_str(), R_OK) != 0) library = prefix / PINION_INSTALL_LIBDIR / name;
   if (::access(library.c_str(), R_OK) != 0)
     throw UsageError(fmt::format("the preload library is missing: {}", library.string()));

@@ -24,7 +24,7 @@ namespace {
   throw UsageError(fmt::format("log directory {}: {}", path, error.code().message()));
 }
 
-/// Of an earlier run here. Throws UsageError where another program's file has a log's name.
+/// True for a file of an earlier run. Throws UsageError if another program's file has a log's name.
 bool is_left_by_a_run(const fs::path& file) {
   if (file.extension() == ".plog") {
     char mark[sizeof runlog::kMagic] = {};

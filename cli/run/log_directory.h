@@ -1,4 +1,4 @@
-// Where runs leave their logs: a directory of the user's, or one that goes away with its owner.
+// Directories of logs: a directory of the user's, or one that goes away with its owner.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace pinion::cli {
 /// UsageError.
 std::string make_log_directory(const std::string& path);
 
-/// The same, and takes an older run's logs (*.plog) out of it, because a directory holds one run. Files of
-/// other programs stay; one with a log's name is refused.
+/// Makes it too, and takes an older run's logs (*.plog) out of it, because a directory holds one run. Files
+/// of other programs stay; one with a log's name is refused.
 std::string prepare_log_directory(const std::string& path);
 
 class TemporaryLogDirectory {

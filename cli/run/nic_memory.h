@@ -26,7 +26,8 @@ class NicRegionList {
   NicRegionList(const NicRegionList&) = delete;
   NicRegionList& operator=(const NicRegionList&) = delete;
 
-  /// Of all processes that began at or after this one; empty if the device or the list is missing.
+  /// Reads those of all processes that began at or after this one; empty if the device or the list is
+  /// missing.
   std::optional<NicRegions> read();
 
  private:

@@ -92,7 +92,7 @@ class ElfFile {
   std::optional<ElfW(Ehdr)> header_;
 };
 
-/// As execvp() finds it; empty where it finds none.
+/// Finds the program as execvp() does; empty if there is none.
 std::string found_by_path(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* const path = std::getenv("PATH");

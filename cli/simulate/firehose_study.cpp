@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "device/model/cost_model.h"
 #include "cli/progress.h"
 #include "cli/report/report_json.h"
-#include "simulate/firehose_job.h"
 #include "cli/text.h"
+#include "device/model/cost_model.h"
+#include "simulate/firehose_job.h"
 
 namespace pinion::cli {
 

@@ -6,9 +6,9 @@
 #include <ctime>
 
 #include "cli/command.h"
-#include "device/model/cost_model.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "device/model/cost_model.h"
 
 namespace pinion::cli {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine_options.h"
 #include "cli/report/report_json.h"
-#include "simulate/simulation.h"
 #include "cli/text.h"
+#include "engine/engine_options.h"
+#include "simulate/simulation.h"
 
 namespace pinion::cli {
 
@@ -53,7 +53,7 @@ struct WhatIfGrid {
   std::vector<Line> lines;
   bool is_whole = true;  ///< else some are missing: ten seconds of processor time were over
 };
-/// Of a run that strategies_of() can simulate.
+/// Makes the grid of a run that strategies_of() can simulate.
 WhatIfGrid what_if_grid(const runlog::Report& report, const std::vector<std::string>& logs);
 
 /// Lines, each after `indent`: of the strategies; of the helper under other limits and budgets.

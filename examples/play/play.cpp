@@ -48,7 +48,7 @@ void add_options(CLI::App& app, Options& options) {
                "pages of a buffer exist from its first message on, not from the start");
 }
 
-/// Of all ranks the quickest: the others lost their core meanwhile.
+/// The quickest rank: the others lost their core meanwhile.
 double loops_per_second() {
   double loops = Computation::measured_loops_per_second();
   MPI_Allreduce(MPI_IN_PLACE, &loops, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

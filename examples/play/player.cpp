@@ -31,7 +31,7 @@ void stamp(Range memory, std::uint64_t value) {
 
 bool is_stamped(Range memory, std::uint64_t value) {
   const std::size_t size = std::min(sizeof value, static_cast<std::size_t>(memory.bytes()));
-  // As stamp() leaves it where both ends overlap.
+  // Equals what stamp() leaves where both ends overlap.
   char both[2 * sizeof value];
   const std::size_t whole = std::min(sizeof both, static_cast<std::size_t>(memory.bytes()));
   std::memcpy(both, &value, size);

@@ -14,8 +14,8 @@ namespace play {
 
 class Rehearsal {
  public:
-  /// Of the rank that plays `steps`, with real addresses. The error: the environment names a schedule, and
-  /// there is no rehearsal of this program.
+  /// Makes the rehearsal of the rank that plays `steps`, with real addresses. The error: the environment
+  /// names a schedule, and there is no rehearsal of this program.
   Error prepare(const Steps& steps, int rank);
   ~Rehearsal();
 

@@ -54,19 +54,16 @@ def bench_lines(benches):
 
 def command_page(command, text, names, table):
     own = [option for option in command["options"] if not option["of_table"]]
-    everyday = [option for option in command["options"] if option["of_table"] and not option["advanced"]]
-    advanced = [option for option in command["options"] if option["advanced"]]
+    of_table = [option for option in command["options"] if option["of_table"]]
     options = option_lines(own)
-    if everyday:
-        options += [".SS Pinion's options", *option_lines(everyday)]
-    if advanced:
-        options += [".SS For comparisons and experts", *option_lines(advanced)]
+    if of_table:
+        options += [".SS Pinion's options", *option_lines(of_table)]
     name = f"pinion-{command['name']}"
     parts = [("NAME", [f"{roff.escaped(name)} \\- {roff.inline(command['text'])}"]), ("SYNOPSIS", synopsis(command)),
              ("DESCRIPTION", roff.from_markdown(text or command["text"])), ("OPTIONS", options),
              *([("BENCHES", bench_lines(table["benches"]))] if command["name"] == "bench" else []),
              ("EXIT STATUS", EXIT_STATUS + (PROGRAM_STATUS if command["name"] in ("run", "softroce") else []))]
-    if everyday:
+    if of_table:
         parts.append(("ENVIRONMENT", ENVIRONMENT))
     parts.append(("SEE ALSO", see_also(names, name)))
     return roff.page(name, 1, table["version"], parts)

@@ -28,10 +28,8 @@ def rows(options):
 
 def page(table):
     of_table = next(command for command in table["commands"] if command["name"] == "run")["options"]
-    lines = [HEAD, "## Pinion's options", "", "Of `run` and `compare`, of `PINION`, and of files of settings.", ""]
-    lines += rows(option for option in of_table if option["of_table"] and not option["advanced"])
-    lines += ["", "## For comparisons and experts", ""]
-    lines += rows(option for option in of_table if option["advanced"])
+    lines = [HEAD, "## Pinion's options", "", "For `run` and `compare`, `PINION`, and files of settings. `pinion info options --all` also lists those for `--tune`, which are for\ncomparisons and experts; in `PINION` and files they stand like the others.", ""]
+    lines += rows(option for option in of_table if option["of_table"])
     for command in table["commands"]:
         own = [option for option in command["options"] if not option["of_table"] and option["name"] != "--help"]
         if own:

@@ -37,16 +37,14 @@ OptionTable<DeviceOptions> device_options() {
       text_option(
           &O::device,
           {"device",
-           "the device that registers memory for MPI calls: auto: none, as libraries register with the "
-           "NIC "
-           "(--front); pin, emulated, verbs or verbs-odp, these also with :NAME or :NAME:PORT, fabric "
-           "or fabric:PROVIDER: that device, beside the MPI library's own registrations; `pinion info "
-           "devices`",
+           "device that registers memory for MPI calls. auto: none, since libraries register with the NIC "
+           "(see --front). pin, emulated, verbs or verbs-odp (also :NAME or :NAME:PORT), fabric or "
+           "fabric:PROVIDER: that device registers beside the MPI library; `pinion info devices` lists them",
            Listing::everyday, kDeviceForm, device_hint},
           is_device),
       text_option(&O::nic,
                   {"nic", "cost model of the emulated device: connectx, myrinet, none, or a file",
-                   Listing::advanced, "connectx, myrinet, none, or a file"},
+                   Listing::everyday, "connectx, myrinet, none, or a file"},
                   is_given),
   };
 }

@@ -18,43 +18,42 @@ constexpr Choice<RemoteKeys> kRemoteKeys[] = {
 bool is_list(std::string_view text) { return list_holds(text, 0).has_value(); }
 
 OptionTable<ProcessOptions> process_options() {
-  return {switch_option(&ProcessOptions::off,
-                        {"off", "do nothing at all: the program runs as without Pinion"}, kYesNo)};
+  return {
+      switch_option(&ProcessOptions::off, {"off", "do nothing: the program runs as without Pinion"}, kYesNo)};
 }
 
 OptionTable<FrontOptions> front_options() {
   using O = FrontOptions;
   return {
       size_option(&O::threshold,
-                  {"threshold", "smallest transfer in bytes that needs registration", Listing::advanced}, 1),
-      choice_option(&O::front,
-                    {"front",
-                     "where transfers are met: verbs: below all libraries, at ibv_reg_mr; mpi: at MPI calls; "
-                     "auto: below, "
-                     "where a library registers with an active RDMA device, and at MPI calls, measured only, "
-                     "elsewhere"},
-                    kFronts),
-      choice_option(&O::remote_keys,
-                    {"remote-keys",
-                     "front verbs: keys that peers have outlive their deregistration (shared), never "
-                     "(strict), or for callers that have a cache of their own (auto)",
-                     Listing::advanced},
-                    kRemoteKeys),
+                  {"threshold", "size of the smallest transfer that needs registration", Listing::advanced},
+                  1),
+      choice_option(
+          &O::front,
+          {"front",
+           "where Pinion sees transfers. verbs: below all libraries, at ibv_reg_mr. mpi: at MPI calls. "
+           "auto: verbs if a library registers with an active RDMA device; else MPI calls, measured "
+           "only"},
+          kFronts),
+      choice_option(
+          &O::remote_keys,
+          {"remote-keys",
+           "with front verbs, whether a peer's key outlives its deregistration. shared: always. strict: "
+           "never. auto: for callers that have a cache of their own"},
+          kRemoteKeys),
       switch_option(
           &O::intranode,
-          {"intranode",
-           "transfers between processes of one node are registered too; off must be so in all ranks",
+          {"intranode", "register transfers between processes of one node too; all ranks need the same value",
            Listing::advanced},
           kOnOff),
       choice_option(
           &O::receives_arrived,
           {"receives",
-           "the registered part of a receive: the bytes that arrive, as far as can be told, or those "
-           "posted",
+           "registered part of a receive: the bytes that arrive, where Pinion can tell, or all bytes posted",
            Listing::advanced},
           kReceives),
       text_option(&O::only_ranks,
-                  {"only-ranks", "ranks that Pinion looks at, such as 0-3:7; empty: all", Listing::everyday,
+                  {"only-ranks", "ranks that run under Pinion, such as 0-3:7; empty: all", Listing::everyday,
                    "ranks such as 0-3:7"},
                   is_list),
   };

@@ -21,13 +21,14 @@ OptionTable<MonitorOptions> monitor_options() {
   using O = MonitorOptions;
   return {
       choice_option(&O::monitor,
-                    {"monitor", "how unmapped and changed memory is noticed (see `pinion doctor`)"},
+                    {"monitor", "how Pinion notices unmapped and changed memory (see `pinion doctor`)"},
                     kForUsers),
-      switch_option(&O::feed_libfabric,
-                    {"feed-libfabric",
-                     "be the memory monitor of libfabric's own registration cache, in programs that use it",
-                     Listing::advanced},
-                    kYesNo),
+      switch_option(
+          &O::feed_libfabric,
+          {"feed-libfabric",
+           "act as the memory monitor of libfabric's own registration cache, in programs that use it",
+           Listing::advanced},
+          kYesNo),
   };
 }
 

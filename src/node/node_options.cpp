@@ -14,17 +14,18 @@ constexpr Choice<PolicyKind> kPolicies[] = {{"sleeping", PolicyKind::sleeping},
 OptionTable<NodeOptions> node_options() {
   using O = NodeOptions;
   return {
-      size_option(&O::node_limit,
-                  {"node-limit",
-                   "most bytes registered at a time by all processes of the job on a node, shared by need; "
-                   "0: no such limit. Below libraries and measured only: as limit"}),
+      size_option(
+          &O::node_limit,
+          {"node-limit",
+           "upper bound on bytes registered at a time by all processes of the job on a node, shared by "
+           "need; 0: none. Below libraries and in measured runs it works as limit does"}),
       choice_option(
           &O::policy,
-          {"policy", "which of a node's processes have a helper, and on which cores (retention helper)",
+          {"policy", "which processes of a node have a helper, and on which cores (retention helper)",
            Listing::advanced},
           kPolicies),
       count_option(&O::policy_every,
-                   {"policy-every", "transfers after which policies look at the node's processes again",
+                   {"policy-every", "transfers after which the policy looks at the node's processes again",
                     Listing::advanced},
                    1),
   };

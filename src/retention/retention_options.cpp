@@ -16,34 +16,33 @@ constexpr Choice<Minimize> kMinimize[] = {{"mean", Minimize::mean}, {"peak", Min
 OptionTable<RetentionOptions> retention_options() {
   using O = RetentionOptions;
   return {
-      choice_option(&O::retention, {"retention", "when registered memory is kept and when it is let go"},
+      choice_option(&O::retention, {"retention", "strategy that decides how long memory stays registered"},
                     kRetentions),
       share_option(&O::time_budget,
                    {"time-budget",
-                    "most of elapsed time that retention helper may cost the program's own threads, beside "
-                    "start-credit; or off"}),
+                    "upper bound on the run time that the program's threads lose to Pinion under retention "
+                    "helper, as a share such as 1%, or off; start-credit comes on top"}),
       time_or_auto_option(
           &O::start_credit,
           {"start-credit",
-           "time that retention helper may cost beside time-budget; auto: 2.5 times what registering "
-           "everything once costs, 20ms at least",
+           "time that retention helper may cost beside time-budget; auto: 2.5 times the cost of registering "
+           "everything once, at least 20ms",
            Listing::advanced, "a time from 0ms to 1000s, or auto"},
           0, 1000 * kSecond),
-      share_option(
-          &O::helper_share,
-          {"helper-share",
-           "most of the run's time that may be lost to the helper where no core is idle, with that of the "
-           "ranks that wait meanwhile; or off"}),
+      share_option(&O::helper_share, {"helper-share",
+                                      "upper bound on the run time lost to the helper where no core is idle, "
+                                      "as a share, or off; time of "
+                                      "ranks that wait meanwhile counts"}),
       choice_option(
           &O::minimize,
-          {"minimize", "what the time budget is spent on: registered bytes at any time, or only their peak",
+          {"minimize", "what the time budget reduces: registered bytes at any time, or only their peak",
            Listing::advanced},
           kMinimize),
       size_option(&O::lru_size, {"lru-size", "bytes that retention lru keeps registered", Listing::advanced}),
-      time_option(&O::poll,
-                  {"poll", "longest time that the helper sleeps while communication goes on, 50us to 1s",
-                   Listing::advanced},
-                  50 * kMicrosecond, kSecond),
+      time_option(
+          &O::poll,
+          {"poll", "longest sleep of the helper while communication goes on, 50us to 1s", Listing::advanced},
+          50 * kMicrosecond, kSecond),
   };
 }
 

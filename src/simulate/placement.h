@@ -11,7 +11,8 @@ namespace pinion::simulate {
 
 class Placement {
  public:
-  /// `how`: "packed" (ranks in order, `ppn` on each node) or "random:SEED" (a random order of them).
+  /// `how`: "packed" (ranks in order, `ppn` on each node), "random:SEED" (a random order of them), or
+  /// "nodes:6,5" (ranks in order, so many on each node, whatever `ppn` is).
   static Error make(int ranks, int ppn, const std::string& how, Placement& placement);
   /// `node_of`: for each rank, any number for its node.
   explicit Placement(std::vector<int> node_of = {});

@@ -21,7 +21,7 @@ launch() {
     return
   fi
   # shellcheck disable=SC2086
-  timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --device pin --retention "$retention" --threshold "$threshold" --log "$cell/log" \
+  timeout --foreground -k 10 "$limit" "$build/bin/pinion" run --device pin --retention "$retention" --tune "threshold=$threshold" --log "$cell/log" \
     $more_options -- "${command[@]}" </dev/null
   status=$?
   "$build/bin/pinion" report "$cell/log" --json 2>>"$cell/unreported" |

@@ -257,7 +257,7 @@ for way in "" syscall; do
 done
 
 # A threshold of the user's; --hugepages no; a bad value.
-to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-threshold 1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
+to "$work/out" "$work/err" "$pinion" run --hugepages --tune hugepage-threshold=1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
 grep -q 'hugepage heap' "$work/err" && fail "a threshold of 1 GiB: $(cat "$work/err")"
 to "$work/out" "$work/err" "$pinion" run --hugepages maybe -- "$work/family"
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
@@ -265,7 +265,7 @@ to "$work/out" "$work/err" "$pinion" run --hugepages maybe -- "$work/family"
 # Static data: contents stay, in programs at fixed addresses and at any, in children, beside a thread that runs already.
 # static_data NAME LEAST PROGRAM: at least so many MiB were placed.
 static_data() {
-  to "$work/out" "$work/err" "$pinion" run --hugepages --hugepage-static -- "$3" || fail "$1: status $?: $(cat "$work/err")"
+  to "$work/out" "$work/err" "$pinion" run --hugepages --tune hugepage-static=yes -- "$3" || fail "$1: status $?: $(cat "$work/err")"
   verified || fail "$1: $(cat "$work/out")"
   case $thp in *'[never]'* | '') return ;; esac
   local placed

@@ -57,7 +57,7 @@ imports() {
 run=("$build/bin/pinion" run)
 imports 0 "without Pinion" "$work/program"
 imports 1 "pinion run" "${run[@]}" -- "$work/program"
-imports 0 "switched off" "${run[@]}" --feed-libfabric no -- "$work/program"
+imports 0 "switched off" "${run[@]}" --tune feed-libfabric=no -- "$work/program"
 imports 0 "Pinion off" env PINION=off "${run[@]}" -- "$work/program"
 imports 0 "the user's choice" env FI_MR_CACHE_MONITOR=memhooks "${run[@]}" -- "$work/program"
 imports 1 "the program's own monitor" "${run[@]}" -- "$work/program" own

@@ -169,7 +169,7 @@ for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd sy
   [ -z "$all" ] || tried=("${both[@]}")
   for program in "${tried[@]}"; do
     export "$(monitor_of "$monitor")"
-    under "--retention leave-pinned --threshold 1K" 2 "$programs/mpi_$program" ||
+    under "--retention leave-pinned --tune threshold=1K" 2 "$programs/mpi_$program" ||
       fail "$monitor: $program: status $?: $(cat "$work/out" "$work/err")"
     verified || fail "$monitor: $program: $(cat "$work/out" "$work/err")"
     books_balance "$monitor: $program"
@@ -182,7 +182,7 @@ for monitor in auto libc symbols brackets ${has_userfaultfd:+libc+userfaultfd sy
 done
 
 # MPI's system calls go through libc, and Pinion's own are left out: the monitor of libc is enough.
-under "--monitor auto --retention leave-pinned --threshold 1K" 2 "$work/refuse" "$programs/mpi_counted" ||
+under "--monitor auto --retention leave-pinned --tune threshold=1K" 2 "$work/refuse" "$programs/mpi_counted" ||
   fail "auto, refused: status $?: $(cat "$work/out" "$work/err")"
 grep 'cannot all be seen' "$work/err" && fail "code past libc in an MPI program"
 report_says "auto, refused" 'r.acquires.hits > r.acquires.misses'

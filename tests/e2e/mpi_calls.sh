@@ -21,7 +21,7 @@ for program in "2 neighbours" "3 neighbours" "2 onesided" "2 files" "2 buffered"
   ranks "$n" "${command[@]}" >"$work/plain" 2>&1 || fail "$name without Pinion: $(cat "$work/plain")"
   choose_retentions
   for retention in "${retentions[@]}"; do
-    try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "${command[@]}"
+    try "--retention $retention --tune threshold=1 --device ${devices[turn++ % 2]}" "$n" "${command[@]}"
   done
   try "--device ${devices[turn++ % 2]}" "$n" "${command[@]}"
 done
@@ -32,7 +32,7 @@ for name in blocking requests collectives neighbours onesided files buffered; do
   command=("$programs/mpi_${name}_large")
   [ "$name" = files ] && command+=("$work/file")
   ranks 2 "${command[@]}" >"$work/plain" 2>&1 || fail "${name}_large without Pinion: $(cat "$work/plain")"
-  try "--retention on-demand --threshold 1" 2 "${command[@]}"
+  try "--retention on-demand --tune threshold=1" 2 "${command[@]}"
   try "" 2 "${command[@]}"
 done
 

@@ -22,7 +22,7 @@ for retention in "${retentions[@]}"; do
 done
 
 # Blocks below the threshold are leased like others where all of it is.
-under "--retention on-demand --threshold 1" 2 "$programs/mpi_gaps" small many || fail "small: status $?: $(cat "$work/out" "$work/err")"
+under "--retention on-demand --tune threshold=1" 2 "$programs/mpi_gaps" small many || fail "small: status $?: $(cat "$work/out" "$work/err")"
 verified || fail "small: $(cat "$work/out")"
 books_balance "small"
 report_says "small" 'r.acquires.total >= 2 * 2 * 5 * (16 + 1)'

@@ -6,7 +6,7 @@ command -v hpcc >/dev/null || exit 77
 scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
 
 for options in "--retention on-demand" "--retention leave-pinned --device emulated" "--retention helper" \
-  "--retention helper --device emulated --threshold 1"; do
+  "--retention helper --device emulated --tune threshold=1"; do
   cd "$(mktemp -d -p "$work")" || exit 1
   "$scripts/hpcc-input" --small .
   under "$options" 2 hpcc || fail "$options: status $?: $(cat "$work/err")"

@@ -32,7 +32,7 @@ for retention in on-demand leave-pinned lru helper; do
   report_says "$what" 'r.registrations > 20'
 
   what="one region: $retention"
-  under "--retention $retention --limit-regions 1 --threshold 1" 2 "$programs/mpi_datatypes" || fail "$what: $(cat "$work/err")"
+  under "--retention $retention --limit-regions 1 --tune threshold=1" 2 "$programs/mpi_datatypes" || fail "$what: $(cat "$work/err")"
   verified || fail "$what: $(cat "$work/out")"
   books_balance "$what"
 done
@@ -54,7 +54,7 @@ done
 
 # Many threads and requests under a limit that a few of them exhaust.
 for program in threads requests; do
-  under "--threshold 1 --limit 200K" 2 "$programs/mpi_$program" || fail "$program: $(cat "$work/err")"
+  under "--tune threshold=1 --limit 200K" 2 "$programs/mpi_$program" || fail "$program: $(cat "$work/err")"
   verified || fail "$program under a limit: $(cat "$work/out")"
   books_balance "$program under a limit"
   report_says "$program under a limit" 'all(rank.registered_bytes.peak <= 200 << 10 for rank in r.per_rank) and r.acquires.bounced > 0'

@@ -21,7 +21,7 @@ says() {
   [ "$answer" = True ] || fail "$1: not so: $2 ($answer): $(what_is r.per_rank "$logs")"
 }
 
-job 8 "--threshold 1" "$examples/halo" --steps 5 || fail "8 ranks: $(cat "$work/err")"
+job 8 "--tune threshold=1" "$examples/halo" --steps 5 || fail "8 ranks: $(cat "$work/err")"
 one_file "8 ranks"
 says "8 ranks" '[rank.rank for rank in r.per_rank] == list(range(8)) and all(rank.complete for rank in r.per_rank)'
 
@@ -85,7 +85,7 @@ grep -q -- '--prometheus: for `pinion run` around a launcher' "$work/err" || fai
 # A log without room for events lacks the figures that need them, instead of showing 0.
 mkdir "$work/full"
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=384k pinion-test "$work/full" 2>/dev/null; then
-  ranks 2 "$pinion" run --device pin --threshold 1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||
+  ranks 2 "$pinion" run --device pin --tune threshold=1 --log "$work/full" -- "$examples/halo" --steps 100 >"$work/out" 2>"$work/err" ||
     fail "full file system: $(cat "$work/err")"
   "$pinion" report "$work/full" >"$work/report" 2>&1
   umount "$work/full"

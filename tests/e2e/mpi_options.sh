@@ -18,21 +18,21 @@ run "--only-ranks 0:5-7" 2 "$programs/mpi_counted"
 report_says "only rank 0" 'r.acquires.total == 80 and [rank.rank for rank in r.per_rank] == [0]'
 
 # All ranks are on one node here: there is nobody left.
-run "--intranode off" 2 "$programs/mpi_counted"
+run "--tune intranode=off" 2 "$programs/mpi_counted"
 report_says "intranode=off" 'r.acquires.total == 0 and r.ranks == 2'
-run "--intranode off --threshold 1" 2 "$programs/mpi_collectives"
+run "--tune intranode=off --tune threshold=1" 2 "$programs/mpi_collectives"
 report_says "intranode=off, collectives" 'r.acquires.total == 0'
-run "--intranode off --threshold 1" 2 "$programs/mpi_onesided"
+run "--tune intranode=off --tune threshold=1" 2 "$programs/mpi_onesided"
 report_says "intranode=off, one-sided" 'r.acquires.total == 0'
-run "--intranode off" 2 "$programs/mpi_files" "$work/file"
+run "--tune intranode=off" 2 "$programs/mpi_files" "$work/file"
 report_says "intranode=off, files" 'r.acquires.total > 0'
 
 # 40 KB of 4 MB arrive, in memory that is new each time: 5 ways to receive, 13 times each. Each way is learnt
 # once; a message that is suddenly as long as its receive is leased late.
-run "--retention on-demand --receives posted" 2 "$programs/mpi_arrivals"
+run "--retention on-demand --tune receives=posted" 2 "$programs/mpi_arrivals"
 report_says "posted" '[rank.acquires.total for rank in r.per_rank] == [65, 65]'
 posted=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "irecv", "recv_init"))')
-run "--retention on-demand --receives arrived" 2 "$programs/mpi_arrivals"
+run "--retention on-demand --tune receives=arrived" 2 "$programs/mpi_arrivals"
 report_says "arrived" 'r.per_rank[0].acquires.total == 65 and 65 < r.per_rank[1].acquires.total <= 65 + 5'
 arrived=$(what_is 'sum(s.bytes for s in r.call_sites if s.call in ("receive", "irecv", "recv_init"))')
 # Each way has 13 messages; the first and the last are all of 4 MB.

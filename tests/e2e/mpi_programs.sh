@@ -17,7 +17,7 @@ for program in "2 blocking" "2 requests" "2 datatypes" "2 threads" "2 collective
   ranks "$n" "$programs/mpi_$name" >"$work/plain" 2>&1 || fail "$name without Pinion"
   choose_retentions
   for retention in "${retentions[@]}"; do
-    try "--retention $retention --threshold 1 --device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
+    try "--retention $retention --tune threshold=1 --device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
   done
   try "--device ${devices[turn++ % 2]}" "$n" "$programs/mpi_$name"
 done

@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 # found_none LIMIT RETENTION PATTERN TURNS: acquires of both ranks that missed.
 found_none() {
-  under "--retention $2 --device emulated --nic connectx --limit $1 --lru-size $1 --helper-share off" 2 \
+  under "--retention $2 --device emulated --nic connectx --limit $1 --tune lru-size=$1 --helper-share off" 2 \
     "$work/heavy" "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
   verified || fail "$3 under $2: $(cat "$work/out" "$work/err")"
   books_balance "$3 under $2"

@@ -57,7 +57,7 @@ ranks=$(($(nproc) + 1))
 [ $ranks -le 8 ] || ranks=8
 for policy in none-if-busy aggressive conservative; do
   what="$ranks ranks, policy $policy"
-  runs "$what" "--policy $policy --policy-every 4 --node-limit 64M" "$ranks"
+  runs "$what" "--tune policy=$policy --tune policy-every=4 --node-limit 64M" "$ranks"
   report_says "$what" "r.registered_bytes.peak <= 64 * $mib"
   if [ "$ranks" -gt "$(nproc)" ]; then
     report_says "$what" 'r.registrations - r.acquires.misses <= r.ranks'  # nobody registers ahead

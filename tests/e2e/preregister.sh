@@ -15,7 +15,7 @@ served fft3d
 grep -q '^pinion: The arena served [1-9][0-9,]* of [0-9,]* transfers' "$work/err" || fail "fft3d: its verdict: $(cat "$work/err")"
 report_says fft3d 'r.arena.processes >= 2 and r.arena.served > 0 and r.arena.registrations > 0'
 
-under "--preregister 512M --preregister-alias yes --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d, aliased: status $?: $(cat "$work/err")"
+under "--preregister 512M --tune preregister-alias=yes --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d, aliased: status $?: $(cat "$work/err")"
 verified || fail "fft3d, aliased: $(cat "$work/out")"
 served "fft3d, aliased"
 
@@ -193,7 +193,7 @@ END
     for program in fixed children; do
       mmaps=1M threshold=1G
       [ $program = fixed ] || mmaps=0 threshold=32K
-      to "$work/out" "$work/err" fresh_run --preregister 512M --preregister-alias $alias --preregister-mmaps $mmaps --hugepage-threshold $threshold -- $python3 "$work/$program.py" || fail "$program, alias $alias: status $?: $(cat "$work/err")"
+      to "$work/out" "$work/err" fresh_run --preregister 512M --tune preregister-alias=$alias --tune preregister-mmaps=$mmaps --tune hugepage-threshold=$threshold -- $python3 "$work/$program.py" || fail "$program, alias $alias: status $?: $(cat "$work/err")"
       [ "$(cat "$work/out")" = right ] || fail "$program, alias $alias: $(cat "$work/out")"
     done
   done
@@ -238,7 +238,7 @@ if rank == 0:
     print(total)
 END
   ranks 2 $python3 "$work/mappings.py" >"$work/expected" || fail "mappings without Pinion: status $?"
-  under "--preregister 512M --preregister-mmaps 1M --hugepage-threshold 1G --retention helper" 2 $python3 "$work/mappings.py" || fail "mappings: status $?: $(cat "$work/err")"
+  under "--preregister 512M --tune preregister-mmaps=1M --tune hugepage-threshold=1G --retention helper" 2 $python3 "$work/mappings.py" || fail "mappings: status $?: $(cat "$work/err")"
   cmp -s "$work/out" "$work/expected" || fail "mappings: $(cat "$work/out")"
   served mappings
 else
@@ -249,7 +249,7 @@ fi
 if [ -n "$all" ] && command -v hpcc >/dev/null; then
   hpcc_under "--preregister 512M --retention helper"
   served hpcc
-  hpcc_under "--preregister 512M --preregister-alias yes --retention helper"
+  hpcc_under "--preregister 512M --tune preregister-alias=yes --retention helper"
   served "hpcc, aliased"
 fi
 

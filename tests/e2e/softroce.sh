@@ -49,7 +49,7 @@ PINION=device=verbs:mlx5_0 "$build/bin/examples/registration_cache" 30 >no_devic
 UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --log auto_log -- mpirun --oversubscribe -n 2 --mca pml ucx \
   "$build/bin/examples/figure1" --iterations 5 >auto 2>&1
 "$pinion" report auto_log --json >auto.json
-UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --preregister 128M --preregister-remote --log arena_log -- \
+UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --preregister 128M --tune preregister-remote=yes --log arena_log -- \
   mpirun --oversubscribe -n 2 --mca pml ucx "$build/bin/examples/figure1" --iterations 5 >arena 2>&1
 "$pinion" report arena_log --json >arena.json
 "$pinion" doctor >doctor 2>&1

@@ -29,7 +29,7 @@ struct Pattern {
 std::size_t between(std::mt19937& random, std::size_t least, std::size_t most) {
   return least + random() % (most - least);
 }
-/// Of a hundred blocks 94 are below 1 KiB, five below the heap's threshold of 32 KiB, and one is above.
+/// Draws a size: 94 of a hundred are below 1 KiB, five below the heap's threshold of 32 KiB, one above.
 std::size_t general(std::mt19937& random) {
   const unsigned share = random() % 100;
   return share < 94   ? between(random, 16, 1024)
@@ -37,7 +37,7 @@ std::size_t general(std::mt19937& random) {
                       : between(random, 32 << 10, 512 << 10);
 }
 std::size_t large(std::mt19937& random) { return between(random, 256 << 10, 16 << 20); }
-/// As images, matrices and messages are allocated, cleared and freed.
+/// Draws the size of an image, a matrix or a message.
 std::size_t buffer(std::mt19937& random) { return between(random, 5 << 20, 25 << 20); }
 
 constexpr Pattern kPatterns[] = {
@@ -70,7 +70,7 @@ void run(const Pattern& pattern, unsigned seed, double seconds, StepTimes* times
     if (pattern.clears) std::memset(slot, 0, bytes);
     for (std::size_t at = 0; at < bytes && !pattern.clears; at += 4096) slot[at] = 1;
   };
-  // Until the slots are full, and the allocator has grown: fresh memory costs all allocators the same.
+  // Fills the slots and lets the allocator grow first: fresh memory costs all allocators the same.
   const Clock::time_point warm = Clock::now() + 5 * length;
   for (std::size_t i = 0; i < 4 * pattern.slots || Clock::now() < warm; ++i) step();
   std::size_t steps = 0;

@@ -109,7 +109,7 @@ extern "C" {
     MPI_Allreduce(MPI_IN_PLACE, g_large, kLarge, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 }
 
-// The same of data with gaps between.
+// Sends data with gaps between.
 [[gnu::noinline]] void p2p_gaps(long rounds) {
   MPI_Datatype blocks;
   MPI_Type_vector(kBlocks, kBlock, kStride, MPI_DOUBLE, &blocks);
@@ -170,7 +170,7 @@ struct Traffic {
   double switches = 0, helper_switches = 0, helper_ns = 0;
 };
 
-/// Of this thread, and of Pinion's where it is in the process.
+/// Adds up this thread's traffic, and that of Pinion's if it is in the process.
 Traffic traffic() {
   Traffic sum;
   rusage own{};
@@ -233,7 +233,7 @@ double cpu_us() {
   return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
 }
 
-/// As transfer_messages() of cli/bench/transfers_pair.cpp.
+/// Equals transfer_messages() of cli/bench/transfers_pair.cpp.
 int messages_of(std::size_t bytes, bool reuse) {
   const std::size_t all = std::size_t{reuse ? 64u : 32u} << 20;
   return static_cast<int>(std::clamp<std::size_t>(all / bytes, 4, reuse ? 200 : 32));

@@ -35,7 +35,8 @@ TEST_F(Cli, InfoKnowsEveryOptionDeviceAndStrategy) {
   }
   const std::string help = pinion({"run", "--help"}).out;
   EXPECT_NE(help.find("--limit "), std::string::npos) << help;
-  for (const char* name : {"predictor", "policy", "limit-regions", "log-size", "poll"}) {
+  EXPECT_NE(help.find("--tune "), std::string::npos) << help;
+  for (const char* name : {"predictor", "policy", "window", "log-size", "poll"}) {
     EXPECT_EQ(everyday.find(std::string("  ") + name + " "), std::string::npos) << name;
     EXPECT_EQ(help.find(std::string("--") + name + " "), std::string::npos) << name;
     EXPECT_NE(all.find(std::string("  ") + name + " "), std::string::npos) << name;

@@ -35,15 +35,11 @@ TEST_F(Cli, UsageErrorsOfSimulate) {
                     {"--gflops", "nan", "nan is not from 0.001 to 1000000"},
                     {"--bandwidth", "0", "0 is not from 0.001 to 1000000"},
                     {"--ranks", "8", "--ranks is for logs"},
-                    {"--skew", "1ms", "--skew is for logs"},
-                    {"--figure", "2", "excludes --figure"}};
+                    {"--placement", "nodes:2,1", "the ranks of each node, 4 together"},
+                    {"--skew", "1ms", "--skew is for logs"}};
   for (const auto& [option, value, reason] : bad_values)
     expect({"--pattern", "bt:S:4", option, value}, reason);
-  expect({"--figure", "4"}, "valid: 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 14");
-  expect({"--section", "4"}, "valid: 4.3");
-  expect({"--figure", "2", "--paper"}, "excludes");
   expect({"--pattern", "bt:S:4", "--period-window", "0"}, "1 to 128");
-  expect({"--table", "0"}, "valid: 1, 2, 3, 4");
   write_log(root() / "log", 0);
   expect({"log", "--iterations", "2"}, "--iterations is for patterns");
   expect({"log", "--placement", "random:1"}, "needs --ppn");

@@ -29,7 +29,11 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"run", "--limit", "2X", "--", "true"}, "expected a size such as 4096, 16K, 1.5M or 2G");
   expect_usage_error({"run", "--retention", "helpful", "--", "true"},
                      "not one of: observe, on-demand, leave-pinned");
-  expect_usage_error({"run", "--poll", "5", "--", "true"}, "expected a time");
+  expect_usage_error({"run", "--tune", "poll=5", "--", "true"}, "expected a time");
+  expect_usage_error({"run", "--tune", "poll", "--", "true"}, "'poll' is not of the form name=value");
+  expect_usage_error({"run", "--tune", "pol=1ms", "--", "true"}, "unknown option 'pol'; valid options: off");
+  expect_usage_error({"run", "--poll", "1ms", "--", "true"},
+                     "unknown option '--poll'; set it by --tune poll=VALUE");
   expect_usage_error({"run", "--device", "emulated", "--nic", "none-such", "--", "true"}, "connectx");
   expect_usage_error({"run", "--log", "a,b", "--", "true"}, "comma");
   expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
@@ -78,20 +82,22 @@ TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
 // An unset variable of the shell is an error, rather than the choice of a default.
 TEST_F(Cli, EmptyValuesAreRefused) {
   install_harmless_preload();
-  for (const char* option :
-       {"--limit", "--limit-regions", "--node-limit", "--retention", "--predictor", "--device", "--nic",
-        "--poll", "--time-budget", "--threshold", "--log-size", "--monitor"}) {
+  for (const char* option : {"--limit", "--limit-regions", "--node-limit", "--retention", "--remote-keys",
+                             "--device", "--nic", "--time-budget", "--monitor"}) {
     expect_usage_error({"run", option, "", "--", "touch", "ran"}, "''");
     expect_usage_error({"run", std::string(option) + "=", "--", "touch", "ran"}, "''");
   }
-  const std::vector<std::vector<std::string>> others = {{"compare", "--repeat", "", "--", "touch", "ran"},
+  for (const char* setting : {"predictor=", "poll=", "threshold=", "window=2,log-size="})
+    expect_usage_error({"run", "--tune", setting, "--", "touch", "ran"}, "''");
+  const std::vector<std::vector<std::string>> others = {{"run", "--tune", "", "--", "touch", "ran"},
+                                                        {"compare", "--repeat", "", "--", "touch", "ran"},
                                                         {"compare", "--log", "", "--", "touch", "ran"},
                                                         {"report", ""},
                                                         {"report", "x", "--trace", ""},
                                                         {"simulate", "--pattern", "cg:S:4", "--seed", ""},
                                                         {"simulate", "--pattern", "cg:S:4", "--skew", ""},
                                                         {"simulate", "--pattern", "cg:S:4", "--gflops="},
-                                                        {"simulate", "--figure", ""},
+                                                        {"simulate", "--study", ""},
                                                         {"bench", "hit", "--rounds", ""},
                                                         {"bench", "registration", "--device", ""},
                                                         {"info", ""},
@@ -110,7 +116,7 @@ TEST_F(Cli, ValuesThatAreNone) {
       {"run", "--limit", "0.4", "--", "touch", "ran"},
       {"run", "--limit", "nan", "--", "touch", "ran"},
       {"run", "--limit", "99999999999G", "--", "touch", "ran"},
-      {"run", "--window", "-1", "--", "touch", "ran"},
+      {"run", "--tune", "window=-1", "--", "touch", "ran"},
       {"run", "--device", "mlx5_0", "--", "touch", "ran"},
       {"run", "--nic", "bogus", "--", "touch", "ran"},
       {"run", "--log", "/proc/none", "--", "touch", "ran"},
@@ -122,7 +128,7 @@ TEST_F(Cli, ValuesThatAreNone) {
       {"simulate", "--pattern", "cg:S:4", "--seed", "-1"},
       {"simulate", "--pattern", "cg:S:4", "--seed", "99999999999999999999"},
       {"simulate", "--pattern", "cg:S:4", "--ppn", "4x"},
-      {"simulate", "--figure", "2x"},
+      {"simulate", "--cores", "2x"},
       {"report", "absent"},
       {"bench", "hit", "--rounds", "1e3"},
       {"bench", "registration", "--device", "mlx5_0"},

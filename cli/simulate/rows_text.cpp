@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/report/report_tables.h"
+#include "cli/simulate/rows.h"
+#include "cli/text.h"
+
+namespace pinion::cli {
+
+using simulate::Result;
+using simulate::Workload;
+
+Json to_json(const SimulateRow& row) {
+  const Result& r = row.result;
+  Json budget, helper_share;
+  if (row.acts()) {
+    helper_share = to_json(r.helper_share);
+    helper_share["option"] = row.value("helper-share");
+    budget = to_json(r.budget);
+    budget["option"] = row.value("time-budget");
+  }
+  Json options = Json::object();
+  for (const Dimension& dimension : dimensions())
+    if (dimension.matters(row.settings.retention) && !row.value(dimension.option).empty())
+      options[dimension.option] = row.value(dimension.option);
+  const auto name = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  return {{"log", name(row.workload->log)},
+          {"pattern", name(row.workload->pattern)},
+          {"retention", to_string(row.settings.retention)},
+          {"options", std::move(options)},
+          {"predictor", row.predicts() ? Json(row.settings.predictor) : Json(nullptr)},
+          {"time_budget", budget},
+          {"helper_share", helper_share},
+          {"policy", to_string(row.settings.policy)},
+          {"limit_bytes", row.settings.limit},
+          {"node_limit_bytes", row.settings.node_limit},
+          {"noise", row.value("noise")},
+          {"nic", row.nic()},
+          {"ranks", r.ranks},
+          {"ranks_simulated", r.ranks_simulated},
+          {"nodes", r.nodes},
+          {"nodes_simulated", r.nodes_simulated},
+          {"seconds", r.seconds},
+          {"seconds_added", r.cost.added()},
+          {"registered_bytes", to_json(r.registered)},
+          {"acquires", to_json(r.acquires)},
+          {"registrations", r.registrations},
+          {"deregistrations", r.deregistrations},
+          {"critical_path_seconds", to_json(r.cost)},
+          {"prediction", to_json(r.prediction)},
+          {"helper_device_seconds", r.cost.helper_cpu},
+          {"events", r.events},
+          {"events_simulated", r.events_simulated},
+          {"cpu_seconds", row.cpu_seconds}};
+}
+
+std::string strategy_text(const SimulateRow& row) {
+  static const SimulateArguments defaults;
+  std::string strategy = to_string(row.settings.retention);
+  if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
+  if (row.names_nic) strategy += ", NIC " + row.nic();
+  if (row.acts() && row.settings.policy != PolicyKind::sleeping)
+    strategy += fmt::format(", {}", to_string(row.settings.policy));
+  for (const Dimension& dimension : dimensions()) {
+    const std::string& value = row.value(dimension.option);
+    if (dimension.label && dimension.matters(row.settings.retention) &&
+        value != (defaults.*dimension.values).front())
+      strategy += fmt::format(", {} {}", dimension.label, value);
+  }
+  return strategy;
+}
+
+namespace {
+
+std::string added_text(const Result& r) {
+  return fmt::format("{} ({})", seconds_text(r.cost.added()),
+                     percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0));
+}
+
+std::string table_text(const std::vector<SimulateRow>& rows) {
+  Table memory({"strategy", "run time", "registered", "oracle", "leave-pinned"});
+  Table time({"strategy", "seconds added", "misses / late / bounced"});
+  Table spent({"time spent", "on the program's threads", "by the helper"});
+  for (const SimulateRow& row : rows) {
+    const Result& r = row.result;
+    const runlog::RegisteredBytes& b = r.registered;
+    memory.add({strategy_text(row), seconds_text(r.seconds), pair_text(static_cast<double>(b.peak), b.mean),
+                pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
+                bytes_text(static_cast<double>(b.leave_pinned_peak))});
+    time.add({strategy_text(row), added_text(r),
+              fmt::format("{} / {} / {}", count_text(r.acquires.misses), count_text(r.acquires.late),
+                          count_text(r.acquires.bounced))});
+    if (row.acts()) spent.add({strategy_text(row), spent_text(r.budget), spent_text(r.helper_share)});
+  }
+  const bool any_acts =
+      std::any_of(rows.begin(), rows.end(), [](const SimulateRow& row) { return row.acts(); });
+  return memory.text() + "\n" + time.text() + (any_acts ? "\n" + spent.text() : "");
+}
+
+/// Predictions, and registered bytes as shares of leave-pinned's.
+std::string study_text(const std::vector<SimulateRow>& rows) {
+  Table prediction(
+      {"strategy", "within 0.5 / 5 %", "at release", "late", "spent on threads", "spent by helper"});
+  Table memory({"strategy", "seconds added", "peak", "mean", "oracle peak / mean"});
+  for (const SimulateRow& row : rows) {
+    const Result& r = row.result;
+    const runlog::RegisteredBytes& b = r.registered;
+    const runlog::Prediction& p = r.prediction;
+    const auto share = [](double of, double whole) {
+      return whole > 0 ? fmt::format("{:.3f}", of / whole) : "-";
+    };
+    const auto peak = static_cast<double>(b.leave_pinned_peak);
+    const auto pair = [&](double first, double second) {
+      return row.predicts() ? fmt::format("{:5.1f} {:5.1f}", 100 * first, 100 * second) : "-";
+    };
+    prediction.add({strategy_text(row), pair(p.within_0_5, p.within_5),
+                    pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late),
+                    row.acts() ? spent_text(r.budget) : "-", row.acts() ? spent_text(r.helper_share) : "-"});
+    memory.add({strategy_text(row), added_text(r), share(static_cast<double>(b.peak), peak),
+                share(b.mean, b.leave_pinned_mean),
+                share(static_cast<double>(b.oracle_peak), peak) + " / " +
+                    share(b.oracle_mean, b.leave_pinned_mean)});
+  }
+  return memory.text() + "\n" + prediction.text();
+}
+
+}  // namespace
+
+std::string rows_text(const std::vector<SimulateRow>& rows, bool study) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size();) {
+    const Workload* workload = rows[i].workload;
+    std::vector<SimulateRow> of;
+    while (i < rows.size() && rows[i].workload == workload) of.push_back(rows[i++]);
+    const Result& r = of.front().result;
+    out += fmt::format("{}: {} on {}{}", workload->log.empty() ? workload->pattern : workload->log,
+                       plural_text(static_cast<std::uint64_t>(r.ranks), "rank", "ranks"),
+                       plural_text(static_cast<std::uint64_t>(r.nodes), "node", "nodes"),
+                       of.front().names_nic ? "" : ", NIC " + of.front().nic());
+    if (r.ranks_simulated < r.ranks)
+      out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
+    out += "\n" + (study ? study_text(of) : table_text(of));
+    if (workload->covers_seconds > 0)
+      out += fmt::format("The log lost events: this is of its first {}.\n",
+                         seconds_text(workload->covers_seconds));
+  }
+  return out + "\n" +
+         wrapped(std::string(study ? "Peak and mean are shares of leave-pinned's. "
+                                   : "Registered and oracle: peak / mean; leave-pinned: its peak. ") +
+                     "Simulated: times come from the NIC's cost model and the program's own times; "
+                     "registered bytes are "
+                     "of the node with the highest peak, sum over its ranks. Seconds added: the time that "
+                     "registration "
+                     "costs beyond leave-pinned's.",
+                 "");
+}
+
+}  // namespace pinion::cli
