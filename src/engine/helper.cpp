@@ -84,7 +84,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, clock),
-      work_(domains, watch, counters, leases.fork_gate(), desk_, drain_, log_, clock),
+      work_(domains, watch, counters, leases.retirement().fork_gate(), desk_, drain_, log_, clock),
       acts_(acts_at_start(options)) {}
 
 void Helper::equip(DomainSlot& slot) {
@@ -170,14 +170,14 @@ void Helper::main() {
     log_.add_domains(domains_);
     note_acts();
     drain_.drain();
-    if (domains_.closing() >= 0) leases_.leave_arena(domains_.closing());
+    if (domains_.closing() >= 0) leases_.arena_closing().leave(domains_.closing());
     work_.serve_closing();
-    leases_.settle_arena();
+    leases_.arena_closing().end_closed();
     work_.act([this] {
       account(clock_.now());
       attend_node(clock_.now());
     });
-    leases_.settle_arena();
+    leases_.arena_closing().end_closed();
     const Time now = clock_.now();
     pinned_.sample_growth(now, domains_.registered_bytes());
     if (now - last_check_ >= kCheckEvery) check(now);
@@ -206,7 +206,7 @@ void Helper::update(Time now) {
                            ? static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
                                  static_cast<double>(all.bookkeeping_samples)
                            : 0;
-  const std::uint64_t charged = leases_.spends_modelled_time() ? 0 : all.bounce_ns;
+  const std::uint64_t charged = leases_.bounce_charge().spends_modelled_time() ? 0 : all.bounce_ns;
   desk_.time_budget().kept_books(std::llround(books + static_cast<double>(charged)));
   log_.publish(all, now);
   last_update_ = now;
@@ -332,9 +332,9 @@ void Helper::end_of_run() {
   }
   pinned_.sample(clock_.now(), domains_.registered_bytes());
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
-  domains_.for_each([this](const DomainSlot& slot) { leases_.leave_arena(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { leases_.arena_closing().leave(slot.number); });
   work_.retire_all_idle();
-  leases_.settle_arena();
+  leases_.arena_closing().end_closed();
   if (log_.is_open()) write_arena_figures(options_.log.c_str(), leases_.arena().figures());
   // A process that still holds leases keeps its share, until the process ends.
   if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());

@@ -53,11 +53,11 @@ Owning::Owning(Ways& ways, BucketSize size, const Quota& quota)
   served_.reserve(kMostLooks);
   const Exposes can = can_expose(ways.endpoint->capabilities().provider);
   if (can != Exposes::nothing && !memory_events::add(recalls_)) exposes_ = can;
-  if (LeasePath* const leases = LeasePath::running()) leases->add(*this);
+  if (LeasePath* const leases = LeasePath::running()) leases->budget().add(*this);
 }
 
 void Owning::close() {
-  if (LeasePath* const leases = LeasePath::running()) leases->remove(*this);
+  if (LeasePath* const leases = LeasePath::running()) leases->budget().remove(*this);
   exposes_ = Exposes::nothing;
   recalls_.leave();
   memory_events::remove(recalls_);

@@ -31,7 +31,7 @@ Error PinEverything::pin(Range pages, RemotePart& part) {
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   PeerHold hold;
   const int domain = domain_number(ways_.endpoint->domain());
-  if (Error error = leases->begin_hold(*thread, domain, pages, Access::all, hold)) return error;
+  if (Error error = leases->peer_holds().begin(*thread, domain, pages, Access::all, hold)) return error;
   holds_.push_back(hold);
   bytes_.fetch_add(pages.bytes());
   pins_.fetch_add(1);
@@ -66,7 +66,7 @@ void PinEverything::close() {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return;
-  for (const PeerHold& hold : holds_) leases->end_hold(*thread, hold);
+  for (const PeerHold& hold : holds_) leases->peer_holds().end(*thread, hold);
   holds_.clear();
 }
 

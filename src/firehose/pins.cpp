@@ -67,9 +67,9 @@ Error Pins::hold(Range pages, Holds& holds, RemoteParts& parts) {
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   PeerHold hold;
-  if (Error error = leases->begin_hold(*thread, domain_number(domain_), pages, kRights, hold)) return error;
+  if (Error error = leases->peer_holds().begin(*thread, domain_number(domain_), pages, kRights, hold)) return error;
   if (Error error = check_access(pages, true)) {
-    leases->end_hold(*thread, hold);
+    leases->peer_holds().end(*thread, hold);
     return error;
   }
   const Region& region = *hold.region.region;
@@ -113,7 +113,7 @@ void Pins::unpin(Bucket bucket) {
   if (found == holds_.end()) return;
   ThreadContext* const thread = this_thread();
   if (LeasePath* const leases = LeasePath::running(); leases && thread)
-    for (const PeerHold& hold : found->second) leases->end_hold(*thread, hold);
+    for (const PeerHold& hold : found->second) leases->peer_holds().end(*thread, hold);
   bytes_.fetch_sub(bytes_of(found->second));
   holds_.erase(found);
   count(bucket, -1);

@@ -207,15 +207,17 @@ void Buffers::acquire_part(Range range, Access access, int peer, Refusal refusal
   Transfer& transfer =
       count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
   ++count_;
-  if (nesting_.leases().lease_in_arena(thread, 0, range, access, transfer)) return;
-  thread.recent.prefetch(range.begin);
-  if (point_.time == 0) {
-    point_.time = ticks_now();
-    point_.site = thread.sites->capture(entry_);
-    point_.kind = kind_;
-  }
-  point_.peer = peer;
-  if (!nesting_.leases().acquire(thread, 0, point_, range, access, transfer, refusal)) {
+  const auto point = [&]() -> const CallPoint& {
+    thread.recent.prefetch(range.begin);
+    if (point_.time == 0) {
+      point_.time = ticks_now();
+      point_.site = thread.sites->capture(entry_);
+      point_.kind = kind_;
+    }
+    point_.peer = peer;
+    return point_;
+  };
+  if (!nesting_.leases().acquire(thread, 0, point, range, access, transfer, refusal)) {
     --count_;
     if (count_ >= slots_.size()) more_.pop_back();
   }
