@@ -103,13 +103,13 @@ double arena_lease_ns() {
   const ApiDomain api("retention=leave-pinned,monitor=brackets,device=emulated,nic=connectx");
   const Buffer buffer(kMiB, true);
   buffer.touch();
-  LeasePath& leases = Engine::running()->leases();
+  ArenaSource& arena = Engine::running()->lease_path().arena_source();
   ThreadContext& thread = *this_thread();
   Transfer transfer;
   std::size_t passed = 0;
   const auto use = [&](std::size_t) {
-    if (leases.lease_in_arena(thread, 0, buffer.range, Access::write, transfer))
-      leases.release(thread, transfer);
+    if (arena.lease(thread, 0, buffer.range, Access::write, transfer))
+      arena.release(thread, transfer);
     else
       ++passed;
   };

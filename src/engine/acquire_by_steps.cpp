@@ -1,11 +1,10 @@
-// The part of an acquire that locks, waits and calls the device: an acquisition that is run by blocking, and
-// the books on it.
+#include "engine/acquire_by_steps.h"
+
 #include <algorithm>
 
 #include "base/held_signals.h"
 #include "base/preemption.h"
 #include "device/kernel/mapped_pages.h"
-#include "engine/lease_path.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -62,26 +61,24 @@ class AcquireTime {
 
 }  // namespace
 
-AcquireResult LeasePath::acquire_by_steps(ThreadContext& thread, AcquireRequest request, Transfer& transfer) {
+AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request, Record& record) {
   HeldSignals held;
-  const Counted waits(waiting_, transfer.record.call != CallKind::prepare);
+  const Counted waits(waiting_, record.call != CallKind::prepare);
   watch_.check_hooks();
-  Record& record = transfer.record;
   const int number = record.domain;
+  Domain& domain = domains_.domain(number);
   if (request.owner == nullptr) {
     request.large = mapped_pages().around(request.pages);
     arena_.make_way(number, request.pages, request.access);
   }
-  Acquisition acquisition(domain(number), request,
-                          {domain_of_.data(), static_cast<std::size_t>(domains_.count())});
+  Acquisition acquisition(domain, request, domains_.all());
   AcquireTime time;
   const auto note_call = [&](const DeviceCall& call) {
-    if (call.domain == &domain(number)) {
-      note(thread, record, call);
-      return time.add(call, domain(number).device().least_time(call.registration, call.entries));
+    if (call.domain == &domain) {
+      trail_.device_called(thread, record, call);
+      return time.add(call, domain.device().least_time(call.registration, call.entries));
     }
-    const auto theirs = std::find(domain_of_.begin(), domain_of_.end(), call.domain);
-    note_retirement(thread, static_cast<int>(theirs - domain_of_.begin()), call);
+    retirement_.note(thread, domains_.number_of(call.domain), call);
     time.add_for_others(call.end - call.begin);
   };
   const auto run = [&] {
@@ -94,7 +91,7 @@ AcquireResult LeasePath::acquire_by_steps(ThreadContext& thread, AcquireRequest 
   const AcquireResult& result = acquisition.result();
   if (step == AcquireStep::refused && result.over_limit && request.owner == nullptr) {
     const Ticks asked = ticks_now();
-    if (let_arena_go(thread, request.pages.bytes(), ArenaLeases::kRest)) {
+    if (closing_.let_go(thread, request.pages.bytes(), ArenaLeases::kRest)) {
       time.add_for_others(ticks_now() - asked);
       step = run();
     }
@@ -110,10 +107,7 @@ AcquireResult LeasePath::acquire_by_steps(ThreadContext& thread, AcquireRequest 
   // Before signals are let through: the transfer, and so the caller, has the lease.
   record.set_region({result.region, result.region->generation()});
   record.outcome = outcome_of(result.registered_here, result.waited);
-  if (settles_ && result.registered_here) {
-    while (Region* claimed = retention_of_[record.domain]->claim_after_registration())
-      retire_here(thread, number, claimed);
-  }
+  if (result.registered_here) retirement_.after_registration(thread, number);
   return result;
 }
 

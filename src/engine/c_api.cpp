@@ -148,7 +148,7 @@ int open_domain(const char* call, pinion_domain** domain, Open&& open) {
     auto opened = std::make_unique<pinion_domain>();
     Error error;
     opened->engine = engine;
-    opened->leases = &engine->leases();
+    opened->leases = &engine->lease_path();
     opened->number = open(*engine, error);
     if (error) return fail(error);
     opened->before = engine->counters().of(opened->number);
@@ -247,7 +247,7 @@ void hand_out(LeaseBody& body, LeasePath& leases) {
   LeasePath& leases = *domain->leases;
   LeaseBody& body = *body_of(lease);
   if (&leases != LeasePath::running() ||
-      !leases.try_lease_in_arena(*thread, domain->number, range, static_cast<Access>(access), body.transfer))
+      !leases.arena_source().try_lease(*thread, domain->number, range, static_cast<Access>(access), body.transfer))
     return false;
   hand_out(body, leases);
   return true;
@@ -267,13 +267,13 @@ PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, st
     LeasePath& leases = *domain->leases;
     const Range range = Range::of(address, bytes);
     const auto rights = static_cast<Access>(access);
-    if (!leases.lease_in_arena(*thread, domain->number, range, rights, body.transfer)) {
+    const auto call = [&] {
       const Ticks now = ticks_now();
-      const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
-      if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
-                          &t_last_error)) [[unlikely]]
-        return t_last_error.code;
-    }
+      return CallPoint{now, thread->sites->capture(entry), CallKind::api};
+    };
+    if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
+                        &t_last_error)) [[unlikely]]
+      return t_last_error.code;
     hand_out(body, leases);
     return 0;
   });
@@ -292,12 +292,11 @@ PINION_REST int try_acquire_otherwise(pinion_domain* domain, const void* address
   LeasePath& leases = *domain->leases;
   const Range range = Range::of(address, bytes);
   const auto rights = static_cast<Access>(access);
-  const auto hits = [&] {
+  const auto call = [&] {
     const Ticks now = ticks_now();
-    const CallPoint call{now, thread->sites->capture(entry), CallKind::api};
-    return leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer);
+    return CallPoint{now, thread->sites->capture(entry), CallKind::api};
   };
-  if (!leases.try_lease_in_arena(*thread, domain->number, range, rights, body.transfer) && !hits()) {
+  if (!leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer)) {
     // This is an ordinary outcome, so formatting is skipped.
     static constexpr char kText[] =
         "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
@@ -330,7 +329,7 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
 
 [[gnu::noinline, gnu::cold]] int close_segments(LeasePath& leases, ThreadContext& thread) {
   return guarded("pinion_release", [&] {
-    leases.close_segments(thread);
+    leases.arena_closing().retire_closed(thread);
     return 0;
   });
 }
@@ -354,10 +353,10 @@ int pinion_release(pinion_lease* lease) {
     return release_otherwise(lease);
   LeaseBody& body = *body_of(lease);
   ThreadContext* const thread = known_thread();
-  if (body.transfer.in_arena == 0 || !thread || body.leases != LeasePath::running())
+  if (!ArenaSource::serves(body.transfer) || !thread || body.leases != LeasePath::running())
     return release_otherwise(lease);
   body.mark = 0;
-  if (LeasePath::give_back_in_arena(*thread, body.transfer.in_arena, body.transfer.segment)) [[unlikely]]
+  if (ArenaSource::give_back(*thread, body.transfer)) [[unlikely]]
     return close_segments(*body.leases, *thread);
   return 0;
 }

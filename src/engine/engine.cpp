@@ -57,14 +57,14 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
       domains_(memory_, budget_, memory_events::brackets(), bell_,
                [this](DomainSlot& slot) {
                  helper_->equip(slot);
-                 leases_.know(slot);
+                 lease_path_.know(slot);
                }),
       arena_(process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
-      leases_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
-      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, leases_, watch_, counters_, node_,
+      lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
+      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, lease_path_, watch_, counters_, node_,
                                        bell_, clock_)) {}
 
 // ---- start and stop ----
@@ -120,7 +120,7 @@ bool Engine::act_below() {
       break;
   }
   if (options_.front != Front::automatic) return false;
-  if (leases_.acts_below_.exchange(true)) return true;
+  if (lease_path_.acts_below_.exchange(true)) return true;
   // Pretends that all memory has gone: nothing may hold it against leave-pinned any longer.
   memory_.events.mark({0, page_size()});
   memory_.events.post({0, ~Address{0}});
@@ -143,7 +143,7 @@ runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& comma
   info.local_ranks = place.local_ranks;
   info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   info.limit_bytes = budget_.limits().bytes;
-  info.memcpy_bytes_per_ns = leases_.copy_speed();
+  info.memcpy_bytes_per_ns = lease_path_.bounce_charge().copy_speed();
   info.start = now;
   return info;
 }
@@ -151,7 +151,7 @@ runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& comma
 Error Engine::publish() {
   if (Error full = memory_events::add(watch_)) return full;
   running_.store(this, std::memory_order_release);
-  LeasePath::running_.store(&leases_, std::memory_order_release);
+  LeasePath::running_.store(&lease_path_, std::memory_order_release);
   return {};
 }
 
@@ -163,7 +163,7 @@ Engine* Engine::withdraw() {
 }
 
 void Engine::end_run() {
-  if (ThreadContext* thread = known_thread()) leases_.end_runs(*thread);
+  if (ThreadContext* thread = known_thread()) lease_path_.end_runs(*thread);
   helper_->ask_to_end();
 }
 

@@ -52,7 +52,7 @@ class Engine {
 
   const Options& options() const { return options_; }
   DomainTable& domains() { return domains_; }
-  LeasePath& leases() { return leases_; }
+  LeasePath& lease_path() { return lease_path_; }
   RunCounters& counters() { return counters_; }
   const Budget& budget() const { return budget_; }
 
@@ -84,7 +84,7 @@ class Engine {
   ArenaLeases arena_;
   MemoryWatch watch_;
   RunCounters counters_;
-  LeasePath leases_;
+  LeasePath lease_path_;
   std::unique_ptr<Helper> helper_;  ///< freed by stop(), when the thread has ended
 };
 

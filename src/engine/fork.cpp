@@ -60,13 +60,13 @@ void Engine::let_go_before_fork() {
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
   if (all && t_closed == nullptr) {
-    leases_.fork_gate().close();
-    t_closed = &leases_.fork_gate();
+    lease_path_.retirement().fork_gate().close();
+    t_closed = &lease_path_.retirement().fork_gate();
   }
-  for (int i = 0; i < domains_.count(); ++i) leases_.reap_now(*thread, i);
-  leases_.let_idle_go(*thread);
+  for (int i = 0; i < domains_.count(); ++i) lease_path_.retirement().reap(*thread, i);
+  lease_path_.retirement().let_idle_go(*thread);
   // Registering segments again costs less than copying their blocks for the child.
-  leases_.let_arena_go(*thread, UINT64_MAX, 0);
+  lease_path_.arena_closing().let_go(*thread, UINT64_MAX, 0);
 }
 
 }  // namespace pinion

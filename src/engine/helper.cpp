@@ -47,7 +47,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, clock),
-      work_(domains, watch, counters, lease_path.fork_gate(), desk_, drain_, log_, clock),
+      work_(domains, watch, counters, lease_path.retirement().fork_gate(), desk_, drain_, log_, clock),
       figures_(options, memory, domains, lease_path, counters, desk_, drain_, log_, clock),
       duties_(node, domains, drain_, desk_),
       thread_(bell, clock) {}
@@ -89,14 +89,14 @@ void Helper::run() {
     log_.add_domains(domains_);
     figures_.note_acts();
     drain_.drain();
-    if (domains_.closing() >= 0) lease_path_.leave_arena(domains_.closing());
+    if (domains_.closing() >= 0) lease_path_.arena_closing().leave(domains_.closing());
     work_.serve_closing();
-    lease_path_.settle_arena();
+    lease_path_.arena_closing().end_closed();
     work_.act([this] {
       figures_.account(clock_.now());
       duties_.attend(clock_.now());
     });
-    lease_path_.settle_arena();
+    lease_path_.arena_closing().end_closed();
     const Time now = clock_.now();
     figures_.sample_growth(now);
     if (now - last_check_ >= kCheckEvery) check(now);
@@ -157,9 +157,9 @@ void Helper::end_of_run() {
   }
   figures_.sample();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
-  domains_.for_each([this](const DomainSlot& slot) { lease_path_.leave_arena(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { lease_path_.arena_closing().leave(slot.number); });
   work_.retire_all_idle();
-  lease_path_.settle_arena();
+  lease_path_.arena_closing().end_closed();
   if (log_.is_open()) write_arena_figures(options_.log.c_str(), lease_path_.arena().figures());
   // A process that still holds leases keeps its share, until the process ends.
   if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());

@@ -11,7 +11,7 @@ Error hold(pinion_domain* domain, Range pages, Hold& hold) {
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   // All rights: local transfers from and to the memory are served by its registration, too.
-  if (Error error = leases->begin_hold(*thread, domain_number(domain), pages, Access::all, hold.region))
+  if (Error error = leases->peer_holds().begin(*thread, domain_number(domain), pages, Access::all, hold.region))
     return error;
   const Region& region = *hold.region.region.region;
   hold.remote_address = region.key.remote_base + (pages.begin - region.range().begin);
@@ -22,7 +22,7 @@ Error hold(pinion_domain* domain, Range pages, Hold& hold) {
 void let_go(const Hold& hold) {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();
-  if (thread && leases) leases->end_hold(*thread, hold.region);
+  if (thread && leases) leases->peer_holds().end(*thread, hold.region);
 }
 
 bool is_own_segment(Range range) {
@@ -36,11 +36,11 @@ bool is_open_segment(Range range) {
 }
 
 void add(Occupant& occupant) {
-  if (LeasePath* const leases = LeasePath::running()) leases->add(occupant);
+  if (LeasePath* const leases = LeasePath::running()) leases->budget().add(occupant);
 }
 
 void remove(Occupant& occupant) {
-  if (LeasePath* const leases = LeasePath::running()) leases->remove(occupant);
+  if (LeasePath* const leases = LeasePath::running()) leases->budget().remove(occupant);
 }
 
 }  // namespace pinion::peer_memory

@@ -76,7 +76,7 @@ struct ArenaCounts {
   LeaseCount at[kArenaPlaces];
 };
 
-class LeasePath;
+class UseTrail;
 
 struct ThreadContext {
   enum class State : std::uint32_t { live, left };
@@ -90,7 +90,7 @@ struct ThreadContext {
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
   UseRuns runs;
-  const LeasePath* runs_of = nullptr;  ///< the run of the process that they belong to
+  const UseTrail* runs_of = nullptr;  ///< the trail of the run that they belong to
   Ring<Record, 256> ring;
   // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};

@@ -55,13 +55,13 @@ class ActsTest : public ::testing::Test {
   /// Acquires as a front does.
   static Transfer acquire(int domain, Range range) {
     Transfer transfer;
-    EXPECT_TRUE(Engine::running()->leases().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::send},
+    EXPECT_TRUE(Engine::running()->lease_path().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::send},
                                                     range, Access::write, transfer));
     return transfer;
   }
   static void transfer(int domain, Range range) {
     Transfer made = acquire(domain, range);
-    Engine::running()->leases().release(*this_thread(), made);
+    Engine::running()->lease_path().release(*this_thread(), made);
   }
   runlog::Report report() {
     Engine::stop();
@@ -145,7 +145,7 @@ TEST_F(ActsTest, AnExplicitDeviceRegisters) {
 
 TEST_F(ActsTest, ALibrarysFirstRegistrationTurnsTheProcess) {
   start(options("retention=leave-pinned"));
-  LeasePath& leases = Engine::running()->leases();
+  LeasePath& leases = Engine::running()->lease_path();
   Transfer early = acquire(0, range_);
   transfer(0, range_);
   EXPECT_FALSE(leases.acts_below());

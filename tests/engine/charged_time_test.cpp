@@ -27,7 +27,7 @@ Times refused_transfers(const char* device, int transfers, std::size_t bytes) {
   const Error error = Engine::start(options, {}, "test");
   EXPECT_FALSE(error) << error.message;
   Engine* engine = Engine::running();
-  LeasePath& leases = engine->leases();
+  LeasePath& leases = engine->lease_path();
   ThreadContext* thread = this_thread();
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

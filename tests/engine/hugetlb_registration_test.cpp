@@ -42,7 +42,7 @@ class HugetlbRegistration : public ::testing::Test {
     const Error error = Engine::start(options, {}, "test");
     ASSERT_FALSE(error) << error.message;
   }
-  LeasePath& leases() { return Engine::running()->leases(); }
+  LeasePath& lease_path() { return Engine::running()->lease_path(); }
   Domain& domain() { return Engine::running()->domains().domain(0); }
   std::size_t registered() { return domain().registered_bytes(); }
 
@@ -50,21 +50,21 @@ class HugetlbRegistration : public ::testing::Test {
     const CallPoint call{ticks_now(), 1, CallKind::send};
     Error error;
     EXPECT_TRUE(
-        leases().acquire(*this_thread(), 0, call, range, Access::read, transfer, Refusal::report, &error))
+        lease_path().acquire(*this_thread(), 0, call, range, Access::read, transfer, Refusal::report, &error))
         << error.message;
   }
   runlog::Outcome use(Range range) {
     Transfer transfer;
     acquire(range, transfer);
     const runlog::Outcome outcome = transfer.record.outcome;
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
     return outcome;
   }
   Range region_of(Range range) {
     Transfer transfer;
     acquire(range, transfer);
     const Range region = transfer.region() != nullptr ? transfer.region()->range() : Range{};
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
     return region;
   }
   runlog::Log read() {
@@ -150,7 +150,7 @@ TEST_F(HugetlbRegistration, UnmappingAPartDoomsTheRegion) {
   EXPECT_EQ(use(memory.part(0, kBlock)), runlog::Outcome::miss) << "the region lost a page";
   EXPECT_EQ(region_of(memory.part(0, kBlock)), memory.part(0, kHugepageBytes));
   EXPECT_FALSE(held.region()->word.load().doomed()) << "its hugepage stays";
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
 }
 
 TEST_F(HugetlbRegistration, HoldsOfPeersShareTheHugepage) {
@@ -158,13 +158,13 @@ TEST_F(HugetlbRegistration, HoldsOfPeersShareTheHugepage) {
   ASSERT_TRUE(memory.is_mapped());
   start();
   PeerHold first, second;
-  ASSERT_FALSE(leases().begin_hold(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
-  ASSERT_FALSE(leases().begin_hold(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
+  ASSERT_FALSE(lease_path().peer_holds().begin(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
+  ASSERT_FALSE(lease_path().peer_holds().begin(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
   EXPECT_EQ(first.region.region, second.region.region);
   EXPECT_EQ(registered(), kHugepageBytes);
-  leases().end_hold(*this_thread(), first);
+  lease_path().peer_holds().end(*this_thread(), first);
   EXPECT_EQ(registered(), kHugepageBytes);
-  leases().end_hold(*this_thread(), second);
+  lease_path().peer_holds().end(*this_thread(), second);
   EXPECT_EQ(registered(), 0u);
 }
 

@@ -43,19 +43,19 @@ class LeasePathTest : public ::testing::Test {
     return {begin, begin + kMiB};
   }
 
-  LeasePath& leases() { return Engine::running()->leases(); }
+  LeasePath& lease_path() { return Engine::running()->lease_path(); }
   std::size_t registered() { return Engine::running()->domains().registered_bytes(); }
   /// Acquires every second MiB: neighbours stay regions of their own.
   void acquire(std::size_t number, Transfer& transfer) {
     EXPECT_TRUE(
-        leases().acquire(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));
+        lease_path().acquire(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));
   }
   void acquire_all() {
     transfers_.resize(kLeases);
     for (std::size_t i = 0; i < kLeases; ++i) acquire(i, transfers_[i]);
   }
   void release_all() {
-    for (Transfer& transfer : transfers_) leases().release(*this_thread(), transfer);
+    for (Transfer& transfer : transfers_) lease_path().release(*this_thread(), transfer);
   }
 
  private:
@@ -107,7 +107,7 @@ TEST_F(LeasePathTest, LruHoldsItsSizeAmongThreads) {
           acquire(i, transfer);
           i += kThreads;
         }
-        for (Transfer& transfer : transfers) leases().release(*this_thread(), transfer);
+        for (Transfer& transfer : transfers) lease_path().release(*this_thread(), transfer);
       }
     });
   }
@@ -125,11 +125,11 @@ TEST_F(LeasePathTest, TheEndOfMemoryWhoseTransferBouncedIsSeen) {
   start(RetentionKind::helper, options);
   Transfer held, bounced;
   const CallPoint call{ticks_now(), 1, CallKind::send};
-  EXPECT_TRUE(leases().acquire(*this_thread(), 0, call, part(0), Access::read, held, Refusal::report));
+  EXPECT_TRUE(lease_path().acquire(*this_thread(), 0, call, part(0), Access::read, held, Refusal::report));
   const Range gone = part(5);  // far from memory that is watched for another reason
-  EXPECT_FALSE(leases().acquire(*this_thread(), 0, call, gone, Access::read, bounced, Refusal::report));
+  EXPECT_FALSE(lease_path().acquire(*this_thread(), 0, call, gone, Access::read, bounced, Refusal::report));
   ASSERT_EQ(::madvise(reinterpret_cast<void*>(gone.begin), gone.bytes(), MADV_DONTNEED), 0);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   Engine::stop();
   std::vector<runlog::Log> logs;
   const Error unread = runlog::read_logs({options.log}, logs);
@@ -148,17 +148,17 @@ TEST_F(LeasePathTest, AHoldOfPeersIsNoTransfer) {
   options.log = directory.path() + "/log";
   start(RetentionKind::leave_pinned, options);
   PeerHold hold;
-  const Error refused = leases().begin_hold(*this_thread(), 0, part(0), Access::all, hold);
+  const Error refused = lease_path().peer_holds().begin(*this_thread(), 0, part(0), Access::all, hold);
   ASSERT_FALSE(refused) << refused.message;
   for (std::size_t i = 1; i < 8; ++i) {
     Transfer transfer;
     const CallPoint call{ticks_now(), 1, CallKind::send};
-    EXPECT_TRUE(leases().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
-    leases().release(*this_thread(), transfer);
+    EXPECT_TRUE(lease_path().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
+    lease_path().release(*this_thread(), transfer);
   }
   EXPECT_EQ(registered(), 3 * kMiB);
   EXPECT_TRUE(hold.region.region->word.load().registered()) << "it went as a victim";
-  leases().end_hold(*this_thread(), hold);
+  lease_path().peer_holds().end(*this_thread(), hold);
   EXPECT_EQ(registered(), 2 * kMiB);
   Engine::stop();
   std::vector<runlog::Log> logs;

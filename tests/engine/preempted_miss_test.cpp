@@ -66,9 +66,9 @@ TEST(PreemptedMiss, ACoreThatIsLostBetweenDeviceCallsIsListed) {
     ThreadContext* const thread = this_thread();
     Transfer made;
     const Time began = monotonic_now();
-    EXPECT_TRUE(engine->leases().acquire(*thread, domain, {}, {begin, begin + kBytes}, Access::read, made));
+    EXPECT_TRUE(engine->lease_path().acquire(*thread, domain, {}, {begin, begin + kBytes}, Access::read, made));
     took = monotonic_now() - began;
-    engine->leases().release(*thread, made);
+    engine->lease_path().release(*thread, made);
   });
   const auto listed = static_cast<Duration>(engine->counters().all().preempted_ns);
   EXPECT_GE(listed, kLost / 2);

@@ -273,7 +273,7 @@ class LiveUses {
   ~LiveUses() { Engine::stop(); }
 
   void use() {
-    LeasePath& leases = Engine::running()->leases();
+    LeasePath& leases = Engine::running()->lease_path();
     Transfer transfer;
     const CallPoint call{ticks_now(), 1, CallKind::send};
     ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, Range::of(memory_, sizeof memory_), Access::read,

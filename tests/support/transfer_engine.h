@@ -119,7 +119,7 @@ class TransferEngine {
   runlog::Counters counters() { return engine_->counters().of(domain_); }
 
   TransferLease acquire(Range range, Access access = Access::all, CallSite site = 1) {
-    return {engine_->leases(), domain_, range, access, site};
+    return {engine_->lease_path(), domain_, range, access, site};
   }
 
   /// Ends every registration that no lease is out on.
@@ -136,7 +136,7 @@ class TransferEngine {
     Transfer transfer;
     Error error;
     const CallPoint call{ticks_now(), site, CallKind::api};
-    const bool leased = engine_->leases().acquire(thread, domain_, call, range, Access::all, transfer,
+    const bool leased = engine_->lease_path().acquire(thread, domain_, call, range, Access::all, transfer,
                                                   Refusal::report, &error);
     ASSERT_TRUE(leased) << error.message;
     Record earlier = transfer.record;
@@ -146,7 +146,7 @@ class TransferEngine {
       earlier.begin = earlier.end = transfer.record.begin - calibration().to_ticks(use * interval);
       thread.ring.push(earlier);
     }
-    engine_->leases().release(thread, transfer);
+    engine_->lease_path().release(thread, transfer);
   }
 
   /// Whether registrations are kept beyond their leases: false where some memory events go unseen, and each

@@ -33,11 +33,13 @@ void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) 
     Transfer& transfer =
         count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
     ++count_;
-    if (path.lease_in_arena(thread, 0, part, access, transfer)) continue;
-    thread.recent.prefetch(part.begin);
-    if (point_.time == 0) stamp();
-    point_.peer = peer;
-    if (path.acquire(thread, 0, point_, part, access, transfer, refusal)) continue;
+    const auto point = [&]() -> const CallPoint& {
+      thread.recent.prefetch(part.begin);
+      if (point_.time == 0) stamp();
+      point_.peer = peer;
+      return point_;
+    };
+    if (path.acquire(thread, 0, point, part, access, transfer, refusal)) continue;
     --count_;
     if (count_ >= slots_.size()) more_.pop_back();
   } while (!range.empty());

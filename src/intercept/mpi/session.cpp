@@ -97,13 +97,13 @@ void end_session() {
   Engine* engine = Engine::running();
   ThreadContext* thread = this_thread();
   if (!engine || !thread) return;
-  Requests::instance().release_all(*thread, engine->leases());
-  FreedRequests::instance().finish(*thread, engine->leases());
+  Requests::instance().release_all(*thread, engine->lease_path());
+  FreedRequests::instance().finish(*thread, engine->lease_path());
   for (Holdings* holdings : {&Holdings::windows(), &Holdings::origins(), &Holdings::files()})
-    holdings->release_all(*thread, engine->leases());
+    holdings->release_all(*thread, engine->lease_path());
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
-  const bool measured = acts_at_start(engine->options()) == Acts::measured && !engine->leases().acts_below();
+  const bool measured = acts_at_start(engine->options()) == Acts::measured && !engine->lease_path().acts_below();
   if (g_summary) print_summary(engine->counters().all(), seconds, measured, engine->options().log);
 }
 

@@ -130,7 +130,7 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
 bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
                      Backing& backing) {
   if (backing.has_peers && !includes(leases.arena().rights(), Access::all)) return false;
-  if (!leases.lease_in_arena(thread, domain, range, access, backing.transfer)) return false;
+  if (!leases.arena_source().lease(thread, domain, range, access, backing.transfer)) return false;
   // give_back() ends the reach of peers by this.
   backing.transfer.record =
       Record{.address = range.begin, .bytes = range.bytes(), .domain = static_cast<unsigned>(domain)};
@@ -157,7 +157,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
     backing.access = asked.access;
     return true;
   }
-  if (!leases->acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
+  if (!leases->registry_source().acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
                        Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
@@ -182,7 +182,7 @@ std::uint64_t pages_of(const void* address, std::size_t bytes) {
 }
 
 void end_own(std::uint64_t bytes) {
-  if (LeasePath* const leases = leases_that_run()) leases->own_registration_ends(bytes);
+  if (LeasePath* const leases = leases_that_run()) leases->own_registrations().end(bytes);
 }
 
 /// An error leaves everything as it was.
@@ -259,7 +259,7 @@ Passing::Passing(const Asked& asked, const EntryFrame& entry) {
   if (thread_ == nullptr) return;
   counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes),
               is_plain(asked) && !may_be_kept(asked, leases->options(), entry)};
-  leases->own_registration_begins(*thread_, counted_.bytes);
+  leases->own_registrations().begin(*thread_, counted_.bytes);
   begin_ = ticks_now();
 }
 
@@ -284,7 +284,7 @@ void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed) {
   end_own(own->bytes);
   if (leases == nullptr || thread == nullptr) return;
   own->bytes = pages_of(changed.address, changed.bytes);
-  leases->own_registration_begins(*thread, own->bytes);
+  leases->own_registrations().begin(*thread, own->bytes);
   if (!g_own.add(mr, *own)) end_own(own->bytes);
 }
 
@@ -406,7 +406,7 @@ bool make_room() {
   if (leases == nullptr || leases != LeasePath::running() || leases->budget().bytes() == 0) return false;
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return false;
-  leases->let_idle_go(*thread);
+  leases->retirement().let_idle_go(*thread);
   return true;
 }
 

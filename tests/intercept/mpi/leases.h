@@ -19,7 +19,7 @@ class LeasesTest : public ::testing::Test {
     const Error error = Engine::start(options, {}, "test");
     EXPECT_FALSE(error) << error.message;
     engine_ = Engine::running();
-    leases_ = &engine_->leases();
+    leases_ = &engine_->lease_path();
     thread_ = this_thread();
   }
   ~LeasesTest() override { Engine::stop(); }

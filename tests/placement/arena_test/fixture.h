@@ -88,7 +88,7 @@ class ArenaTest : public ::testing::Test {
     EXPECT_TRUE(serves(block, 4 * kMiB));
     return {block, other};
   }
-  static LeasePath& leases() { return Engine::running()->leases(); }
+  static LeasePath& lease_path() { return Engine::running()->lease_path(); }
   /// The domain that requests go to is a new one, on a device that refuses where the test wants it.
   test::FakeDevice& borrow_device(bool remote = false) {
     auto made = std::make_unique<test::FakeDevice>();
@@ -100,23 +100,23 @@ class ArenaTest : public ::testing::Test {
     return device;
   }
   bool lease(const char* at, std::size_t bytes, Transfer& transfer, Access access = Access::write) const {
-    return leases().lease_in_arena(*this_thread(), domain_, Range::of(at, bytes), access, transfer);
+    return lease_path().arena_source().lease(*this_thread(), domain_, Range::of(at, bytes), access, transfer);
   }
   bool serves(const char* at, std::size_t bytes) const {
     Transfer transfer;
     if (!lease(at, bytes, transfer)) return false;
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
     return true;
   }
   /// One by one, beside the arena.
   bool acquire(const char* at, std::size_t bytes, Transfer& transfer) const {
-    return leases().acquire(*this_thread(), domain_, {}, Range::of(at, bytes), Access::write, transfer,
+    return lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(at, bytes), Access::write, transfer,
                             Refusal::report);
   }
   bool acquires(const char* at, std::size_t bytes) const {
     Transfer transfer;
     if (!acquire(at, bytes, transfer)) return false;
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
     return true;
   }
   static std::uint64_t registrations() { return Engine::running()->counters().all().registrations; }

@@ -31,7 +31,7 @@ TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
     std::memset(block, 7, 4 * kMiB);
     Transfer held;
     ASSERT_TRUE(lease(block, 4 * kMiB, held));
-    if (!leased) leases().release(*this_thread(), held);
+    if (!leased) lease_path().release(*this_thread(), held);
     test::in_child([&] {
       EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
       std::memset(block, 8, 4 * kMiB);
@@ -42,11 +42,11 @@ TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
     });
     EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
     // The kernel makes the child's copy of a segment that nobody uses, on write.
-    EXPECT_EQ(leases().arena().figures().let_go, leased ? 0u : 1u);
+    EXPECT_EQ(lease_path().arena().figures().let_go, leased ? 0u : 1u);
     EXPECT_EQ(registered() != 0, leased);
     EXPECT_TRUE(serves(block, 4 * kMiB));
     EXPECT_EQ(registrations(), leased ? 1u : 2u);
-    if (leased) leases().release(*this_thread(), held);
+    if (leased) lease_path().release(*this_thread(), held);
     process_heap().free(block);
     Engine::stop();
     process_heap().relieve();
@@ -71,7 +71,7 @@ TEST_F(ArenaTest, AChildHasTheRightsOfItsParent) {
     std::memset(block, 8, 4 * kMiB);
   });
   EXPECT_FALSE(is_readable(block + kMiB));
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   process_heap().free(block);
   char* const again = take(4 * kMiB);
   EXPECT_EQ(again, block);
@@ -100,7 +100,7 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
   test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
   EXPECT_EQ(marks_at(block), "dc") << "hidden again";
   EXPECT_EQ(registrations(), 1u);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   process_heap().free(block);
   process_heap().free(other);
 }
@@ -134,7 +134,7 @@ TEST_F(ArenaTest, AThreadOnAStackInARegisteredSegmentForks) {
   EXPECT_EQ(marks_at(block), "dc") << "hidden again";
   EXPECT_TRUE(serves(other, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   for (char* const one : {block, other, stack}) process_heap().free(one);
 }
 
@@ -148,11 +148,11 @@ TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {
     start();
     EXPECT_TRUE(serves(block, 4 * kMiB));
     EXPECT_NE(registered(), 0u);
-    leases().leave_arena(0);
+    lease_path().arena_closing().leave(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
     Engine::stop();
   });
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   process_heap().free(block);
 }
 
@@ -168,7 +168,7 @@ TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
         char* const block = take(96 << 10);
         std::memset(block, 5, 96 << 10);
         Transfer transfer;
-        if (lease(block, 96 << 10, transfer)) leases().release(*this_thread(), transfer);
+        if (lease(block, 96 << 10, transfer)) lease_path().release(*this_thread(), transfer);
         EXPECT_TRUE(is_filled(block, 96 << 10, 5));
         process_heap().free(block);
       }
@@ -182,7 +182,7 @@ TEST_F(ArenaTest, ForksWhileThreadsAllocateAndLease) {
       ASSERT_NE(own, nullptr);
       process_heap().free(own);
     });
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
   }
   done = true;
   for (std::thread& thread : threads) thread.join();

@@ -268,7 +268,7 @@ TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
     }
     ASSERT_NO_FATAL_FAILURE(share(hidden, false));
     EXPECT_TRUE(serves(block, 4 * kMiB)) << "children alone lack it";
-    leases().leave_arena(0);
+    lease_path().arena_closing().leave(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
     EXPECT_TRUE(test::eventually([&] { return marks_at(block) == kUnmarked; }));
     EXPECT_EQ(marks_at(block + kMiB), "dc") << "its mark outlives the registration";
@@ -307,7 +307,7 @@ TEST_F(ArenaTest, AChildLacksWhatTheProgramKeepsFromIt) {
   std::memset(again, 8, 4 * kMiB);
   test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)) << "a new block is shared"; });
   EXPECT_EQ(registrations(), 1u);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   process_heap().free(again);
   process_heap().free(other);
 }
@@ -353,9 +353,9 @@ TEST_F(ArenaTest, ASegmentUnderAMappingGoesWithIt) {
   process_heap().free(block);
   ASSERT_TRUE(process_heap().relieve());
   const int file = map_shared_over(block, kMiB, 5);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
-  leases().settle_arena();
+  lease_path().arena_closing().end_closed();
   EXPECT_TRUE(file_is_filled(file, kMiB, 5));
   ASSERT_TRUE(process_heap().unmap(Range::of(block, kMiB)));
   EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));

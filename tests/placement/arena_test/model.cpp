@@ -94,12 +94,12 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     } else if (choice < 990) {
       process_heap().relieve();
     } else if (choice < 993) {
-      leases().leave_arena(domain_);
+      lease_path().arena_closing().leave(domain_);
     } else if (choice < 996) {
-      leases().settle_arena();
+      lease_path().arena_closing().end_closed();
     } else if (choice < 998) {
       // A refused segment is not tried again for a second, which is longer than this takes.
-      refuses_ = !refuses_ && leases().arena().figures().served > 0;
+      refuses_ = !refuses_ && lease_path().arena().figures().served > 0;
     } else {
       test::in_child([this] {
         for (const auto& [at, block] : blocks_) check(at, block);
@@ -117,14 +117,14 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     // Memory whose rights the kernel would not give back was set aside.
     EXPECT_TRUE(process_heap().unmap(process_arena().range()));
     process_heap().relieve();
-    leases().leave_arena(domain_);
+    lease_path().arena_closing().leave(domain_);
     EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
         << registered() << " bytes in " << process_arena().figures().segments << " segments";
     EXPECT_EQ(device_->live(), 0u);
     if (GetParam() % 2 != 0) {
       EXPECT_LE(device_->peak(), kLimit);
     }
-    EXPECT_GT(leases().arena().figures().served, 0u);
+    EXPECT_GT(lease_path().arena().figures().served, 0u);
   }
 
  private:
@@ -209,7 +209,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
       const volatile char* const memory = reinterpret_cast<char*>(lease.range.begin);
       static_cast<void>(memory[0] + memory[lease.range.bytes() - 1]);  // mapped, though its block may be free
     }
-    leases().release(*this_thread(), lease.transfer);
+    lease_path().release(*this_thread(), lease.transfer);
     leases_.pop_back();
   }
   /// Some pages of a block read as zeros from now on: dropped, or replaced by others.

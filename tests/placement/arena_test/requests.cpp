@@ -32,9 +32,9 @@ TEST_F(ArenaTest, ARequestForPeersClosesASegmentWithLocalRights) {
   ASSERT_TRUE(serves(block, 4 * kMiB));
   Transfer transfer;
   EXPECT_FALSE(lease(block, kMiB, transfer, Access::remote_write));
-  ASSERT_TRUE(leases().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB), Access::remote_write,
+  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB), Access::remote_write,
                                transfer, Refusal::report));
-  leases().release(*this_thread(), transfer);
+  lease_path().release(*this_thread(), transfer);
   EXPECT_FALSE(serves(block, 4 * kMiB)) << "a key of its own, and no segment around it";
   process_heap().free(block);
 }
@@ -47,12 +47,12 @@ TEST_F(ArenaTest, SegmentsServePeersWhereTheUserAllowsIt) {
     Transfer transfer;
     ASSERT_TRUE(lease(block, kMiB, transfer, access));
     EXPECT_TRUE(device.serves(transfer.region()->key, Range::of(block, 4 * kMiB), Access::all));
-    leases().release(*this_thread(), transfer);
+    lease_path().release(*this_thread(), transfer);
   }
   PeerHold hold;
   EXPECT_FALSE(
-      leases().begin_hold(*this_thread(), domain_, Range::of(block, kMiB).to_pages(), Access::all, hold));
-  leases().end_hold(*this_thread(), hold);
+      lease_path().peer_holds().begin(*this_thread(), domain_, Range::of(block, kMiB).to_pages(), Access::all, hold));
+  lease_path().peer_holds().end(*this_thread(), hold);
   EXPECT_EQ(device.calls(), 1u);
   EXPECT_TRUE(serves(block, 4 * kMiB));
   process_heap().free(block);
@@ -78,7 +78,7 @@ TEST_F(ArenaTest, TryAcquireIsServedOnceTheSegmentIsRegistered) {
     EXPECT_LE(keys.address, reinterpret_cast<Address>(block));
     EXPECT_EQ(pinion_release(&lease), 0);
   }).join();
-  EXPECT_EQ(leases().arena().figures().served, 2u);
+  EXPECT_EQ(lease_path().arena().figures().served, 2u);
   EXPECT_EQ(pinion_domain_close(domain), 0) << pinion_last_error();
   process_heap().free(block);
 }
@@ -93,17 +93,17 @@ TEST_F(ArenaTest, ARefusedSegmentIsTriedAgain) {
   char* const block = take(4 * kMiB);
   EXPECT_FALSE(serves(block, 4 * kMiB));
   EXPECT_TRUE(acquires(block, 4 * kMiB)) << "the ordinary way";
-  EXPECT_GE(leases().arena().figures().refused, 1u);
+  EXPECT_GE(lease_path().arena().figures().refused, 1u);
   refuses = false;
   EXPECT_TRUE(test::eventually([&] { return serves(block, 4 * kMiB); }));
   // Refused once it has been registered, and let go.
   refuses = true;
-  leases().leave_arena(domain_);
+  lease_path().arena_closing().leave(domain_);
   EXPECT_TRUE(test::eventually([&] { return device.live() == 0; }));
-  const std::uint64_t before = leases().arena().figures().refused;
+  const std::uint64_t before = lease_path().arena().figures().refused;
   EXPECT_TRUE(test::eventually([&] {
     EXPECT_FALSE(serves(block, 4 * kMiB));
-    return leases().arena().figures().refused > before;
+    return lease_path().arena().figures().refused > before;
   }));
   EXPECT_TRUE(acquires(block, 4 * kMiB));
   process_heap().free(block);
@@ -137,8 +137,8 @@ TEST_F(ArenaTest, UnderALimitRequestsGoTheOrdinaryWay) {
   Transfer transfer;
   EXPECT_TRUE(acquire(block, 4 * kMiB, transfer));
   EXPECT_LE(registered(), 8 * kMiB);
-  leases().release(*this_thread(), transfer);
-  EXPECT_EQ(leases().arena().figures().refused, 1u);
+  lease_path().release(*this_thread(), transfer);
+  EXPECT_EQ(lease_path().arena().figures().refused, 1u);
   process_heap().free(block);
 }
 
@@ -149,7 +149,7 @@ TEST_F(ArenaTest, ASegmentWithoutLeasesMakesRoomForOthers) {
   void* const other = ::mmap(nullptr, 8 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(other, MAP_FAILED);
   EXPECT_TRUE(acquires(static_cast<char*>(other), 8 * kMiB));
-  EXPECT_EQ(leases().arena().figures().let_go, 1u);
+  EXPECT_EQ(lease_path().arena().figures().let_go, 1u);
   ::munmap(other, 8 * kMiB);
   process_heap().free(block);
 }
@@ -167,23 +167,23 @@ TEST_F(ArenaTest, ThreadsReturnEachOthersLeasesWhileSegmentsClose) {
       while (!done) {
         Transfer transfer;
         if (!lease(own, kMiB, transfer)) continue;
-        std::thread([&] { leases().release(*this_thread(), transfer); }).join();
+        std::thread([&] { lease_path().release(*this_thread(), transfer); }).join();
       }
     });
   for (int i = 0; i < 100; ++i) {
-    leases().leave_arena(0);
+    lease_path().arena_closing().leave(0);
     std::this_thread::yield();
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
-  leases().leave_arena(0);
+  lease_path().arena_closing().leave(0);
   wait_until([] { return registered() == 0; });
   process_heap().free(block);
 }
 
 TEST_F(ArenaTest, ALeaseMayOutliveTheRun) {
   start();
-  LeasePath& path = leases();
+  LeasePath& path = lease_path();
   char* const block = take(4 * kMiB);
   Transfer transfer;
   ASSERT_TRUE(lease(block, 4 * kMiB, transfer));
@@ -214,10 +214,10 @@ TEST_F(ArenaTest, MemoryThatTheKernelRefusesComesLater) {
     EXPECT_TRUE(is_filled(later, 20 * kMiB, 0));
     EXPECT_TRUE(serves(later, 20 * kMiB));
     process_heap().free(later);
-    leases().leave_arena(0);
+    lease_path().arena_closing().leave(0);
     process_heap().relieve();
     EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));
-    leases().settle_arena();
+    lease_path().arena_closing().end_closed();
   }
 }
 

@@ -23,7 +23,7 @@ TEST_F(ArenaTest, OneRegistrationServesAllBlocksOfASegment) {
   for (int round = 0; round < 3; ++round)
     for (char* block : blocks) EXPECT_TRUE(serves(block + 100, kMiB - 100));
   EXPECT_EQ(registrations(), 1u);
-  const ArenaFigures figures = leases().arena().figures();
+  const ArenaFigures figures = lease_path().arena().figures();
   EXPECT_EQ(figures.served, 24u);
   EXPECT_EQ(figures.requests, 24u);
   EXPECT_EQ(figures.registrations, 1u);
@@ -39,13 +39,13 @@ TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   char* const block = take(4 * kMiB);
   std::memset(block, 7, 4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
-  const std::uint64_t before = leases().arena().figures().cleared_bytes;
+  const std::uint64_t before = lease_path().arena().figures().cleared_bytes;
   ASSERT_EQ(advise(block, 2 * kMiB, MADV_DONTNEED), 0);
   EXPECT_TRUE(is_filled(block, 2 * kMiB, 0));
   EXPECT_EQ(block[2 * kMiB], 7);
   EXPECT_TRUE(serves(block, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
-  EXPECT_EQ(leases().arena().figures().cleared_bytes - before, 2 * kMiB);
+  EXPECT_EQ(lease_path().arena().figures().cleared_bytes - before, 2 * kMiB);
   process_heap().free(block);
 }
 
@@ -64,7 +64,7 @@ TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
     std::memset(again, 8, 4 * kMiB);
     EXPECT_TRUE(serves(again, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);
-    const ArenaFigures figures = leases().arena().figures();
+    const ArenaFigures figures = lease_path().arena().figures();
     EXPECT_EQ(figures.doomed, 0u);
     EXPECT_EQ(figures.withheld_bytes, kMiB);
     process_heap().free(again);
@@ -99,9 +99,9 @@ TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
   EXPECT_FALSE(serves(block, kMiB));
   EXPECT_FALSE(serves(other, kMiB)) << "its segment is the same";
   EXPECT_NE(registered(), 0u) << "a lease is out";
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   wait_until([] { return registered() == 0; });
-  EXPECT_EQ(leases().arena().figures().doomed, 1u);
+  EXPECT_EQ(lease_path().arena().figures().doomed, 1u);
   process_heap().free(block);
   process_heap().free(other);
 }
@@ -112,7 +112,7 @@ TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
     ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
     EXPECT_TRUE(serves(other, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);
-    EXPECT_EQ(leases().arena().figures().doomed, 0u);
+    EXPECT_EQ(lease_path().arena().figures().doomed, 0u);
     // Allocators do this; the pages are others from then on. A second view clears them.
     ASSERT_EQ(advise(block, kMiB, MADV_DONTNEED), 0);
     EXPECT_FALSE(is_readable(block));
@@ -178,7 +178,7 @@ TEST_F(ArenaTest, MemoryThatMovesLeavesItsPlaceMapped) {
   EXPECT_TRUE(is_filled(moved, 2 * kMiB, 7));
   EXPECT_TRUE(serves(other, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
-  EXPECT_EQ(leases().arena().figures().doomed, 0u);
+  EXPECT_EQ(lease_path().arena().figures().doomed, 0u);
   ASSERT_EQ(::munmap(moved, 3 * kMiB), 0);
   process_heap().free(block);
   process_heap().free(other);
@@ -212,7 +212,7 @@ TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
   EXPECT_NE(other, block);
   EXPECT_TRUE(is_filled(block, 30 * kMiB, 7)) << "the transfer goes on";
   EXPECT_EQ(process_arena().figures().segments, 2u);
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   wait_until([] { return registered() == 0 && process_arena().figures().segments == 1; });
   process_heap().free(other);
 }

@@ -151,7 +151,7 @@ TEST_F(AliasedArenaTest, MemoryGoesBackToTheKernel) {
   process_heap().free(block);
   process_heap().relieve();
   EXPECT_TRUE(is_readable(view)) << "registered";
-  leases().release(*this_thread(), held);
+  lease_path().release(*this_thread(), held);
   EXPECT_TRUE(test::eventually([&] { return process_arena().figures().segments == 0; }));
   EXPECT_FALSE(is_readable(view));
 

@@ -1,0 +1,48 @@
+#include "engine/arena_source.h"
+
+#include <utility>
+
+#include "base/warning.h"
+
+namespace pinion {
+
+/// Registers the segment first, where that may be.
+bool ArenaSource::open(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer) {
+  if (register_segment(thread, number, request) && take(thread, number, request, access, transfer))
+    return true;
+  thread.counters[number].arena_passed.add(1);
+  return false;
+}
+
+/// False: the segment stays unregistered. It may be open, for all that this thread knows, if true.
+bool ArenaSource::register_segment(ThreadContext& thread, int number, Range request) {
+  if (domains_.observes(number) || watch_.keeps_nothing() || watch_.blind()) return false;
+  closing_.end_closed();  // an earlier registration of the segment may be over
+  const Range pages = leases_.begin_opening(number, request);
+  if (pages.empty()) return true;
+  Record none;
+  none.domain = static_cast<unsigned>(number);
+  const AcquireResult result = steps_.run(
+      thread,
+      {.pages = pages, .access = leases_.rights(), .owner = &leases_, .view = leases_.view_of(pages).begin},
+      none);
+  leases_.finish_opening(number, pages, result.region);
+  if (result.region != nullptr) return true;
+  closing_.end_closed();
+  if (!reported_.exchange(true))
+    warn(
+        "a segment of the arena stays unregistered, and its requests are served one by one: "
+        "%s (said once)",
+        result.error.message);
+  return false;
+}
+
+void ArenaSource::release_after_run(Transfer& transfer) {
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr) return;
+  static_cast<void>(give_back(*thread, transfer));
+  transfer.in_arena = 0;
+  closing_.end_closed_after_run();
+}
+
+}  // namespace pinion

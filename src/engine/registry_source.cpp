@@ -1,0 +1,179 @@
+#include "engine/registry_source.h"
+
+#include <unistd.h>
+
+#include "monitor/userfault.h"
+
+namespace pinion {
+
+namespace {
+
+// The bookkeeping of a hit with every cache cold takes less.
+constexpr Duration kPlausibleHit = 10 * kMicrosecond;
+
+/// The kernel lets the unmapping thread go on before the reader of its event has doomed the regions
+/// (userfault.h).
+void see_events() {
+  if (userfaultfd_handling()) [[unlikely]]
+    wait_for_userfaultfd();
+}
+
+}  // namespace
+
+bool is_possible(Range request) {
+  static const std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
+  return is_addressable(request.begin, request.bytes()) && request.bytes() <= memory;
+}
+
+RegistrySource::RegistrySource(KnownDomains& domains, MemoryWatch& watch, UseTrail& trail,
+                               ThreadRetirement& retirement, BounceCharge& bounce, AcquireBySteps& steps)
+    : domains_(domains),
+      watch_(watch),
+      trail_(trail),
+      retirement_(retirement),
+      bounce_(bounce),
+      steps_(steps),
+      plausible_hit_(calibration().to_ticks(kPlausibleHit)) {}
+
+/// Inline: it is a part of each hit.
+[[gnu::always_inline]] inline void RegistrySource::begin_transfer(ThreadContext& thread, int number,
+                                                                  const CallPoint& call, Range request,
+                                                                  Access access, Transfer& transfer) {
+  ThreadCounters& counters = thread.counters[number];
+  transfer.active = true;
+  transfer.in_arena = 0;
+  transfer.bookkeeping = 0;
+  // A hit, until it turns out otherwise: records of device calls are made from this one.
+  transfer.record = Record{.begin = call.time,
+                           .address = request.begin,
+                           .site = call.site,
+                           .access = access,
+                           .bytes = request.bytes(),
+                           .call = call.kind,
+                           .kind = runlog::EventKind::lease,
+                           .domain = static_cast<unsigned>(number),
+                           .delayed = counters.delayed_ticks.get(),
+                           .peer = call.peer};
+  counters.acquired_bytes.add(request.bytes());
+}
+
+void RegistrySource::hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer) {
+  transfer.record.set_region({region, region->generation()});
+  ThreadCounters& counters = thread.counters[transfer.record.domain];
+  counters.hits.add(1);
+  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as a hit.
+  if (counters.hits.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
+}
+
+bool RegistrySource::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                             Access access, Transfer& transfer, Refusal refusal, Error* error) {
+  begin_transfer(thread, number, call, request, access, transfer);
+  if (domains_.observes(number)) {
+    if (!is_possible(request)) [[unlikely]]
+      return refuse_impossible(thread, transfer, refusal, error);
+    transfer.record.outcome = runlog::Outcome::observed;
+    thread.counters[number].observed.add(1);
+    return true;
+  }
+  see_events();
+  if (Region* region = domains_.domain(number).try_hit(request, access, thread.recent)) [[likely]] {
+    hit(thread, region, call, transfer);
+    return true;
+  }
+  return acquire_slow(thread, number, request, access, transfer, refusal, error);
+}
+
+bool RegistrySource::try_acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                                 Access access, Transfer& transfer) {
+  see_events();
+  Region* region = domains_.domain(number).try_hit(request, access, thread.recent);
+  if (!region) return false;
+  begin_transfer(thread, number, call, request, access, transfer);
+  hit(thread, region, call, transfer);
+  return true;
+}
+
+bool RegistrySource::acquire_slow(ThreadContext& thread, int number, Range request, Access access,
+                                  Transfer& transfer, Refusal refusal, Error* error) {
+  if (!is_possible(request)) [[unlikely]]
+    return refuse_impossible(thread, transfer, refusal, error);
+  ThreadCounters& counters = thread.counters[number];
+  Record& record = transfer.record;
+  const AcquireResult result = steps_.run(thread, {.pages = request.to_pages(), .access = access}, record);
+
+  if (!result.region) {
+    if (error) *error = result.error;
+    record.outcome = runlog::Outcome::bounced;
+    counters.bounced.add(1);
+    counters.bounced_bytes.add(record.bytes);
+    if (refusal == Refusal::charge) {
+      bounce_.charge(thread, record, result.error);
+      return true;
+    }
+    // The use is over as far as Pinion sees it, but retention learns from it, except where memory was
+    // missing.
+    if (result.error.code == EFAULT) record.kind = runlog::EventKind::none;
+    release(thread, transfer);
+    return false;
+  }
+  (result.registered_here                    ? counters.misses
+   : record.outcome == runlog::Outcome::wait ? counters.waits
+                                             : counters.hits)
+      .add(1);
+  domains_.domain(number).remember(thread.recent, request.begin, result.region);
+  return true;
+}
+
+/// The range is invalid: it stays out of the records.
+bool RegistrySource::refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal,
+                                       Error* error) {
+  Record& record = transfer.record;
+  if (error)
+    *error = Error::make(EFAULT,
+                         "memory %#llx-%#llx cannot be: it is larger than this machine's memory, or beyond "
+                         "the address space",
+                         static_cast<unsigned long long>(record.address),
+                         static_cast<unsigned long long>(record.address + record.bytes));
+  ThreadCounters& counters = thread.counters[record.domain];
+  counters.acquired_bytes.add(-record.bytes);  // begin_transfer() has added them
+  counters.bounced.add(1);
+  record.bytes = 0;
+  record.kind = runlog::EventKind::none;
+  if (refusal == Refusal::charge) return true;
+  release(thread, transfer);
+  return false;
+}
+
+void RegistrySource::release(ThreadContext& thread, Transfer& transfer) {
+  transfer.active = false;
+  Record& record = transfer.record;
+  record.end = ticks_now();
+  bool settled = false;
+  if (Region* region = record.region().region) {
+    settled = record.begin < region->settled_until.load(std::memory_order_relaxed);
+    const auto released = end_lease(domains_.domain(record.domain), record);
+    if (retirement_.follows_releases() && released == RegionWord::Released::idle)
+      retirement_.after_release(thread, record.domain, record.region());
+    if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
+      // The memory went away under the lease: the helper deregisters it, or this thread where regions go with
+      // their leases.
+      watch_.idle_and_doomed(region->range().bytes());
+      if (watch_.blind()) retirement_.reap(thread, record.domain);
+    }
+  }
+  trail_.lease_ended(thread, record, settled);
+  if (transfer.bookkeeping) {
+    ThreadCounters& counters = thread.counters[record.domain];
+    counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
+  }
+}
+
+void RegistrySource::undo(ThreadContext& thread, Transfer& transfer) {
+  const RegionRef ref = transfer.record.region();
+  const bool registered = transfer.record.outcome == runlog::Outcome::miss;
+  transfer.record.kind = runlog::EventKind::none;  // no use to learn from
+  release(thread, transfer);
+  if (ref.region != nullptr && registered) retirement_.retire(thread, transfer.record.domain, ref);
+}
+
+}  // namespace pinion
