@@ -19,7 +19,7 @@ namespace pinion::firehose {
 
 struct BucketUses {
   Time since = 0;           ///< the window's begin
-  std::uint32_t count = 0;  ///< of uses in it
+  std::uint32_t count = 0;  ///< uses in it
 
   void add(std::uint32_t uses, Time now) {
     if (count == 0) since = now;

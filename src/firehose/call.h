@@ -76,13 +76,13 @@ struct Part final : transfer::Operation, BasicWaiter<> {
   std::uint64_t remote = 0;
   std::size_t bytes = 0;
 
-  std::uint8_t operation = 0;  ///< of an atomic, as the next two
+  std::uint8_t operation = 0;  ///< an atomic's, as the next two
   std::uint64_t operand = 0;   ///< the number of pieces, if scattered
   std::uint64_t compare = 0;
 
   std::unique_ptr<Scattered> scattered;  ///< its request is `local`
 
-  Link<Part> link;  ///< of the list that has it: one at a time
+  Link<Part> link;  ///< belongs to the list that has it, one at a time
 
   std::size_t asked = 0;    ///< bytes; guarded by the courier
   unsigned unanswered = 0;  ///< messages; guarded by the courier

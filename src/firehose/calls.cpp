@@ -76,7 +76,7 @@ struct Calls::Batch {
   std::size_t count = 0;
 };
 
-/// Null: out of memory, and the call fails.
+/// Returns null if there is no memory: the call fails.
 Part* Calls::make_part(Call& call, PartKind kind) {
   auto* const part = new (std::nothrow) Part(ways_, call);
   if (part == nullptr) {

@@ -64,7 +64,7 @@ class Calls {
 
   Ways& ways_;
   const Peer self_;
-  const std::uint64_t number_;  ///< of this job in the process
+  const std::uint64_t number_;  ///< tells this job from others of the process
   std::uint64_t bucket_ = 0;
   Packing packing_;
   std::atomic<std::uint64_t> live_{0};  ///< calls under way

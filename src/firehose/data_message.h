@@ -14,14 +14,14 @@ struct DataMessage {
   enum class Kind : std::uint8_t { put = 1, get, atomic, answer, scattered_put, scattered_get };
 
   Kind kind = Kind::answer;
-  std::uint8_t operation = 0;  ///< of an atomic: pinion_firehose_operation
+  std::uint8_t operation = 0;  ///< an atomic's pinion_firehose_operation
   std::uint32_t request = 0;   ///< the sender's number; an answer repeats it
-  std::uint32_t bytes = 0;     ///< to put, to get, of the atomic's word; else of the payload
-  std::int32_t error = 0;      ///< of an answer: an errno value
-  std::uint64_t address = 0;   ///< at the receiver
-  std::uint64_t operand = 0;   ///< of an atomic; in an answer: the old value; of scattered ones: pieces
+  std::uint32_t bytes = 0;     ///< bytes to put or get, or of the atomic's word; else the payload's
+  std::int32_t error = 0;      ///< an answer's errno value
+  std::uint64_t address = 0;   ///< the receiver's memory
+  std::uint64_t operand = 0;   ///< an atomic's; in an answer: the old value; if scattered: pieces
   std::uint64_t compare = 0;
-  const void* payload = nullptr;  ///< of a put, of scattered ones, and of an answer to a get
+  const void* payload = nullptr;  ///< data of a put, of scattered ones, and of an answer to a get
 };
 
 /// Returns a piece of a scattered put or get, at the receiver.

@@ -88,7 +88,7 @@ class BasicFirehoseWord {
   }
   static_assert(static_cast<std::uint64_t>(FirehoseState::recalled) << kStateShift == kState,
                 "recall() sets all bits of the state");
-  /// In states without uses.
+  /// Called in states without uses.
   void become(FirehoseState state) {
     word_.store((load().bits & ~kState) | bits(state), std::memory_order_release);
   }

@@ -44,7 +44,7 @@ class Gathering {
     Kind kind;
     std::uint32_t first;  ///< process
     std::uint32_t count;
-    std::uint32_t bytes;  ///< of a share
+    std::uint32_t bytes;  ///< a share's
   };
   struct Share {
     Round round = 0;         ///< 0: none
@@ -52,7 +52,7 @@ class Gathering {
     std::array<char, kMost> bytes{};
   };
   struct Member {
-    std::array<Share, 2> shares;  ///< of even and odd rounds
+    std::array<Share, 2> shares;  ///< one for even rounds, one for odd ones
     Round asked = 0;              ///< its question waits for that round
     bool gone = false;
   };

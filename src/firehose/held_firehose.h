@@ -22,7 +22,7 @@ struct BasicWaiter {
   BasicWaiter* next = nullptr;
   bool light = false;  ///< small: it goes by message rather than wait for a registration
   BasicFirehose<Atomics>* firehose = nullptr;  ///< the answer: it has a use of it; null: it goes by message
-  int error = 0;                               ///< of one that goes by message; ECONNRESET: the peer is gone
+  int error = 0;                               ///< why it goes by message; ECONNRESET: the peer is gone
 };
 
 /// Waiters, first come first served.
@@ -35,7 +35,7 @@ class WaiterQueue {
     (first_ ? last_->next : first_) = &waiter;
     last_ = &waiter;
   }
-  /// Null: none is left.
+  /// Returns null if none is left.
   Waiter* pop_front() {
     Waiter* const first = first_;
     if (first) first_ = first->next;
@@ -61,7 +61,7 @@ struct alignas(64) BasicFirehose {
   BucketUses uses;
   bool slow = false;  ///< wanted ahead, or not granted within a round trip: light waiters go by message
   WaiterQueue<Atomics> waiters;
-  Link<BasicFirehose> ring;  ///< of its peer's held and recalled ones; else of those that an event ends
+  Link<BasicFirehose> ring;  ///< links the held and recalled ones of its peer, or those that an event ends
 };
 
 }  // namespace pinion::firehose

@@ -49,7 +49,7 @@ class BasicInitiator {
 
   // ---- any thread ----
 
-  /// Null: need() decides.
+  /// Returns null if need() decides.
   Firehose* try_use(Peer peer, Bucket bucket) {
     typename BasicFirehoseWord<Atomics>::Value seen;
     Firehose* firehose = table_.find(peer, bucket, [&](const Firehose& each) { seen = each.word.load(); });
@@ -105,7 +105,7 @@ class BasicInitiator {
     Firehose* firehose = nullptr;
   };
 
-  /// After try_use() failed. The caller ends a series of these with flush(), under the same lock.
+  /// Called after try_use() failed. The caller ends a series of these with flush(), under the same lock.
   Needed need(Peer peer, Bucket bucket, Waiter& waiter) {
     PeerState& at = peers_[peer];
     if (at.gone) return {Need::gone};
@@ -235,7 +235,7 @@ class BasicInitiator {
     std::uint32_t recalled = 0;
     std::uint32_t limit = 0;
     std::uint32_t delay = 0;   ///< see Answer
-    std::uint32_t misses = 0;  ///< since the last that asked
+    std::uint32_t misses = 0;  ///< number since the last miss that asked
     Stride stride;
     bool gone = false;
   };
@@ -247,7 +247,7 @@ class BasicInitiator {
   /// A firehose saves this part of a message at least: it spares the peer's processor.
   static constexpr Duration kLeastSaving = 8;
 
-  /// On the line of its word, which is this thread's just now.
+  /// Writes to the line of its word, which is this thread's just now.
   static void count_use(Firehose& firehose) {
     firehose.used.store(firehose.used.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
@@ -451,13 +451,13 @@ class BasicInitiator {
   Time now_ = 0;
   std::vector<PeerState> peers_;
   UsesElsewhere elsewhere_;
-  Duration saving_ = 0;  ///< of a firehose, against a message; 0: not known
-  Duration asking_ = 0;  ///< by which a question delays the operation that asks
+  Duration saving_ = 0;  ///< time that a firehose saves against a message; 0: unknown
+  Duration asking_ = 0;  ///< delay of the operation that asks
   Pool<Firehose> firehoses_;
-  Move draft_, moves_;  ///< of the series of need() that runs; of the event, for next_message()
+  Move draft_, moves_;  ///< gathered by need(); the event's, for next_message()
   Peer draft_to_ = 0, moves_to_ = 0;
-  Ring released_;                  ///< by the event, for next_message()
-  WaiterQueue<Atomics> answered_;  ///< by the event, for next_answered()
+  Ring released_;                  ///< what the event has released, for next_message()
+  WaiterQueue<Atomics> answered_;  ///< what the event has answered, for next_answered()
 };
 
 using Firehose = BasicFirehose<>;

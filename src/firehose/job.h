@@ -101,7 +101,7 @@ class Job {
   void start_threads();
   void stop_threads();
 
-  const unsigned forks_;  ///< of this process and those before, when it was opened
+  const unsigned forks_;  ///< forks of this process and those before, when it was opened
   std::vector<Slot> slots_;
   Ways ways_;
   std::unique_ptr<Gathering> gathering_;

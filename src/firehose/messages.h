@@ -28,7 +28,7 @@ constexpr unsigned kMostReleased = 16;
 /// Most parts of a bucket: its memory may have holes.
 constexpr unsigned kMostParts = 4;
 
-/// At most `Most` items, in place.
+/// A list of at most `Most` items, in place.
 template <class T, unsigned Most>
 struct List {
   T items[Most]{};
@@ -62,7 +62,7 @@ struct Release {
 struct RemotePart {
   Address begin = 0;  ///< the memory, as its owner addresses it
   Address end = 0;
-  std::uint64_t address = 0;  ///< of `begin`, for puts and gets
+  std::uint64_t address = 0;  ///< the name of `begin` in puts and gets
   std::uint64_t key = 0;
   bool operator==(const RemotePart&) const = default;
 };
@@ -108,7 +108,7 @@ struct Recall {
 
 struct Limit {
   std::uint32_t limit = 0;  ///< firehoses the peer may hold from now on
-  std::uint32_t spare = 0;  ///< that it should give back beyond that, if it expects to use them
+  std::uint32_t spare = 0;  ///< firehoses that it should give back beyond that, if it expects to use them
   Duration later = 0;       ///< later than so many ns
   bool operator==(const Limit&) const = default;
 };

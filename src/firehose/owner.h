@@ -150,7 +150,7 @@ class Owner {
   OwnerActions actions_;
   Answer answer_;  ///< the one that next() puts together
   std::vector<PeerState> peers_;
-  LinkedList<PeerState, &PeerState::active> active_;  ///< those with holders
+  LinkedList<PeerState, &PeerState::active> active_;  ///< the peers with holders
   Registrations registrations_;
   BucketTable<Holder> holders_;
   Pool<Holder> holder_pool_;

@@ -34,7 +34,7 @@ struct OwnerAction {
 
   Kind kind = Kind::answer;
   Peer peer = 0;
-  std::uint32_t limit = 0, delay = 0;  ///< as in Answer
+  std::uint32_t limit = 0, delay = 0;  ///< an Answer's
   int error = 0;
   BucketRef ref{};
   std::uint64_t number = 0;
@@ -70,7 +70,7 @@ class OwnerActions {
     action.delay = limit.spare;
     action.number = static_cast<std::uint64_t>(limit.later);
   }
-  /// Null: there is none.
+  /// Returns null if there is none.
   OwnerAction* pop_front() { return list_.pop_front(); }
   void put(OwnerAction& action) { pool_.put(action); }
 

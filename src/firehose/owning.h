@@ -90,7 +90,7 @@ class Owning final : Occupant {
   Time grow_at_ = kNever;  ///< when the memory for peers grows, after it has shrunk
 
   std::atomic<std::uint64_t> missing_{0};  ///< bytes that leases lack
-  TypicalTime pin_time_, unpin_time_;      ///< with their wait for the agent
+  TypicalTime pin_time_, unpin_time_;      ///< both include the wait for the agent
 };
 
 }  // namespace pinion::firehose

@@ -59,7 +59,7 @@ class Pins {
   std::unordered_map<Bucket, Holds> holds_;  ///< the agent's
   std::atomic<std::uint64_t> bytes_{0}, peak_{0};
   std::atomic<std::uint32_t> all_{0};
-  std::array<std::atomic<std::uint32_t>, kCounts> counts_{};  ///< of pinned buckets, by hash
+  std::array<std::atomic<std::uint32_t>, kCounts> counts_{};  ///< pinned buckets, by hash
 };
 
 }  // namespace pinion::firehose

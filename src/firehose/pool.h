@@ -69,7 +69,7 @@ class LinkedList {
     (at.previous ? (at.previous->*link).next : first_) = at.next;
     --size_;
   }
-  /// Null: it is empty.
+  /// Returns null if it is empty.
   T* pop_front() {
     T* const object = first_;
     if (object) erase(*object);

@@ -18,7 +18,7 @@ struct Quota {
   Sharing sharing = Sharing::lending;
   std::uint64_t buckets = 0;  ///< M: that peers may hold
   std::uint64_t victims = 0;  ///< MAXVICTIM: that stay registered beside them, held by none
-  Peer processes = 1;         ///< of the job
+  Peer processes = 1;         ///< processes of the job
   /// Lending: time of a move, that is of a deregistration and a registration. Beyond M, a peer wants a
   /// bucket once its misses by message have cost as much.
   Duration move_time = 0;

@@ -108,7 +108,7 @@ pinion::Answer Recalls::drop_in_place(const MemoryChange& change) {
   return pinion::Answer::done;
 }
 
-/// Null: all slots are used. The agent then revokes everything.
+/// Returns null if all slots are used. The agent then revokes everything.
 Recalls::Slot* Recalls::note(Range range, bool waits, State state) {
   for (Slot& slot : slots_) {
     std::uint32_t free = kFree;

@@ -45,9 +45,9 @@ class Recalls final : public MemorySink {
   /// The name of a revocation of all memory.
   static constexpr std::uint64_t kEverything = ~std::uint64_t{0};
   struct Asked {
-    std::uint64_t name;  ///< of the revocation
+    std::uint64_t name;  ///< the revocation's
     Range range;
-    Time deadline;  ///< of the peers
+    Time deadline;  ///< the peers'
   };
   /// The next that a hook has asked for. False: there is none.
   bool take(Asked& asked);

@@ -48,8 +48,8 @@ struct Registration {
   RemoteParts parts;
   std::uint32_t lacking = 0;  ///< operations by message on memory that `parts` lack
   Holders holders;
-  Link<Registration> queue;  ///< of those that wait, or of the FIFO
-  Link<Registration> found;  ///< of the result of in()
+  Link<Registration> queue;  ///< links those that wait, or the FIFO
+  Link<Registration> found;  ///< links the result of in()
 
   Bucket number() const { return bucket.load(std::memory_order_relaxed); }
   BucketRef ref() const { return {number(), epoch}; }
@@ -62,9 +62,9 @@ class Registrations {
 
   Registrations(const Quota& quota, OwnerActions& actions) : quota_(quota), actions_(actions) {}
 
-  /// Null: absent.
+  /// Returns null if it is absent.
   Registration* find(Bucket bucket) const { return all_.find(0, bucket); }
-  /// Null: that registration is not in this state.
+  /// Returns null if that registration is in another state.
   Registration* find(BucketRef ref, State state) const {
     Registration* const at = find(ref.bucket);
     return at && at->epoch == ref.epoch && at->state == state ? at : nullptr;
@@ -109,7 +109,7 @@ class Registrations {
         std::min<std::uint64_t>(static_cast<std::uint64_t>(quota_.move_time) * moves, UINT32_MAX));
   }
   bool is_full() const { return registered_ >= quota_.most(); }
-  /// Null: none waits.
+  /// Returns null if none waits.
   Registration* first_waiting() const { return waiting_.front(); }
 
   std::size_t size() const { return all_.size(); }
@@ -124,7 +124,7 @@ class Registrations {
 
  private:
   using Queue = LinkedList<Registration, &Registration::queue>;
-  /// With lending: registrations under way beyond M.
+  /// Registrations under way beyond M, with lending.
   static constexpr std::uint64_t kMostQueued = 4;
 
   /// The number of those that wait or are being registered.
@@ -135,7 +135,7 @@ class Registrations {
   OwnerActions& actions_;
   BucketTable<Registration> all_;
   Pool<Registration> pool_;
-  Queue waiting_;  ///< for room
+  Queue waiting_;  ///< those that wait for room
   Queue fifo_;     ///< idle
   Epoch last_epoch_ = 0;
   std::uint64_t registered_ = 0, peak_ = 0;

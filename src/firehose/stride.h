@@ -26,7 +26,7 @@ class Stride {
   static constexpr std::uint32_t kEvenSteps = 2;
 
   Bucket last_ = 0;         ///< asked for
-  Bucket step_ = 0;         ///< from the one before it; downwards: wrapped
+  Bucket step_ = 0;         ///< distance from the one before it; downwards it wraps
   std::uint32_t even_ = 0;  ///< steps before it of the same length
 };
 

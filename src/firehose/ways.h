@@ -28,10 +28,10 @@ struct Ways {
   /// Operations with the peer have ended, and none begins.
   bool is_cut_off(Peer peer) const { return cut_off[peer].load(std::memory_order_relaxed); }
 
-  pinion_firehose_options options;  ///< with the job's size of buckets
+  pinion_firehose_options options;  ///< the program's, with the job's size of buckets
   const Exposure exposure;
   Bell bell;
-  std::unique_ptr<std::atomic<bool>[]> cut_off;  ///< by peer
+  std::unique_ptr<std::atomic<bool>[]> cut_off;  ///< a flag for each peer
   std::unique_ptr<transfer::FabricEndpoint> endpoint;
   std::unique_ptr<Outbox> outbox;        ///< messages
   std::unique_ptr<Courier> courier;      ///< parts by message

@@ -25,11 +25,11 @@ struct FirehoseJob {
   std::size_t bucket = std::size_t{64} << 10;
   FirehosePattern pattern = FirehosePattern::uniform;
   std::uint64_t working_set = 128;      ///< buckets
-  std::uint64_t puts = 1'000'000;       ///< of all peers; the first half only warms up
-  Duration put = 2 * kMicrosecond;      ///< to delivery
+  std::uint64_t puts = 1'000'000;       ///< number of all peers' puts; the first half only warms up
+  Duration put = 2 * kMicrosecond;      ///< time to delivery
   Duration message = 2 * kMicrosecond;  ///< one way, with its handling
   bool rides = true;                    ///< the data of a miss travels with it
-  Duration pause = 5 * kMicrosecond;    ///< of the busiest peer, between its puts
+  Duration pause = 5 * kMicrosecond;    ///< the busiest peer's, between its puts
   CostModel nic;
   std::uint64_t seed = 1;
 };
@@ -37,11 +37,11 @@ struct FirehoseJob {
 /// The figures of the second half of the puts, except the sums that are said to be of the run.
 struct FirehoseResult {
   std::uint64_t puts = 0, hits = 0;
-  std::uint64_t refused = 0;  ///< went by message
-  std::uint64_t first = 0;    ///< to buckets that the peer had never put to: no strategy hits these
-  Duration hit_time = 0, miss_time = 0;                                  ///< sums, to delivery
-  std::uint64_t pins = 0, unpins = 0, victim_hits = 0, shared_hits = 0;  ///< of the run
-  std::uint64_t messages = 0;                                            ///< of control; of the run
+  std::uint64_t refused = 0;             ///< went by message
+  std::uint64_t first = 0;               ///< first puts of a peer to a bucket: no strategy hits these
+  Duration hit_time = 0, miss_time = 0;  ///< sums, to delivery
+  std::uint64_t pins = 0, unpins = 0, victim_hits = 0, shared_hits = 0;  ///< the run's
+  std::uint64_t messages = 0;                                            ///< control messages of the run
   std::uint64_t peak = 0;                                                ///< buckets registered; of the run
   double mean = 0;                                                       ///< buckets registered
 

@@ -23,7 +23,7 @@ using namespace pinion::transfer;
 using namespace pinion::test;
 
 /// Both ways at once between two peers; contents compared.
-void exchange(Job& job, std::size_t size, unsigned pattern, std::size_t* copied = nullptr) {
+void exchange(MessageJob& job, std::size_t size, unsigned pattern, std::size_t* copied = nullptr) {
   Bytes sent[2] = {Bytes(size, 2 * pattern + 1), Bytes(size, 2 * pattern + 2)};
   Bytes got[2] = {Bytes(size), Bytes(size)};
   std::vector<Request> requests(4);
@@ -52,7 +52,7 @@ class Protocols : public ::testing::TestWithParam<Way> {
 };
 
 TEST_P(Protocols, MoveEverySize) {
-  Job job(2, small_options(protocol()));
+  MessageJob job(2, small_options(protocol()));
   job.network.percent_now = 60;
   job.network[1].offsets = true;
   for (const std::size_t threshold : {kChunk, kBounceBelow, kPiece, kPipelineFrom, 5 * kPiece})
@@ -61,7 +61,7 @@ TEST_P(Protocols, MoveEverySize) {
 }
 
 TEST_P(Protocols, CutGetsToTheEndpointsSize) {
-  Job job(2, small_options(protocol()));
+  MessageJob job(2, small_options(protocol()));
   for (Peer peer = 0; peer < 2; ++peer) job.network[peer].capabilities_.max_transfer = 1000;
   exchange(job, 100'000, 1);
   EXPECT_GE(job.network.gets(), 200u);
@@ -69,7 +69,7 @@ TEST_P(Protocols, CutGetsToTheEndpointsSize) {
 
 class Outstanding : public Protocols {};
 TEST_P(Outstanding, AreAThousandBothWays) {
-  Job job(2, small_options(protocol()), 7);
+  MessageJob job(2, small_options(protocol()), 7);
   job.network.percent_now = 40;
   job.network.queue = 20;
   constexpr std::size_t kMessages = 1100;  // more than are announced at once
@@ -98,7 +98,7 @@ TEST_P(Outstanding, AreAThousandBothWays) {
 
 TEST_P(Protocols, GoOnByBounceWhereRegistrationIsRefused) {
   for (const std::size_t allowed : {0u, 1u, 3u}) {
-    Job job(2, small_options(protocol()));
+    MessageJob job(2, small_options(protocol()));
     std::size_t left = allowed;
     for (const Peer peer : {0u, 1u})
       job.network[peer].refuse = [&](void*, std::size_t, unsigned) {
@@ -115,7 +115,7 @@ TEST_P(Protocols, GoOnByBounceWhereRegistrationIsRefused) {
 TEST_P(Protocols, EndWhenThePeerGoes) {
   // At every moment of the exchange.
   for (unsigned moment = 0; moment < 40; ++moment) {
-    Job job(3, small_options(protocol()), moment + 1);
+    MessageJob job(3, small_options(protocol()), moment + 1);
     job.network.percent_now = 50;
     Bytes data(6 * kPiece, 1), more(6 * kPiece, 2);
     std::list<Request> requests;
@@ -149,7 +149,7 @@ TEST_P(Protocols, EndWhenThePeerGoes) {
 
 TEST_P(Protocols, ReportAGetThatFails) {
   for (const std::size_t failing : {0u, 1u, 2u}) {
-    Job job(2, small_options(protocol()));
+    MessageJob job(2, small_options(protocol()));
     Bytes data(kChunk * 8, 1), more(kChunk * 8, 2), memory(kChunk * 8);
     job.network.failing_get = failing;
     std::vector<Request> requests(4);
@@ -170,7 +170,7 @@ TEST_P(Protocols, ReportAGetThatFails) {
 
 TEST_P(Protocols, EndWhenClosed) {
   for (unsigned moment = 0; moment < 10; ++moment) {
-    Job job(2, small_options(protocol()), moment + 1);
+    MessageJob job(2, small_options(protocol()), moment + 1);
     job.network.percent_now = 50;
     Bytes data(6 * kPiece, 1), memory(6 * kPiece);
     std::vector<Request> requests(3);
@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(LargeMessages, SendToTheirOwnProcess) {
   PinionRun run("leave-pinned");
-  Job job(1, small_options(Protocol::automatic));
+  MessageJob job(1, small_options(Protocol::automatic));
   Bytes data(100'000, 1), memory(100'000);
   std::vector<Request> requests(2);
   job[0].send(0, data.data(), data.size(), requests[0]);
@@ -215,7 +215,7 @@ TEST(LargeMessages, SendToTheirOwnProcess) {
 
 TEST(LargeMessages, ReceiveShorterOnesThanPosted) {
   PinionRun run("on-demand");
-  Job job(2, small_options(Protocol::rendezvous));
+  MessageJob job(2, small_options(Protocol::rendezvous));
   Bytes data(50'000, 1), memory(80'000);
   std::vector<Request> requests(2);
   job[1].receive(0, memory.data(), memory.size(), requests[1]);
@@ -229,7 +229,7 @@ TEST(LargeMessages, ReceiveShorterOnesThanPosted) {
 TEST(LargeMessages, RefuseLongerOnesThanPosted) {
   PinionRun run("on-demand");
   for (const Protocol protocol : {Protocol::bounce, Protocol::rendezvous, Protocol::pipeline}) {
-    Job job(2, small_options(protocol));
+    MessageJob job(2, small_options(protocol));
     Bytes data(50'000, 1), memory(49'999), next(50'000);
     std::vector<Request> requests(4);
     job[0].send(1, data.data(), data.size(), requests[0]);
@@ -248,7 +248,7 @@ TEST(LargeMessages, RefuseLongerOnesThanPosted) {
 TEST(LargeMessages, SendReadOnlyMemory) {
   PinionRun run("on-demand");
   for (const Protocol protocol : {Protocol::automatic, Protocol::rendezvous, Protocol::pipeline}) {
-    Job job(2, small_options(protocol));
+    MessageJob job(2, small_options(protocol));
     // A device that registers no memory of the sender's, as some do with read-only pages.
     const std::size_t bytes = 40 * kChunk;
     void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -271,7 +271,7 @@ TEST(LargeMessages, GoOnUnderALimit) {
   // Two pools, and room for a few pages more.
   PinionRun run("leave-pinned", "limit=" + std::to_string(2 * 8 * kChunk + 4 * 4096));
   for (const Protocol protocol : {Protocol::automatic, Protocol::rendezvous, Protocol::pipeline}) {
-    Job job(2, small_options(protocol));
+    MessageJob job(2, small_options(protocol));
     std::size_t copied = 0;
     for (int turn = 0; turn < 3; ++turn) exchange(job, 8 * kPiece, 1, &copied);
     EXPECT_GT(copied, 0u);
@@ -280,7 +280,7 @@ TEST(LargeMessages, GoOnUnderALimit) {
 
 TEST(LargeMessages, CountThePoolAsRegistered) {
   PinionRun run("on-demand");
-  Job job(1, small_options(Protocol::bounce));
+  MessageJob job(1, small_options(Protocol::bounce));
   struct pinion_statistics statistics {};
   statistics.size = sizeof statistics;
   ASSERT_EQ(pinion_statistics(job.network[0].domain(), &statistics), 0);
@@ -304,7 +304,7 @@ TEST(LargeMessages, MeasureTheThreshold) {
   PinionRun run("on-demand");
   MessageOptions options;
   options.chunks = 4;
-  Job job(1, options);
+  MessageJob job(1, options);
   EXPECT_GE(job[0].options().bounce_below, 4096u);
   EXPECT_LE(job[0].options().bounce_below, options.pipeline_from);
 }
@@ -312,7 +312,7 @@ TEST(LargeMessages, MeasureTheThreshold) {
 // ---- the choice ----
 
 /// The sender's protocol for one more message out of `data`.
-Protocol sent_by(Job& job, Bytes& data, Bytes& memory) {
+Protocol sent_by(MessageJob& job, Bytes& data, Bytes& memory) {
   std::vector<Request> requests(2);
   job[1].receive(0, memory.data(), memory.size(), requests[1]);
   job[0].send(1, data.data(), data.size(), requests[0]);
@@ -323,7 +323,7 @@ Protocol sent_by(Job& job, Bytes& data, Bytes& memory) {
 
 TEST(Choice, SmallMessagesAreCopied) {
   PinionRun run("on-demand");
-  Job job(2, small_options(Protocol::automatic));
+  MessageJob job(2, small_options(Protocol::automatic));
   Bytes data(kBounceBelow - 1, 1), memory(kBounceBelow - 1);
   EXPECT_EQ(sent_by(job, data, memory), Protocol::bounce);
   Bytes larger(kBounceBelow, 1), more(kBounceBelow);
@@ -332,7 +332,7 @@ TEST(Choice, SmallMessagesAreCopied) {
 
 TEST(Choice, ANewBufferGoesThroughThePipelineAndAKnownOneByRendezvous) {
   PinionRun run("leave-pinned");
-  Job job(2, small_options(Protocol::automatic));
+  MessageJob job(2, small_options(Protocol::automatic));
   Bytes data(8 * kPiece, 1), memory(8 * kPiece);
   EXPECT_EQ(sent_by(job, data, memory), Protocol::pipeline);
   // The pipeline left its pieces pinned, all but the first: parts of it are hits. Then all of it.
@@ -343,7 +343,7 @@ TEST(Choice, ANewBufferGoesThroughThePipelineAndAKnownOneByRendezvous) {
 
 TEST(Choice, ABufferThatIsNeverRegisteredInTimeGoesThroughThePipeline) {
   PinionRun run("on-demand");
-  Job job(2, small_options(Protocol::automatic));
+  MessageJob job(2, small_options(Protocol::automatic));
   Bytes data(8 * kPiece, 1), memory(8 * kPiece);
   EXPECT_EQ(sent_by(job, data, memory), Protocol::pipeline);
   for (int turn = 1; turn < kMostMisses; ++turn) EXPECT_EQ(sent_by(job, data, memory), Protocol::rendezvous);
@@ -353,7 +353,7 @@ TEST(Choice, ABufferThatIsNeverRegisteredInTimeGoesThroughThePipeline) {
 TEST(Choice, PreparedMemoryIsNeitherCopiedNorRegistered) {
   PinionRun run("on-demand");
   for (const Protocol protocol : {Protocol::automatic, Protocol::prepared}) {
-    Job job(2, small_options(protocol));
+    MessageJob job(2, small_options(protocol));
     Bytes data(8 * kPiece, 1), memory(8 * kPiece);
     std::vector<pinion_preparation*> preparations;
     for (const Peer peer : {0u, 1u}) {
@@ -388,7 +388,7 @@ TEST(Choice, PreparedMemoryIsNeitherCopiedNorRegistered) {
 
 TEST(Choice, ANeighboursRegisteredPageIsNoBegin) {
   PinionRun run("on-demand");
-  Job job(2, small_options(Protocol::automatic));
+  MessageJob job(2, small_options(Protocol::automatic));
   Bytes data(8 * kPiece, 1), memory(8 * kPiece);
   // The first byte of the buffer is registered, for a neighbour in the same page.
   pinion_lease neighbour;

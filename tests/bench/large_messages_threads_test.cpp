@@ -14,7 +14,7 @@ using namespace pinion::test;
 TEST(LargeMessagesThreads, SendAndReceiveAtTheSameTime) {
   PinionRun run("helper");
   for (const Protocol protocol : {Protocol::automatic, Protocol::bounce, Protocol::pipeline}) {
-    Job job(2, small_options(protocol));
+    MessageJob job(2, small_options(protocol));
     constexpr int kTurns = 20;
     const auto talk = [&](Peer self, unsigned lane) {
       for (int i = 0; i < kTurns; ++i) {

@@ -1,5 +1,7 @@
 // Barriers and exchanges among processes that are made up: any number of them, messages in any order between
 // pairs, and processes that end in the middle.
+#include "firehose/gathering.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,8 +10,6 @@
 #include <random>
 #include <span>
 #include <vector>
-
-#include "firehose/gathering.h"
 
 namespace pinion::firehose {
 namespace {
@@ -81,9 +81,9 @@ class MadeEndpoint final : public transfer::Endpoint {
   transfer::EndpointCapabilities capabilities_;
 };
 
-class Job {
+class Gatherers {
  public:
-  Job(Peer peers, unsigned seed) : post(peers), random(seed) {
+  Gatherers(Peer peers, unsigned seed) : post(peers), random(seed) {
     for (Peer self = 0; self < peers; ++self) members_.push_back(std::make_unique<Member>(post, self, peers));
   }
   Peer peers() const { return static_cast<Peer>(members_.size()); }
@@ -146,14 +146,14 @@ class Job {
 };
 
 /// The shares that arrived are right; returns whether all took part.
-bool check_end(Job& job, Peer peer, std::size_t bytes, unsigned round,
+bool check_end(Gatherers& job, Peer peer, std::size_t bytes, unsigned round,
                std::vector<bool>* took_part = nullptr) {
   std::vector<char> all(job.peers() * bytes + 1);
   const bool whole = job.at(peer).end(bytes, all.data());
   for (Peer of = 0; of < job.peers() && bytes > 0; ++of) {
     const std::vector<char> got(all.begin() + static_cast<std::ptrdiff_t>(of * bytes),
                                 all.begin() + static_cast<std::ptrdiff_t>((of + 1) * bytes));
-    const bool here = got == Job::share(of, bytes, round);
+    const bool here = got == Gatherers::share(of, bytes, round);
     EXPECT_TRUE(here || got == std::vector<char>(bytes, 0)) << "process " << of << " at " << peer;
     if (took_part) took_part->push_back(here);
   }
@@ -162,7 +162,7 @@ bool check_end(Job& job, Peer peer, std::size_t bytes, unsigned round,
 
 TEST(FirehoseGathering, RoundsOfAnyNumberOfProcesses) {
   for (const Peer peers : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 13u, 40u}) {
-    Job job(peers, peers);
+    Gatherers job(peers, peers);
     unsigned steps = 0;
     while ((Peer{1} << steps) < peers) ++steps;
     for (unsigned round = 1; round <= 6; ++round) {
@@ -192,7 +192,7 @@ TEST(FirehoseGathering, RoundsOfAnyNumberOfProcesses) {
 TEST(FirehoseGathering, ProcessesRunAhead) {
   constexpr Peer kPeers = 6;
   constexpr unsigned kRounds = 200;
-  Job job(kPeers, 1);
+  Gatherers job(kPeers, 1);
   std::vector<unsigned> round(kPeers, 1);
   for (Peer peer = 0; peer < kPeers; ++peer) job.begin(peer, 8, 1);
   while (job.step())
@@ -207,7 +207,7 @@ TEST(FirehoseGathering, ProcessesRunAhead) {
 TEST(FirehoseGathering, ProcessesThatEndAreNotWaitedFor) {
   for (unsigned seed = 1; seed <= 2000; ++seed) {
     const Peer peers = 2 + seed % 12;
-    Job job(peers, seed);
+    Gatherers job(peers, seed);
     constexpr std::size_t kBytes = 100;
     std::vector<bool> began(peers);
     Peer left = peers;
@@ -245,7 +245,7 @@ TEST(FirehoseGathering, ProcessesThatEndAreNotWaitedFor) {
 
 TEST(FirehoseGathering, StrangeMessagesAreDropped) {
   std::mt19937 random(5);
-  Job job(5, 1);
+  Gatherers job(5, 1);
   job.begin(0, 8, 1);
   for (unsigned i = 0; i < 100'000; ++i) {
     struct {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/messages/large_messages.h"
 #include "made_network.h"
 #include "pinion/pinion.h"
-#include "cli/bench/messages/large_messages.h"
 
 namespace pinion::test {
 
@@ -48,16 +48,16 @@ class PinionRun {
 };
 
 /// Endpoints, and the messages over each; all moved on by one thread.
-class Job {
+class MessageJob {
  public:
-  Job(Peer peers, const MessageOptions& options, unsigned seed = 1) : network(peers, seed) {
+  MessageJob(Peer peers, const MessageOptions& options, unsigned seed = 1) : network(peers, seed) {
     for (Peer peer = 0; peer < peers; ++peer) {
       LargeMessages::Result opened = LargeMessages::open(network[peer], options);
       if (opened.error) ADD_FAILURE() << opened.error.message;
       messages.push_back(std::move(opened.messages));
     }
   }
-  ~Job() { close(); }
+  ~MessageJob() { close(); }
 
   /// All is given back when the messages are closed; `quiet`: no peer reads any more.
   void close(bool quiet = true) {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "pinion/pinion.h"
 #include "cli/bench/messages/bounce_pool.h"
+#include "pinion/pinion.h"
 #include "transfer/endpoint/endpoint.h"
 
 namespace pinion::transfer {
@@ -21,20 +21,20 @@ struct MessageOptions {
   Protocol protocol = Protocol::automatic;
   std::size_t bounce_below = 0;  ///< automatic: shorter messages are copied; 0: measured at start
   std::size_t pipeline_from = std::size_t{1} << 20;  ///< the pipeline copies shorter messages
-  std::size_t piece_bytes = std::size_t{1} << 20;    ///< that the pipeline registers at once
-  std::size_t chunk_bytes = std::size_t{64} << 10;   ///< of a bounce buffer
-  unsigned chunks = 32;                              ///< of the pool, for all peers
+  std::size_t piece_bytes = std::size_t{1} << 20;    ///< a piece, which the pipeline registers at once
+  std::size_t chunk_bytes = std::size_t{64} << 10;   ///< a bounce buffer
+  unsigned chunks = 32;                              ///< bounce buffers in the pool, for all peers
   unsigned depth = 4;                                ///< parts of one message under way at once
-  unsigned kind = 0;                                 ///< of the endpoint's active messages
+  unsigned kind = 0;                                 ///< the kind of the endpoint's active messages
 };
 
 enum class Direction : unsigned char { send, receive };
 
 struct Part {
-  std::size_t offset = 0;  ///< in the message
+  std::size_t offset = 0;  ///< its place in the message
   std::size_t bytes = 0;
-  std::size_t moved = 0;   ///< of these, read by the peer, or arrived
-  char* memory = nullptr;  ///< that the wire uses: the user's, or a chunk
+  std::size_t moved = 0;   ///< bytes that the peer has read, or that have arrived
+  char* memory = nullptr;  ///< the wire uses it: the user's, or a chunk
   void* descriptor = nullptr;
   RemoteMemory remote;
   pinion_lease lease = PINION_LEASE_INIT;
@@ -64,13 +64,13 @@ class Buffer {
   bool accepted = false;        ///< the peer has a receive for it: chunks of the larger share
   std::optional<Part> at_hand;  ///< leased before it was asked for
 
-  /// Before its first part is made.
+  /// Called before its first part is made.
   void shorten(std::size_t bytes) { bytes_ = bytes; }
 
   // Each makes the part that begins at `offset`; false: there is none.
   /// Registers the memory where it is unregistered.
   bool lease(std::size_t offset, std::size_t bytes, Part& part);
-  /// Only where it is registered already: to its end, or to the registration's.
+  /// Leases memory only where it is registered already: to its end, or to the registration's.
   bool lease_registered(std::size_t offset, Part& part);
   /// Copies up to a chunk; a send's data at once, a receive's by deliver().
   bool bounce(std::size_t offset, std::size_t at_most, Part& part);

@@ -38,8 +38,8 @@ class Request {
   /// ECONNRESET: the peer is gone. EMSGSIZE: the message is longer than the receive's buffer (both sides).
   /// EIO: the receiver could not read it. EPROTO: the peer sent nonsense. ECANCELED: close().
   const Error& error() const { return error_; }
-  std::size_t bytes() const { return bytes_; }     ///< of the message
-  Protocol protocol() const { return protocol_; }  ///< of this side, as chosen
+  std::size_t bytes() const { return bytes_; }     ///< the message's
+  Protocol protocol() const { return protocol_; }  ///< this side's choice
   std::size_t copied() const { return copied_; }   ///< bytes through this side's bounce buffers
 
  private:
@@ -61,7 +61,8 @@ class LargeMessages {
     Error error;
     std::unique_ptr<LargeMessages> messages;
   };
-  /// Before the endpoint connects. The object outlives the endpoint, which may call its handler to the end.
+  /// Called before the endpoint connects. The object outlives the endpoint, which may call its handler to the
+  /// end.
   static Result open(Endpoint& endpoint, const MessageOptions& options);
   LargeMessages(const LargeMessages&) = delete;
   LargeMessages& operator=(const LargeMessages&) = delete;

@@ -34,15 +34,15 @@ Error membership_of_launcher(Membership& membership);
 struct Card {
   Peer rank = 0;
   Peer peers = 0;
-  std::uint64_t token = 0;  ///< that messages to it carry
-  std::uint64_t node = 0;   ///< the same for processes that see each other's numbers
-  std::uint64_t word = 0;   ///< of the endpoint's user
+  std::uint64_t token = 0;  ///< messages to it carry this
+  std::uint64_t node = 0;   ///< equal for processes that see each other's numbers
+  std::uint64_t word = 0;   ///< the endpoint's user's
   std::int32_t process = 0;
-  std::uint64_t started = 0;  ///< as ProcessStat
+  std::uint64_t started = 0;  ///< ProcessStat's
   std::string provider;
-  std::vector<unsigned char> address;  ///< as fi_getname() gives it
+  std::vector<unsigned char> address;  ///< fi_getname()'s
 };
-/// With all of this process but provider and address.
+/// A card of this process, without provider and address.
 Card own_card(const Membership& membership);
 
 std::string card_to_bytes(const Card& card);

@@ -39,7 +39,7 @@ class Meeting {
   const Duration within_;
   Card own_;
   Directory directory_;
-  std::vector<Card> cards_;  ///< of all, between meet() and take_cards()
+  std::vector<Card> cards_;  ///< all cards, between meet() and take_cards()
 };
 
 }  // namespace pinion::transfer

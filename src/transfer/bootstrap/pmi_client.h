@@ -40,7 +40,7 @@ class PmiClient {
   const int descriptor_;
   const Time end_;
   std::size_t most_ = 0;
-  std::string space_;     ///< of the job's keys
+  std::string space_;     ///< name of the job's keys
   std::string received_;  ///< behind the last line
 };
 

@@ -32,7 +32,7 @@ struct RawKey {
 struct RemoteMemory {
   std::uint64_t address = 0;
   std::uint64_t key = 0;
-  RawKey raw = {};  ///< of bytes: it replaces `key`
+  RawKey raw = {};  ///< replaces `key` if it has bytes
 };
 
 /// Registered memory of this process.
@@ -67,7 +67,7 @@ struct EndpointCapabilities {
   const char* provider = "";
   std::size_t max_message = 0;      ///< bytes of an active message's payload
   std::size_t max_transfer = 0;     ///< bytes of one put or get
-  std::size_t max_elements = 1;     ///< of the local list of one
+  std::size_t max_elements = 1;     ///< elements of the local list of one
   bool automatic_progress = false;  ///< a put to this process completes without a call of its own
 };
 

@@ -124,7 +124,7 @@ void OpenEndpoint::stop_thread() {
   if (thread_.joinable()) thread_.join();
 }
 
-/// For peers that share no directory with this process.
+/// Tells peers that share no directory with this process.
 void OpenEndpoint::say_goodbye() {
   const Time end = monotonic_now() + kSecond;
   for (Peer peer = 0; peer < peers_.size(); ++peer) {

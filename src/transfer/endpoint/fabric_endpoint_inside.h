@@ -92,7 +92,7 @@ class OpenEndpoint final : public FabricEndpoint {
   std::atomic<bool> closing_{false};
   std::atomic<bool> progressing_{false};
   std::atomic<std::uint32_t> stop_{0};
-  std::atomic<std::uint64_t> calls_{0};  ///< of progress() and wait() by threads of the program
+  std::atomic<std::uint64_t> calls_{0};  ///< calls of progress() and wait() by threads of the program
   Receives receives_;
 };
 

@@ -36,7 +36,7 @@ class FabricObjects {
   fid_av* addresses = nullptr;
   fid_cq* queue = nullptr;
   fid_ep* endpoint = nullptr;
-  int descriptor = -1;         ///< of the queue, to poll; negative: it has none
+  int descriptor = -1;         ///< the queue's, to poll; negative: it has none
   std::uint64_t delivery = 0;  ///< flag of puts: the strongest completion that the provider has
 
  private:

@@ -35,10 +35,10 @@ struct OperationSlot : Context {
   bool used = false;
   bool abandoned = false;                   ///< done() was called early
   bool gets = false;                        ///< writes this process's memory
-  WireBuffer* wire = nullptr;               ///< of a message
-  std::optional<std::uint64_t> mapped_key;  ///< of a raw one
+  WireBuffer* wire = nullptr;               ///< a message's
+  std::optional<std::uint64_t> mapped_key;  ///< a raw key's
   // Of one that ends later.
-  int code = 0;  ///< of libfabric
+  int code = 0;  ///< libfabric's
   Time due = 0;
   OperationSlot* next_ending = nullptr;
 };

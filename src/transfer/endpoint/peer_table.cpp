@@ -8,7 +8,7 @@
 namespace pinion::transfer {
 
 namespace {
-/// For the last messages of a process that has ended.
+/// Pause in which the last messages of a process that has ended arrive.
 constexpr Duration kLastMessages = 20 * kMillisecond;
 constexpr Duration kProbeAfter = kSecond;
 }  // namespace

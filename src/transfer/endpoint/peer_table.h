@@ -37,7 +37,7 @@ class PeerTable {
     Card card;
     fi_addr_t address = FI_ADDR_UNSPEC;
     bool same_node = false;
-    ShmFile shm;  ///< where the provider is shm
+    ShmFile shm;  ///< used if the provider is shm
     std::atomic<Condition> condition{Condition::here};
     std::atomic<bool> touched{false};  ///< something was exchanged
     std::atomic<Time> heard{0};

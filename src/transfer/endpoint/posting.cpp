@@ -122,7 +122,7 @@ Error Posting::transfer(Peer peer, std::span<const LocalMemory> local, const Rem
   return posted(*slot, peer, code);
 }
 
-/// Null: too many messages are on their way, or the registration of more memory failed.
+/// Returns null if too many messages are on their way, or the registration of more memory failed.
 WireBuffer* Posting::wire_buffer() {
   WireBuffer* buffer = messages_->take();
   if (buffer == nullptr && messages_->made() < kMostWireBuffers && !messages_->grow())

@@ -33,13 +33,13 @@ class Posting {
   /// The objects are open before the first operation.
   Posting(FabricObjects& objects, PeerTable& peers, QueueWait& wait, const EndpointCapabilities& capabilities)
       : objects_(objects), peers_(peers), wait_(wait), capabilities_(capabilities) {}
-  /// Before all else: `domain` registers the wire buffers, unless it is null.
+  /// Comes before all else: `domain` registers the wire buffers, unless it is null.
   void use(pinion_domain* domain) { messages_ = std::make_unique<WirePool>(domain); }
   WirePool& messages() { return *messages_; }
 
-  // The end, in this order; no operation begins any more.
+  // These end it, in this order; no operation begins any more.
 
-  /// Before the domain closes: the memory stays.
+  /// Called before the domain closes: the memory stays.
   void release_memory() {
     if (messages_) messages_->release();
   }

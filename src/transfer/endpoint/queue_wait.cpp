@@ -19,7 +19,7 @@ namespace pinion::transfer {
 
 namespace {
 
-/// After the last event, the next is awaited awake for so long, by giving the core to others.
+/// Time after an event in which the next is awaited awake, by giving the core to others.
 constexpr Duration kAwake = 50 * kMicrosecond;
 /// The longest sleep by time alone.
 constexpr Duration kLongestNap = kMillisecond;

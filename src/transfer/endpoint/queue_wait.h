@@ -19,7 +19,7 @@ namespace pinion::transfer {
 class QueueWait {
  public:
   QueueWait();
-  /// Before all else. Without a descriptor (negative) it sleeps by time.
+  /// Comes before all else. Without a descriptor (negative) it sleeps by time.
   void watch(fid_fabric* fabric, fid_cq* queue, int descriptor);
 
   /// An operation begins: its completion is near.
@@ -39,7 +39,7 @@ class QueueWait {
   fid_fabric* fabric_ = nullptr;
   fid_cq* queue_ = nullptr;
   int descriptor_ = -1;
-  const std::uint64_t serial_;  ///< of this object, in a thread's list of states seen
+  const std::uint64_t serial_;  ///< names this object in a thread's list of states seen
   KeptFile bell_;               ///< an eventfd that interrupts poll()
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<unsigned> waiting_{0}, sleeping_{0};

@@ -22,7 +22,7 @@ struct WireBuffer {
 
 class WirePool {
  public:
-  static constexpr std::size_t kBytes = 4096;  ///< of a buffer
+  static constexpr std::size_t kBytes = 4096;  ///< a buffer's
   static constexpr std::size_t kBlock = 64;    ///< buffers that are made at once
 
   /// `domain`: null where nothing needs registration.
@@ -33,11 +33,11 @@ class WirePool {
   WirePool& operator=(const WirePool&) = delete;
 
   Error grow();
-  /// Null: none is free.
+  /// Returns null if none is free.
   WireBuffer* take();
   void give(WireBuffer* buffer);
   std::size_t made() const;
-  /// Before the domain closes; the memory stays.
+  /// Called before the domain closes; the memory stays.
   void release();
 
  private:
