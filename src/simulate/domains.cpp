@@ -1,0 +1,61 @@
+#include "simulate/domains.h"
+
+#include <utility>
+
+#include "retention/make.h"
+
+namespace pinion::simulate {
+
+Domains::Domains(const ProcessSettings& settings, VirtualClock& clock, Observer& observer)
+    : settings_(settings),
+      clock_(clock),
+      observer_(observer),
+      device_(settings.nic, &clock),
+      share_(settings.room ? std::make_optional<node::NodeShare>(*settings.room) : std::nullopt),
+      budget_(Limits{settings.limit, settings.limit_regions, "--limit"}, share_ ? &*share_ : nullptr) {}
+
+void Domains::add(std::unique_ptr<Predictor> predictor, Desk& desk) {
+  OwnDomain& own = domains_.emplace_back(*this);
+  pointers_.push_back(&own.domain);
+  own.kept.domain = &own.domain;
+  own.kept.retention = make_retention({.kind = settings_.retention,
+                                       .lru_bytes = settings_.lru_bytes,
+                                       .minimize_peak = settings_.minimize_peak},
+                                      own.domain, std::move(predictor), own.kept.costs, desk.time_budget(),
+                                      desk.helper_share());
+  desk.add(own.kept);
+  if (settings_.nic.register_ns_per_page > 0)
+    own.domain.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
+}
+
+std::size_t Domains::change_memory(Range range) {
+  brackets_.open(range);
+  const std::size_t doomed = of(range).doom(range);
+  brackets_.close(range);
+  large_.erase(range);
+  return doomed;
+}
+
+std::uint64_t Domains::let_all_go() {
+  std::uint64_t gone = 0;
+  const auto retire = [&](Region* region) {
+    const Time now = clock_.now();
+    static_cast<void>(device_.deregister(region->key, Actor::helper));  // the model's device refuses none
+    clock_.set(now);
+    of(region).finish_retire(region);
+    ++gone;
+  };
+  for (OwnDomain& own : domains_) {
+    while (Region* region = own.domain.begin_reap()) retire(region);
+    for (const RegionRef& ref : own.domain.idle_regions())
+      if (Region* region = own.domain.begin_retire(ref)) retire(region);
+  }
+  budget_.end_allowance();
+  return gone;
+}
+
+void Domains::registered_changed(Time now, Time since, std::int64_t bytes, int) {
+  observer_.registered(now, since, bytes);
+}
+
+}  // namespace pinion::simulate
