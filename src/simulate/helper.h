@@ -94,7 +94,7 @@ class SimulatedHelper final : public CallUser {
 
   /// A record leaves its thread. It may wake the helper.
   void notify(const Noticed& noticed);
-  /// So many bytes await deregistration: with the next record they may wake the helper.
+  /// Counts bytes that await deregistration: with the next record they may wake the helper.
   void doomed(std::size_t bytes) { doomed_bytes_ += bytes; }
   /// A thread has waited so much more for registrations.
   void delayed(Duration more) { delayed_ += more; }

@@ -224,74 +224,53 @@ std::vector<Member> one_by_one(const std::vector<Member>& members) {
   return all;
 }
 
-}  // namespace
-
-NodeResult simulate_node(const Workload& workload, const Settings& settings,
-                         const std::vector<Member>& kinds) {
-  std::uint64_t all = 0;
-  Time end = kStart;
-  for (const Member& member : kinds) all += member.ranks;
-  Helpers helpers(settings, all);
-  NodeLimit limit(settings, all);
-  const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
+HelperShare::Settings share_of(const Settings& settings, std::uint64_t ranks) {
   HelperShare::Settings share{.share = settings.helper_share, .core_idle = true};
   if (settings.cores > 0) {
-    share.delay = HelperShare::delay_of(static_cast<double>(all), settings.cores);
-    share.core_idle = all < static_cast<std::uint64_t>(settings.cores);
+    share.delay = HelperShare::delay_of(static_cast<double>(ranks), settings.cores);
+    share.core_idle = ranks < static_cast<std::uint64_t>(settings.cores);
   }
-  const bool own_core = workload.contains_helpers || share.core_idle;
-  Levels levels;
-  std::vector<std::unique_ptr<SimulatedRank>> ranks;
-  for (const Member& member : members) {
-    auto [room, most] = limit.enter();
-    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, share,
-                                                    helpers.turn_after(ranks.size(), members.size()), levels,
-                                                    std::move(room), most));
-    helpers.add(ranks.size() - 1);
-  }
-  for (std::size_t i = 0; i < ranks.size(); ++i) helpers.attend(i, ranks[i]->process());
+  return share;
+}
 
-  NodeResult result;
-  result.ranks_simulated = static_cast<int>(ranks.size());
-  struct Running {
-    std::size_t number;
-    SimulatedRank* rank;
-    Process& process() const { return rank->process(); }
-    std::uint64_t ranks() const { return rank->ranks(); }
-  };
-  std::vector<Running> running;
-  for (std::size_t i = 0; i < ranks.size(); ++i) running.push_back({i, ranks[i].get()});
-  while (!running.empty()) {
-    // Whose event is next, and how far it may go before another one's.
-    std::size_t first = 0;
-    Time until = kNever;
-    for (std::size_t i = 1; i < running.size(); ++i) {
-      Time other = running[i].process().next_event();
-      const Time earliest = running[first].process().next_event();
-      if (other < earliest) {
-        first = i;
-        other = earliest;
-      }
-      until = std::min(until, other);
+/// A process that has not ended yet.
+struct Running {
+  std::size_t number;
+  SimulatedRank* rank;
+  Process& process() const { return rank->process(); }
+};
+
+struct Turn {
+  std::size_t of = 0;   ///< the running process whose event is next
+  Time until = kNever;  ///< it may go so far before another one's
+};
+Turn next_turn(const std::vector<Running>& running) {
+  Turn turn;
+  for (std::size_t i = 1; i < running.size(); ++i) {
+    Time other = running[i].process().next_event();
+    const Time earliest = running[turn.of].process().next_event();
+    if (other < earliest) {
+      turn.of = i;
+      other = earliest;
     }
-    Process& process = running[first].process();
-    process.step(until);
-    helpers.attend(running[first].number, process);
-    if (process.running() || process.helper_busy()) continue;
-    process.finish();
-    if (const std::uint32_t program = running[first].rank->program();
-        settings.keep_profiles && !result.profiles.count(program))
-      result.profiles[program] = running[first].rank->profile();
-    end = std::max(end, process.ended());
-    const runlog::Counters counters = process.counters();
-    const std::uint64_t events =
-        counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
-    add(result.counters, counters, running[first].ranks());
-    result.events_simulated += events;
-    result.events += events * running[first].ranks();
-    running.erase(running.begin() + static_cast<std::ptrdiff_t>(first));
+    turn.until = std::min(turn.until, other);
   }
+  return turn;
+}
 
+/// Adds the figures of a process that has finished.
+void add_rank(NodeResult& result, SimulatedRank& rank, bool keep_profiles) {
+  if (keep_profiles && !result.profiles.count(rank.program()))
+    result.profiles[rank.program()] = rank.profile();
+  const runlog::Counters counters = rank.process().counters();
+  const std::uint64_t events =
+      counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
+  add(result.counters, counters, rank.ranks());
+  result.events_simulated += events;
+  result.events += events * rank.ranks();
+}
+
+void add_levels(NodeResult& result, Levels& levels, Time end) {
   levels.registered.advance(end);
   levels.left_pinned.advance(end);
   levels.oracle.advance(end);
@@ -303,6 +282,50 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   result.registered.oracle_mean = levels.oracle.byte_ns() / length;
   result.registered.leave_pinned_peak = levels.left_pinned.peak();
   result.registered.leave_pinned_mean = levels.left_pinned.byte_ns() / length;
+}
+
+}  // namespace
+
+NodeResult simulate_node(const Workload& workload, const Settings& settings,
+                         const std::vector<Member>& kinds) {
+  std::uint64_t all = 0;
+  for (const Member& member : kinds) all += member.ranks;
+  Helpers helpers(settings, all);
+  NodeLimit limit(settings, all);
+  const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
+  const HelperShare::Settings share = share_of(settings, all);
+  const bool own_core = workload.contains_helpers || share.core_idle;
+  Levels levels;
+  std::vector<std::unique_ptr<SimulatedRank>> ranks;
+  for (const Member& member : members) {
+    auto [room, most] = limit.enter();
+    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, share,
+                                                    helpers.turn_after(ranks.size(), members.size()), levels,
+                                                    std::move(room), most));
+    helpers.add(ranks.size() - 1);
+  }
+  std::vector<Running> running;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    helpers.attend(i, ranks[i]->process());
+    running.push_back({i, ranks[i].get()});
+  }
+
+  NodeResult result;
+  result.ranks_simulated = static_cast<int>(ranks.size());
+  Time end = kStart;
+  while (!running.empty()) {
+    const Turn turn = next_turn(running);
+    const Running& next = running[turn.of];
+    Process& process = next.process();
+    process.step(turn.until);
+    helpers.attend(next.number, process);
+    if (process.running() || process.helper_busy()) continue;
+    process.finish();
+    end = std::max(end, process.ended());
+    add_rank(result, *next.rank, settings.keep_profiles);
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(turn.of));
+  }
+  add_levels(result, levels, end);
   return result;
 }
 

@@ -76,7 +76,7 @@ class Threads final : public CallUser {
   void change_memory(Range range, std::uint16_t number);
   /// Leaves the records of all open runs of uses.
   void end_runs();
-  /// When the thread that ran longest had done its last operation.
+  /// Returns when the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
   const HeldLeases& leases() const { return leases_; }
 
