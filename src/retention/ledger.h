@@ -1,0 +1,136 @@
+// The ledger of retention `helper`: what holding a buffer's region and what a late use cost, and what the
+// time budget and the helper's share allow of it. Reserves in the budget for the regions that are gone. Owns
+// the terms of these prices; budget, share, costs and buffers belong to others. One thread, retention's.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "base/assert.h"
+#include "predict/predictor.h"
+#include "registry/domain.h"
+#include "retention/buffer_table.h"
+#include "retention/cost_estimate.h"
+#include "retention/helper_share.h"
+#include "retention/time_budget.h"
+
+namespace pinion {
+
+class Ledger {
+ public:
+  static constexpr Duration kLeastPatience = 10 * kMillisecond;
+  // A machine that others begin to use too makes intervals twice as long as any before.
+  static constexpr int kPatience = 3;
+
+  /// `budget` and `share` may be null: all is allowed. All outlive it.
+  Ledger(TimeBudget* budget, const HelperShare* share, const CostEstimates& costs, BufferTable& buffers)
+      : budget_(budget), share_(share), costs_(costs), buffers_(buffers) {}
+
+  void advance(Time now) {
+    if (budget_) budget_->advance(now);
+  }
+  /// From now on, prices are those of now.
+  void note_terms();
+  /// The helper sees the late use of a buffer only now, as it came unawaited.
+  void learn_unseen(Buffer& buffer, Time now);
+
+  // ---- prices ----
+
+  /// Returns for how long to hold so many pages is as bad as one late transfer of them. Such a transfer
+  /// registers so many translation entries, and leaves them registered until the next look.
+  Duration worth(std::size_t pages, std::size_t entries) const;
+  /// The same of the buffer's pages, by the noted terms.
+  Duration worth(const Buffer& buffer) const {
+    KnownWorth& known = buffer.known_worth;
+    if (known.terms != terms_number_ || known.entries != buffer.entries)
+      known = {terms_number_, buffer.entries, worth(buffer.pages.pages(), buffer.entries)};
+    return known.value;
+  }
+  /// Returns how long after its predicted use a region is kept for it: until that has cost as much as a late
+  /// use would.
+  Duration patience(const Buffer& buffer) const {
+    return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
+  }
+  /// The helper must begin to register a buffer so long before its use.
+  Duration lead(std::size_t entries) const {
+    return costs_.registration.upper(entries) + costs_.wake.value();
+  }
+  /// A region must be gone for so long at least, to go at all.
+  Duration away(const Buffer& buffer) const {
+    return costs_.deregistration.upper(buffer.entries) + lead(buffer.entries);
+  }
+  /// Returns whether the region's pages, free until the use, are worth the likely loss: `worth` is the
+  /// region's.
+  static bool repays(Duration worth, const Estimate& next, Time now) {
+    return static_cast<double>(gone_until(next) - now) >= next.risk * static_cast<double>(worth);
+  }
+  /// Returns whether a late transfer, if the use comes, is worse than having the region in vain, if the use
+  /// stays away.
+  bool worth_registering(const Buffer& buffer, const Estimate& next) const;
+
+  // ---- the helper's share ----
+
+  /// Returns whether it has room for the region to go until its next use and come back.
+  bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
+  /// Returns whether it has room to let the region go, and that is worth a late transfer: `worth` is the
+  /// region's.
+  bool affords_by_thread(std::size_t pages, std::size_t entries, Duration worth, const Estimate& next,
+                         Time now) const;
+  /// Returns whether it has room to wait for the end of a transfer, so that its pages go so much earlier.
+  bool affords_waiting(std::size_t pages, Duration earlier) const {
+    return !share_binds() || share_->affords(0, freed(pages, earlier));
+  }
+
+  // ---- the time budget ----
+
+  /// Returns whether so many times the worst cost of letting the region go fit.
+  bool fits(const RegionRef& ref, Duration times) const {
+    return !budget_ || budget_->fits(times * worst_cost(ref));
+  }
+  /// Returns when so many times that cost will fit; kNever: not as long as things stay as they are, or there
+  /// is no budget.
+  Time enough_at(const RegionRef& ref, Duration times) const {
+    return budget_ ? budget_->enough_at(times * worst_cost(ref)) : kNever;
+  }
+  /// Reserves the worst cost of letting the region go. Returns a receipt for cancel() or gone(), or nothing
+  /// if the budget refuses.
+  std::optional<Duration> reserve(const RegionRef& ref);
+  void cancel(Duration receipt);
+  /// The region, of these pages, is claimed: the next uses of its buffers register them.
+  void gone(const RegionRef& ref, Range pages, Duration receipt);
+  /// Their threads will, instead of the helper. The region is claimed.
+  void leave_to_threads(const RegionRef& ref);
+  /// The buffer's use is over, or will not come: its reservation ends.
+  void give_back(Buffer& buffer);
+
+ private:
+  static Time gone_until(const Estimate& next) { return std::min(next.early, next.time); }
+  double price() const { return budget_ ? budget_->price() : TimeBudget::kPrice; }
+  bool share_binds() const { return share_ && share_->binds(); }
+  /// Seconds of holding everything that are saved while so many pages are gone.
+  double freed(std::size_t pages, Duration gone) const;
+  /// The cost of one use of each buffer of the region, when this region is gone, beyond the time reserved for
+  /// it; negative where less than that is needed now.
+  Duration more_reserved(const RegionRef& ref) const;
+  Duration worst_cost(const RegionRef& ref) const { return std::max<Duration>(more_reserved(ref), 0); }
+
+  /// The terms of all prices.
+  struct Terms {
+    double price = -1;
+    std::size_t all_pages = 0;
+    Duration unseen = 0;
+    std::uint64_t observed = 0;  ///< registrations
+    bool operator==(const Terms&) const = default;
+  };
+
+  TimeBudget* const budget_;
+  const HelperShare* const share_;
+  const CostEstimates& costs_;
+  BufferTable& buffers_;
+  Terms terms_;
+  std::uint64_t terms_number_ = 1;  ///< counts their changes
+  Duration unseen_ = 0;             ///< from the end of a late use to the next look, lately
+};
+
+}  // namespace pinion
