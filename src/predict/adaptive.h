@@ -28,6 +28,7 @@
 
 #include "predict/event_model.h"
 #include "predict/look_ahead.h"
+#include "predict/margin.h"
 #include "predict/predictor.h"
 #include "predict/recent_values.h"
 
@@ -70,13 +71,6 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t step = 0;
     Duration at = 0;
   };
-  /// The margin by which a use is prepared for before its predicted time.
-  struct Margin {
-    Duration worth = -1;  ///< that it was worked out for; -1: none
-    Duration by = 0;
-    double risk = 0;
-    std::size_t errors = 0;  ///< so many further ones may come before it is worked out anew
-  };
   static constexpr unsigned kReuseContexts = 4;
   struct Buffer {
     bool live = false;
@@ -94,7 +88,7 @@ class AdaptivePredictor final : public Predictor {
     Time chain_at_release = kNever;
     Time reuse_at = kNever;
     std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use; 0: none learns
-    bool settled = false;                                  ///< the time until reuse is (Interval)
+    bool stable = false;                                   ///< the time until reuse is (Interval)
     bool by_own = false;  ///< reuse_at is by the first of them, the same for all uses of the buffer
     Losses loss;
     RecentValues<64> errors;  ///< actual less predicted, at last, in ns
@@ -149,7 +143,7 @@ class AdaptivePredictor final : public Predictor {
   Time judge(Buffer& buffer, const Use& use);
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
-  void settle(Thread& thread);
+  void put_next_in_order(Thread& thread);
   void learn_event(Thread& thread, const Held& held);
   static void enter_uses(ContextTable<Site>& sites, Buffer& buffer, bool reused);
   bool surprising(const Thread& thread, const StreamPosition& position, const Held& held);

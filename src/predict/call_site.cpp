@@ -110,11 +110,11 @@ class CallSiteCache::Unwinding {
         cfa = stack_pointer_ + rule.cfa_offset;
         break;
       case FrameRule::Cfa::frame_pointer:
-        if (!settle_frame_pointer()) return false;
+        if (!find_frame_pointer()) return false;
         cfa = frame_pointer_ + rule.cfa_offset;
         break;
       case FrameRule::Cfa::stored_at_frame_pointer:
-        if (!settle_frame_pointer() || !read(frame_pointer_ + rule.cfa_offset, cfa)) return false;
+        if (!find_frame_pointer() || !read(frame_pointer_ + rule.cfa_offset, cfa)) return false;
         break;
     }
     // Callers lie higher on the stack. Any other address is rejected, even if the tables describe a frame
@@ -128,7 +128,7 @@ class CallSiteCache::Unwinding {
         keep_frame_pointer_in(cfa + rule.frame_pointer_offset);
         return true;
       case FrameRule::FramePointer::stored_at_frame_pointer:
-        if (!settle_frame_pointer()) return false;
+        if (!find_frame_pointer()) return false;
         keep_frame_pointer_in(frame_pointer_ + rule.frame_pointer_offset);
         return true;
       case FrameRule::FramePointer::lost:
@@ -140,7 +140,7 @@ class CallSiteCache::Unwinding {
 
   /// Finds the frame pointer's value in the current frame. Called once a frame depends on it: where frame
   /// pointers are omitted the register holds data, and equal stacks would look different.
-  bool settle_frame_pointer() {
+  bool find_frame_pointer() {
     switch (place_) {
       case Place::entry_register:
         made_.frame_pointer_mask = ~Address{0};
@@ -149,12 +149,12 @@ class CallSiteCache::Unwinding {
       case Place::stack:
         if (!read(frame_pointer_at_, frame_pointer_)) return false;
         break;
-      case Place::settled:
+      case Place::found:
         break;
       case Place::lost:
         return false;
     }
-    place_ = Place::settled;
+    place_ = Place::found;
     return true;
   }
 
@@ -173,12 +173,12 @@ class CallSiteCache::Unwinding {
     return true;
   }
 
-  enum class Place : std::uint8_t { entry_register, stack, settled, lost };
+  enum class Place : std::uint8_t { entry_register, stack, found, lost };
 
   const EntryFrame& entry_;
   Template& made_;
   Address stack_pointer_ = entry_.stack_pointer;
-  Address frame_pointer_ = 0;     ///< valid when settled
+  Address frame_pointer_ = 0;     ///< valid when found
   Address frame_pointer_at_ = 0;  ///< its slot when on the stack
   Place place_ = Place::entry_register;
 };

@@ -39,8 +39,8 @@ namespace pinion {
 /// runs: code is loaded at random addresses). Never 0. That two stacks share one of 2^64 hashes is neglected.
 using CallSite = std::uint64_t;
 
-/// Whether stacks are recognised by templates on this processor; where not, each capture is a full unwinding
-/// with the compiler's runtime (correct, but a hundred times slower).
+/// True if stacks are recognised by templates on this processor; where not, each capture is a full
+/// unwinding with the compiler's runtime (correct, but a hundred times slower).
 #if defined(__x86_64__)
 constexpr bool kCallSiteTemplates = true;
 #else

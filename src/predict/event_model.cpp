@@ -93,8 +93,8 @@ bool EventModel::predict_again(Node& history, Next& next) {
   --history.again;
   const Node* asked = nodes_.find(history.asked);
   if (!asked || !(asked->next == history.next)) return false;
-  next = {history.next,     history.buffer,         asked->delay.expected(),
-          history.surprise, asked->delay.settled(), history.asked};
+  next = {history.next,     history.buffer,        asked->delay.expected(),
+          history.surprise, asked->delay.stable(), history.asked};
   return true;
 }
 
@@ -124,7 +124,7 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
           nodes[best]->buffer,
           nodes[when]->delay.expected(),
           usual && !(usual->next == nodes[best]->next),
-          nodes[when]->delay.settled(),
+          nodes[when]->delay.stable(),
           contexts[when]};
   if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
     history->again = kAgain;

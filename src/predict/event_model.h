@@ -26,7 +26,7 @@ class EventModel {
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
     bool surprise = false;    ///< another event usually follows
-    bool settled = false;     ///< the delay is (Interval)
+    bool stable = false;      ///< the delay is (Interval)
     std::uint64_t asked = 0;  ///< the context that gave the delay
   };
 
@@ -37,8 +37,8 @@ class EventModel {
   bool confirm(std::uint64_t asked, const Event& event, Duration after);
   /// The event that follows `position`; false where all its contexts are unknown.
   bool predict(const StreamPosition& position, Next& next);
-  /// Whether another event than `event` usually follows the one before. `current`: the context of that one
-  /// alone.
+  /// Returns whether another event than `event` usually follows the one before. `current`: the context of
+  /// that one alone.
   bool surprising(std::uint64_t current, const EventName& event);
 
   /// Events so far: while it is the same, so are all answers.

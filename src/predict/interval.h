@@ -66,7 +66,7 @@ class Interval {
   bool known_well() const { return count_ >= 8; }
   /// True after so many observations that a further one changes little; false where the latest ones count
   /// most.
-  bool settled() const { return known_well() && believed_ != latest && believed_ != trend; }
+  bool stable() const { return known_well() && believed_ != latest && believed_ != trend; }
   /// The loss of the estimate in use, 0 to 1; 0 with one observation.
   float loss() const { return loss_[believed_]; }
 

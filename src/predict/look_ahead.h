@@ -22,7 +22,7 @@ class LookAhead {
     BufferId buffer = 0;
     bool live = false;                ///< `buffer` is known
     bool seen = false;                ///< the event has come
-    bool settled = false;             ///< its delay is (Interval)
+    bool stable = false;              ///< its delay is (Interval)
     bool surprise = false;            ///< another event usually follows the one before
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
@@ -50,7 +50,7 @@ class LookAhead {
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, next.settled, next.surprise, end_, kNone, next.asked};
+    step = {next.name, next.buffer, false, false, next.stable, next.surprise, end_, kNone, next.asked};
     return &step;
   }
 

@@ -80,8 +80,8 @@ class Predictor {
   /// These buffers' next uses were predicted anew.
   virtual const std::vector<BufferId>& moved() const;
 
-  /// Whether uses that follow each other too fast for any decision may be given as a sample of one in so
-  /// many.
+  /// Returns whether uses that follow each other too fast for any decision may be given as a sample of one in
+  /// so many.
   virtual bool samples_runs() const { return false; }
 
   /// The learnt profile, for later runs of the same program (docs/prediction.md). By default empty and

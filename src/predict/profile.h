@@ -31,7 +31,7 @@ struct Profile {
   std::vector<Reuse> reuses;
   std::vector<Site> sites;
 
-  /// Whether the bytes begin as those of every version do.
+  /// Returns whether the bytes begin as those of every version do.
   static bool has_mark(const std::string& bytes);
   std::string to_bytes() const;
   /// On an error the profile is empty.

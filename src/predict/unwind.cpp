@@ -238,119 +238,138 @@ struct Row {
   }
 };
 
-/// Runs call frame instructions from `location` up to the row that holds at `address`. `initial` is the row
-/// that DW_CFA_restore goes back to.
-void run_instructions(Reader& code, const CommonEntry& entry, Address location, Address address, Row& row,
-                      const Row& initial) {
-  using Saved = Row::Saved;
-  constexpr std::size_t kMaxRemembered = 8;
-  Row remembered[kMaxRemembered];
-  std::size_t remembered_count = 0;
+/// Runs call frame instructions from `location` up to the row that holds at `address`.
+class RowProgram {
+ public:
+  /// `initial` is the row that DW_CFA_restore goes back to.
+  RowProgram(Reader& code, const CommonEntry& entry, Row& row, const Row& initial)
+      : code_(code), entry_(entry), row_(row), initial_(initial) {}
 
-  while (code.more() && location <= address) {
-    const auto opcode = code.fixed<std::uint8_t>();
+  void run(Address location, Address address) {
+    location_ = location;
+    while (code_.more() && location_ <= address) step(code_.fixed<std::uint8_t>());
+  }
+
+ private:
+  using Saved = Row::Saved;
+
+  void step(std::uint8_t opcode) {
     const std::uint8_t operand = opcode & 0x3f;
-    const auto advance = [&](std::uint64_t delta) { location += delta * entry.code_alignment; };
-    const auto factored = [&](std::int64_t offset) { return offset * entry.data_alignment; };
-    const auto restore = [&](std::uint64_t reg) {
-      if (Row::Column* c = row.column(reg)) *c = reg == kRbp ? initial.rbp : initial.return_address;
-    };
     switch (opcode & 0xc0) {
-      case 0x40:
-        advance(operand);
-        continue;  // DW_CFA_advance_loc
-      case 0x80:
-        row.set(operand, Saved::at_cfa, factored(code.uleb()));
-        continue;  // DW_CFA_offset
-      case 0xc0:
-        restore(operand);
-        continue;  // DW_CFA_restore
+      case 0x40:  // DW_CFA_advance_loc
+        return advance(operand);
+      case 0x80:  // DW_CFA_offset
+        return row_.set(operand, Saved::at_cfa, factored(code_.uleb()));
+      case 0xc0:  // DW_CFA_restore
+        return restore(operand);
       default:
         break;
     }
-    std::uint64_t reg = 0;
+    if (opcode <= 0x04) return move(opcode);
+    if (opcode >= 0x0c && opcode != 0x10 && opcode != 0x11 && opcode <= 0x13) return set_cfa(opcode);
+    set_register(opcode);
+  }
+  void move(std::uint8_t opcode) {
     switch (opcode) {
-      case 0x00:
-        break;  // DW_CFA_nop
-      case 0x02:
-        advance(code.fixed<std::uint8_t>());
-        break;  // DW_CFA_advance_loc1
-      case 0x03:
-        advance(code.fixed<std::uint16_t>());
-        break;  // DW_CFA_advance_loc2
-      case 0x04:
-        advance(code.fixed<std::uint32_t>());
-        break;    // DW_CFA_advance_loc4
-      case 0x05:  // DW_CFA_offset_extended
-        reg = code.uleb();
-        row.set(reg, Saved::at_cfa, factored(code.uleb()));
-        break;
-      case 0x06:
-        restore(code.uleb());
-        break;  // DW_CFA_restore_extended
-      case 0x07:
-        row.set(code.uleb(), Saved::undefined);
-        break;  // DW_CFA_undefined
-      case 0x08:
-        row.set(code.uleb(), Saved::no);
-        break;    // DW_CFA_same_value
-      case 0x09:  // DW_CFA_register
-        row.set(code.uleb(), Saved::elsewhere);
-        code.uleb();
-        break;
-      case 0x0a:  // DW_CFA_remember_state
-        if (remembered_count == kMaxRemembered) return code.fail();
-        remembered[remembered_count++] = row;
-        break;
-      case 0x0b:  // DW_CFA_restore_state
-        if (remembered_count == 0) return code.fail();
-        row = remembered[--remembered_count];
-        break;
-      case 0x0c:  // DW_CFA_def_cfa
-        row.set_cfa_register(code.uleb());
-        row.cfa_offset = code.uleb();
-        break;
-      case 0x0d:
-        row.set_cfa_register(code.uleb());
-        break;  // DW_CFA_def_cfa_register
-      case 0x0e:
-        row.cfa_offset = code.uleb();
-        break;  // DW_CFA_def_cfa_offset
-      case 0x0f:
-        row.set_cfa_expression(code.block());
-        break;    // DW_CFA_def_cfa_expression
-      case 0x10:  // DW_CFA_expression
-        reg = code.uleb();
-        row.set_expression(reg, code.block());
-        break;
-      case 0x11:  // DW_CFA_offset_extended_sf
-        reg = code.uleb();
-        row.set(reg, Saved::at_cfa, factored(code.sleb()));
-        break;
-      case 0x12:  // DW_CFA_def_cfa_sf
-        row.set_cfa_register(code.uleb());
-        row.cfa_offset = factored(code.sleb());
-        break;
-      case 0x13:
-        row.cfa_offset = factored(code.sleb());
-        break;    // DW_CFA_def_cfa_offset_sf
-      case 0x14:  // DW_CFA_val_offset
-      case 0x15:  // DW_CFA_val_offset_sf
-        row.set(code.uleb(), Saved::elsewhere);
-        code.uleb();
-        break;
-      case 0x16:  // DW_CFA_val_expression
-        row.set(code.uleb(), Saved::elsewhere);
-        code.block();
-        break;
-      case 0x2e:
-        code.uleb();
-        break;  // DW_CFA_GNU_args_size
-      default:
-        return code.fail();  // DW_CFA_set_loc, and codes that compilers for this processor never emit
+      case 0x00:  // DW_CFA_nop
+        return;
+      case 0x02:  // DW_CFA_advance_loc1
+        return advance(code_.fixed<std::uint8_t>());
+      case 0x03:  // DW_CFA_advance_loc2
+        return advance(code_.fixed<std::uint16_t>());
+      case 0x04:  // DW_CFA_advance_loc4
+        return advance(code_.fixed<std::uint32_t>());
+      default:  // DW_CFA_set_loc, which compilers for this processor never emit
+        return code_.fail();
     }
   }
-}
+  void set_cfa(std::uint8_t opcode) {
+    switch (opcode) {
+      case 0x0c:  // DW_CFA_def_cfa
+        row_.set_cfa_register(code_.uleb());
+        row_.cfa_offset = static_cast<std::int64_t>(code_.uleb());
+        return;
+      case 0x0d:  // DW_CFA_def_cfa_register
+        return row_.set_cfa_register(code_.uleb());
+      case 0x0e:  // DW_CFA_def_cfa_offset
+        row_.cfa_offset = static_cast<std::int64_t>(code_.uleb());
+        return;
+      case 0x0f:  // DW_CFA_def_cfa_expression
+        return row_.set_cfa_expression(code_.block());
+      case 0x12:  // DW_CFA_def_cfa_sf
+        row_.set_cfa_register(code_.uleb());
+        row_.cfa_offset = factored(code_.sleb());
+        return;
+      default:  // 0x13, DW_CFA_def_cfa_offset_sf
+        row_.cfa_offset = factored(code_.sleb());
+        return;
+    }
+  }
+  /// The rules of a register, and the rows that are remembered.
+  void set_register(std::uint8_t opcode) {
+    switch (opcode) {
+      case 0x0a:  // DW_CFA_remember_state
+        if (remembered_count_ == kMaxRemembered) return code_.fail();
+        remembered_[remembered_count_++] = row_;
+        return;
+      case 0x0b:  // DW_CFA_restore_state
+        if (remembered_count_ == 0) return code_.fail();
+        row_ = remembered_[--remembered_count_];
+        return;
+      case 0x2e:  // DW_CFA_GNU_args_size
+        code_.uleb();
+        return;
+      default:
+        break;
+    }
+    const std::uint64_t reg = code_.uleb();
+    switch (opcode) {
+      case 0x05:  // DW_CFA_offset_extended
+        return row_.set(reg, Saved::at_cfa, factored(code_.uleb()));
+      case 0x06:  // DW_CFA_restore_extended
+        return restore(reg);
+      case 0x07:  // DW_CFA_undefined
+        return row_.set(reg, Saved::undefined);
+      case 0x08:  // DW_CFA_same_value
+        return row_.set(reg, Saved::no);
+      case 0x10:  // DW_CFA_expression
+        return row_.set_expression(reg, code_.block());
+      case 0x11:  // DW_CFA_offset_extended_sf
+        return row_.set(reg, Saved::at_cfa, factored(code_.sleb()));
+      case 0x09:  // DW_CFA_register
+      case 0x14:  // DW_CFA_val_offset
+      case 0x15:  // DW_CFA_val_offset_sf
+        row_.set(reg, Saved::elsewhere);
+        code_.uleb();
+        return;
+      case 0x16:  // DW_CFA_val_expression
+        row_.set(reg, Saved::elsewhere);
+        code_.block();
+        return;
+      default:  // codes that compilers for this processor never emit
+        return code_.fail();
+    }
+  }
+
+  void advance(std::uint64_t delta) { location_ += delta * entry_.code_alignment; }
+  std::int64_t factored(std::uint64_t offset) const {
+    return static_cast<std::int64_t>(offset) * entry_.data_alignment;
+  }
+  std::int64_t factored(std::int64_t offset) const { return offset * entry_.data_alignment; }
+  void restore(std::uint64_t reg) {
+    if (Row::Column* c = row_.column(reg)) *c = reg == kRbp ? initial_.rbp : initial_.return_address;
+  }
+
+  static constexpr std::size_t kMaxRemembered = 8;
+
+  Reader& code_;
+  const CommonEntry& entry_;
+  Row& row_;
+  const Row& initial_;
+  Address location_ = 0;
+  Row remembered_[kMaxRemembered];
+  std::size_t remembered_count_ = 0;
+};
 
 FrameRule rule_of(const Row& row) {
   const auto fits = [](std::int64_t v) { return v == static_cast<std::int32_t>(v); };
@@ -405,9 +424,9 @@ FrameRule find_frame_rule(Address return_address) {
   if (common.failed() || function.failed() || entry.signal_frame) return {};
 
   Row row;
-  run_instructions(common, entry, 0, 0, row, Row{});
+  RowProgram(common, entry, row, Row{}).run(0, 0);
   const Row initial = row;
-  run_instructions(function, entry, reinterpret_cast<Address>(bases.function), call, row, initial);
+  RowProgram(function, entry, row, initial).run(reinterpret_cast<Address>(bases.function), call);
   if (common.failed() || function.failed()) return {};
   return rule_of(row);
 }
