@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runlog/log_timelines.h"
 #include "runlog/reader.h"
 #include "runlog/timeline.h"
 
@@ -210,15 +211,7 @@ void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);
 
-// The parts, for tests and exporters. The time lines may extend beyond the run.
-
-/// Its name and frames; no figures.
+/// Returns the site's name and frames, without figures.
 CallSite call_site_of(const Log& log, const SiteEntry& site);
-
-/// Returns the registered bytes over time, from events; where the log lacks some, from the time series that
-/// was kept online.
-Timeline registered_timeline(const Log& log);
-Timeline oracle_timeline(const Log& log);
-Timeline leave_pinned_timeline(const Log& log);
 
 }  // namespace pinion::runlog

@@ -114,7 +114,7 @@ struct Event {
 };
 static_assert(sizeof(Event) == 64);
 
-/// Whether the event's range is that of a request, rather than of whole pages.
+/// Returns whether the event's range is that of a request, rather than of whole pages.
 constexpr bool is_request(EventKind kind) {
   return kind == EventKind::lease || kind == EventKind::uses || kind == EventKind::hold_begin ||
          kind == EventKind::hold_end;

@@ -29,7 +29,7 @@ struct Log {
 
   /// The end of the run as far as recorded: a killed process's last event may be later than its state.
   std::int64_t last_ns() const;
-  /// Whether every event of the run is here.
+  /// Returns whether every event of the run is here.
   bool all_events() const;
 };
 

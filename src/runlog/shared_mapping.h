@@ -16,9 +16,9 @@ Error map_shared(int file, std::uint64_t offset, std::uint64_t bytes, char*& add
 Error map_private(std::uint64_t bytes, char*& address);
 void unmap(char* address, std::uint64_t bytes);
 
-/// Whether all processes of this machine see at once the bytes that one of them writes through a mapping of
-/// the file. 9p, for one, refuses such mappings or keeps a copy of the file for each process that opens it.
-/// Uses 16 bytes at `offset`, which must exist, and leaves zeros.
+/// Returns whether all processes of this machine see at once the bytes that one of them writes through a
+/// mapping of the file. 9p, for one, refuses such mappings or keeps a copy of the file for each process that
+/// opens it. Uses 16 bytes at `offset`, which must exist, and leaves zeros.
 bool mappings_are_shared(int file, const std::string& path, std::uint64_t offset);
 
 }  // namespace pinion::runlog
