@@ -193,7 +193,7 @@ void Helper::check(Time now) {
   watch_.check_hooks();
   watch_.report_exposure();
   // A release can leave a region idle although its count was not the last: a refused hit still counts in.
-  if (traits_of(options_.retention).settles) desk_.sweep();
+  if (traits_of(options_.retention).decides_on_threads) desk_.sweep();
   last_check_ = now;
 }
 
@@ -345,7 +345,7 @@ void Helper::end_of_run() {
 
 void Helper::forget() {
   domains_.for_each([this](DomainSlot& slot) {
-    if (traits_of(options_.retention).settles)
+    if (traits_of(options_.retention).decides_on_threads)
       leases_.outlive(std::move(slot.kept.retention));
     else
       slot.kept.retention.reset();

@@ -25,7 +25,7 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
                      ArenaLeases& arena, MemoryWatch& watch, RunCounters& counters, HelperBell& bell)
     : threshold_(options.threshold),
       acts_below_(options.front == Front::verbs),
-      settles_(traits_of(options.retention).settles),
+      settles_(traits_of(options.retention).decides_on_threads),
       spends_modelled_time_(spends_modelled_time),
       bell_(bell),
       arena_(arena),

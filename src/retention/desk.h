@@ -103,8 +103,8 @@ class Desk {
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
   /// the budget gives back its reserve. `binds`: its part of the node's limit is less than it would hold.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds);
-  /// Whether the process has a helper that acts, and how long it may have to wait for its core. Without one,
-  /// registrations stay and learning stops.
+  /// Sets whether the process has a helper that acts, and how long it may have to wait for its core.
+  /// Without one, registrations stay and learning stops.
   void set_helper(bool has_helper, Duration turn);
   /// Ends registering ahead and keeping by decision.
   void stop_acting();
@@ -146,7 +146,7 @@ class Desk {
   /// The retention acts, and there is a domain to act in.
   bool acts() const { return traits_.acts && registers_.load(std::memory_order_relaxed); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
-  /// Whether the limits bind.
+  /// Looks whether the limits bind.
   void see_limits(const Budget& budget);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);

@@ -68,7 +68,8 @@ class HelperShare {
     if (!settings_.core_idle) for_threads_ = std::max(0.0, for_threads_ + lost(work));
   }
 
-  /// Whether so much work fits, and is worth it to have `freed`: seconds of holding everything, saved.
+  /// Returns whether so much work fits, and is worth it to have `freed`: seconds of holding everything,
+  /// saved.
   bool affords(Duration work, double freed) const;
   /// The longest of these and its own time is the helper's sleep.
   Duration least_sleep() const;

@@ -51,12 +51,12 @@ class Retention {
 
   virtual ~Retention() = default;
 
-  // ---- application threads, where RetentionTraits::settles ----
+  // ---- application threads, where RetentionTraits::decides_on_threads ----
 
   /// The calling thread has registered a region. Claims the next region to deregister for that at once; null:
   /// no (further) one.
   virtual Region* claim_after_registration() { return nullptr; }
-  /// Whether claim_after_release() may find one: takes no lock.
+  /// Returns whether claim_after_release() may find one: takes no lock.
   virtual bool may_claim() const { return false; }
   /// The calling thread's release has left the region idle. The same.
   virtual Region* claim_after_release(RegionRef /*idle*/) { return nullptr; }
@@ -87,7 +87,7 @@ class Retention {
   virtual void act_again() {}
   /// The next action. One at a time: done() comes before the next call, except for sleep.
   virtual Action next(Time /*now*/) { return {}; }
-  /// Whether the reason for a registration ahead still holds.
+  /// Returns whether the reason for a registration ahead still holds.
   virtual bool wants(const Action& /*action*/) const { return true; }
   /// Until when its use is waited for, however late the program is; in the past where the reason has gone.
   virtual Time waits_until(const Action& /*action*/) const { return kNever; }

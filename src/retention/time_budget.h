@@ -77,7 +77,7 @@ class TimeBudget {
   /// Registering once everything that has been used so far costs so much, by the fits of all domains.
   void registering_once(Duration cost) { set(once_, cost); }
 
-  /// Whether the process would hold more than its limits allow.
+  /// Notes whether the process would hold more than its limits allow.
   void limit_binds(bool binds) {
     stale_ |= binds != limit_binds_;
     limit_binds_ = binds;

@@ -11,12 +11,12 @@ constexpr RetentionKind kRetentionKinds[] = {RetentionKind::observe, RetentionKi
                                              RetentionKind::helper};
 
 struct RetentionTraits {
-  const char* text;        ///< one line for users
-  bool registers = true;   ///< false: transfers are only observed
-  bool settles = false;    ///< decides on application threads (Retention::claim_after_*)
-  bool keeps_idle = true;  ///< false: each registration ends with its transfers
-  bool acts = false;       ///< the helper lets go and registers ahead, as it learns from records
-  bool predicts = false;   ///< uses a predictor
+  const char* text;                 ///< one line for users
+  bool registers = true;            ///< false: transfers are only observed
+  bool decides_on_threads = false;  ///< decides on application threads (Retention::claim_after_*)
+  bool keeps_idle = true;           ///< false: each registration ends with its transfers
+  bool acts = false;                ///< the helper lets go and registers ahead, as it learns from records
+  bool predicts = false;            ///< uses a predictor
 };
 
 constexpr RetentionTraits traits_of(RetentionKind kind) {
@@ -28,12 +28,12 @@ constexpr RetentionTraits traits_of(RetentionKind kind) {
           .predicts = true};
     case RetentionKind::on_demand:
       return {.text = "registers before each transfer and deregisters after it",
-              .settles = true,
+              .decides_on_threads = true,
               .keeps_idle = false};
     case RetentionKind::leave_pinned:
       return {.text = "registers at first use and keeps until the memory goes away or the limit is met"};
     case RetentionKind::lru:
-      return {.text = "keeps the most recently used regions, up to --lru-size", .settles = true};
+      return {.text = "keeps the most recently used regions, up to --lru-size", .decides_on_threads = true};
     case RetentionKind::helper:
       break;
   }

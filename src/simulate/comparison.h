@@ -36,7 +36,7 @@ class Comparison {
     if (gone) observer_.left_pinned(events_.now(), -static_cast<std::int64_t>(gone));
   }
   /// No further lease comes.
-  void finish() { oracle_.settle(kNever, oracle_changed()); }
+  void finish() { oracle_.report(kNever, oracle_changed()); }
 
   /// The part of a wait for these pages that leave-pinned would have waited too.
   Duration leave_pinned_part(const UnderLeavePinned& under, Range pages, Duration wait) const {

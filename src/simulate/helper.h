@@ -85,7 +85,8 @@ class SimulatedHelper final : public CallUser {
 
   Desk& desk() { return desk_; }
   const Desk& desk() const { return desk_; }
-  /// Whether there is a helper, and how long it may have to wait for its turn on a core that it shares.
+  /// Sets whether there is a helper, and how long it may have to wait for its turn on a core that it
+  /// shares.
   void set_helper(bool has_helper, Duration turn);
   /// It computes, or is in a device call.
   bool busy() const { return busy_; }

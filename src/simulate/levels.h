@@ -52,10 +52,10 @@ class LateLevel {
     lag_ = std::max(lag_, 2 * (now - time));
     latest_ = std::max(latest_, now);
     changes_.push({time, bytes});
-    settle(latest_ - lag_);
+    apply(latest_ - lag_);
   }
   void advance(Time time) {
-    settle(time);
+    apply(time);
     level_.advance(time);
   }
 
@@ -68,7 +68,7 @@ class LateLevel {
     std::int64_t bytes;
     bool operator>(const Change& other) const { return time > other.time; }
   };
-  void settle(Time before) {
+  void apply(Time before) {
     while (!changes_.empty() && changes_.top().time <= before) {
       level_.change(changes_.top().time, changes_.top().bytes);
       changes_.pop();

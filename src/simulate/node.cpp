@@ -153,7 +153,7 @@ class Helpers {
                                    : static_cast<int>(ranks)),
         crowded_(static_cast<std::uint64_t>(idle_cores_) < ranks) {}
 
-  /// Whether ranks that do the same may have other terms than each other.
+  /// Returns whether ranks that do the same may have other terms than each other.
   bool tell_ranks_apart() const {
     return crowded_ && idle_cores_ > 0 &&
            (settings_.policy == PolicyKind::aggressive || settings_.policy == PolicyKind::conservative);

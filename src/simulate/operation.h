@@ -37,8 +37,8 @@ struct Operation {
   std::uint8_t page_order = 0;
   Duration compute = 0;   ///< by the thread, since its previous operation was done
   Duration transfer = 0;  ///< in the network, since then: noise of the computation does not touch it
-  /// Of an acquire: the length of its lease, independent of the thread (except under a retention that
-  /// settles: there the release is the thread's work).
+  /// The length of an acquire's lease, independent of the thread (except under a retention that decides on
+  /// threads: there the release is the thread's work).
   Duration lasts = kUntilReleased;
   Time not_before = 0;  ///< absolute
 

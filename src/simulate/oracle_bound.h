@@ -58,17 +58,17 @@ class OracleBound {
     const Duration ahead = fresh ? nic_.register_cost(fresh / page_size()) : 0;
     lag_ = std::max(lag_, 2 * ahead);
     moves_.push({now - ahead, true, pages});
-    settle(now - lag_, changed);
+    report(now - lag_, changed);
   }
   template <class F>
   void end(Time now, Range pages, F&& changed) {
     leased_.remove(pages);
     moves_.push({now, false, pages});
-    settle(now - lag_, changed);
+    report(now - lag_, changed);
   }
   /// No lease begins before `time` any more.
   template <class F>
-  void settle(Time time, F&& changed) {
+  void report(Time time, F&& changed) {
     while (!moves_.empty() && moves_.top().time <= time) {
       const Move move = moves_.top();
       moves_.pop();

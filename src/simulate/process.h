@@ -43,8 +43,8 @@ class Process {
   void add_thread(Script& script) { threads_.add(script); }
   /// Its script has more, after it had no more.
   void resume(std::uint16_t thread) { threads_.resume(thread); }
-  /// Whether there is a helper (retention helper), and how long it may have to wait for its turn on a core
-  /// that it shares. Without one, registrations stay.
+  /// Sets whether there is a helper (retention helper), and how long it may have to wait for its turn on a
+  /// core that it shares. Without one, registrations stay.
   void set_helper(bool has_helper, Duration turn) { helper_.set_helper(has_helper, turn); }
   /// Does something at that time.
   void at(Time time, std::function<void()> what);

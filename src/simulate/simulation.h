@@ -62,7 +62,7 @@ struct Result {
   std::vector<std::string> profiles;
 };
 
-/// Whether that name is a predictor here.
+/// Returns whether that name is a predictor here.
 bool is_predictor(const std::string& name);
 
 Result simulate(const Workload& workload, const Settings& settings);

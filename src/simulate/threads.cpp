@@ -244,7 +244,7 @@ void Threads::made(std::uint32_t call, const DeviceCall& device_call) {
 // ---- deregistrations on the thread ----
 
 bool Threads::let_go(std::uint16_t number, RegionRef left_idle) {
-  if (!traits_.settles) return false;
+  if (!traits_.decides_on_threads) return false;
   threads_[number].left_idle = left_idle;
   calls_.call(call_of(number)).in_device = 0;
   return let_next_go(number);

@@ -82,7 +82,7 @@ TEST_F(RetentionKindsTest, TraitsHoldOfTheObjects) {
     const auto retention = make(kind, 0);
     Region* region = idle(pages(0, 2));
     Region* claimed = retention->claim_after_release({region, region->generation()});
-    EXPECT_EQ(claimed != nullptr, traits_of(kind).settles) << to_string(kind);
+    EXPECT_EQ(claimed != nullptr, traits_of(kind).decides_on_threads) << to_string(kind);
     if (claimed) retire(claimed);
     retire_all(*domain, Actor::application, [](auto&&...) {});
   }

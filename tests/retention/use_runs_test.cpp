@@ -305,7 +305,7 @@ std::uint64_t counted_in(const runlog::Log& log) {
   return uses;
 }
 
-// A region that settles live: its hits are counted in runs, and the log has all of them.
+// A region becomes settled live: its hits are counted in runs, and the log has all of them.
 TEST(UseRuns, ABufferInUseAgainAndAgainLeavesFewRecords) {
   LiveUses live(RetentionKind::helper);
   // However busy the machine is, the helper looks some time.
