@@ -42,25 +42,36 @@ struct Buffer {
   Range pages{};
   Access access = Access::read;
   std::uint16_t thread = 0;  ///< that used it last
+  RegionRef region;
+  std::size_t entries = 1;  ///< translation entries that its pages take, as far as is known
+
   Time last_use = kNotYet;
   Time busy_until = kNotYet;  ///< the end of its transfers so far
+  Duration lasts = 0;         ///< its transfers, lately
+  Duration pace = 0;          ///< the last interval
+  Duration longest_interval = 0;
   bool reused = false;        ///< it has had a use before its last
   bool late = false;          ///< its last use, which awaits a decision
   bool tried = false;         ///< it was let go before
-  bool by_thread = false;     ///< it was let go for its thread to register
   Time kept_since = kNotYet;  ///< its first use, or when it was last let go
-  Duration longest_interval = 0;
-  bool settled = false;  ///< by its last use (settled_regions.h)
-  Time settled_since = kNotYet;
-  std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
-  Duration pace = 0;         ///< the last interval
-  Time predicted_at_release = kNever;
-  RegionRef region;
-  std::size_t entries = 1;  ///< translation entries that its pages take, as far as is known
-  Duration lasts = 0;       ///< its transfers, lately
-  Time over = kNever;       ///< when its next use should be over, as the helper was to wake for it
-  Duration reserved = 0;    ///< in the time budget, for its next use
-  Duration margin = 0;      ///< so long before its next use it is to be registered, by the last plan
+
+  /// By settled_regions.h.
+  struct Settled {
+    bool by_last_use = false;
+    Time since = kNotYet;
+    std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
+  } settled;
+  /// In the time budget, for its next use (ledger.h).
+  struct Reserved {
+    Duration time = 0;
+    bool by_thread = false;  ///< it was let go for its thread to register
+  } reserved;
+  /// Its next use, as last planned.
+  struct Expected {
+    Time at_release = kNever;  ///< predicted one full reuse ahead
+    Time over = kNever;        ///< when it should be over, as the helper was to wake for it
+    Duration margin = 0;       ///< so long before it the buffer is to be registered
+  } expected;
   mutable KnownUse known_use;
   mutable KnownWorth known_worth;
 

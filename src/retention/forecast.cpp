@@ -43,8 +43,8 @@ Estimate Forecast::earliest_use(Range region, Time after) const {
     const Time next = next_time(id, after);
     if (next == kNever) continue;
     earliest = std::min(earliest, next);
-    if (next - buffers_[id].margin >= early) continue;
-    early = next - buffers_[id].margin;
+    if (next - buffers_[id].expected.margin >= early) continue;
+    early = next - buffers_[id].expected.margin;
     first = id;
   }
   if (earliest == kNever) return {};

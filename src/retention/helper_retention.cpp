@@ -69,12 +69,12 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool continues = time < buffer.busy_until;
   settled_.note(buffer, lease, region, settings_.act && predictor_.samples_runs());
   const bool reuse = buffer.last_use != kNotYet && !continues;
-  const Time last_use = buffer.last_use, at_release = buffer.predicted_at_release;
+  const Time last_use = buffer.last_use, at_release = buffer.expected.at_release;
   const Duration interval = time - last_use;
   if (reuse) {
     // A settled buffer is predicted to go on as before.
     const Time paced = last_use + buffer.pace;
-    if (buffer.settled) score_.count(time, interval, paced, paced);
+    if (buffer.settled.by_last_use) score_.count(time, interval, paced, paced);
     buffer.pace = interval;
     buffer.longest_interval = std::max(buffer.longest_interval, interval);
     buffer.reused = true;
@@ -91,8 +91,8 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   if (lease.outcome == runlog::Outcome::bounced) out_of_room_ = time;
   note_use(id, lease, region);
   const Observed observed = learn(id, lease, delayed, last_use, continues);
-  if (reuse && !buffer.settled) score_.count(time, interval, at_release, observed.foreseen);
-  buffer.predicted_at_release = observed.next;
+  if (reuse && !buffer.settled.by_last_use) score_.count(time, interval, at_release, observed.foreseen);
+  buffer.expected.at_release = observed.next;
   follow_predictor(id);
   // Victims may be chosen before the decision that follows.
   if (domain_.pressed() && registered(region))
@@ -109,7 +109,7 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   ledger_.give_back(buffer);
-  buffer.by_thread = false;
+  buffer.reserved.by_thread = false;
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -155,7 +155,7 @@ void HelperRetention::ran(const runlog::Event& run) {
   if (!buffer) return;  // its memory has changed since
   buffer->last_use = std::max(buffer->last_use, run.end_ns);
   buffer->busy_until = std::max(buffer->busy_until, run.end_ns);
-  buffer->passed = 0;  // the next one is learnt from
+  buffer->settled.passed = 0;  // the next one is learnt from
 }
 
 void HelperRetention::memory_event(Range range) {
@@ -194,9 +194,9 @@ void HelperRetention::act_again() {
 void HelperRetention::enqueue(BufferId id, Time after) {
   Buffer& buffer = buffers_[id];
   const Estimate& next = forecast_.next_use(id, after);
-  if (next.early == kNever || buffer.by_thread || !ledger_.worth_registering(buffer, next))
+  if (next.early == kNever || buffer.reserved.by_thread || !ledger_.worth_registering(buffer, next))
     return listen(id, after, after);  // to let it go again
-  buffer.margin = next.time - next.early;
+  buffer.expected.margin = next.time - next.early;
   plan_.insert(id, next.early);
 }
 
@@ -298,13 +298,13 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
     return;
   }
   const Time use = forecast_.next_time(id, after);
-  buffer.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
-  overs_.set(id, buffer.over);
+  buffer.expected.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
+  overs_.set(id, buffer.expected.over);
 }
 
 void HelperRetention::listen_on(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
-  const Duration waited = std::max(now - buffer.over, 2 * kOver);
+  const Duration waited = std::max(now - buffer.expected.over, 2 * kOver);
   const bool awaited = registered(buffer.region) && waited < kLongestOver &&
                        ledger_.affords_waiting(buffer.pages.pages(), waited);
   overs_.set(id, awaited ? now + waited : kNever);
@@ -322,8 +322,8 @@ bool HelperRetention::next_registration(Time now, Action& action, Time& due) {
       listen(id, buffer.last_use, buffer.last_use);
       continue;
     }
-    if (use - buffer.margin > item.asked) {
-      plan_.put_back(item, use - buffer.margin);
+    if (use - buffer.expected.margin > item.asked) {
+      plan_.put_back(item, use - buffer.expected.margin);
       continue;
     }
     action.kind = Action::Kind::register_ahead;

@@ -61,7 +61,8 @@ Duration Ledger::more_reserved(const RegionRef& ref) const {
   Duration sum = 0;
   for (const BufferId id : buffers_.in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
-    if (!buffer.served_elsewhere(ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
+    if (!buffer.served_elsewhere(ref))
+      sum += costs_.registration.upper(buffer.entries) - buffer.reserved.time;
   }
   return sum;
 }
@@ -83,9 +84,9 @@ void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
   for (const BufferId id : buffers_.in(pages)) {
     Buffer& buffer = buffers_[id];
     if (buffer.served_elsewhere(ref)) continue;
-    if (buffer.by_thread) budget_->leave_to_threads(-buffer.reserved);
-    buffer.by_thread = false;
-    buffer.reserved = costs_.registration.upper(buffer.entries);
+    if (buffer.reserved.by_thread) budget_->leave_to_threads(-buffer.reserved.time);
+    buffer.reserved.by_thread = false;
+    buffer.reserved.time = costs_.registration.upper(buffer.entries);
   }
 }
 
@@ -93,16 +94,16 @@ void Ledger::leave_to_threads(const RegionRef& ref) {
   for (const BufferId id : buffers_.in(ref.region->range())) {
     Buffer& buffer = buffers_[id];
     if (buffer.served_elsewhere(ref)) continue;
-    buffer.by_thread = true;
-    if (budget_) budget_->leave_to_threads(buffer.reserved);
+    buffer.reserved.by_thread = true;
+    if (budget_) budget_->leave_to_threads(buffer.reserved.time);
   }
 }
 
 void Ledger::give_back(Buffer& buffer) {
-  PINION_ASSERT(budget_ || buffer.reserved == 0);
-  if (buffer.reserved && buffer.by_thread) budget_->leave_to_threads(-buffer.reserved);
-  if (buffer.reserved) budget_->give_back(buffer.reserved);
-  buffer.reserved = 0;
+  PINION_ASSERT(budget_ || buffer.reserved.time == 0);
+  if (buffer.reserved.time && buffer.reserved.by_thread) budget_->leave_to_threads(-buffer.reserved.time);
+  if (buffer.reserved.time) budget_->give_back(buffer.reserved.time);
+  buffer.reserved.time = 0;
 }
 
 }  // namespace pinion

@@ -21,18 +21,18 @@ void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef 
   unsigned& in_a_row = soon_[lease.thread];
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
   const bool settled = in_a_row == kRun && may_settle;
-  if (settled && !buffer.settled) buffer.settled_since = lease.begin_ns;
-  if (!settled && buffer.settled && registered(buffer.region))
+  if (settled && !buffer.settled.by_last_use) buffer.settled.since = lease.begin_ns;
+  if (!settled && buffer.settled.by_last_use && registered(buffer.region))
     buffer.region.region->settled_until.store(0, std::memory_order_relaxed);
-  buffer.settled = settled;
+  buffer.settled.by_last_use = settled;
 }
 
 Time SettledRegions::rested_at(RegionRef ref, Time now) const {
   Time rested = kNotYet, since = kNever;
   for (const BufferId id : buffers_.in(ref.region->range())) {
-    if (!buffers_[id].settled) continue;
+    if (!buffers_[id].settled.by_last_use) continue;
     rested = std::max(rested, buffers_[id].last_use + kRest);
-    since = std::min(since, buffers_[id].settled_since);
+    since = std::min(since, buffers_[id].settled.since);
   }
   if (rested == kNotYet || now < rested) return rested;
   // The uses of a run leave their record when it ends.
@@ -44,7 +44,7 @@ Time SettledRegions::rested_at(RegionRef ref, Time now) const {
 void SettledRegions::mark(RegionRef ref, Time until) {
   Duration gap = kRest;
   for (const BufferId id : buffers_.in(ref.region->range())) {
-    if (!buffers_[id].settled) return;
+    if (!buffers_[id].settled.by_last_use) return;
     gap = std::min(gap, ledger_.away(buffers_[id]));
   }
   std::erase_if(marked_, [&](const Marked& other) {

@@ -24,7 +24,9 @@ class SettledRegions {
   /// thread before. Only `may_settle` buffers are.
   void note(Buffer& buffer, const runlog::Event& lease, RegionRef region, bool may_settle);
   /// Returns whether this use of a settled buffer is passed over: the predictor sees a sample.
-  static bool passes_over(Buffer& buffer) { return buffer.settled && buffer.passed++ % kOfRun != 0; }
+  static bool passes_over(Buffer& buffer) {
+    return buffer.settled.by_last_use && buffer.settled.passed++ % kOfRun != 0;
+  }
   /// Returns when the region has rested long enough for a decision, as far as is known now; kNotYet: at once.
   Time rested_at(RegionRef ref, Time now) const;
   /// Decisions about the region wait until then, and threads count hits on it in runs, if all its buffers are

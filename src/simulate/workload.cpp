@@ -185,12 +185,10 @@ void add_leases(const runlog::Event& run, std::uint64_t most, std::deque<runlog:
   }
 }
 
-}  // namespace
-
-Program program_of(const runlog::Log& log) {
+/// The events that a program is made of, by their begin. `of_runs` keeps leases that stand for runs of uses.
+std::vector<const runlog::Event*> events_of(const runlog::Log& log, std::deque<runlog::Event>& of_runs) {
   using runlog::EventKind;
   std::vector<const runlog::Event*> events;
-  std::deque<runlog::Event> of_runs;  // where they stay
   for (const runlog::Event& event : log.events) {
     const bool here = event.kind == EventKind::deregistration && !(event.flags & runlog::kByHelper);
     const bool lease = event.kind == EventKind::lease && event.bytes > 0;
@@ -201,6 +199,23 @@ Program program_of(const runlog::Log& log) {
   for (const runlog::Event& lease : of_runs) events.push_back(&lease);
   std::stable_sort(events.begin(), events.end(),
                    [](const auto* a, const auto* b) { return a->begin_ns < b->begin_ns; });
+  return events;
+}
+
+std::set<std::uint8_t> domains_of(const std::vector<const runlog::Event*>& events) {
+  std::set<std::uint8_t> domains;
+  for (const runlog::Event* event : events)
+    if (event->kind == runlog::EventKind::lease) domains.insert(event->domain);
+  if (domains.empty()) domains.insert(0);
+  return domains;
+}
+
+}  // namespace
+
+Program program_of(const runlog::Log& log) {
+  using runlog::EventKind;
+  std::deque<runlog::Event> of_runs;
+  const std::vector<const runlog::Event*> events = events_of(log, of_runs);
 
   // Threads by the log's numbers, from 0 on without gaps.
   std::map<std::uint16_t, std::size_t> numbers;
@@ -238,10 +253,7 @@ Program program_of(const runlog::Log& log) {
       actions[latest].push_back(
           {std::max(begin, event->end_ns - of.before(event->end_ns)), order++, event, true});
   }
-  std::set<std::uint8_t> domains;
-  for (const runlog::Event* event : events)
-    if (event->kind == EventKind::lease) domains.insert(event->domain);
-  if (domains.empty()) domains.insert(0);
+  const std::set<std::uint8_t> domains = domains_of(events);
   Program program;
   program.domains = std::min<std::size_t>(*domains.rbegin() + 1u, runlog::kMaxDomains);
   const Time end = covered_until(log);
