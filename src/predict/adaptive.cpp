@@ -210,7 +210,7 @@ Time AdaptivePredictor::believed(const Buffer& buffer, Horizon horizon, Time cha
                                  Time reuse_says) const {
   if (chain_says == kNever) return reuse_says;
   if (reuse_says == kNever) return chain_says;
-  // In doubt the chain: it sees more than the buffer's own past.
+  // The chain wins in doubt: it sees more than the buffer's own past.
   return buffer.loss.of(horizon, reuse) < 0.85f * buffer.loss.of(horizon, chain) ? reuse_says : chain_says;
 }
 

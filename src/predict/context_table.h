@@ -53,7 +53,7 @@ class ContextTable {
 
   Set& set_of(std::uint64_t key) { return sets_[((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1)]; }
 
-  /// Out of line: most keys are known.
+  /// The search is out of line, as most keys are known.
   [[gnu::noinline]] Value& add(std::uint64_t key) {
     if (values_.size() * 2 >= sets_.size() * kWays && sets_.size() * kWays < most_) grow();
     Set& set = set_of(key);

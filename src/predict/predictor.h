@@ -38,7 +38,7 @@ struct Use {
   Duration delayed = 0;
 };
 
-/// Both sides of a use.
+/// The predictions of a use and of the one after it.
 struct Observed {
   /// The predicted time of this use, by the uses that were over `lead` before it: for the score. Set only for
   /// a use that begins anew, after another use of its buffer.

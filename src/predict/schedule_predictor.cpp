@@ -74,7 +74,7 @@ Time SchedulePredictor::next_use(BufferId buffer, Time after, AnchorOf&& anchor_
   Time earliest = kNever;
   for (const auto& [thread, times, positions] : schedule_->times(known_as_[buffer])) {
     const Anchor& anchor = anchor_of(threads_[thread]);
-    // Only unseen ones: `after` may lie before a seen one, by the thread's waits since.
+    // Only unseen uses count: `after` may lie before a seen one, by the thread's waits since.
     const auto unseen = std::lower_bound(positions.begin(), positions.end(), anchor.next);
     const auto later =
         std::upper_bound(times.begin() + (unseen - positions.begin()), times.end(), after - anchor.shift);

@@ -55,13 +55,13 @@ struct Buffer {
   bool tried = false;         ///< it was let go before
   Time kept_since = kNotYet;  ///< its first use, or when it was last let go
 
-  /// By settled_regions.h.
+  /// The state of settled_regions.h.
   struct Settled {
     bool by_last_use = false;
     Time since = kNotYet;
     std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
   } settled;
-  /// In the time budget, for its next use (ledger.h).
+  /// The reservation in the time budget for its next use (ledger.h).
   struct Reserved {
     Duration time = 0;
     bool by_thread = false;  ///< it was let go for its thread to register

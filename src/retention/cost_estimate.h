@@ -49,7 +49,7 @@ class LinearFit {
   std::uint64_t observed() const { return observed_; }
   double a() const { return a_; }
   double b() const { return b_; }
-  /// At least 0, as both terms are.
+  /// The estimate is at least 0, as both terms are.
   Duration expected(std::size_t entries) const {
     return static_cast<Duration>(a_ * static_cast<double>(entries) + b_ + 0.5);
   }

@@ -111,8 +111,8 @@ class Desk {
 
   // ---- sleep ----
 
-  /// Before each decision: the helper has used so much CPU since its start; modelled device time counts as
-  /// such.
+  /// Notes, before each decision, the CPU that the helper has used since its start; modelled device time
+  /// counts as such.
   void used(Duration cpu, Time now);
 
   /// Uses are learnt from.

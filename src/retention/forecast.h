@@ -1,4 +1,4 @@
-// When buffers are used next: the predictor's answers, on the program's own time, as times of the run. Owns
+// The next uses of buffers: the predictor's answers, on the program's own time, as times of the run. Owns
 // what threads had waited for registrations, by which the two differ; an interval that a late transfer has
 // prolonged would announce the next uses too late, and so make the next late transfer. One thread,
 // retention's.

@@ -113,13 +113,13 @@ class HelperRetention final : public Retention {
   void note_use(BufferId id, const runlog::Event& lease, RegionRef region);
   /// Lets the predictor learn from a use of the buffer, before which its thread had waited so long.
   Observed learn(BufferId id, const runlog::Event& lease, Duration delayed, Time last_use, bool continues);
-  /// After a use of buffer `used`: the queue follows the predictor.
+  /// Lets the queue follow the predictor, after a use of buffer `used`.
   void follow_predictor(BufferId used);
   /// Victims of the limits are chosen by the region's next use.
   void expect(RegionRef ref, Time next) { domain_.expect(ref, next == kNever ? 0 : next); }
   /// Plans anew for a buffer whose next use is predicted anew.
   void reconsider(BufferId id);
-  /// For its next use later than `after`, if that is worth it.
+  /// Queues the buffer for its next use later than `after`, if that is worth it.
   void enqueue(BufferId id, Time after);
 
   // ---- decisions ----
@@ -139,8 +139,8 @@ class HelperRetention final : public Retention {
   bool short_of_room(const Buffer& buffer, Time now) const;
   /// Claims the region for deregistration, if it is idle and its worst cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
-  /// All uses of the region are unknown, as after a rest of the share: it stays for the next one, or until
-  /// keeping it has cost as much as may be for a trial.
+  /// Returns true if all uses of the region are unknown, as after a rest of the share: it stays for the next
+  /// one, or until keeping it has cost as much as may be for a trial.
   bool awaits_first_use(BufferId id, Time now);
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);

@@ -30,7 +30,7 @@ class Ledger {
   void advance(Time now) {
     if (budget_) budget_->advance(now);
   }
-  /// From now on, prices are those of now.
+  /// Takes the terms of now for prices.
   void note_terms();
   /// The helper sees the late use of a buffer only now, as it came unawaited.
   void learn_unseen(Buffer& buffer, Time now);
@@ -40,7 +40,7 @@ class Ledger {
   /// Returns for how long to hold so many pages is as bad as one late transfer of them. Such a transfer
   /// registers so many translation entries, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
-  /// The same of the buffer's pages, by the noted terms.
+  /// Returns the worth of the buffer's pages, by the noted terms.
   Duration worth(const Buffer& buffer) const {
     KnownWorth& known = buffer.known_worth;
     if (known.terms != terms_number_ || known.entries != buffer.entries)
@@ -99,7 +99,7 @@ class Ledger {
   void cancel(Duration receipt);
   /// The region, of these pages, is claimed: the next uses of its buffers register them.
   void gone(const RegionRef& ref, Range pages, Duration receipt);
-  /// Their threads will, instead of the helper. The region is claimed.
+  /// Leaves these registrations to the threads instead of the helper. The region is claimed.
   void leave_to_threads(const RegionRef& ref);
   /// The buffer's use is over, or will not come: its reservation ends.
   void give_back(Buffer& buffer);

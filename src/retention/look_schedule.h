@@ -76,7 +76,7 @@ class LookSchedule {
   static constexpr int kLongestPolls = 16;     ///< the longest sleep between looks, in units of `poll`
   static constexpr Duration kQuiet = kSecond;  ///< so long since the last record
 
-  /// In such a gap a wake-up by its record costs far less than looks, however far apart.
+  /// A wake-up by a record costs far less than looks in such a gap, however far apart.
   Duration seldom() const { return poll_ * kLongestPolls * kLooksPerGap; }
 
   Duration within(Duration until_deadline, std::size_t undecided_bytes, Time now) const {

@@ -9,8 +9,8 @@
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/helper_share.h"
-#include "retention/retention_options.h"
 #include "retention/retention.h"
+#include "retention/retention_options.h"
 #include "retention/time_budget.h"
 
 namespace pinion {

@@ -1,5 +1,5 @@
-// How good the predictions of a domain were: every reuse of a buffer counts, an unpredicted one as wrong.
-// Plain counts, of retention's thread.
+// The score of a domain's predictions: every reuse of a buffer counts, an unpredicted one as wrong. Plain
+// counts, of retention's thread.
 #pragma once
 
 #include <cmath>

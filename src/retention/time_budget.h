@@ -55,8 +55,8 @@ struct RegisteredOnce {
 class TimeBudget {
  public:
   static constexpr double kUnbounded = -1;
-  /// While the budget is unused. At 4, retention spends where a loop repays it within its first turns; at 200
-  /// (0.5 % of the time for an empty registry) most short programs end with the budget unused.
+  /// The price while the budget is unused. At 4, retention spends where a loop repays it within its first
+  /// turns; at 200 (0.5 % of the time for an empty registry) most short programs end with the budget unused.
   static constexpr double kPrice = 4;
   /// The factor on that price where a limit binds. With intervals between half and twice their length, take a
   /// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 50 in
@@ -94,7 +94,7 @@ class TimeBudget {
 
   // ---- possible losses ----
 
-  /// Whether a reservation would fit.
+  /// Returns whether a reservation would fit.
   bool fits(Duration worst) const { return !bounded() || worst <= left(); }
   bool reserve(Duration worst);
   void give_back(Duration worst) { reserved_ -= worst; }
@@ -114,19 +114,19 @@ class TimeBudget {
   Duration allowed() const;  ///< credit and share, so far; 0 while unbounded
   Duration lost() const { return waited_ - leave_pinned_ + books_; }
   Duration reserved() const { return reserved_; }
-  /// For registrations that the helper will make.
+  /// The time reserved for registrations that the helper will make.
   Duration reserved_for_helper() const { return reserved_ - for_threads_; }
   std::uint64_t refused() const { return refused_; }
 
  private:
   Duration credit() const;
   double priced() const;
-  /// One of the terms of the price.
+  /// Sets one of the terms of the price.
   void set(std::int64_t& term, std::int64_t value) {
     stale_ |= value != term;
     term = value;
   }
-  /// For reservations. All of them may come true at once, so they share the rest once.
+  /// The time left for reservations. All of them may come true at once, so they share the rest once.
   Duration left() const { return allowed() - lost() - reserved_; }
 
   const Settings settings_;

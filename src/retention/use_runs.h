@@ -16,7 +16,7 @@ namespace pinion {
 
 class UseRuns {
  public:
-  /// Whether a run is open. Otherwise end_or_count() is for hits on settled regions only.
+  /// Returns whether a run is open. Otherwise end_or_count() is for hits on settled regions only.
   bool any() const { return open_ != 0; }
 
   /// A lease has ended. `settled`: it began while its region was. True: it is counted. Else it leaves its own

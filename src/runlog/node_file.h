@@ -46,7 +46,7 @@ class NodeFile {
   static constexpr std::uint64_t kMostAtOnce = 16;
   Error take(std::uint64_t count, std::uint64_t index, char* address);
 
-  /// Whether bytes written to the chunks reach the file only by write_back().
+  /// Returns whether bytes written to the chunks reach the file only by write_back().
   bool needs_write_back() const { return own_header_ != nullptr; }
   Error write_back(const void* begin, std::uint64_t bytes);
 

@@ -42,7 +42,7 @@ Error for_each_log(const std::vector<std::string>& paths, const std::function<vo
 /// the run's length.
 Error for_each_state(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
-/// All logs, whole.
+/// Reads all logs whole.
 Error read_logs(const std::vector<std::string>& paths, std::vector<Log>& logs);
 
 }  // namespace pinion::runlog

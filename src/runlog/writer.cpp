@@ -95,7 +95,7 @@ void LogWriter::set_acts(Acts acts, const std::string& retention, const std::str
   header_->acts = acts;
 }
 
-// For files that need write_back(): events, call sites and domains before the header that counts them, and
+// Writes files that need write_back(): events, call sites and domains before the header that counts them, and
 // the state before the header that names it. Items that the disk has no room for stay uncounted.
 void LogWriter::write_back(bool all_sites) {
   if (!file_.needs_write_back()) return;

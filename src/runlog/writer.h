@@ -71,7 +71,7 @@ class LogWriter {
   /// ignored.
   void add_domain(const DomainInfo& info);
   std::uint32_t domain_count() const { return domain_count_; }
-  /// For the next update() or finish(), of a domain in the table.
+  /// Sets the state of a domain in the table, for the next update() or finish().
   void set_domain_state(std::uint32_t number, const DomainState& state);
 
   /// Calls `f(SiteEntry&)` for each call site: the moment to fill in names, at the end of the run.

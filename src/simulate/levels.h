@@ -77,7 +77,7 @@ class LateLevel {
 
   Level level_;
   Time latest_;
-  /// At first more than any registration takes that is not absurdly large.
+  /// The lag is at first longer than any registration takes that is not absurdly large.
   Duration lag_ = 20 * kMillisecond;
   std::priority_queue<Change, std::vector<Change>, std::greater<>> changes_;
 };

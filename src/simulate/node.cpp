@@ -108,7 +108,7 @@ class SimulatedRank final : private Observer {
     if (!oracle && settings.predictor != "schedule") {
       std::unique_ptr<Predictor> learns =
           make_predictor(settings.predictor, settings.window, settings.period_window);
-      // One that is damaged leaves the predictor as it was.
+      // A damaged profile leaves the predictor as it was.
       if (member.program < settings.profiles.size())
         if (const std::string& profile = settings.profiles[member.program]; !profile.empty())
           static_cast<void>(learns->load_profile(profile));

@@ -36,19 +36,19 @@ class Process {
   /// `predictors` are for retentions helper and observe, one for each domain. `observer` outlives the
   /// process.
   Process(Settings settings, std::vector<std::unique_ptr<Predictor>> predictors, Observer& observer);
-  /// With one domain.
+  /// Makes a process with one domain.
   Process(Settings settings, std::unique_ptr<Predictor> predictor, Observer& observer);
 
-  /// The next thread, which begins at once. `script` outlives the run.
+  /// Adds the next thread, which begins at once. `script` outlives the run.
   void add_thread(Script& script) { threads_.add(script); }
-  /// Its script has more, after it had no more.
+  /// Lets the thread go on: its script has more, after it had no more.
   void resume(std::uint16_t thread) { threads_.resume(thread); }
   /// Sets whether there is a helper (retention helper), and how long it may have to wait for its turn on a
   /// core that it shares. Without one, registrations stay.
   void set_helper(bool has_helper, Duration turn) { helper_.set_helper(has_helper, turn); }
   /// Does something at that time.
   void at(Time time, std::function<void()> what);
-  /// A memory event, as the hooks report it, by `thread`.
+  /// Changes memory by `thread`, as the hooks report it.
   void change_memory(Range range, std::uint16_t thread = 0) { threads_.change_memory(range, thread); }
 
   /// Runs the next event, and the same thread's steps after it, up to the next other event and to `until`.

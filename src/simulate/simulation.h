@@ -58,7 +58,7 @@ struct Result {
   /// Events as a log would have them (leases, device calls and memory events): of all ranks, and of those
   /// simulated.
   std::uint64_t events = 0, events_simulated = 0;
-  /// If they are kept: by program, the profile that one of its ranks has learnt.
+  /// The profile that one of a program's ranks has learnt, by program; empty unless profiles are kept.
   std::vector<std::string> profiles;
 };
 

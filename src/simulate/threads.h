@@ -67,12 +67,12 @@ class Threads final : public CallUser {
   Threads(const ProcessSettings& settings, Events& events, Domains& domains, Calls& calls,
           Comparison& comparison, SimulatedHelper& helper, Observer& observer, runlog::Counters& counters);
 
-  /// The next thread, which begins at once. `script` outlives the run.
+  /// Adds the next thread, which begins at once. `script` outlives the run.
   void add(Script& script);
-  /// Its script has more, after it had no more.
+  /// Lets the thread go on: its script has more, after it had no more.
   void resume(std::uint16_t number);
   std::size_t count() const { return threads_.size(); }
-  /// A memory event, as the hooks report it, by that thread.
+  /// Changes memory by that thread, as the hooks report it.
   void change_memory(Range range, std::uint16_t number);
   /// Leaves the records of all open runs of uses.
   void end_runs();

@@ -11,7 +11,7 @@ namespace pinion::simulate {
 class WakeLatency {
  public:
   explicit WakeLatency(Duration always = 60 * kMicrosecond) : always_(always) {}
-  /// In the order in which they were recorded, from the first again after the last. None: as without a run.
+  /// Repeats the recorded ones in their order, from the first again after the last. None: as without a run.
   explicit WakeLatency(const runlog::Lateness& recorded) : recorded_(recorded) {}
 
   Duration next() {
