@@ -23,7 +23,7 @@
 #include "cli/run/nic_memory.h"
 #include "cli/text.h"
 #include "engine/acts.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

@@ -18,7 +18,7 @@
 #include "engine/engine_options.h"
 #include "engine/fabric_monitor.h"
 #include "engine/preparation.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 

@@ -16,7 +16,7 @@
 #include "engine/node_membership.h"
 #include "engine/engine_options.h"
 #include "engine/pinned_count.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "engine/profile_file.h"
 #include "engine/record_drain.h"
 #include "engine/run_log.h"
