@@ -41,7 +41,7 @@ TEST_F(Cli, PaperFiguresOfSchemes) {
   EXPECT_GT(overhead.at("overhead of a message of 17K"), overhead.at("overhead of a message of 4M"));
 }
 
-// By hand: 8 of 12 MiB are saved, a third of the time is added.
+// Worked out by hand: 8 of 12 MiB are saved, a third of the time is added.
 TEST_F(Cli, PaperFiguresOfMeasuredTransfers) {
   const std::string file = (root() / "transfers.json").string();
   json rows = json::array();
