@@ -15,7 +15,7 @@
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
 #include "engine/acts.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

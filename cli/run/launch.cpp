@@ -16,7 +16,7 @@
 #include "cli/doctor/caches_above.h"
 #include "cli/system_files.h"
 #include "engine/acts.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "monitor/libc_hooks.h"
 
 namespace pinion::cli {

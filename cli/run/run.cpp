@@ -24,7 +24,7 @@
 #include "cli/typed.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

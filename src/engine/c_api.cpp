@@ -13,11 +13,11 @@
 #include "device/fabric/fabric.h"
 #include "device/operations.h"
 #include "device/verbs/verbs.h"
+#include "base/process.h"
 #include "engine/c_api_inside.h"
 #include "engine/engine.h"
 #include "engine/engine_options.h"
 #include "engine/feed_libfabric.h"
-#include "engine/process.h"
 #include "monitor/memory_events.h"
 #include "pinion/pinion.h"
 

@@ -19,7 +19,7 @@
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
-#include "engine/process.h"
+#include "base/process.h"
 
 namespace pinion {
 

@@ -6,6 +6,7 @@
 // behind.
 #pragma once
 
+#include "base/process.h"
 #include "engine/counters.h"
 #include "engine/device_work.h"
 #include "engine/domain_table.h"
@@ -14,7 +15,6 @@
 #include "engine/helper_thread.h"
 #include "engine/node_duties.h"
 #include "engine/node_membership.h"
-#include "engine/process.h"
 #include "engine/profile_file.h"
 #include "engine/record_drain.h"
 #include "engine/run_log.h"

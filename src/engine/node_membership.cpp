@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/warning.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "retention/traits.h"
 
 namespace pinion {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <new>
 #include <system_error>
 
@@ -33,8 +34,11 @@ struct All {
   Mutex mutex;
   std::vector<Preparation*> list;
 };
+/// Never destroyed, and made without allocating: a forked child makes it anew while the allocator may be
+/// locked by a thread of the parent's.
 All& all() {
-  static All* const preparations = new All;
+  alignas(All) static std::byte storage[sizeof(All)];
+  static All* const preparations = new (storage) All;
   return *preparations;
 }
 
@@ -58,9 +62,10 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
     bytes_ += pages.bytes();
     if (request.hugepages)
       ::madvise(reinterpret_cast<void*>(pages.begin), pages.bytes(), MADV_HUGEPAGE);  // advice, no more
-    // Cut at multiples, so that hugepages stay whole.
+    // A range that fits a piece is a buffer, which one registration must serve. Longer ones are cut at
+    // multiples, so that hugepages stay whole.
     for (Address at = pages.begin; at < pages.end;) {
-      const Address end = std::min(pages.end, (at / most + 1) * most);
+      const Address end = pages.bytes() <= most ? pages.end : std::min(pages.end, (at / most + 1) * most);
       pieces_.emplace_back().pages = {at, end};
       at = end;
     }
@@ -179,8 +184,7 @@ void Preparation::end_all() {
 }
 
 void Preparation::forget_after_fork() {
-  all().mutex.free_in_child();
-  all().list.clear();  // leaked with their threads, which stayed with the parent
+  new (&all()) All;  // its list is leaked with their threads, which stayed with the parent
 }
 
 // ---- its threads ----

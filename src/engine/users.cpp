@@ -7,7 +7,7 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/preparation.h"
-#include "engine/process.h"
+#include "base/process.h"
 
 namespace pinion {
 

@@ -7,17 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/mix.h"
 #include "predict/predictor.h"
 
 namespace pinion {
 
 using Signature = std::uint64_t;
-
-inline Signature mix(Signature h, std::uint64_t value) {
-  h ^= value + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2);
-  h *= 0xFF51AFD7ED558CCDull;
-  return h ^ (h >> 32);
-}
 
 class ContextWindow {
  public:

@@ -1,4 +1,4 @@
-// What `pinion report` and `pinion top` make of logs: the page, plots, traces, metrics, the live view, and
+// Results that `pinion report` and `pinion top` make of logs: the page, plots, traces, metrics, the live view, and
 // the verdict on each kind of run (tests/cli/golden).
 #include <gtest/gtest.h>
 #include <pty.h>

@@ -123,6 +123,21 @@ TEST_F(Preparing, WhatIsReadyIsRegisteredInPiecesUntilItsEnd) {
   EXPECT_EQ(operations_.live(), 0u) << "on demand nothing stays beyond its leases";
 }
 
+// The buffer's pages are on both sides of a multiple of a piece.
+TEST_F(Preparing, ABufferOfAPieceIsOneRegistration) {
+  start();
+  const Heap memory(4);
+  const pinion_range ranges[] = {{memory.page(1), 2 * kPage}, {memory.page(3), kPage}};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.piece_bytes = 2 * kPage;
+  ASSERT_EQ(pinion_prepare(domain_, ranges, 2, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_TRUE(is_registered(memory.page(1), 2 * kPage));
+  EXPECT_TRUE(is_registered(memory.page(3), kPage));
+}
+
 TEST_F(Preparing, MemoryIsPresentBeforeItIsRegistered) {
   const Heap memory(64);
   operations_.asked.flags = PINION_DEVICE_PINS_NOTHING;  // so the device's path faults nothing in

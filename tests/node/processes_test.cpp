@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "engine/thread_context.h"
 #include "node/node_table.h"
 #include "pinion/pinion.h"

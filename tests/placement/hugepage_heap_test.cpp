@@ -174,19 +174,19 @@ void run_model(Made& made, unsigned seed, std::uint64_t steps) {
   EXPECT_EQ(made.heap->used_bytes(), 0u);
 }
 
-TEST(HugepageHeap, matches_the_model) {
+TEST(HugepageHeap, MatchesTheModel) {
   Made made;
   run_model(made, 1, model_steps());
 }
 
-TEST(HugepageHeap, matches_the_model_while_the_pool_runs_dry) {
+TEST(HugepageHeap, MatchesTheModelWhileThePoolRunsDry) {
   Made made;
   made.pages.pool_bytes = 20 * kHugepage;  // a third of the model's need
   run_model(made, 3, model_steps() / 2);
   EXPECT_EQ(made.pages.pool_bytes, 20 * kHugepage);
 }
 
-TEST(HugepageHeap, matches_the_model_while_the_source_fails) {
+TEST(HugepageHeap, MatchesTheModelWhileTheSourceFails) {
   Made made;
   made.pages.fail_one_in = 3;
   made.pages.pool_bytes = 64 << 20;
@@ -196,7 +196,7 @@ TEST(HugepageHeap, matches_the_model_while_the_source_fails) {
 
 // ---- placement ----
 
-TEST(HugepageHeap, a_freed_block_stays_as_it_is_and_serves_the_next_of_its_size) {
+TEST(HugepageHeap, AFreedBlockStaysAsItIsAndServesTheNextOfItsSize) {
   Made made;
   char* const first = made.take(64 << 10);
   char* const second = made.take(64 << 10);
@@ -209,7 +209,7 @@ TEST(HugepageHeap, a_freed_block_stays_as_it_is_and_serves_the_next_of_its_size)
   made.heap->free(third);
 }
 
-TEST(HugepageHeap, neighbours_merge_when_nothing_else_fits) {
+TEST(HugepageHeap, NeighboursMergeWhenNothingElseFits) {
   Made made;
   std::vector<char*> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(made.take(kHugepage));
@@ -220,7 +220,7 @@ TEST(HugepageHeap, neighbours_merge_when_nothing_else_fits) {
   EXPECT_EQ(made.pages.mapped_bytes, mapped);
 }
 
-TEST(HugepageHeap, alignments_up_to_beyond_a_hugepage) {
+TEST(HugepageHeap, AlignmentsUpToBeyondAHugepage) {
   Made made;
   made.take(36 << 10);
   for (std::size_t alignment = 16; alignment <= std::size_t{64} << 20; alignment *= 2) {
@@ -231,7 +231,7 @@ TEST(HugepageHeap, alignments_up_to_beyond_a_hugepage) {
   }
 }
 
-TEST(HugepageHeap, grows_and_shrinks_in_place) {
+TEST(HugepageHeap, GrowsAndShrinksInPlace) {
   Made made;
   char* const block = made.take(40 << 10);
   stamp(block, 40 << 10, 7);
@@ -246,7 +246,7 @@ TEST(HugepageHeap, grows_and_shrinks_in_place) {
   made.heap->free(block);
 }
 
-TEST(HugepageHeap, zeroed_blocks_are_zero_where_others_lay_before) {
+TEST(HugepageHeap, ZeroedBlocksAreZeroWhereOthersLayBefore) {
   Made made;
   char* const block = made.take(3 * kHugepage + kChunk);
   std::memset(block, 1, 3 * kHugepage + kChunk);
@@ -259,7 +259,7 @@ TEST(HugepageHeap, zeroed_blocks_are_zero_where_others_lay_before) {
   EXPECT_TRUE(is_zero(again, 16 * kHugepage));
 }
 
-TEST(HugepageHeapDeathTest, a_pointer_into_a_block_or_freed_twice_ends_the_process) {
+TEST(HugepageHeapDeathTest, APointerIntoABlockOrFreedTwiceEndsTheProcess) {
   Made made;
   char* const block = made.take(64 << 10);
   EXPECT_DEATH(made.heap->free(block + kChunk), "no block of the hugepage heap");
@@ -280,7 +280,7 @@ class CountingSink final : public MemorySink {
   std::atomic<int> events{0};
 };
 
-TEST(HugepageHeap, memory_that_goes_back_is_a_memory_event_and_a_free_is_none) {
+TEST(HugepageHeap, MemoryThatGoesBackIsAMemoryEventAndAFreeIsNone) {
   static CountingSink sink;  // a sink is never destroyed
   Made made;
   char* const block = made.take(8 * kHugepage);
@@ -298,7 +298,7 @@ TEST(HugepageHeap, memory_that_goes_back_is_a_memory_event_and_a_free_is_none) {
   made.heap->free(stays);
 }
 
-TEST(HugepageHeap, keeps_half_of_its_largest_use_idle) {
+TEST(HugepageHeap, KeepsHalfOfItsLargestUseIdle) {
   Made made;
   std::vector<char*> blocks;
   constexpr std::size_t kBlock = 4 * kHugepage,
@@ -312,7 +312,7 @@ TEST(HugepageHeap, keeps_half_of_its_largest_use_idle) {
   EXPECT_EQ(made.pages.discarded_bytes, 0u);
 }
 
-TEST(HugepageHeap, blocks_in_offered_memory_are_right_and_count_again) {
+TEST(HugepageHeap, BlocksInOfferedMemoryAreRightAndCountAgain) {
   Made made;
   std::vector<char*> blocks;
   constexpr std::size_t kBlock = 4 * kHugepage, kBlocks = 40;
@@ -339,7 +339,7 @@ TEST(HugepageHeap, blocks_in_offered_memory_are_right_and_count_again) {
   EXPECT_EQ(made.pages.mapped_bytes, 0u);
 }
 
-TEST(HugepageHeap, a_short_source_gets_all_idle_memory_back_before_a_block_is_refused) {
+TEST(HugepageHeap, AShortSourceGetsAllIdleMemoryBackBeforeABlockIsRefused) {
   Made made;
   char* const block = made.take(16 * kHugepage);
   made.heap->free(block);
@@ -349,7 +349,7 @@ TEST(HugepageHeap, a_short_source_gets_all_idle_memory_back_before_a_block_is_re
   EXPECT_NE(made.take(64 * kHugepage), nullptr);
 }
 
-TEST(HugepageHeap, under_an_address_limit_blocks_are_refused_and_come_back) {
+TEST(HugepageHeap, UnderAnAddressLimitBlocksAreRefusedAndComeBack) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need addresses without limit";
   test::in_child([] {
     Made made;
@@ -379,7 +379,7 @@ TEST(HugepageHeap, under_an_address_limit_blocks_are_refused_and_come_back) {
 
 // ---- pool and fork ----
 
-TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
+TEST(HugepageHeap, AnAreaHasOneBackingWhenThePoolRunsDry) {
   Made made;
   made.pages.pool_bytes = 8 * kHugepage;
   char* const first = made.take(6 * kHugepage);
@@ -398,7 +398,7 @@ TEST(HugepageHeap, an_area_has_one_backing_when_the_pool_runs_dry) {
   EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
 }
 
-TEST(HugepageHeap, a_grown_block_has_room_to_grow_in_place) {
+TEST(HugepageHeap, AGrownBlockHasRoomToGrowInPlace) {
   Made made;
   char* const block = static_cast<char*>(made.heap->allocate_to_grow(4 * kHugepage));
   ASSERT_NE(block, nullptr);
@@ -408,14 +408,14 @@ TEST(HugepageHeap, a_grown_block_has_room_to_grow_in_place) {
   EXPECT_TRUE(made.heap->resize(block, 8 * kHugepage));
 }
 
-TEST(HugepageHeap, records_are_no_larger_than_their_area) {
+TEST(HugepageHeap, RecordsAreNoLargerThanTheirArea) {
   Made made;
   made.pages.pool_bytes = 4 * kHugepage;
   for (int i = 0; i < 4; ++i) ASSERT_NE(made.take(kHugepage), nullptr);  // areas of one hugepage each
   EXPECT_LT(made.pages.record_bytes, 4 * Area::record_size(16 * kHugepage)) << "as for what was wanted";
 }
 
-TEST(HugepageHeap, where_addresses_are_limited_areas_are_small_and_free_ones_go_back) {
+TEST(HugepageHeap, WhereAddressesAreLimitedAreasAreSmallAndFreeOnesGoBack) {
   constexpr std::size_t kBlock = std::size_t{8} << 20, kArea = std::size_t{32} << 20;
   Made made;
   made.heap->spare_addresses();
@@ -450,7 +450,7 @@ class WatchedPages final : public PageSource {
   KernelPages kernel_;
 };
 
-TEST(HugepageHeap, mappings_do_not_wait_for_a_thread_that_stays_inside) {
+TEST(HugepageHeap, MappingsDoNotWaitForAThreadThatStaysInside) {
   std::atomic<bool> inside{false}, stops{true};
   WatchedPages pages;
   pages.in_map = [&] {  // as a thread that a collector has stopped there
@@ -500,7 +500,7 @@ void interrupt_heap(std::function<void(HugepageHeap&, void*)> handler) {
   ::alarm(0);
 }
 
-TEST(HugepageHeap, a_handler_inside_is_refused) {
+TEST(HugepageHeap, AHandlerInsideIsRefused) {
   interrupt_heap([](HugepageHeap& heap, void* block) {
     EXPECT_EQ(heap.allocate(kHugepage, 1, false), nullptr) << "the next allocator serves it";
     EXPECT_FALSE(heap.resize(block, 2 * kHugepage));
@@ -512,7 +512,7 @@ TEST(HugepageHeap, a_handler_inside_is_refused) {
   });
 }
 
-TEST(HugepageHeap, a_handler_inside_forks) {
+TEST(HugepageHeap, AHandlerInsideForks) {
   interrupt_heap([](HugepageHeap& heap, void* block) {
     stamp(block, kHugepage, 1);
     heap.before_fork();
@@ -529,7 +529,7 @@ TEST(HugepageHeap, a_handler_inside_forks) {
   });
 }
 
-TEST(HugepageHeap, parent_and_child_have_blocks_of_their_own_after_a_fork) {
+TEST(HugepageHeap, ParentAndChildHaveBlocksOfTheirOwnAfterAFork) {
   Made made;
   made.pages.pool_bytes = 2 * kHugepage;
   char* const of_pool = made.take(2 * kHugepage);
@@ -582,7 +582,7 @@ void allocate_until(Made& made, const std::atomic<bool>& done, unsigned seed) {
     if (block.at != nullptr) made.heap->free(block.at);
 }
 
-TEST(HugepageHeap, forks_while_threads_allocate_and_the_pool_runs_dry) {
+TEST(HugepageHeap, ForksWhileThreadsAllocateAndThePoolRunsDry) {
   Made made;
   made.heap->use_shards(3);
   // Blocks of the pool are copied beside their writers, which ThreadSanitizer reports.
@@ -621,7 +621,7 @@ TEST(HugepageHeap, forks_while_threads_allocate_and_the_pool_runs_dry) {
 
 // ---- threads ----
 
-TEST(HugepageHeap, threads_allocate_and_free_each_others_blocks) {
+TEST(HugepageHeap, ThreadsAllocateAndFreeEachOthersBlocks) {
   Made made;
   made.heap->use_shards(2);
   struct Slot {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/units.h"
@@ -90,8 +91,9 @@ class PinDevice final : public Device {
   void abandon_after_fork() override {
     for (FixedBufferRings& rings : state_->rings) rings.abandon_after_fork();
     // Leaked on purpose: a thread that is missing here may have been in the middle of it.
-    State* const parents = state_.release();
-    state_ = std::make_unique<State>(parents->table.next_after_fork());
+    // Made anew in its place: the allocator may be locked by a thread that is not here.
+    const std::uint64_t first = state_->table.next_after_fork();
+    new (state_.get()) State(first);
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "device/handle_table.h"
@@ -272,8 +273,9 @@ class VerbsDevice final : public Device {
 
   void abandon_after_fork() override {
     // Leaked on purpose: context and regions are the parent's and refer to its memory.
-    State* const parents = state_.release();
-    state_ = std::make_unique<State>(parents->table.next_after_fork());
+    // Made anew in its place: the allocator may be locked by a thread that is not here.
+    const std::uint64_t first = state_->table.next_after_fork();
+    new (state_.get()) State(first);
   }
 
  private:

@@ -11,7 +11,7 @@
 #include "base/warning.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/holdings.h"
 #include "intercept/mpi/requests.h"

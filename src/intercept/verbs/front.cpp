@@ -14,7 +14,7 @@
 #include "device/verbs/own_verbs_call.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "base/process_stat.h"
-#include "engine/process.h"
+#include "base/process.h"
 #include "transfer/bootstrap/launcher_exchange.h"
 
 namespace pinion::transfer {

@@ -1,4 +1,4 @@
-// What tests of the `pinion` command from outside share. They need build/bin/pinion beside build/tests/;
+// Shared by the tests of the `pinion` command from outside. They need build/bin/pinion beside build/tests/;
 // sanitizer builds have none.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What tests of the public C API, from the outside, share.
+// Shared by the tests of the public C API, from the outside.
 #pragma once
 
 #include <gtest/gtest.h>

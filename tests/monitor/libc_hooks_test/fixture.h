@@ -1,4 +1,4 @@
-// What tests of libc's hooks share: callbacks that obey the hooks' law, and remember events of the memory of
+// Shared by the tests of libc's hooks: callbacks that obey the hooks' law, and remember events of the memory of
 // interest.
 #pragma once
 

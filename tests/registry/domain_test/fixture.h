@@ -1,4 +1,4 @@
-// What tests of the registration cache share: its steps, on one thread.
+// Shared by the tests of the registration cache: its steps, on one thread.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What retention asks, regions that peers hold, and counts that are used up.
+// Questions of retention, regions that peers hold, and counts that are used up.
 
 #include <gtest/gtest.h>
 

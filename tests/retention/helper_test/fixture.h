@@ -1,4 +1,4 @@
-// What tests of the helper's decisions share: the retention alone, on a virtual clock.
+// Shared by the tests of the helper's decisions: the retention alone, on a virtual clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr Duration kPeriod = 10 * kMillisecond;
 /// The helper looks so long after a transfer should be over.
 constexpr Duration kOver = 10 * kMicrosecond;
 
-/// A cost that is none.
+/// No cost at all.
 inline const LinearFit kFree{0, 0};
 
 /// Returns the test's predictions, and records its observations.

@@ -1,4 +1,4 @@
-#include "engine/process.h"
+#include "base/process.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #include "base/process_stat.h"
 #include "base/shown_text.h"
-#include "predict/context.h"
+#include "base/mix.h"
 
 namespace pinion {
 
