@@ -136,8 +136,9 @@ TEST(Options, TheEverydayListIsShort) {
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
   EXPECT_EQ(everyday, (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile",
-                                             "limit", "node-limit", "device", "front", "only-ranks",
-                                             "monitor", "hugepages", "preregister", "log"}));
+                                             "limit", "limit-regions", "node-limit", "device", "nic", "front",
+                                             "remote-keys", "only-ranks", "monitor", "hugepages",
+                                             "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.
