@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/report/report_json.h"
 #include "cli/run/launch.h"
 #include "monitor/monitor_options.h"
-#include "cli/report/report_json.h"
 
 namespace pinion::cli {
 

@@ -7,22 +7,22 @@
 #include <memory>
 #include <optional>
 
-#include "cli/report/arena.h"
 #include "cli/command.h"
+#include "cli/output_file.h"
+#include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
 #include "cli/report/libraries_part.h"
-#include "cli/output_file.h"
 #include "cli/report/plot.h"
 #include "cli/report/prometheus.h"
 #include "cli/report/report_html.h"
 #include "cli/report/report_json.h"
 #include "cli/report/report_plots.h"
 #include "cli/report/report_text.h"
-#include "runlog/analysis.h"
 #include "cli/report/source_places.h"
-#include "cli/simulate/strategies.h"
 #include "cli/report/trace.h"
 #include "cli/report/verdict.h"
+#include "cli/simulate/strategies.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "cli/report/libraries_part.h"
-#include "runlog/analysis.h"
-#include "cli/simulate/strategies.h"
 #include "cli/report/verdict.h"
+#include "cli/simulate/strategies.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/text.h"
 #include "engine/acts.h"
 #include "engine/engine_options.h"
-#include "cli/text.h"
 
 namespace pinion::cli {
 

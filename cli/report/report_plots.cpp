@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "engine/engine_options.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
+#include "engine/engine_options.h"
 
 namespace pinion::cli {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/acts.h"
 #include "cli/report/report_notes.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 

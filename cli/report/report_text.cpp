@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/acts.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 

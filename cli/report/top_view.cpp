@@ -6,8 +6,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "engine/engine_options.h"
 #include "cli/text.h"
+#include "engine/engine_options.h"
 
 namespace pinion::cli {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runlog/analysis.h"
 #include "cli/report/verdict.h"
+#include "runlog/analysis.h"
 
 namespace pinion::cli {
 

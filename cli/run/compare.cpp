@@ -9,13 +9,13 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/run/comparison.h"
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
 #include "engine/acts.h"
-#include "base/process.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

@@ -13,10 +13,10 @@
 #include <random>
 #include <vector>
 
+#include "base/process.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/system_files.h"
 #include "engine/acts.h"
-#include "base/process.h"
 #include "monitor/libc_hooks.h"
 
 namespace pinion::cli {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/option_flags.h"
@@ -24,7 +25,6 @@
 #include "cli/typed.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
-#include "base/process.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

@@ -21,19 +21,19 @@ bool where_acting(RetentionKind kind) { return traits_of(kind).acts; }
 bool where_lru(RetentionKind kind) { return kind == RetentionKind::lru; }
 
 const std::vector<Dimension> kDimensions = {
-    {"noise", &SimulateArguments::noises, always, "noise"},
-    {"nic", &SimulateArguments::nics, always, nullptr},
-    {"limit", &SimulateArguments::limits, always, "limit"},
-    {"node-limit", &SimulateArguments::node_limits, always, "node limit"},
-    {"retention", &SimulateArguments::retentions, always, nullptr},
-    {"predictor", &SimulateArguments::predictors, where_predicted, nullptr},
-    {"window", &SimulateArguments::windows, where_predicted, "window"},
-    {"lru-size", &SimulateArguments::lru_sizes, where_lru, "size"},
-    {"time-budget", &SimulateArguments::budgets, where_acting, "budget"},
-    {"helper-share", &SimulateArguments::helper_shares, where_acting, "helper share"},
-    {"start-credit", &SimulateArguments::start_credits, where_acting, "start credit"},
-    {"minimize", &SimulateArguments::goals, where_acting, "minimize"},
-    {"poll", &SimulateArguments::polls, where_acting, "poll"},
+    {"noise", &RowValues::noises, always, "noise"},
+    {"nic", &RowValues::nics, always, nullptr},
+    {"limit", &RowValues::limits, always, "limit"},
+    {"node-limit", &RowValues::node_limits, always, "node limit"},
+    {"retention", &RowValues::retentions, always, nullptr},
+    {"predictor", &RowValues::predictors, where_predicted, nullptr},
+    {"window", &RowValues::windows, where_predicted, "window"},
+    {"lru-size", &RowValues::lru_sizes, where_lru, "size"},
+    {"time-budget", &RowValues::budgets, where_acting, "budget"},
+    {"helper-share", &RowValues::helper_shares, where_acting, "helper share"},
+    {"start-credit", &RowValues::start_credits, where_acting, "start credit"},
+    {"minimize", &RowValues::goals, where_acting, "minimize"},
+    {"poll", &RowValues::polls, where_acting, "poll"},
 };
 
 RetentionKind retention_of(const Choice& choice) {
@@ -58,8 +58,8 @@ double rate_of(const char* option, double rate) {
 
 simulate::Machine machine_of(const SimulateArguments& arguments) {
   simulate::Machine machine;
-  machine.flops = rate_of("--gflops", arguments.gflops);
-  machine.network_bytes_per_second = rate_of("--bandwidth", arguments.bandwidth);
+  machine.flops = rate_of("--gflops", arguments.machine.gflops);
+  machine.network_bytes_per_second = rate_of("--bandwidth", arguments.machine.bandwidth);
   return machine;
 }
 
@@ -70,16 +70,16 @@ std::vector<Workload> workloads_of(const SimulateArguments& arguments) {
   for (const std::string& text : arguments.patterns) {
     simulate::Pattern pattern;
     check(simulate::find_pattern(text, pattern));
-    if (arguments.ranks)
+    if (arguments.machine.ranks)
       throw UsageError("--ranks is for logs; a pattern's stand in its name: NAME:CLASS:RANKS");
-    if (!arguments.skew.empty())
+    if (!arguments.machine.skew.empty())
       throw UsageError("--skew is for logs; the ranks of a pattern begin together");
     simulate::Placement placement, apart;
-    check(
-        simulate::Placement::make(pattern.ranks, std::max(1, arguments.ppn), arguments.placement, placement));
+    check(simulate::Placement::make(pattern.ranks, std::max(1, arguments.machine.ppn),
+                                    arguments.machine.placement, placement));
     check(simulate::Placement::make(pattern.ranks, 1, "packed", apart));
     workloads.push_back(simulate::pattern_workload(pattern, arguments.iterations,
-                                                   arguments.intranode ? std::move(apart) : placement,
+                                                   arguments.machine.intranode ? std::move(apart) : placement,
                                                    machine_of(arguments)));
     workloads.back().placement = std::move(placement);
   }
@@ -89,10 +89,10 @@ std::vector<Workload> workloads_of(const SimulateArguments& arguments) {
     std::vector<runlog::Log> logs;
     check(runlog::read_logs(arguments.logs, logs));
     simulate::Tiling tiling;
-    tiling.ranks = arguments.ranks;
-    tiling.ppn = arguments.ppn;
-    tiling.placement = arguments.placement;
-    if (!arguments.skew.empty()) tiling.skew = duration_of("--skew", arguments.skew);
+    tiling.ranks = arguments.machine.ranks;
+    tiling.ppn = arguments.machine.ppn;
+    tiling.placement = arguments.machine.placement;
+    if (!arguments.machine.skew.empty()) tiling.skew = duration_of("--skew", arguments.machine.skew);
     if (!tiling.ppn && tiling.placement != "packed")
       throw UsageError(
           "--placement of a log's ranks needs --ppn; without it, they run where they were recorded");
@@ -128,10 +128,10 @@ SimulateRow row_of(const SimulateArguments& arguments, const Workload& workload,
     if (option != "noise" && option != "nic" && option != "predictor" && !(option == "poll" && polls_always))
       check(set_option(options, option, value));
   check(set_option(options, "period-window", arguments.period_window));
-  check(set_option(options, "policy", arguments.policy));
-  check(set_option(options, "policy-every", arguments.policy_every));
+  check(set_option(options, "policy", arguments.machine.policy));
+  check(set_option(options, "policy-every", arguments.machine.policy_every));
   (void)set_option(options, "predictor", choice.at("predictor"));  // some are for simulations alone
-  SimulateRow row{&workload, options, simulated(options), choice, {}, 0, arguments.nics.size() > 1};
+  SimulateRow row{&workload, options, simulated(options), choice, {}, 0, arguments.values.nics.size() > 1};
   Settings& settings = row.settings;
   settings.predictor = row.value("predictor");
   if (polls_always) settings.poll = 0;
@@ -141,10 +141,10 @@ SimulateRow row_of(const SimulateArguments& arguments, const Workload& workload,
     throw UsageError(fmt::format("{}, oracle, schedule", error.message));
   }
   settings.nic = nic_of(row.value("nic"), workload);
-  settings.cores = arguments.cores ? arguments.cores : workload.cores;
-  settings.time_slices.slice = duration_of("--time-slice", arguments.time_slice);
-  if (!arguments.wake_latency.empty())
-    settings.wake_latency = duration_of("--wake-latency", arguments.wake_latency);
+  settings.cores = arguments.machine.cores ? arguments.machine.cores : workload.cores;
+  settings.time_slices.slice = duration_of("--time-slice", arguments.machine.time_slice);
+  if (!arguments.machine.wake_latency.empty())
+    settings.wake_latency = duration_of("--wake-latency", arguments.machine.wake_latency);
   settings.seed = arguments.seed;
   check(simulate::NoiseModel::parse(row.value("noise"), settings.noise));
   return row;
@@ -158,7 +158,7 @@ void add_rows(std::vector<SimulateRow>& rows, const SimulateArguments& arguments
     return;
   }
   const Dimension& dimension = kDimensions[at];
-  for (const std::string& value : arguments.*dimension.values) {
+  for (const std::string& value : arguments.values.*dimension.values) {
     choice[dimension.option] = value;
     add_rows(rows, arguments, workload, choice, at + 1);
     if (!dimension.matters(retention_of(choice))) break;

@@ -14,9 +14,8 @@
 
 namespace pinion::cli {
 
-/// The options of the command.
-struct SimulateArguments {
-  std::vector<std::string> logs, patterns;
+/// The options that take a list.
+struct RowValues {
   std::vector<std::string> retentions{"on-demand", "leave-pinned", "helper"};
   std::vector<std::string> predictors{Options{}.predictor};
   std::vector<std::string> limits{"0"}, node_limits{"0"};
@@ -25,19 +24,31 @@ struct SimulateArguments {
   std::vector<std::string> helper_shares{format_share(Options().helper_share)};
   std::vector<std::string> start_credits{"auto"}, goals{"mean"}, polls{"1ms"};
   std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
-  std::string period_window = "4", study;
-  std::string wake_latency, skew, profile, placement = "packed";
+};
+
+/// The options of ranks, nodes and cores.
+struct MachineArguments {
+  std::string wake_latency, skew, placement = "packed";
   std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
   int ranks = 0, ppn = 0, cores = 0;
-  std::uint64_t iterations = 0, seed = 1;
   double gflops = 1, bandwidth = 1.5;
-  bool json = false, intranode = false;
+  bool intranode = false;
+};
+
+/// The options of the command.
+struct SimulateArguments {
+  std::vector<std::string> logs, patterns;
+  RowValues values;
+  MachineArguments machine;
+  std::string period_window = "4", study, profile;
+  std::uint64_t iterations = 0, seed = 1;
+  bool json = false;
 };
 
 /// An option that takes a list: a row for each combination of values.
 struct Dimension {
   const char* option;
-  std::vector<std::string> SimulateArguments::*values;
+  std::vector<std::string> RowValues::*values;
   /// Under other strategies the first value stands for all.
   bool (*matters)(RetentionKind);
   const char* label;  ///< in tables; null: it has a form of its own

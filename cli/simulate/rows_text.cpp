@@ -56,7 +56,7 @@ Json to_json(const SimulateRow& row) {
 }
 
 std::string strategy_text(const SimulateRow& row) {
-  static const SimulateArguments defaults;
+  static const RowValues defaults;
   std::string strategy = to_string(row.settings.retention);
   if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
   if (row.names_nic) strategy += ", NIC " + row.nic();

@@ -42,18 +42,18 @@ SimulateArguments with_study(SimulateArguments arguments) {
 std::vector<SimulateArguments> parts_of(const SimulateArguments& arguments) {
   if (arguments.study.empty()) return {arguments};
   SimulateArguments helper = arguments;
-  helper.retentions = {"helper"};
+  helper.values.retentions = {"helper"};
   if (arguments.study == "prediction") {
-    helper.predictors = {"adaptive", "shortest", "periodicity", "schedule", "oracle"};
-    helper.noises = {"none", "1%", "spikes", "warm-up", "regime", "drift", "irregular"};
+    helper.values.predictors = {"adaptive", "shortest", "periodicity", "schedule", "oracle"};
+    helper.values.noises = {"none", "1%", "spikes", "warm-up", "regime", "drift", "irregular"};
     return {helper};
   }
   // The curve of one predictor, and the other strategies as points beside it.
   SimulateArguments points = helper, others = arguments;
-  helper.budgets = {"0.01%", "0.03%", "0.1%", "0.3%", "0.5%", "1%", "3%", "5%"};
-  points.predictors = {"shortest", "schedule", "oracle"};
-  points.budgets = {"off"};
-  others.retentions = {"on-demand", "lru", "leave-pinned"};
+  helper.values.budgets = {"0.01%", "0.03%", "0.1%", "0.3%", "0.5%", "1%", "3%", "5%"};
+  points.values.predictors = {"shortest", "schedule", "oracle"};
+  points.values.budgets = {"off"};
+  others.values.retentions = {"on-demand", "lru", "leave-pinned"};
   return {helper, points, others};
 }
 
@@ -168,46 +168,49 @@ void add_number(CLI::App* sub, const char* name, int& into, const char* text) {
 }
 
 void add_strategies(CLI::App* sub, SimulateArguments& a) {
-  add_list(sub, "--retention", a.retentions,
+  add_list(sub, "--retention", a.values.retentions,
            "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
-  add_list(sub, "--predictor", a.predictors,
+  add_list(sub, "--predictor", a.values.predictors,
            "predictors by name (`pinion info options --all`); also oracle, schedule");
-  add_list(sub, "--limit", a.limits, "upper bound on bytes registered in one process; 0: no limit [0]");
-  add_list(sub, "--node-limit", a.node_limits,
+  add_list(sub, "--limit", a.values.limits,
+           "upper bound on bytes registered in one process; 0: no limit [0]");
+  add_list(sub, "--node-limit", a.values.node_limits,
            "upper bound on bytes registered in all processes of a node, shared by need; 0: no limit [0]");
-  add_list(sub, "--time-budget", a.budgets,
+  add_list(sub, "--time-budget", a.values.budgets,
            "upper bound on run time lost to Pinion under retention helper, as shares, or off [0.5%]");
-  add_list(sub, "--helper-share", a.helper_shares,
+  add_list(sub, "--helper-share", a.values.helper_shares,
            "upper bound on run time lost to helpers where --cores leaves none idle, as shares, or off [6%]");
-  add_list(sub, "--start-credit", a.start_credits, "time that the helper may cost beside the budget [auto]");
-  add_list(sub, "--minimize", a.goals, "the goal of spending the time budget: mean, peak [mean]");
+  add_list(sub, "--start-credit", a.values.start_credits,
+           "time that the helper may cost beside the budget [auto]");
+  add_list(sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
-  add_list(sub, "--noise", a.noises,
+  add_list(sub, "--noise", a.values.noises,
            "variation of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
-  add_list(sub, "--nic", a.nics,
+  add_list(sub, "--nic", a.values.nics,
            "cost models of registration: connectx, myrinet, none, or a file [recorded; connectx]");
 }
 
 void add_machine(CLI::App* sub, SimulateArguments& a) {
-  add_number(sub, "--ranks", a.ranks, "ranks to make of a log's: it is repeated as often as needed");
-  add_number(sub, "--ppn", a.ppn, "ranks on a node [as recorded; 1]");
-  add_word(sub, "--placement", a.placement,
+  add_number(sub, "--ranks", a.machine.ranks, "ranks to make of a log's: it is repeated as often as needed");
+  add_number(sub, "--ppn", a.machine.ppn, "ranks on a node [as recorded; 1]");
+  add_word(sub, "--placement", a.machine.placement,
            "node of each rank: packed, random:SEED, or nodes:N,N,... with the ranks of each node [packed]",
            "TEXT");
-  sub->add_flag("--intranode", a.intranode,
+  sub->add_flag("--intranode", a.machine.intranode,
                 "ranks of one node also register messages to each other, as in a run with intranode=on")
       ->disable_flag_override();
-  add_word(sub, "--skew", a.skew, "delay between the starts of a log's copies [1ms]", "TIME");
-  add_number(sub, "--cores", a.cores, "cores of a node [as recorded; one for each rank and helper]");
+  add_word(sub, "--skew", a.machine.skew, "delay between the starts of a log's copies [1ms]", "TIME");
+  add_number(sub, "--cores", a.machine.cores, "cores of a node [as recorded; one for each rank and helper]");
   add_word(
-      sub, "--policy", a.policy,
+      sub, "--policy", a.machine.policy,
       "sharing of idle cores by helpers, given --cores: sleeping, none-if-busy, aggressive, conservative "
       "[sleeping]",
       "NAME");
-  add_word(sub, "--policy-every", a.policy_every,
+  add_word(sub, "--policy-every", a.machine.policy_every,
            "acquires after which policies look at the node's ranks again [100]", "N");
-  add_word(sub, "--time-slice", a.time_slice, "time slice of helpers that share a core [4ms]", "TIME");
+  add_word(sub, "--time-slice", a.machine.time_slice, "time slice of helpers that share a core [4ms]",
+           "TIME");
 }
 
 void add_details(CLI::App* sub, SimulateArguments& a) {
@@ -215,16 +218,16 @@ void add_details(CLI::App* sub, SimulateArguments& a) {
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
   sub->add_option("--seed", a.seed, "seed of the noise [1]")->check(is_count)->type_name("N");
-  add_list(sub, "--window", a.windows, "previous communication points in a context signature [2]");
+  add_list(sub, "--window", a.values.windows, "previous communication points in a context signature [2]");
   add_word(sub, "--period-window", a.period_window,
            "points in a row that must repeat for a period, of predictor periodicity [4]", "N");
-  add_list(sub, "--lru-size", a.lru_sizes, "bytes that retention lru keeps registered [64M]");
-  add_list(sub, "--poll", a.polls,
+  add_list(sub, "--lru-size", a.values.lru_sizes, "bytes that retention lru keeps registered [64M]");
+  add_list(sub, "--poll", a.values.polls,
            "longest sleep of the helper while communication goes on; 0ms: it never sleeps [1ms]");
-  add_word(sub, "--wake-latency", a.wake_latency, "delay until a sleeping helper runs [recorded; 60us]",
-           "TIME");
-  sub->add_option("--gflops", a.gflops, "speed of a core, in patterns [1]")->type_name("X");
-  sub->add_option("--bandwidth", a.bandwidth, "bandwidth of the network in GB/s, in patterns [1.5]")
+  add_word(sub, "--wake-latency", a.machine.wake_latency,
+           "delay until a sleeping helper runs [recorded; 60us]", "TIME");
+  sub->add_option("--gflops", a.machine.gflops, "speed of a core, in patterns [1]")->type_name("X");
+  sub->add_option("--bandwidth", a.machine.bandwidth, "bandwidth of the network in GB/s, in patterns [1.5]")
       ->type_name("X");
 }
 

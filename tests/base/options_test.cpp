@@ -1,5 +1,3 @@
-#include "engine/engine_options.h"
-
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -7,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "engine/engine_options.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -135,10 +134,10 @@ TEST(Options, TheEverydayListIsShort) {
   std::set<std::string> everyday;
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
-  EXPECT_EQ(everyday, (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile",
-                                             "limit", "limit-regions", "node-limit", "device", "nic", "front",
-                                             "remote-keys", "only-ranks", "monitor", "hugepages",
-                                             "preregister", "log"}));
+  EXPECT_EQ(everyday,
+            (std::set<std::string>{"off", "retention", "time-budget", "helper-share", "profile", "limit",
+                                   "limit-regions", "node-limit", "device", "nic", "front", "remote-keys",
+                                   "only-ranks", "monitor", "hugepages", "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.
