@@ -55,8 +55,8 @@ class ActsTest : public ::testing::Test {
   /// Acquires as a front does.
   static Transfer acquire(int domain, Range range) {
     Transfer transfer;
-    EXPECT_TRUE(Engine::running()->lease_path().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::send},
-                                                    range, Access::write, transfer));
+    EXPECT_TRUE(Engine::running()->lease_path().acquire(
+        *this_thread(), domain, {ticks_now(), 1, CallKind::send}, range, Access::write, transfer));
     return transfer;
   }
   static void transfer(int domain, Range range) {

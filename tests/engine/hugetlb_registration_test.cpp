@@ -158,8 +158,10 @@ TEST_F(HugetlbRegistration, HoldsOfPeersShareTheHugepage) {
   ASSERT_TRUE(memory.is_mapped());
   start();
   PeerHold first, second;
-  ASSERT_FALSE(lease_path().peer_holds().begin(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
-  ASSERT_FALSE(lease_path().peer_holds().begin(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
+  ASSERT_FALSE(
+      lease_path().peer_holds().begin(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
+  ASSERT_FALSE(
+      lease_path().peer_holds().begin(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
   EXPECT_EQ(first.region.region, second.region.region);
   EXPECT_EQ(registered(), kHugepageBytes);
   lease_path().peer_holds().end(*this_thread(), first);

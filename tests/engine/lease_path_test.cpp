@@ -153,7 +153,8 @@ TEST_F(LeasePathTest, AHoldOfPeersIsNoTransfer) {
   for (std::size_t i = 1; i < 8; ++i) {
     Transfer transfer;
     const CallPoint call{ticks_now(), 1, CallKind::send};
-    EXPECT_TRUE(lease_path().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
+    EXPECT_TRUE(
+        lease_path().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
     lease_path().release(*this_thread(), transfer);
   }
   EXPECT_EQ(registered(), 3 * kMiB);
