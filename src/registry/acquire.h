@@ -15,15 +15,15 @@
 namespace pinion {
 
 /// The next step of an acquire, or its end.
-enum class [[nodiscard]] AcquireStep {
-  leased,           ///< the end: the result's region is leased (or, for a request without lease, registered)
-  refused,          ///< the end: the result's error says why; nothing is held
-  busy,             ///< the end, without lease only: another thread registers the memory
-  register_,        ///< call the device for the region's range, and pass on the registration
-  deregister,       ///< deregister the victims, and go on
-  await_region,     ///< another thread registers the memory: wait for it, and go on
-  await_departure,  ///< regions on their way out make room: wait for the next of them, and go on
-  await_event,      ///< another thread's memory event crosses the range: wait a little, and go on
+enum class [[nodiscard]] AcquireStep{
+    leased,        ///< the end: the result's region is leased (or, for a request without lease, registered)
+    refused,       ///< the end: the result's error says why; nothing is held
+    busy,          ///< the end, without lease only: another thread registers the memory
+    register_,     ///< call the device for the region's range, and pass on the registration
+    deregister,    ///< deregister the victims, and go on
+    await_region,  ///< another thread registers the memory: wait for it, and go on
+    await_departure,  ///< regions on their way out make room: wait for the next of them, and go on
+    await_event,      ///< another thread's memory event crosses the range: wait a little, and go on
 };
 
 struct AcquireRequest {

@@ -17,6 +17,12 @@ namespace pinion {
 
 class RegionHeap;
 
+/// The place of a region in a heap; without heap: in none.
+struct HeapPlace {
+  RegionHeap* heap = nullptr;
+  std::uint32_t slot = 0;
+};
+
 struct alignas(64) Region {
   RegionWord word;
   // Read by lock-free lookups before they hold a lease, hence atomic; written by the registering thread
@@ -47,8 +53,7 @@ struct alignas(64) Region {
   bool indexed = false;
   Time overdue = kNever;  ///< while registering ahead: from then on a thread that waits registers by itself
   bool trimmed = false;   ///< claimed by Domain::begin_trim(), until it is retired
-  std::uint32_t heap_slot = 0;
-  RegionHeap* heap = nullptr;
+  HeapPlace victims;      ///< in the order of victims
 
   // Each written by the one that claimed the region for that list (region_word.h).
   Region* next_reaped = nullptr;

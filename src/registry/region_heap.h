@@ -1,5 +1,5 @@
 // Regions under integer keys, the least on top; any can be found, moved and taken out by the place stored in
-// it (Region::heap, Region::heap_slot). A region is in one heap at most. Guarded by the domain's slow
+// it (Region::victims). A region is in one heap at most. Guarded by the domain's slow
 // lock.
 #pragma once
 
@@ -19,27 +19,27 @@ class RegionHeap {
   std::int64_t top_key() const { return entries_.front().key; }
   /// Returns the regions in any order, each for one of 0 to size() - 1.
   Region* at(std::size_t slot) const { return entries_[slot].region; }
-  bool contains(const Region* region) const { return region->heap == this; }
+  bool contains(const Region* region) const { return region->victims.heap == this; }
 
   void push(Region* region, std::int64_t key) {
-    region->heap = this;
+    region->victims.heap = this;
     entries_.push_back({key, region});
     up(entries_.size() - 1);
   }
   void erase(Region* region) {
-    const std::size_t slot = region->heap_slot;
-    region->heap = nullptr;
+    const std::size_t slot = region->victims.slot;
+    region->victims.heap = nullptr;
     const Entry last = entries_.back();
     entries_.pop_back();
     if (slot == entries_.size()) return;
     put(slot, last);
     up(slot);
-    down(last.region->heap_slot);
+    down(last.region->victims.slot);
   }
   void rekey(Region* region, std::int64_t key) {
-    entries_[region->heap_slot].key = key;
-    up(region->heap_slot);
-    down(region->heap_slot);
+    entries_[region->victims.slot].key = key;
+    up(region->victims.slot);
+    down(region->victims.slot);
   }
 
  private:
@@ -50,7 +50,7 @@ class RegionHeap {
 
   void put(std::size_t slot, const Entry& entry) {
     entries_[slot] = entry;
-    entry.region->heap_slot = static_cast<std::uint32_t>(slot);
+    entry.region->victims.slot = static_cast<std::uint32_t>(slot);
   }
   void up(std::size_t slot) {
     const Entry entry = entries_[slot];
