@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""thread_safety.py BUILD: the fields that a lock guards are used under it. Clang checks each source that includes base/mutex.h, itself
-or by the header of its name, and such headers without a source, with the flags of BUILD/compile_commands.json. It compiles nothing."""
+"""thread_safety.py BUILD: the fields that a lock guards are used under it. Clang checks each source that includes base/mutex.h, itself,
+by the header of its name or by a header without a source, with the flags of BUILD/compile_commands.json. It compiles nothing."""
 import concurrent.futures
 import json
 import os
@@ -17,11 +17,22 @@ ANNOTATED = re.compile(r'#include "base/(?:mutex|thread_annotations|spin_lock)\.
 KEPT = ("-I", "-D", "-std=", "-isystem")
 
 
+INCLUDED = re.compile(r'#include "([^"]+)"')
+
+
+def text_of(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
 def is_annotated(path):
-    for name in (path, path.with_suffix(".h")):
-        if name.exists() and ANNOTATED.search(name.read_text(errors="replace")):
-            return True
-    return False
+    """Whether the file, the header of its name, or a header without a source that it includes has annotations."""
+    texts = [text_of(path), text_of(path.with_suffix(".h"))]
+    for folder in ("src", "cli"):
+        for name in INCLUDED.findall(texts[0]):
+            header = gate.root / folder / name
+            if not header.with_suffix(".cpp").exists():
+                texts.append(text_of(header))
+    return any(ANNOTATED.search(text) for text in texts)
 
 
 def flags(command):

@@ -86,7 +86,7 @@ class Gate {
   std::uint32_t closed_ = 0;
 };
 
-/// What a call did while a gate was closed.
+/// A call's outcome while a gate was closed.
 struct Step {
   bool finished = false, at_once = false;
   Result result = 0;

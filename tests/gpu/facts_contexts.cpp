@@ -182,7 +182,7 @@ void mapped_file(int sharing, int rights, unsigned flags, std::size_t bytes = 64
   emit(name + ": memory after the unregister", resident());
 }
 
-/// Where the thread stands in the kernel, and what it has used.
+/// Prints where the thread stands in the kernel, and what it has used.
 std::string thread_state(pid_t thread) {
   const std::string folder = format("/proc/self/task/%d/", thread);
   std::string text;

@@ -121,7 +121,7 @@ void allocate_costs() {
   }
 }
 
-/// What one more registration costs beside many live ones.
+/// Measures one more registration beside many live ones.
 void many_live() {
   Session session;
   constexpr std::size_t kStep = 64 * kKiB;

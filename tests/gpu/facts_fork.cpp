@@ -107,7 +107,7 @@ void fork_contents() {
   emit("the child meanwhile reads the bytes of the fork", status_text(status), "", "exit 0 is right");
 }
 
-/// What MADV_DONTFORK by the program itself makes of the time.
+/// Measures the time with MADV_DONTFORK by the program itself.
 void fork_with_dontfork() {
   Session session;
   char* const host = map_memory(kGiB);
@@ -126,7 +126,7 @@ void fork_with_dontfork() {
   emit("unregister of 1 GiB before a fork", format("%.4g", (now() - began) / 1e3), "ms", "once");
 }
 
-/// What a child may ask of the driver.
+/// Finds the calls of the driver that a child may make.
 void calls_in_child() {
   Session session;
   char* const host = map_memory(kMiB);

@@ -185,7 +185,7 @@ void lock_of(std::size_t piece) {
   beside(program, other, ", in another context", piece, Pause::kNone, Phase::kUnregister);
 }
 
-/// The same with an equal amount of registering done by a second process.
+/// Repeats it with an equal amount of registering done by a second process.
 void other_process() {
   int ready[2];
   if (::pipe(ready) != 0) return;

@@ -230,7 +230,7 @@ void overwrite_after_return(bool registered) {
   }
 }
 
-/// The same for a batch of so many copies, by its access order, on an idle stream.
+/// Repeats it for a batch of so many copies, by its access order, on an idle stream.
 void batch_overwritten_after_return(int order, std::size_t count) {
   Session session;
   if (!driver().copy_batch_v2)

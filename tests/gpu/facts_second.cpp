@@ -112,7 +112,7 @@ void beside_gate(GateKind kind) {
   }
 }
 
-/// The same with a green context, which shares the primary context's memory.
+/// Repeats it with a green context, which shares the primary context's memory.
 void green() {
   if (!driver().green_create) return emit("green context", "this driver has none");
   Session session;
@@ -141,7 +141,7 @@ void green() {
   emit("beside a gated stream of the primary context: unregister in a green context", outcome.text());
 }
 
-/// What is left of the second context's registrations once the program's context is gone or broken.
+/// Finds the rest of the second context's registrations once the program's context is gone or broken.
 void program_context_ends(bool by_error) {
   Pair pair;
   char* const host = map_memory(2 * kMiB);

@@ -179,7 +179,7 @@ const char* waiter_name(Waiter waiter) {
   return "";
 }
 
-/// What other threads can do while one waits in the driver for a gated stream.
+/// Finds the calls that other threads can make while one waits in the driver for a gated stream.
 void while_waiting(Waiter waiter) {
   constexpr std::size_t kLarge = 16 * kMiB;
   Session session;
