@@ -12,9 +12,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/mix.h"
 #include "base/process_stat.h"
 #include "base/shown_text.h"
-#include "base/mix.h"
 
 namespace pinion {
 

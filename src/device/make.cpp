@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/device_options.h"
+#include "device/fabric/fabric.h"
+#include "device/kernel/pin.h"
 #include "device/model/cost_model.h"
 #include "device/model/emulated.h"
-#include "device/fabric/fabric.h"
 #include "device/none.h"
-#include "device/device_options.h"
-#include "device/kernel/pin.h"
 #include "device/verbs/verbs.h"
 
 namespace pinion {

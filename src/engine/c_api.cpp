@@ -10,10 +10,10 @@
 #include <new>
 #include <type_traits>
 
+#include "base/process.h"
 #include "device/fabric/fabric.h"
 #include "device/operations.h"
 #include "device/verbs/verbs.h"
-#include "base/process.h"
 #include "engine/c_api_inside.h"
 #include "engine/engine.h"
 #include "engine/engine_options.h"
@@ -247,7 +247,8 @@ void hand_out(LeaseBody& body, LeasePath& leases) {
   LeasePath& leases = *domain->leases;
   LeaseBody& body = *body_of(lease);
   if (&leases != LeasePath::running() ||
-      !leases.arena_source().try_lease(*thread, domain->number, range, static_cast<Access>(access), body.transfer))
+      !leases.arena_source().try_lease(*thread, domain->number, range, static_cast<Access>(access),
+                                       body.transfer))
     return false;
   hand_out(body, leases);
   return true;

@@ -64,8 +64,8 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
       lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
-      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, lease_path_, watch_, counters_, node_,
-                                       bell_, clock_)) {}
+      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, lease_path_, watch_, counters_,
+                                       node_, bell_, clock_)) {}
 
 // ---- start and stop ----
 

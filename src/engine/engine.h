@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/process.h"
 #include "engine/arena_leases.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
@@ -19,7 +20,6 @@
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
-#include "base/process.h"
 
 namespace pinion {
 

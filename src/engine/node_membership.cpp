@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/warning.h"
 #include "base/process.h"
+#include "base/warning.h"
 #include "retention/traits.h"
 
 namespace pinion {

@@ -11,7 +11,8 @@ Error hold(pinion_domain* domain, Range pages, Hold& hold) {
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   // All rights: local transfers from and to the memory are served by its registration, too.
-  if (Error error = leases->peer_holds().begin(*thread, domain_number(domain), pages, Access::all, hold.region))
+  if (Error error =
+          leases->peer_holds().begin(*thread, domain_number(domain), pages, Access::all, hold.region))
     return error;
   const Region& region = *hold.region.region.region;
   hold.remote_address = region.key.remote_base + (pages.begin - region.range().begin);

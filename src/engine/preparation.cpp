@@ -213,7 +213,8 @@ Error Preparation::prepare(ThreadContext& thread, Piece& piece) {
   if (stopped()) return {};
   const CallPoint call{ticks_now(), site_, CallKind::prepare};
   Error error;
-  if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer, Refusal::report, &error))
+  if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer,
+                                         Refusal::report, &error))
     return error;
   piece.leased = true;
   prepared_.fetch_add(piece.pages.bytes(), std::memory_order_relaxed);

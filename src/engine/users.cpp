@@ -5,9 +5,9 @@
 
 #include "base/held_signals.h"
 #include "base/mutex.h"
+#include "base/process.h"
 #include "engine/engine.h"
 #include "engine/preparation.h"
-#include "base/process.h"
 
 namespace pinion {
 

@@ -33,7 +33,8 @@ constexpr RetentionTraits traits_of(RetentionKind kind) {
     case RetentionKind::leave_pinned:
       return {.text = "registers at first use and keeps until the memory goes away or the limit is met"};
     case RetentionKind::lru:
-      return {.text = "keeps the most recently used regions, up to lru-size bytes", .decides_on_threads = true};
+      return {.text = "keeps the most recently used regions, up to lru-size bytes",
+              .decides_on_threads = true};
     case RetentionKind::helper:
       break;
   }

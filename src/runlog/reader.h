@@ -38,8 +38,8 @@ struct Log {
 /// logged anything are left out. Finding zero logs is an error, and so are logs of two runs (one_run.h).
 Error for_each_log(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
-/// Reads logs without call sites, modules and events, which count as dropped: in a time that is independent of
-/// the run's length.
+/// Reads logs without call sites, modules and events, which count as dropped: in a time that is independent
+/// of the run's length.
 Error for_each_state(const std::vector<std::string>& paths, const std::function<void(Log&&)>& f);
 
 /// Reads all logs whole.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/model/cost_model.h"
 #include "device/device.h"
+#include "device/model/cost_model.h"
 
 namespace pinion::simulate {
 

@@ -1,6 +1,6 @@
-// The measures that every strategy is compared with: the bytes that leave-pinned and an oracle would hold of a
-// simulated process's memory, and what leave-pinned would have waited. Owns both unions; reports their changes to
-// the observer. One thread.
+// The measures that every strategy is compared with: the bytes that leave-pinned and an oracle would hold of
+// a simulated process's memory, and what leave-pinned would have waited. Owns both unions; reports their
+// changes to the observer. One thread.
 #pragma once
 
 #include "base/coverage.h"

@@ -1,4 +1,5 @@
-// Lets a computation stray from its nominal length. Each simulated thread has one; deterministic for its seed.
+// Lets a computation stray from its nominal length. Each simulated thread has one; deterministic for its
+// seed.
 #pragma once
 
 #include <string>

@@ -11,10 +11,10 @@
 #include <random>
 #include <vector>
 
-#include "pinion/pinion.h"
-#include "support/made_network.h"
 #include "cli/bench/messages/control.h"
 #include "cli/bench/messages/large_messages.h"
+#include "pinion/pinion.h"
+#include "support/made_network.h"
 #include "transfer/endpoint/remote_memory.h"
 
 namespace {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/messages/protocols.h"
 #include "pinion/pinion.h"
 #include "support/large_messages_job.h"
-#include "cli/bench/messages/protocols.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Results that `pinion report` and `pinion top` make of logs: the page, plots, traces, metrics, the live view, and
-// the verdict on each kind of run (tests/cli/golden).
+// Results that `pinion report` and `pinion top` make of logs: the page, plots, traces, metrics, the live
+// view, and the verdict on each kind of run (tests/cli/golden).
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/ioctl.h>

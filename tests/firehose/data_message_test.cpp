@@ -1,5 +1,7 @@
 // Puts, gets and atomics on the wire: the parser takes what the writer wrote, and no nonsense. Checked access
 // to own memory.
+#include "firehose/data_message.h"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "base/range.h"
-#include "firehose/data_message.h"
 #include "firehose/own_memory.h"
 #include "firehose/packing.h"
 #include "monitor/memory_events.h"

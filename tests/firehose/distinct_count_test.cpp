@@ -1,7 +1,7 @@
 // The count of different buckets: exact up to a million, then close.
-#include <gtest/gtest.h>
-
 #include "firehose/distinct_count.h"
+
+#include <gtest/gtest.h>
 
 namespace pinion::firehose {
 namespace {

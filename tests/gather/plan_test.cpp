@@ -1,7 +1,5 @@
 // Gather plans carry exactly the pieces, within the device's limits, at no more than the better of all in
 // place and all packed; the measuring finds the costs of a made-up device.
-#include "gather/gather_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +11,9 @@
 #include <vector>
 
 #include "base/range.h"
-#include "pinion/pinion.h"
 #include "gather/gather_costs.h"
+#include "gather/gather_plan.h"
+#include "pinion/pinion.h"
 
 using namespace pinion;
 

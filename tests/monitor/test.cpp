@@ -1,7 +1,5 @@
 // The choice of the memory monitor, on machines with and without patching of code, with and without
 // userfaultfd; each combination in a process of its own.
-#include "monitor/monitor.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,6 +12,7 @@
 #include <string>
 
 #include "monitor/code_patch.h"
+#include "monitor/monitor.h"
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
 #include "support/no_code_patching.h"

@@ -1,12 +1,13 @@
 // The adaptive predictor on streams worked out by hand: its knowledge at each moment, its estimates for
 // planners, and the contents of a profile.
+#include "predict/adaptive.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 
-#include "predict/adaptive.h"
 #include "predict/profile.h"
 
 namespace pinion {
@@ -279,8 +280,8 @@ TEST_F(ProfileTest, ABufferIsExpectedWhereItWasPassed) {
 }
 
 TEST_F(ProfileTest, AStaleOneDoesNoHarm) {
-  // The second run has the same sites and a problem three times as large: after two turns the profile makes no
-  // difference.
+  // The second run has the same sites and a problem three times as large: after two turns the profile makes
+  // no difference.
   AdaptivePredictor with, without;
   ASSERT_FALSE(with.load_profile(learnt()));
   Time a = kSecond, b = kSecond;

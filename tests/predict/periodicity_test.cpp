@@ -1,7 +1,7 @@
 // The periodicity baseline: d(m) over a full window, predictions one full reuse ahead.
-#include <gtest/gtest.h>
-
 #include "predict/periodicity.h"
+
+#include <gtest/gtest.h>
 
 namespace pinion {
 namespace {

@@ -1,3 +1,5 @@
+#include "runlog/reader.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -13,7 +15,6 @@
 
 #include "base/call_kind.h"
 #include "runlog/analysis.h"
-#include "runlog/reader.h"
 #include "simulate/workload.h"
 #include "support/runlog_files.h"
 #include "support/sanitizers.h"
@@ -117,8 +118,8 @@ class Reader : public ::testing::Test {
   Log log_;
 };
 
-// The offsets of the parts in that file: the process took a chunk for its header and state, one for its sites,
-// one for its events.
+// The offsets of the parts in that file: the process took a chunk for its header and state, one for its
+// sites, one for its events.
 constexpr std::size_t kTable = table_offset(0);
 constexpr std::size_t kHeader = chunk_offset(0);
 constexpr std::size_t kLive = kHeader + live_offset() + sizeof(LiveState);  // finish() wrote the second copy

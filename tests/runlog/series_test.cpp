@@ -1,9 +1,9 @@
+#include "runlog/series.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
-
-#include "runlog/series.h"
 
 namespace pinion::runlog {
 namespace {

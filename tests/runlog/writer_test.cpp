@@ -1,3 +1,5 @@
+#include "runlog/writer.h"
+
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -11,7 +13,6 @@
 #include <filesystem>
 
 #include "base/range.h"
-#include "runlog/writer.h"
 #include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
 

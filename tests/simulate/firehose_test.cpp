@@ -50,8 +50,8 @@ TEST(SimulateFirehose, LentFirehosesKeepTheHitsAsTheJobGrows) {
   }
 }
 
-// Moves beyond M that cost more than messages are rare: a put takes as long as a message instead of a queue of
-// registrations.
+// Moves beyond M that cost more than messages are rare: a put takes as long as a message instead of a queue
+// of registrations.
 TEST(SimulateFirehose, BeyondItsMemoryLendingFallsBackToMessages) {
   FirehoseJob job = job_of(FirehosePattern::skewed, 129, Sharing::lending);
   job.quota.move_time = 20 * kMicrosecond;

@@ -1,12 +1,13 @@
 // Whole jobs: logs replayed, nodes added up, equal ranks counted instead of simulated, bounds that agree with
 // their strategies, and equal results for equal seeds.
+#include "simulate/node.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
 
-#include "simulate/node.h"
 #include "simulate/simulation.h"
 #include "support/runlog_files.h"
 #include "support/test_name.h"

@@ -1,11 +1,11 @@
 // The patterns' messages against sizes and counts worked out by hand from the decompositions, for small
 // cases. simulate_pattern_order_test.cpp has their call sites and order.
+#include "simulate/pattern.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
-
-#include "simulate/pattern.h"
 
 namespace pinion::simulate {
 namespace {

@@ -137,7 +137,7 @@ class TransferEngine {
     Error error;
     const CallPoint call{ticks_now(), site, CallKind::api};
     const bool leased = engine_->lease_path().acquire(thread, domain_, call, range, Access::all, transfer,
-                                                  Refusal::report, &error);
+                                                      Refusal::report, &error);
     ASSERT_TRUE(leased) << error.message;
     Record earlier = transfer.record;
     earlier.wait = 0;

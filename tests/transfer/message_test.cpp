@@ -1,4 +1,6 @@
 // Messages on the wire: reading returns the written values, and trusts no byte of a stranger's.
+#include "transfer/endpoint/message.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "transfer/endpoint/endpoint.h"
-#include "transfer/endpoint/message.h"
 
 namespace pinion::transfer {
 namespace {

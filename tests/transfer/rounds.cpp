@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/bench/messages/large_messages.h"
 #include "pinion/pinion.h"
 #include "support/made_network.h"
-#include "cli/bench/messages/large_messages.h"
 #include "transfer/endpoint/remote_memory.h"
 
 namespace {

@@ -9,8 +9,8 @@
 
 #include <memory>
 
-#include "device/model/cost_model.h"
 #include "device/device.h"
+#include "device/model/cost_model.h"
 
 namespace pinion {
 

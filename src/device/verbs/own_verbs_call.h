@@ -1,6 +1,7 @@
 // Marks a thread as being inside a call of libibverbs that Pinion has made or let pass, or of libfabric,
-// whose providers call it. The library calls some of its own functions by their public names, where a preload stands in front of them. The front passes
-// those calls on: the program did not make them. Owns one counter a thread; any thread.
+// whose providers call it. The library calls some of its own functions by their public names, where a preload
+// stands in front of them. The front passes those calls on: the program did not make them. Owns one counter a
+// thread; any thread.
 #pragma once
 
 namespace pinion {

@@ -47,8 +47,8 @@ void learn_arrival(ThreadContext& thread, LeasePath& leases, const Receive& rece
   CallPoint point = receive.point;
   point.time = ticks_now();
   Transfer rest;
-  leases.registry_source().acquire(thread, 0, point, {receive.buffer + receive.leased, receive.buffer + arrived}, Access::write,
-                 rest);
+  leases.registry_source().acquire(
+      thread, 0, point, {receive.buffer + receive.leased, receive.buffer + arrived}, Access::write, rest);
   leases.release(thread, rest);
 }
 

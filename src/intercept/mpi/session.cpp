@@ -7,11 +7,11 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/shown_text.h"
 #include "base/warning.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
-#include "base/process.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/holdings.h"
 #include "intercept/mpi/requests.h"
@@ -103,7 +103,8 @@ void end_session() {
     holdings->release_all(*thread, engine->lease_path());
   const double seconds = static_cast<double>(monotonic_now() - g_started) / 1e9;
   if (const Error error = Engine::leave()) std::fprintf(stderr, "pinion: %s\n", error.message);
-  const bool measured = acts_at_start(engine->options()) == Acts::measured && !engine->lease_path().acts_below();
+  const bool measured =
+      acts_at_start(engine->options()) == Acts::measured && !engine->lease_path().acts_below();
   if (g_summary) print_summary(engine->counters().all(), seconds, measured, engine->options().log);
 }
 

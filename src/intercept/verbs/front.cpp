@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/process.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
 #include "device/verbs/own_verbs_call.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
-#include "base/process.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
@@ -157,8 +157,8 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
     backing.access = asked.access;
     return true;
   }
-  if (!leases->registry_source().acquire(*thread, domain, call_point(*thread, entry), range, local, backing.transfer,
-                       Refusal::report, &why)) {
+  if (!leases->registry_source().acquire(*thread, domain, call_point(*thread, entry), range, local,
+                                         backing.transfer, Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/process_stat.h"
 #include "base/process.h"
+#include "base/process_stat.h"
 #include "transfer/bootstrap/launcher_exchange.h"
 
 namespace pinion::transfer {

@@ -1,5 +1,5 @@
-// Shared by the tests of libc's hooks: callbacks that obey the hooks' law, and remember events of the memory of
-// interest.
+// Shared by the tests of libc's hooks: callbacks that obey the hooks' law, and remember events of the memory
+// of interest.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -110,8 +110,8 @@ class ArenaTest : public ::testing::Test {
   }
   /// One by one, beside the arena.
   bool acquire(const char* at, std::size_t bytes, Transfer& transfer) const {
-    return lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(at, bytes), Access::write, transfer,
-                            Refusal::report);
+    return lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(at, bytes),
+                                                  Access::write, transfer, Refusal::report);
   }
   bool acquires(const char* at, std::size_t bytes) const {
     Transfer transfer;

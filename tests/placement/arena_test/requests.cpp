@@ -32,8 +32,8 @@ TEST_F(ArenaTest, ARequestForPeersClosesASegmentWithLocalRights) {
   ASSERT_TRUE(serves(block, 4 * kMiB));
   Transfer transfer;
   EXPECT_FALSE(lease(block, kMiB, transfer, Access::remote_write));
-  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB), Access::remote_write,
-                               transfer, Refusal::report));
+  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB),
+                                                     Access::remote_write, transfer, Refusal::report));
   lease_path().release(*this_thread(), transfer);
   EXPECT_FALSE(serves(block, 4 * kMiB)) << "a key of its own, and no segment around it";
   process_heap().free(block);
@@ -50,8 +50,8 @@ TEST_F(ArenaTest, SegmentsServePeersWhereTheUserAllowsIt) {
     lease_path().release(*this_thread(), transfer);
   }
   PeerHold hold;
-  EXPECT_FALSE(
-      lease_path().peer_holds().begin(*this_thread(), domain_, Range::of(block, kMiB).to_pages(), Access::all, hold));
+  EXPECT_FALSE(lease_path().peer_holds().begin(*this_thread(), domain_, Range::of(block, kMiB).to_pages(),
+                                               Access::all, hold));
   lease_path().peer_holds().end(*this_thread(), hold);
   EXPECT_EQ(device.calls(), 1u);
   EXPECT_TRUE(serves(block, 4 * kMiB));
