@@ -3,11 +3,15 @@
 // to do before the next. Drivers block (blocking.h) or schedule events in virtual time (simulate/), so that
 // both run the same protocol, waits included.
 //
-//   driver:  step = acquisition.next(now)
-//     leased, refused, busy    the end: result()
-//     register_                call the device for range() with rights();  step = registered(registration,
-//     now) deregister               deregister victims() of victims_in();       step = next(now) await_...
-//     wait for awaited();                         step = next(now)
+//   step = acquisition.next(now), and then by its value:
+//
+//   leased, refused, busy   the end: result()
+//
+//   register_               call the device for range() with rights(); step = registered(..., now)
+//
+//   deregister              deregister victims() of victims_in(); step = next(now)
+//
+//   await_...               wait for awaited(); step = next(now)
 //
 // Owned and used by one thread. It never blocks; it takes the domain's slow lock.
 #pragma once

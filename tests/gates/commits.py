@@ -4,8 +4,6 @@ import gate
 
 SINCE = "01ac38f647be"
 MOST = 72
-# Made before the gate was.
-EARLIER = {"72987dd", "093c9f9", "832e193"}
 
 
 def main():
@@ -19,7 +17,7 @@ def main():
         count += 1
         name, _, message = commit.strip().partition("\0")
         lines = message.split("\n")
-        if len(lines[0]) > MOST and name[:7] not in EARLIER:
+        if len(lines[0]) > MOST:
             faults.append(f"{name}: the first line has {len(lines[0])} characters; at most {MOST}: {lines[0]}")
         if len(lines) > 1 and lines[1].strip():
             faults.append(f"{name}: a blank line follows the first: {lines[0]}")
