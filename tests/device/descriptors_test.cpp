@@ -128,8 +128,8 @@ class PinDescriptors : public testing::Test {
     register_part(3, Actor::application);
     register_part(4, Actor::helper);
     EXPECT_TRUE(pinned_becomes(before_ + 5 * kMiB)) << pinned();
-    device_->deregister(keys_[0], Actor::application);
-    device_->deregister(keys_[1], Actor::application);
+    EXPECT_FALSE(device_->deregister(keys_[0], Actor::application));
+    EXPECT_FALSE(device_->deregister(keys_[1], Actor::application));
     EXPECT_TRUE(pinned_becomes(before_ + 3 * kMiB)) << pinned();
     device_.reset();
     EXPECT_TRUE(pinned_becomes(before_)) << pinned();
@@ -161,7 +161,7 @@ TEST_F(PinDescriptors, ClosedOneByOneAndTakenByFiles) {
 
 TEST_F(PinDescriptors, OverwrittenByDup2) {
   const Strangers strangers(ours_);
-  device_->deregister(keys_[2], Actor::helper);
+  EXPECT_FALSE(device_->deregister(keys_[2], Actor::helper));
   EXPECT_TRUE(pinned_becomes(before_ + 2 * kMiB)) << pinned();
   device_.reset();
   EXPECT_TRUE(pinned_becomes(before_)) << pinned();
@@ -201,8 +201,8 @@ TEST_F(PinDescriptors, TheProgramsOwnRingKeepsItsBuffers) {
     ASSERT_FALSE(made.error) << made.error.message;
     const Registration ahead = device_->register_range(memory_.part(6, kMiB), Access::all, Actor::helper);
     ASSERT_FALSE(ahead.error) << ahead.error.message;
-    device_->deregister(ahead.key, Actor::helper);
-    device_->deregister(made.key, Actor::application);
+    EXPECT_FALSE(device_->deregister(ahead.key, Actor::helper));
+    EXPECT_FALSE(device_->deregister(made.key, Actor::application));
 
     const int file = memfd_create("far end", MFD_CLOEXEC);
     unsigned right = 0;

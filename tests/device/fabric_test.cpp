@@ -92,7 +92,7 @@ TEST(FabricDevice, RightsAreExactlyThoseAskedFor) {
     ASSERT_FALSE(made.error) << made.error.message;
     EXPECT_EQ(made.granted, access);
     EXPECT_EQ(fabric.regions().at(0).access, rights);
-    device->deregister(made.key, Actor::application);
+    EXPECT_FALSE(device->deregister(made.key, Actor::application));
   }
 }
 
@@ -112,7 +112,7 @@ TEST(FabricDevice, TheKernelPinsWhereTheProviderDoesNot) {
     EXPECT_NE(text.find(provider), std::string::npos) << text;
     EXPECT_EQ(text.find("pins nothing; pins pages by") == std::string::npos, pins) << text;
     EXPECT_EQ(device->capabilities().hides_from_children, pins);
-    device->deregister(made.key, Actor::helper);
+    EXPECT_FALSE(device->deregister(made.key, Actor::helper));
     EXPECT_TRUE(held_becomes(before));
   }
 }
@@ -149,7 +149,7 @@ TEST(FabricDevice, KeysNeverMeetTheProgramsAndDoNotComeBack) {
     ASSERT_FALSE(made.error) << made.error.message;
     EXPECT_TRUE(seen.insert(made.key.remote_key).second) << "an old key came back";
     EXPECT_LT(made.key.remote_key, 250u);
-    device->deregister(made.key, Actor::application);
+    EXPECT_FALSE(device->deregister(made.key, Actor::application));
   }
   for (std::uint64_t key = 0; key < 250; ++key) fabric.taken.insert(key);
   const Registration refused = device->register_range(memory.pages(0, 1), Access::read, Actor::application);

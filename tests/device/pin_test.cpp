@@ -54,9 +54,9 @@ TEST(PinDevice, LockedPagesAreCounted) {
   const Registration second = device->register_range(memory.pages(4, 12), Access::read, Actor::helper);
   ASSERT_FALSE(first.error || second.error);
   EXPECT_EQ(locked_pages(), 12u);
-  device->deregister(first.key, Actor::application);
+  EXPECT_FALSE(device->deregister(first.key, Actor::application));
   EXPECT_EQ(locked_pages(), 8u);
-  device->deregister(second.key, Actor::helper);
+  EXPECT_FALSE(device->deregister(second.key, Actor::helper));
   EXPECT_EQ(locked_pages(), 0u);
 }
 
@@ -69,7 +69,7 @@ TEST(PinDevice, LocksOfPartlyUnmappedMemoryAreUndone) {
   ASSERT_FALSE(r.error) << r.error.message;
   memory.unmap(memory.pages(3, 7));
   EXPECT_EQ(memlock().locked, before + 12 * page_size());
-  device->deregister(r.key, Actor::application);
+  EXPECT_FALSE(device->deregister(r.key, Actor::application));
   EXPECT_EQ(memlock().locked, before);
 }
 
@@ -142,8 +142,8 @@ TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   EXPECT_TRUE(mentions(refused.error, {"16384", "--limit-regions"})) << refused.error.message;
   const Registration others = device->register_range(memory.range(), Access::all, Actor::helper);
   EXPECT_FALSE(others.error) << others.error.message;
-  device->deregister(others.key, Actor::helper);
-  for (RegistrationKey key : keys) device->deregister(key, Actor::application);
+  EXPECT_FALSE(device->deregister(others.key, Actor::helper));
+  for (RegistrationKey key : keys) EXPECT_FALSE(device->deregister(key, Actor::application));
   EXPECT_TRUE(held_becomes(before));
   const Registration again = device->register_range(memory.range(), Access::all, Actor::application);
   EXPECT_FALSE(again.error) << again.error.message;
@@ -186,7 +186,7 @@ TEST(PinDevice, ARangeOfOneStepIsPinnedWithoutALookAtItsPages) {
     EXPECT_EQ(held(), before + 4 * kMiB);
     // More than a step is made present first.
     EXPECT_TRUE(device->register_range(memory.range(), Access::all, Actor::application).error);
-    device->deregister(step.key, Actor::application);
+    EXPECT_FALSE(device->deregister(step.key, Actor::application));
   });
 }
 
@@ -210,9 +210,9 @@ TEST(PinDevice, RefusedIoUringFallsBackToLocks) {
       EXPECT_FALSE(includes(reading.granted, Access::write));
       EXPECT_EQ(memlock().locked, before.locked + 6 * kMiB);
       EXPECT_EQ(memlock().pinned, before.pinned);
-      device->deregister(writing.key, Actor::helper);
+      EXPECT_FALSE(device->deregister(writing.key, Actor::helper));
       EXPECT_EQ(memlock().locked, before.locked + page_size());
-      device->deregister(reading.key, Actor::helper);
+      EXPECT_FALSE(device->deregister(reading.key, Actor::helper));
       EXPECT_EQ(memlock().locked, before.locked);
     }
   });
@@ -228,7 +228,7 @@ TEST(PinDevice, AForkedChildClosesTheParentsRings) {
     device->abandon_after_fork();
     EXPECT_EQ(open_descriptors(), before);
   });
-  device->deregister(made.key, Actor::application);
+  EXPECT_FALSE(device->deregister(made.key, Actor::application));
 }
 
 TEST(PinDevice, LeaksNoDescriptorAndClosesThemOnExec) {
@@ -290,7 +290,7 @@ TEST(EmulatedDevice, LastsAtLeastAsLongAsTheModelSays) {
     ASSERT_FALSE(r.error) << r.error.message;
     EXPECT_EQ(held(), before + memory.range().bytes());
     const Time resumed = monotonic_now();
-    device->deregister(r.key, actor);
+    EXPECT_FALSE(device->deregister(r.key, actor));
     const Time end = monotonic_now();
     // The cycle counter is calibrated to better than a thousandth.
     EXPECT_GE(middle - start, nic.register_cost(8) * 999 / 1000);
@@ -336,10 +336,11 @@ TEST(EmulatedDevice, KeepsTheCapsOfTheModel) {
   EXPECT_EQ(too_many.error.code, ENOSPC);
   EXPECT_TRUE(mentions(too_many.error, {"max_regions", "3"})) << too_many.error.message;
 
-  device->deregister(first.key, Actor::application);
+  EXPECT_FALSE(device->deregister(first.key, Actor::application));
   const Registration fourth = attempt(8);
   EXPECT_FALSE(fourth.error) << fourth.error.message;
-  for (const Registration& r : {second, third, fourth}) device->deregister(r.key, Actor::application);
+  for (const Registration& r : {second, third, fourth})
+    EXPECT_FALSE(device->deregister(r.key, Actor::application));
   EXPECT_TRUE(held_becomes(before));
 }
 
@@ -363,7 +364,7 @@ TEST(EmulatedDevice, ForkedChildStartsAnew) {
   ASSERT_FALSE(parents.error) << parents.error.message;
   in_child([&] {
     device->abandon_after_fork();
-    device->deregister(parents.key, Actor::application);
+    EXPECT_FALSE(device->deregister(parents.key, Actor::application));
     EXPECT_FALSE(device->register_range(memory.range(), Access::all, Actor::application).error);
     EXPECT_EQ(held(), memory.range().bytes());
   });
@@ -452,7 +453,7 @@ TEST(TranslationEntries, PinnedHugepagesStayHuge) {
   const Registration made = device->register_range(memory.range, Access::all, Actor::application);
   ASSERT_FALSE(made.error) << made.error.message;
   EXPECT_EQ(made.entries, 3u);
-  device->deregister(made.key, Actor::application);
+  EXPECT_FALSE(device->deregister(made.key, Actor::application));
 }
 
 TEST(TranslationEntries, HugetlbPages) {
@@ -483,7 +484,7 @@ TEST(ModelDevice, CostsVirtualTime) {
   ASSERT_FALSE(r.error) << r.error.message;
   EXPECT_EQ(r.granted, Access::write);
   EXPECT_EQ(clock.now(), nic.register_cost(100));
-  device.deregister(r.key, Actor::helper);
+  EXPECT_FALSE(device.deregister(r.key, Actor::helper));
   EXPECT_EQ(clock.now(), nic.register_cost(100) + nic.deregister_cost(100));
   EXPECT_EQ(device.registrations(), 1u);
   EXPECT_EQ(device.deregistrations(), 1u);
@@ -498,12 +499,12 @@ TEST(ModelDevice, KnowsWhatIsLive) {
   EXPECT_TRUE(device.is_live(first.key));
   EXPECT_TRUE(device.overlaps_live(model_pages(7, 9)));
   EXPECT_FALSE(device.overlaps_live(model_pages(8, 9)));
-  device.deregister(second.key, Actor::application);
+  EXPECT_FALSE(device.deregister(second.key, Actor::application));
   EXPECT_FALSE(device.is_live(second.key));
   EXPECT_FALSE(device.overlaps_live(model_pages(7, 9)));
   EXPECT_EQ(device.live_bytes(), 4 * page_size());
-  EXPECT_DEBUG_DEATH(device.deregister(second.key, Actor::application), "not registered");
-  device.deregister(first.key, Actor::application);
+  EXPECT_DEBUG_DEATH(static_cast<void>(device.deregister(second.key, Actor::application)), "not registered");
+  EXPECT_FALSE(device.deregister(first.key, Actor::application));
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
@@ -541,7 +542,7 @@ TEST(ModelDevice, KeepsTheCapsOfTheModel) {
   const Registration refused = device.register_range(model_pages(0, 1), Access::read, Actor::application);
   EXPECT_EQ(refused.error.code, ENOSPC);
   EXPECT_TRUE(mentions(refused.error, {"max_regions"})) << refused.error.message;
-  device.deregister(r.key, Actor::application);
+  EXPECT_FALSE(device.deregister(r.key, Actor::application));
   EXPECT_FALSE(device.register_range(model_pages(0, 1), Access::read, Actor::application).error);
 }
 

@@ -70,7 +70,7 @@ TEST_F(MemoryDlclose, AStaleRegistrationIsSeenInTheContents) {
   expect_gone(library_.buffer());
   ASSERT_EQ(device.send(stale.key, memory_, wire_, 0), 0);
   EXPECT_TRUE(holds(wire_.as<std::uint64_t>(), memory_, kOld));
-  device.deregister(stale.key, Actor::application);
+  EXPECT_FALSE(device.deregister(stale.key, Actor::application));
 }
 
 TEST_F(MemoryDlclose, AnIdleRegistrationGoes) {

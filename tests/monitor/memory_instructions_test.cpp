@@ -146,7 +146,7 @@ class MemoryInstructions : public ::testing::TestWithParam<Interruption> {
     ASSERT_EQ(idle.size(), 1u);
     Region* const claimed = interrupted(Step::retirement, [&] { return domain_.begin_retire(idle[0]); });
     if (!claimed) return;
-    device_.deregister(claimed->key, Actor::application);
+    EXPECT_FALSE(device_.deregister(claimed->key, Actor::application));
     interrupted(Step::retirement, [&] { domain_.finish_retire(claimed); });
   }
 

@@ -490,7 +490,7 @@ TEST_P(StaleRegistration, IsSeenInTheContents) {
   fill_wire(wire, memory, ~kNew);
   ASSERT_EQ(device.receive(stale.key, memory, wire, 0), 0);
   EXPECT_NE(holds(memory, ~kNew), GetParam().loses_pages);
-  device.deregister(stale.key, Actor::application);
+  EXPECT_FALSE(device.deregister(stale.key, Actor::application));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StaleRegistration, ::testing::ValuesIn(kEvents),
@@ -621,7 +621,7 @@ TEST_P(MemoryMatrix, TransfersSeeTheMemoryThatIsThere) {
       EXPECT_EQ(pinned.error.code, EFAULT);
       GTEST_SKIP() << "this kernel does not pin such memory: " << pinned.error.message;
     }
-    probe.deregister(pinned.key, Actor::application);
+    EXPECT_FALSE(probe.deregister(pinned.key, Actor::application));
   }
 
   // This brings the region into the state.

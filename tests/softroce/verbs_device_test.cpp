@@ -70,7 +70,7 @@ TEST(VerbsDevice, PinsWhatItRegistersAndNothingAfter) {
   const Registration made = device->register_range(memory.range(), Access::all, Actor::application);
   ASSERT_FALSE(made.error) << made.error.message;
   EXPECT_EQ(memlock().pinned - before, kBytes);
-  device->deregister(made.key, Actor::helper);
+  EXPECT_FALSE(device->deregister(made.key, Actor::helper));
   EXPECT_EQ(memlock().pinned, before);
 }
 
@@ -86,8 +86,8 @@ TEST(VerbsDevice, ItsKeysMoveData) {
   EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, kBytes),
             IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(source.start(), target.start(), kBytes), 0);
-  in.device->deregister(from.key, Actor::application);
-  in.device->deregister(to.key, Actor::application);
+  EXPECT_FALSE(in.device->deregister(from.key, Actor::application));
+  EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
 }
 
 /// The arena's aliased segments need this: the program's view may go, and requests still name its addresses.
@@ -110,8 +110,8 @@ TEST(VerbsDevice, ASecondViewServesTheAddressesOfTheFirst) {
   EXPECT_EQ(pair.write(static_cast<char*>(shared), from.key.lkey, target.start(), to.key.remote_key, kBytes),
             IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(view, target.start(), kBytes), 0);
-  in.device->deregister(from.key, Actor::application);
-  in.device->deregister(to.key, Actor::application);
+  EXPECT_FALSE(in.device->deregister(from.key, Actor::application));
+  EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
   munmap(view, kBytes);
 }
 
@@ -125,11 +125,15 @@ TEST(VerbsDevice, NoKeyOutlivesItsRegistrationNorItsRights) {
     const Registration to = in.device->register_range(
         target.range(), deregistered ? Access::all : Access::write, Actor::application);
     ASSERT_FALSE(from.error || to.error);
-    if (deregistered) in.device->deregister(to.key, Actor::application);
+    if (deregistered) {
+      EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
+    }
     EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, 4096),
               IBV_WC_REM_ACCESS_ERR);
-    in.device->deregister(from.key, Actor::application);
-    if (!deregistered) in.device->deregister(to.key, Actor::application);
+    EXPECT_FALSE(in.device->deregister(from.key, Actor::application));
+    if (!deregistered) {
+      EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
+    }
   }
 }
 
@@ -141,7 +145,7 @@ TEST(VerbsDevice, ReadOnlyMemoryIsRegisteredForReadingAlone) {
   EXPECT_EQ(device->register_range(memory.range(), Access::write, Actor::application).error.code, EFAULT);
   const Registration made = device->register_range(memory.range(), Access::read, Actor::application);
   ASSERT_FALSE(made.error) << made.error.message;
-  device->deregister(made.key, Actor::application);
+  EXPECT_FALSE(device->deregister(made.key, Actor::application));
 }
 
 TEST(VerbsDevice, WhatIsNotMappedIsRefused) {
@@ -206,22 +210,22 @@ TEST(VerbsDevice, AForkedChildHasItsOwnAndLeavesTheParentsAlone) {
   const auto child = [&] {
     in.device->abandon_after_fork();
     own->abandon_after_fork();
-    in.device->deregister(to.key, Actor::application);
-    own->deregister(parents.key, Actor::application);
+    EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
+    EXPECT_FALSE(own->deregister(parents.key, Actor::application));
     if (in.device->register_range(source.range(), Access::read, Actor::application).error.code != ENODEV)
       return 1;
     const Registration made = own->register_range(source.range(), Access::read, Actor::application);
     if (made.error) return 2;
-    own->deregister(made.key, Actor::application);
+    EXPECT_FALSE(own->deregister(made.key, Actor::application));
     return 0;
   };
   EXPECT_EQ(in_child(child), 0);
   EXPECT_EQ(pair.write(source.start(), from.key.lkey, target.start(), to.key.remote_key, kBytes),
             IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(source.start(), target.start(), kBytes), 0);
-  in.device->deregister(from.key, Actor::application);
-  in.device->deregister(to.key, Actor::application);
-  own->deregister(parents.key, Actor::application);
+  EXPECT_FALSE(in.device->deregister(from.key, Actor::application));
+  EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
+  EXPECT_FALSE(own->deregister(parents.key, Actor::application));
 }
 
 }  // namespace

@@ -27,7 +27,9 @@ TEST(VerbsForkSafe, RefusesPartsOfHugepages) {
       Device* const device = opened.device.get();
       const Registration made = device->register_range(range, Access::all, Actor::application);
       EXPECT_EQ(made.error.code, expected) << made.error.message;
-      if (!made.error) device->deregister(made.key, Actor::application);
+      if (!made.error) {
+        EXPECT_FALSE(device->deregister(made.key, Actor::application));
+      }
     });
   };
   const Range part = memory.part(page_size(), 16 * page_size());

@@ -50,7 +50,9 @@ class VerbsTransferDevice final : public TransferDevice {
     if (!made.error) pinned.by = {made.key.handle, made.key.lkey, made.key.remote_key};
     return made.error;
   }
-  void unpin(const Pinned& pinned) override { device_->deregister({pinned.by[0]}, Actor::application); }
+  void unpin(const Pinned& pinned) override {
+    static_cast<void>(device_->deregister({pinned.by[0]}, Actor::application));
+  }
 
   int transfer(const Pinned& pinned, Range range, const Wire& wire, std::size_t position,
                bool send) override {

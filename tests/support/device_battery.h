@@ -53,7 +53,7 @@ inline void register_concurrently(Device& device) {
       for (int turn = 0; turn < 500; ++turn) {
         if (!keys.empty() && random() % 2) {
           std::swap(keys[random() % keys.size()], keys.back());
-          device.deregister(keys.back(), actor);
+          static_cast<void>(device.deregister(keys.back(), actor));
           keys.pop_back();
         } else {
           const std::size_t begin = random() % 127;
@@ -63,7 +63,7 @@ inline void register_concurrently(Device& device) {
           keys.push_back(r.key);
         }
       }
-      for (RegistrationKey key : keys) device.deregister(key, actor);
+      for (RegistrationKey key : keys) static_cast<void>(device.deregister(key, actor));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -81,7 +81,7 @@ TEST_P(PinningDevice, PinsAndUnpinsForBothActors) {
     EXPECT_NE(r.key.handle, 0u);
     EXPECT_EQ(r.granted, Access::all);
     EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, actor);
+    static_cast<void>(device->deregister(r.key, actor));
     EXPECT_TRUE(held_becomes(before));
   }
 }
@@ -92,7 +92,7 @@ TEST_P(PinningDevice, EitherActorDeregisters) {
   const std::size_t before = held();
   const Registration r = device->register_range(memory.range(), Access::write, Actor::application);
   ASSERT_FALSE(r.error) << r.error.message;
-  device->deregister(r.key, Actor::helper);
+  static_cast<void>(device->deregister(r.key, Actor::helper));
   EXPECT_TRUE(held_becomes(before));
 }
 
@@ -103,7 +103,7 @@ TEST_P(PinningDevice, LargeUntouchedRangeTakesSeveralSlots) {
   const Registration r = device->register_range(memory.range(), Access::write, Actor::helper);
   ASSERT_FALSE(r.error) << r.error.message;
   EXPECT_EQ(held(), before + 40 * kMiB);
-  device->deregister(r.key, Actor::helper);
+  static_cast<void>(device->deregister(r.key, Actor::helper));
   EXPECT_TRUE(held_becomes(before));
 }
 
@@ -134,7 +134,7 @@ TEST_P(PinningDevice, ReadOnlyMemoryIsRegisteredForReadingOnly) {
     EXPECT_FALSE(includes(r.granted, Access::write));
     EXPECT_FALSE(includes(r.granted, Access::remote_write));
     EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, Actor::application);
+    static_cast<void>(device->deregister(r.key, Actor::application));
     EXPECT_TRUE(held_becomes(before));
 
     for (Access access : {Access::write, Access::remote_write, Access::all}) {
@@ -157,7 +157,7 @@ TEST_P(PinningDevice, SharedFileIsRegisteredForWriting) {
     ASSERT_FALSE(r.error) << r.error.message;
     EXPECT_TRUE(includes(r.granted, access));
     EXPECT_EQ(held(), before + kMiB);
-    device->deregister(r.key, Actor::helper);
+    static_cast<void>(device->deregister(r.key, Actor::helper));
     EXPECT_TRUE(held_becomes(before));
   }
 }
@@ -208,12 +208,12 @@ TEST_P(PinningDevice, AKeyIsDeregisteredOnce) {
   const Registration first = device->register_range(memory.range(), Access::write, Actor::application);
   const Registration second = device->register_range(memory.range(), Access::write, Actor::application);
   ASSERT_FALSE(first.error || second.error);
-  device->deregister(first.key, Actor::application);
+  static_cast<void>(device->deregister(first.key, Actor::application));
   const std::size_t before = held();
-  device->deregister(RegistrationKey{}, Actor::application);
-  EXPECT_DEBUG_DEATH(device->deregister(first.key, Actor::application), "not registered");
+  static_cast<void>(device->deregister(RegistrationKey{}, Actor::application));
+  EXPECT_DEBUG_DEATH(static_cast<void>(device->deregister(first.key, Actor::application)), "not registered");
   EXPECT_EQ(held(), before);
-  device->deregister(second.key, Actor::application);
+  static_cast<void>(device->deregister(second.key, Actor::application));
 }
 
 TEST_P(PinningDevice, MemlockLimitIsAnErrorWithNeedAndCure) {
@@ -256,16 +256,16 @@ TEST_P(PinningDevice, ForkedChildStartsAnew) {
   in_child([&] {
     device->abandon_after_fork();
     EXPECT_EQ(held(), 0u);
-    device->deregister(parents.key, Actor::application);
+    static_cast<void>(device->deregister(parents.key, Actor::application));
     const Registration own = device->register_range(memory.range(), Access::all, Actor::application);
     ASSERT_FALSE(own.error) << own.error.message;
     EXPECT_NE(own.key.handle, parents.key.handle);
     EXPECT_EQ(held(), kMiB);
-    device->deregister(own.key, Actor::application);
+    static_cast<void>(device->deregister(own.key, Actor::application));
     EXPECT_TRUE(held_becomes(0));
   });
   EXPECT_EQ(held(), before + kMiB);
-  device->deregister(parents.key, Actor::application);
+  static_cast<void>(device->deregister(parents.key, Actor::application));
   EXPECT_TRUE(held_becomes(before));
 }
 
