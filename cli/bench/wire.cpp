@@ -78,7 +78,7 @@ EmulatedWire::EmulatedWire(Peer self, int socket, double bytes_per_second)
 
 EmulatedWire::~EmulatedWire() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
   }
   posted_.notify_one();
@@ -110,7 +110,7 @@ Error EmulatedWire::get_list(Peer, std::span<const LocalMemory> target, RemoteMe
 
 void EmulatedWire::post(Transfer transfer) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     transfers_.push_back(transfer);
   }
   posted_.notify_one();
@@ -133,7 +133,7 @@ unsigned EmulatedWire::progress() {
   (void)!::read(ended_event_, &count, sizeof count);
   std::vector<Ended> ended;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended.swap(ended_);
   }
   for (const Ended& one : ended) one.operation->done(one.error);
@@ -165,7 +165,7 @@ void EmulatedWire::wait(Duration at_most) {
 
 void EmulatedWire::end(Ended ended) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_.push_back(std::move(ended));
   }
   const std::uint64_t one = 1;
@@ -175,9 +175,9 @@ void EmulatedWire::end(Ended ended) {
 void EmulatedWire::run() {
   ::prctl(PR_SET_TIMERSLACK, 1);
   Time free = 0;  // when the wire has carried all before
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    posted_.wait(lock, [&] { return stopped_ || !transfers_.empty(); });
+    while (!stopped_ && transfers_.empty()) posted_.wait(mutex_);
     if (stopped_) return;
     const Transfer transfer = transfers_.front();
     transfers_.pop_front();
@@ -187,7 +187,7 @@ void EmulatedWire::run() {
            static_cast<Duration>(1e9 * static_cast<double>(transfer.local.bytes) / bytes_per_second_);
     sleep_until(free);
     end({transfer.operation, error});
-    lock.lock();
+    lock.relock();
   }
 }
 

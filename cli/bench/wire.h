@@ -8,14 +8,13 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "transfer/endpoint/endpoint.h"
 
 namespace pinion::cli {
@@ -80,11 +79,11 @@ class EmulatedWire final : public transfer::Endpoint {
   bool gone_ = false;
   std::array<transfer::MessageHandler*, kKinds> handlers_{};
 
-  std::mutex mutex_;  ///< guards all below
-  std::condition_variable posted_;
-  std::deque<Transfer> transfers_;
-  std::vector<Ended> ended_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  ConditionVariable posted_;
+  std::deque<Transfer> transfers_ GUARDED_BY(mutex_);
+  std::vector<Ended> ended_ GUARDED_BY(mutex_);
+  bool stopped_ GUARDED_BY(mutex_) = false;
 
   std::thread thread_;  ///< runs run()
 };

@@ -144,7 +144,7 @@ NicMemory::NicMemory() {
 }
 
 void NicMemory::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Time before = monotonic_now();
   do {
     const auto now_registered = list_.read();
@@ -160,13 +160,16 @@ void NicMemory::watch() {
     before = now;
     figures_.mean_bytes += passed * static_cast<double>(now_registered->bytes);
     figures_.mean_regions += passed * static_cast<double>(now_registered->regions);
-  } while (!changed_.wait_for(lock, kEvery, [this] { return ending_; }));
+    const auto next = std::chrono::steady_clock::now() + kEvery;
+    while (!ending_ && changed_.wait_until(mutex_, next) == std::cv_status::no_timeout) {
+    }
+  } while (!ending_);
 }
 
 void NicMemory::end() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_one();

@@ -3,14 +3,13 @@
 // registration that comes and goes in between is missed. Ordinary code, not thread-safe.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace pinion::cli {
 
@@ -64,9 +63,9 @@ class NicMemory {
   void end();
 
   NicRegionList list_;
-  std::mutex mutex_;  ///< guards `ending_`
-  std::condition_variable changed_;
-  bool ending_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  bool ending_ GUARDED_BY(mutex_) = false;
   bool known_ = true;
   Figures figures_;  ///< the means as integrals over `passed_`
   Duration passed_ = 0;
