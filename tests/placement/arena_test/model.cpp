@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -62,6 +65,8 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
 
   void begin() {
     start(GetParam() % 2 == 0 ? 0 : kLimit);
+    // A thread's first allocation maps memory, which a shortage would refuse to the helper.
+    ASSERT_TRUE(test::eventually(helper_sleeps));
     ASSERT_FALSE(memory_events::add(g_changes));
     device_ = &borrow_device();
     device_->refuse = [this](Range pages, Access) {
@@ -128,6 +133,15 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
   }
 
  private:
+  static bool helper_sleeps() {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name, stat;
+      std::getline(std::ifstream(task.path() / "comm"), name);
+      std::getline(std::ifstream(task.path() / "stat"), stat);
+      if (name == "pinion-helper") return stat.find(") S ") != std::string::npos;
+    }
+    return false;
+  }
   struct Block {
     std::size_t bytes;
     std::vector<char> pages;  ///< the first byte of each
