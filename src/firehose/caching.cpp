@@ -150,7 +150,7 @@ void Caching::ask(std::span<Part* const> parts) {
   }
   run([&]() REQUIRES(mutex_) {
     if (const Duration message = times_.by_message.get())
-      initiator_.operations_take(times_.held.get(), message, times_.riding.settled());
+      initiator_.operations_take(times_.held.get(), message, times_.riding.sure());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
       send_messages();

@@ -28,7 +28,7 @@ class TypicalTime {
   /// 0: none was added.
   Duration get() const { return value_.load(std::memory_order_relaxed); }
   /// 0: so few were added that one long one decides.
-  Duration settled() const { return times_.load(std::memory_order_relaxed) < kFirst ? 0 : get(); }
+  Duration sure() const { return times_.load(std::memory_order_relaxed) < kFirst ? 0 : get(); }
 
  private:
   std::atomic<Duration> value_{0};

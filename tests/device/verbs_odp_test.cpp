@@ -113,12 +113,12 @@ TEST_F(OnDemandPaging, TheDeviceIsToldOfWhatIsNeededNext) {
   EXPECT_EQ(made.advised[0].range, nowhere_);
   EXPECT_EQ(made.advised[0].lkey, 77u);
   EXPECT_EQ(made.advised[0].advice, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE);
-  device->deregister(ahead.key, Actor::helper);
+  EXPECT_FALSE(device->deregister(ahead.key, Actor::helper));
   // A thread that waits for a registration must not wait for pages, too.
   const Registration now = device->register_range(nowhere_, Access::read, Actor::application);
   ASSERT_FALSE(now.error);
   EXPECT_EQ(made.advised.size(), 1u);
-  device->deregister(now.key, Actor::application);
+  EXPECT_FALSE(device->deregister(now.key, Actor::application));
 }
 
 TEST_F(OnDemandPaging, WhatIsLongIsToldInParts) {
@@ -133,7 +133,7 @@ TEST_F(OnDemandPaging, WhatIsLongIsToldInParts) {
     next = part.range.end;
   }
   EXPECT_EQ(next, large.end);
-  device->deregister(ahead.key, Actor::helper);
+  EXPECT_FALSE(device->deregister(ahead.key, Actor::helper));
 }
 
 TEST_F(OnDemandPaging, WithoutAdviceItWorksAsWell) {
@@ -141,7 +141,7 @@ TEST_F(OnDemandPaging, WithoutAdviceItWorksAsWell) {
   const auto device = open(Paging::on_demand);
   const Registration ahead = device->register_range(nowhere_, Access::all, Actor::helper);
   EXPECT_FALSE(ahead.error);
-  device->deregister(ahead.key, Actor::helper);
+  EXPECT_FALSE(device->deregister(ahead.key, Actor::helper));
 }
 
 TEST_F(OnDemandPaging, ADeviceWithoutItIsRefused) {

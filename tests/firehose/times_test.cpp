@@ -13,11 +13,11 @@ TEST(FirehoseTimes, OneLongOneAmongTheFirstCountsForNothing) {
     TypicalTime time;
     EXPECT_EQ(time.get(), 0);
     for (unsigned i = 0; i < TypicalTime::kFirst; ++i) {
-      EXPECT_EQ(time.settled(), 0) << "one could decide";
+      EXPECT_EQ(time.sure(), 0) << "one could decide";
       time.add(i == long_one ? kLong : kUsual + i);
       EXPECT_GT(time.get(), 0);
     }
-    EXPECT_NEAR(time.settled(), kUsual, TypicalTime::kFirst);
+    EXPECT_NEAR(time.sure(), kUsual, TypicalTime::kFirst);
   }
 }
 

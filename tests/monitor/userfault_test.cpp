@@ -676,7 +676,7 @@ TEST_F(Userfault, ForksAmidEvents) {
   std::thread events([&] {
     while (!done) {
       const Range memory = map(2);
-      watch_by_userfaultfd(memory);
+      EXPECT_FALSE(watch_by_userfaultfd(memory));
       ::madvise(pointer(memory.begin), page_, MADV_DONTNEED);
       ::munmap(pointer(memory.begin), memory.bytes());
     }

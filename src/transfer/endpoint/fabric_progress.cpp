@@ -156,7 +156,7 @@ unsigned OpenEndpoint::give_up(int code) {
 /// Ends everything with peers that are gone.
 unsigned OpenEndpoint::bury() {
   unsigned events = 0;
-  peers_.settle(monotonic_now(), [&](Peer peer) {
+  peers_.report_ended(monotonic_now(), [&](Peer peer) {
     // It may have connected anew before it saw the end.
     if (peers_.at(peer).cut.load()) static_cast<void>(close_connections(peer));
     posting_.end_all(peer);

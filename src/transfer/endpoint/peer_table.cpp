@@ -54,7 +54,7 @@ void PeerTable::doubt_all() {
   for (Peer peer = 0; peer < size_; ++peer) entries_[peer].doubted = true;
 }
 
-bool PeerTable::settle_one(Peer peer, Time now) {
+bool PeerTable::becomes_gone(Peer peer, Time now) {
   Entry& entry = entries_[peer];
   if (entry.condition.load() != Condition::ending) return false;
   if (entry.noticed == 0) entry.noticed = now;

@@ -91,12 +91,12 @@ class PeerTable {
   }
   /// A message of some peer was lost.
   void doubt_all();
-  /// ended(peer) for each peer whose end is settled: after a pause, in which its last messages arrive. Once.
+  /// Calls ended(peer), once, for each peer that has ended, after a pause in which its last messages arrive.
   /// The file that its process has left is removed.
   template <class Ended>
-  void settle(Time now, Ended&& ended) {
+  void report_ended(Time now, Ended&& ended) {
     for (Peer peer = 0; peer < size_ && ending_.load() > 0; ++peer)
-      if (settle_one(peer, now)) ended(peer);
+      if (becomes_gone(peer, now)) ended(peer);
   }
 
  private:
@@ -104,7 +104,7 @@ class PeerTable {
   static constexpr Peer kAtOnce = 16;
 
   bool may_write(Peer peer) const { return entries_[peer].condition.load() <= Condition::cut_off; }
-  bool settle_one(Peer peer, Time now);
+  bool becomes_gone(Peer peer, Time now);
   bool process_has_ended(Peer peer) const;
   bool has_left(const Directory& directory, Peer peer) const;
   bool is_silent(Peer peer, Time now, Duration silence);
