@@ -1,0 +1,56 @@
+// Host memory as the CUDA driver sees it in this process: ranges that Pinion has registered, or is about to,
+// and ranges that are closed to registration, because a call of the program that uses them is in the driver.
+// The two never overlap: a call that reads memory which becomes registered meanwhile would be taken for one
+// on pinned memory, and return before it has read (docs/gpu-driver.md).
+//
+// Owns both sets; one mutex, held for a look-up only. Ordinary code of any thread, never from hooks.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/range.h"
+
+namespace pinion::cuda {
+
+class HostRanges {
+ public:
+  // ---- the device ----
+
+  /// Notes a registration that is about to be made. False: it would overlap another one, or a closed range.
+  [[nodiscard]] bool begin_registration(Range range);
+  /// The registration that begins there is gone, or was never made.
+  void end_registration(Range range);
+  /// In a forked child: the registrations and the closed ranges are the parent's.
+  void abandon_after_fork();
+
+  // ---- the front ----
+
+  /// Closes the ranges until open(). False: a registration of ours touches one of them; nothing is closed.
+  [[nodiscard]] bool close(std::span<const Range> ranges);
+  /// Undoes one close() of the same ranges.
+  void open(std::span<const Range> ranges);
+  /// Closes a range for good: until its memory is unmapped. The caller has closed it before.
+  void bar(Range range);
+  /// The memory of bars within it is gone.
+  void unbar(Range range);
+  /// The registration that holds the address; nothing: there is none.
+  std::optional<Range> registration_of(Address address) const;
+  bool touches_registration(Range range) const;
+
+ private:
+  bool touches(Range range) const REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::map<Address, Address> registered_ GUARDED_BY(mutex_);  ///< begin to end
+  std::vector<Range> closed_ GUARDED_BY(mutex_);
+  std::vector<Range> barred_ GUARDED_BY(mutex_);
+};
+
+/// Those of the process.
+HostRanges& host_ranges();
+
+}  // namespace pinion::cuda

@@ -1,0 +1,35 @@
+// The front for CUDA: what becomes of a call of the program that copies host memory, before it reaches the
+// driver. entries.cpp decodes the calls; this decides.
+//
+// The law: no call reaches the driver while its host memory touches a registration of ours, unless it holds a
+// lease and the front waits for it. A call that passes keeps its memory closed to registration until it
+// returns (device/cuda/host_ranges.h).
+//
+// Any thread of the program, outside of memory hooks. `plain` calls the driver's own function with the
+// program's arguments, or with another host pointer in place of its own.
+#pragma once
+
+#include <span>
+
+#include "base/function_ref.h"
+#include "intercept/cuda/copy_call.h"
+#include "predict/unwind.h"
+
+namespace pinion::cuda {
+
+/// Makes a linear copy: registered, staged, or plain.
+Result copy(const LinearCopy& copy, const EntryFrame& entry, FunctionRef<Result(void* host)> plain);
+
+/// Makes any other call that uses these host ranges (2D, 3D, batches, graph nodes, memset): plain, after
+/// regions of ours have gone from them.
+Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain);
+
+/// Makes a call that adds a memcpy node to a graph, or sets one: like pass(), and the ranges stay barred from
+/// registration until they are unmapped, as the graph may be launched at any time.
+Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain);
+
+/// A name that copies host memory, and that this build does not know, was looked up: registered copies end,
+/// with one line. Staged copies go on.
+void unknown_copy(const char* name);
+
+}  // namespace pinion::cuda
